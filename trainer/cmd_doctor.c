@@ -8,6 +8,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/config/config.h"
 #include "trainer/plan/memory_plan.h"
+#include "trainer/run/bug_report.h"
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/loader_process.h"
 #include <errno.h>
@@ -24,6 +25,13 @@
 #define MEMORY_BYTES     1e9
 
 typedef enum { FINE, WARNING, BLOCKED } Finding;
+
+static const char *report = "";
+static const Option options[] = {
+    {OPT_STRING, "report", &report, "FILE",
+     "also write what a report of a bug needs: versions, machine, configuration, plan, the end of the run in out_dir"},
+    {OPT_END, NULL, NULL, NULL, NULL},
+};
 
 static const char *directory; // of a run
 static const Config *config;
@@ -119,12 +127,12 @@ static const struct {
     {"disk", check_disk},     {"limits", check_limits}, {"loader", check_loader},
 };
 
-static void print_checks(Finding *worst) {
+static void add_checks(Buffer *out, Finding *worst) {
     static const char *const words[] = {"ok", "warning", "error"};
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         char text[2 * PATH_MAX_BYTES];
         Finding found = checks[i].check(text, sizeof text);
-        printf("%-8s %-7s %s\n", words[found], checks[i].name, text);
+        buffer_print(out, "%-8s %-7s %s\n", words[found], checks[i].name, text);
         if (found > *worst) *worst = found;
     }
 }
@@ -154,11 +162,26 @@ static int take_arguments(ConfigReader *reader, int count, char **arguments) {
     return 0;
 }
 
+static int write_report(ConfigReader *reader, Bytes found) {
+    Buffer text = {0};
+    bug_report_add(&text, reader, found);
+    const int result = file_write(report, (Bytes){text.data, text.size});
+    if (result == 0) log_line("report for a bug: '%s'; read it before you send it", report);
+    buffer_close(&text);
+    return result;
+}
+
 static int run(int count, char **arguments) {
     static ConfigReader reader;
     Finding worst = FINE;
-    const int result = take_arguments(&reader, count, arguments);
-    if (result == 0) print_checks(&worst);
+    Buffer text = {0};
+    int result = take_arguments(&reader, count, arguments);
+    if (result == 0) {
+        add_checks(&text, &worst);
+        fwrite(text.data, 1, text.size, stdout);
+        if (*report) result = write_report(&reader, (Bytes){text.data, text.size});
+    }
+    buffer_close(&text);
     config_close(&reader);
     return result < 0 ? -1 : worst == BLOCKED ? EX_NO : EX_DONE;
 }
@@ -166,6 +189,6 @@ static int run(int count, char **arguments) {
 const Command trainer_doctor = {"doctor",
                                 "[DIR] [CONFIG...] [--key=value...]",
                                 "print what this machine has for a run in DIR; exit code 1 if something would stop it",
-                                NULL,
+                                options,
                                 run,
                                 &config_options};

@@ -179,25 +179,32 @@ static Config as_file(const ConfigReader *reader) {
     return config;
 }
 
-void config_print(const ConfigReader *reader) {
+void config_add_text(const ConfigReader *reader, Buffer *out) {
     const Config config = as_file(reader);
     for (int i = 0; i < KEY_COUNT; i++) {
         char text[64];
         const char *value = text;
-        Buffer out = {0};
+        Buffer shown_value = {0};
         const char *title = key_title(&config_options, &config_keys[i]);
-        if (title) printf("# %s\n", title);
+        if (title) buffer_print(out, "# %s\n", title);
         bool is_string = keys[i].type == OPT_STRING && !keys[i].names;
         if (is_string)
             value = *(const char *const *)((const char *)&config + keys[i].offset);
         else
             config_value(&config, i, text, sizeof text);
         if (is_string || keys[i].names || (keys[i].type == OPT_AUTO && !strcmp(text, "auto")))
-            print_quoted(&out, value);
+            print_quoted(&shown_value, value);
         else
-            buffer_print(&out, "%s", value);
-        printf("%-28s = %-24.*s # %s; %s\n", config_key(i), (int)out.size, (const char *)out.data, reader->origin[i],
-               config_keys[i].help);
-        buffer_close(&out);
+            buffer_print(&shown_value, "%s", value);
+        buffer_print(out, "%-28s = %-24.*s # %s; %s\n", config_key(i), (int)shown_value.size,
+                     (const char *)shown_value.data, reader->origin[i], config_keys[i].help);
+        buffer_close(&shown_value);
     }
+}
+
+void config_print(const ConfigReader *reader) {
+    Buffer text = {0};
+    config_add_text(reader, &text);
+    fwrite(text.data, 1, text.size, stdout);
+    buffer_close(&text);
 }

@@ -79,7 +79,8 @@ int config_check(ConfigReader *reader); // also checks ranges and combinations. 
 void config_warn(const ConfigReader *reader); // of values that other values make meaningless
 void config_close(ConfigReader *reader);
 
-void config_print(const ConfigReader *reader); // to stdout: a file that gives this configuration, with origins
+void config_add_text(const ConfigReader *reader, Buffer *out); // a file that gives this configuration, with origins
+void config_print(const ConfigReader *reader);                 // the same to stdout
 KeyClass config_class(int key);
 double config_number(const Config *config, int key); // of a key of type INT, AUTO or FLOAT
 bool config_in_range(const Config *config, int key);

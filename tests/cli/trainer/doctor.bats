@@ -32,3 +32,31 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
     grep -qE "^error +disk +30.0 MiB free in 'small'; two checkpoints of this model take " output
     grep -q "exit 1" output
 }
+
+@test "doctor --report writes what a report of a bug needs, and no name of a user or machine, and nothing of the environment" {
+    export HOME=$PWD/home/alice USER=alice LOGNAME=alice TOKEN=sec-ret MILLRACE_MODELS=$PWD/private
+    run_dir=$HOME/alice-$(uname -n)/run
+    mkdir -p "$HOME/data" "$(dirname "$run_dir")"
+    seq 9000 >text
+    "$BIN/shardtool" tokenize -q --val 0.1 --docs lines -o "$HOME/data/set" text
+    write_tiny_conf tiny.conf
+    arguments=(tiny.conf --dataset="$HOME/data/set" --out_dir="$run_dir")
+    ./trainer train "${arguments[@]}" --quiet --max_iters=9 --sample_tokens=0
+    run_match 0 "report for a bug: 'bug.txt'" ./trainer doctor "${arguments[@]}" --report bug.txt --loader_key=sec-ret
+    for part in "$(./trainer --version | cut -d ' ' -f 3)" "trainer *sha256 $(sha256sum <trainer | cut -d ' ' -f 1)" "$(uname -r)" \
+        "loader *sha256 $(sha256sum <loader | cut -d ' ' -f 1)" "manifest *sha256 $(sha256sum <"$HOME/data/set/dataset.jsonl" | cut -d ' ' -f 1)" \
+        "$(grep -m 1 'model name' /proc/cpuinfo | cut -d ':' -f 2- | xargs)" "ok *disk " "^out_dir *= '~/USER-HOST/run'" "^max_iters *= 24 .*tiny.conf:9" \
+        "newest checkpoint: step 9" "$(./trainer plan "${arguments[@]}" 2>/dev/null | grep -E '^ *arena ')"; do
+        grep -qE -- "$part" bug.txt || { echo "no $part" && cat bug.txt && return 1; }
+    done
+    [ "$(tail -n 1 "$run_dir/metrics.jsonl")" = "$(grep . bug.txt | tail -n 1)" ]
+    [ "$(sed -nE '/^== configuration/,/^== dataset/s/^([a-z_0-9]+) +=.*/\1/p' bug.txt)" = "$(./trainer plan --print_config | sed -nE 's/^([a-z_0-9]+) +=.*/\1/p')" ]
+    for name in alice "$(uname -n)" "$(id -un)" sec-ret private; do not grep -qwiE "(^|[^a-z0-9])$name([^a-z0-9]|$)" bug.txt; done
+    # without a run, a dataset and room for a checkpoint, each part says so
+    run_code 1 ./trainer doctor --n_layer=96 --n_embd=12288 --n_head=96 --out_dir=none --report=bug.txt --loader=tcp://mill:5
+    grep -q "^cannot open 'none/metrics.jsonl'" bug.txt
+    grep -q "^of a running loader" bug.txt
+    not grep -q "mill:5" bug.txt
+    run_code 74 bash -c 'ulimit -f 1; ./trainer doctor --report big.txt'
+    run_match 73 "nowhere/bug.txt" ./trainer doctor --report nowhere/bug.txt
+}

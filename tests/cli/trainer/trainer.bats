@@ -510,7 +510,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     refused "the run in 'run' is complete (step 2 of 2), nothing was trained: the dataset is 'data2', was 'data'" --dataset=data2
     refused "nothing to do: step 2 of the run in 'run' is beyond max_iters 1" --max_iters=1
     # another model first: with a larger max_iters it would still be another
-    refused "'run/ckpt-00000002' is of another run: n_layer is 2, was 1; seed is 7, was 1337 (another out_dir" \
+    refused "'run/ckpt-00000002' is of another run: seed is 7, was 1337; n_layer is 2, was 1 (another out_dir" \
         --n_layer=2 --seed=7 --learning_rate=1 --max_iters=1
     [[ "$output" != *"nothing to do"* && "$output" != *"learning_rate"* ]]
     refused "nothing to do: step 2 of the run in 'run' is beyond max_iters 1" --max_iters=1 --learning_rate=1
