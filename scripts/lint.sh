@@ -96,6 +96,8 @@ $hits"
 hits=$(scripts/figures.sh README.md loader/python/README.md docs/*.md)
 [ -z "$hits" ] || say "$hits"
 
+scripts/formats.sh page | cmp -s - docs/formats.md || say "docs/formats.md is old: scripts/formats.sh page >docs/formats.md"
+
 hits=$(tests/faults/run_faults.sh --check)
 [ -z "$hits" ] || say "$hits"
 
