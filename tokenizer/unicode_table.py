@@ -5,19 +5,32 @@ import pathlib
 
 BLOCK = 64  # code points: one machine word a class bit
 CLASSES = {"L": 1, "N": 2, "W": 3}
+FORMS = {"Lu": 1, "Ll": 2, "M": 3}
 
 source = (pathlib.Path(__file__).parent / "unicode_classes.tsv").read_bytes()
-classes = bytearray(0x110000)
+classes, forms = bytearray(0x110000), bytearray(0x110000)
 for line in source.decode().splitlines():
     if line and not line.startswith("#"):
         first, last, name = line.split("\t")
         for point in range(int(first, 16), int(last, 16) + 1):
-            classes[point] = CLASSES[name]
+            classes[point] = CLASSES.get(name[0], 0)
+            forms[point] = FORMS.get(name, 0)
 
 
 def bits(count, test):
     """test(0), test(1), ... as bits, eight a byte."""
     return [sum(test(8 * byte + bit) << bit for bit in range(8)) for byte in range(count // 8)]
+
+
+def planes(values):
+    """The end of the blocks with a value, the number of each block's masks, and the masks: its values' low and high bits."""
+    end = max(point for point, value in enumerate(values) if value) // BLOCK * BLOCK + BLOCK
+    numbers, index = {}, []
+    for first in range(0, end, BLOCK):
+        block = values[first : first + BLOCK]
+        masks = tuple(sum((value >> plane & 1) << bit for bit, value in enumerate(block)) for plane in (0, 1))
+        index.append(numbers.setdefault(masks, len(numbers)))
+    return end, index, list(numbers)
 
 
 def block_is(number, *wanted):
@@ -28,14 +41,12 @@ low_letters = bits(0x800, lambda point: classes[point] == 1)
 low_numbers = bits(0x800, lambda point: classes[point] == 2)
 letter_blocks = bits(0x10000 // BLOCK, lambda number: block_is(number, 1))
 mixed_blocks = bits(0x10000 // BLOCK, lambda number: not block_is(number, 0, 1))
-end = max(point for point in range(0x110000) if classes[point]) // BLOCK * BLOCK + BLOCK
-blocks, index = [], []
-for first in range(0, end, BLOCK):
-    block = classes[first : first + BLOCK]
-    masks = tuple(sum((value >> plane & 1) << bit for bit, value in enumerate(block)) for plane in (0, 1))
-    if masks not in blocks:
-        blocks.append(masks)
-    index.append(blocks.index(masks))
+form_blocks = bits(0x10000 // BLOCK, lambda number: any(forms[BLOCK * number : BLOCK * (number + 1)]))
+low_forms = [bits(0x800, lambda point: forms[point] == form) for form in FORMS.values()]
+end, index, blocks = planes(classes)
+far_marks = [point for point in range(0x20000, 0x110000) if forms[point]]
+assert far_marks == list(range(far_marks[0], far_marks[-1] + 1)) and {forms[point] for point in far_marks} == {FORMS["M"]}
+forms_end, forms_index, forms_masks = planes(forms[:0x20000])
 
 
 def rows(values, form, per_line):
@@ -77,5 +88,28 @@ const uint8_t unicode_letter_blocks[{len(letter_blocks)}] = {{
 }};
 const uint8_t unicode_mixed_blocks[{len(mixed_blocks)}] = {{
 {rows(mixed_blocks, str, 28)}
+}};
+
+// The same for forms: the index, masks of the low and the high bit, one bit a code point below U+0800 for each form, and
+// one bit a block that has any.
+enum {{ UNICODE_FORMS_END = 0x{forms_end:X} }}; // from here on only the marks of the next line have a form
+enum {{ UNICODE_FAR_MARKS = 0x{far_marks[0]:X}, UNICODE_FAR_MARKS_END = 0x{far_marks[-1] + 1:X} }};
+static const uint16_t unicode_form_index[{len(forms_index)}] = {{
+{rows(forms_index, str, 28)}
+}};
+static const uint64_t unicode_form_masks[{len(forms_masks)}][2] = {{
+{rows(forms_masks, lambda m: f"{{0x{m[0]:016X}, 0x{m[1]:016X}}}", 2)}
+}};
+const uint8_t unicode_low_uppers[{len(low_forms[0])}] = {{
+{rows(low_forms[0], str, 28)}
+}};
+const uint8_t unicode_low_lowers[{len(low_forms[1])}] = {{
+{rows(low_forms[1], str, 28)}
+}};
+const uint8_t unicode_low_marks[{len(low_forms[2])}] = {{
+{rows(low_forms[2], str, 28)}
+}};
+const uint8_t unicode_form_blocks[{len(form_blocks)}] = {{
+{rows(form_blocks, str, 28)}
 }};
 // clang-format on""")

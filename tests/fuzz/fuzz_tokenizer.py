@@ -30,12 +30,12 @@ def paths():
 
 def code_points():
     """All of each class, from the table in the tree, and some of no class."""
-    classes = {"L": [], "N": [], "W": []}
+    classes = {"L": [], "M": [], "N": [], "W": []}
     with open(os.path.join(os.path.dirname(gpt2.TABLE), "unicode_classes.tsv")) as file:
         for line in file:
             if not line.startswith("#"):
                 first, last, name = line.split()
-                classes[name].append((int(first, 16), int(last, 16)))
+                classes[name[0]].append((int(first, 16), int(last, 16)))
     return classes
 
 
@@ -58,7 +58,7 @@ class Writer:
         self.seen = []
 
     def character(self):
-        name = self.random.choice("LLLNWO")
+        name = self.random.choice("LLLMNWO")
         if name == "O":
             while 0xD800 <= (point := self.random.choice((0x80, 0x800, 0x3000, 0x10000, 0x110000)) * self.random.random()) < 0xE000:
                 pass

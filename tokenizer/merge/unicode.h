@@ -1,4 +1,4 @@
-// The four classes of code points that GPT-2's pattern distinguishes.
+// The classes of code points that the patterns distinguish.
 #pragma once
 
 #include <stdint.h>
@@ -7,7 +7,15 @@ typedef enum { CLASS_OTHER, CLASS_LETTER, CLASS_NUMBER, CLASS_SPACE } Class; // 
 
 Class unicode_class(uint32_t point);
 
+// What patterns with cases distinguish further: [\p{Lu}\p{Lt}], \p{Ll}, and \p{M}, which is CLASS_OTHER. Other letters
+// are FORM_NONE.
+typedef enum { FORM_NONE, FORM_UPPER, FORM_LOWER, FORM_MARK } Form;
+
+Form unicode_form(uint32_t point);
+
 // Tables for scanners that look up many characters at a time. Bit n of byte m stands for number 8*m + n.
 extern const uint8_t unicode_low_letters[256], unicode_low_numbers[256]; // code points below U+0800
-// Blocks of 64 code points below U+10000 that are all letters; that are neither all letters nor all CLASS_OTHER.
-extern const uint8_t unicode_letter_blocks[128], unicode_mixed_blocks[128];
+extern const uint8_t unicode_low_uppers[256], unicode_low_lowers[256], unicode_low_marks[256];
+// Blocks of 64 code points below U+10000 that are all letters; that are neither all letters nor all CLASS_OTHER; that
+// have a form.
+extern const uint8_t unicode_letter_blocks[128], unicode_mixed_blocks[128], unicode_form_blocks[128];
