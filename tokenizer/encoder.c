@@ -117,7 +117,7 @@ static ssize_t encode_pieces(Encoder *encoder, Bytes text, Isa isa, bool any_byt
     uint32_t starts[PRETOKENIZE_STARTS];
     uint16_t *out = ids;
     Pretokenizer pretokenizer;
-    pretokenizer_open(&pretokenizer, text, isa);
+    pretokenizer_open(&pretokenizer, text, cache->vocab->pattern, isa);
     for (size_t count; (count = pretokenizer_next(&pretokenizer, starts));) {
         if (text.size > encoder->max_word && long_word == SIZE_MAX) long_word = find_long_word(encoder, starts, count);
         size_t whole = count;
@@ -154,9 +154,9 @@ static ssize_t encode_window(Encoder *encoder, Bytes text, uint16_t *ids) {
 }
 
 // The size of the text's first window: up to a cut, or all of the text where it cannot be cut.
-static size_t window_size(Bytes text) {
+static size_t window_size(Bytes text, Pattern pattern) {
     for (size_t size = WINDOW, from = 0; size < text.size; from = size - UTF8_BYTES_MAX, size *= 2) {
-        size_t cut = pretokenize_cut((Bytes){text.data, size}, from);
+        size_t cut = pretokenize_cut((Bytes){text.data, size}, from, pattern);
         if (cut) return cut;
     }
     return text.size;
@@ -170,7 +170,7 @@ static ssize_t encode_windows(Encoder *encoder, Bytes text, uint16_t *ids) {
         return count;
     }
     while (text.size) {
-        Bytes window = {text.data, window_size(text)};
+        Bytes window = {text.data, window_size(text, encoder->pieces.vocab->pattern)};
         ssize_t count = encode_window(encoder, window, out);
         if (count < 0) return -1;
         out += count;
@@ -197,7 +197,7 @@ ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *i
         buffer_add(held, part.data, part.size);
         text = (Bytes){held->data, held->size};
     }
-    size_t done = last ? text.size : pretokenize_cut(text, searched);
+    size_t done = last ? text.size : pretokenize_cut(text, searched, encoder->pieces.vocab->pattern);
     ssize_t count = encode_windows(encoder, (Bytes){text.data, done}, ids);
     if (count >= 0 && text.size - done > encoder->max_word) count = fail_long_word(encoder, 0);
     if (count < 0 || last) {

@@ -1,96 +1,74 @@
-// The pretokenizer character by character, which defines the meaning of the pattern, and where a text may be cut.
-//
-// make bench-tokenizer-hard (one core of a Xeon with AVX-512, 2026-11-21): skipping cuts between equal characters makes
-// a single word of one repeated letter 1.3x as fast.
+// Opening the pretokenizer, and where a text may be cut.
 #include "tokenizer/merge/pretokenize.h"
 #include "common/utf8.h"
 #include "tokenizer/merge/unicode.h"
 
-// Sets *invalid when the character is not UTF-8; never clears it.
-static Class class_at(const uint8_t *at, const uint8_t *end, unsigned *length, bool *invalid) {
-    uint32_t point;
-    *length = utf8_decode(at, end, &point);
-    *invalid |= point > UTF8_LAST;
-    return unicode_class(point);
+// The start of the character that ends before `at`; a stray byte is a character of its own, which is not valid.
+static const uint8_t *character_before(const uint8_t *at, const uint8_t *begin, uint32_t *point) {
+    const uint8_t *lead = at - 1;
+    while (lead > begin && at - lead < 4 && (*lead & 0xC0) == 0x80) lead--;
+    if (lead + utf8_decode(lead, at, point) == at) return lead;
+    *point = UTF8_INVALID;
+    return at - 1;
 }
 
-static const uint8_t *run_end(const uint8_t *at, const uint8_t *end, Class class, bool *invalid) {
-    for (unsigned length; at < end && class_at(at, end, &length, invalid) == class; at += length) {
+static bool is_line_end(uint8_t byte) { return byte == '\n' || byte == '\r'; }
+
+// Where the white space at the end of the text begins, after the line ends that signs before it take.
+static size_t last_space(Bytes text) {
+    const uint8_t *at = text.data + text.size;
+    uint32_t point = 0;
+    bool signs = false;
+    while (at > text.data) {
+        const uint8_t *before = character_before(at, text.data, &point);
+        const Class class = unicode_class(point);
+        signs = class == CLASS_OTHER;
+        if (class != CLASS_SPACE) break;
+        at = before;
     }
-    return at;
+    while (signs && at < text.data + text.size && is_line_end(*at)) at++;
+    return (size_t)(at - text.data);
 }
 
-// The end of the contraction at the apostrophe `at`, or NULL.
-static const uint8_t *contraction_end(const uint8_t *at, const uint8_t *end) {
-    if (end - at >= 2 && strchr("sdmt", at[1]) && at[1]) return at + 2;
-    if (end - at >= 3 && (!memcmp(at + 1, "ll", 2) || !memcmp(at + 1, "ve", 2) || !memcmp(at + 1, "re", 2)))
-        return at + 3;
-    return NULL;
-}
-
-static const uint8_t *piece_end(const uint8_t *at, const uint8_t *end, bool *invalid) {
-    const uint8_t *contraction = *at == '\'' ? contraction_end(at, end) : NULL;
-    if (contraction) return contraction;
-    unsigned length;
-    Class class = class_at(at, end, &length, invalid);
-    if (class != CLASS_SPACE) return run_end(at, end, class, invalid);
-
-    const uint8_t *last = at, *next = at + length; // of the white space: its last character, and its end
-    while (next < end && class_at(next, end, &length, invalid) == CLASS_SPACE) {
-        last = next;
-        next += length;
-    }
-    if (next == end) return end;
-    if (last > at) return last;  // \s+(?!\S) leaves one character
-    if (*at != ' ') return next; // \s+
-    return run_end(next, end, class_at(next, end, &length, invalid), invalid);
-}
-
-size_t pretokenize_portable(Pretokenizer *pretokenizer, uint32_t *starts) {
-    const uint8_t *text = pretokenizer->text.data, *end = text + pretokenizer->text.size, *at = text + pretokenizer->at;
-    size_t count = 0;
-    for (; at < end && count < PRETOKENIZE_BATCH; at = piece_end(at, end, &pretokenizer->invalid))
-        starts[count++] = (uint32_t)(at - text);
-    pretokenizer->at = (size_t)(at - text);
-    starts[count] = (uint32_t)pretokenizer->at;
-    return count;
-}
-
-void pretokenizer_open(Pretokenizer *pretokenizer, Bytes text, Isa isa) {
-    static size_t (*const next[])(Pretokenizer *, uint32_t *) = {pretokenize_portable, pretokenize_avx2,
-                                                                 pretokenize_avx512};
+void pretokenizer_open(Pretokenizer *pretokenizer, Bytes text, Pattern pattern, Isa isa) {
+    static PretokenizeNext *const *const next[] = {pretokenize_portable, pretokenize_avx2, pretokenize_avx512};
     pretokenizer->text = text;
+    pretokenizer->pattern = pattern;
     pretokenizer->at = 0;
     pretokenizer->invalid = false;
-    pretokenizer->next = next[isa];
+    pretokenizer->next = next[isa][pattern];
     pretokenizer->before = (PretokenizeBlock){0};
+    pretokenizer->pattern_before = (PatternBlock){0};
+    pretokenizer->marks = (PatternMarks){0};
+    pretokenizer->space_at = pattern_rules(pattern)->lines == LINES_SPLIT_INSIDE ? last_space(text) : text.size;
     pretokenizer->tail_at = text.size < PRETOKENIZE_TAIL / 2 ? 0 : (text.size - PRETOKENIZE_TAIL / 2) / 64 * 64;
     size_t tail_size = text.size - pretokenizer->tail_at;
     memcpy(pretokenizer->tail, text.data + pretokenizer->tail_at, tail_size);
     memset(pretokenizer->tail + tail_size, 0, PRETOKENIZE_TAIL - tail_size);
 }
 
-// The class of the character that ends before `at`; a stray byte is CLASS_OTHER.
-static Class class_before(const uint8_t *at, const uint8_t *begin) {
-    const uint8_t *lead = at - 1;
-    while (lead > begin && at - lead < 4 && (*lead & 0xC0) == 0x80) lead--;
-    unsigned length;
-    bool invalid = false;
-    Class class = class_at(lead, at, &length, &invalid);
-    return lead + length == at ? class : CLASS_OTHER;
+// Whether pieces end between two characters of different classes, whatever is before and after them. Not after white
+// space: a cut there would put it at the end of its text, where the patterns treat it differently.
+static bool ends_between(const PatternRules *rules, uint32_t left, uint32_t right, uint8_t byte) {
+    const Class before = unicode_class(left), after = unicode_class(right);
+    if (before == CLASS_SPACE || before == after) return false;
+    if (rules->words == WORDS_BLANK) return true;
+    if (before == CLASS_OTHER) // which may begin a word or take line ends with it
+        return after == CLASS_NUMBER || (after == CLASS_SPACE && !is_line_end(byte));
+    return before == CLASS_NUMBER || (byte != '\'' && unicode_form(right) != FORM_MARK);
 }
 
-// Between a character that is not white space and one of another class a piece always ends, except in contractions. (A
-// cut after white space would put it at the end of its text, where the pattern treats it differently.)
-size_t pretokenize_cut(Bytes text, size_t from) {
+// A piece never ends inside a contraction.
+size_t pretokenize_cut(Bytes text, size_t from, Pattern pattern) {
+    const PatternRules *rules = pattern_rules(pattern);
     for (size_t cut = text.size; cut-- > from && cut;) {
         const uint8_t *at = text.data + cut, *end = text.data + text.size;
-        uint32_t point;
+        uint32_t point, before;
         unsigned length = utf8_decode(at, end, &point);
         if (point > UTF8_LAST || at[-1] == '\'') continue;
         if (cut >= length && !memcmp(at - length, at, length)) continue; // a run of one character
-        Class before = class_before(at, text.data);
-        if (before != CLASS_SPACE && before != unicode_class(point)) return cut;
+        character_before(at, text.data, &before);
+        if (ends_between(rules, before, point, *at)) return cut;
     }
     return 0;
 }

@@ -1,5 +1,5 @@
 // The pretokenizer in AVX2. Characters beyond ASCII are looked up one by one.
-#include "tokenizer/merge/pretokenize_blocks.h"
+#include "tokenizer/merge/pretokenize_patterns.h"
 #include <immintrin.h>
 
 static inline uint64_t to_mask(__m256i low, __m256i high) {
@@ -69,6 +69,35 @@ static inline void starts_write(uint32_t *starts, uint64_t bits, uint32_t base) 
         for (int i = 0; i < 8; i++, bits &= bits - 1) starts[i] = base + (uint32_t)_tzcnt_u64(bits);
 }
 
-size_t pretokenize_avx2(Pretokenizer *pretokenizer, uint32_t *starts) {
-    return pretokenize_blocks(pretokenizer, starts);
+BLOCK_INLINE uint64_t block_equal(const uint8_t *at, uint8_t byte) {
+    return mask_equal(_mm256_loadu_si256((const __m256i *)at), _mm256_loadu_si256((const __m256i *)(at + 32)),
+                      (char)byte);
 }
+BLOCK_INLINE uint64_t block_range(const uint8_t *at, uint8_t first, uint8_t last) {
+    const __m256i low = _mm256_loadu_si256((const __m256i *)at), high = _mm256_loadu_si256((const __m256i *)(at + 32));
+    return mask_range(low, high, (char)first, (char)last);
+}
+BLOCK_INLINE uint64_t block_beyond(const uint8_t *at) {
+    return to_mask(_mm256_loadu_si256((const __m256i *)at), _mm256_loadu_si256((const __m256i *)(at + 32)));
+}
+BLOCK_INLINE uint64_t block_leads(const uint8_t *at) {
+    return mask_from(_mm256_loadu_si256((const __m256i *)at), _mm256_loadu_si256((const __m256i *)(at + 32)), 0xC0);
+}
+BLOCK_INLINE void block_forms(PatternBlock *block, const uint8_t *at, uint64_t leads) {
+    forms_look_up(block, at, leads);
+}
+
+#define PATTERN(name, regex, ...)                                                                                      \
+    static size_t next_##name(Pretokenizer *pretokenizer, uint32_t *starts) {                                          \
+        const PatternRules rules = {__VA_ARGS__};                                                                      \
+        return rules.words == WORDS_BLANK ? pretokenize_blocks(pretokenizer, starts)                                   \
+                                          : pretokenize_pattern(&rules, pretokenizer, starts);                         \
+    }
+#include "tokenizer/merge/patterns.def"
+#undef PATTERN
+
+PretokenizeNext *const pretokenize_avx2[PATTERN_COUNT] = {
+#define PATTERN(name, ...) next_##name,
+#include "tokenizer/merge/patterns.def"
+#undef PATTERN
+};

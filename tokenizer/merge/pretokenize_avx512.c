@@ -3,7 +3,7 @@
 //
 // make bench-tokenizer (mixed text, one core of a Xeon with AVX-512, 2026-11-21): always writing 32 starts, although
 // most blocks have 8 to 24, gives 1.08x over a branch at 16, which mispredicts.
-#include "tokenizer/merge/pretokenize_blocks.h"
+#include "tokenizer/merge/pretokenize_patterns.h"
 #include <immintrin.h>
 
 static inline uint64_t mask_range(__m512i bytes, uint8_t first, uint8_t last) {
@@ -28,15 +28,20 @@ static inline uint64_t look_up_256(const uint8_t *table, __m512i index, __m512i 
     return (look_up_128(table, index, bit) & ~upper) | (look_up_128(table + 128, index, bit) & upper);
 }
 
+// The index and bit of each first byte in tables of 8 by 32 bits: the low bits of the first byte and the top three of
+// the second, which are the number of eight code points (of two bytes) or of eight blocks (of three bytes).
+BLOCK_INLINE void low_index(__m512i bytes, __m512i next, __m512i *index, __m512i *bit) {
+    const __m512i powers = _mm512_set1_epi64((long long)0x8040201008040201);
+    *index = _mm512_or_si512(_mm512_and_si512(_mm512_slli_epi16(bytes, 3), _mm512_set1_epi8((char)0xF8)),
+                             _mm512_and_si512(_mm512_srli_epi16(next, 3), _mm512_set1_epi8(7)));
+    *bit = _mm512_shuffle_epi8(powers, _mm512_and_si512(next, _mm512_set1_epi8(7)));
+}
+
 BLOCK_INLINE void classify_beyond(PretokenizeBlock *block, const uint8_t *at, __m512i bytes, uint64_t beyond,
                                   const PretokenizeBlock *before, bool *invalid) {
     const __m512i next = _mm512_loadu_si512(at + 1);
-    // the low bits of the first byte and the top three of the second: the number of eight code points (of two bytes) or
-    // of eight blocks (of three bytes)
-    const __m512i index = _mm512_or_si512(_mm512_and_si512(_mm512_slli_epi16(bytes, 3), _mm512_set1_epi8((char)0xF8)),
-                                          _mm512_and_si512(_mm512_srli_epi16(next, 3), _mm512_set1_epi8(7)));
-    const __m512i powers = _mm512_set1_epi64((long long)0x8040201008040201);
-    const __m512i bit = _mm512_shuffle_epi8(powers, _mm512_and_si512(next, _mm512_set1_epi8(7)));
+    __m512i index, bit;
+    low_index(bytes, next, &index, &bit);
     uint64_t leads = mask_from(bytes, 0xC0), three = mask_from(bytes, 0xE0), four = mask_from(bytes, 0xF0);
     uint64_t two = leads & ~three, mixed = four, bad = mask_range(bytes, 0xC0, 0xC1);
     three &= ~four;
@@ -100,6 +105,38 @@ static inline void starts_write(uint32_t *starts, uint64_t bits, uint32_t base) 
                         _mm512_add_epi32(all, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(offsets, 3))));
 }
 
-size_t pretokenize_avx512(Pretokenizer *pretokenizer, uint32_t *starts) {
-    return pretokenize_blocks(pretokenizer, starts);
+BLOCK_INLINE uint64_t block_equal(const uint8_t *at, uint8_t byte) { return mask_equal(_mm512_loadu_si512(at), byte); }
+BLOCK_INLINE uint64_t block_range(const uint8_t *at, uint8_t first, uint8_t last) {
+    return mask_range(_mm512_loadu_si512(at), first, last);
 }
+BLOCK_INLINE uint64_t block_beyond(const uint8_t *at) { return _mm512_movepi8_mask(_mm512_loadu_si512(at)); }
+BLOCK_INLINE uint64_t block_leads(const uint8_t *at) { return mask_from(_mm512_loadu_si512(at), 0xC0); }
+BLOCK_INLINE void block_forms(PatternBlock *block, const uint8_t *at, uint64_t leads) {
+    const __m512i bytes = _mm512_loadu_si512(at);
+    __m512i index, bit;
+    low_index(bytes, _mm512_loadu_si512(at + 1), &index, &bit);
+    const uint64_t four = mask_from(bytes, 0xF0), three = mask_from(bytes, 0xE0) & ~four, two = leads & ~(three | four);
+    if (two) {
+        block->upper |= two & look_up_256(unicode_low_uppers, index, bit);
+        block->lower |= two & look_up_256(unicode_low_lowers, index, bit);
+        block->mark |= two & look_up_256(unicode_low_marks, index, bit);
+    }
+    uint64_t mixed = four;
+    if (three) mixed |= three & look_up_128(unicode_form_blocks, _mm512_and_si512(index, _mm512_set1_epi8(0x7F)), bit);
+    forms_look_up(block, at, mixed);
+}
+
+#define PATTERN(name, regex, ...)                                                                                      \
+    static size_t next_##name(Pretokenizer *pretokenizer, uint32_t *starts) {                                          \
+        const PatternRules rules = {__VA_ARGS__};                                                                      \
+        return rules.words == WORDS_BLANK ? pretokenize_blocks(pretokenizer, starts)                                   \
+                                          : pretokenize_pattern(&rules, pretokenizer, starts);                         \
+    }
+#include "tokenizer/merge/patterns.def"
+#undef PATTERN
+
+PretokenizeNext *const pretokenize_avx512[PATTERN_COUNT] = {
+#define PATTERN(name, ...) next_##name,
+#include "tokenizer/merge/patterns.def"
+#undef PATTERN
+};

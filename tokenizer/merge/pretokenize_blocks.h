@@ -1,4 +1,4 @@
-// The pretokenizer over blocks of 64 bytes: the part that is the same for every instruction set.
+// The pretokenizer over blocks of 64 bytes: the part that is the same for every instruction set, and GPT-2's pattern.
 //
 // Included by pretokenize_avx2.c and pretokenize_avx512.c, which define block_classify and starts_write. The next block
 // is classified before the present one is finished, so that block edges need no special case.
@@ -23,16 +23,20 @@ BLOCK_INLINE PretokenizeBlock block_classify(const uint8_t *at, const Pretokeniz
 // Writes base + i for each bit i of `bits`; may write up to 64 numbers, whatever their count.
 static inline void starts_write(uint32_t *starts, uint64_t bits, uint32_t base);
 
+// The code point of the character beyond ASCII (of valid UTF-8) at p.
+static inline uint32_t block_point(const uint8_t *p) {
+    return p[0] < 0xE0   ? (p[0] & 31u) << 6 | (p[1] & 63u)
+           : p[0] < 0xF0 ? (p[0] & 15u) << 12 | (p[1] & 63u) << 6 | (p[2] & 63u)
+                         : (p[0] & 7u) << 18 | (p[1] & 63u) << 12 | (p[2] & 63u) << 6 | (p[3] & 63u);
+}
+
 // Looks up the class of each character (of valid UTF-8) that begins at a bit of `leads`, and sets the bit of its first
 // byte.
 static inline void block_look_up(PretokenizeBlock *block, const uint8_t *at, uint64_t leads) {
     for (; leads; leads &= leads - 1) {
         unsigned i = (unsigned)__builtin_ctzll(leads);
         const uint8_t *p = at + i;
-        uint32_t point = p[0] < 0xE0   ? (p[0] & 31u) << 6 | (p[1] & 63u)
-                         : p[0] < 0xF0 ? (p[0] & 15u) << 12 | (p[1] & 63u) << 6 | (p[2] & 63u)
-                                       : (p[0] & 7u) << 18 | (p[1] & 63u) << 12 | (p[2] & 63u) << 6 | (p[3] & 63u);
-        Class class = unicode_class(point);
+        Class class = unicode_class(block_point(p));
         block->letter |= (uint64_t)(class == CLASS_LETTER) << i;
         block->number |= (uint64_t)(class == CLASS_NUMBER) << i;
         block->space2 |= (uint64_t)(class == CLASS_SPACE && p[0] < 0xE0) << i;
@@ -61,10 +65,14 @@ static inline void block_spread(PretokenizeBlock *block, const PretokenizeBlock 
     block->space = spread(block->space | block->space2 | block->space3, before->space, follow);
 }
 
+BLOCK_INLINE const uint8_t *block_bytes(const Pretokenizer *pretokenizer, size_t at) {
+    return at < pretokenizer->tail_at ? pretokenizer->text.data + at
+                                      : pretokenizer->tail + (at - pretokenizer->tail_at);
+}
+
 BLOCK_INLINE PretokenizeBlock block_at(const Pretokenizer *pretokenizer, size_t at, const PretokenizeBlock *before,
                                        bool *invalid) {
-    const uint8_t *bytes =
-        at < pretokenizer->tail_at ? pretokenizer->text.data + at : pretokenizer->tail + (at - pretokenizer->tail_at);
+    const uint8_t *bytes = block_bytes(pretokenizer, at);
     __builtin_prefetch(bytes + 2048);
     PretokenizeBlock block = block_classify(bytes, before, invalid);
     if (__builtin_expect(at + BLOCK > pretokenizer->text.size, 0)) {
@@ -82,14 +90,9 @@ static inline uint64_t other(const PretokenizeBlock *block) { return ~(block->le
 // x << n, with the top bits of the previous block shifted in.
 #define SHIFT_IN(x, x_before, n) ((x) << (n) | (x_before) >> (64 - (n)))
 
-// The starts of pieces, except for contractions.
-BLOCK_INLINE uint64_t block_starts(const PretokenizeBlock *before, const PretokenizeBlock *block,
-                                   const PretokenizeBlock *after) {
-    uint64_t same = (block->letter & SHIFT_IN(block->letter, before->letter, 1)) |
-                    (block->number & SHIFT_IN(block->number, before->number, 1)) |
-                    (other(block) & SHIFT_IN(other(block), other(before), 1));
-    uint64_t text = ~block->space & ~same & ~SHIFT_IN(block->blank, before->blank, 1);
-    // the last character of white space before text is a piece of its own, or the blank that joins the text
+// The first byte of the last character of each run of white space before text.
+BLOCK_INLINE uint64_t block_last_space(const PretokenizeBlock *before, const PretokenizeBlock *block,
+                                       const PretokenizeBlock *after) {
     uint64_t last = block->space & ~(block->space >> 1 | after->space << 63);
     uint64_t s2 = block->space2, s3 = block->space3;
     if (__builtin_expect((s2 | s3 | before->space2 | before->space3) != 0, 0)) { // of several bytes: take its first one
@@ -98,6 +101,18 @@ BLOCK_INLINE uint64_t block_starts(const PretokenizeBlock *before, const Pretoke
         last = (last & ~wide) | (s2 & ~(block->space >> 2 | after->space << 62)) |
                (s3 & ~(block->space >> 3 | after->space << 61));
     }
+    return last;
+}
+
+// The starts of pieces, except for contractions.
+BLOCK_INLINE uint64_t block_starts(const PretokenizeBlock *before, const PretokenizeBlock *block,
+                                   const PretokenizeBlock *after) {
+    uint64_t same = (block->letter & SHIFT_IN(block->letter, before->letter, 1)) |
+                    (block->number & SHIFT_IN(block->number, before->number, 1)) |
+                    (other(block) & SHIFT_IN(other(block), other(before), 1));
+    uint64_t text = ~block->space & ~same & ~SHIFT_IN(block->blank, before->blank, 1);
+    // the last character of white space before text is a piece of its own, or the blank that joins the text
+    uint64_t last = block_last_space(before, block, after);
     return text | (block->space & ~SHIFT_IN(block->space, before->space, 1)) | last;
 }
 

@@ -1,6 +1,7 @@
 // The inside of a vocabulary: its tokens, and the pair that each was merged from. vocab.h has the public half.
 #pragma once
 
+#include "tokenizer/merge/pattern.h"
 #include "tokenizer/merge/vocab.h"
 #include <sys/types.h>
 
@@ -20,7 +21,8 @@ struct Vocab {
     uint32_t pair_slots[PAIR_SLOTS]; // tag << 16 | id, by the hash of the pair; 0 = empty (no merge gives id 0)
     struct Trie *trie;               // of the tokens' bytes (trie.h); NULL for characters
     uint16_t *characters;            // the id of each code point, or NO_TOKEN; NULL for GPT-2's vocabulary
-    unsigned count;                  // of tokens; the next id is the end of a text
+    Pattern pattern;
+    unsigned count; // of tokens; the next id is the end of a text
     uint8_t bytes[TOKEN_BYTES];
 };
 
