@@ -1,6 +1,6 @@
 """Writes a random GPT-2 as a model directory, and computes its loss in double precision with numpy alone.
 
-usage: gpt2_model.py make DIR [--dtype F32|F16|BF16] [--activation NAME] [--no-prefix] [--shards N] [--positions N]
+usage: gpt2_model.py make DIR [--dtype F32|F16|BF16] [--activation NAME] [--no-prefix] [--shards N] [--positions N] [--padding IDS]
        gpt2_model.py loss DIR IDS T COUNT     IDS: a file of uint16; prints the mean loss of COUNT sequences of T tokens
 """
 import argparse
@@ -31,6 +31,12 @@ def tensors(rng, positions):
     yield "ln_f.bias", normal(C)
 
 
+def padded(rows, count):
+    """With rows of ids that no text has behind the embedding, which would be likely ones."""
+    for name, values in rows:
+        yield name, np.pad(values, ((0, count), (0, 0)), constant_values=3) if name == "wte.weight" else values
+
+
 def encode(values, dtype):
     if dtype == "BF16":
         return (values.astype("<f4").view("<u4") >> 16).astype("<u2").tobytes()
@@ -59,14 +65,14 @@ def write_file(path, entries):
 def make(arguments):
     os.makedirs(arguments.dir)
     config = {"model_type": "gpt2", "n_layer": L, "n_head": H, "n_embd": C, "n_positions": arguments.positions,
-              "vocab_size": V}
+              "vocab_size": V + arguments.padding}
     if arguments.activation:
         config["activation_function"] = arguments.activation
     with open(f"{arguments.dir}/config.json", "w", encoding="utf-8") as file:
         json.dump(config, file)
     prefix = "" if arguments.no_prefix else "transformer."
     entries = [(prefix + name, arguments.dtype, list(values.shape), encode(values, arguments.dtype))
-               for name, values in tensors(np.random.default_rng(7), arguments.positions)]
+               for name, values in padded(tensors(np.random.default_rng(7), arguments.positions), arguments.padding)]
     if arguments.shards == 1:
         write_file(f"{arguments.dir}/model.safetensors", entries)
         return
@@ -138,6 +144,7 @@ def main():
     maker.add_argument("dir")
     maker.add_argument("--dtype", default="F32", choices=TYPES)
     maker.add_argument("--activation")
+    maker.add_argument("--padding", type=int, default=0)
     maker.add_argument("--no-prefix", action="store_true")
     maker.add_argument("--shards", type=int, default=1)
     maker.add_argument("--positions", type=int, default=64)

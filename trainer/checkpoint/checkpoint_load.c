@@ -97,10 +97,13 @@ static int load_tensor(Network *network, const TensorFiles *files, const char *p
     if (!found) return fail(EX_DATA, "there is no tensor '%s'", name);
     if (!dtype_parse_file_name(found->dtype, &type))
         return fail(EX_DATA, "'%s' is of type %s, and these are read:" DTYPES(FILE_NAME, ), name, found->dtype);
-    bool vector = tensor->kind >= KIND_GAIN, cropped = tensor->id == PARAM_WPE; // its first rows are loaded
+    // The first rows are loaded of the positions, and of an embedding that other tools padded as it is padded here.
+    bool vector = tensor->kind >= KIND_GAIN, cropped = tensor->id == PARAM_WPE;
+    const uint64_t padded = (uint64_t)tensor->rows;
     bool fits = vector ? found->dims == 1 && found->shape[0] == rows
                        : found->dims == 2 && found->shape[!transposed] == cols &&
-                             (cropped ? found->shape[0] >= rows : found->shape[transposed] == rows);
+                             (cropped ? found->shape[0] >= rows
+                                      : found->shape[transposed] == rows || (!transposed && found->shape[0] == padded));
     if (!fits)
         return fail(EX_DATA, "'%s' has another shape than the model's %llu x %llu", name, (unsigned long long)rows,
                     (unsigned long long)cols);

@@ -1,6 +1,8 @@
 // config.json of a model directory.
 #include "trainer/checkpoint/model_config.h"
 #include "common/err.h"
+#include "common/log.h"
+#include "tokenizer/tokenizer.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include <jansson.h>
 #include <math.h>
@@ -175,6 +177,12 @@ static int model_config_read(Config *model, const char *directory) {
     if (file_read(&text, path, 1 << 20) < 0) return -1;
     json_t *root = json_loadb((const char *)text.data, text.size, 0, NULL);
     int result = take_config(model, root, path);
+    snprintf(path, sizeof path, "%.*s/" CHARACTERS_FILE, PATH_MAX_BYTES - 16, directory);
+    if (result == 0 && model->vocab_size == padded_vocab(GPT2_VOCAB) && access(path, F_OK)) {
+        log_line("the %lld ids of '%s' are GPT-2's %d and padding, which is left out", (long long)model->vocab_size,
+                 directory, GPT2_VOCAB);
+        model->vocab_size = 0;
+    }
     json_decref(root);
     buffer_close(&text);
     return result;

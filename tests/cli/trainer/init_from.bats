@@ -31,6 +31,15 @@ close() { "$python" -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(no
     model make half --activation gelu --dtype F16 --no-prefix
     model make shards --activation gelu_pytorch_tanh --dtype BF16 --shards 3
     ln -s "$hf" whole
+    model make padded --padding 47
+    [ "$(model loss padded "$ids" 64 2)" != "$(model loss whole "$ids" 64 2)" ]
+    run_match 0 "the 50304 ids of './padded' are GPT-2's 50257 and padding, which is left out" "$BIN/trainer" eval --init_from=./padded "${few[@]}"
+    close "$("$BIN/trainer" eval --init_from=./padded "${few[@]}" --json 2>/dev/null | val_loss)" "$(model loss whole "$ids" 64 2)"
+    "$BIN/trainer" train --quiet --init_from=./padded --out_dir=cut "${few[@]}" --max_iters=1 --sample_tokens=0
+    [ "$(jq .vocab_size cut/ckpt-00000001/config.json)" = 50257 ]
+    run_match 0 "resuming at step 1" "$BIN/trainer" train --init_from=./padded --out_dir=cut "${few[@]}" --max_iters=2 --sample_tokens=0
+    model make other --padding 48
+    run_code 66 "$BIN/trainer" eval --init_from=./other "${few[@]}"
     for directory in whole half shards; do
         want=$(model loss $directory "$ids" 64 2)
         close "$("$BIN/trainer" eval --init_from=./$directory "${few[@]}" --json 2>/dev/null | val_loss)" "$want"
