@@ -84,7 +84,7 @@ static const ManualRow files[] = {
     {"OUT_DIR/ckpt-00000020", "the checkpoint after step 20: model.safetensors, config.json and the state of the run",
      "train"},
     {"OUT_DIR/metrics.jsonl", "a line for each logged step and each evaluation", "train"},
-    {"OUT_DIR/report.html", "curves of the losses", "train"},
+    {"OUT_DIR/report.html", "a page of the run: curves, samples, data, plan and configuration", "train"},
     {"~/.cache/millrace", "algorithms that were chosen by measurement on each kind of GPU", "train eval sample"},
     {"/tmp/millrace-UID", "the sockets of loaders that trainers started", "train eval"},
     {NULL, NULL, NULL},

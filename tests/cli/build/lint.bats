@@ -92,3 +92,24 @@ lines() { for i in $(seq "$1"); do echo "    value += $i;"; done; }
     { echo 'static int sum(int value) {' && lines 58 && printf '    return value;\n}\n'; } >low/sum.cu
     refused "low/sum.cu:1: 61 lines in sum, 60 are the limit"
 }
+
+@test "lint refuses a figure without its commit, date and machine, and a commit that is not in the history" {
+    page=$BATS_TEST_TMPDIR/page.md
+    git -C "$ROOT" rev-parse -q --verify HEAD >/dev/null || skip "no history"
+    head=$(git -C "$ROOT" rev-parse --short=7 HEAD)
+    figures() { # ROW [LINE]: a page with this row, after a line
+        printf '# Page\n\n%s\n\n| what | figure | measured |\n| --- | --- | --- |\n%s\n' "${2:-}" "$1" >"$page"
+        run "$ROOT/scripts/figures.sh" "$page"
+    }
+    figures "| a step | 12 ms | $head, 2026-11-23, H200 |" && [ -z "$output" ]
+    figures "| a step | 12 ms | x |" "Measured: $head, 2026-11-23, NVIDIA H200, 1 GiB" && [ -z "$output" ]
+    figures "| a color | blue | |" && [ -z "$output" ]
+    for cell in "$head, H200" "2026-11-23, H200" "$head, 2026-11-23" "$head, 2026-11-23, a laptop" ""; do
+        for figure in "9 MB/s" "3 times tiktoken" "2,000 tokens/s"; do
+            figures "| a step of an H200 | $figure | $cell |"
+            [ "$output" = "$page:7: a figure without \`COMMIT, DATE, MACHINE\`: | a step of an H200 | $figure | $cell |" ]
+        done
+    done
+    figures "| a step | 12 ms | 0badc0d, 2026-11-23, H200 |"
+    [ "$output" = "0badc0d: no commit of the history, in $page" ]
+}
