@@ -4,16 +4,10 @@
 // The AVX-512 products of oneDNN give the same bits with any number of threads; those of AVX2 and AMX divide a sum
 // among the threads. Those run on one thread each here, in blocks of a fixed size.
 #include "kernels/cpu/onednn.h"
-#include "common/err.h"
+#include "kernels/cpu/onednn_matrix.h"
 #include <assert.h>
 #include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
-#include <stdlib.h>
 #include <string.h>
-
-#if DNNL_VERSION_MAJOR != 2
-#error "written for oneDNN 2.x, as Debian 12 has it"
-#endif
 
 enum {
     PRODUCTS_MAX = 256, // a model has about 10 shapes; eval and sampling add theirs
@@ -41,7 +35,7 @@ typedef struct {
 typedef struct {
     Direction direction;
     int rows, cols;
-    dnnl_memory_desc_t desc;
+    Matrix desc;
     int block; // columns of a block when pack_tile can write it; 0: packed by oneDNN's reorder
 } Layout;
 
@@ -57,19 +51,8 @@ static struct {
     int layout_count;
 } mm;
 
-#define DNN(call)                                                                                                      \
-    do {                                                                                                               \
-        dnnl_status_t status_ = call;                                                                                  \
-        if (status_ != dnnl_success)                                                                                   \
-            die(status_ == dnnl_out_of_memory ? EX_MEMORY : EX_BUG, "oneDNN returned %d from %s", (int)status_,        \
-                #call);                                                                                                \
-    } while (0)
-
-static dnnl_memory_desc_t matrix(int rows, int cols, dnnl_data_type_t type, int row_stride, int col_stride) {
-    dnnl_dims_t dims = {rows, cols}, strides = {row_stride, col_stride};
-    dnnl_memory_desc_t desc;
-    DNN(dnnl_memory_desc_init_by_strides(&desc, 2, dims, type, strides));
-    return desc;
+static Matrix matrix(int rows, int cols, dnnl_data_type_t type, int row_stride, int col_stride) {
+    return matrix_with_strides((dnnl_dims_t){rows, cols}, type, (dnnl_dims_t){row_stride, col_stride});
 }
 
 // The products on AMX tiles choose their blocks and the split of their sums when they are created, for the threads that
@@ -80,15 +63,15 @@ static int plan_for_one_thread(void) {
     return threads;
 }
 
-static dnnl_primitive_desc_t product_desc(const Product *p, const dnnl_memory_desc_t *weights) {
+static dnnl_primitive_desc_t product_desc(const Product *p, MatrixView weights) {
     const int M = p->M, rows = p->rows, cols = p->cols;
-    dnnl_memory_desc_t a, b, c, bias = matrix(1, rows, dnnl_f32, rows, 1);
+    Matrix a, b = NULL, c, bias = p->bias ? matrix(1, rows, dnnl_f32, rows, 1) : NULL;
     switch (p->direction) {
     case FORWARD:
-        a = matrix(M, cols, mm.type, cols, 1), b = *weights, c = matrix(M, rows, mm.type, p->stride, 1);
+        a = matrix(M, cols, mm.type, cols, 1), c = matrix(M, rows, mm.type, p->stride, 1);
         break;
     case BACKWARD_INPUT:
-        a = matrix(M, rows, mm.type, rows, 1), b = *weights, c = matrix(M, cols, mm.type, cols, 1);
+        a = matrix(M, rows, mm.type, rows, 1), c = matrix(M, cols, mm.type, cols, 1);
         break;
     default:
         a = matrix(rows, M, mm.type, 1, p->stride), b = matrix(M, cols, mm.type, cols, 1);
@@ -97,16 +80,15 @@ static dnnl_primitive_desc_t product_desc(const Product *p, const dnnl_memory_de
     dnnl_post_ops_t post;
     dnnl_primitive_attr_t attributes;
     DNN(dnnl_post_ops_create(&post));
-    if (p->add) DNN(dnnl_post_ops_append_sum(post, 1));
+    if (p->add) DNN(post_ops_append_add(post));
     DNN(dnnl_primitive_attr_create(&attributes));
     DNN(dnnl_primitive_attr_set_post_ops(attributes, post));
     if (mm.one_thread) DNN(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
-    dnnl_matmul_desc_t desc;
-    DNN(dnnl_matmul_desc_init(&desc, &a, &b, p->bias ? &bias : NULL, &c));
     dnnl_primitive_desc_t primitive;
     const int threads = plan_for_one_thread();
-    DNN(dnnl_primitive_desc_create(&primitive, &desc, attributes, mm.engine, NULL));
+    DNN(product_create_desc(&primitive, mm.engine, a, b ? b : weights, bias, c, attributes));
     omp_set_num_threads(threads);
+    matrix_free(a), matrix_free(b), matrix_free(bias), matrix_free(c);
     dnnl_primitive_attr_destroy(attributes);
     dnnl_post_ops_destroy(post);
     return primitive;
@@ -117,16 +99,17 @@ static void set(dnnl_memory_t memory, const void *data) {
 }
 
 // The columns of a block if pack_tile can write this layout, else 0.
-static int known_block(const dnnl_memory_desc_t *desc) {
-    const dnnl_blocking_desc_t *b = &desc->format_desc.blocking;
+static int known_block(MatrixView desc) {
+    Blocking b;
     const int pair = mm.type == dnnl_bf16 ? 2 : 1;
-    if (desc->format_kind != dnnl_blocked || b->inner_nblks != pair + 1 || b->inner_blks[0] != 16 ||
-        b->inner_idxs[0] != 0 || b->inner_idxs[1] != 1 || b->inner_blks[1] % 16)
+    if (!matrix_blocking(desc, &b) || b.count != pair + 1 || b.sizes[0] != 16 || b.dimensions[0] != 0 ||
+        b.dimensions[1] != 1 || b.sizes[1] % 16)
         return 0;
-    if (pair == 2 && (b->inner_blks[2] != 2 || b->inner_idxs[2] != 0)) return 0;
-    const dnnl_dim_t k = desc->padded_dims[0], n = desc->padded_dims[1], block = b->inner_blks[1];
-    if (k != desc->dims[0] || n != desc->dims[1] || desc->offset0 || desc->extra.flags) return 0;
-    return b->strides[0] == 16 * pair * block && b->strides[1] == k * block ? (int)block : 0;
+    if (pair == 2 && (b.sizes[2] != 2 || b.dimensions[2] != 0)) return 0;
+    const dnnl_dim_t k = b.padded[0], n = b.padded[1], block = b.sizes[1];
+    if (k != b.shape[0] || n != b.shape[1] || dnnl_memory_desc_get_size(desc) != (size_t)(k * n) * (4 / (size_t)pair))
+        return 0;
+    return b.strides[0] == 16 * pair * block && b.strides[1] == k * block ? (int)block : 0;
 }
 
 static const Layout *layout_of(Direction direction, int rows, int cols) {
@@ -137,13 +120,13 @@ static const Layout *layout_of(Direction direction, int rows, int cols) {
     assert(mm.layout_count < LAYOUTS_MAX);
     Layout *l = &mm.layout[mm.layout_count++];
     *l = (Layout){.direction = direction, .rows = rows, .cols = cols};
-    dnnl_memory_desc_t any;
-    dnnl_dims_t dims = {direction == FORWARD ? cols : rows, direction == FORWARD ? rows : cols};
-    DNN(dnnl_memory_desc_init_by_tag(&any, 2, dims, mm.type, dnnl_format_tag_any));
+    const dnnl_dims_t shape = {direction == FORWARD ? cols : rows, direction == FORWARD ? rows : cols};
+    Matrix any = matrix_of_any_layout(shape, mm.type);
     const Product typical = {direction, LAYOUT_ROWS, rows, cols, .stride = rows};
-    dnnl_primitive_desc_t primitive = product_desc(&typical, &any);
-    l->desc = *dnnl_primitive_desc_query_md(primitive, dnnl_query_weights_md, 0);
-    l->block = known_block(&l->desc);
+    dnnl_primitive_desc_t primitive = product_desc(&typical, any);
+    l->desc = matrix_copy(dnnl_primitive_desc_query_md(primitive, dnnl_query_weights_md, 0));
+    l->block = known_block(l->desc);
+    matrix_free(any);
     dnnl_primitive_desc_destroy(primitive);
     return l;
 }
@@ -162,15 +145,12 @@ static void entry_close(Product *p) {
 }
 
 static void entry_open(Product *p) {
-    dnnl_memory_desc_t weights = {0};
-    if (mm.packed && p->direction != BACKWARD_WEIGHT)
-        weights = layout_of(p->direction, p->rows, p->cols)->desc;
-    else if (p->direction == FORWARD)
-        weights = matrix(p->cols, p->rows, mm.type, 1, p->cols);
-    else
-        weights = matrix(p->rows, p->cols, mm.type, p->cols, 1);
-    dnnl_primitive_desc_t desc = product_desc(p, &weights);
-    const dnnl_memory_desc_t *scratchpad = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    Matrix plain = p->direction == FORWARD ? matrix(p->cols, p->rows, mm.type, 1, p->cols)
+                                           : matrix(p->rows, p->cols, mm.type, p->cols, 1);
+    const bool packed = mm.packed && p->direction != BACKWARD_WEIGHT;
+    dnnl_primitive_desc_t desc = product_desc(p, packed ? layout_of(p->direction, p->rows, p->cols)->desc : plain);
+    matrix_free(plain);
+    MatrixView scratchpad = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     const size_t scratchpad_bytes = (dnnl_memory_desc_get_size(scratchpad) + 63) / 64 * 64;
     p->operands_count = mm.one_thread ? omp_get_max_threads() : 1;
     p->operands = calloc((size_t)p->operands_count, sizeof *p->operands);
@@ -272,7 +252,7 @@ void product(Direction direction, int M, int rows, int cols, bool add, const voi
 }
 
 size_t product_layout_bytes(Direction direction, int rows, int cols) {
-    return (dnnl_memory_desc_get_size(&layout_of(direction, rows, cols)->desc) + 63) / 64 * 64;
+    return (dnnl_memory_desc_get_size(layout_of(direction, rows, cols)->desc) + 63) / 64 * 64;
 }
 
 int product_layout_block(Direction direction, int rows, int cols) { return layout_of(direction, rows, cols)->block; }
@@ -280,16 +260,16 @@ int product_layout_block(Direction direction, int rows, int cols) { return layou
 void product_reorder(Direction direction, const float *w, int rows, int cols, void *packed) {
     const Layout *layout = layout_of(direction, rows, cols);
     const bool forward = direction == FORWARD;
-    dnnl_memory_desc_t plain = forward ? matrix(cols, rows, dnnl_f32, 1, cols) : matrix(rows, cols, dnnl_f32, cols, 1);
+    Matrix plain = forward ? matrix(cols, rows, dnnl_f32, 1, cols) : matrix(rows, cols, dnnl_f32, cols, 1);
     dnnl_primitive_desc_t desc;
     dnnl_primitive_t primitive;
     dnnl_memory_t from, to;
-    DNN(dnnl_reorder_primitive_desc_create(&desc, &plain, mm.engine, &layout->desc, mm.engine, NULL));
+    DNN(dnnl_reorder_primitive_desc_create(&desc, plain, mm.engine, layout->desc, mm.engine, NULL));
     DNN(dnnl_primitive_create(&primitive, desc));
-    DNN(dnnl_memory_create(&from, &plain, mm.engine, (void *)(uintptr_t)w));
-    DNN(dnnl_memory_create(&to, &layout->desc, mm.engine, packed));
+    DNN(dnnl_memory_create(&from, plain, mm.engine, (void *)(uintptr_t)w));
+    DNN(dnnl_memory_create(&to, layout->desc, mm.engine, packed));
     DNN(dnnl_primitive_execute(primitive, mm.stream, 2, (dnnl_exec_arg_t[]){{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}));
-    dnnl_memory_destroy(from), dnnl_memory_destroy(to);
+    dnnl_memory_destroy(from), dnnl_memory_destroy(to), matrix_free(plain);
     dnnl_primitive_destroy(primitive), dnnl_primitive_desc_destroy(desc);
 }
 
@@ -310,6 +290,7 @@ void product_open(bool bf16, bool packed) {
 
 void product_close(void) {
     for (int i = 0; i < mm.product_count; i++) entry_close(&mm.product[i]);
+    for (int i = 0; i < mm.layout_count; i++) matrix_free(mm.layout[i].desc);
     dnnl_stream_destroy(mm.stream);
     dnnl_engine_destroy(mm.engine);
     memset(&mm, 0, sizeof mm);
