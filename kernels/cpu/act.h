@@ -85,7 +85,14 @@ typedef uint16_t LaneNumber;
 static inline VW lane_load(const Lane *p) { return *(const VWAnywhere *)p; }
 static inline void lane_store(Lane *p, VW v) { *(VWAnywhere *)p = v; }
 static inline VW lane_set(Lane u) { return (VW){ALL(u)}; }
-static inline V lane_dot(V c, VW a, VW b) { return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b); }
+static inline V lane_dot(V c, VW a, VW b) {
+#if defined __clang__ && __clang_major__ == 16 // its optimizer never ends on the intrinsic in some loops, and crashes
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
+    return c;
+#else
+    return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
+#endif
+}
 static inline void lane_store_part(LaneNumber *p, V v) { act_store(p, v); }
 // Lane i: a[i] below b[i], for operands whose two halves lie in neighbouring rows.
 static inline VW lane_zip(V a, V b) {

@@ -174,13 +174,20 @@ static inline V v_tanh(V x) {
     return (V)((small & (VI)series) | (~small & (VI)whole));
 }
 
+// The lanes of a and b whose numbers follow, those of b after those of a.
+#ifdef __clang__
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else // gcc 11 has no other name for it
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (VI){__VA_ARGS__})
+#endif
+
 // W x W transpose of 32-bit lanes: log2(W) perfect shuffles.
 static inline void v_transpose(VW r[W]) {
     VW t[W];
     for (int round = 1; round < W; round *= 2) {
         for (int i = 0; i < W / 2; i++) {
-            t[2 * i] = __builtin_shufflevector(r[i], r[i + W / 2], ZIP_LOW);
-            t[2 * i + 1] = __builtin_shufflevector(r[i], r[i + W / 2], ZIP_HIGH);
+            t[2 * i] = SHUFFLE(r[i], r[i + W / 2], ZIP_LOW);
+            t[2 * i + 1] = SHUFFLE(r[i], r[i + W / 2], ZIP_HIGH);
         }
         memcpy(r, t, sizeof t);
     }

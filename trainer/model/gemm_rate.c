@@ -43,7 +43,7 @@ double gemm_rate(const Backend *ops, const Weight *weight, const Act *in, Act *o
         const double call_ns = (double)ns / calls;
         spent_ns += ns;
         if (call_ns < best_ns) best_ns = call_ns;
-        if (queued && ns < ROUND_NS / 2) calls = (int)(ROUND_NS / (call_ns + 1)) + 1;
+        if (queued && ns < ROUND_NS / 2) calls = (int)((double)ROUND_NS / (call_ns + 1)) + 1;
     }
     return M * row_flops / (best_ns * 1e-9);
 }

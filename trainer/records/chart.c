@@ -17,11 +17,11 @@ typedef struct {
 } Drawn;
 
 static double x_of(const Axes *axes, double step) {
-    return LEFT + (WIDTH - LEFT - RIGHT) * (axes->last_step > 0 ? step / axes->last_step : 0);
+    return (double)LEFT + (WIDTH - LEFT - RIGHT) * (axes->last_step > 0 ? step / axes->last_step : 0);
 }
 
 static double y_of(const Axes *axes, double value) {
-    return TOP + (HEIGHT - TOP - BOTTOM) * (axes->high - value) / (axes->high - axes->low);
+    return (double)TOP + (HEIGHT - TOP - BOTTOM) * (axes->high - value) / (axes->high - axes->low);
 }
 
 // The means of neighbouring points, at most POINTS_MAX.
@@ -110,9 +110,9 @@ static void add_tooltips(Buffer *out, const Axes *axes, const ChartLine *lines, 
     const double width = (WIDTH - LEFT - RIGHT) / (double)TOOLTIPS;
     size_t at[64] = {0};
     for (int band = 0; band < TOOLTIPS; band++) {
-        const double step = axes->last_step * (band + 0.5) / TOOLTIPS;
+        const double step = axes->last_step * (band + 0.5) / (double)TOOLTIPS;
         buffer_print(out, "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\"><title>step %.0f",
-                     LEFT + band * width, TOP, width, HEIGHT - TOP - BOTTOM, step);
+                     (double)LEFT + band * width, TOP, width, HEIGHT - TOP - BOTTOM, step);
         for (size_t i = 0; i < count && i < sizeof at / sizeof *at; i++) {
             const Curve *curve = lines[i].curve;
             if (!curve->count) continue;

@@ -19,12 +19,12 @@ static inline void dropout_bits(uint16_t bits[MASK_STEP], const uint32_t counter
         k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
     }
     // the four words of each counter next to each other
-    const VW even[2] = {__builtin_shufflevector(c0, c2, ZIP_LOW), __builtin_shufflevector(c0, c2, ZIP_HIGH)};
-    const VW odd[2] = {__builtin_shufflevector(c1, c3, ZIP_LOW), __builtin_shufflevector(c1, c3, ZIP_HIGH)};
+    const VW even[2] = {SHUFFLE(c0, c2, ZIP_LOW), SHUFFLE(c0, c2, ZIP_HIGH)};
+    const VW odd[2] = {SHUFFLE(c1, c3, ZIP_LOW), SHUFFLE(c1, c3, ZIP_HIGH)};
     for (int half = 0; half < 2; half++) {
         uint16_t *to = bits + half * (MASK_STEP / 2);
-        *(VWAnywhere *)to = __builtin_shufflevector(even[half], odd[half], ZIP_LOW);
-        *(VWAnywhere *)(to + MASK_STEP / 4) = __builtin_shufflevector(even[half], odd[half], ZIP_HIGH);
+        *(VWAnywhere *)to = SHUFFLE(even[half], odd[half], ZIP_LOW);
+        *(VWAnywhere *)(to + MASK_STEP / 4) = SHUFFLE(even[half], odd[half], ZIP_HIGH);
     }
 }
 
