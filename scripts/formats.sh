@@ -48,7 +48,7 @@ comment() {
 }
 
 if [ "$1" = man ]; then
-    printf '.TH millrace-shard 5 %s\n.SH NAME\nmillrace-shard \\- a file of token ids\n.SH DESCRIPTION\n' "$2"
+    printf '.TH millrace-shard 5 %s\n.nh\n.ad l\n.SH NAME\nmillrace-shard \\- a file of token ids\n.SH DESCRIPTION\n' "$2"
     comment shardtool/format/shard.h man
     printf '.SH EXAMPLES\n.TP\n.B zstd \\-dc data/train/000/000000.zst | od \\-An \\-tu2 | head \\-n 1\nprints the first ids of a shard\n'
     printf '.SH SEE ALSO\nshardtool(1), zstd(1)\n'

@@ -79,8 +79,9 @@ static void print_examples(const Program *program, const Command *command) {
     }
 }
 
+// Words are not hyphenated: a name that is broken cannot be searched or copied.
 static void print_title(const char *name, int section, const char *summary) {
-    printf(".TH %s %d %s \"millrace %s\"\n.SH NAME\n", name, section, VERSION_DATE, VERSION);
+    printf(".TH %s %d %s \"millrace %s\"\n.nh\n.ad l\n.SH NAME\n", name, section, VERSION_DATE, VERSION);
     print_roff(name);
     printf(" \\- ");
     print_roff(summary);
