@@ -241,6 +241,21 @@ static int wait_for_another_dataset(Feed *feed, const WireWelcome *welcome, int 
     return 0;
 }
 
+// In a list of endpoints, a loader that replaces one that does not answer must serve the same samples; only the endpoint
+// in use changes what this trainer reads.
+static bool replaces_dataset(const Feed *feed, const WireWelcome *welcome) {
+    return feed->known && feed->endpoint_number != feed->dataset_endpoint && !welcome->same_samples;
+}
+
+static int pass_over(Feed *feed, const WireWelcome *welcome) {
+    if (!feed->unfit)
+        log_warn("the loader at %s serves dataset '%s', not '%s': waiting for another loader", feed->endpoint.name,
+                 welcome->name, feed->dataset.name);
+    feed->unfit = true;
+    feed->retry_ns = clock_ns() + feed->backoff_ns;
+    return 0;
+}
+
 // 0: keep waiting. -1 after fail().
 enum { WELCOME_ACCEPTED = 1 };
 static int accept_dataset(Feed *feed, const WireMessage *message, const WireSource *sources) {
@@ -248,6 +263,7 @@ static int accept_dataset(Feed *feed, const WireMessage *message, const WireSour
     if (welcome->vocab_size > feed->config.vocab_size)
         return fail(EX_PROTOCOL, "the loader's dataset '%s' has %u ids, the model only %u", welcome->name,
                     welcome->vocab_size, feed->config.vocab_size);
+    if (replaces_dataset(feed, welcome)) return pass_over(feed, welcome);
     int split = unfit_split(feed, welcome);
     if (split >= 0) return wait_for_another_dataset(feed, welcome, split);
     feed->unfit = false;
@@ -262,7 +278,7 @@ static int accept_dataset(Feed *feed, const WireMessage *message, const WireSour
         feed->dataset.same_samples = welcome->same_samples;
     }
     store_dataset(feed, welcome, sources);
-    feed->known = true;
+    feed->known = true, feed->dataset_endpoint = feed->endpoint_number;
     feed->ring_offered = welcome->ring && feed->endpoint.ipc && !feed->config.inline_only;
     feed->instance = message->header.loader_instance;
     if (feed->window > welcome->window && !feed->outstanding) feed->window = welcome->window;

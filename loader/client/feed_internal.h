@@ -35,8 +35,8 @@ typedef enum {
 
 struct Feed {
     FeedConfig config;
-    Endpoint endpoints[FEED_ENDPOINTS_MAX], endpoint; // endpoint: the one in use or tried
-    int endpoint_count, endpoint_number;
+    Endpoint endpoints[FEED_ENDPOINTS_MAX], endpoint;      // endpoint: the one in use or tried
+    int endpoint_count, endpoint_number, dataset_endpoint; // dataset_endpoint: that of `dataset`
     FeedDataset dataset;
     WireWeights *weights; // of the dataset's sources: the schedule
     unsigned weight_count;
@@ -45,14 +45,14 @@ struct Feed {
     ConnectionState state;
     KeyPair keys;
     void *context, *socket;
-    void *monitor;               // reports the events of `socket`
-    int ctl;                     // -1 = none
-    bool hello_sent;             // on this socket
-    bool refused;                // nothing accepts connections at the endpoint of this socket
-    bool ring_offered;           // by the WELCOME of this socket
-    bool known;                  // `dataset` is set
-    bool changed;                // FEED_CHANGED has not been returned yet
-    bool unfit;                  // the loader serves a dataset that is too short, and this has been logged
+    void *monitor;     // reports the events of `socket`
+    int ctl;           // -1 = none
+    bool hello_sent;   // on this socket
+    bool refused;      // nothing accepts connections at the endpoint of this socket
+    bool ring_offered; // by the WELCOME of this socket
+    bool known;        // `dataset` is set
+    bool changed;      // FEED_CHANGED has not been returned yet
+    bool unfit; // a loader serves a dataset that is too short, or in a list another one, and this has been logged
     char name[WIRE_CLIENT_NAME]; // HOST:PID and the configured name
     uint64_t session, last_req, hello_req;
     uint64_t instance;          // of the loader that sent WELCOME

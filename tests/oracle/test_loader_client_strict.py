@@ -383,6 +383,73 @@ def test_an_endpoint_list_goes_on_with_another_loader():
         [loader.kill() for loader in loaders]
 
 
+def test_an_endpoint_list_passes_over_a_loader_of_another_dataset():
+    ids, other = client.make_data(), client.make_data("other", 9000)
+    loader, wrong = client.Loader("ipc://of-data"), client.Loader("ipc://of-other", "other")
+    with loader, wrong:
+        feed = Feed("ipc://of-data,ipc://of-other", T, 4, timeout=60)
+        for position in range(0, 400, 4):
+            feed.request(0, "epoch", 4, SEED, position)
+            client.check(feed.next(), ids, "epoch", position)
+            if position % 100 == 96:
+                loader.kill()
+                feed.request(0, "epoch", 4, SEED, 0)
+                feed._timeout = 1
+                assert "no data from the loader" in refusal(feed.next)
+                feed._timeout = 60
+                feed.cancel()
+                loader.start()
+        # A change at the endpoint in use is one that was meant.
+        loader.kill()
+        loader.command[2] = "other"
+        loader.start()
+        feed.request(0, "epoch", 4, SEED, 0)
+        assert "serves dataset 'other' now" in refusal(feed.next, DatasetChanged)
+        feed.request(0, "epoch", 4, SEED, 0)
+        client.check(feed.next(), other, "epoch", 0)
+        feed.close()
+
+
+def test_two_clients_and_a_trainer_go_on_when_their_loader_is_killed_twice_in_a_row():
+    ids = client.make_data()
+    pathlib.Path("tiny.conf").write_text("n_layer=1\nn_head=2\nn_embd=32\nblock_size=16\nbatch_size=1\nmax_iters=60\n"
+                                         "gradient_accumulation_steps=1\nthreads=1\ndtype='float32'\neval_interval=20\neval_iters=1\n")
+
+    def train(endpoint, name):
+        return subprocess.Popen([BIN / "trainer", "train", "tiny.conf", "--loader=" + endpoint, "--out_dir=" + name, "--quiet"],
+                                stdout=subprocess.DEVNULL)
+
+    def losses(name):
+        rows = map(json.loads, pathlib.Path(name, "metrics.jsonl").read_text().splitlines())
+        return [(row["step"], row.get("loss"), row.get("val_loss")) for row in rows if "loss" in row or "val_loss" in row]
+
+    with client.Loader("ipc://whole"):
+        assert train("ipc://whole", "unbroken").wait() == 0
+    with client.Loader("ipc://often") as loader:
+        feeds = [(Feed("ipc://often", T, 8, timeout=60, ring=ring), mode) for ring, mode in ((True, "epoch"), (False, "documents"))]
+        trainer, requested, received = train("ipc://often", "broken"), [0, 0], [0, 0]
+        rounds = 0
+        while rounds < 15 or trainer.poll() is None:
+            for i, (feed, mode) in enumerate(feeds):
+                while feed.capacity:
+                    feed.request(0, mode, 8, SEED, requested[i])
+                    requested[i] += 8
+                for _ in range(3):
+                    client.check(feed.next(), ids, mode, received[i])
+                    received[i] += 8
+                    feed.request(0, mode, 8, SEED, requested[i])
+                    requested[i] += 8
+            rounds += 1
+            if rounds < 15:
+                for pause in (0.0, 0.004 * rounds):  # the second kill finds the loader at another place of its start
+                    loader.kill()
+                    loader.start()
+                    time.sleep(pause)
+        [feed.close() for feed, _ in feeds]
+        assert trainer.wait() == 0 and len(losses("broken")) == 64
+    assert losses("broken") == losses("unbroken")
+
+
 def test_a_stream_goes_on_over_a_reweight_and_its_states_too():
     wanted = mixture.Mixture()
     schedule = [(0, (3, 1)), (70000, (1, 1))]

@@ -75,13 +75,13 @@ class Feed:
                  loader_key: Optional[str] = None, ring: bool = True, dataset_fp: bytes = bytes(32),
                  name: Optional[str] = None) -> None:
         batch_bytes = check_sizes(sequence_tokens, max_rows, window)
-        self._endpoints, self._place = parse_endpoints(endpoint, bool(key_file)), 0
+        self._endpoints, self._place, self._dataset_place = parse_endpoints(endpoint, bool(key_file)), 0, 0
         self._T, self._max_rows, self._window, self._vocab_size = sequence_tokens, max_rows, window, vocab_size
         self._timeout, self._ring, self._dataset_fp = timeout, ring, dataset_fp
         self._name = client_name(name)
         self._session = secrets.randbits(64) | 1
         self._last_req = self._hello_req = self._instance = 0
-        self._hello_sent = self._ready = self._changed = self._resent = False
+        self._hello_sent = self._ready = self._changed = self._resent = self._passed_over = False
         self._requests: deque[_Pending] = deque()
         self._lent = -1
         self._patience, self._deadline, self._arrived = 0, 0.0, 0.0
@@ -167,14 +167,29 @@ class Feed:
                               f"{self._vocab_size}")
         if not self._dataset:
             self.same_samples = welcome.same_samples
+        elif self._place != self._dataset_place and not welcome.same_samples:
+            self._pass_over(welcome)
+            return
         elif welcome.fingerprint != self._dataset.fingerprint:
             self.cancel()
             self.same_samples = min(welcome.same_samples, self.same_samples if self._changed else welcome.same_samples)
             self._changed = True
-        self._dataset, self._instance = welcome, header.instance
+        self._dataset, self._instance, self._dataset_place = welcome, header.instance, self._place
         self._use_ring(bool(welcome.ring))
-        self._ready = True
+        self._ready, self._passed_over = True, False
         self._send_unanswered()
+
+    def _pass_over(self, welcome: wire.Welcome) -> None:
+        """In a list of endpoints, a loader that replaces one that does not answer must serve the same samples."""
+        if not self._passed_over:
+            _log.warning("the loader at %s serves dataset '%s', not '%s': waiting for another loader",
+                         self._endpoints[self._place].name, welcome.name, self.dataset.name)
+        self._passed_over = True
+        self._deadline = time.monotonic() + self._pause()
+
+    def _pause(self) -> float:
+        """Seconds until the next endpoint is tried."""
+        return min(_UNREACHABLE * 2.0 ** min(self._patience, 10), _UNREACHABLE_MAX)
 
     def _use_ring(self, offered: bool) -> None:
         connection, endpoint = self._connection, self._endpoints[self._place]
@@ -263,8 +278,7 @@ class Feed:
         if event == zmq.EVENT_DISCONNECTED:
             self._hello_sent = False  # it may have been lost
         if len(self._endpoints) > 1 and not self._ready:
-            pause = min(_UNREACHABLE * 2.0 ** min(self._patience, 10), _UNREACHABLE_MAX)
-            self._deadline = min(self._deadline, time.monotonic() + pause)
+            self._deadline = min(self._deadline, time.monotonic() + self._pause())
 
     def _retry(self) -> None:
         if self._ready and not self._resent:
