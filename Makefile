@@ -92,7 +92,7 @@ MPICC ?= $(if $(SAN),,$(shell command -v mpicc))
 
 ## all      build shardtool, loader and trainer into build/*/bin (the default)
 all: $(PROGRAMS:%=$(O)/bin/%) $(if $(MPICC),$(O)/lib/millrace/mpi.so)
-	@$(if $(SAN)$(filter-out build,$(BUILD)),true,ln -sfn "$$(realpath $(O)/bin)" build/bin)
+	@$(if $(SAN)$(filter-out build,$(BUILD)),true,ln -sfn $(notdir $(O))/bin build/bin)
 
 $(O)/bin/%: $(O)/%/main.o $(O)/core.a
 	$(LINK)
@@ -231,9 +231,9 @@ docs: test-deps all
 ## format   run clang-format on all sources
 ## lint     check formatting, structure and names
 format lint: ; $(Q)scripts/lint.sh $@
-## install  PREFIX=/usr/local DESTDIR=: programs, man pages, shell completion
-install: all
-	$(Q)scripts/install.sh $(O)/bin "$(DESTDIR)$(PREFIX)"
+## install  PREFIX=/usr/local DESTDIR=: copies what is built: programs, manual pages, completion, configurations
+## uninstall  removes what install has copied
+install uninstall: ; $(Q)scripts/install.sh $@ $(if $(filter build,$(BUILD)),build,$(O))/bin "$(DESTDIR)$(PREFIX)"
 ## clean    remove build/
 clean: ; rm -rf build
 ## help     this list

@@ -1,22 +1,43 @@
 #!/usr/bin/env bash
-# install.sh BIN PREFIX: installs the programs (as shardtool, millrace-loader, millrace-trainer), man pages and shell
-# completion.
+# install.sh install BIN PREFIX: copies the programs of BIN (as shardtool, millrace-loader, millrace-trainer) with manual pages, shell
+# completion, configurations and documentation. Builds nothing. install.sh uninstall BIN PREFIX removes what install has copied, by
+# the list that it left.
 set -eu
-bin=$1 prefix=$2 man=$2/share/man
-install -d "$man/man1" "$man/man5" "$prefix"/share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
+root=$(cd "$(dirname "$0")/.." && pwd) bin=$2 prefix=$3 list=$3/share/millrace/installed
+if [ "$1" = uninstall ]; then
+    [ -e "$list" ] || { echo "nothing is installed under '$prefix': there is no '$list'" >&2 && exit 66; }
+    (cd "$prefix" && xargs -d '\n' rm -f <share/millrace/installed &&
+        sed 's|/[^/]*$||' share/millrace/installed | sort -ru | while read -r folder; do rmdir -p --ignore-fail-on-non-empty "$folder" 2>/dev/null || true; done
+        rm -f share/millrace/installed && rmdir --ignore-fail-on-non-empty share/millrace)
+    echo "removed shardtool, millrace-loader and millrace-trainer from $prefix"
+    exit
+fi
+for program in shardtool loader trainer; do
+    [ -x "$bin/$program" ] || { echo "'$bin/$program' is not built: run make first" >&2 && exit 66; }
+done
+work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
+man=$work/share/man doc=$work/share/doc/millrace
+install -d "$man/man1" "$man/man5" "$work"/share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d,millrace/config} "$doc"
 for program in shardtool loader trainer; do
     name=$program
     [ $program = shardtool ] || name=millrace-$program
-    install -D -m 755 "$bin/$program" "$prefix/bin/$name"
-    "$prefix/bin/$name" --completion >"$prefix/share/bash-completion/completions/$name"
-    "$prefix/bin/$name" --completion zsh >"$prefix/share/zsh/site-functions/_$name"
-    "$prefix/bin/$name" --completion fish >"$prefix/share/fish/vendor_completions.d/$name.fish"
-    "$prefix/bin/$name" --man >"$man/man1/$name.1"
+    install -D -m 755 "$bin/$program" "$work/bin/$name"
+    "$work/bin/$name" --completion >"$work/share/bash-completion/completions/$name"
+    "$work/bin/$name" --completion zsh >"$work/share/zsh/site-functions/_$name"
+    "$work/bin/$name" --completion fish >"$work/share/fish/vendor_completions.d/$name.fish"
+    "$work/bin/$name" --man >"$man/man1/$name.1"
     sed -nE 's/^\.BR .*-([a-z]+) \(([15])\)$/\1 \2/p' "$man/man1/$name.1" | while read -r page section; do
-        "$prefix/bin/$name" --man "$page" >"$man/man$section/$name-$page.$section"
+        "$work/bin/$name" --man "$page" >"$man/man$section/$name-$page.$section"
     done
 done
-"$(dirname "$0")/formats.sh" man "$(head -n 1 "$man/man1/shardtool.1" | cut -d ' ' -f 4-)" >"$man/man5/millrace-shard.5"
-mpi=$bin/../lib/millrace/mpi.so # only where MPI was installed at build time
-[ ! -e "$mpi" ] || install -D -m 755 "$mpi" "$prefix/lib/millrace/mpi.so"
-echo "installed shardtool, millrace-loader and millrace-trainer under $prefix"
+"$root/scripts/formats.sh" man "$(head -n 1 "$man/man1/shardtool.1" | cut -d ' ' -f 4-)" >"$man/man5/millrace-shard.5"
+mpi=$bin/../lib/millrace/mpi.so with= # only where MPI was installed at build time
+[ ! -e "$mpi" ] || { install -D -m 755 "$mpi" "$work/lib/millrace/mpi.so" && with=", with MPI"; }
+cp "$root"/config/*.conf "$work/share/millrace/config"
+cp -r "$root"/{README.md,CHANGELOG.md,LICENSE,NOTICE,docs} "$doc"
+chmod -R u=rwX,go=rX "$work"
+mkdir -p "$prefix"
+(cd "$work" && find . -type f | sed 's|^\./||' | sort) >"$work/installed"
+mv "$work/installed" "$work/share/millrace"
+cp -dR --no-preserve=ownership,timestamps "$work"/* "$prefix"
+echo "installed shardtool, millrace-loader and millrace-trainer under $prefix$with"

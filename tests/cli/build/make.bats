@@ -4,7 +4,7 @@ load ../helpers
 setup() { cd "$ROOT"; }
 
 @test "install puts programs, manual pages and completion under PREFIX" {
-    scripts/install.sh "$BIN" "$BATS_TEST_TMPDIR/usr"
+    scripts/install.sh install "$BIN" "$BATS_TEST_TMPDIR/usr"
     cd "$BATS_TEST_TMPDIR/usr"
     [ -x bin/shardtool ]
     [ -x bin/millrace-loader ]
@@ -37,11 +37,39 @@ setup() { cd "$ROOT"; }
 }
 
 @test "the manual pages have no errors or warnings of mandoc and groff" {
-    scripts/install.sh "$BIN" "$BATS_TEST_TMPDIR/usr"
+    scripts/install.sh install "$BIN" "$BATS_TEST_TMPDIR/usr"
     cd "$BATS_TEST_TMPDIR/usr/share/man"
     mandoc -Tlint -Wwarning man?/*
     for page in man?/*; do groff -man -Tutf8 -ww "$page" >page 2>>warnings && [ -s page ]; done
     [ ! -s warnings ]
+}
+
+@test "install builds nothing, and copies what build/bin leads to with configurations and documentation" {
+    run_code 0 make -n install PREFIX=/p
+    [ "$output" = 'scripts/install.sh install build/bin "/p"' ]
+    cd "$BATS_TEST_TMPDIR"
+    run_match 66 "is not built: run make first" "$ROOT/scripts/install.sh" install nowhere "a prefix"
+    [ ! -e "a prefix" ]
+    "$ROOT/scripts/install.sh" install "$BIN" "a prefix"
+    diff -r "$ROOT/config" "a prefix/share/millrace/config"
+    diff -r "$ROOT/docs" "a prefix/share/doc/millrace/docs"
+    for program in shardtool loader trainer; do cmp "$BIN/$program" "a prefix/bin/"*"$program"; done
+}
+
+@test "uninstall removes what install has copied, and nothing else" {
+    cd "$BATS_TEST_TMPDIR"
+    mkdir -p usr/bin usr/share/man/man1
+    touch usr/bin/other usr/share/man/man1/other.1
+    find usr | sort >before
+    "$ROOT/scripts/install.sh" install "$BIN" usr
+    not diff -q before <(find usr | sort)
+    "$ROOT/scripts/install.sh" uninstall "$BIN" usr
+    diff before <(find usr | sort)
+    run_match 66 "nothing is installed under 'usr'" "$ROOT/scripts/install.sh" uninstall "$BIN" usr
+}
+
+@test "build/bin is a link inside the tree: a copied tree runs its own programs, and its path may have spaces" {
+    [ "$(make -n CUDA=0 all | tail -n 1)" = "ln -sfn release-cpu/bin build/bin" ]
 }
 
 @test "help lists the targets" {
