@@ -12,6 +12,7 @@ CFLAGS ?= -O3 -g
 PREFIX ?= /usr/local
 BUILD  ?= build
 O      := $(BUILD)/$(or $(SAN),release)$(if $(filter 0,$(CUDA)),-cpu)$(if $(findstring clang,$(CC)),-clang)
+comma  := ,
 Q      := $(if $(V),,@)
 VERSION := 0.2.0-dev
 VERSION_DATE := 2026-11-23# of the manual pages
@@ -49,7 +50,7 @@ CUSRC     := $(wildcard kernels/cuda/*.cu)
 # The CUDA runtime is linked statically and cuBLASLt is loaded when a device is opened, so the trainer starts on
 # machines without the toolkit. CUDART=cudart links the shared runtime instead, for fault injection.
 CUDART    ?= cudart_static
-LIBS      += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -l$(CUDART) -lstdc++ -ldl -lrt
+LIBS      += -L$(CUDA_HOME)/lib64 $(if $(filter cudart,$(CUDART)),-Wl$(comma)-rpath$(comma)$(CUDA_HOME)/lib64) -l$(CUDART) -lstdc++ -ldl -lrt
 DEFS      += -isystem $(CUDA_HOME)/include
 # Every kernel is compiled for bf16 (compute capability 8.0 and up) and for fp16 (7.5 and up). The source has three
 # forms (ARCH in ptx.cuh), so there are three PTX for all cards, and 9.0 has code of its own (wgmma.cuh) by nvcc 12 and

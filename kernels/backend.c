@@ -15,6 +15,10 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
     fail(EX_USAGE, "this program was built without CUDA: build it where nvcc is installed, or take --device=cpu");
     return NULL;
 }
+bool backend_cuda_libraries(char *text, size_t size) {
+    snprintf(text, size, "built without CUDA");
+    return true;
+}
 static const char *no_gpu(void) { return "built without CUDA"; }
 #endif
 

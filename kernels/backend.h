@@ -133,3 +133,6 @@ const Backend *backend_open(const BackendChoice *choice, char why[256]);
 // threads, bfloat16 (avx512)". backend_cuda needs no device when only facts are needed; NULL after fail() (2 or 80).
 const Backend *backend_cpu(const BackendChoice *choice, char how[96]);
 const Backend *backend_cuda(const BackendChoice *choice, char why[256]);
+
+// Prints which files of cuBLASLt and NCCL are taken, or why there are none. False where a device could not be used.
+bool backend_cuda_libraries(char *text, size_t size);

@@ -48,6 +48,11 @@ static Finding check_device(char *text, size_t size) {
     return unused ? WARNING : FINE;
 }
 
+static Finding check_cuda(char *text, size_t size) {
+    const bool found = backend_cuda_libraries(text, size);
+    return found || access("/dev/nvidiactl", F_OK) ? FINE : WARNING;
+}
+
 static Finding check_cores(char *text, size_t size) {
     const CgroupLimits limits = cgroup_limits();
     snprintf(text, size, "%u of %ld", pool_cores(), sysconf(_SC_NPROCESSORS_ONLN));
@@ -123,7 +128,7 @@ static const struct {
     const char *name;
     Finding (*check)(char *text, size_t size);
 } checks[] = {
-    {"device", check_device}, {"cores", check_cores},   {"memory", check_memory},
+    {"device", check_device}, {"cuda", check_cuda},     {"cores", check_cores},   {"memory", check_memory},
     {"disk", check_disk},     {"limits", check_limits}, {"loader", check_loader},
 };
 

@@ -21,7 +21,7 @@
 
 enum { CHECK_MS = 50, MS = 1000000 }; // between two checks of the other ranks during a wait; ns
 
-static const char library_name[] = "libnccl.so.2";
+static const char *const library_names[] = {"libnccl.so.2", NULL};
 static Nccl nccl;
 static ncclComm_t comm;
 static cudaStream_t stream;
@@ -38,7 +38,9 @@ static uint64_t sent;
 
 // ---- loading
 
-static int find_functions(void *library) {
+void nccl_find(FoundLibrary *found) { library_search(library_names, found); }
+
+static int find_functions(const FoundLibrary *library) {
     static const struct {
         const char *name;
         size_t at; // in Nccl
@@ -48,9 +50,9 @@ static int find_functions(void *library) {
 #undef X
     };
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        void *function = dlsym(library, functions[i].name);
+        void *function = dlsym(library->handle, functions[i].name);
         if (!function)
-            return fail(EX_GPU, "%s has no %s: NCCL 2.14 or later is needed", library_name, functions[i].name);
+            return fail(EX_GPU, "%s has no %s: NCCL 2.14 or later is needed", library->path, functions[i].name);
         memcpy((char *)&nccl + functions[i].at, &function, sizeof function);
     }
     return 0;
@@ -63,16 +65,17 @@ static int nccl_load(uint8_t card[COLLECTIVE_CARD]) {
     cuda_check(cudaGetDeviceProperties(&facts, device), "naming the GPU");
     memcpy(card, facts.uuid.bytes, COLLECTIVE_CARD);
     if (nccl.GetVersion) return 0;
-    void *library = dlopen(library_name, RTLD_NOW); // as cuBLASLt: LD_LIBRARY_PATH, CUDA's folder, the system's folders
-    if (!library)
+    FoundLibrary library;
+    nccl_find(&library);
+    if (!library.handle)
         return fail(EX_GPU,
                     "several processes on GPUs need NCCL: cannot load it (%s): install libnccl2, or set "
                     "LD_LIBRARY_PATH to the folder of %s",
-                    dlerror(), library_name);
-    if (find_functions(library) < 0) return memset(&nccl, 0, sizeof nccl), -1;
+                    library.why, library_names[0]);
+    if (find_functions(&library) < 0) return memset(&nccl, 0, sizeof nccl), -1;
     if (nccl.GetVersion(&version) == NCCL_SUCCESS && version >= NCCL_VERSION_NEEDED) return 0;
     memset(&nccl, 0, sizeof nccl);
-    return fail(EX_GPU, "%s is version %d.%d.%d of NCCL, 2.14 or later is needed: install a later one", library_name,
+    return fail(EX_GPU, "%s is version %d.%d.%d of NCCL, 2.14 or later is needed: install a later one", library.path,
                 version / 10000, version / 100 % 100, version % 100);
 }
 

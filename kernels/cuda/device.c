@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/libraries/cublaslt.h"
+#include "kernels/cuda/libraries/nccl.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -125,4 +126,12 @@ int device_open(const BackendChoice *choice, char why[256]) {
     snprintf(why, 256, "cuda: %.200s, compute capability %d.%d, %s, %s", device.name, device.major, device.minor,
              human_bytes(memory, (double)device.totalGlobalMem), dtype_name(cuda.act_type));
     return 0;
+}
+
+bool backend_cuda_libraries(char *text, size_t size) {
+    FoundLibrary blas_library, nccl_library;
+    cublaslt_find(&blas_library), nccl_find(&nccl_library);
+    snprintf(text, size, "cuBLASLt %s, NCCL %s", blas_library.handle ? blas_library.path : blas_library.why,
+             nccl_library.handle ? nccl_library.path : nccl_library.why);
+    return blas_library.handle;
 }

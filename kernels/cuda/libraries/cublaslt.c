@@ -4,11 +4,20 @@
 #include <dlfcn.h>
 #include <string.h>
 
+// The functions of CublasLt are the same in 12 and 13.
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)
-static const char library_name[] = "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR);
+static const char *const library_names[] = {"libcublasLt.so." TEXT(CUBLAS_VER_MAJOR),
+#if CUBLAS_VER_MAJOR == 12
+                                            "libcublasLt.so.13",
+#elif CUBLAS_VER_MAJOR == 13
+                                            "libcublasLt.so.12",
+#endif
+                                            NULL};
 
 CublasLt blas;
+
+void cublaslt_find(FoundLibrary *found) { library_search(library_names, found); }
 
 int cublaslt_load(void) {
     static const struct {
@@ -20,17 +29,17 @@ int cublaslt_load(void) {
 #undef ROW
     };
     if (blas.Create) return 0;
-    void *library =
-        dlopen(library_name, RTLD_NOW); // searched in the system's folders and in the folder it had at build time
-    if (!library)
+    FoundLibrary library;
+    cublaslt_find(&library);
+    if (!library.handle)
         return fail(EX_GPU,
                     "cannot load cuBLASLt (%s): install the CUDA %d toolkit, set LD_LIBRARY_PATH to its folder, or use "
                     "device=cpu",
-                    dlerror(), CUBLAS_VER_MAJOR);
+                    library.why, CUBLAS_VER_MAJOR);
     CublasLt found;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        void *function = dlsym(library, functions[i].name);
-        if (!function) return fail(EX_GPU, "%s has no %s: it is not a CUDA library", library_name, functions[i].name);
+        void *function = dlsym(library.handle, functions[i].name);
+        if (!function) return fail(EX_GPU, "%s has no %s: it is not a CUDA library", library.path, functions[i].name);
         memcpy((char *)&found + functions[i].at, &function, sizeof function);
     }
     blas = found;

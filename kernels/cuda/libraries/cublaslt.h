@@ -2,6 +2,7 @@
 // it. Plans, runs on the CPU and machines without the toolkit do not load it.
 #pragma once
 
+#include "kernels/cuda/libraries/library_search.h"
 #include <cublasLt.h>
 
 #define CUBLASLT_FUNCTIONS(F)                                                                                          \
@@ -30,5 +31,7 @@ typedef struct {
 } CublasLt;
 extern CublasLt blas;
 
-// -1 after fail() (80) when the library, in the version this was compiled with, is not found. Calling it again is free.
+void cublaslt_find(FoundLibrary *found);
+
+// -1 after fail() (80) when the library is not found. Calling it again is free.
 int cublaslt_load(void);

@@ -2,6 +2,7 @@
 // them. The library is loaded when several processes train on GPUs.
 #pragma once
 
+#include "kernels/cuda/libraries/library_search.h"
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
@@ -55,6 +56,8 @@ typedef struct {
     NCCL_FUNCTIONS(X)
 #undef X
 } Nccl;
+
+void nccl_find(FoundLibrary *found);
 
 #ifdef __cplusplus
 }
