@@ -410,6 +410,7 @@ def test_an_endpoint_list_passes_over_a_loader_of_another_dataset():
         feed.close()
 
 
+# fault 106
 def test_two_clients_and_a_trainer_go_on_when_their_loader_is_killed_twice_in_a_row():
     ids = client.make_data()
     pathlib.Path("tiny.conf").write_text("n_layer=1\nn_head=2\nn_embd=32\nblock_size=16\nbatch_size=1\nmax_iters=60\n"

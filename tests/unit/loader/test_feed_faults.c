@@ -191,6 +191,7 @@ TEST(feed_protects_its_slots_from_a_loader_that_wakes_after_its_replacement) {
     }
 }
 
+// fault 104
 TEST(feed_passes_over_a_loader_of_another_dataset_in_its_list) {
     TestDataset second = test_small;
     second.salt = 2;

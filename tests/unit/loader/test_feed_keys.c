@@ -102,6 +102,7 @@ TEST(feed_names_the_keys_when_the_loader_comes_back_with_others) {
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
+// fault 105
 TEST(keys_of_two_pairs_are_refused_where_they_are_read) {
     KeyPair a, b, read;
     char text[2 * KEY_TEXT + 1];
