@@ -11,26 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CRC_DIGITS = 8, JOURNAL_BYTES_MAX = 1 << 30 };
+enum { JOURNAL_BYTES_MAX = 1 << 30 };
 #define PENDING_BYTES_MAX ((size_t)1 << 36) // ids of half of 68 billion tokens
-
-static void hash_inputs(const Inputs *inputs, uint8_t hash[32]) {
-    Sha256 sha;
-    sha256_open(&sha);
-    for (uint64_t i = 0; i < inputs->argument_count; i++) {
-        const InputArgument *argument = &inputs->arguments[i];
-        sha256_add(&sha, argument->path, strlen(argument->path) + 1);
-        sha256_add(&sha, &argument->files, sizeof argument->files);
-        sha256_add(&sha, &argument->bytes, sizeof argument->bytes);
-        sha256_add(&sha, argument->digest, sizeof argument->digest);
-        sha256_add(&sha, &argument->times, sizeof argument->times);
-    }
-    sha256_close(&sha, hash);
-}
 
 static void add_header(Buffer *out, const Dataset *dataset, const Inputs *inputs, const Dataset *base) {
     uint8_t hash[32];
-    hash_inputs(inputs, hash);
+    journal_hash_inputs(inputs, hash);
     json_add_field(out, "format", "SHRDJRNL1");
     json_add_field(out, "params", dataset->params);
     json_add_hex(out, "vocab_fp", dataset->vocab_fp, 32);
@@ -39,75 +25,15 @@ static void add_header(Buffer *out, const Dataset *dataset, const Inputs *inputs
     buffer_print(out, "}");
 }
 
-static bool has_stream(const Inputs *inputs) {
-    for (uint64_t i = 0; i < inputs->argument_count; i++)
-        if (inputs->arguments[i].stream) return true;
-    return false;
-}
-
-// Removes one line with a correct checksum from `text` and returns its JSON text.
-static bool next_line(Bytes *text, Bytes *json) {
-    Bytes rest = *text, line;
-    if (!bytes_next_line(&rest, &line) || line.size < CRC_DIGITS + 1) return false;
-    *json = (Bytes){line.data + CRC_DIGITS + 1, line.size - CRC_DIGITS - 1};
-    char crc[CRC_DIGITS + 2];
-    snprintf(crc, sizeof crc, "%08" PRIx32 " ", crc32c(0, json->data, json->size));
-    if (memcmp(crc, line.data, CRC_DIGITS + 1)) return false;
-    *text = rest;
-    return true;
-}
-
-static bool get_number(const json_t *object, const char *key, uint64_t *number) {
-    const json_t *value = json_object_get(object, key);
-    *number = (uint64_t)json_integer_value(value);
-    return json_is_integer(value);
-}
-
 static void get_start(const json_t *object, JournalResume *resume, uint64_t *pending_bytes, uint32_t *pending_crc) {
     uint64_t crc = 0;
     InputPosition *start = &resume->start;
-    resume->has_start = get_number(object, "byte", &start->place.byte) &&
-                        get_number(object, "number", &start->place.number) &&
-                        get_number(object, "behind", &start->preceding) &&
-                        get_number(object, "pending", pending_bytes) && get_number(object, "crc", &crc);
+    resume->has_start = journal_get_number(object, "byte", &start->place.byte) &&
+                        journal_get_number(object, "number", &start->place.number) &&
+                        journal_get_number(object, "behind", &start->preceding) &&
+                        journal_get_number(object, "pending", pending_bytes) && journal_get_number(object, "crc", &crc);
     *pending_crc = (uint32_t)crc;
 }
-
-enum { POINT_IN, POINT_OUT, POINT_BITS, POINT_CRC, POINT_SIZE, POINT_WINDOW, POINT_WINDOW_CRC, POINT_KEYS };
-static const char *const point_keys[] = {"in", "out", "bits", "content_crc", "content_size", "window", "window_crc"};
-
-static void add_point(Buffer *json, const AccessPoint *point) {
-    const CodecState *state = &point->state;
-    uint32_t window_crc = crc32c(0, state->window, state->window_size);
-    const uint64_t numbers[] = {point->in,   point->out,         state->bits, state->crc,
-                                state->size, state->window_size, window_crc};
-    for (int i = 0; i < POINT_KEYS; i++) json_add_number(json, point_keys[i], numbers[i]);
-}
-
-// Reads what add_point wrote, and the window. Without a complete point, *point is all zero.
-static void get_point(const json_t *object, const char *path, AccessPoint *point) {
-    uint64_t number[POINT_KEYS];
-    Buffer window = {0};
-    *point = (AccessPoint){0};
-    for (int i = 0; i < POINT_KEYS; i++)
-        if (!get_number(object, point_keys[i], &number[i])) return;
-    uint64_t size = number[POINT_WINDOW];
-    CodecState *state = &point->state;
-    bool is_whole = size <= sizeof state->window && number[POINT_BITS] < 8;
-    if (is_whole && size)
-        is_whole = file_read(&window, path, sizeof state->window) == 0 && window.size == size &&
-                   crc32c(0, window.data, size) == number[POINT_WINDOW_CRC];
-    if (is_whole) {
-        point->in = number[POINT_IN], point->out = number[POINT_OUT];
-        state->bits = (uint32_t)number[POINT_BITS], state->window_size = (uint32_t)size;
-        state->crc = (uint32_t)number[POINT_CRC], state->size = (uint32_t)number[POINT_SIZE];
-        if (size) memcpy(state->window, window.data, size);
-    }
-    buffer_close(&window);
-    err_clear();
-}
-
-static int open_file(const char *path, int flags) { return file_open_regular(path, flags | O_CREAT | O_NOFOLLOW); }
 
 static void file_path(char path[PATH_MAX_BYTES], const Dataset *dataset, const char *name) {
     if (snprintf(path, PATH_MAX_BYTES, "%s/%s", dataset->path, name) >= PATH_MAX_BYTES)
@@ -122,8 +48,9 @@ static bool load_shard(Dataset *dataset, Bytes line, int pending_split, JournalR
     InputPosition position = {0};
     int split = -1;
     bool good =
-        object && get_number(object, "file", &position.file) && get_number(object, "document", &position.document) &&
-        get_number(object, "token", &position.token) &&
+        object && journal_get_number(object, "file", &position.file) &&
+        journal_get_number(object, "document", &position.document) &&
+        journal_get_number(object, "token", &position.token) &&
         (split = dataset_read_shard(dataset, json_object_get(object, "shard"),
                                     position.document || position.token ? SHARD_FILE_HASH : SHARD_FILE_SIZE)) >= 0;
     if (!good && err_code()) log_warn("finished shards are made again: %s", err_text());
@@ -133,7 +60,7 @@ static bool load_shard(Dataset *dataset, Bytes line, int pending_split, JournalR
         get_start(object, resume, pending_bytes, pending_crc);
         char path[PATH_MAX_BYTES];
         file_path(path, dataset, DATASET_WINDOW);
-        get_point(object, path, &resume->point);
+        journal_point_get(object, path, &resume->point);
         resume->point.file = position.file;
     }
     json_decref(object);
@@ -157,8 +84,8 @@ static void load_pending(const Dataset *dataset, JournalResume *resume, uint64_t
 static bool is_made(Bytes line) {
     InputPosition position = {0};
     json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL);
-    get_number(object, "document", &position.document);
-    get_number(object, "token", &position.token);
+    journal_get_number(object, "document", &position.document);
+    journal_get_number(object, "token", &position.token);
     json_decref(object);
     return position.document || position.token;
 }
@@ -178,8 +105,8 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
     uint32_t pending_crc = 0;
     file_path(path, dataset, DATASET_JOURNAL);
     *resume = (JournalResume){0};
-    if (has_stream(inputs) || access(path, F_OK)) return JOURNAL_NONE;
-    int fd = open_file(path, O_RDWR);
+    if (journal_has_stream(inputs) || access(path, F_OK)) return JOURNAL_NONE;
+    int fd = journal_file_open(path, O_RDWR);
     if (fd < 0) return -1;
     if (fd_read_all(fd, &bytes, JOURNAL_BYTES_MAX, path) < 0) {
         close(fd);
@@ -188,12 +115,12 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
     }
     Bytes text = {bytes.data, bytes.size}, line = {0}, shard;
     add_header(&header, dataset, inputs, base);
-    bool whole = next_line(&text, &line);
+    bool whole = journal_line_next(&text, &line);
     bool same = whole && line.size == header.size && !memcmp(line.data, header.data, line.size);
     if (!whole && bytes.size) log_warn("starting over: '%s' is damaged", path);
     if (whole && !same) {
         bool has_work = false;
-        for (Bytes rest = text; !has_work && next_line(&rest, &shard);) has_work = is_made(shard);
+        for (Bytes rest = text; !has_work && journal_line_next(&rest, &shard);) has_work = is_made(shard);
         if (has_work) get_params(line, &resume->params);
         close(fd);
         buffer_close(&bytes);
@@ -201,7 +128,7 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
         return has_work ? JOURNAL_OTHER : JOURNAL_NONE;
     }
     size_t good = same ? bytes.size - text.size : 0;
-    while (same && next_line(&text, &shard) &&
+    while (same && journal_line_next(&text, &shard) &&
            load_shard(dataset, shard, pending_split, resume, &pending_bytes, &pending_crc))
         good = bytes.size - text.size;
     if (same && (int)TEMP_FAILURE_RETRY(ftruncate(fd, (off_t)good))) same = false;
@@ -212,41 +139,26 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
     return same ? JOURNAL_SAME : JOURNAL_NONE;
 }
 
-static int write_durably(int fd, const void *data, size_t size, const char *path) {
-    if (fd_write(fd, data, size, path) < 0) return -1;
-    return (int)TEMP_FAILURE_RETRY(fdatasync(fd)) ? fail_errno("cannot write '%s' to disk", path) : 0;
-}
-
-static int add_line(Journal *journal, const Buffer *json) {
-    Buffer line = {0};
-    buffer_print(&line, "%08" PRIx32 " ", crc32c(0, json->data, json->size));
-    buffer_add(&line, json->data, json->size);
-    buffer_add(&line, "\n", 1);
-    int status = write_durably(journal->fd, line.data, line.size, journal->path);
-    buffer_close(&line);
-    return status;
-}
-
 int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, const Dataset *base,
                  const JournalResume *resume, int pending_split, const SourceOptions *options) {
     *journal = (Journal){.fd = -1, .pending_fd = -1, .pending_split = pending_split, .options = options};
-    file_path(journal->window_path, dataset, DATASET_WINDOW);
-    if (resume) journal->point = resume->point;
+    file_path(journal->point.path, dataset, DATASET_WINDOW);
+    if (resume) journal->point.point = resume->point;
     file_path(journal->path, dataset, DATASET_JOURNAL);
     file_path(journal->pending_path, dataset, DATASET_PENDING);
     if (resume) journal->pending_bytes = resume->pending.size;
     if (resume) journal->pending_crc = crc32c(0, resume->pending.data, resume->pending.size);
-    journal->pending_fd = open_file(journal->pending_path, O_WRONLY);
+    journal->pending_fd = journal_file_open(journal->pending_path, O_WRONLY);
     if (journal->pending_fd < 0) return -1;
     if ((int)TEMP_FAILURE_RETRY(ftruncate(journal->pending_fd, (off_t)journal->pending_bytes)))
         return fail_errno("cannot truncate '%s'", journal->pending_path);
     if (lseek(journal->pending_fd, (off_t)journal->pending_bytes, SEEK_SET) < 0)
         return fail_errno("cannot seek in '%s'", journal->pending_path);
-    journal->fd = open_file(journal->path, O_WRONLY | O_APPEND | (resume ? 0 : O_TRUNC));
+    journal->fd = journal_file_open(journal->path, O_WRONLY | O_APPEND | (resume ? 0 : O_TRUNC));
     if (journal->fd < 0 || resume) return journal->fd < 0 ? -1 : 0;
     Buffer header = {0};
     add_header(&header, dataset, inputs, base);
-    int status = add_line(journal, &header);
+    int status = journal_line_add(journal->fd, journal->path, &header);
     buffer_close(&header);
     return status;
 }
@@ -268,7 +180,7 @@ static int write_pending(Journal *journal, InputPosition end) {
         size += sizeof head + head.count * sizeof(uint16_t);
     }
     if (!size) return 0;
-    if (write_durably(journal->pending_fd, pending->data, size, journal->pending_path) < 0) return -1;
+    if (journal_write(journal->pending_fd, pending->data, size, journal->pending_path) < 0) return -1;
     journal->pending_crc = crc32c(journal->pending_crc, pending->data, size);
     journal->pending_bytes += size;
     memmove(pending->data, pending->data + size, pending->size - size);
@@ -276,28 +188,11 @@ static int write_pending(Journal *journal, InputPosition end) {
     return 0;
 }
 
-// Sets *has_point when the point in .window is at or before a position, after it was replaced by a nearer one.
-static int keep_point(Journal *journal, InputPosition position, bool *has_point) {
-    const AccessPoints *points = journal->options->points;
-    AccessPoint *point = &journal->point;
-    const AccessPoint *nearer = points ? access_points_find(points, position.file, position.place.byte) : NULL;
-    if (nearer && (nearer->file != point->file || nearer->out != point->out)) {
-        *point = *nearer;
-        int fd = open_file(journal->window_path, O_WRONLY | O_TRUNC);
-        const CodecState *state = &point->state;
-        int status = fd < 0 ? -1 : write_durably(fd, state->window, state->window_size, journal->window_path);
-        if (fd >= 0) close(fd);
-        if (status < 0) return -1;
-    }
-    *has_point = point->out && point->file == position.file && point->out <= position.place.byte;
-    return 0;
-}
-
 int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard *shard, InputPosition position) {
     bool is_start = split != journal->pending_split && !journal->options->skips.count;
     if (is_start && write_pending(journal, position) < 0) return -1;
     bool has_point = false;
-    if (is_start && keep_point(journal, position, &has_point) < 0) return -1;
+    if (is_start && journal_point_keep(&journal->point, journal->options->points, position, &has_point) < 0) return -1;
     Buffer json = {0};
     json_add_number(&json, "file", position.file);
     json_add_number(&json, "document", position.document);
@@ -309,12 +204,12 @@ int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard
         json_add_number(&json, "pending", journal->pending_bytes);
         json_add_number(&json, "crc", journal->pending_crc);
     }
-    if (has_point) add_point(&json, &journal->point);
+    if (has_point) journal_point_add(&json, &journal->point.point);
     json_add_key(&json, "shard");
     dataset_write_shard(&json, split, number, shard);
     json.size--; // the line end
     buffer_print(&json, "}");
-    int status = add_line(journal, &json);
+    int status = journal_line_add(journal->fd, journal->path, &json);
     buffer_close(&json);
     return status;
 }

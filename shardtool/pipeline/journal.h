@@ -1,6 +1,6 @@
 // The journal of an unfinished run, DIR/.journal: with it the same command continues after the last finished shards.
 //
-// Each line is the CRC32C of its JSON text in hex, a space, and the text. The first line describes the run: options,
+// Its lines have a checksum (journal_line.h). The first line describes the run: options,
 // vocabulary, inputs and when they were modified. Each other line describes a finished shard: its line of the manifest
 // and the position after its last token. A line is written after the shard has its final name. Lines after a damaged or
 // truncated one are ignored.
@@ -15,22 +15,8 @@
 #pragma once
 
 #include "shardtool/format/dataset.h"
-#include "shardtool/ingest/access_points.h"
-#include "shardtool/ingest/inputs.h"
 #include "shardtool/ingest/source_options.h"
-
-// A position in the inputs: the file, the document in it, and the ids of that document before the position. The
-// document is preceded by `preceding` others after a place of the file.
-typedef struct {
-    uint64_t file, document, token;
-    ReadPlace place;
-    uint64_t preceding;
-} InputPosition;
-
-// Whether the document of `a` is before that of `b`.
-static inline bool position_is_before(InputPosition a, InputPosition b) {
-    return a.file < b.file || (a.file == b.file && a.document < b.document);
-}
+#include "shardtool/pipeline/journal_line.h"
 
 typedef struct {
     int fd, pending_fd;
@@ -39,8 +25,8 @@ typedef struct {
     uint32_t pending_crc;
     Buffer pending;               // not yet in the file
     const SourceOptions *options; // borrowed: skips, access points
-    AccessPoint point;            // in .window; all zero at first
-    char path[PATH_MAX_BYTES], pending_path[PATH_MAX_BYTES], window_path[PATH_MAX_BYTES];
+    JournalPoint point;           // with .window
+    char path[PATH_MAX_BYTES], pending_path[PATH_MAX_BYTES];
 } Journal;
 
 // The state of a run that continues, beside its shards.

@@ -1,0 +1,48 @@
+// What the journals of unfinished runs have in common: lines with a checksum, the hash of the inputs, and the access
+// point near the place from which a run continues.
+#pragma once
+
+#include "common/hash.h"
+#include "shardtool/ingest/access_points.h"
+#include "shardtool/ingest/inputs.h"
+#include "shardtool/ingest/stream.h"
+
+struct json_t; // of libjansson
+
+// A position in the inputs: the file, the document in it, and the ids of that document before the position. The
+// document is preceded by `preceding` others after a place of the file.
+typedef struct {
+    uint64_t file, document, token;
+    ReadPlace place;
+    uint64_t preceding;
+} InputPosition;
+
+// Whether the document of `a` is before that of `b`.
+static inline bool position_is_before(InputPosition a, InputPosition b) {
+    return a.file < b.file || (a.file == b.file && a.document < b.document);
+}
+
+// A line is the CRC32C of its JSON text in hex, a space, and the text.
+bool journal_line_next(Bytes *text, Bytes *json); // removes one from `text`, if its checksum is correct
+int journal_line_add(int fd, const char *path, const Buffer *json);         // durably
+int journal_write(int fd, const void *data, size_t size, const char *path); // bytes that are no line, durably
+int journal_file_open(const char *path, int flags); // creates it where it is missing; refuses links
+
+bool journal_get_number(const struct json_t *object, const char *key, uint64_t *number); // false: there is none
+
+// Of the paths, sizes, digests and times of the inputs.
+void journal_hash_inputs(const Inputs *inputs, uint8_t hash[32]);
+bool journal_has_stream(const Inputs *inputs); // one that cannot be read twice
+
+// The access point of a journal's last line. Its window is in a file of its own.
+typedef struct {
+    AccessPoint point; // all zero at first
+    char path[PATH_MAX_BYTES];
+} JournalPoint;
+
+// Replaces the point by a nearer one before `position`, if there is one; `points` may be NULL. Sets *has_point when the
+// point is at or before the position.
+int journal_point_keep(JournalPoint *kept, const AccessPoints *points, InputPosition position, bool *has_point);
+void journal_point_add(Buffer *json, const AccessPoint *point);
+// Reads what journal_point_add wrote, and the window from `path`. Without a complete point, *point is all zero.
+void journal_point_get(const struct json_t *object, const char *path, AccessPoint *point);
