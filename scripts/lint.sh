@@ -26,6 +26,7 @@ common/cli          common
 tokenizer/merge     common
 tokenizer/cache     common tokenizer/merge
 tokenizer           common tokenizer/merge tokenizer/cache
+tokenizer/training  common tokenizer/merge tokenizer
 kernels             common
 kernels/cpu         common kernels
 kernels/cpu/ops     common kernels kernels/cpu
@@ -36,9 +37,10 @@ shardtool/format    common
 shardtool/ingest    common shardtool/format/manifest.h shardtool/format/shard.h
 shardtool/parquet   common shardtool/ingest/input_format.h shardtool/ingest/stream.h
 shardtool/pipeline  common shardtool/format shardtool/ingest tokenizer
+shardtool/vocabulary common shardtool/ingest shardtool/pipeline tokenizer tokenizer/merge/pretokenize.h tokenizer/training
 shardtool/support   common shardtool/format shardtool/ingest shardtool/parquet/where.h shardtool/pipeline tokenizer
 shardtool/interchange common shardtool/format shardtool/support
-shardtool           common shardtool/format shardtool/ingest shardtool/pipeline shardtool/support shardtool/interchange tokenizer
+shardtool           common shardtool/format shardtool/ingest shardtool/pipeline shardtool/support shardtool/interchange shardtool/vocabulary tokenizer
 loader/protocol     common shardtool/format/split.h
 loader/client       common shardtool/format/split.h loader/protocol
 loader/server       common shardtool/format loader/protocol
