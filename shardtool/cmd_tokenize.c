@@ -61,17 +61,10 @@ static void print_number(char out[32], double number) {
 
 // All options that determine the bytes of the shards, in one line. params_fp is its hash.
 static void make_params(Buffer *line, const char *share) {
-    char invalid[16], docs[16], format[16];
+    char invalid[16];
     word_print(INVALID_UTF8_WORDS, invalid_utf8, invalid, sizeof invalid);
-    word_print(DOCS_WORDS, source_options.docs, docs, sizeof docs);
-    word_print(input_format_words, source_options.format, format, sizeof format);
-    buffer_print(line, "frame_tokens=%" PRIu64 ";codec=dfast,4,17,16,17,1;eot=after;invalid=%s;docs=%s;field=%s",
-                 frame_tokens, invalid, docs, source_options.text_field);
-    // Only where they are not the default, so that datasets made before these options existed keep their fingerprint.
-    if (strcmp(format, "auto") != 0) buffer_print(line, ";format=%s", format);
-    if (strcmp(source_options.text_column, "text") != 0) buffer_print(line, ";column=%s", source_options.text_column);
-    for (size_t i = 0; i < source_options.where.count; i++)
-        buffer_print(line, "%s%s", i ? "&" : ";where=", source_options.where.items[i]);
+    buffer_print(line, "frame_tokens=%" PRIu64 ";codec=dfast,4,17,16,17,1;eot=after;invalid=%s", frame_tokens, invalid);
+    input_print_params(line);
     if (max_tokens) buffer_print(line, ";max_tokens=%" PRIu64, max_tokens);
     buffer_print(line, ";val=%s;val_seed=%" PRIu64 ";shard_tokens=%" PRIu64, share, val_seed, shard_tokens);
 }

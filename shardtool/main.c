@@ -7,6 +7,7 @@
 #define COMMANDS(X)                                                                                                    \
     X(tokenize)                                                                                                        \
     X(characters)                                                                                                      \
+    X(train_vocabulary)                                                                                                \
     X(text)                                                                                                            \
     X(encode)                                                                                                          \
     X(decode)                                                                                                          \
@@ -24,7 +25,8 @@ COMMANDS(DECLARE)
 
 static const ManualRow environment[] = {
     {"MILLRACE_ISA", "portable, avx2 or avx512: use no instruction set beyond this one", NULL},
-    {"TMPDIR", "folder for temporary files, in place of /tmp", "tokenize characters text dedup shuffle"},
+    {"TMPDIR", "folder for temporary files, in place of /tmp",
+     "tokenize characters train-vocabulary text dedup shuffle"},
     {NULL, NULL, NULL},
 };
 static const ManualRow files[] = {
@@ -32,6 +34,10 @@ static const ManualRow files[] = {
     {"DIR/train/000/000000.zst", "a shard of the training split; those of the validation split are below DIR/val",
      DATASETS},
     {"DIR/skipped.jsonl", "the damaged inputs that tokenize skipped (--max-bad, --keep-going)", "tokenize"},
+    {"DIR/vocabulary.tiktoken", "the tokens of a vocabulary in base64 with their ids; beside it vocabulary.json",
+     "train-vocabulary"},
+    {"DIR/.counting", "the state of an unfinished train-vocabulary, with the counts in DIR/.counts-*",
+     "train-vocabulary"},
     {"DIR/.journal", "the state of an unfinished tokenize, from which the same command continues", "tokenize"},
     {NULL, NULL, NULL},
 };
@@ -41,6 +47,7 @@ static const ManualRow examples[] = {
     {"tokenize -o web --where 'language_score >= 0.65' web.parquet",
      "chooses documents by the columns of a Parquet file", NULL},
     {"characters books > abc.txt", "writes a vocabulary, for tokenize --characters", NULL},
+    {"train-vocabulary -V 32768 -o vocabulary books", "learns a vocabulary of 32,768 ids from a folder", NULL},
     {"text --include '*a' books | jq -r .text", "prints the documents of some files", NULL},
     {"encode book.txt", "prints the ids of a text", NULL},
     {"decode data --doc 7", "prints the text of one document", NULL},

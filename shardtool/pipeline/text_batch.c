@@ -1,13 +1,13 @@
 // The workers: each has an encoder for whole documents, and all share the encoder of the windows.
 #include "shardtool/pipeline/text_batch.h"
 #include "common/machine/pool.h"
+#include "common/sizes.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <xxhash.h>
 
-enum { SPLIT_HASH_BYTES = 65536 }; // leading bytes of a document whose hash selects its split
-_Static_assert((int)BATCH_BYTES >= (int)SPLIT_HASH_BYTES, "the first window must hold the hashed bytes");
+_Static_assert((int)BATCH_BYTES >= (int)DOCUMENT_HASH_BYTES, "the first window must hold the hashed bytes");
 
 typedef struct {
     Encoder *encoder; // opened for the first window
@@ -31,9 +31,12 @@ struct TextBatches {
     Windows windows;
 };
 
+uint64_t document_hash(Bytes text, uint64_t seed) {
+    return XXH3_64bits_withSeed(text.data, size_smaller(text.size, DOCUMENT_HASH_BYTES), seed);
+}
+
 static int choose_split(const TextOptions *options, uint64_t val_below, Bytes text) {
-    size_t size = text.size < SPLIT_HASH_BYTES ? text.size : SPLIT_HASH_BYTES;
-    bool val = options->val >= 1 || XXH3_64bits_withSeed(text.data, size, options->val_seed) < val_below;
+    bool val = options->val >= 1 || document_hash(text, options->val_seed) < val_below;
     return val ? SPLIT_VAL : SPLIT_TRAIN;
 }
 

@@ -12,6 +12,10 @@ enum {
     BATCH_DOCUMENTS = 1 << 14
 };
 
+// The hash that chooses documents: of a document's first bytes.
+enum { DOCUMENT_HASH_BYTES = 65536 };
+uint64_t document_hash(Bytes text, uint64_t seed); // `text`: the document, or as many of its first bytes
+
 typedef struct {
     const Vocab *vocab;
     InvalidUtf8 invalid;

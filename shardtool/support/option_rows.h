@@ -41,6 +41,8 @@ extern const char *input_max_bad;
 int jobs_check(uint64_t threads);        // the value of -j; 2 when it is too large
 int input_check(void);                   // parses the input options; 2 when one is malformed
 int input_set_threads(uint64_t threads); // the value of -j, checked
+// Appends the input options that determine the documents: ";docs=file;field=text" and more, as one item each.
+void input_print_params(Buffer *line);
 // Opens the INPUTs, calls `take` to read all documents, and reports the skipped inputs.
 int input_read(int count, char **arguments, int (*take)(Source *source));
 // Before a command writes the one file `path`: removes what killed runs left beside it, .NAME.tmp.PID. 73 when it exists

@@ -19,7 +19,12 @@ static const char *const option_names[][2] = {{"frame_tokens", "--frame-tokens"}
                                               {"max_tokens", "--max-tokens"},
                                               {"val", "--val"},
                                               {"val_seed", "--val-seed"},
-                                              {"shard_tokens", "--shard-tokens"}};
+                                              {"shard_tokens", "--shard-tokens"},
+                                              {"vocab_size", "--vocab-size"},
+                                              {"pattern", "--pattern"},
+                                              {"special", "--special"},
+                                              {"min_count", "--min-count"},
+                                              {"max_bytes", "--max-bytes"}};
 enum { OPTION_COUNT = sizeof option_names / sizeof *option_names };
 
 // The item "key=value" of a line with the key of `item`, or NULL.
@@ -70,8 +75,7 @@ int compare_options(const Dataset *dataset, const Dataset *other) {
                 other->path, second);
 }
 
-// `what` was made with the options `old`.
-static int fail_params(const char *what, const char *old, const char *new, const char *advice) {
+int compare_params(const char *what, const char *old, const char *new, const char *advice) {
     char then[128], now[128];
     describe_difference(then, now, old, new);
     return fail(EX_USAGE, "%s was made with %s, this run has %s: %s", what, then, now, advice);
@@ -80,7 +84,7 @@ static int fail_params(const char *what, const char *old, const char *new, const
 static int fail_dataset(const Dataset *old, const char *params, const char *advice) {
     char what[PATH_MAX_BYTES + 2];
     snprintf(what, sizeof what, "'%s'", old->path);
-    return fail_params(what, old->params, params, advice);
+    return compare_params(what, old->params, params, advice);
 }
 
 static int fail_source(const Dataset *old, const char *what, const char *path) {
@@ -137,7 +141,7 @@ int compare_unfinished(const char *directory, const char *other, const char *par
              appends ? "repeat that command, or remove '%s/" DATASET_JOURNAL "' to start over"
                      : "repeat that command, or start over with --force",
              directory);
-    if (strcmp(other, params)) return fail_params(what, other, params, advice);
+    if (strcmp(other, params)) return compare_params(what, other, params, advice);
     return fail(EX_USAGE, "%s has other inputs, or they have changed: %s", what, advice);
 }
 

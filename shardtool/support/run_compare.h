@@ -13,3 +13,5 @@ int compare_unfinished(const char *directory, const char *other, const char *par
 int compare_base(const Dataset *base, const char *params, const ShardParams *shard_params, const Inputs *inputs);
 // For merge: -1 (2), naming the first option in which two datasets differ.
 int compare_options(const Dataset *dataset, const Dataset *other);
+// -1 (2) after naming the first option in which `what`, made with the options `old`, differs from this run.
+int compare_params(const char *what, const char *old, const char *new, const char *advice);

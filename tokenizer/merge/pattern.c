@@ -11,6 +11,12 @@ static const struct {
 #undef PATTERN
 };
 
+#define PATTERN(name, ...) "|" #name
+const char pattern_words[] =
+#include "tokenizer/merge/patterns.def"
+    ;
+#undef PATTERN
+
 const PatternRules *pattern_rules(Pattern pattern) { return &patterns[pattern].rules; }
 const char *pattern_name(Pattern pattern) { return patterns[pattern].name; }
 const char *pattern_regex(Pattern pattern) { return patterns[pattern].regex; }

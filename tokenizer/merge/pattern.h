@@ -25,6 +25,8 @@ typedef struct {
 
 #define PATTERN_NAMES "gpt2, gpt4, llama3, qwen2 or o200k" // for errors and help
 
+extern const char pattern_words[]; // "|gpt2|gpt4|...", for options from the second byte on
+
 const PatternRules *pattern_rules(Pattern pattern);
 const char *pattern_name(Pattern pattern);
 const char *pattern_regex(Pattern pattern);

@@ -1,0 +1,29 @@
+// The directory of a vocabulary that was trained:
+//
+//   vocabulary.tiktoken  for each token but the special ones its bytes in base64, a space, and its id
+//   vocabulary.json      one line: pattern, size, special tokens, options, inputs, totals, SHA-256 of vocabulary.tiktoken
+//
+// vocabulary.json is written last: without it, the other files do not count.
+#pragma once
+
+#include "shardtool/ingest/inputs.h"
+#include "tokenizer/training/bpe_training.h"
+
+#define VOCABULARY_MANIFEST "vocabulary.json"
+#define VOCABULARY_RANKS    "vocabulary.tiktoken"
+
+typedef struct {
+    const char *pattern, *params; // params: what decides the vocabulary beside the inputs, in one line
+    const BpeMerge *merges;
+    uint32_t merge_count;
+    const StringList *specials; // their ids follow those of the merges
+    const Inputs *inputs;
+    uint64_t documents, bytes, pieces, distinct_pieces;
+} VocabularyFiles;
+
+// 65 when a special token has the bytes of another token.
+int vocabulary_files_write(const char *folder, const VocabularyFiles *files);
+
+// What a finished directory was made with. 66 when it holds no vocabulary, 65 when the manifest is damaged.
+int vocabulary_files_read(const char *folder, Buffer *params, uint8_t inputs_hash[32]);
+void vocabulary_inputs_hash(const Inputs *inputs, uint8_t hash[32]); // paths, sizes and digests
