@@ -35,8 +35,8 @@ manifest)
     done
     ../../venv/bin/python ../../../tests/fuzz/seeds_manifest.py seeds dataset*/dataset.jsonl
     ;;
-wire)
-    cp ../../../tests/data/fuzz/wire/* seeds
+wire | piece_run)
+    cp ../../../tests/data/fuzz/"$name"/* seeds
     ;;
 import) # made by torch.save where torch is installed
     cp ../../../tests/data/fuzz/import/* seeds
