@@ -145,6 +145,10 @@ static uint64_t *piece_find(const PieceTable *table, uint64_t *key, const uint8_
 }
 
 static size_t encode_merged(PieceCache *cache, const uint8_t *piece, size_t size, uint16_t *ids) {
+    if (cache->vocab->whole) {
+        const unsigned id = token_names_find(cache->vocab->whole, piece, size);
+        if (id != NO_TOKEN) return *ids = (uint16_t)id, 1;
+    }
     if (size < 64 * DEAD_U64S) return cache->merge(cache->vocab, piece, size, ids, cache->dead);
     uint64_t *dead = malloc((size / 64 + 1) * sizeof *dead); // too rare to keep
     if (!dead) die(EX_MEMORY, "out of memory for a word of %zu bytes", size);

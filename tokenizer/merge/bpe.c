@@ -1,4 +1,5 @@
-// Byte-pair encoding of one piece: a short piece by doing its merges, a longer one by backtracking, in linear time.
+// Byte-pair encoding of one piece: a short piece by doing its merges, a longer one by backtracking, in linear time where
+// the vocabulary allows it.
 //
 // An encoding is correct if and only if each two neighbours are (pair_holds), and the encoding of a prefix that ends
 // between two tokens is a prefix of the encoding. So at most one token sequence leads to each position. The search
@@ -6,6 +7,7 @@
 // no token is left, marking the position as dead. Each pair of position and token is tried once.
 #include "tokenizer/merge/bpe.h"
 #include "tokenizer/merge/trie.h"
+#include <stdlib.h>
 
 enum {
     SHORT = 128, // bytes
@@ -71,8 +73,65 @@ static bool pair_holds(const Vocab *vocab, unsigned a, unsigned b) {
     }
 }
 
+// ---- long pieces where the search does not apply: the possible merges in a heap, smallest id and then leftmost first
+
+typedef struct {
+    uint64_t *keys; // id << 32 | position; also of merges that are no longer possible
+    size_t count;
+} Heap;
+
+static void heap_add(Heap *heap, uint64_t key) {
+    size_t i = heap->count++;
+    for (; i && heap->keys[(i - 1) / 2] > key; i = (i - 1) / 2) heap->keys[i] = heap->keys[(i - 1) / 2];
+    heap->keys[i] = key;
+}
+
+static uint64_t heap_take(Heap *heap) {
+    const uint64_t least = heap->keys[0], last = heap->keys[--heap->count];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < heap->count; i = child) {
+        child += child + 1 < heap->count && heap->keys[child + 1] < heap->keys[child];
+        if (last <= heap->keys[child]) break;
+        heap->keys[i] = heap->keys[child];
+    }
+    heap->keys[i] = last;
+    return least;
+}
+
+static void heap_offer(Heap *heap, const Vocab *vocab, const uint16_t *ids, size_t at, size_t next, size_t size) {
+    const unsigned id = next < size ? vocab_merged(vocab, ids[at], ids[next]) : NO_TOKEN;
+    if (id != NO_TOKEN) heap_add(heap, (uint64_t)id << 32 | at);
+}
+
+// Symbols are a linked list in place; a symbol that was merged away is NO_TOKEN.
+static size_t merge_long(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids) {
+    Heap heap = {.keys = allocate_zeroed(3 * size, sizeof *heap.keys)};
+    uint32_t *before = allocate_zeroed(size + 1, sizeof *before), *after = allocate_zeroed(size, sizeof *after);
+    for (size_t i = 0; i < size; i++) {
+        ids[i] = vocab->byte_token[piece[i]];
+        before[i] = (uint32_t)(i - 1), after[i] = (uint32_t)(i + 1);
+    }
+    for (size_t i = 0; i + 1 < size; i++) heap_offer(&heap, vocab, ids, i, i + 1, size);
+    while (heap.count) {
+        const uint64_t key = heap_take(&heap);
+        const size_t at = (uint32_t)key, removed = after[at];
+        if (ids[at] == NO_TOKEN || removed >= size || vocab_merged(vocab, ids[at], ids[removed]) != key >> 32) continue;
+        const size_t next = after[removed];
+        ids[at] = (uint16_t)(key >> 32);
+        ids[removed] = NO_TOKEN;
+        after[at] = (uint32_t)next, before[next] = (uint32_t)at;
+        heap_offer(&heap, vocab, ids, at, next, size);
+        if (at) heap_offer(&heap, vocab, ids, before[at], at, size);
+    }
+    size_t count = 0;
+    for (size_t i = 0; i < size; i = after[i]) ids[count++] = ids[i];
+    free(heap.keys), free(before), free(after);
+    return count;
+}
+
 size_t bpe_merge(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids, uint64_t *dead) {
     if (size <= SHORT) return merge_short(vocab, piece, size, ids);
+    if (!vocab->trie) return merge_long(vocab, piece, size, ids);
     const Trie *trie = vocab_trie(vocab);
     memset(dead, 0, (size / 64 + 1) * sizeof *dead);
     size_t count = 0, at = 0;

@@ -1,19 +1,15 @@
 // Vocabularies of characters, as nanoGPT's shakespeare_char has one: the id of a character is its place in a file.
 #include "common/err.h"
 #include "common/file/file.h"
-#include "common/machine/hugepages.h"
 #include "common/utf8.h"
 #include "tokenizer/merge/vocab_internal.h"
 #include <stdlib.h>
 
 static int add_character(Vocab *vocab, const uint8_t *at, unsigned length, uint32_t point) {
     if (point > UTF8_LAST) return fail(EX_DATA, "it is not UTF-8");
-    if (vocab->count == CHARACTERS_MAX) return fail(EX_DATA, "it has more than %d characters", CHARACTERS_MAX);
+    if (vocab->size == CHARACTERS_MAX) return fail(EX_DATA, "it has more than %d characters", CHARACTERS_MAX);
     if (vocab->characters[point] != NO_TOKEN) return fail(EX_DATA, "the character U+%04X occurs twice", point);
-    const uint32_t start = vocab->start[vocab->count];
-    memcpy(vocab->bytes + start, at, length);
-    vocab->characters[point] = (uint16_t)vocab->count++;
-    vocab->start[vocab->count] = start + length;
+    vocab->characters[point] = (uint16_t)vocab_add_token(vocab, at, length);
     return 0;
 }
 
@@ -25,11 +21,13 @@ static int add_all(Vocab *vocab, Bytes text) {
         if (add_character(vocab, at, length, point) < 0) return -1;
         at += length;
     }
+    vocab->count = vocab->size;
+    vocab->end_of_text = vocab_add_token(vocab, (const uint8_t *)"<|endoftext|>", 13);
     return 0;
 }
 
 const Vocab *vocab_open_characters_text(Bytes text, const char *name) {
-    Vocab *vocab = hugepages_alloc_or_die(sizeof *vocab);
+    Vocab *vocab = vocab_new(CHARACTERS_MAX + 1, CHARACTERS_MAX * UTF8_BYTES_MAX + 13, 1);
     const size_t bytes = (UTF8_LAST + 1) * sizeof *vocab->characters;
     vocab->characters = malloc(bytes);
     if (!vocab->characters) die(EX_MEMORY, "out of memory for a vocabulary");

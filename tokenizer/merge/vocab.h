@@ -1,9 +1,9 @@
-// Vocabularies: GPT-2's, and those of characters.
+// Vocabularies: GPT-2's, those of characters, and byte-level BPE of other tools (tokenizer/files).
 #pragma once
 
 #include "common/bytes.h"
 
-enum { TOKEN_COUNT = 50257, TOKEN_END_OF_TEXT = 50256, TOKEN_MAX_BYTES = 128 };
+enum { TOKEN_COUNT = 50257, TOKEN_END_OF_TEXT = 50256, TOKEN_BYTES = 320827, TOKEN_MAX_BYTES = 128 }; // of GPT-2's
 
 // The vocabulary and its merges. Immutable after it was opened; shared by all threads.
 typedef struct Vocab Vocab;
@@ -18,16 +18,18 @@ const Vocab *vocab_open_characters(const char *path);
 const Vocab *vocab_open_characters_text(Bytes text, const char *name); // the content of such a file
 
 bool vocab_is_characters(const Vocab *vocab);
+bool vocab_is_gpt2(const Vocab *vocab);
 
 // Checks a part of a document, which begins at byte `offset`, before it is encoded in a vocabulary of characters. Cuts
 // *text to the whole characters up to the first that is not in the vocabulary; -1 after fail() (65) when there is one.
 // Without `last`, a character that is incomplete at the end of the part is cut without an error.
 int vocab_check(const Vocab *vocab, Bytes *text, bool last, uint64_t offset);
 
-unsigned vocab_size(const Vocab *vocab);        // the number of ids, that of the end of a text included
-uint16_t vocab_end_of_text(const Vocab *vocab); // the last id
+unsigned vocab_size(const Vocab *vocab);                // the number of ids, those of special tokens included
+uint16_t vocab_end_of_text(const Vocab *vocab);         // of GPT-2's vocabulary and of characters, the last id
+bool vocab_is_special(const Vocab *vocab, unsigned id); // which no text has
 
-// The bytes of one token; the last is "<|endoftext|>". `id` is below vocab_size.
+// The bytes of one token, of a special one its name. `id` is below vocab_size.
 Bytes vocab_bytes(const Vocab *vocab, uint16_t id);
 
 // The built-in merge table: a version line, then a merge a line, in which vocab_spelling() gives the code point that
@@ -38,6 +40,8 @@ uint32_t vocab_spelling(uint8_t byte);
 // Appends the bytes of the ids to `out`, as tiktoken's decode_bytes. -1 (65) when an id is not below vocab_size.
 int vocab_decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *out);
 
-// SHA-256 over "GPT2BPE1\n" or "CHARACT1\n", then for each id its length as u32 and its bytes, then the last id as u32.
+// SHA-256 over "GPT2BPE1\n", "CHARACT1\n", or for other merges "BYTEBPE1\n", the pattern, whether pieces that are tokens
+// are taken whole, the numbers of tokens and of merges, and of each merge the two ids and the third as u16; then for each
+// id its length as u32 and its bytes, then the end of a text as u32.
 void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]);
 bool vocab_has_fingerprint(const Vocab *vocab, const uint8_t fingerprint[32]);

@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/machine/hugepages.h"
+#include "tokenizer/merge/bpe.h"
 #include "tokenizer/merge/trie.h"
 #include "tokenizer/merge/vocab_internal.h"
 #include <assert.h>
@@ -23,50 +24,120 @@ uint32_t vocab_spelling(uint8_t byte) {
     return point;
 }
 
-enum { NAME_SLOTS = 1 << 17 }; // of tokens by their bytes: 38 % full
+// ---- tokens and merges
 
-// Needed only while the vocabulary is built.
-typedef struct {
-    Vocab *vocab;
-    unsigned count;
-    uint8_t bytes[512];         // by the code point they are written as
-    uint16_t names[NAME_SLOTS]; // id + 1 by the hash of the token's bytes; 0 = empty
-} Builder;
+static unsigned shift_for(size_t count) { // of a table that is at most half full
+    unsigned shift = 54;
+    while (1ull << (64 - shift) < 2 * count) shift--;
+    return shift;
+}
 
-static uint32_t name_slot(uint64_t hash) { return (uint32_t)(hash >> 47); }
+Vocab *vocab_new(unsigned tokens, size_t bytes, size_t pairs) {
+    Vocab *vocab = hugepages_alloc_or_die(sizeof *vocab);
+    memset(vocab->byte_token, 0xFF, sizeof vocab->byte_token); // NO_TOKEN
+    memset(vocab->byte_merged, 0xFF, sizeof vocab->byte_merged);
+    vocab->pair_shift = shift_for(pairs);
+    vocab->start = hugepages_alloc_or_die((tokens + 1) * sizeof *vocab->start);
+    vocab->pair = hugepages_alloc_or_die(tokens * sizeof *vocab->pair);
+    vocab->bytes = hugepages_alloc_or_die(bytes);
+    vocab->pair_slots = hugepages_alloc_or_die(sizeof *vocab->pair_slots << (64 - vocab->pair_shift));
+    vocab->token_room = tokens;
+    vocab->byte_room = bytes;
+    return vocab;
+}
+
+unsigned vocab_add_token(Vocab *vocab, const uint8_t *text, size_t size) {
+    const unsigned id = vocab->size++;
+    assert(id < vocab->token_room && size <= vocab->byte_room - vocab->start[id]);
+    memcpy(vocab->bytes + vocab->start[id], text, size);
+    vocab->start[id + 1] = vocab->start[id] + (uint32_t)size;
+    return id;
+}
+
+void vocab_add_pair(Vocab *vocab, unsigned left, unsigned right, unsigned id) {
+    const uint32_t pair = left << 16 | right, mask = (uint32_t)(~0ull >> vocab->pair_shift);
+    const uint8_t *text = vocab->bytes + vocab->start[id];
+    uint32_t slot = (uint32_t)(vocab_hash(pair) >> vocab->pair_shift);
+    for (; vocab->pair_slots[slot]; slot = (slot + 1) & mask)
+        if (vocab->pair_slots[slot] >> 32 == pair) return;
+    assert(vocab->pairs < mask);
+    vocab->pair_slots[slot] = (uint64_t)pair << 32 | (id + 1);
+    vocab->pairs++;
+    if (!vocab->pair[id]) vocab->pair[id] = pair;
+    if (vocab_length(vocab, id) == 2) vocab->byte_merged[text[0]][text[1]] = (uint16_t)id;
+}
+
 static uint64_t name_hash(const uint8_t *text, size_t size) {
     uint64_t hash = size;
     for (size_t i = 0; i < size; i++) hash = (hash ^ text[i]) * 0x9E3779B97F4A7C15;
     return hash;
 }
 
-// The token's id, or the empty slot where it belongs.
-static unsigned name_find(const Builder *builder, const uint8_t *text, size_t size, uint32_t *slot) {
-    const Vocab *vocab = builder->vocab;
-    for (*slot = name_slot(name_hash(text, size)); builder->names[*slot]; *slot = (*slot + 1) % NAME_SLOTS) {
-        unsigned id = builder->names[*slot] - 1u;
-        if (vocab_length(vocab, id) == size && !memcmp(vocab->bytes + vocab->start[id], text, size)) return id;
-    }
-    return NO_TOKEN;
+void token_names_open(TokenNames *names, const Vocab *vocab) {
+    names->vocab = vocab;
+    names->shift = shift_for(vocab->token_room);
+    names->slots = hugepages_alloc_or_die(sizeof *names->slots << (64 - names->shift));
 }
 
-// Adds the next token, whose bytes are text[0 .. size).
-static void add_token(Builder *builder, const uint8_t *text, size_t size, uint32_t pair) {
-    Vocab *vocab = builder->vocab;
-    unsigned id = builder->count++;
-    uint32_t slot;
-    name_find(builder, text, size, &slot);
-    builder->names[slot] = (uint16_t)(id + 1);
-    memcpy(vocab->bytes + vocab->start[id], text, size);
-    vocab->start[id + 1] = vocab->start[id] + (uint32_t)size;
-    vocab->pair[id] = pair;
-    if (id < BYTE_TOKENS) return;
-    if (size == 2) vocab->byte_merged[text[0]][text[1]] = (uint16_t)id;
-    uint64_t hash = vocab_hash(pair);
-    slot = pair_slot(hash);
-    while (vocab->pair_slots[slot]) slot = (slot + 1) % PAIR_SLOTS;
-    vocab->pair_slots[slot] = (uint32_t)pair_tag(hash) << 16 | id;
+void token_names_close(TokenNames *names) { hugepages_free(names->slots); }
+
+// The slot of the token, or the empty one where it belongs.
+static uint32_t *name_slot(const TokenNames *names, const uint8_t *text, size_t size) {
+    const uint32_t mask = (uint32_t)(~0ull >> names->shift);
+    for (uint32_t slot = (uint32_t)(name_hash(text, size) >> names->shift);; slot = (slot + 1) & mask) {
+        if (!names->slots[slot]) return &names->slots[slot];
+        const unsigned id = names->slots[slot] - 1;
+        if (vocab_length(names->vocab, id) == size &&
+            !memcmp(names->vocab->bytes + names->vocab->start[id], text, size))
+            return &names->slots[slot];
+    }
 }
+
+void token_names_add(TokenNames *names, unsigned id) {
+    uint32_t *slot = name_slot(names, names->vocab->bytes + names->vocab->start[id], vocab_length(names->vocab, id));
+    if (!*slot) *slot = id + 1;
+}
+
+unsigned token_names_find(const TokenNames *names, const uint8_t *text, size_t size) {
+    const uint32_t *slot = name_slot(names, text, size);
+    return *slot ? *slot - 1 : NO_TOKEN;
+}
+
+// Whether merging the token's bytes gives the token.
+static bool makes_itself(const Vocab *vocab, unsigned id) {
+    const Bytes token = vocab_bytes(vocab, (uint16_t)id);
+    uint16_t *ids = allocate_zeroed(token.size, sizeof *ids);
+    const bool itself = bpe_merge(vocab, token.data, token.size, ids, NULL) == 1 && ids[0] == id;
+    free(ids);
+    return itself;
+}
+
+void vocab_finish(Vocab *vocab) {
+    bool regular = vocab->count >= BYTE_TOKENS && vocab->pairs == vocab->count - BYTE_TOKENS;
+    for (unsigned id = 0; id < vocab->count; id++) {
+        const unsigned left = vocab->pair[id] >> 16, right = vocab->pair[id] & 0xFFFF,
+                       later = left > right ? left : right;
+        regular &= id < BYTE_TOKENS ? vocab_length(vocab, id) == 1 : later < id && vocab_length(vocab, id) > 1;
+        if (makes_itself(vocab, id)) continue;
+        regular = false;
+        if (!vocab->whole_pieces) continue;
+        if (!vocab->whole) {
+            vocab->whole = allocate_zeroed(1, sizeof *vocab->whole);
+            token_names_open(vocab->whole, vocab);
+        }
+        token_names_add(vocab->whole, id);
+    }
+    if (regular) vocab->trie = trie_open();
+}
+
+// ---- GPT-2's merge table
+
+// Needed only while the vocabulary is built.
+typedef struct {
+    Vocab *vocab;
+    TokenNames names;
+    uint8_t bytes[512]; // by the code point they are written as
+} Builder;
 
 // Reads one side of a merge up to and including the blank or newline after it: writes its bytes to `out`, returns its
 // id.
@@ -77,7 +148,7 @@ static unsigned read_side(const Builder *builder, const uint8_t **at, uint8_t *o
         out[*size] = builder->bytes[point];
     }
     (*at)++;
-    return name_find(builder, out, *size, &(uint32_t){0});
+    return token_names_find(&builder->names, out, *size);
 }
 
 static void add_bytes(Builder *builder) {
@@ -86,37 +157,44 @@ static void add_bytes(Builder *builder) {
         for (unsigned byte = 0; byte < 256; byte++) {
             if (is_printable(byte) != printable) continue;
             builder->bytes[printable ? byte : point++] = (uint8_t)byte;
-            builder->vocab->byte_token[byte] = (uint16_t)builder->count;
-            add_token(builder, &(uint8_t){(uint8_t)byte}, 1, 0);
+            const unsigned id = vocab_add_token(builder->vocab, &(uint8_t){(uint8_t)byte}, 1);
+            builder->vocab->byte_token[byte] = (uint16_t)id;
+            token_names_add(&builder->names, id);
         }
 }
 
-Vocab *vocab_build(Bytes table, const char *name) {
+static int check_table(Bytes table, const char *name) {
     uint8_t digest[32];
     char hex[65];
     sha256(table.data, table.size, digest);
     hex_encode(hex, digest, sizeof digest);
-    if (strcmp(hex, table_sha)) {
-        fail(EX_DATA, "'%s' is not the merge table of GPT-2: its SHA-256 is %s, expected %s", name, hex, table_sha);
-        return NULL;
-    }
+    if (!strcmp(hex, table_sha)) return 0;
+    return fail(EX_DATA, "'%s' is not the merge table of GPT-2: its SHA-256 is %s, expected %s", name, hex, table_sha);
+}
+
+Vocab *vocab_build(Bytes table, const char *name) {
+    static const char end_of_text[] = "<|endoftext|>";
+    if (check_table(table, name) < 0) return NULL;
     // its content is known now, so it needs no further checks
-    Vocab *vocab = hugepages_alloc_or_die(sizeof *vocab);
-    Builder *builder = hugepages_alloc_or_die(sizeof *builder);
-    builder->vocab = vocab;
-    memset(vocab->byte_merged, 0xFF, sizeof vocab->byte_merged); // NO_TOKEN
-    add_bytes(builder);
+    Vocab *vocab = vocab_new(TOKEN_COUNT, TOKEN_BYTES, MERGED_COUNT);
+    Builder builder = {.vocab = vocab};
+    token_names_open(&builder.names, vocab);
+    add_bytes(&builder);
     const uint8_t *at = memchr(table.data, '\n', table.size); // after the version line
     for (at++; at < table.data + table.size;) {
         uint8_t token[TOKEN_MAX_BYTES];
         size_t left_size, right_size;
-        uint32_t left = read_side(builder, &at, token, &left_size);
-        uint32_t right = read_side(builder, &at, token + left_size, &right_size);
-        add_token(builder, token, left_size + right_size, left << 16 | right);
+        uint32_t left = read_side(&builder, &at, token, &left_size);
+        uint32_t right = read_side(&builder, &at, token + left_size, &right_size);
+        const unsigned id = vocab_add_token(vocab, token, left_size + right_size);
+        token_names_add(&builder.names, id);
+        vocab_add_pair(vocab, left, right, id);
     }
-    assert(builder->count == MERGED_COUNT && vocab->start[MERGED_COUNT] == TOKEN_BYTES);
-    hugepages_free(builder);
+    token_names_close(&builder.names);
     vocab->count = MERGED_COUNT;
+    vocab->is_gpt2 = true;
+    vocab->end_of_text = vocab_add_token(vocab, (const uint8_t *)end_of_text, sizeof end_of_text - 1);
+    assert(vocab->size == TOKEN_COUNT && vocab->start[TOKEN_COUNT] == TOKEN_BYTES);
     return vocab;
 }
 
@@ -124,39 +202,80 @@ void vocab_close(const Vocab *vocab) {
     if (!vocab) return;
     if (vocab->trie) trie_close(vocab->trie);
     free(vocab->characters);
+    if (vocab->whole) token_names_close(vocab->whole);
+    free(vocab->whole);
+    hugepages_free(vocab->start);
+    hugepages_free(vocab->bytes);
+    hugepages_free(vocab->pair);
+    hugepages_free(vocab->pair_slots);
     hugepages_free((void *)(uintptr_t)vocab);
 }
 
-unsigned vocab_size(const Vocab *vocab) { return vocab->count + 1; }
-uint16_t vocab_end_of_text(const Vocab *vocab) { return (uint16_t)vocab->count; }
+unsigned vocab_size(const Vocab *vocab) { return vocab->size; }
+uint16_t vocab_end_of_text(const Vocab *vocab) { return (uint16_t)vocab->end_of_text; }
+bool vocab_is_special(const Vocab *vocab, unsigned id) { return id >= vocab->count; }
 
 Bytes vocab_bytes(const Vocab *vocab, uint16_t id) {
-    static const char end_of_text[] = "<|endoftext|>";
-    assert(id <= vocab->count);
-    if (id == vocab->count) return (Bytes){(const uint8_t *)end_of_text, sizeof end_of_text - 1};
+    assert(id < vocab->size);
     return (Bytes){vocab->bytes + vocab->start[id], vocab_length(vocab, id)};
 }
 
 int vocab_decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *out) {
     for (size_t i = 0; i < count; i++) {
-        if (ids[i] > vocab->count) return fail(EX_DATA, "id %u at %zu is not below %u", ids[i], i, vocab_size(vocab));
+        if (ids[i] >= vocab->size) return fail(EX_DATA, "id %u at %zu is not below %u", ids[i], i, vocab_size(vocab));
         Bytes token = vocab_bytes(vocab, ids[i]);
         buffer_add(out, token.data, token.size);
     }
     return 0;
 }
 
+static int compare_merges(const void *a, const void *b) { // by id, then by the pair
+    const uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+uint64_t *vocab_pairs(const Vocab *vocab) {
+    const size_t slots = 1ull << (64 - vocab->pair_shift);
+    uint64_t *merges = allocate_zeroed(vocab->pairs + 1, sizeof *merges);
+    size_t count = 0;
+    for (size_t i = 0; i < slots; i++)
+        if (vocab->pair_slots[i])
+            merges[count++] = (uint64_t)((uint32_t)vocab->pair_slots[i] - 1) << 32 | vocab->pair_slots[i] >> 32;
+    qsort(merges, count, sizeof *merges, compare_merges);
+    return merges;
+}
+
+bool vocab_is_gpt2(const Vocab *vocab) { return vocab->is_gpt2; }
+
+// What is hashed of other vocabularies before their tokens.
+static void add_merges(const Vocab *vocab, Buffer *out) {
+    buffer_print(out, "BYTEBPE1\n%s %d %u %u\n", pattern_name(vocab->pattern), vocab->whole_pieces, vocab->count,
+                 vocab->pairs);
+    uint64_t *merges = vocab_pairs(vocab);
+    for (unsigned i = 0; i < vocab->pairs; i++) {
+        uint8_t bytes[6];
+        put_u16(bytes, (uint16_t)(merges[i] >> 16));
+        put_u16(bytes + 2, (uint16_t)merges[i]);
+        put_u16(bytes + 4, (uint16_t)(merges[i] >> 32));
+        buffer_add(out, bytes, sizeof bytes);
+    }
+    free(merges);
+}
+
 void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]) {
     Buffer all = {0}; // hashed in one call: a hundred thousand small ones take three times as long
-    buffer_print(&all, "%s\n", vocab->characters ? "CHARACT1" : "GPT2BPE1");
+    if (vocab->characters || vocab->is_gpt2)
+        buffer_print(&all, "%s\n", vocab->characters ? "CHARACT1" : "GPT2BPE1");
+    else
+        add_merges(vocab, &all);
     uint8_t number[4];
-    for (unsigned id = 0; id <= vocab->count; id++) {
+    for (unsigned id = 0; id < vocab->size; id++) {
         Bytes token = vocab_bytes(vocab, (uint16_t)id);
         put_u32(number, (uint32_t)token.size);
         buffer_add(&all, number, sizeof number);
         buffer_add(&all, token.data, token.size);
     }
-    put_u32(number, vocab->count);
+    put_u32(number, vocab->end_of_text);
     buffer_add(&all, number, sizeof number);
     sha256(all.data, all.size, fingerprint);
     buffer_close(&all);

@@ -1,4 +1,4 @@
-// The inside of a vocabulary: its tokens, and the pair that each was merged from. vocab.h has the public half.
+// The inside of a vocabulary: its tokens, and the pairs that merge to each. vocab.h has the public half.
 #pragma once
 
 #include "tokenizer/merge/pattern.h"
@@ -6,46 +6,75 @@
 #include <sys/types.h>
 
 enum {
-    NO_TOKEN = 0xFFFF,
-    BYTE_TOKENS = 256,                // ids 0..255 are the single bytes; the others are merges, in order of rank
-    MERGED_COUNT = TOKEN_END_OF_TEXT, // tokens without <|endoftext|>
-    TOKEN_BYTES = 320814,             // of all tokens together, in GPT-2's table
-    PAIR_SLOTS = 1 << 17              // 38 % full
+    NO_TOKEN = 0xFFFF, // never the id of a merge: the last id is that of a special token
+    BYTE_TOKENS = 256, // of GPT-2's vocabulary, ids 0..255 are the single bytes; the others are merges, by rank
+    MERGED_COUNT = TOKEN_END_OF_TEXT // tokens of GPT-2 without <|endoftext|>
 };
 
 struct Vocab {
-    uint32_t start[MERGED_COUNT + 1]; // token id is bytes[start[id] .. start[id + 1])
-    uint32_t pair[MERGED_COUNT];      // left << 16 | right: the merge that made the token; unused for single bytes
+    uint32_t *start; // token id is bytes[start[id] .. start[id + 1]); special tokens follow the others
+    uint8_t *bytes;
+    uint64_t *pair_slots; // left << 48 | right << 32 | id + 1, by the hash of the pair; 0 = empty
+    uint32_t *pair;       // left << 16 | right: the first merge that makes a token; 0 for single bytes
+    unsigned pair_shift;  // 64 - the logarithm of the number of slots, which are at most half full
+    unsigned pairs;       // merges
     uint16_t byte_token[256];
-    uint16_t byte_merged[256][256];  // what two bytes merge to, or NO_TOKEN
-    uint32_t pair_slots[PAIR_SLOTS]; // tag << 16 | id, by the hash of the pair; 0 = empty (no merge gives id 0)
-    struct Trie *trie;               // of the tokens' bytes (trie.h); NULL for characters
-    uint16_t *characters;            // the id of each code point, or NO_TOKEN; NULL for GPT-2's vocabulary
+    uint16_t byte_merged[256][256]; // what two bytes merge to, or NO_TOKEN
+    struct Trie *trie;              // of the tokens' bytes (trie.h); NULL when it cannot be used: see vocab_finish
+    uint16_t *characters;           // the id of each code point, or NO_TOKEN; NULL for merges
+    struct TokenNames *whole; // tokens that are taken for a piece of their bytes, which merges do not make; or NULL
+    bool whole_pieces;        // a piece that is a token is that token, whatever its merges
     Pattern pattern;
-    unsigned count; // of tokens; the next id is the end of a text
-    uint8_t bytes[TOKEN_BYTES];
+    unsigned count; // of tokens that text can have
+    unsigned size;  // of all: with special tokens
+    unsigned end_of_text;
+    bool is_gpt2;
+    unsigned token_room; // for which memory was allocated
+    size_t byte_room;
 };
 
 static inline size_t vocab_length(const Vocab *vocab, unsigned id) { return vocab->start[id + 1] - vocab->start[id]; }
 
 static inline uint64_t vocab_hash(uint32_t key) { return key * 0x9E3779B97F4A7C15; }
-static inline uint32_t pair_slot(uint64_t hash) { return (uint32_t)(hash >> 47); }
-static inline uint16_t pair_tag(uint64_t hash) { return (uint16_t)(hash >> 31); }
+
+// An empty vocabulary with room for so many tokens (special ones included), bytes of them all, and merges. Exits (82)
+// when there is no memory.
+Vocab *vocab_new(unsigned tokens, size_t bytes, size_t pairs);
+unsigned vocab_add_token(Vocab *vocab, const uint8_t *text, size_t size);      // returns its id, the next
+void vocab_add_pair(Vocab *vocab, unsigned left, unsigned right, unsigned id); // a pair that is there is left as it is
+
+// All merges, by the id they give and then by the pair: id << 32 | left << 16 | right. The caller frees them.
+uint64_t *vocab_pairs(const Vocab *vocab);
+
+// Tokens by their bytes.
+typedef struct TokenNames {
+    const Vocab *vocab;
+    uint32_t *slots; // id + 1 by the hash of the token's bytes; 0 = empty
+    unsigned shift;
+} TokenNames;
+
+void token_names_open(TokenNames *names, const Vocab *vocab);
+void token_names_close(TokenNames *names);
+void token_names_add(TokenNames *names, unsigned id); // of tokens with the same bytes the first is found
+unsigned token_names_find(const TokenNames *names, const uint8_t *text, size_t size); // or NO_TOKEN
 
 // Builds the vocabulary from a merge table, without its trie. NULL after fail() (65) when the table is not GPT-2's;
-// `name` is for the error's text. hugepages_free frees it.
+// `name` is for the error's text.
 Vocab *vocab_build(Bytes table, const char *name);
+
+// After the last token and merge of another vocabulary: finds the tokens that merges do not make, and opens a trie when
+// each token is made by one pair of earlier ones, of which it is the merge.
+void vocab_finish(Vocab *vocab);
 
 // The ids of text in a vocabulary of characters; `offset` is its place in the document, for errors. -1 after fail().
 ssize_t characters_encode(const Vocab *vocab, Bytes text, uint64_t offset, uint16_t *ids);
 
-// The token that a and b merge to, or NO_TOKEN. Most pairs merge to none, which the tag shows without reading the pair.
+// The token that a and b merge to, or NO_TOKEN.
 static inline unsigned vocab_merged(const Vocab *vocab, unsigned a, unsigned b) {
-    uint32_t pair = a << 16 | b;
-    uint64_t hash = vocab_hash(pair);
-    for (uint32_t slot = pair_slot(hash);; slot = (slot + 1) % PAIR_SLOTS) {
-        uint32_t found = vocab->pair_slots[slot];
+    const uint32_t pair = a << 16 | b, mask = (uint32_t)(~0ull >> vocab->pair_shift);
+    for (uint32_t slot = (uint32_t)(vocab_hash(pair) >> vocab->pair_shift);; slot = (slot + 1) & mask) {
+        const uint64_t found = vocab->pair_slots[slot];
         if (!found) return NO_TOKEN;
-        if (found >> 16 == pair_tag(hash) && vocab->pair[found & 0xFFFF] == pair) return found & 0xFFFF;
+        if (found >> 32 == pair) return (uint32_t)found - 1;
     }
 }
