@@ -25,6 +25,7 @@ common/machine      common common/file
 common/cli          common
 tokenizer/merge     common
 tokenizer/cache     common tokenizer/merge
+tokenizer/files     common tokenizer/merge
 tokenizer           common tokenizer/merge tokenizer/cache
 tokenizer/training  common tokenizer/merge tokenizer
 kernels             common

@@ -1,4 +1,5 @@
-// Times the encoder over a file of documents (u32 size, bytes, ...): bench_tokenizer DOCUMENTS THREADS PASSES [IDS].
+// Times the encoder over a file of documents (u32 size, bytes, ...): bench_tokenizer DOCUMENTS THREADS PASSES [IDS
+// [VOCABULARY [PATTERN]]].
 //
 // Prints one JSON line: MB/s of the first pass (cold: empty caches) and of the best later pass (warm). With one thread
 // its processor time counts, which a busy machine changes less than wall time. IDS is a file for the ids of the first
@@ -6,6 +7,7 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
+#include "tokenizer/files/vocab_file.h"
 #include "tokenizer/tokenizer.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -62,7 +64,8 @@ int main(int count, char **arguments) {
     enum { THREADS_MAX = 256 };
     size_t threads = count > 2 ? strtoul(arguments[2], NULL, 10) : 0,
            passes = count > 3 ? strtoul(arguments[3], NULL, 10) : 0;
-    if (!threads || threads > THREADS_MAX || !passes) die(EX_USAGE, "usage: tokenizer DOCUMENTS THREADS PASSES [IDS]");
+    if (!threads || threads > THREADS_MAX || !passes)
+        die(EX_USAGE, "usage: tokenizer DOCUMENTS THREADS PASSES [IDS [VOCABULARY [PATTERN]]]");
     Bytes all;
     if (file_map(&all, arguments[1]) < 0) die(err_code(), "%s", err_text());
     volatile uint8_t touched = 0; // reading the file is not timed
@@ -70,7 +73,7 @@ int main(int count, char **arguments) {
     (void)touched;
 
     uint64_t start = time_ns(1);
-    const Vocab *vocab = vocab_open();
+    const Vocab *vocab = count > 5 ? vocab_open_path(arguments[5], arguments[6]) : vocab_open();
     if (!vocab) die(err_code(), "%s", err_text());
     double open_ms = (double)(time_ns(1) - start) / 1e6;
     static Share shares[THREADS_MAX];

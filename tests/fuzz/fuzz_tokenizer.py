@@ -106,14 +106,14 @@ class Writer:
         return made
 
 
-def millrace(timer, path, documents):
+def millrace(timer, path, documents, *vocabulary):
     with tempfile.TemporaryDirectory() as folder:
         source, target = os.path.join(folder, "documents"), os.path.join(folder, "ids")
         with open(source, "wb") as file:
             for document in documents:
                 file.write(struct.pack("<I", len(document)) + document)
         # two passes, as the second one finds its words in the table
-        subprocess.run([timer, source, "1", "2", target], check=True, stdout=subprocess.DEVNULL, env={**os.environ, "MILLRACE_ISA": path})
+        subprocess.run([timer, source, "1", "2", target, *vocabulary], check=True, stdout=subprocess.DEVNULL, env={**os.environ, "MILLRACE_ISA": path})
         with open(target, "rb") as file:
             return file.read()
 

@@ -35,6 +35,9 @@ manifest)
     done
     ../../venv/bin/python ../../../tests/fuzz/seeds_manifest.py seeds dataset*/dataset.jsonl
     ;;
+vocabulary)
+    ../../venv/bin/python ../../../tests/fuzz/seeds_vocabulary.py seeds
+    ;;
 wire | piece_run)
     cp ../../../tests/data/fuzz/"$name"/* seeds
     ;;

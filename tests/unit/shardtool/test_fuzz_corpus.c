@@ -4,7 +4,8 @@
 #include "tests/test.h"
 #include <dirent.h>
 
-#define TARGETS(X)    X(archive) X(import) X(jsonl) X(manifest) X(parquet) X(parquet_page) X(piece_run) X(shard) X(wire)
+#define TARGETS(X)                                                                                                     \
+    X(archive) X(import) X(jsonl) X(manifest) X(parquet) X(parquet_page) X(piece_run) X(shard) X(vocabulary) X(wire)
 #define DECLARE(name) int fuzz_##name(const uint8_t *data, size_t size);
 TARGETS(DECLARE)
 

@@ -1,0 +1,116 @@
+"""Vocabularies of other tools: ids against tiktoken for every pattern, read from and written to each form.
+
+The vocabularies are GPT-2's tokens, in another order of bytes, with each pattern; and one of few merges, in which tokens are
+made by several pairs or by none. With the package tokenizers also against its own, from the files that we write."""
+import base64
+import json
+import os
+import random
+import struct
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "fuzz")]
+import fuzz_tokenizer
+import gpt2
+import runner
+import test_patterns as pieces
+
+TIMER = os.path.join(os.environ["BIN"], "..", "bench_tokenizer")
+SECONDS = 4
+
+
+def few_ranks(seed):
+    """All bytes, and tokens of two to six letters that are joined from earlier ones at random, and some that are not."""
+    made_of = random.Random(seed)
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    common = [text.encode() for text in "a b e s t l ' . ! 1 2 A B é 中 \n".split(" ")] + [b" ", b"\n"]
+    pool = sorted({byte for text in common for byte in (bytes([one]) for one in text)})
+    while len(ranks) < 900:
+        token = made_of.choice(pool) + made_of.choice(pool)
+        if made_of.random() < 0.03:  # no merge makes it
+            token = b"".join(made_of.choices(pool[:4], k=5))
+        if len(token) < 12 and token not in ranks:
+            ranks[token] = len(ranks)
+            pool.append(token)
+    return ranks
+
+
+def write_tiktoken(path, ranks):
+    with open(path, "wb") as file:
+        for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
+            file.write(base64.b64encode(token) + b" %d\n" % rank)
+
+
+def reference(ranks, pattern):
+    import tiktoken
+
+    return tiktoken.Encoding("test", pat_str=pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": len(ranks)})
+
+
+def documents(seed):
+    made = fuzz_tokenizer.Writer(seed).documents(3000) + [pieces.dense(random.Random(seed + i)) for i in range(2000)]
+    made += [random.Random(seed).choice(["ab", "aA", "  ", "\n", "e's"]).encode() * 700]
+    return [document.decode("utf-8", "replace").encode() for document in made]
+
+
+def compare(encoding, *vocabulary):
+    for seed in range(3):
+        texts = documents(int(time.time()) + seed)
+        lists = encoding.encode_ordinary_batch([text.decode() for text in texts], num_threads=1)
+        for path in fuzz_tokenizer.paths():
+            got = fuzz_tokenizer.millrace(TIMER, path, texts, *vocabulary)
+            if got != b"".join(struct.pack(f"<{len(ids)}H", *ids) for ids in lists):
+                wrong = [
+                    (text, ids)
+                    for text, ids in zip(texts, lists)
+                    if fuzz_tokenizer.millrace(TIMER, path, [text], *vocabulary) != struct.pack(f"<{len(ids)}H", *ids)
+                ]
+                raise AssertionError(f"{path}: {len(wrong)} differ: {min(wrong, key=lambda pair: len(pair[0]), default=None)}")
+
+
+def against_tiktoken(name):
+    pattern = dict(pieces.patterns())[name]
+    ranks = gpt2.ranks()
+    write_tiktoken("gpt2.tiktoken", ranks)
+    compare(reference(ranks, pattern), "gpt2.tiktoken", name)
+    few = few_ranks(int(time.time()))
+    write_tiktoken("few.tiktoken", few)
+    compare(reference(few, pattern), "few.tiktoken", name)
+
+
+def test_ids_with_the_pattern_of_gpt2_are_those_of_tiktoken():
+    against_tiktoken("gpt2")
+
+
+def test_ids_with_the_pattern_of_gpt4_are_those_of_tiktoken():
+    against_tiktoken("gpt4")
+
+
+def test_ids_with_the_pattern_of_llama3_are_those_of_tiktoken():
+    against_tiktoken("llama3")
+
+
+def test_ids_with_the_pattern_of_qwen2_are_those_of_tiktoken():
+    against_tiktoken("qwen2")
+
+
+def test_ids_with_the_pattern_of_o200k_are_those_of_tiktoken():
+    against_tiktoken("o200k")
+
+
+def test_the_patterns_of_gpt4_and_o200k_are_those_of_tiktoken():
+    import tiktoken.load
+    import tiktoken_ext.openai_public as public
+
+    public.load_tiktoken_bpe = lambda *arguments, **named: {}
+    own = dict(pieces.patterns())
+    assert public.o200k_base()["pat_str"] == own["o200k"]
+    ranks = gpt2.ranks()
+    write_tiktoken("gpt2.tiktoken", ranks)
+    compare(reference(ranks, public.cl100k_base()["pat_str"]), "gpt2.tiktoken", "gpt4")
+
+
+if __name__ == "__main__":
+    runner.main(globals())

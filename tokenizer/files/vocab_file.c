@@ -1,0 +1,70 @@
+// Opening the file of a vocabulary by its name.
+#include "tokenizer/files/vocab_file.h"
+#include "common/err.h"
+#include "common/file/file.h"
+#include "tokenizer/files/vocab_table.h"
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool ends_with(const char *name, const char *end) {
+    const size_t size = strlen(name), more = strlen(end);
+    return size >= more && !strcmp(name + size - more, end);
+}
+
+static const Vocab *take(VocabTable *table, int status, const char *name) {
+    const Vocab *vocab = status < 0 ? NULL : vocab_table_take(table);
+    vocab_table_close(table);
+    if (!vocab) fail_in("the vocabulary '%s'", name);
+    return vocab;
+}
+
+const Vocab *vocab_open_bytes(Bytes file, const char *name, const char *pattern) {
+    const bool is_json = ends_with(name, ".json"), is_tiktoken = ends_with(name, ".tiktoken");
+    if (!is_json && !is_tiktoken) {
+        if (!pattern) return vocab_open_characters_text(file, name);
+        fail(EX_USAGE, "--pattern is for .tiktoken, and '%s' is a file of characters", name);
+        return NULL;
+    }
+    VocabTable *table = vocab_table_open();
+    return take(table, (is_json ? vocab_read_tokenizer_json : vocab_read_tiktoken)(table, file, pattern), name);
+}
+
+static const Vocab *open_file(const char *path, const char *pattern) {
+    Buffer file = {0};
+    const Vocab *vocab = NULL;
+    if (file_read(&file, path, VOCAB_FILE_BYTES_MAX) == 0)
+        vocab = vocab_open_bytes((Bytes){file.data, file.size}, path, pattern);
+    buffer_close(&file);
+    return vocab;
+}
+
+static bool file_in(char path[PATH_MAX_BYTES], const char *directory, const char *name) {
+    snprintf(path, PATH_MAX_BYTES, "%.*s/%s", PATH_MAX_BYTES - 64, directory, name);
+    return access(path, F_OK) == 0;
+}
+
+static const Vocab *open_pair(const char *json_path, const char *merges_path, const char *pattern) {
+    Buffer json = {0}, merges = {0};
+    const Vocab *vocab = NULL;
+    if (file_read(&json, json_path, VOCAB_FILE_BYTES_MAX) == 0 &&
+        file_read(&merges, merges_path, VOCAB_FILE_BYTES_MAX) == 0) {
+        VocabTable *table = vocab_table_open();
+        const Bytes first = {json.data, json.size}, second = {merges.data, merges.size};
+        vocab = take(table, vocab_read_json_and_merges(table, first, second, pattern), json_path);
+    }
+    buffer_close(&json);
+    buffer_close(&merges);
+    return vocab;
+}
+
+const Vocab *vocab_open_path(const char *path, const char *pattern) {
+    struct stat status;
+    char file[PATH_MAX_BYTES], merges[PATH_MAX_BYTES];
+    if (stat(path, &status) < 0 || !S_ISDIR(status.st_mode)) return open_file(path, pattern);
+    if (file_in(file, path, CHARACTERS_FILE) || file_in(file, path, VOCAB_FILE)) return open_file(file, pattern);
+    if (file_in(file, path, "vocab.json") && file_in(merges, path, "merges.txt"))
+        return open_pair(file, merges, pattern);
+    fail(EX_NOINPUT, "'%s' has no " CHARACTERS_FILE ", no " VOCAB_FILE ", and no vocab.json with merges.txt", path);
+    return NULL;
+}

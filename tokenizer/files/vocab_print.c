@@ -1,0 +1,149 @@
+// Writing vocabularies in the forms of other tools.
+#include "common/err.h"
+#include "common/json_write.h"
+#include "common/utf8.h"
+#include "tokenizer/files/vocab_table.h"
+#include <stdlib.h>
+
+static void add_text(Buffer *out, Bytes text) { json_add_text(out, text, true, &(JsonCarry){0}); }
+
+// As vocab_spelling says, in UTF-8.
+static void add_spelled(Buffer *out, Bytes token, bool json) {
+    uint8_t spelled[VOCAB_TOKEN_MAX * UTF8_BYTES_MAX];
+    size_t length = 0;
+    for (size_t i = 0; i < token.size; i++) length += utf8_encode(vocab_spelling(token.data[i]), spelled + length);
+    if (json)
+        add_text(out, (Bytes){spelled, length});
+    else
+        buffer_add(out, spelled, length);
+}
+
+static void add_token(const Vocab *vocab, unsigned id, Buffer *out) {
+    const Bytes token = vocab_bytes(vocab, (uint16_t)id);
+    if (vocab_is_special(vocab, id))
+        add_text(out, token);
+    else
+        add_spelled(out, token, true);
+}
+
+static void print_tokens(const Vocab *vocab, unsigned count, Buffer *out) {
+    for (unsigned id = 0; id < count; id++) {
+        buffer_print(out, id ? ",\n\"" : "{\"");
+        add_token(vocab, id, out);
+        buffer_print(out, "\": %u", id);
+    }
+    buffer_print(out, "}");
+}
+
+void vocab_print_json(const Vocab *vocab, Buffer *out) { print_tokens(vocab, vocab->size, out); }
+
+// The merges, each between `begin` and `end`, with `comma` between them.
+static void print_merges(const Vocab *vocab, const char *begin, const char *end, const char *comma, bool json,
+                         Buffer *out) {
+    uint64_t *pairs = vocab_pairs(vocab);
+    for (unsigned i = 0; i < vocab->pairs; i++) {
+        buffer_print(out, "%s%s", i ? comma : "", begin);
+        add_spelled(out, vocab_bytes(vocab, (uint16_t)(pairs[i] >> 16)), json);
+        buffer_print(out, " ");
+        add_spelled(out, vocab_bytes(vocab, (uint16_t)pairs[i]), json);
+        buffer_print(out, "%s", end);
+    }
+    free(pairs);
+}
+
+void vocab_print_merges(const Vocab *vocab, Buffer *out) {
+    buffer_print(out, "#version: 0.2\n");
+    print_merges(vocab, "", "\n", "", false, out);
+}
+
+static void print_added(const Vocab *vocab, Buffer *out) {
+    for (unsigned id = vocab->count; id < vocab->size; id++) {
+        buffer_print(out, "%s{\"id\": %u, \"content\": \"", id > vocab->count ? ",\n" : "", id);
+        add_text(out, vocab_bytes(vocab, (uint16_t)id));
+        buffer_print(out, "\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, "
+                          "\"special\": true}");
+    }
+}
+
+static void print_byte_level(bool regex, Buffer *out) {
+    buffer_print(out,
+                 "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": %s}",
+                 regex ? "true" : "false");
+}
+
+static void print_pre_tokenizer(const Vocab *vocab, Buffer *out) {
+    if (vocab->pattern == PATTERN_gpt2) {
+        print_byte_level(true, out);
+        return;
+    }
+    const char *regex = pattern_regex(vocab->pattern);
+    buffer_print(out, "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": \"");
+    add_text(out, (Bytes){(const uint8_t *)regex, strlen(regex)});
+    buffer_print(out, "\"}, \"behavior\": \"Isolated\", \"invert\": false}, ");
+    print_byte_level(false, out);
+    buffer_print(out, "]}");
+}
+
+static void print_tokenizer(const Vocab *vocab, Buffer *out) {
+    buffer_print(out, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [");
+    print_added(vocab, out);
+    buffer_print(out, "],\n\"normalizer\": null, \"pre_tokenizer\": ");
+    print_pre_tokenizer(vocab, out);
+    buffer_print(out, ",\n\"post_processor\": ");
+    print_byte_level(vocab->pattern == PATTERN_gpt2, out);
+    buffer_print(out, ",\n\"decoder\": ");
+    print_byte_level(vocab->pattern == PATTERN_gpt2, out);
+    buffer_print(
+        out,
+        ",\n\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
+        "\"continuing_subword_prefix\": \"\", \"end_of_word_suffix\": \"\", \"fuse_unk\": false,\n%s\"vocab\": ",
+        vocab->whole_pieces ? "\"ignore_merges\": true, " : "");
+    print_tokens(vocab, vocab->size, out);
+    buffer_print(out, ",\n\"merges\": [");
+    print_merges(vocab, "\"", "\"", ",\n", true, out);
+    buffer_print(out, "]}}\n");
+}
+
+static void print_characters(const Vocab *vocab, Buffer *out) {
+    for (unsigned id = 0; id < vocab->count; id++) {
+        const Bytes text = vocab_bytes(vocab, (uint16_t)id);
+        buffer_add(out, text.data, text.size);
+    }
+}
+
+const char *vocab_file_name(const Vocab *vocab) { return vocab->characters ? CHARACTERS_FILE : VOCAB_FILE; }
+
+void vocab_print_file(const Vocab *vocab, Buffer *out) {
+    (vocab->characters ? print_characters : print_tokenizer)(vocab, out);
+}
+
+// ---- .tiktoken
+
+static void add_base64(Bytes token, Buffer *out) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < token.size; i += 3) {
+        const size_t left = token.size - i;
+        const uint32_t bits = (uint32_t)token.data[i] << 16 | (left > 1 ? (uint32_t)token.data[i + 1] << 8 : 0) |
+                              (left > 2 ? token.data[i + 2] : 0u);
+        buffer_print(out, "%c%c%c%c", digits[bits >> 18], digits[bits >> 12 & 63],
+                     left > 1 ? digits[bits >> 6 & 63] : '=', left > 2 ? digits[bits & 63] : '=');
+    }
+}
+
+int vocab_print_tiktoken(const Vocab *vocab, Buffer *out) {
+    if (vocab->characters) return fail(EX_DATA, "tiktoken has no vocabularies of characters");
+    for (unsigned id = 0; id < vocab->count; id++) {
+        add_base64(vocab_bytes(vocab, (uint16_t)id), out);
+        buffer_print(out, " %u\n", id);
+    }
+    if (vocab->is_gpt2) return 0; // which tiktoken reads so
+    const char *pattern = pattern_name(vocab->pattern);
+    const Vocab *read = vocab_open_bytes((Bytes){out->data, out->size}, "of.tiktoken", pattern);
+    if (!read) return -1;
+    uint64_t *mine = vocab_pairs(vocab), *theirs = vocab_pairs(read);
+    const bool same = vocab->pairs == read->pairs && vocab->whole_pieces == !!read->whole_pieces &&
+                      !memcmp(mine, theirs, vocab->pairs * sizeof *mine);
+    free(mine), free(theirs);
+    vocab_close(read);
+    return same ? 0 : fail(EX_DATA, "tiktoken would merge pairs that this vocabulary does not");
+}

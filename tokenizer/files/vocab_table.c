@@ -1,0 +1,147 @@
+// Tokens and merges of a file, checked on their way to a vocabulary.
+#include "tokenizer/files/vocab_table.h"
+#include "common/err.h"
+#include "common/utf8.h"
+#include "tokenizer/merge/trie.h"
+#include <stdlib.h>
+
+VocabTable *vocab_table_open(void) { return allocate_zeroed(1, sizeof(VocabTable)); }
+
+void vocab_table_close(VocabTable *table) {
+    if (!table) return;
+    if (table->names.slots) token_names_close(&table->names);
+    vocab_close(table->vocab);
+    buffer_close(&table->bytes);
+    free(table);
+}
+
+int vocab_table_add(VocabTable *table, uint64_t id, Bytes text, bool special) {
+    if (id >= VOCAB_IDS_MAX)
+        return fail(EX_DATA, "it has the id %llu: vocabularies of more than %d ids are not supported yet",
+                    (unsigned long long)id, VOCAB_IDS_MAX);
+    if (!text.size) return fail(EX_DATA, "the token of id %u is empty", (unsigned)id);
+    if (text.size > VOCAB_TOKEN_MAX)
+        return fail(EX_DATA, "the token of id %u has %zu bytes, and at most %d are supported", (unsigned)id, text.size,
+                    VOCAB_TOKEN_MAX);
+    if (table->tokens[id].size) {
+        const uint8_t *other = table->bytes.data + table->tokens[id].at;
+        const bool same = table->tokens[id].size == text.size && !memcmp(other, text.data, text.size);
+        if (!same || !special) return fail(EX_DATA, "two tokens have the id %u", (unsigned)id);
+    }
+    table->tokens[id].at = (uint32_t)table->bytes.size;
+    table->tokens[id].size = (uint32_t)text.size;
+    table->tokens[id].special = special;
+    buffer_add(&table->bytes, text.data, text.size);
+    if (id >= table->size) table->size = (unsigned)id + 1;
+    return 0;
+}
+
+static Bytes token_at(const VocabTable *table, unsigned id) {
+    return (Bytes){table->bytes.data + table->tokens[id].at, table->tokens[id].size};
+}
+
+// Special tokens are the last ids, and one of them ends a document.
+static int find_end_of_text(VocabTable *table, unsigned count) {
+    static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<|eos|>"};
+    if (count == table->size && vocab_table_add(table, count, (Bytes){(const uint8_t *)names[0], 13}, true) < 0)
+        return fail_in("it has no special token that ends a document, and one more");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (unsigned id = count; id < table->size; id++) {
+            const Bytes token = token_at(table, id);
+            if (token.size == strlen(names[i]) && !memcmp(token.data, names[i], token.size)) return (int)id;
+        }
+    if (table->size == count + 1) return (int)count;
+    return fail(EX_DATA, "none of its %u special tokens is <|endoftext|>, <|end_of_text|>, </s> or <|eos|>",
+                table->size - count);
+}
+
+static int check_ids(const VocabTable *table, unsigned *count) {
+    *count = table->size;
+    for (unsigned id = 0; id < table->size; id++) {
+        if (!table->tokens[id].size)
+            return fail(EX_DATA, "no token has the id %u, and one the id %u", id, table->size - 1);
+        if (table->tokens[id].special && *count == table->size) *count = id;
+        if (!table->tokens[id].special && id > *count)
+            return fail(EX_DATA, "the special token of id %u is before other tokens: only after them is supported",
+                        *count);
+    }
+    return *count ? 0 : fail(EX_DATA, "it has no tokens");
+}
+
+int vocab_table_build(VocabTable *table, size_t pairs) {
+    unsigned count;
+    if (check_ids(table, &count) < 0) return -1;
+    const int end_of_text = find_end_of_text(table, count);
+    if (end_of_text < 0) return -1;
+    Vocab *vocab = table->vocab = vocab_new(table->size, table->bytes.size, pairs);
+    token_names_open(&table->names, vocab);
+    for (unsigned id = 0; id < table->size; id++) {
+        const Bytes token = token_at(table, id);
+        vocab_add_token(vocab, token.data, token.size);
+        if (id >= count) continue;
+        if (token_names_find(&table->names, token.data, token.size) != NO_TOKEN)
+            return fail(EX_DATA, "the token of id %u occurs twice", id);
+        token_names_add(&table->names, id);
+        if (token.size == 1) vocab->byte_token[*token.data] = (uint16_t)id;
+    }
+    for (unsigned byte = 0; byte < 256; byte++)
+        if (vocab->byte_token[byte] == NO_TOKEN)
+            return fail(EX_DATA, "no token is the byte 0x%02X: a vocabulary on bytes has all 256", byte);
+    vocab->count = count;
+    vocab->end_of_text = (unsigned)end_of_text;
+    vocab->pattern = table->pattern;
+    vocab->whole_pieces = table->whole_pieces;
+    return 0;
+}
+
+int vocab_table_merge(VocabTable *table, Bytes left, Bytes right) {
+    uint8_t joined[2 * VOCAB_TOKEN_MAX];
+    memcpy(joined, left.data, left.size);
+    memcpy(joined + left.size, right.data, right.size);
+    const unsigned a = token_names_find(&table->names, left.data, left.size),
+                   b = token_names_find(&table->names, right.data, right.size),
+                   id = token_names_find(&table->names, joined, left.size + right.size);
+    if (a == NO_TOKEN || b == NO_TOKEN || id == NO_TOKEN)
+        return fail(EX_DATA, "a merge is not of two tokens that give a third");
+    vocab_add_pair(table->vocab, a, b, id);
+    return (int)id;
+}
+
+static bool is_same(const Vocab *vocab, const Vocab *own) {
+    bool same = vocab->count == own->count && vocab->end_of_text == own->end_of_text &&
+                !memcmp(vocab->start, own->start, (TOKEN_COUNT + 1) * sizeof *vocab->start) &&
+                !memcmp(vocab->bytes, own->bytes, own->start[TOKEN_COUNT]);
+    for (unsigned id = BYTE_TOKENS; same && id < own->count; id++)
+        same = vocab_merged(vocab, own->pair[id] >> 16, own->pair[id] & 0xFFFF) == id;
+    return same;
+}
+
+const Vocab *vocab_table_take(VocabTable *table) {
+    Vocab *vocab = table->vocab;
+    if (vocab->pattern == PATTERN_gpt2 && vocab->size == TOKEN_COUNT) {
+        Vocab *own = vocab_build(vocab_merges(), "built-in table");
+        own->trie = trie_open();
+        if (is_same(vocab, own)) return own;
+        vocab_close(own);
+    }
+    vocab_finish(vocab);
+    table->vocab = NULL;
+    return vocab;
+}
+
+int vocab_unspell(Bytes text, uint8_t out[VOCAB_TOKEN_MAX], size_t *size) {
+    static uint8_t bytes[512];
+    if (!bytes[vocab_spelling(1)])
+        for (unsigned byte = 0; byte < 256; byte++) bytes[vocab_spelling((uint8_t)byte)] = (uint8_t)byte;
+    *size = 0;
+    for (const uint8_t *at = text.data, *end = at + text.size; at < end;) {
+        uint32_t point;
+        at += utf8_decode(at, end, &point);
+        if (point >= 512 || (!bytes[point] && point != vocab_spelling(0)))
+            return fail(EX_DATA, "the token '%.*s' is not spelled as bytes are, by ByteLevel", (int)text.size,
+                        (const char *)text.data);
+        if (*size == VOCAB_TOKEN_MAX) return fail(EX_DATA, "a token has more than %d bytes", VOCAB_TOKEN_MAX);
+        out[(*size)++] = bytes[point];
+    }
+    return 0;
+}

@@ -1,0 +1,72 @@
+// .tiktoken files: a token a line, its bytes in base64, a blank and its rank.
+#include "common/err.h"
+#include "tokenizer/files/vocab_table.h"
+#include <stdio.h>
+
+static int digit(uint8_t byte) {
+    return byte >= 'A' && byte <= 'Z'   ? byte - 'A'
+           : byte >= 'a' && byte <= 'z' ? byte - 'a' + 26
+           : byte >= '0' && byte <= '9' ? byte - '0' + 52
+           : byte == '+'                ? 62
+           : byte == '/'                ? 63
+                                        : -1;
+}
+
+// Decodes base64 with padding. -1 without an error when it is not, or is too long.
+static int base64_decode(Bytes text, uint8_t out[VOCAB_TOKEN_MAX], size_t *size) {
+    uint32_t bits = 0;
+    unsigned held = 0;
+    *size = 0;
+    if (!text.size || text.size % 4) return -1;
+    for (int i = 0; i < 2 && text.data[text.size - 1] == '='; i++) text.size--;
+    for (size_t i = 0; i < text.size; i++) {
+        const int value = digit(text.data[i]);
+        if (value < 0) return -1;
+        bits = bits << 6 | (uint32_t)value, held += 6;
+        if (held < 8) continue;
+        if (*size == VOCAB_TOKEN_MAX) return -1;
+        out[(*size)++] = (uint8_t)(bits >> (held -= 8));
+    }
+    return bits & ((1u << held) - 1) ? -1 : 0;
+}
+
+static int read_line(VocabTable *table, Bytes line, unsigned rank) {
+    uint8_t token[VOCAB_TOKEN_MAX];
+    size_t size;
+    const uint8_t *blank = memchr(line.data, ' ', line.size);
+    char number[16];
+    snprintf(number, sizeof number, "%u", rank);
+    if (!blank || base64_decode((Bytes){line.data, (size_t)(blank - line.data)}, token, &size) < 0)
+        return fail(EX_DATA, "line %u is not a token in base64, a blank and a rank", rank + 1);
+    const size_t digits = (size_t)(line.data + line.size - blank - 1);
+    if (digits != strlen(number) || memcmp(blank + 1, number, digits))
+        return fail(EX_DATA, "line %u does not have the rank %u: ranks count from 0 without a gap", rank + 1, rank);
+    return vocab_table_add(table, rank, (Bytes){token, size}, false);
+}
+
+// Every split of a token in two tokens is a merge.
+static int add_splits(VocabTable *table) {
+    for (unsigned id = 0; id < table->vocab->count; id++) {
+        const Bytes token = vocab_bytes(table->vocab, (uint16_t)id);
+        for (size_t cut = 1; cut < token.size; cut++) {
+            const Bytes left = {token.data, cut}, right = {token.data + cut, token.size - cut};
+            if (token_names_find(&table->names, left.data, left.size) == NO_TOKEN ||
+                token_names_find(&table->names, right.data, right.size) == NO_TOKEN)
+                continue;
+            if (vocab_table_merge(table, left, right) < 0) return -1;
+        }
+    }
+    return 0;
+}
+
+int vocab_read_tiktoken(VocabTable *table, Bytes file, const char *pattern) {
+    Bytes line;
+    if (!pattern) return fail(EX_USAGE, "a .tiktoken file does not name its pattern: add --pattern, " PATTERN_NAMES);
+    if (!pattern_find(pattern, &table->pattern))
+        return fail(EX_USAGE, "unknown pattern '%s': expected " PATTERN_NAMES, pattern);
+    table->whole_pieces = true;
+    for (unsigned rank = 0; bytes_next_line_or_rest(&file, &line); rank++)
+        if (read_line(table, line, rank) < 0) return -1;
+    if (vocab_table_build(table, table->bytes.size) < 0) return -1;
+    return add_splits(table);
+}
