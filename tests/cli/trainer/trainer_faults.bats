@@ -262,6 +262,19 @@ END
     [ "$(grep -c "times as long as before" stderr)" = 1 ] || { cat stderr && return 1; }
 }
 
+@test "a moment without the processor does not make the forecast of a run of a second minutes" {
+    # after the line before it, the main thread's next three looks at the clock are two seconds apart
+    clock_preload 'static atomic_llong late;
+        extern int open(const char *, int, ...);
+        char text[4096] = "";
+        int fd = open("output", 0), length = late ? 0 : (int)read(fd, text, sizeof text - 1);
+        close(fd), text[length] = 0;
+        if ((late || __builtin_strstr(text, "tokens a step")) && getpid() == syscall(SYS_gettid)) late++;
+        ns += 2000000000 * (late < 3 ? late : 3);'
+    LD_PRELOAD=$PWD/clock.so train --out_dir=run --sample_tokens=0 >output 2>&1
+    not grep "this takes about" output
+}
+
 @test "no step has more than 100 % of the measured rate" {
     # until metrics.jsonl is there, when the rate has been measured, time passes a thousand times faster
     clock_preload 'if (access("run/metrics.jsonl", F_OK)) ns *= 1000;'
