@@ -43,6 +43,11 @@ bench-tokenizer: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
 ## bench-tokenizer-hard  worst-case texts on every instruction set beside tiktoken (GB=1: single words of 1 GB)
 bench-tokenizer-hard: test-deps $(O)/bench_tokenizer
 	$(Q)$(PYTHON) tests/bench/bench_tokenizer_hard.py $(O)/bench_tokenizer $(GB)
+## bench-vocabulary  seconds and memory of train-vocabulary beside gigatoken and rustbpe, tokens compared (FILE=your text, V=65536, RUNS=3)
+bench-vocabulary: test-deps $(O)/bin/shardtool
+	$(Q)$(PIP) gigatoken==0.10.0 rustbpe==0.1.0 awkward
+	$(Q)mkdir -p build/bench/vocabulary
+	$(Q)$(PYTHON) tests/bench/bench_vocabulary.py $(O)/bin/shardtool build/bench/vocabulary "$(FILE)" "$(V)" "$(RUNS)"
 ## bench-shards   datasets from JSON lines beside nanoGPT's prepare and datatrove; verify, text, merge, memory (GB=1: large inputs)
 ## bench-parquet  MB of text a second out of Parquet files beside pyarrow
 ## bench-nest  MB of text a second out of a tar of .xz tars beside xz -dc

@@ -92,8 +92,12 @@ int bpe_training_announce(BpeTraining *training, size_t piece_bytes, uint64_t co
     return fail(EX_DATA, "the pieces have more than 2^62 bytes: the counts are damaged");
 }
 
-// Symbols, a pool of 5/4 of their number, and the first table of pairs.
-enum { SYMBOL_BYTES = 9, PAIRS_BYTES = 8 << 20 };
+// The lists of the pairs of bytes take nearly a word a symbol, and their heads; a half more leaves stale places in peace
+// for a while.
+static uint64_t pool_words(uint64_t symbols) { return symbols + symbols / 2 + BYTE_IDS * BYTE_IDS * LIST_HEAD; }
+
+// A symbol and its share of the pool; and a table of pairs for a small text.
+enum { SYMBOL_BYTES = 10, PAIRS_BYTES = 8 << 20 };
 
 int bpe_training_begin(BpeTraining *training) {
     TrainingText *text = &training->text;
@@ -106,7 +110,8 @@ int bpe_training_begin(BpeTraining *training) {
     uint64_t room = (training->memory - fixed) / SYMBOL_BYTES;
     if (room >= SYMBOLS_MAX) room = SYMBOLS_MAX - 1;
     return fail(EX_MEMORY,
-                "merging %llu different pieces needs %s of memory, and --memory allows %s: raise it, or leave out rare "
+                "merging %llu different pieces needs at least %s of memory, and --memory allows %s: raise it, or leave "
+                "out rare "
                 "pieces with --min-count %llu",
                 (unsigned long long)text->piece_count, human_bytes(need_text, (double)need),
                 human_bytes(memory_text, (double)training->memory),
@@ -276,12 +281,9 @@ int64_t bpe_training_run(BpeTraining *training, const BpeMerge **merges, void (*
                          void *context) {
     const uint64_t symbols = training->text.symbol_count,
                    memory = training->memory - id_memory(training->count) - symbols * sizeof(uint32_t);
-    // The lists take all places at first; more room lets stale places stay for longer.
-    const uint64_t pool_words =
-        size_larger(size_smaller(memory / 2 / sizeof(uint32_t), 2 * symbols), symbols + symbols / 4);
     *merges = training->merges;
     if (symbols <= 1) return 0;
-    pair_table_open(&training->pairs, memory, pool_words + (1 << 18));
+    pair_table_open(&training->pairs, memory, pool_words(symbols));
     if (index_bytes(training) < 0) return -1;
     uint32_t count = 0;
     for (TokenPair *pair; count < training->count && (pair = pair_heap_take(&training->heap, &training->pairs));) {
