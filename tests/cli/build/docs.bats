@@ -89,7 +89,7 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
 @test "each option, key and word of a key that a page names is one of a program's tables" {
     cd "$ROOT"
     for program in shardtool loader trainer; do
-        for page in $("$BIN/$program" --man | sed -nE 's/^\.BR .*-([a-z]+) \([15]\)$/\1/p'); do
+        for page in $("$BIN/$program" --man | sed -nE 's/^\.BR .*\\-([a-z-]+) \([15]\)$/\1/p'); do
             "$BIN/$program" --man "$page" | sed -n 's/^\.B //p' | sed 's/\\-/-/g' |
                 grep -oE -- '--[a-z0-9_-]+|^[a-z0-9_]+ =' | sed 's/^--//; s/ =//; y/-/_/' >>"$BATS_TEST_TMPDIR/names"
         done
@@ -142,6 +142,12 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
     enter_manual
     run_page README.md 4
     [ "$(wc -l <"$ROOT/README.md")" -le 130 ]
+}
+
+@test "docs/vocabularies.md runs as written" {
+    enter_manual
+    run_page docs/vocabularies.md 3
+    [ "$(jq -c .special chat/vocabulary.json)" = '["<|user|>","<|assistant|>","<|endoftext|>"]' ]
 }
 
 @test "docs/datasets.md runs as written" {
