@@ -15,7 +15,7 @@ sed -i 's|](../loader/python/README.md|](pytorch.md|' $pages/*.md
 manual() {
     local page
     echo "# $1: commands and options"
-    for page in $("$bin/$1" --man | sed -nE 's/^\.BR .*-([a-z]+) \([15]\)$/\1/p'); do
+    for page in $("$bin/$1" --man | sed -nE 's/^\.BR .*\\-([a-z-]+) \([15]\)$/\1/p'); do
         printf '\n## %s %s\n\n' "$1" "$page"
         "$bin/$1" --man "$page" | sed '/^\.SH EXIT STATUS\|^\.SH SEE ALSO/,$d' | mandoc -T html -O fragment |
             sed -E '/<table class="head">/,/<\/table>/d; /<table class="foot">/,/<\/table>/d; s/ id="[^"]*"//g; s/<a [^>]*>|<\/a>//g; s/(<\/?)h1/\1h4/g'

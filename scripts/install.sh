@@ -26,7 +26,7 @@ for program in shardtool loader trainer; do
     "$work/bin/$name" --completion zsh >"$work/share/zsh/site-functions/_$name"
     "$work/bin/$name" --completion fish >"$work/share/fish/vendor_completions.d/$name.fish"
     "$work/bin/$name" --man >"$man/man1/$name.1"
-    sed -nE 's/^\.BR .*-([a-z]+) \(([15])\)$/\1 \2/p' "$man/man1/$name.1" | while read -r page section; do
+    sed -nE 's/^\.BR .*\\-([a-z-]+) \(([15])\)$/\1 \2/p' "$man/man1/$name.1" | while read -r page section; do
         "$work/bin/$name" --man "$page" >"$man/man$section/$name-$page.$section"
     done
 done

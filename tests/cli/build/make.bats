@@ -14,7 +14,7 @@ setup() { cd "$ROOT"; }
         name=$program
         [ $program = shardtool ] || name=millrace-$program
         [ "$(sed 's/\\-/-/g' share/man/man1/$name.1 | grep -cE "^(\.TH $name 1 |$name - |\.B $name$)")" = 3 ]
-        for command in $("$BIN/$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
+        for command in $("$BIN/$program" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p'); do
             sed 's/\\-/-/g' share/man/man1/$name-$command.1 >page
             for section in NAME SYNOPSIS OPTIONS EXAMPLES "EXIT STATUS" "SEE ALSO"; do grep -qx ".SH $section" page; done
             [ "$(grep -c "^\.B $name $command" page)" -ge 2 ] # the synopsis and an example
