@@ -9,17 +9,14 @@
 
 // The values of an option as "one two"; "" where they are no words. In newest|best|STEP, STEP is none.
 static void add_values(Buffer *out, const Option *option, bool is_key) {
-    const char *words = option->argument ? option->argument : "";
+    const char *words = option->argument && strchr(option->argument, '|') ? option->argument : "";
+    if (option->type == OPT_FLAG && is_key) words = "True|False";
+    if (option->type == OPT_AUTO) words = "auto";
     out->size = 0;
-    if (option->type == OPT_FLAG && is_key) words = "True|False|";
-    if (option->type == OPT_AUTO) words = "auto|";
-    for (; strchr(words, '|') || out->size; words += *words == '|') {
-        const size_t length = strcspn(words, "|");
-        if (!length && !*words) break;
-        if (length && (is_key || !isupper((unsigned char)*words)))
+    for (size_t length; *words; words += length + (words[length] == '|')) {
+        length = strcspn(words, "|");
+        if (is_key || !isupper((unsigned char)*words))
             buffer_print(out, "%s%.*s", out->size ? " " : "", (int)length, words);
-        words += length;
-        if (!*words) break;
     }
     buffer_add(out, "", 1);
 }
