@@ -20,9 +20,22 @@ void option_flag(const Option *option, char *out, size_t size) {
         snprintf(out, size, "-%s%s%s", name, *argument ? " " : "", argument);
 }
 
+// A size that is a whole number of a unit: 256MiB.
+static bool print_size(const Option *option, char *out, size_t size) {
+    if (option->type != OPT_SIZE || !option->argument || strcmp(option->argument, "SIZE")) return false;
+    static const char *const units[] = {"GiB", "MiB", "KiB"};
+    const uint64_t bytes = *(uint64_t *)option->value;
+    for (unsigned i = 0; i < 3; i++) {
+        const unsigned shift = 30 - 10 * i;
+        if (bytes && bytes >> shift << shift == bytes)
+            return snprintf(out, size, "%llu%s", (unsigned long long)(bytes >> shift), units[i]) > 0;
+    }
+    return false;
+}
+
 void option_default(const Option *option, char *out, size_t size) {
     char value[220]; // room for escapes
-    option_print(option, value, 200);
+    if (!print_size(option, value, sizeof value)) option_print(option, value, 200);
     for (char *newline; (newline = strchr(value, '\n'));) { // the default prompt of samples
         memmove(newline + 2, newline + 1, strlen(newline));
         memcpy(newline, "\\n", 2);

@@ -5,6 +5,7 @@ load ../helpers
 # fault 11
 @test "a word longer than --max-word is 65 with its place" {
     (echo before && head -c 4M /dev/zero | tr '\0' a && echo after) >word.txt
+    shardtool tokenize --help | grep -qF '[256MiB]'
     run_match 65 "'word.txt' document 0: a word of more than 2097152 bytes at byte 6 (--max-word)" shardtool tokenize -o out --max-word 2M word.txt
     [ ! -e out/dataset.jsonl ]
     run_code 65 shardtool encode --raw --max-word 2M word.txt
