@@ -5,9 +5,9 @@
 #include "common/file/spool.h"
 #include "common/json_write.h"
 #include "shardtool/format/document_reader.h"
-#include "shardtool/support/dataset_characters.h"
+#include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/id_range.h"
-#include "shardtool/support/option_rows.h"
+#include "shardtool/support/vocabulary_options.h"
 #include "tokenizer/tokenizer.h"
 #include <ctype.h>
 #include <errno.h>
@@ -21,7 +21,8 @@ enum { BLOCK_BYTES = 1 << 16 };
 
 static bool raw, json;
 static int split;
-static const char *merges, *characters, *document, *range;
+static const char *document, *range;
+static VocabularyOptions vocabulary;
 
 static const Option options[] = {
     {OPT_FLAG, "raw", &raw, NULL, "read little-endian u16 instead of decimals"},
@@ -29,8 +30,7 @@ static const Option options[] = {
     {OPT_FLAG, "json", &json, NULL, "print each document of a shard or dataset as a JSON line, as text does"},
     {OPT_STRING, "range", &range, "A:B", "only tokens A to B-1 of the shard, dataset or document"},
     ROW_SPLIT(&split),
-    ROW_MERGES(&merges),
-    ROW_CHARACTERS(&characters),
+    VOCABULARY_ROWS(&vocabulary),
     ROW_END,
 };
 
@@ -188,12 +188,12 @@ static int decode_tokens(TextDecoding *decoding, TokenReader *tokens) {
     return token_reader_visit(tokens, one.first + first, one.first + end, put_ids, decoding);
 }
 
-// The vocabulary of a dataset of characters, unless another one was named.
+// The vocabulary whose file the dataset has, unless another one was named.
 static int take_vocabulary(TextDecoding *decoding, const char *path) {
     char kept[PATH_MAX_BYTES];
-    if (characters || merges || !dataset_is(path) || !characters_file(kept, path)) return 0;
+    if (vocabulary_is_named(&vocabulary) || !dataset_is(path) || !dataset_vocabulary_file(kept, path)) return 0;
     vocab_close(decoding->vocab);
-    decoding->vocab = vocab_open_characters(kept);
+    decoding->vocab = vocab_open_path(kept, NULL);
     return decoding->vocab ? 0 : -1;
 }
 
@@ -201,9 +201,9 @@ static int check_vocabulary(const TextDecoding *decoding, TokenReader *tokens, c
     const ShardFile *shard = tokens->tokens ? token_reader_shard(tokens, 0) : NULL;
     if (!shard) return tokens->tokens ? -1 : 0;
     if (vocab_has_fingerprint(decoding->vocab, shard->vocab_fp)) return 0;
-    return fail(EX_PROTOCOL, "'%s' has another vocabulary, of %u ids%s: name its file (--characters)", path,
-                shard->vocab_size,
-                vocab_is_characters(decoding->vocab) && !characters ? ", than its " CHARACTERS_FILE : "");
+    const bool kept = !vocabulary_is_named(&vocabulary) && !vocab_is_gpt2(decoding->vocab);
+    return fail(EX_PROTOCOL, "'%s' has another vocabulary, of %u ids%s%s: name its file (--characters, --vocabulary)",
+                path, shard->vocab_size, kept ? ", than its " : "", kept ? vocab_file_name(decoding->vocab) : "");
 }
 
 static int decode_shard(TextDecoding *decoding, const char *path) {
@@ -231,7 +231,7 @@ static int decode_path(TextDecoding *decoding, const char *path) {
 
 static int run(int count, char **arguments) {
     static TextDecoding decoding;
-    decoding.vocab = characters ? vocab_open_characters(characters) : merges ? vocab_open_file(merges) : vocab_open();
+    decoding.vocab = vocabulary_options_open(&vocabulary);
     if (!decoding.vocab) return -1;
     int status = count ? 0 : decode_path(&decoding, "-");
     for (int i = 0; status == 0 && i < count; i++) status = decode_path(&decoding, arguments[i]);

@@ -1,7 +1,7 @@
 // encode: text to ids, as one line of decimals per file or as raw u16.
 #include "common/err.h"
 #include "common/file/file.h"
-#include "shardtool/support/option_rows.h"
+#include "shardtool/support/vocabulary_options.h"
 #include "tokenizer/tokenizer.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 enum { BLOCK_BYTES = 1 << 18 };
 
 static bool raw;
-static const char *merges;
+static VocabularyOptions vocabulary;
 static uint64_t max_word = ENCODER_MAX_WORD;
 static InvalidUtf8 invalid_utf8;
 
@@ -18,7 +18,7 @@ static const Option options[] = {
     {OPT_FLAG, "raw", &raw, NULL, "write little-endian u16 instead of lines of decimals"},
     ROW_INVALID_UTF8(&invalid_utf8),
     ROW_MAX_WORD(&max_word),
-    ROW_MERGES(&merges),
+    VOCABULARY_ROWS(&vocabulary),
     ROW_END,
 };
 
@@ -77,7 +77,7 @@ static int encode_path(Encoding *encoding, const char *path) {
 static int run(int count, char **arguments) {
     static Encoding encoding;
     if (raw && cli_refuse_terminal() != 0) return -1;
-    const Vocab *vocab = merges ? vocab_open_file(merges) : vocab_open();
+    const Vocab *vocab = vocabulary_options_open(&vocabulary);
     if (!vocab) return -1;
     encoding.encoder = encoder_open(vocab, invalid_utf8);
     encoder_set_max_word(encoding.encoder, max_word);

@@ -2,7 +2,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "shardtool/format/dataset_build.h"
-#include "shardtool/support/dataset_characters.h"
+#include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/run_compare.h"
 #include "shardtool/support/run_part.h"
@@ -76,8 +76,9 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
         dataset_close(&part);
     }
     if (status == 0) status = dataset_build_finish(build, &whole);
-    char characters[PATH_MAX_BYTES];
-    if (status == 0) status = characters_keep(output, characters_file(characters, paths[0]) ? characters : NULL);
+    char vocabulary[PATH_MAX_BYTES];
+    if (status == 0)
+        status = dataset_vocabulary_copy(output, dataset_vocabulary_file(vocabulary, paths[0]) ? vocabulary : NULL);
     if (status == 0)
         log_line("%d dataset%s, %" PRIu64 " train and %" PRIu64 " val tokens", count, PLURAL(count),
                  whole.tokens[SPLIT_TRAIN], whole.tokens[SPLIT_VAL]);

@@ -3,12 +3,12 @@
 #include "common/machine/pool.h"
 #include "shardtool/format/dataset_build.h"
 #include "shardtool/pipeline/append.h"
-#include "shardtool/support/dataset_characters.h"
-#include "shardtool/support/option_rows.h"
+#include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/run_compare.h"
 #include "shardtool/support/run_part.h"
 #include "shardtool/support/run_summary.h"
 #include "shardtool/support/source_overlap.h"
+#include "shardtool/support/vocabulary_options.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,8 @@
 static uint64_t threads, max_word = ENCODER_MAX_WORD, val_seed, shard_tokens = 128 << 20, max_tokens,
                          frame_tokens = SHARD_FRAME_TOKENS;
 static double val = 0.0005;
-static const char *output, *merges, *characters, *part_option;
+static const char *output, *part_option;
+static VocabularyOptions vocabulary;
 static InvalidUtf8 invalid_utf8;
 static bool force, append, json;
 
@@ -36,8 +37,7 @@ static const Option options[] = {
     INPUT_ROWS,
     ROW_INVALID_UTF8(&invalid_utf8),
     ROW_MAX_WORD(&max_word),
-    ROW_MERGES(&merges),
-    ROW_CHARACTERS(&characters),
+    VOCABULARY_ROWS(&vocabulary),
     {OPT_FLAG, "json", &json, NULL, "print the summary as a JSON object to standard output"},
     {OPT_FLAG, "append", &append, NULL, "add the documents to the finished dataset DIR"},
     ROW_REPLACE(&force),
@@ -216,7 +216,7 @@ static int complete_dataset(DatasetBuild *build, RunParams *run, Inputs *inputs)
     if (complete > 0) log_line("'%s' is already complete", output);
     int status = complete ? complete : write_dataset(build, run, inputs);
     dataset_close(&base);
-    return status < 0 ? -1 : characters_keep(output, characters);
+    return status < 0 ? -1 : dataset_vocabulary_keep(output, run->pipeline.text.vocab);
 }
 
 static int tokenize_inputs(RunParams *run, Inputs *inputs, bool to_stdout) {
@@ -272,7 +272,7 @@ static int run(int count, char **arguments) {
         if (part_take(&part, &inputs) < 0) return inputs_close(&inputs), -1;
         output = part.output, params.part = part.text;
     }
-    text->vocab = characters ? vocab_open_characters(characters) : merges ? vocab_open_file(merges) : vocab_open();
+    text->vocab = vocabulary_options_open(&vocabulary);
     int status = text->vocab ? 0 : -1;
     if (status == 0) {
         set_params(&params);

@@ -5,7 +5,7 @@
 #include "common/log.h"
 #include "common/machine/pool.h"
 #include "shardtool/format/dataset_build.h"
-#include "shardtool/support/dataset_characters.h"
+#include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/row_printer.h"
 #include <inttypes.h>
@@ -176,7 +176,7 @@ static void verify_path(Verifier *verifier, const char *path) {
             const DatasetShard *shard = &dataset.shards[split][i];
             submit(verifier, shard->path, shard, &dataset);
         }
-    if (characters_check(&dataset) < 0) report_other(verifier, path);
+    if (dataset_vocabulary_check(&dataset) < 0) report_other(verifier, path);
     Unlisted unlisted = {verifier, &dataset};
     if (dataset_files(path, report_unlisted, &unlisted) < 0) report_other(verifier, path);
     dataset_close(&dataset);

@@ -1,7 +1,7 @@
 // Writes datasets from ids: opens the directory, feeds the shard sink, writes the manifest.
 #include "shardtool/support/output.h"
 #include "common/err.h"
-#include "shardtool/support/dataset_characters.h"
+#include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/source_overlap.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -52,14 +52,18 @@ static int is_same(const Output *output, const char *path, bool *same) {
     return 0;
 }
 
-// The dataset keeps the characters of its vocabulary, those of its inputs.
-static int keep_characters(const Output *output) {
+// The file of the inputs' vocabulary, if it has one.
+static bool input_vocabulary(const Output *output, char path[PATH_MAX_BYTES]) {
     const Dataset *dataset = &output->dataset;
-    char path[PATH_MAX_BYTES];
     bool found = false;
     for (uint64_t i = 0; dataset->vocab_size != TOKEN_COUNT && i < dataset->source_count && !found; i++)
-        found = characters_file(path, dataset->sources[i].path);
-    return characters_keep(output->build.directory, found ? path : NULL);
+        found = dataset_vocabulary_file(path, dataset->sources[i].path);
+    return found;
+}
+
+static int keep_vocabulary(const Output *output) {
+    char path[PATH_MAX_BYTES];
+    return dataset_vocabulary_copy(output->build.directory, input_vocabulary(output, path) ? path : NULL);
 }
 
 static int open_directory(Output *output, const OutputPlan *plan, const char *path) {
@@ -73,7 +77,7 @@ static int open_directory(Output *output, const OutputPlan *plan, const char *pa
         if (!same)
             return fail(EX_CREATE, "'%s' already holds another dataset: choose another directory, or --force", path);
         log_line("'%s' is already complete", path);
-        return keep_characters(output) < 0 ? -1 : 1; // if that run was killed before it did
+        return keep_vocabulary(output) < 0 ? -1 : 1; // if that run was killed before it did
     }
     dataset_close(&output->dataset);
     if (dataset_build_start(&output->build, output_options.force) < 0 || dataset_build_clear(&output->build) < 0)
@@ -85,12 +89,13 @@ static int open_directory(Output *output, const OutputPlan *plan, const char *pa
 
 // The manifest counts the bytes of the documents' text.
 static int load_id_bytes(Output *output) {
-    const Vocab *vocab = vocab_open();
+    char path[PATH_MAX_BYTES];
+    const Vocab *vocab = input_vocabulary(output, path) ? vocab_open_path(path, NULL) : vocab_open();
     if (!vocab) return -1;
     if (vocab_has_fingerprint(vocab, output->shards.params.vocab_fp)) {
         output->id_bytes = allocate_zeroed(1 << 16, sizeof *output->id_bytes);
-        for (unsigned id = 0; id < TOKEN_COUNT; id++)
-            if (id != TOKEN_END_OF_TEXT) output->id_bytes[id] = (uint16_t)vocab_bytes(vocab, (uint16_t)id).size;
+        for (unsigned id = 0; id < vocab_size(vocab); id++)
+            if (!vocab_is_special(vocab, id)) output->id_bytes[id] = (uint16_t)vocab_bytes(vocab, (uint16_t)id).size;
     }
     vocab_close(vocab);
     return 0;
@@ -143,7 +148,7 @@ int output_finish(Output *output) {
     int status = shard_sink_finish(output->sink);
     if (status == 0 && output->added == 0) status = fail(EX_NOINPUT, "no documents are left to write");
     if (status == 0 && !output->to_stdout) status = dataset_build_finish(&output->build, &output->dataset);
-    if (status == 0 && !output->to_stdout) status = keep_characters(output);
+    if (status == 0 && !output->to_stdout) status = keep_vocabulary(output);
     progress_finish(&output->progress);
     const Dataset *dataset = &output->dataset;
     uint64_t documents = dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL];

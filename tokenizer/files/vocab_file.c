@@ -44,14 +44,16 @@ static bool file_in(char path[PATH_MAX_BYTES], const char *directory, const char
     return access(path, F_OK) == 0;
 }
 
-static const Vocab *open_pair(const char *json_path, const char *merges_path, const char *pattern) {
+typedef int ReadPair(VocabTable *table, Bytes json, Bytes other, const char *pattern);
+
+static const Vocab *open_pair(ReadPair *read, const char *json_path, const char *merges_path, const char *pattern) {
     Buffer json = {0}, merges = {0};
     const Vocab *vocab = NULL;
     if (file_read(&json, json_path, VOCAB_FILE_BYTES_MAX) == 0 &&
         file_read(&merges, merges_path, VOCAB_FILE_BYTES_MAX) == 0) {
         VocabTable *table = vocab_table_open();
         const Bytes first = {json.data, json.size}, second = {merges.data, merges.size};
-        vocab = take(table, vocab_read_json_and_merges(table, first, second, pattern), json_path);
+        vocab = take(table, read(table, first, second, pattern), json_path);
     }
     buffer_close(&json);
     buffer_close(&merges);
@@ -63,8 +65,13 @@ const Vocab *vocab_open_path(const char *path, const char *pattern) {
     char file[PATH_MAX_BYTES], merges[PATH_MAX_BYTES];
     if (stat(path, &status) < 0 || !S_ISDIR(status.st_mode)) return open_file(path, pattern);
     if (file_in(file, path, CHARACTERS_FILE) || file_in(file, path, VOCAB_FILE)) return open_file(file, pattern);
+    if (file_in(file, path, "vocabulary.json") && file_in(merges, path, "vocabulary.tiktoken"))
+        return open_pair(vocab_read_trained, file, merges, pattern);
     if (file_in(file, path, "vocab.json") && file_in(merges, path, "merges.txt"))
-        return open_pair(file, merges, pattern);
-    fail(EX_NOINPUT, "'%s' has no " CHARACTERS_FILE ", no " VOCAB_FILE ", and no vocab.json with merges.txt", path);
+        return open_pair(vocab_read_json_and_merges, file, merges, pattern);
+    fail(EX_NOINPUT,
+         "'%s' has no " CHARACTERS_FILE ", no " VOCAB_FILE
+         ", no vocabulary.tiktoken with vocabulary.json, and no vocab.json with merges.txt",
+         path);
     return NULL;
 }

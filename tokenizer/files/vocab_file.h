@@ -3,7 +3,8 @@
 //   NAME.tiktoken    a token a line, base64 and its rank from 0: any two tokens whose bytes together are a token merge,
 //                    lower ranks first. The file has no pattern, so that one must be named.
 //   NAME.json        tokenizer.json of Hugging Face: BPE on bytes, by ByteLevel or by Split and ByteLevel
-//   a directory      its characters.txt, tokenizer.json, or vocab.json with merges.txt, the first that there is
+//   a directory      its characters.txt, tokenizer.json, vocabulary.tiktoken with vocabulary.json (of train-vocabulary), or
+//                    vocab.json with merges.txt, the first that there is
 //   another file     characters (vocab.h)
 //
 // Ids are in the order of merges: bytes, then merges, then special tokens. The id that ends a document is that of

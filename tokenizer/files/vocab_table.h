@@ -30,7 +30,8 @@ int vocab_table_build(VocabTable *table, size_t pairs);
 // Adds the merge of two tokens by their bytes: the next in order. -1 after fail().
 int vocab_table_merge(VocabTable *table, Bytes left, Bytes right);
 
-// The finished vocabulary, GPT-2's own when it is the same.
+// The finished vocabulary, GPT-2's own when it is the same. NULL after fail() (65): another one with as many ids, by
+// which datasets and models are known to be GPT-2's.
 const Vocab *vocab_table_take(VocabTable *table);
 
 // The bytes of a token that is written as vocab_spelling says. -1 after fail().
@@ -39,4 +40,5 @@ int vocab_unspell(Bytes text, uint8_t out[VOCAB_TOKEN_MAX], size_t *size);
 // The readers; each leaves its result in the table. -1 after fail().
 int vocab_read_tiktoken(VocabTable *table, Bytes file, const char *pattern);
 int vocab_read_tokenizer_json(VocabTable *table, Bytes file, const char *pattern);
+int vocab_read_trained(VocabTable *table, Bytes json, Bytes ranks, const char *pattern);
 int vocab_read_json_and_merges(VocabTable *table, Bytes json, Bytes merges, const char *pattern);

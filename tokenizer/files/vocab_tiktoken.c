@@ -1,5 +1,6 @@
 // .tiktoken files: a token a line, its bytes in base64, a blank and its rank.
 #include "common/err.h"
+#include "common/json_read.h"
 #include "tokenizer/files/vocab_table.h"
 #include <stdio.h>
 
@@ -59,14 +60,48 @@ static int add_splits(VocabTable *table) {
     return 0;
 }
 
-int vocab_read_tiktoken(VocabTable *table, Bytes file, const char *pattern) {
+static int read_ranks(VocabTable *table, Bytes file) {
     Bytes line;
+    for (unsigned rank = 0; bytes_next_line_or_rest(&file, &line); rank++)
+        if (read_line(table, line, rank) < 0) return -1;
+    return 0;
+}
+
+static int finish(VocabTable *table) {
+    table->whole_pieces = true;
+    if (vocab_table_build(table, table->bytes.size) < 0) return -1;
+    return add_splits(table);
+}
+
+// vocabulary.json of train-vocabulary names the pattern and the special tokens.
+static int read_manifest(VocabTable *table, const json_t *root) {
+    const char *pattern = json_string_value(json_object_get(root, "pattern"));
+    const json_t *special = json_object_get(root, "special");
+    if (!pattern || !pattern_find(pattern, &table->pattern))
+        return fail(EX_DATA, "vocabulary.json names no pattern, or one that is not known");
+    for (size_t i = 0; i < json_array_size(special); i++) {
+        const json_t *name = json_array_get(special, i);
+        const Bytes text = {(const uint8_t *)json_string_value(name), json_string_length(name)};
+        if (!text.data) return fail(EX_DATA, "vocabulary.json has a special token that is no text");
+        if (vocab_table_add(table, table->size, text, true) < 0) return -1;
+    }
+    return 0;
+}
+
+int vocab_read_trained(VocabTable *table, Bytes json, Bytes ranks, const char *pattern) {
+    json_error_t error;
+    if (pattern) return fail(EX_USAGE, "vocabulary.json names the pattern: leave --pattern %s out", pattern);
+    json_t *root = json_parse(json, 0, &error);
+    if (!root) return fail(EX_DATA, "vocabulary.json is not JSON: %s", error.text);
+    int status = read_ranks(table, ranks);
+    if (status == 0) status = read_manifest(table, root);
+    json_decref(root);
+    return status < 0 ? -1 : finish(table);
+}
+
+int vocab_read_tiktoken(VocabTable *table, Bytes file, const char *pattern) {
     if (!pattern) return fail(EX_USAGE, "a .tiktoken file does not name its pattern: add --pattern, " PATTERN_NAMES);
     if (!pattern_find(pattern, &table->pattern))
         return fail(EX_USAGE, "unknown pattern '%s': expected " PATTERN_NAMES, pattern);
-    table->whole_pieces = true;
-    for (unsigned rank = 0; bytes_next_line_or_rest(&file, &line); rank++)
-        if (read_line(table, line, rank) < 0) return -1;
-    if (vocab_table_build(table, table->bytes.size) < 0) return -1;
-    return add_splits(table);
+    return read_ranks(table, file) < 0 ? -1 : finish(table);
 }

@@ -62,7 +62,7 @@ setup() {
     head -c 5 "$abc" >set/characters.txt
     run_code 1 shardtool verify set
     rm set/characters.txt
-    run_match 1 "'set/characters.txt' is missing" shardtool verify --json set
+    run_match 1 "'set' has no characters.txt" shardtool verify --json set
 }
 
 @test "datasets that are made of one of characters keep its characters" {

@@ -1,0 +1,70 @@
+// Keeps the file of a vocabulary in its dataset, and compares it with the manifest.
+#include "shardtool/support/dataset_vocabulary.h"
+#include "common/err.h"
+#include "tokenizer/tokenizer.h"
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static const char *const names[] = {CHARACTERS_FILE, VOCAB_FILE};
+
+static void set_path(char path[PATH_MAX_BYTES], const char *directory, const char *name) {
+    snprintf(path, PATH_MAX_BYTES, "%.*s/%s", PATH_MAX_BYTES - 32, directory, name);
+}
+
+bool dataset_vocabulary_file(char path[PATH_MAX_BYTES], const char *directory) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        set_path(path, directory, names[i]);
+        if (access(path, F_OK) == 0) return true;
+    }
+    return false;
+}
+
+// Writes the file of that name, and removes the others.
+static int keep(const char *directory, const char *name, Bytes text) {
+    char path[PATH_MAX_BYTES];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        set_path(path, directory, names[i]);
+        if (name && !strcmp(name, names[i])) {
+            if (file_write(path, text) < 0) return -1;
+        } else if (unlink(path) < 0 && errno != ENOENT)
+            return fail_errno("cannot remove '%s'", path);
+    }
+    return 0;
+}
+
+int dataset_vocabulary_keep(const char *directory, const Vocab *vocab) {
+    if (!vocab || vocab_is_gpt2(vocab)) return keep(directory, NULL, (Bytes){0});
+    Buffer text = {0};
+    vocab_print_file(vocab, &text);
+    const int status = keep(directory, vocab_file_name(vocab), (Bytes){text.data, text.size});
+    buffer_close(&text);
+    return status;
+}
+
+int dataset_vocabulary_copy(const char *directory, const char *from) {
+    if (!from) return keep(directory, NULL, (Bytes){0});
+    Buffer text = {0};
+    int status = file_read(&text, from, VOCAB_FILE_BYTES_MAX);
+    if (status == 0) status = keep(directory, strrchr(from, '/') + 1, (Bytes){text.data, text.size});
+    buffer_close(&text);
+    return status;
+}
+
+int dataset_vocabulary_check(const Dataset *dataset) {
+    char path[PATH_MAX_BYTES];
+    if (dataset->vocab_size == TOKEN_COUNT) return 0;
+    if (!dataset_vocabulary_file(path, dataset->path))
+        return fail(EX_DATA,
+                    "'%s' has no " CHARACTERS_FILE " and no " VOCAB_FILE
+                    ": copy the file of the vocabulary with which the dataset was made",
+                    dataset->path);
+    const Vocab *vocab = vocab_open_path(path, NULL);
+    if (!vocab) return -1;
+    const bool same = vocab_has_fingerprint(vocab, dataset->vocab_fp);
+    vocab_close(vocab);
+    if (same) return 0;
+    return fail(EX_DATA,
+                "'%s' is damaged or of another dataset: copy the file of the vocabulary with which this one was made",
+                path);
+}

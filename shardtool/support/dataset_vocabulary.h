@@ -1,0 +1,18 @@
+// The file of a dataset's vocabulary beside its manifest, which has the fingerprint: CHARACTERS_FILE, or VOCAB_FILE for
+// merges (tokenizer/files/vocab_file.h). A dataset of GPT-2's vocabulary has no file.
+#pragma once
+
+#include "common/file/file.h"
+#include "shardtool/format/dataset.h"
+#include "tokenizer/files/vocab_file.h"
+#include <stdbool.h>
+
+bool dataset_vocabulary_file(char path[PATH_MAX_BYTES], const char *directory); // its path; whether it exists
+
+// Writes the file of a vocabulary, or copies that of another dataset; one of another kind is removed. Of GPT-2's
+// vocabulary, and with NULL, there is none.
+int dataset_vocabulary_keep(const char *directory, const Vocab *vocab);
+int dataset_vocabulary_copy(const char *directory, const char *from);
+
+// 65 when the file is missing, damaged or of another dataset.
+int dataset_vocabulary_check(const Dataset *dataset);

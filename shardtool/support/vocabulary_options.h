@@ -1,0 +1,23 @@
+// The options that choose a vocabulary: GPT-2's without any.
+#pragma once
+
+#include "shardtool/support/option_rows.h"
+#include "tokenizer/files/vocab_file.h"
+#include "tokenizer/merge/pattern.h"
+
+typedef struct {
+    const char *merges, *characters, *vocabulary, *pattern; // NULL where it is not named
+} VocabularyOptions;
+
+#define VOCABULARY_ROWS(options)                                                                                       \
+    ROW_MERGES(&(options)->merges), ROW_CHARACTERS(&(options)->characters),                                            \
+        {OPT_STRING, "vocabulary", &(options)->vocabulary, "PATH",                                                     \
+         "a vocabulary of train-vocabulary or of another tool: a directory, tokenizer.json or NAME.tiktoken"},         \
+    {                                                                                                                  \
+        OPT_STRING, "pattern", &(options)->pattern, "NAME", "the pattern of NAME.tiktoken: " PATTERN_NAMES             \
+    }
+
+bool vocabulary_is_named(const VocabularyOptions *options);
+
+// NULL after fail(): 2 when several are named.
+const Vocab *vocabulary_options_open(const VocabularyOptions *options);

@@ -1,0 +1,107 @@
+# Vocabularies of train-vocabulary and of other tools: tokenize, decode and datasets made of datasets.
+load ../helpers
+
+shardtool() { "$BIN/shardtool" "$@"; }
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || exit
+    seq 1 3000 | sed "s/.*/The mill's wheel, line & of 12345 \xc3\xa4pfel; it's DONE./" >text.txt
+    "$BIN/shardtool" train-vocabulary -q -V 400 --pattern o200k --special '<|pad|>' -o vocab text.txt
+    "$BIN/shardtool" tokenize -q --docs lines --val 0.2 --vocabulary vocab -o data text.txt
+}
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" && data=$BATS_FILE_TMPDIR/data vocab=$BATS_FILE_TMPDIR/vocab text=$BATS_FILE_TMPDIR/text.txt
+}
+
+@test "a trained vocabulary tokenizes, and decode gives the text back from the file in the dataset" {
+    shardtool info --json "$data" | jq -e '.vocab_size == 400'
+    jq -e '.added_tokens | map(.content) == ["<|pad|>", "<|endoftext|>"] and map(.id) == [398, 399]' "$data/tokenizer.json"
+    sort <(shardtool decode "$data" | sed 's/<|endoftext|>/\n/g'; shardtool decode --split val "$data" | sed 's/<|endoftext|>/\n/g') | grep . | cmp - <(sort "$text")
+    [ ! -e "$data/characters.txt" ]
+    run_match 76 "has another vocabulary, of 400 ids" shardtool decode "$data/val/000/000000.zst"
+    shardtool decode --vocabulary "$vocab" "$data/val/000/000000.zst" | head -c 8 | grep -q 'The mill'
+    shardtool decode --vocabulary "$data/tokenizer.json" "$data/val/000/000000.zst" | head -c 8 | grep -q 'The mill'
+    run_code 0 shardtool verify "$data"
+}
+
+@test "the same vocabulary by each of its files gives the same dataset" {
+    mkdir pair
+    jq -c .model.vocab "$data/tokenizer.json" >pair/vocab.json
+    jq -r '"#version: 0.2", .model.merges[]' "$data/tokenizer.json" >pair/merges.txt
+    sed 's/^/x/;s/^x//' "$vocab/vocabulary.tiktoken" >two.tiktoken
+    shardtool encode --vocabulary "$vocab" "$text" >ids
+    shardtool encode --vocabulary "$data" "$text" | cmp - ids
+    shardtool encode --vocabulary "$data/tokenizer.json" --pattern o200k "$text" | cmp - ids
+    shardtool encode --vocabulary pair --pattern o200k "$text" | cmp - ids
+    shardtool encode --vocabulary two.tiktoken --pattern o200k "$text" | cmp - ids
+    shardtool tokenize -q --docs lines --val 0.2 --vocabulary "$data/tokenizer.json" -o again "$text"
+    shardtool diff "$data" again
+    cmp "$data/tokenizer.json" again/tokenizer.json
+}
+
+@test "GPT-2's vocabulary in the form of another tool is GPT-2's, and the dataset keeps no file" {
+    shardtool encode "$text" >ids
+    mkdir gpt2
+    cp "$ROOT/tokenizer/gpt2_merges.bpe" gpt2/merges.txt
+    shardtool tokenize -q --docs lines -o plain "$text"
+    python3 - "$ROOT/tokenizer/gpt2_merges.bpe" >gpt2/vocab.json <<'END'
+import json, sys
+printable = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
+names = [chr(b) for b in printable] + [chr(256 + i) for i in range(68)]
+names += ["".join(line.split()) for line in open(sys.argv[1], encoding="utf-8").read().splitlines()[1:]]
+print(json.dumps({name: i for i, name in enumerate(names + ["<|endoftext|>"])}))
+END
+    shardtool encode --vocabulary gpt2 "$text" | cmp - ids
+    shardtool tokenize -q --docs lines --vocabulary gpt2 -o same "$text"
+    shardtool diff plain same
+    [ ! -e same/tokenizer.json ]
+}
+
+@test "datasets that are made of one keep its vocabulary, and another one is refused" {
+    shardtool shuffle -q -o mixed "$data"
+    shardtool merge -q -o joined mixed
+    shardtool split -q --parts 2 -o parts "$data"
+    for set in mixed joined parts/part-000000; do
+        cmp "$data/tokenizer.json" $set/tokenizer.json
+        shardtool verify -q $set
+    done
+    shardtool tokenize -q --docs lines -o gpt2 "$text"
+    run_match 65 "have different vocabularies" shardtool cat -o both.zst "$data/train/000/000000.zst" gpt2/train/000/000000.zst
+    run_match 65 "vocabular" shardtool shuffle -q -o no "$data" gpt2
+    run_match 2 "another vocabulary" shardtool tokenize -q -o "$data" --docs lines --val 0.2 "$text"
+    rm mixed/tokenizer.json
+    run_match 1 "'mixed' has no characters.txt and no tokenizer.json" shardtool verify mixed
+    jq '.model.ignore_merges = false' "$data/tokenizer.json" >mixed/tokenizer.json
+    run_match 1 "'mixed/tokenizer.json' is damaged or of another dataset" shardtool verify --quick mixed
+}
+
+@test "what a file requires and the encoder does not do is refused by name" {
+    refused() { # jq's change of tokenizer.json, message
+        jq "$1" "$data/tokenizer.json" >bad.json
+        run_match 65 "$2" shardtool encode --vocabulary bad.json "$text"
+    }
+    refused '.normalizer = {"type": "NFC"}' "its normalizer NFC is not supported"
+    refused '.model.type = "Unigram"' "its model Unigram is not supported: only BPE is"
+    refused '.model.type = "WordPiece"' "its model WordPiece is not supported"
+    refused '.model.dropout = 0.1' "its dropout is not supported"
+    refused '.model.byte_fallback = true' "its byte_fallback is not supported"
+    refused '.pre_tokenizer = {"type": "Metaspace"}' "the pre-tokenizer Metaspace is not supported"
+    refused '.pre_tokenizer.pretokenizers[0].pattern.Regex = "x+"' "its pattern is none of gpt2, gpt4, llama3, qwen2 or o200k: x+"
+    refused '.added_tokens[0].special = false' "the added token '<|pad|>' cuts text"
+    refused '.added_tokens[0].id = 300 | .model.vocab["<|pad|>"] = 300' "the special token of id 300 is before other tokens"
+    refused '.model.vocab["b"] = .model.vocab["a"]' "two tokens have the id"
+    refused '.added_tokens[1].id = 70000' "vocabularies of more than 65536 ids are not supported yet"
+    refused '.model.merges[5] = "zz yy"' "a merge is not of two tokens that give a third"
+    refused '.model.merges |= (.[0:9] + [.[20]] + .[9:])' "merges are not in the order of their ids"
+    refused 'del(.model.vocab["a"])' "no token has the id"
+    echo '{"model": ' >bad.json
+    run_match 65 "'bad.json': it is not JSON" shardtool encode --vocabulary bad.json "$text"
+    run_match 2 "a .tiktoken file does not name its pattern: add --pattern" shardtool encode --vocabulary "$vocab/vocabulary.tiktoken" "$text"
+    run_match 2 "unknown pattern 'gpt9'" shardtool encode --vocabulary "$vocab/vocabulary.tiktoken" --pattern gpt9 "$text"
+    run_match 2 "its pattern is o200k: leave --pattern gpt2 out" shardtool encode --vocabulary "$data/tokenizer.json" --pattern gpt2 "$text"
+    run_match 2 "name one" shardtool encode --vocabulary "$vocab" --characters "$text" "$text"
+    sed '5s/ 4/ 7/' "$vocab/vocabulary.tiktoken" >bad.tiktoken
+    run_match 65 "line 5 does not have the rank 4" shardtool encode --vocabulary bad.tiktoken --pattern gpt4 "$text"
+    run_match 66 "no vocab.json with merges.txt" shardtool encode --vocabulary . "$text"
+}
