@@ -751,6 +751,18 @@ END
     begins --max_iters=1000000000000 | grep -qE "the run [0-9.e+]+ years"
 }
 
+@test "the step line names the wait for data of a loader that stood still" {
+    serve_until_ready "$data"
+    "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run "${endless[@]}" --eval_interval=0 >stdout 2>stderr 3>&- &
+    TRAINER=$!
+    wait_for_more_steps run
+    kill -STOP "$LOADER"
+    wait_until stderr_has "no data from the loader"
+    kill -CONT "$LOADER"
+    wait_until grep -qE "^step .* left \| waiting for data [0-9]+ %$" stdout
+    stop_run TERM 75
+}
+
 @test "eval_interval=0 trains without validation data" {
     "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
     run_code 0 "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run --eval_interval=0 --max_iters=4
