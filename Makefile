@@ -84,7 +84,7 @@ $(Q)$(CC) $(DEFS) $(1) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -ffp-contract=o
 endef
 define LINK
 @mkdir -p $(@D); echo "  LD   $@"
-$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -Wl,--as-needed $(LIBS) -o $@
+$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -Wl,--as-needed $(LIBS) $(LDLIBS) -o $@
 endef
 
 # Training with several processes needs MPI at build time; the programs load it only when mpirun or srun has started
@@ -232,6 +232,20 @@ docs: test-deps all
 ## format   run clang-format on all sources
 ## lint     check formatting, structure and names
 format lint: ; $(Q)scripts/lint.sh $@
+## dist     the programs for every Linux from glibc 2.31 on, in build/dist: a folder that runs wherever it is copied, .tar.xz, wheel, .deb
+dist:
+	$(Q)scripts/dist/libraries.sh $(FLOOR)
+	$(Q)$(MAKE) --no-print-directory $(JOBS) BUILD=$(DIST)/objects CC='gcc-12 --sysroot=$(FLOOR)/sysroot -B$(FLOOR)/sysroot/usr/lib/x86_64-linux-gnu' \
+	    CFLAGS=-O3 LDFLAGS='-s -static-libgcc -Wl,--gc-sections' LDLIBS='$(STATIC)' dist-now
+# What the static libraries need.
+STATIC := -lzstd -lz -llzma -lbz2 -lsodium -lbrotlicommon -lstdc++ -ldl
+DIST   := build/dist
+FLOOR  := build/floor
+TREE   := $(DIST)/millrace-gpt-$(VERSION)
+dist-now: MPICC := $(if $(MPICC),env 'OMPI_CC=$(CC)' $(MPICC))
+dist-now: all ; $(Q)scripts/dist/tree.sh $(O)/bin $(FLOOR) $(TREE) $(VERSION)
+## check-dist  what make dist has made: needed symbols, copies, the first steps in chroots of Debian 11, 12 and 13, the wheel, the .deb
+check-dist: ; $(Q)TREE='$(CURDIR)/$(TREE)' bats tests/dist
 ## install  PREFIX=/usr/local DESTDIR=: copies what is built: programs, manual pages, completion, configurations
 ## uninstall  removes what install has copied
 install uninstall: ; $(Q)scripts/install.sh $@ $(if $(filter build,$(BUILD)),build,$(O))/bin "$(DESTDIR)$(PREFIX)"
@@ -243,7 +257,7 @@ help: ; @sed -n 's/^## /make /p' $(RULES)
 include tests/bench/bench.mk
 RULES := $(MAKEFILE_LIST)
 # Every target that `make help` lists, and the second halves of some.
-.PHONY: $(shell sed -nE 's/^## ([a-z-]+).*/\1/p' $(RULES)) test-now test-san test-threads fuzz-now pack-now demo-now
+.PHONY: $(shell sed -nE 's/^## ([a-z-]+).*/\1/p' $(RULES)) test-now test-san test-threads fuzz-now pack-now dist-now demo-now
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# tree.sh BIN FLOOR TREE VERSION: the folder that make dist hands out: what install.sh copies, and the licences of the libraries that are
+# linked into the programs; then the same as .tar.xz, as wheel and as Debian package beside it. The same sources give the same bytes: times
+# are that of the commit (SOURCE_DATE_EPOCH).
+set -eu
+bin=$1 floor=$2 tree=$3 version=$4 here=$(cd "$(dirname "$0")" && pwd)
+epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 1700000000)}
+rm -rf "$tree"
+"$here/../install.sh" install "$bin" "$tree"
+rm "$tree/share/millrace/installed"
+cp -r "$floor/licences" "$tree/share/doc/millrace/licences"
+sort "$floor/versions" >"$tree/share/doc/millrace/licences/versions"
+find "$tree" -exec touch -h -d "@$epoch" {} +
+cd "$(dirname "$tree")"
+rm -f ./*.tar.xz ./*.whl ./*.deb
+name=$(basename "$tree")
+tar --sort=name --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$name" | xz -T1 >".partial-$name"
+mv ".partial-$name" "$name-linux-$(uname -m).tar.xz"
+du -h --apparent-size -- "$name-linux-$(uname -m).tar.xz" ./*.whl ./*.deb
