@@ -48,7 +48,7 @@ def compiled(pattern):
     import regex
 
     ranges = classes()
-    pattern = pattern.replace(r"\S", r"[^\s]")
+    pattern = pattern.replace(r"[\s\S]", "(?s:.)").replace(r"\S", r"[^\s]")
     for name in ranges:  # a class by itself becomes a set
         pattern = re.sub(r"(\[[^]]*)?" + re.escape(name), lambda found: found[0] if found[1] else f"[{name}]", pattern)
     for name, text in ranges.items():

@@ -12,6 +12,7 @@ SHARDTOOL = os.path.join(os.environ["BIN"], "shardtool")
 REGEXES = dict(patterns.patterns())
 PATTERNS = {name: patterns.compiled(regex) for name, regex in REGEXES.items()}
 SPECIALS = 1  # <|endoftext|>
+TOKEN_BYTES_MAX = 255
 
 
 def trained(folder, corpus, size, *options, code=0):
@@ -42,7 +43,8 @@ def reference(corpus, size, pattern="gpt2"):
         pairs = collections.Counter()
         for word, count in words:
             for pair in zip(word, word[1:]):
-                pairs[pair] += count
+                if len(tokens[pair[0]] + tokens[pair[1]]) <= TOKEN_BYTES_MAX:
+                    pairs[pair] += count
         if not pairs:
             break
         left, right = min(pairs, key=lambda pair: (-pairs[pair], pair))
@@ -64,6 +66,13 @@ def test_overlapping_pairs_are_counted_each_and_merged_from_the_left(folder):
 
 def test_of_pairs_as_frequent_the_lowest_pair_of_ids_comes_first(folder):
     assert trained(folder, b"zy\tba\tac\tab", 260)[256:] == [b"ab", b"ac", b"ba", b"zy"]
+
+
+def test_no_token_has_more_than_255_bytes(folder):
+    for corpus in (b"a" * 1000, b"ab" * 500 + b"\t" + b"a" * 700 + b" ab" * 50):
+        want = reference(corpus, 10**6)
+        assert max(map(len, want)) > 200 and trained(folder, corpus, len(want)) == want
+        assert f"only {len(want) - 256} merges" in trained(folder, corpus, len(want) + 1, code=65)
 
 
 def test_each_corpus_gets_the_tokens_of_the_rule(folder):

@@ -53,7 +53,7 @@ def load():
     corpora["json"] = "\n".join(json.dumps({"id": n, "name": f"row {n * 7919 % 1000}", "tags": ["a", "b"][: n % 3]}) for n in range(800)).encode()
     corpora["numbers"] = "\n".join(str(choose.randrange(10**6)) for _ in range(3000)).encode()
     corpora["hexadecimal"] = "".join(choose.choices("0123456789abcdef", k=20000)).encode()
-    corpora["one letter"] = b"a" * 1000
+    corpora["one letter"] = b"a" * 255
     corpora["runs of letters"] = " ".join(choose.choice("aab") * choose.randint(1, 40) for _ in range(600)).encode()
     corpora["two letters"] = "".join(choose.choices("ab", k=6000)).encode()
     corpora["white space"] = "".join(choose.choices(" \t\n\r\u00a0\u3000x", k=4000)).encode()

@@ -67,6 +67,7 @@ BpeTraining *bpe_training_open(uint64_t memory, uint32_t count) {
     BpeTraining *training = allocate_zeroed(1, sizeof *training);
     const size_t ids = BYTE_IDS + (size_t)count;
     training->memory = memory, training->count = count;
+    training->heap.least = UINT64_MAX;
     training->merges = allocate_zeroed(count + 1, sizeof *training->merges);
     training->lengths = allocate_zeroed(ids, sizeof *training->lengths);
     for (int byte = 0; byte < BYTE_IDS; byte++) training->lengths[byte] = 1;
@@ -287,7 +288,9 @@ int64_t bpe_training_run(BpeTraining *training, const BpeMerge **merges, void (*
     if (index_bytes(training) < 0) return -1;
     uint32_t count = 0;
     for (TokenPair *pair; count < training->count && (pair = pair_heap_take(&training->heap, &training->pairs));) {
-        training->merges[count] = (BpeMerge){pair_left(pair->key), pair_right(pair->key)};
+        const uint32_t left = pair_left(pair->key), right = pair_right(pair->key);
+        if (training->lengths[left] + training->lengths[right] > BPE_TOKEN_BYTES_MAX) continue;
+        training->merges[count] = (BpeMerge){left, right};
         if (merge_pair(training, pair, BYTE_IDS + count) < 0) return -1;
         show(context, ++count);
     }

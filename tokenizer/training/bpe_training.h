@@ -3,10 +3,12 @@
 // The rule: ids 0 to 255 are the bytes. The pair of neighbouring ids that occurs most often in all pieces, of several
 // the lowest (left id, then right id), becomes the next id, and its occurrences are replaced from left to right.
 // Overlapping occurrences count: "aaa" has the pair (a, a) twice. This is the rule of rustbpe, and that of gigatoken
-// with tie_breaking="raw_token_ids".
+// with tie_breaking="raw_token_ids". A pair whose token would have more than BPE_TOKEN_BYTES_MAX bytes is passed over.
 #pragma once
 
 #include "common/bytes.h"
+
+enum { BPE_TOKEN_BYTES_MAX = 255 }; // what the encoder takes
 
 typedef struct {
     uint32_t left, right;

@@ -33,14 +33,18 @@ static HeapPair take_first(PairHeap *heap) {
     return first;
 }
 
-// Adds the pairs that occur at least a quarter as often as the most frequent one. False when there is none.
+// Of the pairs below `least`, adds those that occur at least a quarter as often as the most frequent one. False when there
+// is none.
 static bool refill(PairHeap *heap, const PairTable *table) {
+    const uint64_t below = heap->least;
     uint64_t most = 0;
-    for (uint64_t i = 0; i < table->slot_count; i++)
-        if (table->slots[i].count > most) most = table->slots[i].count;
+    for (uint64_t i = 0; i < table->slot_count; i++) {
+        const uint64_t count = table->slots[i].count;
+        if (count < below && count > most) most = count;
+    }
     heap->least = most / 4 + 1;
     for (uint64_t i = 0; i < table->slot_count; i++)
-        if (table->slots[i].count) pair_heap_add(heap, table->slots[i].count, table->slots[i].key);
+        if (table->slots[i].count < below) pair_heap_add(heap, table->slots[i].count, table->slots[i].key);
     return most > 0;
 }
 

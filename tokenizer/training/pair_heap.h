@@ -1,7 +1,8 @@
 // The pairs that may be merged next: a heap of those that occur most often.
 //
 // Counts only fall, so an entry is an upper bound. Pairs that occur less often than `least` are not in the heap; when it
-// is empty, `least` falls and the table of pairs is searched for them. That keeps the heap small.
+// is empty, `least` falls and the table of pairs is searched for them. That keeps the heap small. A pair that was taken
+// and not merged may be taken once more when its count has fallen below another `least`.
 #pragma once
 
 #include "tokenizer/training/pair_table.h"
@@ -12,7 +13,7 @@ typedef struct {
 
 typedef struct {
     Buffer entries; // HeapPair
-    uint64_t least;
+    uint64_t least; // UINT64_MAX at first
 } PairHeap;
 
 void pair_heap_add(PairHeap *heap, uint64_t count, uint64_t key);
