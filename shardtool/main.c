@@ -47,7 +47,7 @@ static const ManualRow examples[] = {
     {"tokenize -o web --where 'language_score >= 0.65' web.parquet",
      "chooses documents by the columns of a Parquet file", NULL},
     {"characters books > abc.txt", "writes a vocabulary, for tokenize --characters", NULL},
-    {"train-vocabulary -V 32768 -o vocabulary books", "learns a vocabulary of 32,768 ids from a folder", NULL},
+    {"train-vocabulary -V 2048 -o vocabulary books", "learns a vocabulary of 2,048 ids from a folder", NULL},
     {"text --include '*a' books | jq -r .text", "prints the documents of some files", NULL},
     {"encode book.txt", "prints the ids of a text", NULL},
     {"decode data --doc 7", "prints the text of one document", NULL},
