@@ -1,6 +1,7 @@
 // Byte ranges: a borrowed slice, a growable buffer, little-endian numbers, and a cursor that checks bounds.
 #pragma once
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -50,7 +51,7 @@ static inline uint64_t get_u64(const void *p) {
 static inline void put_u16(void *p, uint16_t v) { memcpy(p, &v, sizeof v); }
 static inline void put_u32(void *p, uint32_t v) { memcpy(p, &v, sizeof v); }
 static inline void put_u64(void *p, uint64_t v) { memcpy(p, &v, sizeof v); }
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "formats are little-endian and copied as they are");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "formats are little-endian and copied as they are");
 
 // Reads bytes of unknown origin. A call that would pass the end fails, and so do all calls after it.
 typedef struct {
