@@ -51,10 +51,10 @@ trainer/shape       common kernels trainer/config
 trainer/plan        common kernels trainer/config trainer/shape
 trainer/model       common kernels trainer/shape trainer/plan loader/client/batch_stream.h
 trainer/optim       common kernels trainer/config trainer/shape trainer/model loader/client/batch_stream.h
-trainer/checkpoint  common kernels/dtype.h kernels/backend.h tokenizer trainer/config trainer/shape trainer/model trainer/optim
+trainer/checkpoint  common kernels/dtype.h kernels/backend.h tokenizer tokenizer/files trainer/config trainer/shape trainer/model trainer/optim
 trainer/import      common kernels/backend.h trainer/shape trainer/checkpoint
 trainer/export      common kernels/dtype.h trainer/shape trainer/checkpoint
-trainer/setup       common kernels loader/client/feed.h tokenizer trainer/config trainer/shape trainer/checkpoint
+trainer/setup       common kernels loader/client/feed.h tokenizer tokenizer/files trainer/config trainer/shape trainer/checkpoint
 trainer/inference   common tokenizer trainer/config trainer/plan trainer/model trainer/checkpoint trainer/setup
 trainer/records     common trainer/config trainer/plan trainer/model trainer/checkpoint
 trainer/ranks       common kernels trainer/config trainer/model trainer/setup

@@ -3,7 +3,6 @@
 The vocabularies are GPT-2's tokens, in another order of bytes, with each pattern; and one of few merges, in which tokens are
 made by several pairs or by none. With the package tokenizers also against its own, from the files that we write."""
 import base64
-import json
 import os
 import random
 import struct
@@ -18,7 +17,7 @@ import runner
 import test_patterns as pieces
 
 TIMER = os.path.join(os.environ["BIN"], "..", "bench_tokenizer")
-SECONDS = 4
+SHARDTOOL = os.path.join(os.environ["BIN"], "shardtool")
 
 
 def few_ranks(seed):
@@ -110,6 +109,54 @@ def test_the_patterns_of_gpt4_and_o200k_are_those_of_tiktoken():
     ranks = gpt2.ranks()
     write_tiktoken("gpt2.tiktoken", ranks)
     compare(reference(ranks, public.cl100k_base()["pat_str"]), "gpt2.tiktoken", "gpt4")
+
+
+def against_tokenizers(name):
+    """The tokenizer.json of a dataset in the package tokenizers, on characters that its version of Unicode has as ours."""
+    try:
+        import tokenizers
+    except ImportError:
+        raise runner.Skip("needs the package tokenizers")
+    ranks = gpt2.ranks()
+    for token in [token for token in ranks if ranks[token] > 30000]:
+        del ranks[token]
+    write_tiktoken("part.tiktoken", ranks)
+    with open("text.txt", "w") as file:
+        file.write("a")
+    runner.call(SHARDTOOL, "tokenize", "-q", "--force", "-o", "data", "--vocabulary", "part.tiktoken", "--pattern", name, "text.txt")
+    theirs = tokenizers.Tokenizer.from_file("data/tokenizer.json")
+    compare(Ordinary(theirs), "data/tokenizer.json")
+    assert theirs.token_to_id("<|endoftext|>") == len(ranks) == theirs.get_vocab_size() - 1
+
+
+class Ordinary:
+    """As an encoding of tiktoken."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+
+    def encode_ordinary_batch(self, texts, num_threads):
+        return [made.ids for made in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
+
+
+def test_a_tokenizer_json_with_the_pattern_of_gpt2_has_the_ids_of_tokenizers():
+    against_tokenizers("gpt2")
+
+
+def test_a_tokenizer_json_with_the_pattern_of_gpt4_has_the_ids_of_tokenizers():
+    against_tokenizers("gpt4")
+
+
+def test_a_tokenizer_json_with_the_pattern_of_llama3_has_the_ids_of_tokenizers():
+    against_tokenizers("llama3")
+
+
+def test_a_tokenizer_json_with_the_pattern_of_qwen2_has_the_ids_of_tokenizers():
+    against_tokenizers("qwen2")
+
+
+def test_a_tokenizer_json_with_the_pattern_of_o200k_has_the_ids_of_tokenizers():
+    against_tokenizers("o200k")
 
 
 if __name__ == "__main__":

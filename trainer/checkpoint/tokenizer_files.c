@@ -3,6 +3,7 @@
 #include "common/file/file.h"
 #include "common/json_write.h"
 #include "common/utf8.h"
+#include "tokenizer/files/vocab_file.h"
 #include "tokenizer/tokenizer.h"
 #include <stdio.h>
 #include <unistd.h>
@@ -74,9 +75,12 @@ static void print_tokenizer(const ExportedModel *model, Buffer *out) {
 static void print_config(const ExportedModel *model, const char *class, const char *more, Buffer *out) {
     buffer_print(out,
                  "{\n \"tokenizer_class\": \"%s\",\n \"model_max_length\": %d,\n%s"
-                 " \"clean_up_tokenization_spaces\": false,\n \"bos_token\": \"<|endoftext|>\",\n"
-                 " \"eos_token\": \"<|endoftext|>\"",
+                 " \"clean_up_tokenization_spaces\": false,\n \"bos_token\": \"",
                  class, model->shape->block, more);
+    add_text(out, vocab_bytes(model->vocab, vocab_end_of_text(model->vocab)));
+    buffer_print(out, "\",\n \"eos_token\": \"");
+    add_text(out, vocab_bytes(model->vocab, vocab_end_of_text(model->vocab)));
+    buffer_print(out, "\"");
 }
 
 static void print_gpt2_config(const ExportedModel *model, Buffer *out) {
@@ -114,7 +118,7 @@ static void print_character_tokenizer(const ExportedModel *model, Buffer *out) {
     buffer_print(out, "}}}\n");
 }
 
-static void print_character_config(const ExportedModel *model, Buffer *out) {
+static void print_fast_config(const ExportedModel *model, Buffer *out) {
     print_config(model, "PreTrainedTokenizerFast", "", out);
     buffer_print(out, "\n}\n");
 }
@@ -138,7 +142,20 @@ static const TokenizerFile gpt2_files[] = {
 static const TokenizerFile character_files[] = {
     {CHARACTERS_FILE, print_characters},
     {"tokenizer.json", print_character_tokenizer},
-    {"tokenizer_config.json", print_character_config},
+    {"tokenizer_config.json", print_fast_config},
+    {"generation_config.json", print_generation_config},
+    {NULL, NULL},
+};
+
+static void print_merged(const ExportedModel *model, Buffer *out) { vocab_print_file(model->vocab, out); }
+static void print_merged_vocab(const ExportedModel *model, Buffer *out) { vocab_print_json(model->vocab, out); }
+static void print_merged_merges(const ExportedModel *model, Buffer *out) { vocab_print_merges(model->vocab, out); }
+
+static const TokenizerFile merge_files[] = {
+    {"vocab.json", print_merged_vocab},
+    {"merges.txt", print_merged_merges},
+    {VOCAB_FILE, print_merged},
+    {"tokenizer_config.json", print_fast_config},
     {"generation_config.json", print_generation_config},
     {NULL, NULL},
 };
@@ -147,14 +164,20 @@ static void file_path(char path[PATH_MAX_BYTES], const char *directory, const ch
     snprintf(path, PATH_MAX_BYTES, "%.*s/%s", PATH_MAX_BYTES - 64, directory, name);
 }
 
+static const TokenizerFile *files_of(const Vocab *vocab) {
+    return vocab && vocab_is_characters(vocab) ? character_files : merge_files;
+}
+
 int tokenizer_files_write(const char *directory, const ModelShape *shape, const char *from, const char *other) {
     const bool is_gpt2 = shape->vocab == GPT2_VOCAB;
-    char characters[PATH_MAX_BYTES];
-    file_path(characters, from, CHARACTERS_FILE);
-    if (!is_gpt2 && access(characters, F_OK) < 0) return 0;
-    const ExportedModel model = {is_gpt2 ? vocab_open() : vocab_open_characters(characters), shape};
+    char kept[PATH_MAX_BYTES];
+    file_path(kept, from, CHARACTERS_FILE);
+    if (access(kept, F_OK) < 0) file_path(kept, from, VOCAB_FILE);
+    if (!is_gpt2 && access(kept, F_OK) < 0) return 0;
+    const ExportedModel model = {is_gpt2 ? vocab_open() : vocab_open_path(kept, NULL), shape};
     int result = model.vocab ? 0 : -1;
-    for (const TokenizerFile *file = is_gpt2 ? gpt2_files : character_files; file->name && result == 0; file++) {
+    for (const TokenizerFile *file = is_gpt2 ? gpt2_files : files_of(model.vocab);
+         result == 0 && file->name && result == 0; file++) {
         char path[PATH_MAX_BYTES], same[PATH_MAX_BYTES];
         Buffer text = {0};
         file_path(path, directory, file->name), file_path(same, other, file->name);
@@ -168,8 +191,8 @@ int tokenizer_files_write(const char *directory, const ModelShape *shape, const 
 }
 
 void tokenizer_files_remove(const char *directory) {
-    static const TokenizerFile *const tables[] = {gpt2_files, character_files};
-    for (int i = 0; i < 2; i++)
+    static const TokenizerFile *const tables[] = {gpt2_files, character_files, merge_files};
+    for (int i = 0; i < 3; i++)
         for (const TokenizerFile *file = tables[i]; file->name; file++) {
             char path[PATH_MAX_BYTES];
             file_path(path, directory, file->name);

@@ -70,7 +70,7 @@ int run_data_open(Run *run) {
     if (vocabulary_token_bytes(config, run->token_bytes) < 0) return -1;
     if (*run->saves.resumed_from && memcmp(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp))
         return fail(EX_PROTOCOL,
-                    "'%s' has other characters than those with which the run in '%s' was trained: name the right file "
+                    "'%s' is another vocabulary than that with which the run in '%s' was trained: name the right file "
                     "by --vocabulary",
                     config->vocabulary, config->out_dir);
     if (run->state.dataset_count) memcpy(feed.dataset, run_use(run)->fingerprint, sizeof feed.dataset);

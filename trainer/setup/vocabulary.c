@@ -10,8 +10,12 @@
 #include <unistd.h>
 
 static bool has_file(char path[PATH_MAX_BYTES], const char *directory, const char *more) {
-    snprintf(path, PATH_MAX_BYTES, "%.*s%s/" CHARACTERS_FILE, PATH_MAX_BYTES - 64, directory, more);
-    return access(path, F_OK) == 0;
+    static const char *const names[] = {CHARACTERS_FILE, VOCAB_FILE};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, PATH_MAX_BYTES, "%.*s%s/%s", PATH_MAX_BYTES - 64, directory, more, names[i]);
+        if (access(path, F_OK) == 0) return true;
+    }
+    return false;
 }
 
 // A checkpoint lies in the directory of its run, which has the file.
@@ -36,8 +40,8 @@ static int state_fingerprint(const char *path, uint8_t fingerprint[32]) {
     return result < 0 ? fail_in("'%s'", path) : 0;
 }
 
-// Fails with 76 when the model in a directory was trained with other characters: a checkpoint has their fingerprint, an
-// exported model their file.
+// Fails with 76 when the model in a directory was trained with another vocabulary: a checkpoint has its fingerprint, an
+// exported model its file.
 static int check_model(const Config *config, const Vocab *vocab, const char *model) {
     uint8_t own[32], of_model[32];
     char path[PATH_MAX_BYTES];
@@ -46,7 +50,7 @@ static int check_model(const Config *config, const Vocab *vocab, const char *mod
     if (access(path, F_OK) == 0) {
         if (state_fingerprint(path, of_model) < 0) return -1;
     } else if (has_file(path, model, "")) {
-        const Vocab *other = vocab_open_characters(path);
+        const Vocab *other = vocab_open_path(path, NULL);
         if (!other) return -1;
         vocab_fingerprint(other, of_model);
         vocab_close(other);
@@ -54,7 +58,7 @@ static int check_model(const Config *config, const Vocab *vocab, const char *mod
         return 0;
     if (!memcmp(own, of_model, sizeof own)) return 0;
     return fail(EX_PROTOCOL,
-                "'%s' has other characters than those with which the model in '%s' was trained: name the right file by "
+                "'%s' is another vocabulary than that with which the model in '%s' was trained: name the right file by "
                 "--vocabulary",
                 config->vocabulary, model);
 }
@@ -69,7 +73,9 @@ int vocabulary_resolve(ConfigReader *reader, const char *model) {
         return fail(EX_USAGE, "vocab_size is %lld, GPT-2's %d with padding, which is added here: leave vocab_size out",
                     (long long)config->vocab_size, GPT2_VOCAB);
     if (!*config->vocabulary)
-        return fail(EX_NOINPUT, "the model has a vocabulary of %lld ids: name its " CHARACTERS_FILE " by --vocabulary",
+        return fail(EX_NOINPUT,
+                    "the model has a vocabulary of %lld ids: name its " CHARACTERS_FILE " or " VOCAB_FILE
+                    " by --vocabulary",
                     (long long)config->vocab_size);
     const Vocab *vocab = vocabulary_open(config);
     if (!vocab) return -1;
@@ -78,6 +84,9 @@ int vocabulary_resolve(ConfigReader *reader, const char *model) {
     if (config->vocab_size && config->vocab_size != size)
         result = fail(EX_PROTOCOL, "'%s' has a vocabulary of %lld ids, and the model one of %lld", config->vocabulary,
                       (long long)size, (long long)config->vocab_size);
+    if (result == 0 && vocab_end_of_text(vocab) != size - 1)
+        result = fail(EX_DATA, "'%s' ends documents with the id %u, and a model only with the last, %lld",
+                      config->vocabulary, vocab_end_of_text(vocab), (long long)size - 1);
     if (result == 0) result = check_model(config, vocab, model ? model : config->init_from);
     vocab_close(vocab);
     if (result < 0) return -1;
@@ -86,14 +95,14 @@ int vocabulary_resolve(ConfigReader *reader, const char *model) {
 }
 
 const Vocab *vocabulary_open(const Config *config) {
-    return *config->vocabulary ? vocab_open_characters(config->vocabulary) : vocab_open();
+    return *config->vocabulary ? vocab_open_path(config->vocabulary, NULL) : vocab_open();
 }
 
 int vocabulary_token_bytes(const Config *config, uint8_t bytes[TOKEN_IDS]) {
     const Vocab *vocab = vocabulary_open(config);
     if (!vocab) return -1;
     memset(bytes, 0, TOKEN_IDS);
-    for (unsigned id = 0; id < vocab_end_of_text(vocab); id++)
+    for (unsigned id = 0; !vocab_is_special(vocab, id); id++)
         bytes[id] = (uint8_t)vocab_bytes(vocab, (uint16_t)id).size;
     vocab_close(vocab);
     return 0;
@@ -113,7 +122,7 @@ int vocabulary_check(const Config *config, const FeedDataset *dataset) {
     if (dataset->vocab_size == ids) return 0;
     return fail(EX_PROTOCOL,
                 "the dataset '%s' has a vocabulary of %u ids, and the model one of %u: name the " CHARACTERS_FILE
-                " of the dataset by --vocabulary",
+                " or " VOCAB_FILE " of the dataset by --vocabulary",
                 dataset->name, dataset->vocab_size, ids);
 }
 
@@ -121,9 +130,12 @@ int vocabulary_keep(const Config *config, const char *directory) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
     if (!*config->vocabulary) return 0;
-    int status = file_read(&text, config->vocabulary, 1 << 20);
-    has_file(path, directory, "");
-    if (status == 0) status = file_write(path, (Bytes){text.data, text.size});
+    const Vocab *vocab = vocabulary_open(config);
+    if (!vocab) return -1;
+    vocab_print_file(vocab, &text);
+    snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 64, directory, vocab_file_name(vocab));
+    const int status = file_write(path, (Bytes){text.data, text.size});
+    vocab_close(vocab);
     buffer_close(&text);
     return status;
 }

@@ -1,24 +1,25 @@
-// The vocabulary of a model: GPT-2's, which is built in, or the characters of a file (tokenizer.h), which lies in the
-// dataset, and then in out_dir and in exported models. The key `vocabulary` is its path, "" for GPT-2's.
+// The vocabulary of a model: GPT-2's, which is built in, or that of a file (tokenizer/files/vocab_file.h), which lies in
+// the dataset, and then in out_dir and in exported models. The key `vocabulary` is its path, "" for GPT-2's.
 #pragma once
 
 #include "loader/client/feed.h"
+#include "tokenizer/files/vocab_file.h"
 #include "tokenizer/tokenizer.h"
 #include "trainer/config/config.h"
 
-// Finds the file of a vocabulary of characters, and sets vocabulary and vocab_size: the file that the user names, that
+// Finds the file of another vocabulary, and sets vocabulary and vocab_size: the file that the user names, that
 // of the dataset, and for a model of another vocabulary than GPT-2's that of its run. `model`: the directory of the
-// model, NULL for a run. -1 after fail(): 66 when the model needs a file and there is none, 76 when it has other
-// characters than the model.
+// model, NULL for a run. -1 after fail(): 66 when the model needs a file and there is none, 76 when it is not
+// that of the model.
 int vocabulary_resolve(ConfigReader *reader, const char *model);
 
 const Vocab *vocabulary_open(const Config *config); // vocab_close closes it; NULL after fail()
 
-// The length in bytes of each id's text; 0 for the end of a text and for ids that the vocabulary does not have.
+// The length in bytes of each id's text; 0 for special tokens and for ids that the vocabulary does not have.
 enum { TOKEN_IDS = 1 << 16 };
 int vocabulary_token_bytes(const Config *config, uint8_t bytes[TOKEN_IDS]);
 
-// Sets the fingerprint of a vocabulary of characters for the handshake with a loader. Changes nothing for GPT-2's.
+// Sets the fingerprint of another vocabulary for the handshake with a loader. Changes nothing for GPT-2's.
 int vocabulary_fingerprint(const Config *config, uint8_t fingerprint[32]);
 int vocabulary_check(const Config *config, const FeedDataset *dataset); // 76 when it has another number of ids
 

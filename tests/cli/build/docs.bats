@@ -146,7 +146,7 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
 
 @test "docs/vocabularies.md runs as written" {
     enter_manual
-    run_page docs/vocabularies.md 5
+    run_page docs/vocabularies.md 7
     [ "$(jq -c .special chat/vocabulary.json)" = '["<|user|>","<|assistant|>","<|endoftext|>"]' ]
 }
 

@@ -76,6 +76,39 @@ END
     run_match 1 "'mixed/tokenizer.json' is damaged or of another dataset" shardtool verify --quick mixed
 }
 
+@test "a model takes the vocabulary of its dataset, and runs, checkpoints and exported models keep it" {
+    tiny=(--n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=4 --gradient_accumulation_steps=1 --eval_iters=2
+        --eval_interval=5 --dtype=float32 --threads=1 --warmup_iters=2 --lr_decay_iters=10 --device=cpu --sample_tokens=0)
+    trainer() { "$BIN/trainer" "$@"; }
+    trainer plan "${tiny[@]}" --dataset="$data" | grep -q '400'
+    trainer train --quiet "${tiny[@]}" --dataset="$data" --out_dir=run --max_iters=5
+    cmp "$data/tokenizer.json" run/tokenizer.json
+    cmp "$data/tokenizer.json" run/ckpt-00000005/tokenizer.json
+    jq -e '.vocab_size == 400 and .eos_token_id == 399' run/ckpt-00000005/config.json
+    trainer train --quiet "${tiny[@]}" --dataset="$data" --out_dir=run --max_iters=6
+    trainer sample --out_dir=run --start='The mill' --max_new_tokens=9 --num_samples=1 --device=cpu | grep -q '^The mill'
+    trainer export -q -o model --out_dir=run
+    for file in tokenizer.json vocab.json merges.txt tokenizer_config.json; do cmp run/ckpt-00000006/$file model/$file; done
+    shardtool encode --vocabulary model "$text" | cmp - <(shardtool encode --vocabulary "$vocab" "$text")
+    trainer sample --init_from=./model --start='The' --max_new_tokens=5 --num_samples=1 --device=cpu | grep -q '^The'
+    # another vocabulary of the same size, and GPT-2's
+    shardtool train-vocabulary -q -V 400 --pattern gpt2 -o other "$text"
+    shardtool tokenize -q --docs lines --val 0.2 --vocabulary other -o others "$text"
+    run_match 76 "is another vocabulary than that with which the run in 'run' was trained" trainer train "${tiny[@]}" --dataset=others --out_dir=run --max_iters=7
+    run_match 76 "is another vocabulary" trainer sample --out_dir=run --vocabulary=others/tokenizer.json --start=a --device=cpu
+    run_match 65 "have different vocabularies" "$BIN/loader" serve "$data:1" others:1 --endpoint "ipc://$PWD/mill"
+}
+
+@test "bits per byte count the bytes of the vocabulary's tokens, and none of special ones" {
+    small=(--n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=4 --gradient_accumulation_steps=1 --eval_iters=2
+        --eval_interval=5 --dtype=float32 --threads=1 --warmup_iters=2 --lr_decay_iters=10 --device=cpu --sample_tokens=0)
+    "$BIN/trainer" train --quiet "${small[@]}" --dataset="$data" --out_dir=run --max_iters=1
+    "$BIN/trainer" eval --json --out_dir=run --dataset="$data" --eval_iters=1000000 --eval_order=sequential --threads=1 --device=cpu >eval.json
+    n=$(jq 'select(.split == "val").tokens' eval.json)
+    bytes=$(shardtool decode --split val --range "1:$((n + 1))" "$data" | sed 's/<|endoftext|>//g' | wc -c)
+    jq -e "select(.split == \"val\") | (.bpb - .loss * $n / $bytes / (2 | log)) | fabs < 0.000001" eval.json
+}
+
 @test "what a file requires and the encoder does not do is refused by name" {
     refused() { # jq's change of tokenizer.json, message
         jq "$1" "$data/tokenizer.json" >bad.json
