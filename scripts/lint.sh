@@ -38,7 +38,7 @@ shardtool/format    common
 shardtool/ingest    common shardtool/format/manifest.h shardtool/format/shard.h
 shardtool/parquet   common shardtool/ingest/input_format.h shardtool/ingest/stream.h
 shardtool/pipeline  common shardtool/format shardtool/ingest tokenizer
-shardtool/vocabulary common shardtool/ingest shardtool/pipeline tokenizer tokenizer/merge/pretokenize.h tokenizer/training
+shardtool/vocabulary common shardtool/ingest shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pretokenize.h tokenizer/training
 shardtool/support   common shardtool/format shardtool/ingest shardtool/parquet/where.h shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pattern.h
 shardtool/interchange common shardtool/format shardtool/support
 shardtool           common shardtool/format shardtool/ingest shardtool/pipeline shardtool/support shardtool/interchange shardtool/vocabulary tokenizer

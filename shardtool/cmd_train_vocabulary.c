@@ -71,6 +71,9 @@ static int check_options(TrainRun *run) {
     if (vocab_size_option < least || vocab_size_option > VOCAB_SIZE_MAX)
         return fail(EX_USAGE, "-V %" PRIu64 " is not between %" PRIu64 " (bytes and special tokens) and %d",
                     vocab_size_option, least, VOCAB_SIZE_MAX);
+    if (vocab_size_option == TOKEN_COUNT)
+        return fail(EX_USAGE, "-V %d: by this number, other programs take a vocabulary for GPT-2's; choose another",
+                    TOKEN_COUNT);
     run->merges = (uint32_t)(vocab_size_option - least);
     CountWorkersOptions *workers = &run->counting.workers;
     *workers = (CountWorkersOptions){.threads = threads ? (unsigned)threads : pool_cores(),
@@ -238,8 +241,10 @@ static int train_in_output(TrainRun *run) {
     if (status == 0 && !finished && !output_has(COUNT_JOURNAL)) status = refuse_other_files();
     if (status > 0) log_line("'%s' is already complete", output);
     if (status == 0) status = train(run);
+    if (status > 0) count_journal_remove(output); // the run before may have been killed before it did
+    if (status >= 0) status = vocabulary_files_convert(output, vocab_size_option);
     lock_drop(&lock);
-    return status < 0 ? -1 : 0;
+    return status;
 }
 
 static int run(int count, char **arguments) {

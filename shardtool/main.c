@@ -34,7 +34,9 @@ static const ManualRow files[] = {
     {"DIR/train/000/000000.zst", "a shard of the training split; those of the validation split are below DIR/val",
      DATASETS},
     {"DIR/skipped.jsonl", "the damaged inputs that tokenize skipped (--max-bad, --keep-going)", "tokenize"},
-    {"DIR/vocabulary.tiktoken", "the tokens of a vocabulary in base64 with their ids; beside it vocabulary.json",
+    {"DIR/vocabulary.tiktoken",
+     "the tokens of a vocabulary in base64 with their ids; beside it vocabulary.json, and tokenizer.json for other "
+     "tools",
      "train-vocabulary"},
     {"DIR/.counting", "the state of an unfinished train-vocabulary, with the counts in DIR/.counts-*",
      "train-vocabulary"},

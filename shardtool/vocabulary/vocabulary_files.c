@@ -4,6 +4,7 @@
 #include "common/hash.h"
 #include "common/json_read.h"
 #include "common/json_write.h"
+#include "tokenizer/files/vocab_file.h"
 #include <inttypes.h>
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -136,6 +137,7 @@ static int write_one(const char *folder, const char *name, const Buffer *content
 }
 
 int vocabulary_files_write(const char *folder, const VocabularyFiles *files) {
+    static const char *const replaced[] = {VOCAB_FILE, VOCABULARY_MANIFEST};
     TokenBytes tokens;
     Buffer ranks = {0}, manifest = {0};
     char path[PATH_MAX_BYTES];
@@ -144,8 +146,10 @@ int vocabulary_files_write(const char *folder, const VocabularyFiles *files) {
     if (status == 0) {
         add_ranks(&ranks, &tokens);
         add_manifest(&manifest, files, &ranks);
-        set_path(path, folder, VOCABULARY_MANIFEST); // of an older vocabulary, which is replaced
-        unlink(path);
+        for (unsigned i = 0; i < sizeof replaced / sizeof *replaced; i++) { // of an older vocabulary
+            set_path(path, folder, replaced[i]);
+            unlink(path);
+        }
         status = dir_sync(folder);
     }
     if (status == 0) status = write_one(folder, VOCABULARY_RANKS, &ranks);
@@ -153,6 +157,26 @@ int vocabulary_files_write(const char *folder, const VocabularyFiles *files) {
     close_tokens(&tokens);
     buffer_close(&ranks);
     buffer_close(&manifest);
+    return status;
+}
+
+int vocabulary_files_convert(const char *folder, uint64_t size) {
+    char path[PATH_MAX_BYTES];
+    set_path(path, folder, VOCAB_FILE);
+    if (size > VOCAB_IDS_MAX || access(path, F_OK) == 0) return 0;
+    static const struct {
+        const char *name;
+        void (*print)(const Vocab *vocab, Buffer *out);
+    } forms[] = {{"vocab.json", vocab_print_json}, {"merges.txt", vocab_print_merges}, {VOCAB_FILE, vocab_print_file}};
+    const Vocab *vocab = vocab_open_path(folder, NULL);
+    int status = vocab ? 0 : -1;
+    for (unsigned i = 0; status == 0 && i < sizeof forms / sizeof *forms; i++) {
+        Buffer out = {0};
+        forms[i].print(vocab, &out);
+        status = write_one(folder, forms[i].name, &out);
+        buffer_close(&out);
+    }
+    vocab_close(vocab);
     return status;
 }
 

@@ -3,7 +3,8 @@
 //   vocabulary.tiktoken  for each token but the special ones its bytes in base64, a space, and its id
 //   vocabulary.json      one line: pattern, size, special tokens, options, inputs, totals, SHA-256 of vocabulary.tiktoken
 //
-// vocabulary.json is written last: without it, the other files do not count.
+// Without vocabulary.json the other files do not count. From these two files follow those of other tools, tokenizer.json
+// as the last: vocab.json, merges.txt, tokenizer.json. A vocabulary of more than VOCAB_IDS_MAX ids has none of them.
 #pragma once
 
 #include "shardtool/ingest/inputs.h"
@@ -23,6 +24,9 @@ typedef struct {
 
 // 65 when a special token has the bytes of another token.
 int vocabulary_files_write(const char *folder, const VocabularyFiles *files);
+
+// Writes the files for other tools, if they are not there.
+int vocabulary_files_convert(const char *folder, uint64_t size);
 
 // What a finished directory was made with. 66 when it holds no vocabulary, 65 when the manifest is damaged.
 int vocabulary_files_read(const char *folder, Buffer *params, uint8_t inputs_hash[32]);

@@ -1,4 +1,4 @@
-# peers: rustbpe, gigatoken
+# peers: rustbpe, gigatoken, tokenizers
 """train-vocabulary beside the trainers of rustbpe and gigatoken: the same tokens in the same order."""
 import os
 import subprocess
@@ -6,11 +6,12 @@ import sys
 
 import runner
 import training_corpora
-from test_train_vocabulary import REGEXES, trained
+from test_train_vocabulary import REGEXES, SHARDTOOL, trained
 
 try:
     import gigatoken
     import rustbpe
+    import tokenizers
 
     missing = None
 except ImportError as error:
@@ -54,6 +55,18 @@ def test_each_corpus_gets_the_tokens_of_gigatoken(folder):
 def test_where_no_pair_is_left_gigatoken_merges_pairs_that_do_not_occur(folder):
     assert by_gigatoken(b"abab", 260)[256:] == [b"ab", b"abab", b"ba", b"aba"]
     assert "only 2 merges" in trained(folder, b"abab", 260, code=65)
+
+
+def test_tokenizers_reads_tokenizer_json_and_gives_the_ids_of_encode(folder):
+    corpora = training_corpora.load()
+    text = corpora["code"] + corpora["russian"] + corpora["emoji"]
+    for pattern in REGEXES:
+        trained(folder, text, 600, "--pattern", pattern)
+        out = os.path.join(folder, "vocabulary")
+        for name in ("code", "mixed languages", "contractions"):
+            done = runner.call(SHARDTOOL, "encode", "--vocabulary", out, stdin=corpora[name])
+            want = tokenizers.Tokenizer.from_file(os.path.join(out, "tokenizer.json")).encode(corpora[name].decode()).ids
+            assert list(map(int, done.stdout.split())) == want, (pattern, name)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 load ../helpers
 
+files='.lock merges.txt tokenizer.json vocab.json vocabulary.json vocabulary.tiktoken'
 make_docs() { # docs.jsonl: 300 documents
     jq -nc 'range(300) | {text: ("document \(.) of the mill, and of the \(. * 7919) wheels\n" * (. % 40 + 1))}' >docs.jsonl
 }
@@ -21,7 +22,7 @@ fails() { # STATUS PATTERN COMMAND...
     train -o eight -j 8 --memory 256MiB --docs lines docs.jsonl numbers.txt
     train -o small -j 2 --memory 64MiB --docs lines docs.jsonl numbers.txt # 30 run files
     for other in two eight small; do diff -r -x .lock one $other; done
-    [ "$(ls -A one)" = $'.lock\nvocabulary.json\nvocabulary.tiktoken' ]
+    [ "$(ls -A one | paste -s -d ' ')" = "$files" ]
 }
 
 @test "documents in any format and container, and in any order of files, give the same tokens" {
@@ -69,6 +70,7 @@ fails() { # STATUS PATTERN COMMAND...
     make_docs
     fails 2 'missing -o DIR' train docs.jsonl
     fails 2 '-V 256 is not between 257' train -V 256 -o out docs.jsonl
+    fails 2 "-V 50257: by this number, other programs take a vocabulary for GPT-2's" train -V 50257 -o out docs.jsonl
     fails 2 '--memory 1.0 MiB is too small for 1 worker: at least ' train -j 1 --memory 1MiB -o out docs.jsonl
     fails 2 '<|endoftext|>: it is always there, as the last id' train --special '<|endoftext|>' -o out docs.jsonl
     fails 2 'x is there twice' train --special x --special x -o out docs.jsonl
@@ -111,6 +113,16 @@ fails() { # STATUS PATTERN COMMAND...
     diff -r -x .lock whole out
 }
 
+@test "tokenize takes the vocabulary, from its own files as from tokenizer.json, and decode gives the text back" {
+    make_docs
+    train -o out --pattern o200k --special '<|user|>' docs.jsonl
+    shardtool tokenize -q --vocabulary out --val 0 -o data docs.jsonl
+    shardtool decode --json data | jq -c '{text}' | cmp - docs.jsonl
+    [ "$(shardtool info --json data | jq -c '[.vocab_size, .eot_id]')" = '[600,599]' ]
+    mkdir own && cp out/vocabulary.* own && shardtool tokenize -q --vocabulary own --val 0 -o data2 docs.jsonl
+    diff -r -x .lock data data2
+}
+
 @test "rare pieces are left out with --min-count" {
     (yes 'aa bb' | head -n 5 && yes cc | head -n 4) >text.txt
     train -V 260 --min-count 5 -o out text.txt
@@ -125,7 +137,7 @@ fails() { # STATUS PATTERN COMMAND...
     seq 600000 | jq -c '{text: "\(.) \(. * 7)"}' >docs.jsonl && gzip -k docs.jsonl && split -n l/5 --additional-suffix .jsonl docs.jsonl part-
     for input in docs.jsonl docs.jsonl.gz 'part-aa.jsonl part-ab.jsonl part-ac.jsonl part-ad.jsonl part-ae.jsonl' "--max-bytes 5M docs.jsonl"; do
         rm -rf whole && train -o whole $input
-        for call in fdatasync rename unlinkat; do
+        for call in fdatasync rename unlinkat unlink; do
             number=$((RANDOM % 4 + 2))
             rm -rf out
             for _ in 1 2; do # the run that continues is killed as well
@@ -134,7 +146,7 @@ fails() { # STATUS PATTERN COMMAND...
             done
             train -j $((round++ % 4 + 1)) -o out $input
             diff -r -x .lock whole out
-            [ "$(ls -A out)" = $'.lock\nvocabulary.json\nvocabulary.tiktoken' ]
+            [ "$(ls -A out | paste -s -d ' ')" = "$files" ]
         done
     done
     echo "# $kills kills" >&3
