@@ -93,8 +93,9 @@ typedef struct {
     void (*copy_out_async)(int slot, void *host, const void *device, size_t bytes);
     void (*copy_out_wait)(void); // operations from here on run after all copies out
 
-    // Optional. What the backend chose by timing and its bits depend on, as text for a checkpoint, and the text of a
-    // checkpoint for a run that shall repeat those bits, before its first operation. "": nothing is known.
+    // What the bits of the backend depend on beside its operands, as choices by timing or instructions: as text for a
+    // checkpoint, and the text of a checkpoint for a run that shall repeat those bits, before its first operation. "":
+    // nothing is known. Warns of what it cannot repeat.
     void (*choices_get)(char *text, size_t size); // CHOICES_BYTES are enough
     void (*choices_set)(const char *text);
 

@@ -44,6 +44,22 @@ static void cpu_copy_out_wait(void) {}
 static bool cpu_graph_begin(int key) { return (void)key, true; }
 static void cpu_graph_end(int key) { (void)key; }
 
+// Nothing is chosen by timing: the instructions that a run is computed with.
+static void cpu_choices_get(char *text, size_t size) {
+    char library[64];
+    product_library(library);
+    snprintf(text, size, "cpu: %s, %s", cpu_isa_name(cpu_isa()), library);
+}
+
+static void cpu_choices_set(const char *text) {
+    char now[128];
+    cpu_choices_get(now, sizeof now);
+    if (!strncmp(text, "cpu: ", 5) && strcmp(text, now) != 0)
+        log_warn("the checkpoint was computed with %s, and this run goes on with %s: its bits are not those of a run "
+                 "that stayed with one of them",
+                 text + 5, now + 5);
+}
+
 static void cpu_close(void) {
     matmul_close();
     scratch_bind(NULL, 0);
@@ -121,6 +137,8 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .download = cpu_download,
                         .zero = cpu_zero,
                         .close = cpu_close,
+                        .choices_get = cpu_choices_get,
+                        .choices_set = cpu_choices_set,
                         .copy_in_async = cpu_copy_in_async,
                         .copy_in_wait = cpu_copy_in_wait,
                         .copy_out_async = cpu_copy_out_async,

@@ -7,6 +7,7 @@
 #include "kernels/cpu/onednn_matrix.h"
 #include <assert.h>
 #include <omp.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -279,6 +280,12 @@ bool product_has_avx512(void) {
 
 bool product_has_amx(void) {
     return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+}
+
+void product_library(char text[64]) {
+    const dnnl_version_t *version = dnnl_version();
+    snprintf(text, 64, "oneDNN %d.%d.%d (instructions 0x%x)", version->major, version->minor, version->patch,
+             (unsigned)dnnl_get_effective_cpu_isa());
 }
 
 void product_open(bool bf16, bool packed) {

@@ -16,6 +16,8 @@ void product_open(bool bf16, bool packed);
 void product_close(void);
 bool product_has_avx512(void); // oneDNN multiplies with AVX-512
 bool product_has_amx(void);    // oneDNN multiplies bf16 on AMX tiles (DNNL_MAX_CPU_ISA may forbid it)
+// The library and its instructions, on which the bits of products depend: "oneDNN 2.6.3 (instructions 0xff)".
+void product_library(char text[64]);
 
 // add: to c, else over it. bias (rows) fp32 or NULL.
 void product(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b, const float *bias,

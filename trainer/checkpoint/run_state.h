@@ -39,7 +39,7 @@ typedef struct {
     int change_count;
     bool rolled_back;              // a second roll-back ends the run (81)
     uint64_t skip_from, skip_to;   // samples to skip, whose gradients were not finite
-    char choices[CHOICES_BYTES];   // of the backend, by timing: the bits of a step depend on them (backend.h)
+    char choices[CHOICES_BYTES];   // of the backend: the bits of a step depend on them (backend.h)
     char init_from[CHOICES_BYTES]; // directory of the initial weights, cut to fit; "": scratch
 } RunState;
 

@@ -204,10 +204,10 @@ int run_open(Run *run, const Config *config, bool fresh, bool print_ranks) {
         ranks_share_weights(&run->network, run_whole(run)) < 0)
         return -1;
     run->saves.step = run->state.step;
-    if (run->backend->choices_set) run->backend->choices_set(run->state.choices);
+    run->backend->choices_set(run->state.choices);
     if (run->backend->needs_warm_up && !run->config.eval_only) warm_up(run);
     if (ranks->lost) return -1;
-    if (run->backend->choices_get) run->backend->choices_get(run->state.choices, sizeof run->state.choices);
+    run->backend->choices_get(run->state.choices, sizeof run->state.choices);
     int status = open_output(run);
     if (status == 0) status = feed_attach(run->feed);
     if (status == 0) status = run_data_check_complete(run);

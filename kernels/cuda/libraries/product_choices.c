@@ -189,7 +189,7 @@ void product_choices_unlock(void) {
 // ---- the table
 
 void product_choices_set(const char *text) {
-    if (!*text) return;
+    if (!*text || !strncmp(text, "cpu: ", 5)) return; // of a CPU
     const char *wrong = read_lines(text, strlen(text), true, true, false);
     if (!wrong) wrong = read_lines(text, strlen(text), true, true, true);
     if (wrong)

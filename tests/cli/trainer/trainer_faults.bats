@@ -443,3 +443,13 @@ END
     [ -z "$(compgen -G 'run/.*.tmp.*')" ]
     "$BIN/trainer" train tiny.conf --quiet --dataset="$PWD/data" --out_dir=run --max_iters=$(($(steps run) + 1))
 }
+
+@test "a run that goes on with other instructions says that its bits are others" {
+    needs_cpu avx2
+    MILLRACE_ISA=avx2 run_code 0 train --dataset="$data" --out_dir=run --max_iters=2
+    [[ "$output" != *"was computed with"* ]]
+    MILLRACE_ISA=avx2 run_code 0 train --dataset="$data" --out_dir=run --max_iters=3
+    [[ "$output" != *"was computed with"* ]]
+    MILLRACE_ISA=portable run_code 0 train --dataset="$data" --out_dir=run --max_iters=4
+    [[ "$output" == *"the checkpoint was computed with avx2, oneDNN "*", and this run goes on with portable, oneDNN "* ]]
+}
