@@ -4,6 +4,7 @@
 #include "common/hash.h"
 #include "tokenizer/training/bpe_training.h"
 #include "tokenizer/training/piece_run.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -30,7 +31,8 @@ static void show(void *context, uint32_t count) { (void)context, (void)count; }
 static PieceRun write_run(const char *folder, uint64_t number, Bytes bytes, bool correct) {
     char path[PATH_MAX_BYTES];
     piece_run_path(path, folder, number);
-    if (file_write(path, bytes) < 0) abort();
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, bytes.data, bytes.size) != (ssize_t)bytes.size || close(fd)) abort();
     const uint32_t crc = crc32c(0, bytes.data, bytes.size);
     return (PieceRun){.number = number, .bytes = bytes.size, .crc = correct ? crc : ~crc};
 }
