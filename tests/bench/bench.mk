@@ -40,6 +40,9 @@ bench-loader: test-deps $(O)/bin/loader $(O)/bench_loader
 bench-tokenizer: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
 	$(Q)$(PIP) gigatoken==0.10.0 tokenizers==0.23.3 awkward
 	$(Q)$(PYTHON) tests/bench/bench_tokenizer.py $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)
+## bench-patterns  MB/s of each pattern beside GPT-2's, with the same tokens (FILE=your text)
+bench-patterns: test-deps $(O)/bench_tokenizer $(O)/bench_pieces
+	$(Q)BIN=$(O)/bin $(PYTHON) tests/bench/bench_patterns.py $(O)/bench_tokenizer $(O)/bench_pieces $(FILE)
 ## bench-tokenizer-hard  worst-case texts on every instruction set beside tiktoken (GB=1: single words of 1 GB)
 bench-tokenizer-hard: test-deps $(O)/bench_tokenizer
 	$(Q)$(PYTHON) tests/bench/bench_tokenizer_hard.py $(O)/bench_tokenizer $(GB)
