@@ -1,8 +1,8 @@
 // Matrix products by oneDNN: one primitive per shape, created at its first use, and the layouts that it prefers for
 // weights.
 //
-// The AVX-512 products of oneDNN give the same bits with any number of threads; those of AVX2 and AMX divide a sum
-// among the threads. Those run on one thread each here, in blocks of a fixed size.
+// The AVX-512 products of oneDNN 2 give the same bits with any number of threads; those of AVX2 and AMX, and all of
+// oneDNN 3, divide a sum among the threads. Those run on one thread each here, in blocks of a fixed size.
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/onednn_matrix.h"
 #include <assert.h>
@@ -289,7 +289,7 @@ void product_library(char text[64]) {
 }
 
 void product_open(bool bf16, bool packed) {
-    mm.packed = packed, mm.one_thread = !packed || (bf16 && product_has_amx());
+    mm.packed = packed, mm.one_thread = !packed || DNNL_VERSION_MAJOR > 2 || (bf16 && product_has_amx());
     mm.type = bf16 ? dnnl_bf16 : dnnl_f32;
     DNN(dnnl_engine_create(&mm.engine, dnnl_cpu, 0));
     DNN(dnnl_stream_create(&mm.stream, mm.engine, dnnl_stream_default_flags));
