@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# libraries.sh FLOOR [aarch64]: what `make dist` links, in FLOOR/sysroot: glibc 2.31 of Debian 11, so that the programs start on each
+# libraries.sh FLOOR: what `make dist` links, in FLOOR/sysroot: glibc 2.31 of Debian 11, so that the programs start on each
 # system since 2020, and every other library as a static one. Those are the packages of Debian 12, and four that are compiled here:
 #   libarchive  without XML, of which its package links libxml2 and ICU (34 MB); we read tar and zip
 #   libzmq      with libsodium alone; its package also links Kerberos, PGM and NORM
@@ -9,11 +9,10 @@
 # Packages come from the mirror that apt uses on this machine.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-cpu=${2:-x86_64} triplet=${2:-x86_64}-linux-gnu
+triplet=x86_64-linux-gnu
 mkdir -p "$1" && cd "$1"
 floor=$PWD sysroot=$PWD/sysroot libraries=$PWD/sysroot/usr/lib/$triplet gcc=12
-case $cpu in x86_64) arch=amd64 prefix= ;; aarch64) arch=arm64 prefix=$triplet- ;; esac
-cc=${prefix}gcc-$gcc cxx=${prefix}g++-$gcc
+cc=gcc-$gcc cxx=g++-$gcc
 for tool in "$cc" "$cxx" cmake dpkg-source; do
     command -v "$tool" >/dev/null || { echo "missing: sudo apt-get install $cc $cxx cmake dpkg-dev" >&2 && exit 71; }
 done
@@ -37,8 +36,8 @@ Dir::Etc::SourceParts "-";
 Dir::State::Lists "$PWD/apt/$name/lists";
 Dir::State::Status "/dev/null";
 Dir::Cache "$PWD/apt/$name/cache";
-APT::Architecture "$arch";
-APT::Architectures { "$arch"; };
+APT::Architecture "amd64";
+APT::Architectures { "amd64"; };
 APT::Sandbox::User "root";
 END_CONF
     APT_CONFIG=$PWD/apt/$name/conf apt-get update -qq
@@ -71,7 +70,7 @@ compile() {
     local package=$1 target=$2 build=build/$1
     shift 2
     echo "  $package"
-    cmake -S "src/$package" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR="$cpu" \
+    cmake -S "src/$package" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=x86_64 \
         -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_SYSROOT="$sysroot" -DCMAKE_LIBRARY_ARCHITECTURE="$triplet" \
         -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=ONLY \
         -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" "$@" >"$build.log" 2>&1 &&
@@ -92,13 +91,13 @@ rm -rf sysroot/usr/lib/gcc
 echo '#include <new>
 namespace std { void __throw_bad_array_new_length() { throw bad_array_new_length(); } }' |
     "$cxx" -O2 -ffunction-sections -x c++ -c - -o length.o
-"${prefix}ar" rD "$libraries/libstdc++.a" length.o
+ar rD "$libraries/libstdc++.a" length.o
 unpack static zlib1g-dev libzstd-dev liblzma-dev libbz2-1.0 libbz2-dev liblz4-dev libbrotli-dev libjansson-dev libxxhash-dev libssl-dev libsodium-dev
 for library in z zstd lzma bz2 lz4 brotlidec brotlicommon jansson xxhash crypto sodium; do
     [ -s "$libraries/lib$library.a" ] || { echo "no static lib$library" && exit 1; }
     rm -f "$libraries/lib$library.so"*
 done
-"${prefix}objcopy" --redefine-sym utf8_encode=jansson_utf8_encode "$libraries/libjansson.a" # common/utf8.c has that name
+objcopy --redefine-sym utf8_encode=jansson_utf8_encode "$libraries/libjansson.a" # common/utf8.c has that name
 
 # -B: else the linker takes the start files and libraries of this machine first.
 flags="-B$libraries -O2 -ffunction-sections -fdata-sections -ffile-prefix-map=$floor=."
@@ -120,5 +119,5 @@ compile onednn dnnl -DONEDNN_LIBRARY_TYPE=STATIC -DONEDNN_BUILD_TESTS=OFF -DONED
     -DOpenMP_{C,CXX}_FLAGS=-fopenmp -DOpenMP_{C,CXX}_LIB_NAMES=gomp -DOpenMP_gomp_LIBRARY="$libraries/libgomp.a"
 cp src/snappy/snappy-c.h src/libarchive/libarchive/archive{,_entry}.h src/zeromq3/include/zmq*.h sysroot/usr/include
 cp -r src/onednn/include/oneapi build/onednn/include/oneapi sysroot/usr/include
-rm -rf debs src build apt
+rm -rf debs src build apt length.o
 echo "$stamp" >made
