@@ -385,9 +385,11 @@ def test_an_endpoint_list_goes_on_with_another_loader():
 
 def test_an_endpoint_list_passes_over_a_loader_of_another_dataset():
     ids, other = client.make_data(), client.make_data("other", 9000)
-    loader, wrong = client.Loader("ipc://of-data"), client.Loader("ipc://of-other", "other")
-    with loader, wrong:
-        feed = Feed("ipc://of-data,ipc://of-other", T, 4, timeout=60)
+    loader = client.Loader("ipc://of-data")
+    feed = Feed("ipc://of-data,ipc://of-other", T, 4, timeout=60)
+    feed.request(0, "epoch", 4, SEED, 0)
+    client.check(feed.next(), ids, "epoch", 0)  # before there is another, which a first connection would take
+    with loader, client.Loader("ipc://of-other", "other"):
         for position in range(0, 400, 4):
             feed.request(0, "epoch", 4, SEED, position)
             client.check(feed.next(), ids, "epoch", position)

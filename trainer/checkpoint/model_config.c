@@ -2,7 +2,7 @@
 #include "trainer/checkpoint/model_config.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/files/vocab_file.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include <jansson.h>
 #include <math.h>
@@ -168,6 +168,23 @@ static int take_config(Config *model, json_t *root, const char *path) {
     return 0;
 }
 
+// Whether a directory of another tool, whose model has more ids, can be of GPT-2's vocabulary: it has no other one.
+static bool is_of_gpt2(const char *directory) {
+    static const char *const ours[] = {CHARACTERS_FILE, "state.json"};
+    char path[PATH_MAX_BYTES];
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 32, directory, ours[i]);
+        if (access(path, F_OK) == 0) return false;
+    }
+    snprintf(path, sizeof path, "%.*s/" VOCAB_FILE, PATH_MAX_BYTES - 32, directory);
+    if (access(path, F_OK)) return true;
+    const Vocab *vocab = vocab_open_path(path, NULL);
+    const bool is_gpt2 = vocab && vocab_size(vocab) == GPT2_VOCAB;
+    vocab_close(vocab);
+    err_clear();
+    return is_gpt2;
+}
+
 // Sets the keys of the model. 66 without a file, 65 when it describes a model that is not computed here, 76 when the
 // vocabulary is too large.
 static int model_config_read(Config *model, const char *directory) {
@@ -177,8 +194,7 @@ static int model_config_read(Config *model, const char *directory) {
     if (file_read(&text, path, 1 << 20) < 0) return -1;
     json_t *root = json_loadb((const char *)text.data, text.size, 0, NULL);
     int result = take_config(model, root, path);
-    snprintf(path, sizeof path, "%.*s/" CHARACTERS_FILE, PATH_MAX_BYTES - 16, directory);
-    if (result == 0 && model->vocab_size == padded_vocab(GPT2_VOCAB) && access(path, F_OK)) {
+    if (result == 0 && model->vocab_size == padded_vocab(GPT2_VOCAB) && is_of_gpt2(directory)) {
         log_line("the %lld ids of '%s' are GPT-2's %d and padding, which is left out", (long long)model->vocab_size,
                  directory, GPT2_VOCAB);
         model->vocab_size = 0;

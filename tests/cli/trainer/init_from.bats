@@ -23,6 +23,13 @@ setup() {
     few=(--dataset="$data" --dtype=float32 --threads=1 --batch_size=2 --gradient_accumulation_steps=1 --eval_tokens=128 --eval_order=sequential)
 }
 
+# N ids: the bytes, GPT-2's merges, others after them, and the end of text.
+many_ids() {
+    "$python" -c 'import base64, sys; sys.path.insert(0, sys.argv[1]); import gpt2
+ranks = gpt2.ranks(); more = (b"more%d" % i for i in range(9999))
+while len(ranks) < int(sys.argv[2]) - 1: ranks.setdefault(next(more), len(ranks))
+for token, rank in sorted(ranks.items(), key=lambda item: item[1]): print(base64.b64encode(token).decode(), rank)' "$ROOT/tests/oracle" "$1"
+}
 val_loss() { sed -nE 's/.*"split": "val", "loss": ([0-9.]*).*/\1/p'; }
 first_val_loss() { sed -nE 's/^\{"step": 0, "val_loss": ([0-9.]*).*/\1/p' "$1/metrics.jsonl"; }
 close() { "$python" -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(not abs(a - b) < 1e-5)' "$1" "$2" || { echo "$1 is not $2" && return 1; }; }
@@ -38,6 +45,13 @@ close() { "$python" -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(no
     "$BIN/trainer" train --quiet --init_from=./padded --out_dir=cut "${few[@]}" --max_iters=1 --sample_tokens=0
     [ "$(jq .vocab_size cut/ckpt-00000001/config.json)" = 50257 ]
     run_match 0 "resuming at step 1" "$BIN/trainer" train --init_from=./padded --out_dir=cut "${few[@]}" --max_iters=2 --sample_tokens=0
+    many_ids 50304 >many.tiktoken
+    mkdir whose && seq -f '%g words of a text of their own' 20000 >whose/text
+    "$BIN/shardtool" tokenize --quiet --docs lines --val 0.1 --vocabulary many.tiktoken --pattern gpt2 -o many whose/text
+    "$BIN/trainer" train --quiet --dataset=many --out_dir=run --max_iters=1 --eval_interval=0 --sample_tokens=0 --n_layer=1 --n_head=1 --n_embd=8 --block_size=16 --batch_size=1
+    "$BIN/trainer" export --quiet --out_dir=run -o exported
+    for directory in run/ckpt-00000001 exported; do [ "$(jq .vocab_size $directory/config.json)" = 50304 ]; done
+    run_match 0 "val   loss 10.8" "$BIN/trainer" eval --init_from=./exported --dataset=many --eval_tokens=128
     model make other --padding 48
     run_code 66 "$BIN/trainer" eval --init_from=./other "${few[@]}"
     for directory in whole half shards; do
