@@ -37,7 +37,9 @@ typedef struct {
     Direction direction;
     int rows, cols;
     Matrix desc;
-    int block; // columns of a block when pack_tile can write it; 0: packed by oneDNN's reorder
+    int block; // columns of a block when pack_tile can write it; 0: packed by oneDNN's reorder:
+    dnnl_primitive_t reorder;
+    dnnl_memory_t from, to;
 } Layout;
 
 static struct {
@@ -113,9 +115,9 @@ static int known_block(MatrixView desc) {
     return b.strides[0] == 16 * pair * block && b.strides[1] == k * block ? (int)block : 0;
 }
 
-static const Layout *layout_of(Direction direction, int rows, int cols) {
+static Layout *layout_of(Direction direction, int rows, int cols) {
     for (int i = 0; i < mm.layout_count; i++) {
-        const Layout *l = &mm.layout[i];
+        Layout *l = &mm.layout[i];
         if (l->direction == direction && l->rows == rows && l->cols == cols) return l;
     }
     assert(mm.layout_count < LAYOUTS_MAX);
@@ -258,20 +260,31 @@ size_t product_layout_bytes(Direction direction, int rows, int cols) {
 
 int product_layout_block(Direction direction, int rows, int cols) { return layout_of(direction, rows, cols)->block; }
 
-void product_reorder(Direction direction, const float *w, int rows, int cols, void *packed) {
-    const Layout *layout = layout_of(direction, rows, cols);
-    const bool forward = direction == FORWARD;
-    Matrix plain = forward ? matrix(cols, rows, dnnl_f32, 1, cols) : matrix(rows, cols, dnnl_f32, cols, 1);
+static void open_reorder(Layout *layout) {
+    const int rows = layout->rows, cols = layout->cols;
+    Matrix plain =
+        layout->direction == FORWARD ? matrix(cols, rows, dnnl_f32, 1, cols) : matrix(rows, cols, dnnl_f32, cols, 1);
     dnnl_primitive_desc_t desc;
-    dnnl_primitive_t primitive;
-    dnnl_memory_t from, to;
     DNN(dnnl_reorder_primitive_desc_create(&desc, plain, mm.engine, layout->desc, mm.engine, NULL));
-    DNN(dnnl_primitive_create(&primitive, desc));
-    DNN(dnnl_memory_create(&from, plain, mm.engine, (void *)(uintptr_t)w));
-    DNN(dnnl_memory_create(&to, layout->desc, mm.engine, packed));
-    DNN(dnnl_primitive_execute(primitive, mm.stream, 2, (dnnl_exec_arg_t[]){{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}));
-    dnnl_memory_destroy(from), dnnl_memory_destroy(to), matrix_free(plain);
-    dnnl_primitive_destroy(primitive), dnnl_primitive_desc_destroy(desc);
+    DNN(dnnl_primitive_create(&layout->reorder, desc));
+    DNN(dnnl_memory_create(&layout->from, plain, mm.engine, NULL));
+    DNN(dnnl_memory_create(&layout->to, layout->desc, mm.engine, NULL));
+    dnnl_primitive_desc_destroy(desc);
+    matrix_free(plain);
+}
+
+void product_reorder(Direction direction, const float *w, int rows, int cols, void *packed) {
+    Layout *layout = layout_of(direction, rows, cols);
+    if (!layout->reorder) open_reorder(layout);
+    set(layout->from, w), set(layout->to, packed);
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, layout->from}, {DNNL_ARG_TO, layout->to}};
+    DNN(dnnl_primitive_execute(layout->reorder, mm.stream, 2, arguments));
+}
+
+static void layout_close(Layout *layout) {
+    dnnl_memory_destroy(layout->from), dnnl_memory_destroy(layout->to);
+    dnnl_primitive_destroy(layout->reorder);
+    matrix_free(layout->desc);
 }
 
 bool product_has_avx512(void) {
@@ -297,7 +310,7 @@ void product_open(bool bf16, bool packed) {
 
 void product_close(void) {
     for (int i = 0; i < mm.product_count; i++) entry_close(&mm.product[i]);
-    for (int i = 0; i < mm.layout_count; i++) matrix_free(mm.layout[i].desc);
+    for (int i = 0; i < mm.layout_count; i++) layout_close(&mm.layout[i]);
     dnnl_stream_destroy(mm.stream);
     dnnl_engine_destroy(mm.engine);
     memset(&mm, 0, sizeof mm);
