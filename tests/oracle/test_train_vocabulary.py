@@ -31,7 +31,7 @@ def trained(folder, corpus, size, *options, code=0):
 
 
 def pieces_of(corpus, pattern="gpt2"):
-    return [found[0].encode() for found in PATTERNS[pattern].finditer(corpus.decode())]
+    return [piece.encode() for piece in patterns.cut(PATTERNS[pattern], corpus.decode())]
 
 
 def reference(corpus, size, pattern="gpt2"):
