@@ -301,17 +301,18 @@ void product_library(char text[64]) {
              (unsigned)dnnl_get_effective_cpu_isa());
 }
 
-void product_open(bool bf16, bool packed) {
-    mm.packed = packed, mm.one_thread = !packed || DNNL_VERSION_MAJOR > 2 || (bf16 && product_has_amx());
-    mm.type = bf16 ? dnnl_bf16 : dnnl_f32;
-    DNN(dnnl_engine_create(&mm.engine, dnnl_cpu, 0));
-    DNN(dnnl_stream_create(&mm.stream, mm.engine, dnnl_stream_default_flags));
-}
-
 void product_close(void) {
     for (int i = 0; i < mm.product_count; i++) entry_close(&mm.product[i]);
     for (int i = 0; i < mm.layout_count; i++) layout_close(&mm.layout[i]);
     dnnl_stream_destroy(mm.stream);
     dnnl_engine_destroy(mm.engine);
     memset(&mm, 0, sizeof mm);
+}
+
+void product_open(bool bf16, bool packed) {
+    if (mm.engine) product_close(); // its layouts and products are of the engine before
+    mm.packed = packed, mm.one_thread = !packed || DNNL_VERSION_MAJOR > 2 || (bf16 && product_has_amx());
+    mm.type = bf16 ? dnnl_bf16 : dnnl_f32;
+    DNN(dnnl_engine_create(&mm.engine, dnnl_cpu, 0));
+    DNN(dnnl_stream_create(&mm.stream, mm.engine, dnnl_stream_default_flags));
 }
