@@ -149,7 +149,8 @@ static int take_config(Config *model, json_t *root, const char *path) {
     const char *type = json_string_value(json_object_get(root, "model_type")), *other;
     const bool options = type && !strcmp(type, "millrace");
     if (!root || !type || (strcmp(type, "gpt2") && !options))
-        return fail(EX_DATA, "'%s' does not describe a GPT-2 model", path);
+        return fail(EX_DATA, "'%s' does not describe a GPT-2 model%s", path,
+                    type ? ": of a model that 'trainer export' wrote, name the checkpoint, RUN/ckpt-STEP" : "");
     if (!take_int(root, "n_layer", 1, 1024, &model->n_layer) || !take_int(root, "n_head", 1, 1024, &model->n_head) ||
         !take_int(root, "n_embd", 1, 1 << 16, &model->n_embd) || model->n_embd % model->n_head ||
         !take_int(root, "n_positions", 1, 1 << 16, &model->block_size))
@@ -243,8 +244,16 @@ static bool find_model(char path[PATH_MAX_BYTES], const char *init_from, const c
            (models && is_model(path, folder, PATH_MAX_BYTES / 2, init_from));
 }
 
+void model_path(char path[PATH_MAX_BYTES], const char *init_from, const char *out_dir) {
+    char folder[PATH_MAX_BYTES];
+    if (!find_model(path, init_from, out_dir, folder)) snprintf(path, PATH_MAX_BYTES, "%s", init_from);
+}
+
 int model_directory(char path[PATH_MAX_BYTES], const char *init_from, const char *out_dir) {
     char folder[PATH_MAX_BYTES];
+    uint64_t step;
+    if (!is_model(path, "", 0, init_from) && checkpoint_any(init_from, path, &step))
+        return fail(EX_NOINPUT, "'%s' is a run: name its checkpoint, as '%s'", init_from, path);
     if (find_model(path, init_from, out_dir, folder)) return checkpoint_verify_model(path);
     return fail(EX_NOINPUT,
                 "there is no directory '%s' here, beside '%s' or in $MILLRACE_MODELS: put config.json and "

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { FILE_MAX_BYTES = 1 << 20, NAME_BYTES = 64 };
@@ -334,7 +335,10 @@ void config_file(ConfigReader *reader, const char *path) {
     Assignment place = {reader, path, "", 0};
     reader->files++;
     if (file_read_stream(&text, path, FILE_MAX_BYTES) < 0) {
-        buffer_print(&reader->mistakes, "%s\n", err_text());
+        struct stat status;
+        const bool is_folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+        buffer_print(&reader->mistakes, "%s%s%s\n", err_text(), is_folder ? ": to name a run, write --out_dir=" : "",
+                     is_folder ? path : "");
         reader->mistake_count++, reader->unreadable++, err_clear();
     }
     buffer_add(&text, "", 1);

@@ -1,6 +1,7 @@
 // A trained model, opened to be evaluated or sampled from.
 #include "trainer/inference/trained.h"
 #include "common/err.h"
+#include "common/log.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/plan/plan_check.h"
@@ -21,12 +22,48 @@ static void take_settings(ConfigReader *reader, const Config *run) {
     if (!config_is_set(reader, KEY_batch_size)) config->batch_size = run->batch_size;
 }
 
+// Reads state.json of a checkpoint. false: the directory is not a checkpoint of a run.
+static bool read_state(SavedState *saved, const char *directory) {
+    char path[PATH_MAX_BYTES];
+    Buffer text = {0};
+    *saved = (SavedState){0};
+    snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 64, directory);
+    const bool found =
+        file_read(&text, path, 16 << 20) == 0 && saved_state_parse(saved, (Bytes){text.data, text.size}) == 0;
+    err_clear();
+    buffer_close(&text);
+    return found;
+}
+
+// Which of the two is meant, where init_from and out_dir are set and the run has the checkpoint `path`. A configuration
+// of the run means the run, and --init_from with another model that model. 1: the checkpoint, 0: the model, -1 (2).
+static int choose(const ConfigReader *reader, const char *path) {
+    const Config *config = &reader->config;
+    char given[PATH_MAX_BYTES];
+    SavedState saved;
+    model_path(given, config->init_from, config->out_dir);
+    const bool is_flag = !strncmp(reader->origin[KEY_init_from], "--", 2);
+    const bool began = read_state(&saved, path) && !strncmp(given, saved.state.init_from, CHOICES_BYTES - 1);
+    saved_state_close(&saved);
+    if (is_flag != began) return began;
+    return fail(
+        EX_USAGE,
+        "%s is '%s', and the run in '%s' began %s: leave init_from out to read the run, or out_dir to read '%s'",
+        reader->origin[KEY_init_from], config->init_from, config->out_dir, began ? "from it" : "from another model",
+        config->init_from);
+}
+
 int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *which) {
     Config *config = &reader->config, run = *config;
     const bool names_model = strcmp(config->init_from, "scratch") && strcmp(config->init_from, "resume");
     int found = 0;
     if (!names_model || config_is_set(reader, KEY_out_dir))
         found = checkpoint_select(config->out_dir, which, path, &run);
+    if (found > 0 && names_model) {
+        const int chosen = choose(reader, path);
+        if (chosen < 0) return -1;
+        found = chosen;
+    }
     if (found > 0) take_settings(reader, &run);
     if (found) return found < 0 ? -1 : 0;
     if (names_model) return model_directory(path, config->init_from, config->out_dir);
@@ -39,6 +76,7 @@ int trained_open(Trained *trained, ConfigReader *reader, const char *which) {
     if (trained_find(trained->path, reader, which) < 0 || model_config_apply(reader, trained->path) < 0 ||
         vocabulary_resolve(reader, trained->path) < 0)
         return -1;
+    log_line("model: '%s'", trained->path);
 
     const Backend *backend = backend_for(config, false, NULL);
     if (!backend) return -1;
@@ -52,18 +90,13 @@ int trained_open(Trained *trained, ConfigReader *reader, const char *which) {
 }
 
 uint64_t trained_consumed(const Trained *trained, const FeedDataset *dataset) {
-    char path[PATH_MAX_BYTES];
-    Buffer text = {0};
-    SavedState saved = {0};
+    SavedState saved;
     uint64_t consumed = 0;
-    snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 64, trained->path);
-    if (file_read(&text, path, 16 << 20) == 0 && saved_state_parse(&saved, (Bytes){text.data, text.size}) == 0)
+    if (read_state(&saved, trained->path))
         for (int i = 0; i < saved.state.dataset_count; i++)
             if (!memcmp(saved.state.datasets[i].fingerprint, dataset->fingerprint, 32))
                 consumed = saved.state.datasets[i].consumed;
-    err_clear();
     saved_state_close(&saved);
-    buffer_close(&text);
     return consumed;
 }
 

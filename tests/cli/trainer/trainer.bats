@@ -822,6 +822,36 @@ END
     grep -q "{\"step\": 0, \"val_loss\": $before" next/metrics.jsonl
 }
 
+@test "eval, sample and export with init_from and out_dir read the one that is meant, and name it" {
+    train --out_dir=run --quiet --max_iters=4
+    train --out_dir=tuned --quiet --init_from=run/ckpt-00000004 --max_iters=2
+    for command in "eval --dataset=$data --eval_tokens=64" "sample --num_samples=1 --max_new_tokens=2"; do
+        # shellcheck disable=SC2086  # a command and its options
+        reads() { run_match 0 "model: '$1'" "$BIN/trainer" $command --threads=1 "${@:2}"; }
+        reads run/ckpt-00000004 --out_dir=run
+        reads tuned/ckpt-00000002 --out_dir=run --init_from=tuned/ckpt-00000002
+        echo "init_from = 'run/ckpt-00000004'" >of_tuned.conf
+        reads tuned/ckpt-00000002 of_tuned.conf --out_dir=tuned
+        reads run/ckpt-00000004 of_tuned.conf
+        # shellcheck disable=SC2086
+        run_match 2 "'tuned' began from it: leave init_from out to read the run, or out_dir" \
+            "$BIN/trainer" $command --out_dir=tuned --init_from=run/ckpt-00000004
+        # shellcheck disable=SC2086
+        run_match 2 "'run' began from another model: leave init_from out" "$BIN/trainer" $command of_tuned.conf --out_dir=run
+    done
+    run_match 0 "exported 'tuned/ckpt-00000002'" "$BIN/trainer" export --out_dir=run --init_from=tuned/ckpt-00000002 -o exported
+}
+
+@test "a run where a model or a configuration is expected is named, with what to write" {
+    train --out_dir=runs/m --quiet --max_iters=2
+    run_match 66 "'runs/m' is a run: name its checkpoint, as 'runs/m/ckpt-00000002'" train --init_from=runs/m --out_dir=next
+    run_match 66 "'runs/m' is a directory: to name a run, write --out_dir=runs/m" "$BIN/trainer" eval runs/m
+    mkdir llama
+    echo '{"model_type": "llama"}' >llama/config.json
+    run_match 65 "does not describe a GPT-2 model: of a model that 'trainer export' wrote, name the checkpoint, RUN/ckpt-STEP" \
+        train --init_from=./llama --out_dir=next
+}
+
 @test "the configurations in config/ are valid" {
     for file in "$ROOT"/config/*.conf; do
         run "$BIN/trainer" plan "$file" --print_config --device=cpu
