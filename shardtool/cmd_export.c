@@ -1,8 +1,11 @@
 // export: writes the token files of other tools.
 #include "common/err.h"
 #include "common/file/folder.h"
+#include "common/log.h"
 #include "shardtool/interchange/interchange.h"
+#include "shardtool/support/dataset_vocabulary.h"
 #include <inttypes.h>
+#include <string.h>
 
 static InterchangeOptions to = {.format = INTERCHANGE_NONE};
 static uint64_t file_tokens = 100000000; // as llm.c's own scripts write
@@ -35,6 +38,14 @@ static int export_path(const Interchange *format, const char *path, const char *
     return any ? 0 : fail(EX_NOINPUT, "'%s' has no tokens", path);
 }
 
+// The formats hold ids alone: the file of a vocabulary other than GPT-2's goes beside them, where import reads it.
+static int export_vocabulary(const char *path, const char *folder) {
+    char file[PATH_MAX_BYTES];
+    if (!dataset_is(path) || !dataset_vocabulary_file(file, path)) return 0;
+    log_line("the ids are those of '%s', which is written beside them", strrchr(file, '/') + 1);
+    return dataset_vocabulary_copy(folder, file);
+}
+
 static int run(int count, char **arguments) {
     if (count != 1) return fail(EX_USAGE, "expected exactly one PATH of a shard or dataset");
     const Interchange *format = interchange_choose(&to, "to");
@@ -48,6 +59,7 @@ static int run(int count, char **arguments) {
     int status = newfolder_open(&folder, output, force, (const char *)pattern.data);
     buffer_close(&pattern);
     if (status == 0) status = export_path(format, arguments[0], folder.temp);
+    if (status == 0) status = export_vocabulary(arguments[0], folder.temp);
     if (status == 0)
         status = newfolder_commit(&folder);
     else

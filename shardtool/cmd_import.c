@@ -2,11 +2,15 @@
 #include "common/err.h"
 #include "common/file/spool.h"
 #include "shardtool/interchange/interchange.h"
+#include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/source_overlap.h"
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static InterchangeOptions from = {.format = INTERCHANGE_NONE};
 
@@ -78,18 +82,48 @@ static int import_files(Importer *importer, const Interchange *format, const Inp
     return output_finish(&importer->output);
 }
 
+// Finds the file of the ids' vocabulary, as export leaves it beside them. 0 also without one, for GPT-2's.
+static int find_vocabulary(const Inputs *inputs, char path[PATH_MAX_BYTES]) {
+    for (uint64_t i = 0; i < inputs->argument_count; i++) {
+        const char *argument = inputs->arguments[i].path, *slash = strrchr(argument, '/');
+        char folder[PATH_MAX_BYTES], meta[PATH_MAX_BYTES];
+        struct stat status;
+        if (stat(argument, &status) == 0 && S_ISDIR(status.st_mode))
+            snprintf(folder, sizeof folder, "%s", argument);
+        else
+            snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - argument) : 1, slash ? argument : ".");
+        if (dataset_vocabulary_file(path, folder)) return 0;
+        snprintf(meta, sizeof meta, "%.*s/meta.pkl", PATH_MAX_BYTES - 16, folder);
+        if (access(meta, F_OK) == 0)
+            return fail(EX_DATA,
+                        "'%s' is beside the ids, which are of its characters and not of GPT-2's vocabulary: make the "
+                        "dataset from the text by shardtool characters, and tokenize --characters",
+                        meta);
+    }
+    *path = '\0';
+    return 0;
+}
+
 static int import_inputs(const Interchange *format, const Inputs *inputs) {
-    char eot[16], settings[64];
+    char eot[16], settings[64], vocabulary[PATH_MAX_BYTES];
     word_print(EOT_WORDS, from.eot, eot, sizeof eot);
     snprintf(settings, sizeof settings, "from=%s;eot=%s", format->name, eot);
-    OutputPlan plan = {.command = "import", .settings = settings, .inputs = inputs, .val = "0"};
-    plan.params = (ShardParams){SHARD_FRAME_TOKENS, TOKEN_COUNT, TOKEN_END_OF_TEXT, {0}, {0}};
-    const Vocab *vocab = vocab_open();
+    if (find_vocabulary(inputs, vocabulary) < 0) return -1;
+    const Vocab *vocab = *vocabulary ? vocab_open_path(vocabulary, NULL) : vocab_open();
     if (!vocab) return -1;
+    const bool is_gpt2 = vocab_is_gpt2(vocab);
+    if (!is_gpt2) log_line("the ids are of '%s'", vocabulary);
+    OutputPlan plan = {.command = "import",
+                       .settings = settings,
+                       .inputs = inputs,
+                       .vocabulary = is_gpt2 ? NULL : vocabulary,
+                       .params = {SHARD_FRAME_TOKENS, vocab_size(vocab), vocab_end_of_text(vocab), {0}, {0}},
+                       .val = "0"};
     vocab_fingerprint(vocab, plan.params.vocab_fp);
     vocab_close(vocab);
 
     static Importer importer;
+    importer.vocab_size = plan.params.vocab_size, importer.end_of_text = (uint16_t)plan.params.eot_id;
     importer.eot_before = interchange_eot_before(&from);
     int status = output_open(&importer.output, output_options.path, &plan);
     if (status == 0) status = import_files(&importer, format, inputs);

@@ -9,9 +9,8 @@
 enum { STEP_TOKENS = 1 << 16 };
 
 int importer_add_end(Importer *importer) {
-    const uint16_t end = TOKEN_END_OF_TEXT;
     importer->has_end[importer->split] = true;
-    return output_add(&importer->output, importer->split, &end, 1, importer->position);
+    return output_add(&importer->output, importer->split, &importer->end_of_text, 1, importer->position);
 }
 
 // Adds at most STEP_TOKENS ids.
@@ -21,19 +20,19 @@ static int add_step(Importer *importer, const uint8_t *data, uint64_t first, siz
     size_t skip = 0;
     memcpy(ids, data, count * sizeof *ids);
     for (size_t i = 0; i < count; i++)
-        if (ids[i] >= TOKEN_COUNT)
-            return fail(EX_DATA, "id %u at index %" PRIu64 " is not in the vocabulary of %d", ids[i], first + i,
-                        TOKEN_COUNT);
+        if (ids[i] >= importer->vocab_size)
+            return fail(EX_DATA, "id %u at index %" PRIu64 " is not in the vocabulary of %u", ids[i], first + i,
+                        importer->vocab_size);
     if (!importer->begun[split]) {
         importer->begun[split] = true;
-        importer->begins_with_end[split] = ids[0] == TOKEN_END_OF_TEXT;
+        importer->begins_with_end[split] = ids[0] == importer->end_of_text;
         skip = importer->eot_before; // importer_finish adds it after the last document
         if (importer->eot_before && !importer->begins_with_end[split])
-            return fail(EX_DATA, "does not begin with the end-of-text id %d: use --eot after", TOKEN_END_OF_TEXT);
+            return fail(EX_DATA, "does not begin with the end-of-text id %d: use --eot after", importer->end_of_text);
     }
     if (output_add(&importer->output, split, ids + skip, count - skip, importer->position) < 0) return -1;
-    importer->has_end[split] = ids[count - 1] == TOKEN_END_OF_TEXT;
-    for (size_t i = 0; i < count; i++) importer->position.document += ids[i] == TOKEN_END_OF_TEXT;
+    importer->has_end[split] = ids[count - 1] == importer->end_of_text;
+    for (size_t i = 0; i < count; i++) importer->position.document += ids[i] == importer->end_of_text;
     return 0;
 }
 
@@ -88,7 +87,7 @@ int importer_finish(Importer *importer) {
         if (importer->begins_with_end[split] && !importer->has_end[split])
             log_warn("%s begins with the end-of-text id %d and does not end with it: if the id stands before each "
                      "document, use --eot before",
-                     split_names[split], TOKEN_END_OF_TEXT);
+                     split_names[split], importer->end_of_text);
     }
     return 0;
 }

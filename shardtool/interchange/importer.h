@@ -5,6 +5,8 @@
 
 typedef struct {
     Output output;
+    uint32_t vocab_size;
+    uint16_t end_of_text;
     bool eot_before;        // the end-of-text id stands before each document; the dataset has it after each
     const char *path;       // of the current file
     int split;              // of the current file

@@ -1,6 +1,7 @@
 // The table of token files of other tools.
 #include "shardtool/interchange/interchange.h"
 #include "common/err.h"
+#include "shardtool/support/dataset_vocabulary.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +27,7 @@ void interchange_extension(const Interchange *format, char out[16]) {
 }
 
 void interchange_pattern(Buffer *out) {
-    buffer_print(out, "@(train|val)@(|_[0-9]*).@(");
+    buffer_print(out, "@(" CHARACTERS_FILE "|" VOCAB_FILE "|@(train|val)@(|_[0-9]*).@(");
     for (unsigned i = 0; i < INTERCHANGE_NONE; i++) buffer_print(out, "%s%s", i ? "|" : "", formats[i]->extensions);
-    buffer_add(out, ")", 2);
+    buffer_add(out, "))", 3);
 }

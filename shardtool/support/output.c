@@ -4,6 +4,7 @@
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/source_overlap.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 OutputOptions output_options = {.shard_tokens = 128 << 20};
@@ -56,6 +57,7 @@ static int is_same(const Output *output, const char *path, bool *same) {
 static bool input_vocabulary(const Output *output, char path[PATH_MAX_BYTES]) {
     const Dataset *dataset = &output->dataset;
     bool found = false;
+    if (output->vocabulary) return snprintf(path, PATH_MAX_BYTES, "%s", output->vocabulary) > 0;
     for (uint64_t i = 0; dataset->vocab_size != TOKEN_COUNT && i < dataset->source_count && !found; i++)
         found = dataset_vocabulary_file(path, dataset->sources[i].path);
     return found;
@@ -102,7 +104,7 @@ static int load_id_bytes(Output *output) {
 }
 
 int output_open(Output *output, const char *path, const OutputPlan *plan) {
-    *output = (Output){0};
+    *output = (Output){.vocabulary = plan->vocabulary};
     if (!path) return fail(EX_USAGE, "missing -o DIR (-o - writes one shard to standard output)");
     if (jobs_check(output_options.threads) < 0) return -1;
     if (output_options.shard_tokens < 1) return fail(EX_USAGE, "--shard-tokens must be at least 1");

@@ -31,9 +31,10 @@ extern OutputOptions output_options;
 typedef struct {
     const char *command; // in the manifest, with `settings`: "filter", "min_tokens=5"
     const char *settings;
-    const Inputs *inputs; // their paths and digests go into the manifest
-    ShardParams params;   // params_fp is computed
-    const char *val;      // of the manifest
+    const Inputs *inputs;   // their paths and digests go into the manifest
+    const char *vocabulary; // its file; NULL: it is that of the inputs, which are datasets
+    ShardParams params;     // params_fp is computed
+    const char *val;        // of the manifest
     uint64_t val_seed;
     uint64_t tokens; // expected, for the progress line; 0 = unknown
 } OutputPlan;
@@ -45,6 +46,7 @@ typedef struct {
     ShardSinkOptions shards;
     ShardSink *sink;
     Buffer line;               // the manifest's params
+    const char *vocabulary;    // of the plan
     uint16_t *id_bytes;        // length of each id's text; NULL for a vocabulary other than GPT-2's
     uint64_t document_bytes;   // of the document being added
     bool is_open[SPLIT_COUNT]; // the last document has no end-of-text id

@@ -143,3 +143,29 @@ for name, kind in ("int32.bin", "i"), ("int64.bin", "q"), ("u16.bin", "H"):
     shardtool cat out | cmp - other.bin
     shardtool verify -q out
 }
+
+@test "ids of another vocabulary than GPT-2's keep its file in an export, which import reads" {
+    for number in 1 2 3 4 5 6 7 8; do seq -f "%g sacks of grain, mill $number" 200 >"text$number.txt"; done
+    shardtool characters text*.txt >characters
+    shardtool train-vocabulary -q -V 400 -o merges text*.txt
+    shardtool tokenize -q --characters characters --val 0.3 -o letters text*.txt
+    shardtool tokenize -q --vocabulary merges --val 0.3 -o words text*.txt
+    for data in letters words; do
+        for format in nanogpt npy llmc megatron datatrove; do
+            shardtool export -q --to $format -o out $data
+            shardtool import -q --from $format -o back out
+            shardtool diff --content $data back
+            run_code 0 diff <(shardtool decode $data) <(shardtool decode back)
+            shardtool export -q --force --to $format -o out back
+            rm -r out back
+        done
+    done
+    # nanoGPT's characters have a meta.pkl, which is a program
+    mkdir nanogpt
+    shardtool export -q --to nanogpt -o out letters
+    cp out/train.bin nanogpt && touch nanogpt/meta.pkl
+    for path in nanogpt nanogpt/train.bin; do
+        run_match 65 "'nanogpt/meta.pkl' is beside the ids, which are of its characters" shardtool import --from nanogpt -o refused $path
+    done
+    [ ! -e refused ]
+}
