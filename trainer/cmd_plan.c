@@ -38,7 +38,7 @@ static void print_time(const Config *config, const Model *model, const Backend *
                                                                   (int)(config->batch_size.value * config->block_size))
                                                 : 0;
     if (rate > 0)
-        buffer_print(text, ": at least %s at %.3g TFLOP/s, the peak of matrix products here by a short probe",
+        buffer_print(text, ": about %s at %.3g TFLOP/s, what matrix products reach here in a short probe",
                      human_time(time, flops / rate), rate * 1e-12);
     else
         buffer_print(text, ": %s at 10 TFLOP/s, %s at 100 TFLOP/s (the device was not measured)",

@@ -166,12 +166,21 @@ static void print_page(Buffer *out, const ComparedRun *runs, int count) {
 
 int comparison_write(const char *path, char **names, int count) {
     Buffer page = {0};
-    int result = 0;
+    int result = 0, read = 0;
     ComparedRun *runs = calloc((size_t)count, sizeof *runs);
     if (!runs) die(EX_MEMORY, "no memory for the report");
-    for (int i = 0; i < count && result == 0; i++) result = read_run(&runs[i], names[i]);
+    for (int i = 0; i < count && result == 0; i++) {
+        result = read_run(&runs[read], names[i]);
+        const bool empty = result < 0 && err_code() == EX_NOINPUT && count > 1; // a run that was refused, for runs/*
+        if (empty) log_warn("'%s' has no steps, and is left out", names[i]), err_clear();
+        if (empty)
+            curves_close(&runs[read].curves), saved_state_close(&runs[read].saved), runs[read] = (ComparedRun){0};
+        read += result == 0;
+        if (empty) result = 0;
+    }
+    if (result == 0 && !read) result = fail(EX_NOINPUT, "none of these directories holds the steps of a run");
     if (result == 0) {
-        print_page(&page, runs, count);
+        print_page(&page, runs, read);
         result = file_write(path, (Bytes){page.data, page.size});
     }
     for (int i = 0; i < count; i++) curves_close(&runs[i].curves), saved_state_close(&runs[i].saved);
