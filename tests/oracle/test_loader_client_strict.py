@@ -139,6 +139,55 @@ def test_a_state_of_another_dataset_is_refused_every_time():
         trained.close()
 
 
+def test_a_state_of_another_split_mode_or_seed_than_those_given_is_refused():
+    client.make_data()
+    with client.Loader("ipc://place"):
+        trained = TokenBatches("ipc://place", T, 4)
+        next(iter(trained))
+        state = trained.state_dict()
+        for field, value, words in (("split", "val", "split 'train', this object was given split 'val'"),
+                                    ("mode", "crop", "mode 'epoch', this object was given mode 'crop'"),
+                                    ("seed", 7, f"seed {SEED}, this object was given seed 7")):
+            batches = TokenBatches("ipc://place", T, 4, **{field: value})
+            assert words in refusal(lambda: batches.load_state_dict(state), ValueError)
+            assert (batches.consumed, getattr(batches, field)) == (0, value)  # nothing of the state was taken
+            same = TokenBatches("ipc://place", T, 4, **{field: state[field]})
+            same.load_state_dict(state)
+            assert same.state_dict() == state
+            taken = TokenBatches("ipc://place", T, 4)
+            taken.load_state_dict({**batches.state_dict(), "dataset": state["dataset"]})  # not given: the state's
+            assert getattr(taken, field) == value
+        trained.close()
+
+
+def test_after_a_change_the_state_is_of_the_old_dataset_until_rows_of_the_new_one_were_read():
+    ids = client.make_data()
+    client.make_data("other", 9000)
+    with client.Loader("ipc://swapped") as loader:
+
+        def swap(name):
+            subprocess.run([BIN / "loader", "swap", name, "--endpoint", "ipc://swapped"], check=True, capture_output=True)
+
+        batches = TokenBatches("ipc://swapped", T, 4)
+        stream = iter(batches)
+        next(stream)
+        before = batches.state_dict()
+        swap("other")
+        refusal(lambda: [next(stream) for _ in range(100)], DatasetChanged)
+        state = batches.state_dict()
+        assert state["dataset"] == before["dataset"] and state["consumed"] >= 4
+        fresh = iter(batches)
+        assert batches.state_dict() == state  # connected, but no rows yet
+        next(fresh)
+        assert batches.state_dict()["dataset"] != before["dataset"]
+        swap("data")
+        resumed = TokenBatches("ipc://swapped", T, 4)
+        resumed.load_state_dict(state)
+        client.check(full_rows(next(iter(resumed))), ids, "epoch", state["consumed"])
+        resumed.close()
+        batches.close()
+
+
 def test_after_a_change_the_state_is_of_the_new_dataset():
     client.make_data()
     other = client.make_data("other", 9000)
@@ -329,6 +378,10 @@ def test_waiting_for_a_loader_prints_lines():
     done = subprocess.run([sys.executable, "-c", code, client.PACKAGE], capture_output=True, text=True)
     assert "waiting for the loader at ipc://nobody (2 s)" in done.stderr, done.stderr
     assert "no data from the loader at ipc://nobody for 2.5 s" in done.stderr, done.stderr
+    assert "keys" not in done.stderr, done.stderr
+    nobody = f"tcp://127.0.0.1:{client.port()}"
+    done = subprocess.run([sys.executable, "-c", code.replace("ipc://nobody", nobody), client.PACKAGE], capture_output=True, text=True)
+    assert f"waiting for the loader at {nobody} (2 s): check its address, and the keys on both sides" in done.stderr, done.stderr
 
 
 def test_status_shows_the_name_and_the_address_of_a_client():

@@ -43,6 +43,7 @@ class TokenBatches(_Base):
     whose batches together are the same stream. `state_dict` is the position and what gives it its meaning; a run that
     loads it continues with the next sample, also with another batch size or world.
 
+    split       train or val; None: that of a loaded state, else train. Likewise mode, else epoch, and seed, else 1337
     mode        order of the samples: a word of wire.MODES (loader/protocol/sampling.h)
     source      0: the mixture, or the dataset; a name or a number from 1 on: only this source of `sources`
     device      the tensors are there; to a GPU, ids are copied from page-locked memory without waiting
@@ -53,10 +54,13 @@ class TokenBatches(_Base):
     """
 
     def __init__(self, endpoint: Optional[str], T: int, batch: int, rank: int = 0, world: int = 1, start: int = 0,
-                 split: str = "train", mode: str = "epoch", seed: int = 1337, window: int = 4,
+                 split: Optional[str] = None, mode: Optional[str] = None, seed: Optional[int] = None, window: int = 4,
                  source: Union[int, str] = 0, device: Any = None, pin_memory: bool = False, vocab_size: int = 65536,
                  timeout: float = 300.0, key_file: Optional[str] = None, loader_key: Optional[str] = None,
                  ring: bool = True, name: Optional[str] = None) -> None:
+        self._given = {"split": split, "mode": mode, "seed": seed}
+        split, mode = "train" if split is None else split, "epoch" if mode is None else mode
+        seed = 1337 if seed is None else seed
         check_sizes(T, batch, window)
         wire.check_range("world", world, 1, _SAMPLE_MAX)
         wire.check_range("rank", rank, 0, world - 1)
@@ -102,7 +106,7 @@ class TokenBatches(_Base):
                 feed.close()
                 raise ValueError(f"the loader serves dataset '{feed.dataset.name}' ({served[:16]}), the state is of "
                                  f"{(self._fingerprint or '')[:16]}")
-            self._feed, self._fingerprint = feed, served
+            self._feed, self._fingerprint = feed, self._fingerprint or served
         return self._feed
 
     @property
@@ -175,13 +179,12 @@ class TokenBatches(_Base):
             try:
                 ids = feed.next()
             except DatasetChanged:
-                self._fingerprint = feed.dataset.fingerprint.hex()
                 if not self._keeps_samples(feed.same_samples):
                     raise
                 requested = position
                 continue
             position += step * workers
-            self.consumed = min(position - worker * step, end)
+            self.consumed, self._fingerprint = min(position - worker * step, end), feed.dataset.fingerprint.hex()
             yield self._pair(ids)
         self.consumed, self._worker_begin = self._start, None
 
@@ -228,6 +231,9 @@ class TokenBatches(_Base):
                              "finish the run with that version")
         if state.get("T", self.T) != self.T:
             raise ValueError(f"the state counts samples of T {state['T']}, this object has T {self.T}")
+        for field, value in self._given.items():
+            if value not in (None, state[field]):
+                raise ValueError(f"the state has {field} {state[field]!r}, this object was given {field} {value!r}")
         self.close()
         self.consumed, self.seed, self.mode, self.split = (state[key] for key in ("consumed", "seed", "mode", "split"))
         self.source, self._fingerprint = state.get("source", 0), state["dataset"]

@@ -309,15 +309,17 @@ class Feed:
         while not done():
             quiet = time.monotonic() - self._arrived
             if quiet >= self._timeout:
-                over_tcp = not self._endpoints[self._place].directory
-                hint = ": check its address, and the keys on both sides" if over_tcp and not self._ready else ""
-                raise LoaderError(f"no data from the loader at {self._names()} for {self._timeout:g} s{hint}")
+                raise LoaderError(f"no data from the loader at {self._names()} for {self._timeout:g} s{self._hint()}")
             if quiet < _LOG_FIRST:
                 next_line = _LOG_FIRST
             if quiet >= next_line:
-                _log.warning("waiting for the loader at %s (%.0f s)", self._names(), quiet)
+                _log.warning("waiting for the loader at %s (%.0f s)%s", self._names(), quiet, self._hint())
                 next_line += _LOG_EVERY
             self._step()
+
+    def _hint(self) -> str:
+        unanswered_tcp = not self._ready and not self._endpoints[self._place].directory
+        return ": check its address, and the keys on both sides" if unanswered_tcp else ""
 
     def _names(self) -> str:
         return ", ".join(endpoint.name for endpoint in self._endpoints)
