@@ -108,8 +108,9 @@ static int run(int count, char **arguments) {
         }
     }
     ServerConfig config = {.allow_path = allow_file, .metrics_path = metrics_file, .state_path = state_file};
-    static char *state; // owns strings of the configuration until the end of the program
-    if (served_spec_parse(&config.spec, count, arguments, schedule_file) < 0 ||
+    static char *words[SOURCES_MAX], *state; // own strings of the configuration until the end of the program
+    for (int i = 0; i < count && i < SOURCES_MAX; i++) words[i] = strdup(arguments[i]); // ps shows the arguments
+    if (served_spec_parse(&config.spec, count, words, schedule_file) < 0 ||
         (state_file && served_spec_load(&config.spec, &state, state_file) < 0))
         return -1;
     if (state) log_line("'%s' names what is served, not the command line", state_file);

@@ -234,7 +234,7 @@ static int train(TrainRun *run) {
 
 static int train_in_output(TrainRun *run) {
     Lock lock = {0};
-    if (dir_make(output) < 0 || lock_take(&lock, output) < 0) return -1;
+    if (dir_make(output) < 0 || lock_take(&lock, output, "another directory") < 0) return -1;
     const bool finished = output_has(VOCABULARY_MANIFEST);
     int status = inputs_digest(&run->inputs);
     if (status == 0 && finished && !force) status = compare_finished_vocabulary(run);

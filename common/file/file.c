@@ -290,7 +290,7 @@ void dir_sweep(const char *path, const char *name) {
     closedir(directory);
 }
 
-int lock_take(Lock *lock, const char *path) {
+int lock_take(Lock *lock, const char *path, const char *other) {
     char name[PATH_MAX_BYTES];
     if (snprintf(name, sizeof name, "%s/.lock", path) >= (int)sizeof name)
         return fail(EX_CREATE, "path too long: '%.60s...'", path);
@@ -319,8 +319,8 @@ int lock_take(Lock *lock, const char *path) {
         return fail_errno("cannot lock '%s'", name);
     }
     if (got > 0) holder[strcspn(holder, "\n")] = '\0';
-    return fail(EX_CREATE, "'%s' is locked by pid %s: wait for it, or choose another directory", path,
-                got > 0 ? holder : "unknown");
+    return fail(EX_CREATE, "'%s' is locked by pid %s: wait for it, or choose %s", path, got > 0 ? holder : "unknown",
+                other);
 }
 
 void lock_drop(Lock *lock) {

@@ -73,5 +73,5 @@ void dir_sweep(const char *path, const char *name);
 typedef struct {
     int fd; // -1 or 0: not held
 } Lock;
-int lock_take(Lock *lock, const char *path);
-void lock_drop(Lock *lock); // accepts a lock that is not held
+int lock_take(Lock *lock, const char *path, const char *other); // the error advises to choose `other` instead
+void lock_drop(Lock *lock);                                     // accepts a lock that is not held

@@ -99,7 +99,7 @@ int endpoint_lock(const Endpoint *endpoint, Lock *lock) {
     }
     if (mkdir(endpoint->dir, 0700) < 0 && errno != EEXIST) return fail_create(endpoint->dir);
     // The lock comes before the sockets are bound, because libzmq silently replaces the socket of a running loader.
-    return endpoint_check(endpoint) < 0 ? -1 : lock_take(lock, endpoint->dir);
+    return endpoint_check(endpoint) < 0 ? -1 : lock_take(lock, endpoint->dir, "another --endpoint");
 }
 
 int endpoint_check_files(void) {

@@ -79,6 +79,8 @@ int served_spec_load(ServedSpec *spec, char **text, const char *path) {
 static int read_schedule(Mixture *mixture, const char *path) {
     enum { SCHEDULE_MAX = 16 << 20 };
     Buffer text = {0};
+    if (access(path, F_OK) < 0 && errno == ENOENT)
+        return fail(EX_NOINPUT, "'%s' does not exist: create it empty first: touch %s", path, path);
     int status = file_read(&text, path, SCHEDULE_MAX), number = 1;
     buffer_add(&text, "", 1);
     for (char *line = (char *)text.data, *end; status == 0 && *line; line = end, number++) {

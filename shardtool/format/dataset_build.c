@@ -183,7 +183,7 @@ int dataset_build_complete(const char *directory) {
     if (exists(directory, DATASET_MANIFEST) || join(from, directory, ".new") < 0) return 0;
     if (!exists(from, DATASET_MANIFEST)) return 0;
     Lock lock = {0};
-    if (lock_take(&lock, directory) < 0) return -1;
+    if (lock_take(&lock, directory, "another directory") < 0) return -1;
     int status = exists(from, DATASET_MANIFEST) ? replace(directory, from) : 0;
     lock_drop(&lock);
     return status;
@@ -211,7 +211,8 @@ static int remove_moved(const char *directory, const char *from) {
 int dataset_build_open(DatasetBuild *build, const char *directory) {
     *build = (DatasetBuild){0};
     char from[PATH_MAX_BYTES];
-    if (join(from, directory, ".new") < 0 || dir_make(directory) < 0 || lock_take(&build->lock, directory) < 0)
+    if (join(from, directory, ".new") < 0 || dir_make(directory) < 0 ||
+        lock_take(&build->lock, directory, "another directory") < 0)
         return -1;
     build->directory = directory;
     int status = 0;

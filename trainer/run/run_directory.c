@@ -41,7 +41,7 @@ static int move_aside(const char *out_dir) {
 }
 
 int run_directory_open(Lock *lock, const char *out_dir, bool fresh) {
-    if (dir_make(out_dir) < 0 || lock_take(lock, out_dir) < 0) return -1;
+    if (dir_make(out_dir) < 0 || lock_take(lock, out_dir, "another out_dir") < 0) return -1;
     dir_sweep(out_dir, NULL);
     return fresh ? move_aside(out_dir) : 0;
 }

@@ -149,7 +149,8 @@ static void log_lost_state(const Run *run) {
 
 // Locks the directory after a rank was lost. True when this process now owns it, because rank 0 has ended.
 static bool take_over(Run *run) {
-    const bool taken = !ranks_first(&run->collective) && lock_take(&run->lock, run->config.out_dir) == 0;
+    const bool taken =
+        !ranks_first(&run->collective) && lock_take(&run->lock, run->config.out_dir, "another out_dir") == 0;
     err_clear();
     return taken;
 }

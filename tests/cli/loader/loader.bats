@@ -26,7 +26,7 @@ start() { serve_until_ready set "$@"; }
 # fault 43
 @test "a second loader on the same directory is refused, 73" {
     start
-    run_match 73 "locked by pid $LOADER" "$BIN/loader" serve set --endpoint ipc://place
+    run_match 73 "locked by pid $LOADER: wait for it, or choose another --endpoint" "$BIN/loader" serve set --endpoint ipc://place
 }
 
 # fault 43

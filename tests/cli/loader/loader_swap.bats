@@ -112,12 +112,14 @@ import json, sys
 assert [s["weight"] for s in json.load(sys.stdin)["sources"]] == [1, 3]'
     "$BIN/loader" reweight 5 1 --from 30000000 --endpoint ipc://place
     grep -qx "30000000 5 1" schedule
+    [[ "$(tr '\0' ' ' </proc/$LOADER/cmdline)" == *" a:3 "* ]] # as ps shows it
 }
 
 @test "weights, sources and schedules that are not valid are refused" {
     run_match 2 "all 0" "$BIN/loader" serve a:0 b:0 --endpoint ipc://place
     run_match 2 "'a' has weight 0 and is alone" "$BIN/loader" serve a:0 --endpoint ipc://place
     run_code 2 "$BIN/loader" serve a --schedule schedule --endpoint ipc://place
+    run_match 66 "'schedule' does not exist: create it empty first: touch schedule" "$BIN/loader" serve a b --schedule schedule --endpoint ipc://place
     echo "5000 1" >schedule
     run_match 2 "'schedule' line 1 is not a sample number and 2 weights" "$BIN/loader" serve a b --schedule schedule --endpoint ipc://place
     echo "18446744073709551616 1 1" >schedule # 2^64

@@ -210,15 +210,16 @@ TEST(dir_sweep_removes_only_what_dead_processes_left) {
 // fault 22
 TEST(lock_names_the_process_that_holds_it) {
     Lock lock, second;
-    CHECK(lock_take(&lock, ".") == 0);
-    CHECK(lock_take(&second, ".") < 0);
+    CHECK(lock_take(&lock, ".", "another") == 0);
+    CHECK(lock_take(&second, ".", "another") < 0);
     CHECK_EQUAL(err_code(), EX_CREATE);
     char pid[32];
     snprintf(pid, sizeof pid, "pid %d", getpid());
     CHECK_TEXT(err_text(), pid);
+    CHECK_TEXT(err_text(), "choose another");
     err_clear();
     lock_drop(&lock);
-    CHECK(lock_take(&second, ".") == 0);
+    CHECK(lock_take(&second, ".", "another") == 0);
     lock_drop(&second);
 }
 
