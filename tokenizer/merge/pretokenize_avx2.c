@@ -1,4 +1,5 @@
 // The pretokenizer in AVX2. Characters beyond ASCII are looked up one by one.
+#define PRETOKENIZE_TABLE pretokenize_avx2
 #include "tokenizer/merge/pretokenize_patterns.h"
 #include <immintrin.h>
 
@@ -86,18 +87,3 @@ BLOCK_INLINE uint64_t block_leads(const uint8_t *at) {
 BLOCK_INLINE void block_forms(PatternBlock *block, const uint8_t *at, uint64_t leads) {
     forms_look_up(block, at, leads);
 }
-
-#define PATTERN(name, regex, ...)                                                                                      \
-    static size_t next_##name(Pretokenizer *pretokenizer, uint32_t *starts) {                                          \
-        const PatternRules rules = {__VA_ARGS__};                                                                      \
-        return rules.words == WORDS_BLANK ? pretokenize_blocks(pretokenizer, starts)                                   \
-                                          : pretokenize_pattern(&rules, pretokenizer, starts);                         \
-    }
-#include "tokenizer/merge/patterns.def"
-#undef PATTERN
-
-PretokenizeNext *const pretokenize_avx2[PATTERN_COUNT] = {
-#define PATTERN(name, ...) next_##name,
-#include "tokenizer/merge/patterns.def"
-#undef PATTERN
-};

@@ -3,6 +3,7 @@
 //
 // make bench-tokenizer (mixed text, one core of a Xeon with AVX-512, 2026-11-21): always writing 32 starts, although
 // most blocks have 8 to 24, gives 1.08x over a branch at 16, which mispredicts.
+#define PRETOKENIZE_TABLE pretokenize_avx512
 #include "tokenizer/merge/pretokenize_patterns.h"
 #include <immintrin.h>
 
@@ -125,18 +126,3 @@ BLOCK_INLINE void block_forms(PatternBlock *block, const uint8_t *at, uint64_t l
     if (three) mixed |= three & look_up_128(unicode_form_blocks, _mm512_and_si512(index, _mm512_set1_epi8(0x7F)), bit);
     forms_look_up(block, at, mixed);
 }
-
-#define PATTERN(name, regex, ...)                                                                                      \
-    static size_t next_##name(Pretokenizer *pretokenizer, uint32_t *starts) {                                          \
-        const PatternRules rules = {__VA_ARGS__};                                                                      \
-        return rules.words == WORDS_BLANK ? pretokenize_blocks(pretokenizer, starts)                                   \
-                                          : pretokenize_pattern(&rules, pretokenizer, starts);                         \
-    }
-#include "tokenizer/merge/patterns.def"
-#undef PATTERN
-
-PretokenizeNext *const pretokenize_avx512[PATTERN_COUNT] = {
-#define PATTERN(name, ...) next_##name,
-#include "tokenizer/merge/patterns.def"
-#undef PATTERN
-};

@@ -1,6 +1,6 @@
 // The pretokenizer over blocks of 64 bytes for the patterns after GPT-2's, whose words take a character before them.
 //
-// Included after pretokenize_blocks.h by the files that define block_classify, starts_write, and for these patterns
+// Defines PRETOKENIZE_TABLE, a scanner for each pattern. Included after pretokenize_blocks.h by the files that define block_classify, starts_write, and for these patterns
 // block_equal, block_range, block_beyond, block_leads and block_forms. Rules are constants, so that each pattern has only the code it needs. What a
 // block needs of the one before is in PatternMarks. A run of bytes is followed to its end by the carry of an addition.
 #pragma once
@@ -282,3 +282,18 @@ BLOCK_INLINE size_t pretokenize_pattern(const PatternRules *rules, Pretokenizer 
         pretokenizer->pending = starts[--count];
     return count;
 }
+
+#define PATTERN(name, regex, ...)                                                                                      \
+    static size_t next_##name(Pretokenizer *pretokenizer, uint32_t *starts) {                                          \
+        const PatternRules rules = {__VA_ARGS__};                                                                      \
+        return rules.words == WORDS_BLANK ? pretokenize_blocks(pretokenizer, starts)                                   \
+                                          : pretokenize_pattern(&rules, pretokenizer, starts);                         \
+    }
+#include "tokenizer/merge/patterns.def"
+#undef PATTERN
+
+PretokenizeNext *const PRETOKENIZE_TABLE[PATTERN_COUNT] = {
+#define PATTERN(name, ...) next_##name,
+#include "tokenizer/merge/patterns.def"
+#undef PATTERN
+};
