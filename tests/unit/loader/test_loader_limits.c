@@ -1,0 +1,132 @@
+// What the loader holds and sends has limits, whatever its clients do not read.
+#include "tests/unit/loader/fixture_peer.h"
+#include <signal.h>
+
+enum { T = PEER_T, ROWS = PEER_ROWS };
+
+// fault 48
+TEST(loader_limits_the_answers_that_a_client_does_not_read) {
+    enum { BIG = 60000, GETS = 64, WINDOW = 4 }; // 7.8 MB of rows in each answer
+    const pid_t pid = serve_ready();
+    Peer peer = peer_open("p"), watch = peer_open("p");
+    WireMessage answer;
+    uint8_t fp8[8];
+    peer_greet(&peer, &(WireHello){.vocab_size = 50304, .sequence_tokens = T, .max_rows = BIG, .window = WINDOW}, fp8);
+    for (int i = 0; i < GETS; i++) {
+        peer_set_get(&peer, fp8, BIG, 0, 0);
+        peer.message.get.mode = SAMPLING_CROP;
+        peer_send(&peer, WIRE_GET, 0);
+    }
+    WireStats stats;
+    do stats = peer_stats(&watch);
+    while (stats.batches + stats.errors < GETS);
+    CHECK(stats.batches >= WINDOW && stats.batches <= WINDOW + 2); // sockets hold some of the rows
+    CHECK(stats.resident_bytes < 200 << 20);
+    uint64_t bytes = 0, busy = 0;
+    while (bytes + busy * BIG * (T + 1) * 2 < (uint64_t)GETS * BIG * (T + 1) * 2) {
+        unsigned type = peer_receive(&peer, &answer);
+        CHECK(type == WIRE_BATCH || type == WIRE_ERROR);
+        if (type == WIRE_BATCH) CHECK(answer.batch.length <= WIRE_PIECE_MAX);
+        if (type == WIRE_BATCH) bytes += answer.batch.length;
+        if (type == WIRE_ERROR) CHECK_EQUAL(answer.error.code, WIRE_BUSY);
+        busy += type == WIRE_ERROR;
+    }
+    CHECK_EQUAL(busy, stats.errors);
+    peer_set_get(&peer, fp8, ROWS, 0, 0); // all has been read: the next request is served
+    peer_send(&peer, WIRE_GET, 0);
+    CHECK_EQUAL(peer_receive(&peer, &answer), WIRE_BATCH);
+    peer_close(&watch);
+    peer_close(&peer);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+// fault 89
+TEST(loader_limits_the_answers_that_all_clients_together_do_not_read) {
+    enum { PEERS = 40, SESSIONS = 2, GETS = 9, BIG = 60000 };
+    make_test_dataset("d", &test_small);
+    pid_t pid = start_loader_with("d", tcp_endpoint(), "--insecure", "--cache=64M");
+    wait_for_loader("tcp", 1);
+    Peer peers[PEERS];
+    WireMessage answer;
+    uint8_t fp8[8];
+    for (int i = 0; i < PEERS; i++) {
+        Peer *peer = &peers[i];
+        *peer = peer_open(tcp_endpoint());
+        for (uint64_t session = 0; session < SESSIONS; session++) {
+            peer->message.header.session = 1 + (uint64_t)i * SESSIONS + session;
+            peer->message.hello = peer_hello;
+            peer->message.hello.max_rows = BIG;
+            peer_send(peer, WIRE_HELLO, 0);
+        }
+        CHECK_EQUAL(peer_receive(peer, &answer), WIRE_WELCOME);
+        memcpy(fp8, answer.welcome.dataset_fp, 8);
+        for (int get = 0; get < GETS; get++) {
+            peer_set_get(peer, fp8, BIG, 0, 0);
+            peer->message.get.mode = SAMPLING_CROP;
+            peer_send(peer, WIRE_GET, 0);
+        }
+    }
+    Peer watch = peer_open(tcp_endpoint());
+    WireStats stats;
+    do stats = peer_stats(&watch);
+    while (stats.batches + stats.errors < PEERS * GETS);
+    CHECK(stats.errors > PEERS * GETS / 2);
+    CHECK(stats.resident_bytes < 200 << 20);
+    // The others are served as before.
+    for (int i = 0; i < 100; i++) {
+        peer_set_get(&watch, fp8, ROWS, 0, 0);
+        peer_send(&watch, WIRE_GET, 0);
+        CHECK_EQUAL(peer_receive(&watch, &answer), WIRE_BATCH);
+    }
+    for (int i = 0; i < PEERS; i++) peer_close(&peers[i]);
+    peer_close(&watch);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+// fault 50
+TEST(loader_limits_the_rate_of_its_errors) {
+    const pid_t pid = serve_ready();
+    Peer peer = peer_open("p");
+    peer_set_get(&peer, (const uint8_t[8]){1}, 1, 0, 0);
+    for (int i = 0; i < 1000; i++) peer_send(&peer, WIRE_GET, 0);
+    WireMessage answer;
+    int errors = 0;
+    memset(&peer.message.stats, 0, sizeof peer.message.stats);
+    peer_send(&peer, WIRE_STATS, 0);
+    while (peer_receive(&peer, &answer) == WIRE_ERROR) errors++;
+    CHECK_EQUAL(answer.stats.errors, 1000);
+    CHECK(errors >= 100 && errors <= 300);
+    // The limit is that of one peer: another one gets its error.
+    for (int i = 0; i < 1000; i++) {
+        peer_set_get(&peer, (const uint8_t[8]){1}, 1, 0, 0);
+        peer_send(&peer, WIRE_GET, 0);
+    }
+    Peer second = peer_open("p");
+    peer_set_get(&second, (const uint8_t[8]){1}, 1, 0, 0);
+    peer_send(&second, WIRE_GET, 0);
+    CHECK(peer_receive(&second, &answer) == WIRE_ERROR && answer.error.code == WIRE_DATASET);
+    peer_close(&second);
+    peer_close(&peer);
+    stop_loader(pid, SIGTERM);
+}
+
+// Of a loader that has opened a dataset of so many shards and served nothing.
+static uint64_t resident_with(uint64_t shards) {
+    enum { SHARD_TOKENS = 40000 };
+    const TestDataset spec = {
+        .salt = 1, .train_tokens = shards * SHARD_TOKENS, .shard_tokens = SHARD_TOKENS, .frame_tokens = 4096};
+    const char *place = shards == 1 ? "p1" : "p", *data = shards == 1 ? "one" : "many";
+    make_test_dataset(data, &spec);
+    const pid_t pid = start_loader(data, place);
+    wait_for_loader(place, 1);
+    Peer peer = peer_open(place);
+    const uint64_t bytes = peer_stats(&peer).resident_bytes;
+    peer_close(&peer);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+    return bytes;
+}
+
+TEST(loader_holds_no_pages_of_the_shards_that_it_has_opened) {
+    enum { SHARDS = 300 }; // of at least 80 KiB, all of which the kernel maps around the pages that are read
+    CHECK(resident_with(SHARDS) < resident_with(1) + SHARDS * (32 << 10));
+}
