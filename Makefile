@@ -33,12 +33,14 @@ ISA_avx512 := -march=x86-64-v4 -mavx512vbmi -mavx512vbmi2 -mavx512bf16 -mprefer-
 ISA_amx    := $(ISA_avx512) -mamx-tile -mamx-bf16
 isa        = $(ISA_$(lastword $(subst _, ,$(basename $(@F)))))
 
-# kernels/cuda only where nvcc is; kernels/mpi is a shared object of its own.
-CSRC  := $(filter-out kernels/cpu/ops/variant.c kernels/mpi/% $(if $(filter 0,$(CUDA)),kernels/cuda/%), \
+# Files for an instruction set only on x86-64, kernels/cuda only where nvcc is; kernels/mpi is a shared object of its own.
+X86   := $(filter x86_64%,$(shell $(CC) -dumpmachine))
+CSRC  := $(filter-out kernels/cpu/ops/variant.c kernels/mpi/% $(if $(filter 0,$(CUDA)),kernels/cuda/%) \
+           $(if $(X86),,%_avx2.c %_avx512.c %_amx.c), \
            $(wildcard $(LIBRARIES:%=%/*.c) $(LIBRARIES:%=%/*/*.c) $(LIBRARIES:%=%/*/*/*.c)))
 # The vector kernels of the CPU, once for each activation type and instruction set.
 ACTS     := $(shell sed -nE 's/^ *ROW.[A-Z0-9]+, *([a-z0-9]+),.* ON_(CPU|BOTH),.*/\1/p' kernels/dtypes.def)
-VARIANTS := $(foreach t,$(ACTS),$(foreach i,portable avx2 avx512,$(O)/kernels/cpu/ops/variant_$(t)_$(i).o))
+VARIANTS := $(foreach t,$(ACTS),$(foreach i,portable $(if $(X86),avx2 avx512),$(O)/kernels/cpu/ops/variant_$(t)_$(i).o))
 TESTS := $(wildcard tests/*.c tests/unit/*.c tests/unit/*/*.c tests/operations/*.c)
 MAINS := $(PROGRAMS:%=$(O)/%/main.o)
 ifeq ($(CUDA),1)
@@ -246,6 +248,15 @@ dist-now: MPICC := $(if $(MPICC),env 'OMPI_CC=$(CC)' $(MPICC))
 dist-now: all ; $(Q)scripts/dist/tree.sh $(O)/bin $(FLOOR) $(TREE) $(VERSION)
 ## check-dist  what make dist has made: needed symbols, copies, the first steps in chroots of Debian 11, 12 and 13, the wheel, the .deb
 check-dist: ; $(Q)TREE='$(CURDIR)/$(TREE)' bats tests/dist
+## check-aarch64  the programs compiled for aarch64 by Debian's cross-compiler, and run by qemu-aarch64-static: ids, losses
+AARCH64 := build/aarch64
+check-aarch64: test-deps
+	$(Q)for tool in aarch64-linux-gnu-gcc qemu-aarch64-static; do command -v $$tool >/dev/null || \
+	    { echo "missing: sudo apt-get install gcc-aarch64-linux-gnu qemu-user-static" >&2; exit 71; }; done
+	$(Q)tests/aarch64/sysroot.sh $(AARCH64)/sysroot
+	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=0 all
+	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=0 CI=true MPICC= BUILD=$(AARCH64) CC='aarch64-linux-gnu-gcc --sysroot=$(CURDIR)/$(AARCH64)/sysroot' all
+	$(Q)SYSROOT='$(CURDIR)/$(AARCH64)/sysroot' AARCH64='$(CURDIR)/$(AARCH64)/release-cpu/bin' BIN='$(CURDIR)/build/release-cpu/bin' bats tests/aarch64
 ## install  PREFIX=/usr/local DESTDIR=: copies what is built: programs, manual pages, completion, configurations
 ## uninstall  removes what install has copied
 install uninstall: ; $(Q)scripts/install.sh $@ $(if $(filter build,$(BUILD)),build,$(O))/bin "$(DESTDIR)$(PREFIX)"

@@ -2,6 +2,13 @@
 // word ends the program (2).
 #pragma once
 
+// ON_X86(f_avx2, f_portable): what is compiled for an instruction set of x86-64, or what stands in its place elsewhere.
+#ifdef __x86_64__
+#define ON_X86(vector, portable) vector
+#else
+#define ON_X86(vector, portable) portable
+#endif
+
 typedef enum { ISA_PORTABLE, ISA_AVX2, ISA_AVX512 } Isa; // AVX512: F BW DQ VL VBMI VBMI2 (Ice Lake, Zen 4 and newer)
 
 Isa cpu_isa(void);

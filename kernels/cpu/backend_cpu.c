@@ -102,7 +102,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     const bool slow = native && !gains_by_bf16();
     const Dtype type = !automatic ? choice->dtype : native && !slow ? DTYPE_BF16 : DTYPE_FP32;
     cpu_optimizer_state = choice->optimizer_state;
-#define VARIANTS(NAME, name, ...) [DTYPE_##NAME] = {&cpu_##name##_portable, &cpu_##name##_avx2, &cpu_##name##_avx512},
+#define VARIANTS(NAME, name, ...) [DTYPE_##NAME] = CPU_VARIANTS(name),
     static const CpuVariant *const variants[DTYPE_COUNT][3] = {ACTS(VARIANTS, )};
     const CpuVariant *variant = variants[type][type == DTYPE_BF16 && !native && isa == ISA_AVX512 ? ISA_AVX2 : isa];
     CpuProducts products = avx512 ? PRODUCTS_PACKED : PRODUCTS_PLAIN;

@@ -38,6 +38,11 @@ typedef struct {
     void (*narrow)(void *out, const float *in, size_t n);
 } CpuVariant;
 
+#define CPU_VARIANTS(name)                                                                                             \
+    {                                                                                                                  \
+        &cpu_##name##_portable, ON_X86(&cpu_##name##_avx2, &cpu_##name##_portable),                                    \
+            ON_X86(&cpu_##name##_avx512, &cpu_##name##_portable)                                                       \
+    } // by Isa
 #define DECLARE(NAME, name, ...) extern const CpuVariant cpu_##name##_portable, cpu_##name##_avx2, cpu_##name##_avx512;
 ACTS(DECLARE, )
 #undef DECLARE

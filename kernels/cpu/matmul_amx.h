@@ -4,8 +4,17 @@
 
 #include "kernels/backend.h"
 
+#ifdef __x86_64__
 // true if this processor and the operating system allow AMX with bf16; requests the permission.
 bool amx_open(void);
+#else // no function below is linked, and none is called
+static inline bool amx_open(void) { return false; }
+#pragma weak amx_tiles
+#pragma weak amx_backward_weight
+#pragma weak amx_backward_input
+#pragma weak amx_scratch
+#pragma weak amx_input_scratch
+#endif
 
 enum { AMX_BLOCK = 32 }; // rows, columns and depth of a product by amx_tiles are multiples of it
 

@@ -31,7 +31,8 @@ static size_t last_space(Bytes text) {
 }
 
 void pretokenizer_open(Pretokenizer *pretokenizer, Bytes text, Pattern pattern, Isa isa) {
-    static PretokenizeNext *const *const next[] = {pretokenize_portable, pretokenize_avx2, pretokenize_avx512};
+    static PretokenizeNext *const *const next[] = {pretokenize_portable, ON_X86(pretokenize_avx2, pretokenize_portable),
+                                                   ON_X86(pretokenize_avx512, pretokenize_portable)};
     pretokenizer->text = text;
     pretokenizer->pattern = pattern;
     pretokenizer->at = 0;

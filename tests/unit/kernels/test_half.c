@@ -32,7 +32,7 @@ static unsigned fp16_nearest(double value) {
 
 // What the unit of this instruction set makes of floats, and of the halves it made.
 static void check_unit(const float *values, size_t n) {
-    const CpuVariant *const units[] = {&cpu_fp16_portable, &cpu_fp16_avx2, &cpu_fp16_avx512}, *unit = units[cpu_isa()];
+    const CpuVariant *const units[] = CPU_VARIANTS(fp16), *unit = units[cpu_isa()];
     uint16_t *halves = malloc(n * sizeof *halves);
     float *again = malloc(n * sizeof *again);
     CHECK(halves && again);
