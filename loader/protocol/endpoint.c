@@ -17,7 +17,7 @@ static int endpoint_parse_tcp(Endpoint *endpoint, const char *address, bool keys
     char *end = NULL, name[64] = {0};
     unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
     if (!colon || colon == host || !port || port > 65535 || *end || (size_t)(colon - host) >= sizeof name)
-        return fail(EX_USAGE, "'%s' is not an endpoint: tcp://HOST:PORT", address);
+        return fail(EX_USAGE, "'%s' is not an endpoint: tcp://HOST:PORT, with a PORT from 1 to 65535", address);
     struct in_addr ip;
     memcpy(name, host, (size_t)(colon - host));
     bool loopback = !strcmp(name, "localhost") || !strcmp(name, "[::1]") ||

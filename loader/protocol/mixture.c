@@ -27,7 +27,8 @@ static int scale(unsigned count, const uint32_t *weights, uint32_t *scaled) {
     }
     for (unsigned i = 0; i < count; i++)
         if (weights[i] && !scaled[i])
-            return fail(EX_USAGE, "weight %u of source %u is below 1 in %d of all weights", weights[i], i, MIXTURE_SUM);
+            return fail(EX_USAGE, "weight %u of source %u is below 1 in %d of all weights", weights[i], i + 1,
+                        MIXTURE_SUM);
     return 0;
 }
 

@@ -146,6 +146,11 @@ static void print_prometheus(const Status *status, Buffer *out) {
                  "# HELP millrace_loader_start_time_seconds Time of the start, since 1970.\n"
                  "# TYPE millrace_loader_start_time_seconds gauge\nmillrace_loader_start_time_seconds %lld\n",
                  (long long)time(NULL) - (long long)(status->totals.uptime_ns / 1000000000));
+    buffer_print(out,
+                 "# HELP millrace_loader_time_seconds Time of these values, since 1970: a file that stays the same is "
+                 "of a loader that was killed.\n"
+                 "# TYPE millrace_loader_time_seconds gauge\nmillrace_loader_time_seconds %lld\n",
+                 (long long)time(NULL));
     for (size_t i = 0; i < COUNT(total_fields); i++) {
         prometheus_head(out, "", &total_fields[i]);
         buffer_print(out, "millrace_loader_%s", total_fields[i].metric);
@@ -171,7 +176,7 @@ static void print_prometheus(const Status *status, Buffer *out) {
             json_add_string(out, status->sources[s].name);
             // `source` makes the labels unique: a mixture may have a dataset that it has replaced, or one twice.
             buffer_print(out, ",fingerprint=\"%016" PRIx64 "\",source=\"%u\"}",
-                         __builtin_bswap64(get_u64(status->sources[s].fp8)), s);
+                         __builtin_bswap64(get_u64(status->sources[s].fp8)), s + 1); // from 1, as everywhere
             prometheus_value(out, &status->sources[s], &source_fields[i]);
         }
     }
