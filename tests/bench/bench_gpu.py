@@ -11,12 +11,15 @@ import json
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 MODELS = {"124M": (12, 768, 12), "350M": (24, 1024, 16), "774M": (36, 1280, 20), "1558M": (48, 1600, 25)}
 LIMIT = 10.8  # GiB, as in the presets: what a card of 12 GB has left beside context and libraries
+PRESET = {"1558M": 60}  # micro-batches of a step in its preset: one update for many copies of gradients
 LARGE = {"350M": 32, "774M": 16, "1558M": 16}  # micro-batches without the limit
 # From the fastest to the smallest plan: optimizer_state, recompute, offload.
 LEVERS = [("full", 0, "none"), ("full", 5, "none"), ("m8", 5, "none"), ("sr", 5, "none"), ("full", 5, "optimizer")]
@@ -82,23 +85,45 @@ def keep(command, rows):
     os.replace(path + ".new", path)
 
 
+def clock_and_power(command, seconds):
+    """What `call` returns, and the median clock and power of the card beside the command, as columns of a row."""
+    query = ["nvidia-smi", "--query-gpu=clocks.sm,power.draw", "--format=csv,noheader,nounits", "-lms", "500", "-i", "0"]
+    with tempfile.TemporaryFile("w+") as samples:
+        try:
+            beside = subprocess.Popen(query, stdout=samples, stderr=subprocess.DEVNULL)
+        except OSError:
+            return call(command, seconds), {}
+        try:
+            result = call(command, seconds)
+        finally:
+            beside.kill()
+            beside.wait()
+        samples.seek(0)
+        pairs = re.findall(r"^ *([0-9.]+) *, *([0-9.]+) *$", samples.read(), re.M)
+    busy = sorted(pairs, key=lambda pair: float(pair[1]))[len(pairs) // 2:]  # the start is idle
+    if not busy:
+        return result, {}
+    return result, {key: statistics.median(float(pair[i]) for pair in busy) for i, key in enumerate(("mhz", "watts"))}
+
+
 def run(command, row, seconds=90):
     """Keeps the objects that a command prints, each with `row`; and when it fails, `row` and why."""
     if not re.search(options.only, " ".join(command)):
         return
-    status, output, words = call(command, seconds)
-    rows = list(objects(output))
+    (status, output, words), beside = clock_and_power(command, seconds)
+    rows = [beside | found for found in objects(output)]
     if status != 0 or not rows:
         rows.append({"note": words[:200]})
     keep(" ".join(command), [row | found for found in rows])
 
 
-def step(name, B, state="full", recompute=0, limit=0, **keys):
+def step(name, B, state="full", recompute=0, limit=0, steps=10, seconds=90, **keys):
+    """Three passes of `steps` steps."""
     L, C, H = MODELS[name]
     keys = {"B": B, "state": state, "recompute": recompute, "deterministic": 1} | keys
-    command = [f"{build}/bench_gpu", "step", f"L={L}", f"C={C}", f"H={H}", f"mem_limit={limit}", "steps=10"]
+    command = [f"{build}/bench_gpu", "step", f"L={L}", f"C={C}", f"H={H}", f"mem_limit={limit}", f"steps={steps}"]
     run(command + [f"{key}={value}" for key, value in keys.items()],
-        {"what": "step", "model": name, "limit": limit} | keys)
+        {"what": "step", "model": name, "limit": limit} | keys, seconds)
 
 
 def fits(name, B, state, recompute, offload):
@@ -130,7 +155,8 @@ def under_the_limit(name):
             B = largest_batch(name, state, recompute, offload)
             if B:
                 keep(f"limit {name}", [])  # the note of an earlier run
-                return step(name, B, state, recompute, LIMIT, offload=offload)
+                more = {"accumulation": PRESET[name], "steps": 1, "seconds": 250} if name in PRESET else {}
+                return step(name, B, state, recompute, LIMIT, offload=offload, **more)
     except RuntimeError as error:
         note = str(error)
     keep(f"limit {name}", [{"what": "step", "model": name, "limit": LIMIT, "note": note}])
@@ -148,6 +174,11 @@ def measure():
     for B in 64, 16, 4:
         for deterministic in 1, 0:
             step("124M", B, deterministic=deterministic)
+    step("124M", 64, steps=100)  # a warm card
+    for B in 64, 4:  # a step of a run: one update for eight micro-batches
+        step("124M", B, accumulation=8, steps=5)
+    for documents in 1000, 250:
+        step("124M", 16, documents=documents)
     step("124M", 64, deterministic=0, gelu="tanh")
     for recompute in 1, 2, 3, 4, 5:
         step("124M", 16, recompute=recompute)
@@ -161,7 +192,8 @@ def measure():
     for name in MODELS:
         under_the_limit(name)
     for name, B in LARGE.items():
-        step(name, B)
+        for accumulation in 1, 8:
+            step(name, B, accumulation=accumulation, steps=10 if accumulation == 1 else 2)
 
 
 def measure_torch():

@@ -32,7 +32,8 @@ END
 {"what": "trace", "name": "matmul_forward 65536 x 2304 x 768", "B": 64, "calls": 12, "ms": 9.0, "tflops": 600}
 {"what": "trace", "name": "matmul_forward 65536 x 768 x 768", "B": 64, "calls": 12, "ms": 9.0, "tflops": 300}
 {"what": "trace", "name": "step", "B": 64, "ms": 125.0}
-{"what": "step", "model": "124M", "B": 64, "ms": 120, "tokens_per_second": 546133, "before_bytes": 1073741824, "opened_bytes": 2147483648, "arena_bytes": 4294967296, "end_bytes": 4831838208}
+{"what": "gemm", "tflops": 770}
+{"what": "step", "model": "124M", "B": 64, "ms": 120, "tokens_per_second": 546133, "flops_per_token": 752500000, "mhz": 1755.0, "watts": 690.4, "before_bytes": 1073741824, "opened_bytes": 2147483648, "arena_bytes": 4294967296, "end_bytes": 4831838208}
 END
     cd "$out" && python3 "$OLDPWD/tests/cuda/device/report.py" "$out"
     grep -qE '^Measured: no commit, 20..-..-.., NVIDIA H200, 570.1' gpu-results.md # out of a checkout
@@ -40,6 +41,7 @@ END
     grep -q '^| matmul_forward | 24 | 18.000 | 450 | 11.4 | \*\*off\*\* |$' gpu-results.md
     grep -q '^| step |  | 125.000 | - | 119.6 |  |$' gpu-results.md
     grep -q '^| 124M | 64 | 1.00 | 2.00 | 4.00 | 4.50 |$' gpu-results.md
+    grep -q ' | 411 | 42% | 53% | - | - | 1755 | 690 |  |$' gpu-results.md # of 989 TFLOP/s, trainer/model/gpu_peaks.def
     rm bench.jsonl && echo "passed loss (1 s)" >tests.txt
     python3 "$OLDPWD/tests/cuda/device/report.py" "$out"
     grep -q '^passed loss' gpu-results.md
@@ -47,7 +49,7 @@ END
 }
 
 @test "a planner that cannot run is not a model that does not fit" {
-    mkdir -p "$out"/{fake,build/bin} && cp -r tests "$out" # in a checkout the report also goes to docs
+    mkdir -p "$out"/{fake,build/bin,trainer/model} && cp -r tests "$out" && cp trainer/model/gpu_peaks.def "$out/trainer/model" # in a checkout the report also goes to docs
     cd "$out" && export PATH="$PWD/fake:$PATH"
     printf '#!/bin/sh\necho "NVIDIA of this test"\n' >fake/nvidia-smi
     printf '#!/bin/sh\necho broken >&2; exit 127\n' >build/bin/trainer

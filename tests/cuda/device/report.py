@@ -15,12 +15,9 @@ HEAD = """# On a GPU
 Results of `make test-gpu` and `make bench-gpu`, with the device they ran on. They write this file. Without a GPU,
 `make test` tests the CUDA backend in an emulator (tests/cuda/emulator).
 """
-# Dense bf16 with fp32 sums, TFLOP/s, by the makers' data sheets.
 EXPECTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/bench_gpu_expected.json")
 TOLERANCE = 0.25
-PEAKS = {"H200": 989, "H100 PCIe": 756, "H100": 989, "H800": 989, "GH200": 989, "A100": 312, "L40S": 362, "RTX 4090": 165, "RTX 4070": 58,
-         "RTX 4070 SUPER": 71, "RTX 4070 Ti": 80, "RTX 4070 Ti SUPER": 88,
-         "RTX 3090": 71, "RTX 3060": 26, "A10": 125}
+PEAKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../trainer/model/gpu_peaks.def")
 
 LEVELS = ["none", "gelu", "norm", "mlp", "qkv", "block"]
 STATES = {"m8": "moments in bf16", "sr": "moments and parameters in bf16"}
@@ -56,22 +53,31 @@ def settings(row):
         parts += [f"recompute {LEVELS[int(row['recompute'])]}"] if row.get("recompute", 0) not in (0, "0", "none") else []
         parts += [f"{row['offload']} offloaded"] if row.get("offload", "none") != "none" else []
         parts += [row["dtype"]] if "dtype" in row else []
+        parts += [f"{row['accumulation']} micro-batches"] if int(row.get("accumulation", 1)) > 1 else []
+        parts += [f"documents of {row['documents']} masked"] if row.get("documents") else []
         parts += ["gelu tanh"] if row.get("gelu") == "tanh" else []
         parts += ["deterministic" if row["deterministic"] else "not deterministic"] if "deterministic" in row else []
     return ", ".join(parts)
 
 
+def peak_of(device):
+    """TFLOP/s by the data sheet, of the first row of gpu_peaks.def whose words are in the device's line."""
+    with open(PEAKS) as file:
+        rows = re.findall(r'^GPU_PEAK\("([^"]+)", *([0-9]+),', file.read(), re.M)
+    return next((int(rate) for name, rate in rows if name in device + ","), 0)
+
+
 def steps(rows, device):
     gemm = max((r.get("tflops", 0) for r in rows if r["what"] == "gemm"), default=0)
-    peak = next((PEAKS[name] for name in sorted(PEAKS, key=len, reverse=True) if name in device), 0)
+    peak = peak_of(device)
     # our own step says how many FLOPs a token takes: the peers' are the same model's
     flops = {r["model"]: r["flops_per_token"] for r in rows if r.get("flops_per_token")}
     yield ("## A training step\n\nFLOPs are 6 a parameter and attention's, causal counted once. MFU is of"
            f" {peak or 'an unknown number of'} TFLOP/s (data sheet), GEMM is the share of a bf16 product of 8192 cubed"
            f" on the same device, {gemm:.0f} TFLOP/s. used: the card's memory after, less before, with the context; for PyTorch the"
-           " peak of its tensors alone. T = 1024. The trainer's own lines count all of attention, as nanoGPT does: 7 % more.\n")
-    yield "| model | B | by | settings | ms | tok/s | TFLOP/s | MFU | GEMM | planned GiB | used GiB | note |"
-    yield "|---|---|---|---|---|---|---|---|---|---|---|---|"
+           " peak of its tensors alone. T = 1024. Median of three passes; MHz and W of the card beside it. The trainer's own lines count all of attention, as nanoGPT does: 7 % more.\n")
+    yield "| model | B | by | settings | ms | tok/s | TFLOP/s | MFU | GEMM | planned GiB | used GiB | MHz | W | note |"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     for r in rows:
         if r["what"] not in ("step", "eager", "compile"):
             continue
@@ -81,7 +87,7 @@ def steps(rows, device):
         yield (f"| {r.get('model', '')} | {r.get('B', '')} | {by}"
                f" | {settings(r)} | {number(r, 'ms', '{:.1f}')} | {number(r, 'tokens_per_second', '{:,.0f}')}"
                f" | {f'{rate:.0f}' if rate else '-'} | {share(rate, peak)} | {share(rate, gemm)} | {number(r, 'planned_bytes', '{:.2f}', 2**-30)}"
-               f" | {used} | {'out of memory' if r.get('oom') else r.get('note', '')} |")
+               f" | {used} | {number(r, 'mhz', '{:.0f}')} | {number(r, 'watts', '{:.0f}')} | {'out of memory' if r.get('oom') else r.get('note', '')} |")
 
 
 def memory(rows):
