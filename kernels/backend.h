@@ -99,10 +99,11 @@ typedef struct {
     void (*choices_get)(char *text, size_t size); // CHOICES_BYTES are enough
     void (*choices_set)(const char *text);
 
-    // A sequence of operations that is repeated with the same arguments: `if (graph_begin(key)) { operations;
+    // A sequence of operations that is repeated with the same arguments: `if (graph_begin(key, true)) { operations;
     // graph_end(key); }`. When graph_begin returns false, the sequence was replayed from its captured graph. It holds
-    // no upload, download or copy. Graphs last until the arena is released.
-    bool (*graph_begin)(int key); // key < BACKEND_GRAPHS
+    // no upload, download or copy; one with copies beside the operations is never captured (`captured` false), and
+    // its first run, too, is where a backend may time its choices. Graphs last until the arena is released.
+    bool (*graph_begin)(int key, bool captured); // key < BACKEND_GRAPHS
     void (*graph_end)(int key);
 
 #define OP(name, scratch, arguments) void(*name) arguments;

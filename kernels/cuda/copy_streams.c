@@ -1,6 +1,8 @@
 // Copies beside the operations (backend.h: copy_in_async, copy_out_async): one stream for each direction, so that both
-// directions of the bus and the kernels are busy at once. Events order them; the host waits for none.
+// directions of the bus and the kernels are busy at once. Events order them; the host waits for none,
+// but before a copy of memory that is not page-locked.
 #include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/pageable.h"
 
 static cudaStream_t in, out;
 static struct {
@@ -16,6 +18,7 @@ static void order(cudaStream_t first, cudaEvent_t event, cudaStream_t second) {
 void cuda_copy_in_async(int slot, void *device, const void *host, size_t bytes) {
     order(cuda.stream, slots[slot].vacated, in);
     cuda_check(cudaStreamWaitEvent(in, slots[slot].left, 0), "ordering copies");
+    cuda_wait_before_pageable(in, host, bytes, "copying from host memory");
     cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, in), "copying from host memory");
     cuda_check(cudaEventRecord(slots[slot].arrived, in), "ordering copies");
 }
@@ -26,6 +29,7 @@ void cuda_copy_in_wait(int slot) {
 
 void cuda_copy_out_async(int slot, void *host, const void *device, size_t bytes) {
     order(cuda.stream, slots[slot].written, out);
+    cuda_wait_before_pageable(out, host, bytes, "copying to host memory");
     cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, out), "copying to host memory");
     cuda_check(cudaEventRecord(slots[slot].left, out), "ordering copies");
 }

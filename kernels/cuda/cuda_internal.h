@@ -90,7 +90,7 @@ static inline int row_blocks(int N) {
 #undef OP
 
 // graph.c: CUDA graphs.
-bool graph_begin(int key);
+bool graph_begin(int key, bool captured);
 void graph_end(int key);
 bool graph_is_warmup_run(void); // during the uncaptured first run of a graph: autotuning is allowed only here
 void graph_clear(void);

@@ -1,7 +1,7 @@
 // Sequences of operations as CUDA graphs (backend.h: graph_begin, graph_end): one launch replaces hundreds.
 //
 // The first run is eager, because lazy initialization (matmul plans, shared-memory limits of kernels) must not be
-// captured. The second run is captured, later ones are replayed.
+// captured. The second run is captured, later ones are replayed; a sequence with copies always runs eagerly.
 #include "kernels/cuda/cuda_internal.h"
 #include <assert.h>
 #include <string.h>
@@ -14,14 +14,14 @@ static struct {
     cudaGraphExec_t graph;
 } graphs[BACKEND_GRAPHS];
 
-bool graph_begin(int key) {
+bool graph_begin(int key, bool captured) {
     assert(key >= 0 && key < BACKEND_GRAPHS);
     if (graphs[key].graph) {
         cuda_check(cudaGraphLaunch(graphs[key].graph, cuda.stream), "replaying a graph");
         return false;
     }
     warming_up = !graphs[key].runs++;
-    if (!warming_up) {
+    if (!warming_up && captured) {
         cuda_check(cudaStreamBeginCapture(cuda.stream, cudaStreamCaptureModeThreadLocal), "capturing a graph");
         graphs[key].capturing = true;
     }

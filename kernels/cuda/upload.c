@@ -4,6 +4,7 @@
 // operations. The host may reuse its bytes after `arrived`, however far behind the operations are.
 #include "common/log.h"
 #include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/pageable.h"
 #include <assert.h>
 #include <string.h>
 
@@ -77,16 +78,14 @@ static bool is_pinned(const char *host, size_t bytes) {
     return false;
 }
 
-// The runtime copies pageable memory inside the call, after the operations so far. They are waited for here, where a
-// GPU that hangs is noticed.
-static void wait_before_pageable(const void *host, size_t bytes, const char *what) {
-    if (!is_pinned(host, bytes)) cuda_wait(cuda.stream, what);
+void cuda_wait_before_pageable(cudaStream_t stream, const void *host, size_t bytes, const char *what) {
+    if (!is_pinned(host, bytes)) cuda_wait(stream, what);
 }
 
 void cuda_upload(void *device, const void *host, size_t bytes) {
     const char *what = "copying to the GPU";
     if (!cuda.scratch || bytes > STAGE_BYTES || !is_pinned(host, bytes)) {
-        wait_before_pageable(host, bytes, what);
+        cuda_wait_before_pageable(cuda.stream, host, bytes, what);
         cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda.stream), what);
         cuda_wait(cuda.stream, what);
         return;
@@ -103,7 +102,7 @@ void cuda_upload(void *device, const void *host, size_t bytes) {
 
 void cuda_download(void *host, const void *device, size_t bytes) {
     const char *what = "copying from the GPU";
-    wait_before_pageable(host, bytes, what);
+    cuda_wait_before_pageable(cuda.stream, host, bytes, what);
     cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda.stream), what);
     cuda_wait(cuda.stream, what);
 }

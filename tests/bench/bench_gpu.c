@@ -324,7 +324,7 @@ static int bench_gemm(void) {
     const Weight w = {(const Par *)arena, NULL, SIZE, SIZE};
     uint64_t start = 0;
     for (int run = 0; run < 3 + steps; run++) { // plain, recorded, replayed
-        if (ops->graph_begin(0)) ops->matmul_forward(result, in, &w, NULL, SIZE), ops->graph_end(0);
+        if (ops->graph_begin(0, true)) ops->matmul_forward(result, in, &w, NULL, SIZE), ops->graph_end(0);
         if (run != 2 && run != 2 + steps) continue;
         ops->download(values, result, 2); // waits
         if (run == 2) start = clock_ns();

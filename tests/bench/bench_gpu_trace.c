@@ -165,7 +165,7 @@ TIMED(muon_update,
       (params, master, direction, first, n, scale, muon, norm))
 TIMED(pack, (const Weight *w), (w))
 
-static bool run_graph(int key) { return (void)key, true; }
+static bool run_graph(int key, bool captured) { return (void)key, (void)captured, true; }
 static void end_graph(int key) { (void)key; }
 
 // ---- the trace

@@ -163,7 +163,7 @@ void operation_matmul_gelu(int M, int rows, int cols, Activation form, bool bias
     Array *dbias = array_normal(GRADS, (size_t)cols, 1, 0);
     const WeightArray weight = weight_array(rows, cols);
     pair_flops = 4.0 * M * rows * cols;
-    ON_BOTH(if (on->graph_begin(0)) {
+    ON_BOTH(if (on->graph_begin(0, true)) {
         const Weight w = weight_at(&weight, run);
         on->pack(&w);
         on->matmul_gelu_forward(AT(out), AT(pre), AT(in), &w, biased ? AT(bias) : NULL, M, form);

@@ -408,7 +408,7 @@ static size_t no_packed(int rows, int cols) { return (void)rows, (void)cols, 0; 
 static void reference_copy_in(void *device, const void *host, size_t bytes) { memcpy(device, host, bytes); }
 static void reference_copy_out(void *host, const void *device, size_t bytes) { memcpy(host, device, bytes); }
 static void reference_zero(void *device, size_t bytes) { memset(device, 0, bytes); }
-static bool always_begin(int key) { return (void)key, true; }
+static bool always_begin(int key, bool captured) { return (void)key, (void)captured, true; }
 static void end_nothing(int key) { (void)key; }
 static void close_nothing(void) {}
 

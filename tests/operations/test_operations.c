@@ -29,6 +29,7 @@ OPERATION(layernorm_gradient_agrees_with_the_reference) {
     operation_layernorm_backward(9, 1024, false, false, false, false);
     operation_layernorm_backward(9, 1280, false, true, false, false);
     operation_layernorm_backward(9, 1600, false, true, false, false);
+    operation_layernorm_backward(9, 1600, true, false, false, false);
 }
 
 OPERATION(rms_norm_agrees_with_the_reference) {

@@ -62,7 +62,7 @@ void layer_offload_store_gradients(const Network *network, int layer, bool add) 
     fetch_gradients(network, layer - AHEAD, add);
 }
 
-void layer_offload_end_gradients(const Network *network) {
+void layer_offload_store_kept(const Network *network) {
     const MemoryPlan *plan = network->plan;
     const LayerGradients *gradients = &plan->layer_gradients;
     const size_t before = gradients->first, after = gradients->end;
@@ -77,6 +77,7 @@ void layer_offload_end_gradients(const Network *network) {
 void layer_offload_collect_gradients(const Network *network) {
     const MemoryPlan *plan = network->plan;
     if (!plan->layer_gradients.layer_bytes) return;
+    layer_offload_store_kept(network); // where they are is memory of the update
     network->ops->copy_in_async(0, network_at(network, plan->update.grads), network_at(network, plan->grads),
                                 network->model->elements * network->ops->grad_bytes);
     network->ops->copy_in_wait(0);

@@ -12,9 +12,9 @@ void layer_offload_await_input(const Network *network, const PassLayout *pass, i
 void layer_offload_fetch_input(const Network *network, const PassLayout *pass,
                                int layer); // after that of layer, for another
 
-// Gradients. Those of tensors that are no matrices of a layer stay on the device during a step.
+// Gradients. Those of tensors that are no matrices of a layer stay on the device until the last micro-batch.
 void layer_offload_begin_gradients(const Network *network, bool add);            // before a micro-batch
 void layer_offload_await_gradients(const Network *network, int layer);           // before a layer's backward pass
 void layer_offload_store_gradients(const Network *network, int layer, bool add); // after it
-void layer_offload_end_gradients(const Network *network);                        // after the backward pass
-void layer_offload_collect_gradients(const Network *network); // all gradients to the arena, for the norm and the update
+void layer_offload_store_kept(const Network *network);        // those that stay: to host memory, beside the others
+void layer_offload_collect_gradients(const Network *network); // all to the arena, for the norm and the update

@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/machine/hugepages.h"
 #include "common/machine/pool.h"
+#include "common/sizes.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -42,6 +43,10 @@ static size_t most_tokens(const MemoryPlan *plan, const Model *model) {
     return most > block ? most : block;
 }
 
+static size_t starts_bytes(const MemoryPlan *plan, const Model *model) {
+    return round_up(most_tokens(plan, model) * sizeof(int32_t), PAGE);
+}
+
 // Rotary position embedding: pair i of D/2 turns by position / theta^(2i/D).
 static void write_rotation(Network *network) {
     const ModelShape *shape = &network->model->shape;
@@ -66,12 +71,13 @@ int network_open(Network *network, const Backend *backend, const Model *model, c
     network->weights = calloc((size_t)layers * LAYER_WEIGHTS + 1, sizeof *network->weights);
     network->staging = malloc(plan->staging);
     network->scalars = aligned_alloc(PAGE, PAGE);
-    network->starts = calloc(most_tokens(plan, model), sizeof *network->starts);
+    network->starts = aligned_alloc(PAGE, starts_bytes(plan, model));
     if (!network->weights || !network->staging || !network->scalars || !network->starts)
         return fail(EX_MEMORY, "no memory for the list of weights and the checkpoint buffer");
     network->arena = backend->alloc(plan->bytes);
     if (!network->arena) return -1;
     backend->pin(network->scalars, PAGE);
+    if (plan->document_mask) backend->pin(network->starts, starts_bytes(plan, model));
     if (plan->host_bytes && !(network->host = host_memory(backend, plan->host_bytes))) return -1;
     backend->zero(network->arena, plan->passes); // gaps between tensors stay zero; gradients start as zero
     backend->bind_scratch(network_at(network, plan->scratch), plan->scratch_bytes);
@@ -84,7 +90,10 @@ int network_open(Network *network, const Backend *backend, const Model *model, c
 }
 
 void network_close(Network *network) {
-    if (network->arena) network->ops->unpin(network->scalars), network->ops->release(network->arena);
+    if (network->arena) {
+        network->ops->unpin(network->scalars), network->ops->unpin(network->starts);
+        network->ops->release(network->arena);
+    }
     if (network->host) {
         network->ops->unpin(network->host);
         hugepages_free(network->host);

@@ -16,7 +16,7 @@ typedef struct Network {
     int weight_count;
     float *staging;       // host memory, plan->staging bytes
     StepScalars *scalars; // host copy of the step's scalars, page-locked
-    int32_t *starts;      // with document_mask: host memory for the starts of a batch
+    int32_t *starts;      // with document_mask: page-locked host memory for the starts of a batch
 } Network;
 
 // Allocates the arena. The backend, model and plan are borrowed and must outlive it. -1 (82, 83) when out of memory.

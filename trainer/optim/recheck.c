@@ -1,5 +1,6 @@
 #include "trainer/optim/recheck.h"
 #include "common/err.h"
+#include "trainer/model/layer_offload.h"
 #include "trainer/optim/step.h"
 #include <xxhash.h>
 
@@ -12,6 +13,7 @@ static XXH128_hash_t result_hash(const Network *network) {
     double loss;
     const size_t elements = network->model->elements;
     XXH3_128bits_reset(state);
+    layer_offload_store_kept(network);
     network->ops->download(&loss, network_loss(network), sizeof loss);
     XXH3_128bits_update(state, &loss, sizeof loss);
     for (size_t first = 0; first < elements; first += PART) {

@@ -6,7 +6,7 @@
 #include "trainer/optim/schedule.h"
 #include <math.h>
 
-enum { FIRST_MICRO_BATCH, NEXT_MICRO_BATCH, UPDATE }; // keys of recordings
+enum { FIRST_MICRO_BATCH, NEXT_MICRO_BATCH, NORM, UPDATE }; // keys of recordings
 
 void step_begin(Network *network, const Config *config, const StepPosition *position) {
     *network->scalars = (StepScalars){.loss_scale = position->loss_scale};
@@ -77,7 +77,7 @@ static void run_micro_batch(Network *network, float scale, int micro, bool reduc
     }
     const int key = add ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH;
     const bool copies = pass->host_inputs || network->plan->layer_gradients.layer_bytes; // they cannot be recorded
-    if (!reduce && !copies && !network->ops->graph_begin(key)) return;
+    if (!reduce && !network->ops->graph_begin(key, !copies)) return;
     layer_offload_begin_gradients(network, add);
     network_forward(network, pass, B, T);
     network_losses(network, pass, B, T, scale, true, add);
@@ -85,7 +85,7 @@ static void run_micro_batch(Network *network, float scale, int micro, bool reduc
     network->layer_done = reduce ? reduce_layer : NULL;
     network_backward(network, pass, B, T, add);
     network->layer_done = NULL;
-    if (!reduce && !copies) network->ops->graph_end(key);
+    if (!reduce) network->ops->graph_end(key);
 }
 
 void step_micro_batch(Network *network, float scale, int micro) { run_micro_batch(network, scale, micro, false); }
@@ -93,7 +93,7 @@ void step_micro_batch(Network *network, float scale, int micro) { run_micro_batc
 // ---- the update
 
 // The norm of the gradients of all ranks, from the sums of each rank's part.
-static void gradient_norm(const Network *network) {
+static void sum_norm(const Network *network) {
     const Backend *ops = network->ops;
     const MemoryPlan *plan = network->plan;
     const unsigned rank = plan->shards > 1 ? network->collective->rank : 0;
@@ -112,6 +112,14 @@ static void gradient_norm(const Network *network) {
     ops->gradient_norm(&scalars->norm, sums, norm_pieces(network->model->elements), &scalars->loss_scale);
 }
 
+static void gradient_norm(const Network *network) {
+    const MemoryPlan *plan = network->plan;
+    if (plan->shards > 1) return sum_norm(network);
+    if (!network->ops->graph_begin(NORM, !plan->layer_gradients.layer_bytes)) return;
+    sum_norm(network);
+    network->ops->graph_end(NORM);
+}
+
 // The results of the step, with the losses of all ranks. Waits for the device.
 static void read_results(Network *network) {
     const unsigned world = network->collective->world;
@@ -127,24 +135,26 @@ static void read_results(Network *network) {
 // Whether the update is left out because of a spike. The test before the update costs a wait for the device.
 static bool skip_spike(Network *network, const Config *config, const StepPosition *position, double tokens) {
     if (config->spike_action != SPIKE_SKIP || !position->spikes) return false;
-    gradient_norm(network);
     read_results(network);
     return spike_score(position->spikes, network->scalars->loss / tokens, (double)network->scalars->norm) >
            config->spike_z;
 }
 
-void step_end(Network *network) {
+static void update(Network *network) {
     const MemoryPlan *plan = network->plan;
-    const bool recorded = // copies to host memory cannot be
-        !plan->update.slice && !plan->layer_gradients.layer_bytes && plan->shards == 1;
-    if (!recorded || network->ops->graph_begin(UPDATE)) {
-        gradient_norm(network);
+    const bool alone = plan->shards == 1; // an exchange may be in flight else, which a choice by timing would wait for
+    if (!alone || network->ops->graph_begin(UPDATE, !plan->update.slice)) { // copies to host memory are not recorded
         offload_update(network);
-        if (plan->shards > 1) gather(network, plan->params, network->ops->par_bytes, 1);
+        if (!alone) gather(network, plan->params, network->ops->par_bytes, 1);
         if (!plan_updates_whole(plan)) network_pack(network);
-        if (recorded) network->ops->graph_end(UPDATE);
+        if (alone) network->ops->graph_end(UPDATE);
     }
     read_results(network);
+}
+
+void step_end(Network *network) {
+    gradient_norm(network);
+    update(network);
 }
 
 static double step_tokens(const Network *network, const Config *config) {
@@ -157,14 +167,15 @@ void step_warm_up(Network *network, const Config *config) {
     const int adds = config->gradient_accumulation_steps > 1;
     const float nan = NAN, scale = (float)(1 / step_tokens(network, config));
     const StepPosition position = {.loss_scale = 1};
+    const LayerGradients *away = &network->plan->layer_gradients;
+    const size_t first_gradient = away->layer_bytes ? away->kept : network->plan->grads;
     step_begin(network, config, &position);
     for (int run = 0; run < 2; run++) {                       // the first run is executed, the second recorded
         network->ops->zero(network_at(network, pass->tokens), // an update may lie where the tokens were
                            (size_t)pass->rows * (size_t)(config->block_size + 1) * sizeof(uint16_t));
         for (int add = 0; add <= adds; add++) step_micro_batch(network, scale, add);
         network->ops->download(network->scalars, network_at(network, network->plan->scalars), sizeof *network->scalars);
-        network_write(network, network->plan->grads, DTYPE_FP32, 0, 1,
-                      &nan); // the norm is not finite: the update changes nothing
+        network_write(network, first_gradient, DTYPE_FP32, 0, 1, &nan); // the norm is not finite: nothing is updated
         step_end(network);
     }
 }
@@ -223,8 +234,9 @@ FeedResult step_run(Network *network, const Config *config, BatchStream *stream,
     if (found != FEED_BATCH) return found;
     exchange(network);
     if (network->collective->lost) return FEED_ERROR;
+    gradient_norm(network);
     const bool applied = !skip_spike(network, config, position, tokens);
-    if (applied) step_end(network);
+    if (applied) update(network);
     if (network->collective->lost) return FEED_ERROR;
     *result = (StepResult){.loss = network->scalars->loss / tokens,
                            .norm = network->scalars->norm,

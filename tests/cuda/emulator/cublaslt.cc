@@ -255,7 +255,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     const Algorithm algorithm = algorithm_of(bytes);
     need(handle, "a handle");
     memset(result, 0, sizeof *result);
-    result->workspaceSize = 1 << 20;
+    result->workspaceSize = emu_device.workspace;
     return algorithm.magic == MAGIC && algorithm.candidate < emu_device.candidates &&
                    algorithm.product == product_of(*AS(Operation, operation), *AS(Matrix, a), *AS(Matrix, b), *AS(Matrix, d))
                ? CUBLAS_STATUS_SUCCESS

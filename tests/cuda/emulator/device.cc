@@ -26,7 +26,7 @@ static int number(const char *name, int otherwise) {
 static bool is_hung_by_file() { return access(getenv("EMU_HANG"), F_OK) == 0; }
 
 struct EmuDevice emu_device = {0, 13000, number("EMU_CAPABILITY", 80), 12ull << 30,
-                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1, true, 2,
+                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1, true, 2, 1 << 20,
                                getenv("EMU_HANG") ? is_hung_by_file : nullptr};
 struct EmuCounts emu_counts;
 
@@ -418,6 +418,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
         !is_pinned(from, bytes)) { // the runtime takes pageable bytes before it returns
         std::vector<char> taken((const char *)from, (const char *)from + bytes);
         put(stream, work_of([=] { memcpy(to, taken.data(), bytes); }));
+        while (emu_device.hangs && !stream->work.empty()) // inside the call, for ever behind a kernel that hangs
+            if (!step(stream)) usleep(POLL_US);
     } else if (stream->graph) {
         stream->graph->nodes.push_back(copy);
     } else {

@@ -13,7 +13,7 @@ extern int emu_order; // of threads, warps, blocks and streams: 0 to 3, see emu.
 extern struct EmuDevice {
     int error;                     // returned when devices are counted, a cudaError_t
     int driver;                    // its version, 0: none
-    int capability;                // 75, 80, 90; from the environment: EMU_CAPABILITY
+    int capability;                // 75, 80, 90, 120; from the environment: EMU_CAPABILITY
     uint64_t memory;               // of the device
     int multiprocessors;           // from the environment: EMU_MULTIPROCESSORS
     int blocks_per_multiprocessor; // of any kernel: EMU_BLOCKS
@@ -24,6 +24,7 @@ extern struct EmuDevice {
     int epilogue_us;     // what that adds; any other kernel takes 1 us
     bool can_pin;        // host memory can be page-locked
     int reduction;       // of all candidates but the first: a CUBLASLT_REDUCTION_SCHEME
+    uint64_t workspace;  // that a kept algorithm needs, in bytes
     bool (*hangs)(void); // a kernel hangs as long as it returns true; called at each step and query; NULL: none does
 } emu_device;
 

@@ -471,6 +471,7 @@ void wgmma_fence() { emu::fiber_of_self()->product_fence = true; }
 
 void emu_wgmma(const EmuProduct &product) {
     emu::Fiber *fiber = emu::fiber_of_self();
+    if (emu_device.capability != 90) emu::die("wgmma on a card that has none");
     if (!fiber->product_fence) emu::die("wgmma without wgmma_fence");
     emu::Sums &sums = fiber->sums[product.sums], poison;
     poison.fill(NAN);
@@ -513,11 +514,19 @@ void emu_wgmma_wait(int groups) {
     }
 }
 
+static void land(const emu::Copy &copy) {
+    if (copy.from)
+        memcpy(copy.to, copy.from, 16);
+    else
+        memset(copy.to, 0, 16);
+}
+
 void cp_async16(void *to, const void *from, bool read) {
     if (((uintptr_t)to | (uintptr_t)from) & 15) emu::die("cp.async: not 16-byte aligned");
     emu::check_access(to, 16, "destination of cp.async");
     if (read) emu::check_access(from, 16, "source of cp.async");
     emu::fiber_of_self()->open.push_back({to, read ? from : nullptr});
+    if (emu_order & 1) land(emu::fiber_of_self()->open.back());
 }
 
 void cp_async_commit() {
@@ -530,10 +539,7 @@ void emu_cp_async_wait(int groups) {
     emu::Fiber *fiber = emu::fiber_of_self();
     while ((int)fiber->groups.size() > groups) {
         for (const emu::Copy &copy : fiber->groups.front()) {
-            if (copy.from)
-                memcpy(copy.to, copy.from, 16);
-            else
-                memset(copy.to, 0, 16);
+            if (!(emu_order & 1)) land(copy);
             note_unfenced(copy.to);
         }
         fiber->groups.erase(fiber->groups.begin());

@@ -4,10 +4,10 @@
 # planted in a trainer, of which two processes and then one train on emulated GPUs with the same losses.
 set -u
 # A kernel is compiled without sanitizers, five times as fast, unless a sanitizer prints the message.
-mutants() { # name | file, of kernels/cuda if no folder is named | the edit, for sed | the test | its message | sm_75, fp16 or sm_90, if not a card with bf16 and mma
+mutants() { # name | file, of kernels/cuda if no folder is named | the edit, for sed | the test | its message | sm_75, fp16, sm_90 or sm_120, if not a card with bf16 and mma
     cat <<'END'
 barrier|attention_backward.cu|/__syncthreads(); \/\/ dS of all warps/d|attention_of_64|nothing orders the write
-wait|attention_forward.cu|s/^        cp_async_wait<0>();//|attention_of_more|finite
+wait|attention_forward.cu|s/^        cp_async_wait<0>();//|attention_of_more|the same bits in every run
 ticket|attention_backward.cu|s/= atomicAdd(turns, 1)/= (int)blockIdx.x/|attention_of_more|waits for a block that has not run
 race|cross_entropy.cu|0,/__syncthreads/s/__syncthreads();//|loss|error
 overrun|embed.cu|s/if (i >= vectors) return;//|embedding_agrees|heap-buffer-overflow
@@ -20,7 +20,9 @@ hidden|attention.cuh|/< first) s\[n\]/s/-INFINITY/-1e30f/|attention_within_docum
 arrival|upload.c|/cudaStreamWaitEvent(cuda.stream, stage->arrived/d|uploads|error
 slot|upload.c|/cuda_wait_event(stage->arrived/d|uploads|error
 stage|upload.c|/cudaStreamWaitEvent(copy_stream, stage->taken/d|uploads|error
-pageable|upload.c|s/if (!is_pinned(host, bytes)) cuda_wait(cuda.stream, what);//|gpu_that_hangs|rror
+pageable|upload.c|s/if (!is_pinned(host, bytes)) cuda_wait(stream, what);//|gpu_that_hangs|rror
+slow_out|copy_streams.c|/cuda_wait_before_pageable(out,/d|gpu_that_hangs|rror
+slow_in|copy_streams.c|/cuda_wait_before_pageable(in,/d|gpu_that_hangs|rror
 gap|device.c|s/gap_ns < GAP_NS_MAX ? gap_ns : GAP_NS_MAX/gap_ns/|a_long_gap|rror
 room|copy_streams.c|s/order(cuda.stream, slots\[slot\].vacated, in);//|slots|error
 arrived|copy_streams.c|/cudaStreamWaitEvent(cuda.stream, slots\[slot\].arrived/d|slots|error
@@ -65,6 +67,16 @@ ds_barrier|attention_backward.cu|/__syncthreads(); \/\/ dS of all warps/d|attent
 scores_wait|attention_forward.cu|s/wgmma_wait<TILES - 1>/wgmma_wait<TILES>/|attention_of_64|before its wait|sm_90
 sums_wait|attention_forward.cu|s/wgmma_wait<0>(softmax/wgmma_wait<1>(softmax/|attention_of_64|wgmma without a wait|sm_90
 both_words|attention_backward.cu|s/uint32_t kept = 0;/uint16_t kept = 0;/|attention_with_dropout|error|sm_90
+early_keys|attention_forward.cu|s/^        __syncthreads();/        if (C::WGMMA \&\& step + 1 < steps) load_keys(step + 1);\n&/|attention_of_64|error|sm_90
+early_queries|attention_backward.cu|s/^        __syncthreads(); \/\/ the tile has landed.*/        if (C::WGMMA \&\& tile + 1 < tile_count) load_queries(tile + 1);\n&/|attention_of_64|error|sm_90
+first_sum|layernorm_backward.cu|s/ds\[i\] = first ? zero : /ds[i] = /|layernorm_gradient|relative error
+last_slot|copy_streams.c|s/for (int i = 0; i < BACKEND_SLOTS; i++)$/for (int i = 0; i < BACKEND_SLOTS - 1; i++)/|gradients_and_residuals|rror
+whole_stage|upload.c|s/bytes > STAGE_BYTES/bytes > UPLOAD_BYTES/|more_than_a_stage|wrong use
+workspace|matmul_cublaslt.c|s/result.workspaceSize <= WORKSPACE/true/|damaged_file|rror
+replaced|matmul_cublaslt.c|/the product's plan may have replaced it/d|full_table|rror
+other_cards|device.c|s/cuda.capability == 90/cuda.capability >= 90/|attention_of_64|a card that has none|sm_120
+gaps|trainer/model/layer_offload.c|s/network->ops->zero(network_at(network, gradients->kept), gradients->bytes);/(void)0;/|gradients_and_residuals|rror
+chosen|trainer/optim/step.c|s/if (!reduce \&\& !network->ops->graph_begin(key, !copies)) return;/if (!reduce \&\& !copies \&\& !network->ops->graph_begin(key, true)) return;/;s/if (!reduce) network->ops->graph_end/if (!reduce \&\& !copies) network->ops->graph_end/|every_offload|rror
 swizzle|attention.cuh|s/W % 4 == 0 ? row >> 1 & 3/W % 4 == 0 ? row \& 1/|bank_conflicts|emu_counts.bank_conflicts
 END
 }
@@ -100,7 +112,7 @@ fp16)
     export TEST_DTYPE=float16 && compile="$compile -DACT_FP16 -DSORTED_TOKENS=32"
     object=$file.fp16.o
     ;;
-sm_90) export EMU_CAPABILITY=90 ;;
+sm_90 | sm_120) export EMU_CAPABILITY=${card#sm_} ;;
 ranks) program=emulated/trainer ;;
 esac
 objects=$(tr ' ' '\n' <"$build/$program.objects" | grep -v "/$object$")

@@ -71,7 +71,7 @@ static void forward(const Bench *b) { b->on->matmul_forward(b->pre, b->in, &b->w
 TEST(cuda_keeps_the_fastest_candidate) {
     Bench plain = bench_open(true);
     uint64_t timings = emu_counts.timings;
-    CHECK(plain.on->graph_begin(0));
+    CHECK(plain.on->graph_begin(0, true));
     forward(&plain);
     plain.on->graph_end(0);
     CHECK_EQUAL(emu_counts.timings, timings);
@@ -86,7 +86,7 @@ TEST(cuda_keeps_the_fastest_candidate) {
         forward(&b); // an evaluation before the first step
         CHECK_EQUAL(emu_counts.timings, timings);
         CHECK_EQUAL(emu_counts.candidate, 0);
-        CHECK(b.on->graph_begin(0));
+        CHECK(b.on->graph_begin(0, true));
         forward(&b);
         b.on->graph_end(0);
         CHECK_EQUAL(emu_counts.timings - timings, 2); // the others do not work
@@ -102,10 +102,10 @@ TEST(cuda_keeps_the_fastest_candidate) {
 
 TEST(cuda_times_nothing_during_a_capture) {
     Bench b = bench_open(false);
-    CHECK(b.on->graph_begin(0));
+    CHECK(b.on->graph_begin(0, true));
     b.on->graph_end(0);
     uint64_t timings = emu_counts.timings, waits = emu_counts.host_waits;
-    CHECK(b.on->graph_begin(0)); // the stand-in dies of an event in a recording
+    CHECK(b.on->graph_begin(0, true)); // the stand-in dies of an event in a recording
     forward(&b);
     b.on->graph_end(0);
     CHECK_EQUAL(emu_counts.timings, timings);
@@ -122,7 +122,7 @@ TEST(cuda_timing_changes_no_gradient) {
         Bench b = bench_open(deterministic);
         b.on->upload(b.dw, before, MOST * 4), b.on->upload(b.dbias, before, COLS * 4);
         for (int run = 0; run < 3; run++) { // adds, does not, adds
-            CHECK(b.on->graph_begin(run));
+            CHECK(b.on->graph_begin(run, true));
             b.on->matmul_backward_weight(b.dw, b.dout, b.in, M, ROWS, COLS, run != 1);
             b.on->matmul_gelu_backward(b.d, b.dbias, b.dout, b.in, &b.w, M, false, run != 1);
             b.on->graph_end(run);
@@ -147,7 +147,7 @@ static void run_gelu_with(bool deterministic, bool biased, bool exact, const cha
     Bench b = bench_open_with(deterministic, cache);
     for (int run = 0; run < 2; run++) { // plain, recorded
         results->epilogues = emu_counts.epilogues;
-        CHECK(b.on->graph_begin(0));
+        CHECK(b.on->graph_begin(0, true));
         b.on->matmul_gelu_forward(b.out, b.pre, b.in, &b.w, biased ? b.bias : NULL, M, exact);
         b.on->matmul_gelu_backward(b.d, biased ? b.dbias : NULL, b.dout, b.in, &b.w, M, exact, false);
         b.on->graph_end(0);
@@ -188,6 +188,30 @@ TEST(cuda_computes_gelu_in_the_epilogue_if_that_is_faster) {
     emu_device.has_epilogues = true, emu_device.epilogue_us = -1;
 }
 
+static void gelu_forward(const Bench *b) {
+    b->on->matmul_gelu_forward(b->out, b->pre, b->in, &b->w, b->bias, M, ACTIVATION_GELU_TANH);
+}
+
+// The table holds 256 plans. When the choice of an epilogue needs the plan of the product, which has left the table, that
+// takes the place of the epilogue's own.
+TEST(cuda_finds_a_plan_that_a_full_table_replaced) {
+    enum { TABLE = 256 };
+    for (int others = TABLE - 2; others <= TABLE; others++) {
+        Bench b = bench_open(false);
+        void *out = b.on->alloc(TABLE * 2 * ROWS * 2), *in = b.on->alloc(TABLE * 2 * COLS * 2);
+        b.on->zero(in, TABLE * 2 * COLS * 2);
+        forward(&b), gelu_forward(&b); // outside of a warm-up: nothing is chosen
+        for (int rows = 1; rows <= others; rows++) b.on->matmul_forward(out, in, &b.w, NULL, M + rows);
+        const uint64_t epilogues = emu_counts.epilogues;
+        CHECK(b.on->graph_begin(0, true));
+        gelu_forward(&b);
+        b.on->graph_end(0);
+        CHECK(emu_counts.epilogues > epilogues);
+        b.on->release(out), b.on->release(in);
+        bench_close(&b);
+    }
+}
+
 // ---- choices that are kept
 
 static struct {
@@ -203,7 +227,7 @@ static void choose(const char *cache, const char *given) {
     Bench b = bench_open_with(true, cache);
     if (given) b.on->choices_set(given);
     const uint64_t timings = emu_counts.timings;
-    CHECK(b.on->graph_begin(0));
+    CHECK(b.on->graph_begin(0, true));
     forward(&b);
     b.on->graph_end(0);
     chosen.candidate = emu_counts.candidate, chosen.timings = emu_counts.timings - timings;
@@ -298,6 +322,14 @@ TEST(cuda_times_again_what_a_damaged_file_held) {
     CHECK(chosen.candidate == 0 && chosen.timings > 0);
     choose("damaged", NULL);
     CHECK(chosen.candidate == 0 && chosen.timings == 0);
+    write_bytes(path, "", 0);
+    emu_device.fastest = 1;
+    choose("damaged", NULL);
+    CHECK(chosen.candidate == 1);
+    emu_device.fastest = 0, emu_device.workspace = 64 << 20; // more than the library is given
+    choose("damaged", NULL);
+    CHECK(chosen.candidate == 0 && chosen.timings > 0);
+    emu_device.workspace = 1 << 20;
     emu_device.fastest = 1;
     free(whole), free(bad);
     write_bytes("no_folder", "", 0);

@@ -55,10 +55,10 @@ static void check_same(const char *want, const char *got) {
     test_failed("the same calls", __FILE__, __LINE__);
 }
 
-static void run_steps(bool deterministic, Recompute recompute) {
+static void run_steps(bool deterministic, Recompute recompute, bool document_mask) {
     TinyShape shape = {.device = DEVICE_CUDA, .type = DTYPE_BF16, .threads = 1, .layers = 2, .heads = 2};
     shape.channels = 32, shape.block = BLOCK, shape.vocab = 60, shape.batch = ROWS, shape.accumulation = MICROS;
-    shape.chunk_rows = 24, shape.recompute = recompute;
+    shape.chunk_rows = 24, shape.recompute = recompute, shape.end_of_text = document_mask ? 5 : 0;
     shape.options = deterministic ? "gelu=tanh" : "gelu=tanh,deterministic=False";
     Tiny tiny;
     tiny_open(&tiny, &shape);
@@ -87,8 +87,8 @@ static void run_steps(bool deterministic, Recompute recompute) {
     for (int step = 2; step < STEPS; step++) {
         CHECK_EQUAL(lines_with(calls[step], "product"), 0);
         CHECK(lines_with(calls[step], "graph ") >= MICROS);
-        CHECK_EQUAL(lines_with(calls[step], "wait for an event"), 1 + MICROS); // of uploads, not of the operations
-        if (step >= 4) check_same(calls[step - 2], calls[step]);               // uploads alternate between two places
+        CHECK_EQUAL(lines_with(calls[step], "wait for an event"), 1 + MICROS * (1 + document_mask)); // of uploads alone
+        if (step >= 4) check_same(calls[step - 2], calls[step]); // uploads alternate between two places
     }
     for (int step = 0; step < STEPS; step++) free(calls[step]);
     free(plain), free(recorded);
@@ -98,7 +98,39 @@ static void run_steps(bool deterministic, Recompute recompute) {
 }
 
 TEST(cuda_steps_repeat_the_same_calls) {
-    run_steps(true, RECOMPUTE_NONE);
-    run_steps(true, RECOMPUTE_BLOCK);
-    run_steps(false, RECOMPUTE_GELU);
+    run_steps(true, RECOMPUTE_NONE, false);
+    run_steps(true, RECOMPUTE_BLOCK, true);
+    run_steps(false, RECOMPUTE_GELU, false);
+}
+
+// The calls of a step of two micro-batches with four layers; malloc'ed.
+static char *calls_of_step(OffloadMode offload, const char *options, const SpikeWindow *spikes) {
+    TinyShape shape = {.device = DEVICE_CUDA, .type = DTYPE_BF16, .threads = 1, .layers = 4, .heads = 2};
+    shape.channels = 32, shape.block = BLOCK, shape.vocab = 60, shape.batch = ROWS, shape.accumulation = MICROS;
+    shape.offload = offload, shape.options = options;
+    Tiny tiny;
+    tiny_open(&tiny, &shape);
+    emu_record();
+    tiny_step(&tiny, 0, &(StepPosition){.loss_scale = 1, .spikes = spikes});
+    char *calls = strdup(emu_recorded());
+    CHECK(calls);
+    tiny_close(&tiny);
+    return calls;
+}
+
+TEST(cuda_step_copies_the_gradients_that_stay_out_once) {
+    char *calls = calls_of_step(OFFLOAD_GRADIENTS, NULL, NULL);
+    int copies = 0, kind;
+    for (const char *line = calls; (line = strstr(line, "copy ")); line++)
+        copies += sscanf(line, "copy %*s %*s %*s %d", &kind) == 1 && kind == 2; // from the device
+    CHECK_EQUAL(copies, MICROS * 4 + 2 + 1); // of layers, before and after them, and of the scalars
+    free(calls);
+}
+
+TEST(cuda_step_sums_the_norm_once_where_spikes_are_skipped) {
+    const SpikeWindow none = {0};
+    char *calls = calls_of_step(OFFLOAD_NONE, "spike_action=skip", &none);
+    CHECK_EQUAL(lines_with(calls, "square_sums_kernel"), 1);
+    CHECK_EQUAL(lines_with(calls, "adamw"), 1);
+    free(calls);
 }

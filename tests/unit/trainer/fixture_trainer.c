@@ -96,7 +96,8 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
                                   .dtype = shape->type,
                                   .threads = shape->threads ? shape->threads : 2,
                                   .deterministic = config->deterministic,
-                                  .optimizer_state = shape->optimizer_state};
+                                  .optimizer_state = shape->optimizer_state,
+                                  .cache_dir = shape->cache_dir};
     tiny->backend = backend_open(&choice, why);
     CHECK(tiny->backend);
     ModelShape model = model_shape(config);

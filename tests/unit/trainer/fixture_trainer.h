@@ -22,6 +22,7 @@ typedef struct {
     int end_of_text;            // 0: no document_mask
     int threads;                // 0: two
     const Optimizer *optimizer; // NULL: AdamW
+    const char *cache_dir;      // of the backend; NULL: none
     const char *options;        // of the model, as "norm=rmsnorm,mlp=swiglu"; NULL: none
 } TinyShape;
 extern const TinyShape tiny_shape; // what most tests start from
