@@ -44,12 +44,17 @@ struct KeysConfig {
     static constexpr bool FUSED = true;  // dQ as well
     static constexpr bool EXACT = true;  // width is D, which is worth the registers that three blocks are short of
     static constexpr bool WGMMA = false; // the warps multiply together
+    static constexpr bool SKIPS = true;  // tiles of other documents, which takes registers
 };
 struct Keys64 : KeysConfig {
     static constexpr int D = 64;
 };
 struct Keys64Split : Keys64 {
     static constexpr bool FUSED = false;
+    static constexpr bool SKIPS = ARCH != 900; // wgmma takes its place there
+};
+struct Keys64ThreeBlocks : Keys64 {
+    static constexpr bool SKIPS = false;
 };
 struct Keys64TwoBlocks : Keys64 {
     static constexpr int PART = 32, BLOCKS = 2;
@@ -82,6 +87,14 @@ struct Tiles {
     const float4 *statistics; // of two queries each
     uint4 *ds;
 };
+
+// The first key that a tile of queries sees: rows from T on see what the last one does. First keys rise with the queries:
+// after the first tile that does not see a block's keys, none does. Blocks reach a tile in falling order, so that those
+// that it does not see would come after the last one, which has its first key. It is read when it is needed: there is no
+// register for it.
+template <int QUERIES> INLINE int first_key(const AttentionMask &mask, int b, int tile, int T) {
+    return mask.starts[b * T + (QUERIES == TILE ? tile * QUERIES : min(tile * QUERIES, T - 1))];
+}
 
 // S^T = K Q^T and dP^T = V dO^T of a part of the tile that begins at query `part`. keys, values: K and V if KEPT.
 template <class C>
@@ -294,12 +307,15 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
             ldmatrix_x4(values[d], v_tile + rows_first<W>(warp * 16, 2 * d, lane));
         }
     }
-    for (int tile = first; tile < tile_count; tile++) {
-        const Tiles now = {k_tile,
-                           v_tile,
-                           q_tiles + (tile & 1) * QUERIES * W,
-                           o_tiles + (tile & 1) * QUERIES * W,
-                           (const float4 *)(s_tiles + (tile & 1) * QUERIES / 2),
+    const bool skips = C::SKIPS && mask.starts;
+    int end = tile_count;
+    for (int tile = first; tile < end; tile++) {
+        if (skips && first_key<QUERIES>(mask, b, tile, T) >= (kb + 1) * KEYS) {
+            end = tile;
+            break;
+        }
+        const int half = (tile & 1) * QUERIES;
+        const Tiles now = {k_tile, v_tile, q_tiles + half * W, o_tiles + half * W, (const float4 *)(s_tiles + half / 2),
                            ds_tile};
         cp_async_wait<0>();
         if (C::WGMMA) async_fence();
@@ -328,11 +344,12 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
         if (threadIdx.x == 0) WAIT_UNTIL(load_acquire(turn + tile) == before);
         __syncthreads(); // dS of all warps has arrived, and it is our turn
         add_keys<C>(dqkv + origin, dq_sums + ((size_t)bh * tile_count + tile) * (QUERIES * D / 4), dk, dv, now, !before,
-                    !kb, tile * QUERIES, T, stride, width, root);
+                    skips ? first_key<QUERIES>(mask, b, tile, T) >= kb * KEYS : !kb, tile * QUERIES, T, stride, width,
+                    root);
     }
     if (C::FUSED) {
         __syncthreads();
-        if (threadIdx.x == 0) store_release(turn + tile_count - 1, (tile_count - 1) * QUERIES / KEYS - kb + 1);
+        if (threadIdx.x == 0) store_release(turn + end - 1, (end - 1) * QUERIES / KEYS - kb + 1);
     }
 #pragma unroll
     for (int n = 0; n < D / 8; n++)
@@ -373,7 +390,8 @@ __global__ void __launch_bounds__(C::THREADS, blocks_at_once<C::BLOCKS>)
     load_tile<W, QUERIES, THREADS>(q_tile, q, stride, block * QUERIES, T, width);
     load_tile<W, QUERIES, THREADS>(o_tile, dout + (size_t)b * T * out_stride + h * width, out_stride, block * QUERIES,
                                    T, width);
-    load_keys(0);
+    const int first_step = mask.starts ? mask.starts[(size_t)b * T + block * QUERIES] / KEYS : 0;
+    load_keys(first_step);
     cp_async_commit();
 
     const float root = rsqrtf((float)width), scale = LOG2E * root;
@@ -384,13 +402,13 @@ __global__ void __launch_bounds__(C::THREADS, blocks_at_once<C::BLOCKS>)
     for (int r = 0; r < 2; r++)
         x[r] =
             row0 + r * 8 < padded ? statistics[((size_t)b * H + h) * padded + row0 + r * 8] : make_float2(INFINITY, 0);
-    for (int step = 0; step < steps; step++) {
+    for (int step = first_step; step < steps; step++) {
         const uint4 *k_tile = k_tiles + (step & 1) * KEYS * W, *v_tile = v_tiles + (step & 1) * KEYS * W;
         cp_async_wait<0>();
         __syncthreads();
         if (step + 1 < steps) load_keys(step + 1);
         cp_async_commit();
-        if (step == 0)
+        if (step == first_step)
 #pragma unroll
             for (int d = 0; d < D / 16; d++) {
                 ldmatrix_x4(queries[d], q_tile + rows_first<W>(warp * 16, 2 * d, lane));
@@ -504,7 +522,8 @@ static void launch_queries(const Call &c) {
 }
 
 // Heads of up to 64 channels: three blocks on a multiprocessor whose shared memory holds them, else two of the variant
-// with larger parts; and the split form while the grid would not fill the card three times over.
+// with larger parts, as where documents are masked (SKIPS); and the split form while the grid would not fill the card
+// three times over.
 static void launch_64(const Call &c) {
     if (attention_by_wgmma()) return Keys<Keys64Wgmma>::launch(c);
     if (c.a.D != 64) return Keys<Keys64Narrow>::launch(c);
@@ -512,12 +531,13 @@ static void launch_64(const Call &c) {
     int blocks = c.a.B * c.a.H * (int)blocks_of((size_t)c.a.T, 64);
     if (form == ATTENTION_AUTO || form == ATTENTION_WGMMA)
         form = blocks < 3 * cuda.multiprocessors * Keys<Keys64Split>::resident() ? ATTENTION_SPLIT
-               : Keys<Keys64>::resident() >= 3                                   ? ATTENTION_FUSED_3
+               : Keys<Keys64ThreeBlocks>::resident() >= 3                        ? ATTENTION_FUSED_3
                                                                                  : ATTENTION_FUSED_2;
+    if (form == ATTENTION_FUSED_3 && c.a.starts) form = ATTENTION_FUSED_2;
     if (form == ATTENTION_SPLIT)
         Keys<Keys64Split>::launch(c), launch_queries(c);
     else if (form == ATTENTION_FUSED_3)
-        Keys<Keys64>::launch(c);
+        Keys<Keys64ThreeBlocks>::launch(c);
     else
         Keys<Keys64TwoBlocks>::launch(c);
 }

@@ -121,7 +121,9 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
         load_tile<W, KEYS, THREADS>(v_tiles + (step & 1) * KEYS * W, v, stride, step * KEYS, T, width);
     };
     load_tile<W, QUERIES, THREADS>(q_tile, q, stride, block * QUERIES, T, width);
-    load_keys(0);
+    const int first =
+        mask.starts ? mask.starts[(size_t)b * T + block * QUERIES] / KEYS : 0; // what no row sees is before
+    load_keys(first);
     cp_async_commit();
 
     const float scale = LOG2E * rsqrtf((float)width); // exponentials are powers of two
@@ -131,14 +133,14 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
     for (int i = 0; i < TILES; i++) softmax[i].most[0] = softmax[i].most[1] = -INFINITY;
     int steps = (min((block + 1) * QUERIES, T) - 1) / KEYS + 1,
         row0 = block * QUERIES + warp * (C::WGMMA ? 16 : TILES * 16) + g;
-    for (int step = 0; step < steps; step++) {
+    for (int step = first; step < steps; step++) {
         const uint4 *k_tile = k_tiles + (step & 1) * KEYS * W, *v_tile = v_tiles + (step & 1) * KEYS * W;
         cp_async_wait<0>();
         if (C::WGMMA) async_fence();
         __syncthreads();
         if (step + 1 < steps) load_keys(step + 1);
         cp_async_commit();
-        if (!C::WGMMA && step == 0)
+        if (!C::WGMMA && step == first)
 #pragma unroll
             for (int i = 0; i < TILES; i++)
 #pragma unroll

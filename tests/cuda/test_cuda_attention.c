@@ -11,7 +11,7 @@ __attribute__((constructor)) static void test_cuda(void) { pair_device = DEVICE_
 TEST(cuda_attention_gradient_agrees_with_the_reference_in_every_form) {
     const int T = &emu_order && !getenv("EMU_WHOLE") ? 136 : 1024; // the emulator needs minutes for 1024
     for (cuda_attention_form = ATTENTION_SPLIT; cuda_attention_form <= ATTENTION_WGMMA; cuda_attention_form++)
-        for (int dropout = 0; dropout < 2; dropout++) operation_attention(1, T, 2, 64, dropout, false);
+        for (int masked = 0; masked < 3; masked++) operation_attention(1, T, 2, 64, masked == 1, masked == 2);
     cuda_attention_form = ATTENTION_AUTO;
 }
 

@@ -7,11 +7,12 @@
 
 extern int emu_order __attribute__((weak)); // of the emulator, where there is one
 
-enum { STEPS = 3, MICROS = 2, ROWS = 2, BLOCK = 16, CHANNELS = 64, VOCAB = 200 };
+enum { STEPS = 3, MICROS = 2, ROWS = 2, BLOCK = 16, CHANNELS = 64, VOCAB = 200, END_OF_TEXT = 3 };
 
 // Batches that repeat, so that there is something to learn in three steps.
 static void fill(uint16_t *ids, int micro) {
     for (int i = 0; i < ROWS * (BLOCK + 1); i++) ids[i] = (uint16_t)(rng_u64(7, (uint64_t)micro, (uint64_t)i) % VOCAB);
+    ids[BLOCK / 2] = END_OF_TEXT;
 }
 
 // On the CPU in fp32 unless `cuda`, in the type that $TEST_DTYPE names, or else the card chooses.
@@ -26,6 +27,7 @@ typedef struct {
     double dropout;
     OptimizerName optimizer;
     bool every_option; // of the model
+    bool document_mask;
 } Form;
 
 static const Backend *open_backend(const Form *form) {
@@ -60,6 +62,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     config.dropout = form.dropout;
     config.offload = form.offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
     if (form.every_option) set_options(&config);
+    config.document_mask = form.document_mask;
     const Backend *backend = open_backend(&form);
     Model model;
     MemoryPlan plan;
@@ -68,6 +71,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     CHECK_EQUAL(plan.train.dres_act, plan.train.dres);
     if (form.apart)
         plan.train.dres_act = plan.bytes, plan.bytes += (size_t)ROWS * BLOCK * CHANNELS * backend->act_bytes;
+    model.shape.end_of_text = form.document_mask ? END_OF_TEXT : 0;
     CHECK(network_open(&network, backend, &model, &plan) == 0);
     network_init(&network, 1337);
 
@@ -165,6 +169,11 @@ TEST(cuda_trains_a_gpt_with_dropout_like_the_cpu) {
 TEST(cuda_trains_a_gpt_with_muon_like_the_cpu) {
     static const Way ways[] = {{RECOMPUTE_NONE, false, 1}, {RECOMPUTE_NONE, true, 1}};
     check_like_cpu((Form){.optimizer = OPTIMIZER_MUON}, ways, 2, 0.002, 2);
+}
+
+TEST(cuda_trains_a_gpt_within_documents_like_the_cpu) {
+    static const Way ways[] = {{RECOMPUTE_NONE, false, 1}, {RECOMPUTE_BLOCK, true, 1}};
+    check_like_cpu((Form){.document_mask = true}, ways, 2, 0.002, 0);
 }
 
 TEST(cuda_trains_a_gpt_with_every_option_like_the_cpu) {

@@ -34,6 +34,7 @@ extern struct EmuCounts {
     uint64_t work, drains; // pieces put into streams, by replays too; waits for all work of a stream
     int live;              // streams, events, allocations, pinned ranges, graphs and descriptors that still stand
     uint64_t ldmatrix, bank_conflicts;
+    uint64_t mma;                // products of a warp, or of a warpgroup
     uint64_t timings, epilogues; // pairs of events that were compared, products that did a GELU
     int candidate;               // of the last product
 } emu_counts;

@@ -375,6 +375,7 @@ void emu_mma(float (&d)[4], const uint32_t *a, const uint32_t *b, int depth, boo
         return fp16 ? fp16_value(bits) : bf16_value(bits);
     };
     if (!meeting->multiplied) {
+        emu_counts.mma++;
         meeting->multiplied = true;
         memset(meeting->product, 0, sizeof meeting->product);
         for (int k = 0; k < depth; k++) {

@@ -77,6 +77,9 @@ replaced|matmul_cublaslt.c|/the product's plan may have replaced it/d|full_table
 other_cards|device.c|s/cuda.capability == 90/cuda.capability >= 90/|attention_of_64|a card that has none|sm_120
 gaps|trainer/model/layer_offload.c|s/network->ops->zero(network_at(network, gradients->kept), gradients->bytes);/(void)0;/|gradients_and_residuals|rror
 chosen|trainer/optim/step.c|s/if (!reduce \&\& !network->ops->graph_begin(key, !copies)) return;/if (!reduce \&\& !copies \&\& !network->ops->graph_begin(key, true)) return;/;s/if (!reduce) network->ops->graph_end/if (!reduce \&\& !copies) network->ops->graph_end/|every_offload|rror
+skipped_keys|attention_forward.cu|s/block \* QUERIES\] \/ KEYS/block * QUERIES] \/ KEYS + 1/|attention_within_documents|error
+last_keys|attention_backward.cu|s/(mask, b, tile, T) >= kb \* KEYS/(mask, b, tile, T) > kb * KEYS/|attention_within_documents|error
+last_queries|attention_backward.cu|s/(mask, b, tile, T) >= (kb + 1) \* KEYS/(mask, b, tile, T) >= kb * KEYS/|attention_within_documents|waits for a block
 swizzle|attention.cuh|s/W % 4 == 0 ? row >> 1 & 3/W % 4 == 0 ? row \& 1/|bank_conflicts|emu_counts.bank_conflicts
 END
 }
