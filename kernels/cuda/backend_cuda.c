@@ -5,6 +5,7 @@
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/libraries/nvml.h"
 #include "kernels/cuda/libraries/product_choices.h"
+#include "kernels/cuda/libraries/wddm.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,13 +81,15 @@ static size_t query_free_bytes(size_t *total) {
     return free_bytes;
 }
 
-static size_t arena_bytes(size_t free_bytes) {
-    return free_bytes > RESERVED ? free_bytes - RESERVED : 1; // not 0, which means unknown
+static size_t arena_bytes(size_t free_bytes, size_t total) {
+    const size_t bytes = free_bytes > RESERVED ? free_bytes - RESERVED : 1; // not 0, which means unknown
+    return wddm_is_there() && bytes > wddm_limit(total) ? wddm_limit(total) : bytes;
 }
 
 void backend_cuda_measure(void) {
     size_t total;
-    backend.free_bytes = arena_bytes(query_free_bytes(&total));
+    const size_t free_bytes = query_free_bytes(&total);
+    backend.free_bytes = arena_bytes(free_bytes, total);
 }
 
 // Opens the rest of the device and prints where its memory is. Returns what an arena can have. used_before: by other
@@ -96,14 +99,15 @@ static size_t open_rest(double used_before, const char *cache_dir) {
     upload_open();
     cuda_slots_open();
     cuda_matmul_open(cache_dir);
-    const size_t free_bytes = query_free_bytes(&total), arena = arena_bytes(free_bytes);
+    const size_t free_bytes = query_free_bytes(&total), arena = arena_bytes(free_bytes, total);
     char context[16], libraries[16], left[16], all[16];
     const bool known = used_before >= 0 && (double)(total - with_context) > used_before;
-    log_line("GPU memory of %s: %s %s, libraries %s, reserved for code that is loaded later %d MiB, for the arena %s",
+    log_line("GPU memory of %s: %s %s, libraries %s, reserved for code that is loaded later %d MiB, for the arena %s%s",
              human_bytes(all, (double)total), known ? "context" : "context and other processes",
              human_bytes(context, (double)(total - with_context) - (known ? used_before : 0)),
              human_bytes(libraries, (double)with_context - (double)free_bytes), RESERVED >> 20,
-             human_bytes(left, (double)arena));
+             human_bytes(left, (double)arena),
+             wddm_is_there() ? " (0.80 of the card at most: Windows moves what is more to system memory)" : "");
     return arena;
 }
 

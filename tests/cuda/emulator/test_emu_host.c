@@ -2,6 +2,7 @@
 // streams, and that it leaks nothing and creates nothing twice.
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/libraries/cublaslt.h"
+#include "kernels/cuda/libraries/wddm.h"
 #include "tests/cuda/emulator/device.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/model/evaluate.h"
@@ -129,6 +130,22 @@ TEST(cuda_reports_free_memory) {
     cudaFree(other);
     backend->close();
     CHECK_EQUAL(emu_counts.live, 0);
+}
+
+TEST(cuda_leaves_a_fifth_of_the_card_to_windows) {
+    const char *device = wddm_device;
+    wddm_device = "/dev/null";
+    fflush(stderr);
+    const int standard_error = dup(2), words = open("words", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    dup2(words, 2), close(words);
+    const Backend *backend = opened();
+    fflush(stderr);
+    dup2(standard_error, 2), close(standard_error);
+    wddm_device = device;
+    size_t size;
+    CHECK_TEXT(read_file("words", &size), "for the arena 9.6 GiB (0.80 of the card at most: Windows");
+    CHECK_EQUAL(backend->free_bytes, emu_device.memory / 5 * 4);
+    backend->close();
 }
 
 // ---- waits

@@ -1,0 +1,6 @@
+#include "kernels/cuda/libraries/wddm.h"
+#include <unistd.h>
+
+const char *wddm_device = "/dev/dxg";
+
+bool wddm_is_there(void) { return access(wddm_device, F_OK) == 0; }
