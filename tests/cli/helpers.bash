@@ -41,6 +41,7 @@ eval_iters = 4
 sample_tokens = 8
 threads = 1
 dtype = 'float32'
+checkpoint_interval = 0
 END
 }
 

@@ -16,18 +16,34 @@ enum { LINE_MAX_BYTES = 16 << 10 }; // an evaluation of a mixture has up to 36 m
 
 static const char head[] = "{\"step\": "; // how every line begins
 
-// Length of the lines up to `step`. The steps in the file never decrease.
-static size_t kept_bytes(Bytes text, int64_t step, bool evaluated) {
-    static const char evaluation[] = ", \"val_loss\"";
-    Bytes rest = text, line;
-    for (size_t kept = 0;; kept = text.size - rest.size) {
-        if (!bytes_next_line(&rest, &line) || line.size < sizeof head || memcmp(line.data, head, sizeof head - 1))
-            return kept;
-        char *end;
-        const int64_t line_step = strtoll((const char *)line.data + sizeof head - 1, &end, 10);
-        if (line_step > step) return kept;
-        if (line_step == step && !evaluated && !strncmp(end, evaluation, sizeof evaluation - 1)) return kept;
+static const char lost_member[] = ", \"lost_steps\": ";
+
+// The step of the next line of `rest`, and its text after the step. False: there is no whole line of a step.
+static bool next_step(Bytes *rest, int64_t *step, char **members) {
+    Bytes line;
+    if (!bytes_next_line(rest, &line) || line.size < sizeof head || memcmp(line.data, head, sizeof head - 1))
+        return false;
+    *step = strtoll((const char *)line.data + sizeof head - 1, members, 10);
+    return true;
+}
+
+static bool begins(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
+
+// Length of the lines up to `step`, which never decreases in the file. Counts the kills in them and the steps after them.
+static size_t kept_bytes(Metrics *metrics, Bytes text, int64_t step, bool evaluated) {
+    Bytes rest = text;
+    size_t kept = 0;
+    char *members;
+    const int64_t first = step > 0 ? step : 0;
+    int64_t line_step, last = first;
+    for (; next_step(&rest, &line_step, &members); kept = text.size - rest.size) {
+        if (line_step > step || (line_step == step && !evaluated && begins(members, ", \"val_loss\""))) break;
+        metrics->kills += begins(members, lost_member);
     }
+    for (rest = (Bytes){text.data + kept, text.size - kept}; next_step(&rest, &line_step, &members);)
+        if (line_step > last) last = line_step;
+    metrics->lost_steps = (uint64_t)(last - first);
+    return kept;
 }
 
 int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evaluated, bool events) {
@@ -36,7 +52,7 @@ int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evalu
     *metrics = (Metrics){.fd = -1};
     snprintf(metrics->path, sizeof metrics->path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, out_dir);
     if (stat(metrics->path, &file) == 0 && file_read(&text, metrics->path, SIZE_MAX / 2) < 0) return -1;
-    const Bytes kept = {text.data, kept_bytes((Bytes){text.data, text.size}, step, evaluated)};
+    const Bytes kept = {text.data, kept_bytes(metrics, (Bytes){text.data, text.size}, step, evaluated)};
     const int result = events ? event_file_open(&metrics->events, out_dir, kept, (double)file.st_mtime) : 0;
     buffer_close(&text);
     if (result < 0) return -1;
@@ -57,6 +73,10 @@ int metrics_flush(Metrics *metrics) {
     event_file_add(&metrics->events, (Bytes){pending->data, pending->size});
     metrics->bytes += pending->size, pending->size = 0;
     return event_file_flush(&metrics->events);
+}
+
+void metrics_add_lost(Metrics *metrics, uint64_t step) {
+    metrics_add(metrics, step, "%s%llu", lost_member + 2, (unsigned long long)metrics->lost_steps);
 }
 
 void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {

@@ -37,10 +37,11 @@ static double token_seconds(Run *run, int rows) {
     return shortest / ((double)rows * run->plan.eval.block);
 }
 
-void forecast_log(Run *run, uint64_t save_interval) {
+void forecast_log(Run *run) {
     const Config *config = &run->config;
     const uint64_t step = run->state.step, left = (uint64_t)config->max_iters - step;
-    const uint64_t next = save_interval - step % save_interval, saves = (left + step % save_interval) / save_interval;
+    const uint64_t between = config->eval_interval ? (uint64_t)config->eval_interval : left + step + 1;
+    const uint64_t next = between - step % between, evaluations_left = (left + step % between) / between;
     const double little = 60;
     Evaluation evaluations[SPLIT_COUNT];
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++)
@@ -55,13 +56,12 @@ void forecast_log(Run *run, uint64_t save_interval) {
     const double tokens = (double)(evaluations[SPLIT_TRAIN].tokens + evaluations[SPLIT_VAL].tokens);
     const double evaluation_s = config->eval_interval ? token_s * tokens : 0;
     const double first_s = run->state.evaluated ? 0 : evaluation_s;
-    const double run_s = first_s + step_s * (double)left + evaluation_s * (double)saves;
-    char evaluation[16], save[16], whole[16];
+    const double run_s = first_s + step_s * (double)left + evaluation_s * (double)evaluations_left;
+    char evaluation[16], second[16], whole[16];
     if (run_s < little) return;
     human_time(evaluation, evaluation_s), human_time(whole, run_s);
-    human_time(save, first_s + step_s * (double)(next < left ? next : left) + evaluation_s);
-    log_line(
-        "this takes about: an evaluation %s (eval_tokens), until the next checkpoint %s (eval_interval), the run %s "
-        "(max_iters)",
-        evaluation, save, whole);
+    human_time(second, first_s + step_s * (double)(next < left ? next : left) + evaluation_s);
+    log_line("this takes about: an evaluation %s (eval_tokens), until the end of the next %s (eval_interval), the run "
+             "%s (max_iters); by a forward pass, without data and optimizer",
+             evaluation, second, whole);
 }

@@ -172,8 +172,16 @@ static int open_output(Run *run) {
     if (!config->eval_only && !log_silent) measure_products(run);
     if (!run_owns(run)) return 0;
     if (vocabulary_keep(config, config->out_dir) < 0) return -1;
-    return metrics_open(&run->metrics, config->out_dir, *run->saves.resumed_from ? (int64_t)run->state.step : -1,
-                        run->state.evaluated, config->tensorboard_log);
+    if (metrics_open(&run->metrics, config->out_dir, *run->saves.resumed_from ? (int64_t)run->state.step : -1,
+                     run->state.evaluated, config->tensorboard_log) < 0)
+        return -1;
+    const unsigned long long lost = run->metrics.lost_steps;
+    if (!lost) return 0;
+    log_line("%llu step%s after step %llu %s not saved: the run was killed", lost, lost == 1 ? "" : "s",
+             (unsigned long long)run->state.step, lost == 1 ? "was" : "were");
+    metrics_add_lost(&run->metrics, run->state.step);
+    run->metrics.kills++;
+    return 0;
 }
 
 static int share_state(Run *run) {

@@ -16,7 +16,10 @@ typedef struct {
     char resumed_from[PATH_MAX_BYTES]; // the checkpoint; "": a new run
     uint64_t step;                     // step of the last checkpoint written or resumed from
     CheckpointWriter writer;
-    uint64_t started_ns; // start of the save that runs beside training
+    uint64_t started_ns;      // start of the save that runs beside training
+    double seconds;           // of the last save, the part beside training included; 0: none was made
+    uint64_t begun, interval; // of checkpoint_interval, in steps and the same in all processes: the last save's, and
+                              // the distance to the next; 0: not planned
 } RunSaves;
 
 // The speed of this process's steps (loop_record.h).

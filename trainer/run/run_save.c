@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/run/run_data.h"
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,9 +16,10 @@ static void warn_unsaved(void) {
 static void collect_save(Run *run, bool wait) {
     int result = checkpoint_writer_result(&run->saves.writer, wait);
     if (result > 0) {
+        run->saves.seconds = (double)(clock_ns() - run->saves.started_ns) * 1e-9;
         run->saves.step = run->saves.writer.state.step;
         metrics_add(&run->metrics, run->state.step, "\"saved_step\": %llu, \"save_ms\": %.1f",
-                    (unsigned long long)run->saves.step, (double)(clock_ns() - run->saves.started_ns) * 1e-6);
+                    (unsigned long long)run->saves.step, run->saves.seconds * 1e3);
     }
     if (result < 0) warn_unsaved();
 }
@@ -37,6 +39,7 @@ static int write_checkpoint(Run *run, bool beside, uint64_t started) {
     if (metrics_sync(&run->metrics) < 0 ||
         checkpoint_save(run_whole(run), &run->state, &run->config, run->config.out_dir) < 0)
         return -1;
+    saves->seconds = (double)(clock_ns() - started) * 1e-9;
     saves->step = run->state.step;
     return 0;
 }
@@ -55,6 +58,7 @@ static void wait_for_space(const Run *run) {
 
 int run_save(Run *run, bool last) {
     const uint64_t started = clock_ns();
+    run->saves.begun = run->state.step;
     collect_save(run, true);
     bool needed = run->saves.step != run->state.step;
     int status = run_divided(run) ? ranks_gather_state(&run->network, run_whole(run), &needed) : 0;
@@ -66,6 +70,38 @@ int run_save(Run *run, bool last) {
     warn_unsaved();
     return 0;
 }
+
+// ---- checkpoints between evaluations
+
+double save_interval_s(double save_s, double run_s, unsigned kills) {
+    const double hour_s = 3600, between_kills_s = (run_s + hour_s) / (kills + 1);
+    return sqrt(2 * save_s * between_kills_s);
+}
+
+static uint64_t plan_interval(const Run *run) {
+    const double disk_bytes_s = 500e6; // a guess, until a save was measured
+    const double guess_s = (double)checkpoint_bytes(&run->model, run->plan.optimizer) / disk_bytes_s;
+    const double save_s = run->saves.seconds > 0 ? run->saves.seconds : guess_s;
+    const double step_s = run->pace.step_seconds / (double)(run->state.step - run->pace.first_step);
+    const double interval_s = save_interval_s(save_s, step_s * (double)run->state.step, run->metrics.kills);
+    return (uint64_t)fmax(1, interval_s / step_s);
+}
+
+int run_save_due(Run *run) {
+    RunSaves *saves = &run->saves;
+    const AutoInt *given = &run->config.checkpoint_interval;
+    const uint64_t done = run->state.step - run->pace.first_step, since = run->state.step - saves->begun;
+    if (!done || !since) return 0;
+    if (!given->is_auto) return given->value && run->state.step % (uint64_t)given->value == 0;
+    const bool due = saves->interval && since >= saves->interval, doubled = !(done & (done - 1));
+    if (due || doubled) {
+        saves->interval = plan_interval(run);
+        if (collective_broadcast(&run->collective, &saves->interval, sizeof saves->interval) < 0) return -1;
+    }
+    return due;
+}
+
+// ---- going back
 
 // Loads the newest checkpoint, or the initial weights.
 static int restore(Run *run, RunState *state) {

@@ -74,20 +74,15 @@ static void skip_samples(Run *run) {
                 (unsigned long long)state->skip_to);
 }
 
-// Steps between checkpoints, which are saved after evaluations.
-static uint64_t save_interval(const Config *config) {
-    return config->eval_interval ? (uint64_t)config->eval_interval : 2000;
-}
-
 // Batches are requested ahead up to the next evaluation or the end of the run.
 static void start_stream(Run *run) {
     const Config *config = &run->config;
     const RunState *state = &run->state;
     const Collective *ranks = &run->collective;
     const uint64_t rows = (uint64_t)config->batch_size.value;
-    uint64_t consumed = run_use(run)->consumed, until = save_interval(config);
-    until -= state->step % until;
-    if (until > (uint64_t)config->max_iters - state->step) until = (uint64_t)config->max_iters - state->step;
+    const uint64_t consumed = run_use(run)->consumed, between = (uint64_t)config->eval_interval;
+    uint64_t until = (uint64_t)config->max_iters - state->step;
+    if (between && until > between - state->step % between) until = between - state->step % between;
     const FeedRequest form = {
         .split = SPLIT_TRAIN,
         .mode = (uint8_t)config->sampling,
@@ -182,17 +177,19 @@ static Next loop_once(Run *run) {
     bool last = state->step >= (uint64_t)run->config.max_iters;
     if (run->collective.world > 1 ? run->stop_agreed : run->stop)
         return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
-    if (run->config.eval_interval) {
-        if (!state->evaluated && (last || state->step % (uint64_t)run->config.eval_interval == 0))
-            return evaluate_now(run);
-    } else if (state->step && state->step % save_interval(&run->config) == 0)
-        run_save(run, false);
-    return last ? NEXT_RESTART : step_now(run);
+    if (run->config.eval_interval && !state->evaluated &&
+        (last || state->step % (uint64_t)run->config.eval_interval == 0))
+        return evaluate_now(run);
+    if (last) return NEXT_RESTART;
+    const int due = run_save_due(run);
+    if (due < 0) return NEXT_EXIT;
+    if (due) run_save(run, false);
+    return step_now(run);
 }
 
 int train(Run *run) {
-    if (!run_is_complete(run)) forecast_log(run, save_interval(&run->config));
-    run->pace.started_ns = clock_ns(), run->pace.first_step = run->state.step;
+    if (!run_is_complete(run)) forecast_log(run);
+    run->pace.started_ns = clock_ns(), run->pace.first_step = run->saves.begun = run->state.step;
     while (run->state.step < (uint64_t)run->config.max_iters || (run->config.eval_interval && !run->state.evaluated))
         if (loop_once(run) == NEXT_EXIT) return save_and_exit(run);
     return run_save(run, true);

@@ -281,7 +281,7 @@ END
 import re, sys
 values = {  # where one that differs from the default is not enough
     "dataset": repr("it's \\n # \"here\"\t"), "sample_start": r"'\\ \' \n'", "out_dir": repr("o" * 300), "init_from": "'scratch'",
-    "batch_size": "'auto'", "tokens_per_step": 480, "gradient_accumulation_steps": 4, "block_size": 24, "eval_block_size": 8,
+    "batch_size": "'auto'", "checkpoint_interval": 7, "tokens_per_step": 480, "gradient_accumulation_steps": 4, "block_size": 24, "eval_block_size": 8,
     "n_head": 2, "n_embd": 24, "cooldown_iters": 3, "min_lr": 3e-5, "dropout": 0.123456789, "spike_z": 1e30,
     "mem_limit": "'11.3GiB'", "recompute": "'block'", "deterministic": True}
 for row in re.split(r"^(?=KEY|WORD)", open(sys.argv[1]).read(), flags=re.M)[1:]:
@@ -750,7 +750,7 @@ END
         awk '/this takes about/ { print; exit } /^step / { exit 1 }' output # before the first line of a step
     }
     time='[0-9.]+ (s|min|h|days|years)'
-    begins | grep -qE "this takes about: an evaluation $time \(eval_tokens\), until the next checkpoint $time \(eval_interval\), the run $time \(max_iters\)$"
+    begins | grep -qE "this takes about: an evaluation $time \(eval_tokens\), until the end of the next $time \(eval_interval\), the run $time \(max_iters\); by a forward pass, without data and optimizer$"
     begins --max_iters=1000000000000 | grep -qE "the run [0-9.e+]+ years"
 }
 

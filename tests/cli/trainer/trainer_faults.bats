@@ -196,42 +196,6 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     "$BIN/trainer" status run | grep -q "^step  *1$"
 }
 
-# fault 64
-@test "steps that stay slower warn once, and those of a moment do not" {
-    command -v cc >/dev/null || skip "needs a C compiler"
-    cat >slow.c <<'END'
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-// While the file "slow" exists the clock is fifty times as fast, so that a step takes fifty times as long.
-int clock_gettime(clockid_t id, struct timespec *t) {
-    static _Thread_local long long before;
-    static long long more;
-    int result = (int)syscall(SYS_clock_gettime, id, t);
-    long long ns = t->tv_sec * 1000000000LL + t->tv_nsec;
-    if (id != CLOCK_MONOTONIC) return result;
-    if (before && ns > before && !access("slow", F_OK)) more += (ns - before) * 50;
-    before = ns, ns += more;
-    return t->tv_sec = ns / 1000000000, t->tv_nsec = ns % 1000000000, result;
-}
-END
-    cc -shared -fPIC -O1 -o slow.so slow.c
-    export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
-    LAUNCH="env LD_PRELOAD=$PWD/slow.so" begin --dataset="$data" --out_dir=run --eval_interval=0 --data_timeout=100000 "${endless[@]}"
-    wait_for_steps run 40
-    touch slow
-    wait_for_more_steps run 50
-    rm slow
-    wait_for_more_steps run 150
-    [ "$(grep -c "times as long" stderr)" = 0 ]
-    touch slow
-    wait_until stderr_has "times as long as before (.* ms): is the processor throttled or shared?"
-    wait_for_more_steps run 100
-    stop_run TERM 75
-    [ "$(grep -c "times as long" stderr)" = 1 ]
-    [ "$(grep -c step_time_ratio run/metrics.jsonl)" = 1 ]
-}
-
 # clock_preload BODY: makes clock.so, whose CLOCK_MONOTONIC is what BODY makes of `ns`, the time, at its call number `call`.
 clock_preload() {
     command -v cc >/dev/null || skip "needs a C compiler"
@@ -252,6 +216,25 @@ int clock_gettime(clockid_t id, struct timespec *t) {
 END
     cc -shared -fPIC -O1 -o clock.so clock.c
     export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
+}
+
+# fault 64
+@test "steps that stay slower warn once, and those of a moment do not" {
+    # the time between two looks at the clock is 0.1 ms, and 5 ms while the file "slow" exists
+    clock_preload 'ns = sum += access("slow", F_OK) ? 100000 : 5000000;'
+    LAUNCH="env LD_PRELOAD=$PWD/clock.so" begin --dataset="$data" --out_dir=run --eval_interval=0 --data_timeout=100000 "${endless[@]}"
+    wait_for_steps run 40
+    touch slow
+    wait_for_more_steps run 50
+    rm slow
+    wait_for_more_steps run 150
+    [ "$(grep -c "times as long" stderr)" = 0 ]
+    touch slow
+    wait_until stderr_has "times as long as before (.* ms): is the processor throttled or shared?"
+    wait_for_more_steps run 100
+    stop_run TERM 75
+    [ "$(grep -c "times as long" stderr)" = 1 ]
+    [ "$(grep -c step_time_ratio run/metrics.jsonl)" = 1 ]
 }
 
 # fault 64
@@ -334,6 +317,50 @@ END
     [ -n "$child" ]
     kill -9 "$trainer"
     wait_until is_gone "$child"
+}
+
+# fault 65
+@test "a run killed between two evaluations resumes at its last checkpoint, and counts the steps it lost" {
+    options=(--dataset="$data" --checkpoint_interval=5 --eval_interval=0)
+    begin --out_dir=run "${options[@]}" "${endless[@]}"
+    wait_for_checkpoint run
+    wait_for_more_steps run 12
+    stop_run 9 137
+    newest=$(cd run && printf "%s\n" ckpt-*[0-9] | tail -1)
+    saved=$((10#${newest#ckpt-})) last=$(steps run)
+    [ $((saved % 5)) -eq 0 ]
+    [ "$saved" -ge 5 ]
+    "$BIN/trainer" train tiny.conf --out_dir=run "${options[@]}" --max_iters=$((last + 2)) >stdout 2>stderr
+    if [ "$last" -gt "$saved" ]; then
+        grep -qx "{\"step\": $saved, \"lost_steps\": $((last - saved))}" run/metrics.jsonl
+        grep -q "$((last - saved)) steps* after step $saved w.* not saved" stderr
+    fi
+    "$BIN/trainer" train tiny.conf --quiet --out_dir=whole --dataset="$data" --eval_interval=0 --max_iters=$((last + 2))
+    same_weights whole run $((last + 2))
+}
+
+# fault 65
+@test "supervise.sh runs a killed run again until it is finished, and not one that fails for good" {
+    "$ROOT/scripts/supervise.sh" "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=400 \
+        --checkpoint_interval=20 --eval_interval=0 2>stderr 3>&- &
+    supervisor=$!
+    wait_for_checkpoint run
+    kill -9 "$(pgrep -P $supervisor trainer)"
+    wait "$supervisor"
+    grep -q "exit 137: once more in 1 s" stderr
+    [ -d "$(checkpoint run 400)" ]
+    run_match 2 "unknown key" "$ROOT/scripts/supervise.sh" "$BIN/trainer" train tiny.conf --n_layers=2
+}
+
+# fault 65
+@test "supervise.sh that is stopped stops its run, which saves" {
+    "$ROOT/scripts/supervise.sh" "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run "${endless[@]}" 2>stderr 3>&- &
+    supervisor=$!
+    wait_for_steps run 3
+    kill "$supervisor"
+    status=0 && wait "$supervisor" || status=$?
+    [ "$status" -eq 75 ]
+    has_checkpoint run
 }
 
 @test "a loader of its own that hangs at its start ends the run at data_timeout, or at Ctrl-C" {

@@ -8,6 +8,7 @@
 #include "trainer/checkpoint/run_state.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/records/metrics.h"
+#include "trainer/run/run_save.h"
 #include <fcntl.h>
 #include <math.h>
 #include <sys/stat.h>
@@ -346,6 +347,44 @@ TEST(metrics_open_removes_later_steps_and_a_torn_line) {
     kept = read_file("metrics.jsonl", NULL);
     CHECK(!*kept);
     free(kept);
+}
+
+// fault 65
+TEST(metrics_open_counts_the_lost_steps_and_the_kills_before) {
+    static const char text[] = "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n{\"step\": 3, \"loss\": 1}\n";
+    Metrics metrics;
+    write_file("metrics.jsonl", text, sizeof text - 1);
+    CHECK(metrics_open(&metrics, ".", 3, true, false) == 0);
+    CHECK(metrics.lost_steps == 0 && metrics.kills == 0);
+    metrics_close(&metrics);
+    CHECK(metrics_open(&metrics, ".", 1, true, false) == 0);
+    CHECK(metrics.lost_steps == 2 && metrics.kills == 0);
+    metrics_add_lost(&metrics, 1);
+    metrics_add(&metrics, 9, "\"loss\": 1");
+    metrics_close(&metrics);
+    CHECK(metrics_open(&metrics, ".", 1, true, false) == 0);
+    CHECK(metrics.lost_steps == 8 && metrics.kills == 1);
+    metrics_close(&metrics);
+    CHECK(metrics_open(&metrics, ".", -1, true, false) == 0); // killed before its first checkpoint
+    CHECK(metrics.lost_steps == 1 && metrics.kills == 0);
+    metrics_close(&metrics);
+}
+
+// Compared with the smallest loss a second of all intervals: S / t for saves, and t / 2 M for the steps that a kill
+// undoes.
+TEST(save_interval_loses_the_least_time) {
+    static const double saves_s[] = {0.01, 0.5, 20}, runs_s[] = {0, 3600, 1e6};
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++)
+            for (unsigned kills = 0; kills < 100; kills = 3 * kills + 1) {
+                const double mean_s = (runs_s[j] + 3600) / (kills + 1);
+                double best = INFINITY, best_s = 0;
+                for (double t = 0.1; t < 1e5; t *= 1.001) {
+                    const double loss = saves_s[i] / t + t / (2 * mean_s);
+                    if (loss < best) best = loss, best_s = t;
+                }
+                CHECK(fabs(save_interval_s(saves_s[i], runs_s[j], kills) - best_s) < 0.002 * best_s);
+            }
 }
 
 // tests/data/state_0.1.0.json is a state.json that version 0.1.0 wrote: 12 steps in float16 over 96 samples.
