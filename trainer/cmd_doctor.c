@@ -6,6 +6,7 @@
 #include "common/machine/host_memory.h"
 #include "common/machine/pool.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/saved_state.h"
 #include "trainer/config/config.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/run/bug_report.h"
@@ -33,8 +34,12 @@ static const Option options[] = {
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
-static const char *directory; // of a run
-static const Config *config;
+static const char *directory;                                     // of a run
+static char newest[PATH_MAX_BYTES], damage[PATH_MAX_BYTES + 256]; // its newest checkpoint, and what is wrong with that
+static SavedState saved;
+static const char argument[] = "argument"; // the origin of out_dir
+static ConfigReader reader;
+static const Config *const config = &reader.config;
 static double checkpoint_size;
 static bool sized; // by a configuration
 
@@ -69,6 +74,23 @@ static Finding check_memory(char *text, size_t size) {
     char number[16];
     snprintf(text, size, "%s free for a run", human_bytes(number, (double)bytes));
     return (double)bytes < MEMORY_BYTES ? WARNING : FINE;
+}
+
+// Nothing is printed where no run is named.
+static Finding check_run(char *text, size_t size) {
+    *text = 0;
+    if (!config_is_set(&reader, KEY_out_dir)) return FINE;
+    if (*damage)
+        snprintf(text, size, "%s", damage);
+    else if (*newest)
+        snprintf(text, size, "'%s', step %llu of %lld", newest, (unsigned long long)saved.state.step,
+                 (long long)config->max_iters);
+    else if (access(directory, F_OK) == 0)
+        snprintf(text, size, "'%s' has no checkpoint: a run starts there at step 0", directory);
+    else
+        snprintf(text, size, "'%s' does not exist: 'trainer train --out_dir=%s' starts a run there", directory,
+                 directory);
+    return *newest && !*damage ? FINE : WARNING;
 }
 
 // The run makes the directory if it does not exist. Two checkpoints: the previous one is kept while the next is written.
@@ -128,8 +150,8 @@ static const struct {
     const char *name;
     Finding (*check)(char *text, size_t size);
 } checks[] = {
-    {"device", check_device}, {"cuda", check_cuda},     {"cores", check_cores},   {"memory", check_memory},
-    {"disk", check_disk},     {"limits", check_limits}, {"loader", check_loader},
+    {"device", check_device}, {"cuda", check_cuda}, {"cores", check_cores},   {"memory", check_memory},
+    {"run", check_run},       {"disk", check_disk}, {"limits", check_limits}, {"loader", check_loader},
 };
 
 static void add_checks(Buffer *out, Finding *worst) {
@@ -137,13 +159,30 @@ static void add_checks(Buffer *out, Finding *worst) {
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         char text[2 * PATH_MAX_BYTES];
         Finding found = checks[i].check(text, sizeof text);
-        buffer_print(out, "%-8s %-7s %s\n", words[found], checks[i].name, text);
+        if (*text) buffer_print(out, "%-8s %-7s %s\n", words[found], checks[i].name, text);
         if (found > *worst) *worst = found;
     }
 }
 
+// Finds the newest checkpoint in the directory, whose configuration is taken where no file gives one.
+static int take_run(bool from_files) {
+    uint64_t step;
+    if (!checkpoint_any(directory, newest, &step)) {
+        if (!*report || from_files || strcmp(reader.origin[KEY_out_dir], argument) || access(directory, F_OK) == 0)
+            return 0;
+        return fail(EX_NOINPUT, "there is no run in '%s': name the directory that holds its metrics.jsonl", directory);
+    }
+    if (saved_state_read(&saved, newest) == 0) {
+        if (!from_files) saved_state_fill(&saved, &reader, newest);
+    } else {
+        snprintf(damage, sizeof damage, "%s", err_text());
+        err_clear();
+    }
+    return 0;
+}
+
 // An argument that is no file is the directory; files are configurations, whose model is then that of the run.
-static int take_arguments(ConfigReader *reader, int count, char **arguments) {
+static int take_arguments(int count, char **arguments) {
     struct stat status;
     int files = 0;
     for (int i = 0; i < count; i++)
@@ -153,11 +192,16 @@ static int take_arguments(ConfigReader *reader, int count, char **arguments) {
             return fail(EX_USAGE, "expected one directory at most");
         else
             directory = arguments[i];
-    if (config_read(reader, files, arguments) < 0) return -1;
-    config = &reader->config;
-    if (!directory) directory = config_is_set(reader, KEY_out_dir) ? config->out_dir : ".";
+    if (config_read(&reader, files, arguments) < 0) return -1;
+    if (!directory)
+        directory = config_is_set(&reader, KEY_out_dir) ? config->out_dir : ".";
+    else if (!config_is_set(&reader, KEY_out_dir)) {
+        reader.config.out_dir = directory;
+        strcpy(reader.origin[KEY_out_dir], argument);
+    }
     checkpoint_size = CHECKPOINT_BYTES;
-    if (!files && !config_is_set(reader, KEY_n_embd) && !config_is_set(reader, KEY_n_layer)) return 0;
+    if (take_run(files) < 0) return -1;
+    if (!*newest && !files && !config_is_set(&reader, KEY_n_embd) && !config_is_set(&reader, KEY_n_layer)) return 0;
     Model model;
     const ModelShape shape = model_shape(config);
     model_open(&model, &shape);
@@ -167,9 +211,9 @@ static int take_arguments(ConfigReader *reader, int count, char **arguments) {
     return 0;
 }
 
-static int write_report(ConfigReader *reader, Bytes found) {
+static int write_report(Bytes found) {
     Buffer text = {0};
-    bug_report_add(&text, reader, found);
+    bug_report_add(&text, &reader, found);
     const int result = file_write(report, (Bytes){text.data, text.size});
     if (result == 0) log_line("report for a bug: '%s'; read it before you send it", report);
     buffer_close(&text);
@@ -177,16 +221,16 @@ static int write_report(ConfigReader *reader, Bytes found) {
 }
 
 static int run(int count, char **arguments) {
-    static ConfigReader reader;
     Finding worst = FINE;
     Buffer text = {0};
-    int result = take_arguments(&reader, count, arguments);
+    int result = take_arguments(count, arguments);
     if (result == 0) {
         add_checks(&text, &worst);
         fwrite(text.data, 1, text.size, stdout);
-        if (*report) result = write_report(&reader, (Bytes){text.data, text.size});
+        if (*report) result = write_report((Bytes){text.data, text.size});
     }
     buffer_close(&text);
+    saved_state_close(&saved);
     config_close(&reader);
     return result < 0 ? -1 : worst == BLOCKED ? EX_NO : EX_DONE;
 }

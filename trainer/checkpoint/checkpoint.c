@@ -289,12 +289,7 @@ static int verify_model_config(const char *directory, const CheckpointHashes *ha
 
 // Reads the state of a checkpoint and checks its files, without those of the optimizer unless it is `whole`.
 static int verify(const char *directory, SavedState *saved, bool whole) {
-    char path[PATH_MAX_BYTES];
-    Buffer text = {0};
-    int result = file_read(&text, join(path, directory, "state.json"), 16 << 20);
-    if (result == 0) result = saved_state_parse(saved, (Bytes){text.data, text.size});
-    if (result < 0) fail_in("'%s'", path);
-    buffer_close(&text);
+    int result = saved_state_read(saved, directory);
     if (result == 0) result = verify_file(directory, model_file, saved->hashes.model);
     if (result == 0 && whole) result = verify_file(directory, optimizer_file, saved->hashes.optimizer);
     if (result == 0) result = verify_model_config(directory, &saved->hashes);
@@ -311,17 +306,13 @@ int checkpoint_verify_model(const char *directory) {
 }
 
 void checkpoint_resolve_auto(const char *out_dir, Config *config) {
-    char directory[PATH_MAX_BYTES], path[PATH_MAX_BYTES];
+    char directory[PATH_MAX_BYTES];
     uint64_t step;
-    SavedState saved = {0};
-    Buffer text = {0};
+    SavedState saved;
     if (!checkpoint_any(out_dir, directory, &step)) return;
-    if (file_read(&text, join(path, directory, "state.json"), 16 << 20) == 0 &&
-        saved_state_parse(&saved, (Bytes){text.data, text.size}) == 0)
-        saved_state_resolve_auto(&saved, config);
+    if (saved_state_read(&saved, directory) == 0) saved_state_resolve_auto(&saved, config);
     err_clear(); // a damaged checkpoint is reported when it is loaded
     saved_state_close(&saved);
-    buffer_close(&text);
 }
 
 static void set_aside(const char *path) {

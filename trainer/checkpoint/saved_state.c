@@ -1,11 +1,23 @@
 // The configuration of a run as its checkpoint has it, against the present one.
 #include "trainer/checkpoint/saved_state.h"
 #include "common/err.h"
+#include "common/file/file.h"
 #include "common/log.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+int saved_state_read(SavedState *saved, const char *directory) {
+    char path[PATH_MAX_BYTES];
+    Buffer text = {0};
+    *saved = (SavedState){0};
+    snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 64, directory);
+    int result = file_read(&text, path, 16 << 20);
+    if (result == 0 && (result = saved_state_parse(saved, (Bytes){text.data, text.size})) < 0) fail_in("'%s'", path);
+    buffer_close(&text);
+    return result;
+}
 
 // 0 stands for the vocabulary of GPT-2.
 static const char *value_text(int key, const char *value) {
@@ -89,6 +101,14 @@ void saved_state_settings(const SavedState *saved, Config *config) {
                                KEY_document_mask,   KEY_eval_iters, KEY_eval_tokens,
                                KEY_eval_block_size, KEY_eval_order, KEY_always_save_checkpoint};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) saved_value(saved, keys[i], config);
+}
+
+void saved_state_fill(const SavedState *saved, ConfigReader *reader, const char *origin) {
+    for (int key = 0; key < KEY_COUNT; key++) {
+        if (config_is_set(reader, key) || !json_object_get(saved->config, config_key(key))) continue;
+        saved_value(saved, key, &reader->config);
+        snprintf(reader->origin[key], sizeof reader->origin[key], "%s", origin);
+    }
 }
 
 void saved_state_resolve_auto(const SavedState *saved, Config *config) {

@@ -3,11 +3,17 @@
 
 #include "trainer/checkpoint/run_state.h"
 
+// Reads state.json of a checkpoint; the other files are not looked at. -1 (65, 66, ...) with the path in the message.
+int saved_state_read(SavedState *saved, const char *directory);
+
 // -1 (2) with a list of the differences when the model or the order of samples differs. Other changes are logged.
 int saved_state_compare(const SavedState *saved, const Config *config, const char *path);
 
 // Sets the keys that define evaluation and sampling as the run had them: dtype, the size of an evaluation, and whether
 // only the best checkpoints are saved.
 void saved_state_settings(const SavedState *saved, Config *config);
+
+// Sets the keys that neither a file nor a flag has set as the run had them. `origin`: where they come from.
+void saved_state_fill(const SavedState *saved, ConfigReader *reader, const char *origin);
 
 void saved_state_resolve_auto(const SavedState *saved, Config *config); // checkpoint_resolve_auto

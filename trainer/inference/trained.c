@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_config.h"
+#include "trainer/checkpoint/saved_state.h"
 #include "trainer/plan/plan_check.h"
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/vocabulary.h"
@@ -22,19 +23,6 @@ static void take_settings(ConfigReader *reader, const Config *run) {
     if (!config_is_set(reader, KEY_batch_size)) config->batch_size = run->batch_size;
 }
 
-// Reads state.json of a checkpoint. false: the directory is not a checkpoint of a run.
-static bool read_state(SavedState *saved, const char *directory) {
-    char path[PATH_MAX_BYTES];
-    Buffer text = {0};
-    *saved = (SavedState){0};
-    snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 64, directory);
-    const bool found =
-        file_read(&text, path, 16 << 20) == 0 && saved_state_parse(saved, (Bytes){text.data, text.size}) == 0;
-    err_clear();
-    buffer_close(&text);
-    return found;
-}
-
 // Which of the two is meant, where init_from and out_dir are set and the run has the checkpoint `path`. A configuration
 // of the run means the run, and --init_from with another model that model. 1: the checkpoint, 0: the model, -1 (2).
 static int choose(const ConfigReader *reader, const char *path) {
@@ -43,7 +31,8 @@ static int choose(const ConfigReader *reader, const char *path) {
     SavedState saved;
     model_path(given, config->init_from, config->out_dir);
     const bool is_flag = !strncmp(reader->origin[KEY_init_from], "--", 2);
-    const bool began = read_state(&saved, path) && !strncmp(given, saved.state.init_from, CHOICES_BYTES - 1);
+    const bool began = saved_state_read(&saved, path) == 0 && !strncmp(given, saved.state.init_from, CHOICES_BYTES - 1);
+    err_clear(); // not a checkpoint of a run
     saved_state_close(&saved);
     if (is_flag != began) return began;
     return fail(
@@ -92,10 +81,11 @@ int trained_open(Trained *trained, ConfigReader *reader, const char *which) {
 uint64_t trained_consumed(const Trained *trained, const FeedDataset *dataset) {
     SavedState saved;
     uint64_t consumed = 0;
-    if (read_state(&saved, trained->path))
+    if (saved_state_read(&saved, trained->path) == 0)
         for (int i = 0; i < saved.state.dataset_count; i++)
             if (!memcmp(saved.state.datasets[i].fingerprint, dataset->fingerprint, 32))
                 consumed = saved.state.datasets[i].consumed;
+    err_clear(); // not a checkpoint of a run
     saved_state_close(&saved);
     return consumed;
 }

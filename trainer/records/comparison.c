@@ -4,7 +4,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/checkpoint/run_state.h"
+#include "trainer/checkpoint/saved_state.h"
 #include "trainer/records/chart.h"
 #include "trainer/records/html.h"
 #include <jansson.h>
@@ -22,15 +22,9 @@ typedef struct {
 static int read_state(ComparedRun *run) {
     char path[PATH_MAX_BYTES];
     RunState state;
-    Buffer text = {0};
     run_state_init(&state);
     const int found = checkpoint_newest(run->name, path, &state);
-    if (found <= 0) return found;
-    strncat(path, "/state.json", sizeof path - strlen(path) - 1);
-    int result = file_read(&text, path, 1 << 24);
-    if (result == 0) result = saved_state_parse(&run->saved, (Bytes){text.data, text.size});
-    buffer_close(&text);
-    return result;
+    return found <= 0 ? found : saved_state_read(&run->saved, path);
 }
 
 static int read_run(ComparedRun *run, const char *name) {

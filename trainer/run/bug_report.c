@@ -6,6 +6,7 @@
 #include "common/machine/pool.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_config.h"
+#include "trainer/checkpoint/saved_state.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/plan/plan_check.h"
@@ -128,15 +129,30 @@ static void add_plan(Buffer *out, Config config) {
     backend->close();
 }
 
+// The newest checkpoint and the data that it has read, whose folders it does not know.
+static void add_state(Buffer *out, const char *out_dir) {
+    char path[PATH_MAX_BYTES], digits[65];
+    uint64_t step = 0;
+    SavedState saved;
+    if (!checkpoint_any(out_dir, path, &step)) return;
+    buffer_print(out, "newest checkpoint: step %llu\n", (unsigned long long)step);
+    if (saved_state_read(&saved, path) < 0) add_error(out);
+    for (int i = 0; i < saved.state.dataset_count; i++) {
+        const DatasetUse *use = &saved.state.datasets[i];
+        hex_encode(digits, use->fingerprint, sizeof use->fingerprint);
+        buffer_print(out, "dataset '%s', fingerprint %s, %llu samples\n", use->name, digits,
+                     (unsigned long long)use->consumed);
+    }
+    saved_state_close(&saved);
+}
+
 // The last lines of metrics.jsonl, of which one may be torn.
 static void add_metrics(Buffer *out, const char *out_dir) {
     enum { LINES = 40, LIMIT_BYTES = 1 << 30 };
     char path[PATH_MAX_BYTES];
-    uint64_t step = 0;
     Bytes map;
     add_title(out, "run");
-    if (checkpoint_any(out_dir, path, &step))
-        buffer_print(out, "newest checkpoint: step %llu\n", (unsigned long long)step);
+    add_state(out, out_dir);
     snprintf(path, sizeof path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, out_dir);
     if (file_map(&map, path) < 0) {
         add_error(out);

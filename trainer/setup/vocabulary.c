@@ -2,7 +2,7 @@
 #include "trainer/setup/vocabulary.h"
 #include "common/err.h"
 #include "common/file/file.h"
-#include "trainer/checkpoint/run_state.h"
+#include "trainer/checkpoint/saved_state.h"
 #include "trainer/setup/loader_process.h"
 #include "trainer/shape/params.h"
 #include <stdio.h>
@@ -29,15 +29,12 @@ static bool find_file(char path[PATH_MAX_BYTES], const Config *config, const cha
            has_file(path, config->init_from, "/..");
 }
 
-static int state_fingerprint(const char *path, uint8_t fingerprint[32]) {
-    Buffer text = {0};
-    SavedState saved = {0};
-    int result = file_read(&text, path, 16 << 20);
-    if (result == 0) result = saved_state_parse(&saved, (Bytes){text.data, text.size});
+static int state_fingerprint(const char *model, uint8_t fingerprint[32]) {
+    SavedState saved;
+    const int result = saved_state_read(&saved, model);
     memcpy(fingerprint, saved.state.vocab_fp, 32);
     saved_state_close(&saved);
-    buffer_close(&text);
-    return result < 0 ? fail_in("'%s'", path) : 0;
+    return result;
 }
 
 // Fails with 76 when the model in a directory was trained with another vocabulary: a checkpoint has its fingerprint, an
@@ -48,7 +45,7 @@ static int check_model(const Config *config, const Vocab *vocab, const char *mod
     vocab_fingerprint(vocab, own);
     snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 64, model);
     if (access(path, F_OK) == 0) {
-        if (state_fingerprint(path, of_model) < 0) return -1;
+        if (state_fingerprint(model, of_model) < 0) return -1;
     } else if (has_file(path, model, "")) {
         const Vocab *other = vocab_open_path(path, NULL);
         if (!other) return -1;

@@ -60,3 +60,26 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
     run_code 74 bash -c 'ulimit -f 1; ./trainer doctor --report big.txt'
     run_match 73 "nowhere/bug.txt" ./trainer doctor --report nowhere/bug.txt
 }
+
+@test "doctor RUN has the plan and configuration of the newest checkpoint of the run" {
+    seq 9000 >text
+    "$BIN/shardtool" tokenize -q --val 0.1 --docs lines -o set text
+    write_tiny_conf tiny.conf
+    ./trainer train tiny.conf --dataset=set --out_dir=run --quiet --max_iters=9 --sample_tokens=0
+    run_match 0 "ok       run     'run/ckpt-00000009', step 9 of 9" ./trainer doctor run --report bug.txt
+    for part in "^out_dir *= 'run' *# argument;" "^n_embd *= 16 *# run/ckpt-00000009;" "^dtype *= 'float32' " "^threads *= 0 *# default;" \
+        "^dataset 'set', fingerprint $(jq -rs '.[0].fingerprint' run/metrics.jsonl ), 36 samples" \
+        "$(./trainer plan tiny.conf --max_iters=9 --threads=0 --out_dir=run 2>/dev/null | grep -E '^ *arena ')"; do
+        grep -qE -- "$part" bug.txt || { echo "no $part" && cat bug.txt && return 1; }
+    done
+    ./trainer doctor run --max_iters=30 --report bug.txt
+    grep -qE "^max_iters *= 30 *# --max_iters;" bug.txt
+}
+
+@test "doctor names a directory without a run, and a report needs a run" {
+    run_match 0 "warning  run     'nowhere' does not exist: 'trainer train --out_dir=nowhere' starts a run there" ./trainer doctor nowhere
+    run_match 66 "no run in 'nowhere'" ./trainer doctor nowhere --report bug.txt
+    [ ! -e bug.txt ]
+    mkdir empty
+    run_match 0 "warning  run     'empty' has no checkpoint" ./trainer doctor empty
+}
