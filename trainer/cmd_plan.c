@@ -2,7 +2,9 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/machine/launch.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_config.h"
+#include "trainer/checkpoint/saved_state.h"
 #include "trainer/config/config.h"
 #include "trainer/model/gemm_rate.h"
 #include "trainer/plan/plan_auto.h"
@@ -24,6 +26,28 @@ static const Option options[] = {
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
+// The time of `tokens` at the speed of the run in out_dir, if it is of this model.
+static void print_measured(const Config *config, double tokens, Buffer *text) {
+    char path[PATH_MAX_BYTES], time[16];
+    MetricsStep last;
+    uint64_t step;
+    SavedState saved = {0};
+    bool other = false;
+    if (checkpoint_any(config->out_dir, path, &step) && saved_state_read(&saved, path) == 0)
+        other = !saved_state_is_of(&saved, config);
+    err_clear();
+    saved_state_close(&saved);
+    if (other)
+        buffer_print(text, "\n           (the run in '%s' is of another model: its speed is not shown)",
+                     config->out_dir);
+    else if (metrics_last(&last, config->out_dir) && last.tokens_per_s > 0)
+        buffer_print(text,
+                     "\n           %s at %.0f tok/s, the median of the last steps, up to %llu, of the run in '%s'",
+                     human_time(time, tokens / last.tokens_per_s), last.tokens_per_s, (unsigned long long)last.step,
+                     config->out_dir);
+    buffer_print(text, "\n");
+}
+
 // Prints the size of the run and its time: at the median rate of the last steps of the run in out_dir, at that of a probe of
 // the CPU, or at given rates.
 static void print_time(const Config *config, const Model *model, const Backend *backend, Buffer *text) {
@@ -43,13 +67,7 @@ static void print_time(const Config *config, const Model *model, const Backend *
     else
         buffer_print(text, ": %s at 10 TFLOP/s, %s at 100 TFLOP/s (the device was not measured)",
                      human_time(time, flops / 10e12), human_time(other, flops / 100e12));
-    MetricsStep last;
-    if (metrics_last(&last, config->out_dir) && last.tokens_per_s > 0)
-        buffer_print(text,
-                     "\n           %s at %.0f tok/s, the median of the last steps, up to %llu, of the run in '%s'",
-                     human_time(time, total / last.tokens_per_s), last.tokens_per_s, (unsigned long long)last.step,
-                     config->out_dir);
-    buffer_print(text, "\n");
+    print_measured(config, total, text);
 }
 
 static int print_plan(Config *config) {

@@ -2,11 +2,14 @@
 #include "common/cli/cli.h"
 #include "common/err.h"
 #include "common/file/file.h"
+#include "common/json_write.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/saved_state.h"
 #include "trainer/records/metrics.h"
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -48,6 +51,22 @@ static void print_number(const char *name, double value) {
         printf("%-22s %.0f\n", name, value);
 }
 
+// The path of the checkpoint, and the last step of the run as it has it.
+static int print_checkpoint(const char *path) {
+    SavedState saved;
+    if (saved_state_read(&saved, path) < 0) return -1;
+    print_number("max_iters", strtod(json_string_value(json_object_get(saved.config, "max_iters")), NULL));
+    Buffer text = {0};
+    json_add_string(&text, path);
+    if (json)
+        printf(", \"checkpoint\": %.*s", (int)text.size, (const char *)text.data);
+    else
+        printf("%-22s %s\n", "checkpoint", path);
+    buffer_close(&text);
+    saved_state_close(&saved);
+    return 0;
+}
+
 // The last evaluation of metrics.jsonl, which may be later than the checkpoint: its step, loss, bits per byte, and the
 // losses of the sources of a mixture, and the epochs of the data before it.
 static void print_evaluation(json_t *evaluation) {
@@ -87,12 +106,11 @@ static int run(int count, char **arguments) {
         print_number("last_step", (double)last.step);
         print_loss("last_loss", last.loss);
         print_number("tokens_per_s", last.tokens_per_s);
+        if (!json) printf("%-22s the median of the last steps (trainer status --man)\n", "");
     }
-    if (json)
-        printf("}\n");
-    else if (found)
-        printf("%-22s %s\n", "checkpoint", path);
-    return 0;
+    const int result = found ? print_checkpoint(path) : 0;
+    if (json) printf("}\n");
+    return result;
 }
 
-const Command trainer_status = {"status", "RUN", "progress and losses of a run", options, run, NULL};
+const Command trainer_status = {"status", "RUN", "print the progress, losses and speed of a run", options, run, NULL};

@@ -108,8 +108,8 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     CpuProducts products = avx512 ? PRODUCTS_PACKED : PRODUCTS_PLAIN;
     if (type == DTYPE_FP16 || (type == DTYPE_BF16 && !native)) {
         products = PRODUCTS_WIDENED;
-        log_warn("this processor does not multiply %s: float32 products of %s operands, slower than float32",
-                 dtype_name(type), dtype_name(type));
+        log_warn("this processor does not multiply %s: float32 products of %s operands, slower than --dtype=%s",
+                 dtype_name(type), dtype_name(type), native && !slow ? "bfloat16" : "float32");
     }
     static int all_threads;
     if (!all_threads) { // OpenMP does not know the CPU quota of a container

@@ -43,6 +43,15 @@ static bool differs(const SavedState *saved, const Config *config, int key, Diff
     return strcmp(found->was, found->now);
 }
 
+bool saved_state_is_of(const SavedState *saved, const Config *config) {
+    Difference found;
+    for (int key = 0; key < KEY_COUNT; key++) {
+        const KeyClass class = config_class(key);
+        if ((class == CLASS_MODEL || class == CLASS_OPTION) && differs(saved, config, key, &found)) return false;
+    }
+    return true;
+}
+
 // Lists the different keys of one kind: a resumed run may change them, or they make another run.
 static void list_differences(const SavedState *saved, const Config *config, bool may_change, Buffer *out) {
     Difference found;

@@ -6,6 +6,8 @@
 // Reads state.json of a checkpoint; the other files are not looked at. -1 (65, 66, ...) with the path in the message.
 int saved_state_read(SavedState *saved, const char *directory);
 
+bool saved_state_is_of(const SavedState *saved, const Config *config); // whether the model is the same
+
 // -1 (2) with a list of the differences when the model or the order of samples differs. Other changes are logged.
 int saved_state_compare(const SavedState *saved, const Config *config, const char *path);
 

@@ -62,11 +62,12 @@ static void check_paths(ConfigReader *reader) {
     }
 }
 
+enum { MEM_LIMIT_LEAST = 1 << 20 };    // bytes: less is a number of GiB without its unit
 enum { MICRO_BATCH_TOKENS = 1 << 24 }; // at most: rows are counted in int, and no sum of the plan overflows
 
 static void check_model(ConfigReader *reader) {
     const Config *config = &reader->config;
-    if (config->n_head > 0 && config->n_embd % config->n_head) {
+    if (config->n_head > 0 && config->n_embd > 0 && config->n_embd % config->n_head) {
         // Heads of a multiple of 8 channels: what every backend has kernels for.
         int64_t step = 8 * config->n_head, below = config->n_embd - config->n_embd % step, above = below + step;
         char smaller[32] = "", heads[64] = "";
@@ -109,6 +110,9 @@ static void check_model(ConfigReader *reader) {
     if (config->recheck_interval && !config->deterministic)
         config_mistake(reader, KEY_recheck_interval,
                        "'recheck_interval' compares bits, which needs deterministic = True");
+    if (config->mem_limit && config->mem_limit < MEM_LIMIT_LEAST)
+        config_mistake(reader, KEY_mem_limit, "'mem_limit' is %llu bytes: did you mean '%lluGiB'?",
+                       (unsigned long long)config->mem_limit, (unsigned long long)config->mem_limit);
     if (!*config->out_dir) config_mistake(reader, KEY_out_dir, "'out_dir' is empty");
 }
 

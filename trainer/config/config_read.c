@@ -17,7 +17,7 @@ enum { FILE_MAX_BYTES = 1 << 20, NAME_BYTES = 64 };
 // nanoGPT's keys for torch.compile, torch.distributed and Weights & Biases, and what advice to its users adds.
 static const char *const ignored_keys[] = {"compile", "backend", "mode", NULL};
 static const char ignored_prefix[] = "wandb_";
-// First words of lines for Python or a shell; a value that begins with torch is one, too.
+// First words of lines for Python or a shell; a value that begins with torch, or a call that is set to no key, is one, too.
 static const char *const ignored_statements[] = {"import", "from", "export", "torch", NULL};
 
 // What other programs call a key or a word: for the hint in a mistake.
@@ -40,6 +40,7 @@ static const Synonym key_synonyms[] = {
     {"hidden_size", "n_embd"},
     {"gpu", "device"},
     {"grad_accum", "gradient_accumulation_steps"},
+    {"prompt", "start"}, // of sample
     {NULL, NULL},
 };
 static const Synonym word_synonyms[] = {
@@ -248,7 +249,8 @@ static bool take_origin(const Assignment *place, const Option *option, const cha
     int key = key_index(reader, option);
     char *origin = reader->origin[key];
     if (reader->file[key] == reader->files) {
-        mistake(place, column(place, at), "'%s' is set twice, first at %s", option->name, origin);
+        mistake(place, column(place, at), "'%s' is set twice, first at %s: remove one (nanoGPT takes the last)",
+                option->name, origin);
         return false;
     }
     reader->file[key] = reader->files;
@@ -288,9 +290,21 @@ static void ignore_line(const Assignment *place, const char *name, size_t length
     }
 }
 
+// Whether a value is a call, as in model = GPT(config).
+static bool is_call(const char *value) {
+    const char *at = value;
+    while (isalnum((unsigned char)*at) || *at == '_' || *at == '.') at++;
+    return at > value && !isdigit((unsigned char)*value) && *at == '(';
+}
+
 static void read_line(const Assignment *place) {
+    static const char fence[] = "```"; // of a text that was copied from a chat
     const char *name = skip_blank(place->line), *end = name;
     if (!*name || *name == '#') return;
+    if (!strncmp(name, fence, sizeof fence - 1)) {
+        note_ignored(place->reader, name, sizeof fence - 1);
+        return;
+    }
     while (isalnum((unsigned char)*end) || *end == '_') end++;
     size_t length = (size_t)(end - name);
     const char *at = skip_blank(end);
@@ -303,12 +317,12 @@ static void read_line(const Assignment *place) {
         mistake(place, column(place, name), "not a 'key = value' line, as n_layer = 12");
         return;
     }
-    if (is_ignored(name, length)) {
+    const Option *option = find_option(place->reader, name, length);
+    const char *rest = NULL, *value = skip_blank(at + 1);
+    if (is_ignored(name, length) || (!option && is_call(value))) {
         ignore_line(place, name, length);
         return;
     }
-    const Option *option = find_option(place->reader, name, length);
-    const char *rest = NULL, *value = skip_blank(at + 1);
     char text[NAME_BYTES];
     snprintf(text, sizeof text, "%.*s", (int)length, name);
     if (option)

@@ -48,12 +48,31 @@ static void print_recompute(const Config *config, const Model *model, const Back
                  step_cost_source(backend));
 }
 
+// Names the first level below that of the plan that fits as well.
+static void print_spare(const Config *config, const Model *model, const Backend *backend, Buffer *out) {
+    const MemoryLimits limits = {config->mem_limit ? config->mem_limit : backend->free_bytes, 0};
+    const double cost = step_cost_recompute(&model->shape, backend, config->recompute, (int)config->recompute_layers);
+    Config less = *config;
+    bool fits = false;
+    less.recompute_layers = 0;
+    for (int level = RECOMPUTE_NONE; limits.arena && level < (int)config->recompute && !fits; level++) {
+        less.recompute = (Recompute)level;
+        plan_size(&less, model, backend, &limits, &fits);
+    }
+    if (!fits) return;
+    const double faster = (1 + cost) / (1 + step_cost_recompute(&model->shape, backend, less.recompute, 0));
+    buffer_print(
+        out, "           the memory has room for --recompute=%s, whose steps are predicted to take %.1f %% less time\n",
+        config_word(KEY_recompute, (int)less.recompute), 100 * (1 - 1 / faster));
+}
+
 void plan_print_choices(const Config *config, int64_t loss_chunk_rows, const Model *model, const Backend *backend,
                         Buffer *out) {
     const Backend states[] = {with_state(backend, 4, 4), with_state(backend, 4, 2), with_state(backend, 0, 2)};
     const size_t columns = backend->in_host_memory ? 3 : 4; // the last: fp32, in host memory
     const char *title = config->mem_limit ? "largest batch_size in mem_limit, by optimizer_state" : "";
     print_recompute(config, model, backend, out);
+    print_spare(config, model, backend, out);
     buffer_print(out, "\n  %-34s %8s %10s  %s\n", "recompute", "time", "arena", title);
     if (config->mem_limit)
         buffer_print(out, "  %54s  %8s %8s %8s%s\n", "", "fp32", "bf16", "bf16_sr", columns > 3 ? "  offload" : "");

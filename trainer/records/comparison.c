@@ -48,7 +48,7 @@ static double last_value(const ComparedRun *run, const char *key) {
 
 static void print_table(Buffer *out, const ComparedRun *runs, int count) {
     buffer_print(out, "<table><tr><th>run</th><th>step</th><th>tokens</th><th>validation loss</th><th>lowest</th>"
-                      "<th>bits per byte</th><th>tokens/s in steps</th></tr>\n");
+                      "<th>bits per byte</th><th>tokens/s in steps</th><th>memory (arena)</th></tr>\n");
     for (int i = 0; i < count; i++) {
         const ComparedRun *run = &runs[i];
         const Curve *steps = curves_find(&run->curves, "loss");
@@ -61,7 +61,8 @@ static void print_table(Buffer *out, const ComparedRun *runs, int count) {
         print_cell(out, "%.4f", run->saved.config ? run->saved.state.best_loss : NAN);
         print_cell(out, "%.4f", last_value(run, "val_bpb"));
         print_cell(out, "%.0f", run->curves.tokens / run->curves.seconds);
-        buffer_print(out, "</tr>\n");
+        const double arena = last_value(run, "arena_bytes"); // runs of version 0.1 lack it
+        buffer_print(out, "<td>%s</td></tr>\n", isfinite(arena) ? human_bytes(text, arena) : "");
     }
     buffer_print(out, "</table>\n");
 }
@@ -95,17 +96,26 @@ static void print_dataset(Buffer *out, const ComparedRun *run) {
     buffer_print(out, "</td>");
 }
 
+// Whether the evaluations of two runs differ in dataset, mixture, order or size. A run without a checkpoint does not say.
+static bool evaluates_other(const ComparedRun *run, const ComparedRun *first) {
+    return run->saved.config && run->saved.state.eval_rule != first->saved.state.eval_rule;
+}
+
 static void print_data(Buffer *out, const ComparedRun *runs, int count) {
+    const ComparedRun *first = runs;
     bool other = false;
     buffer_print(out, "<tr><th>dataset</th>");
     for (int i = 0; i < count; i++) print_dataset(out, &runs[i]);
     buffer_print(out, "</tr>\n");
-    for (int i = 1; i < count; i++) other |= runs[i].saved.state.eval_rule != runs[0].saved.state.eval_rule;
-    if (other)
-        buffer_print(out,
-                     "<tr><th>evaluations</th><td colspan=\"%d\">read other tokens: their losses do not compare"
-                     "</td></tr>\n",
-                     count);
+    while (!first->saved.config) first++; // there is one
+    for (int i = 0; i < count; i++) other |= evaluates_other(&runs[i], first);
+    if (!other) return;
+    buffer_print(out, "<tr><th>evaluation</th>");
+    for (int i = 0; i < count; i++)
+        buffer_print(out, "<td>%s</td>",
+                     evaluates_other(&runs[i], first) ? "of other tokens: its losses do not compare with the first"
+                                                      : "");
+    buffer_print(out, "</tr>\n");
 }
 
 // The keys whose values differ between two of the runs that have a checkpoint.

@@ -36,6 +36,8 @@ void loop_print_evaluation(const Run *run, const Evaluation evaluations[SPLIT_CO
     evaluation_add_text(&text, &evaluations[SPLIT_VAL]);
     if (run->config.eval_block_size)
         buffer_print(&text, " | sequences of %lld tokens", (long long)run->config.eval_block_size);
+    if (!run->state.step && !*run->state.init_from)
+        buffer_print(&text, " | a guess among %d ids: %.4f", run->model.shape.vocab, log(run->model.shape.vocab));
     printf("step %*llu | train loss %.4f | val loss %.4f%.*s%s\n", run->config.eval_only ? 1 : 6,
            (unsigned long long)run->state.step, evaluations[SPLIT_TRAIN].loss, evaluations[SPLIT_VAL].loss,
            (int)text.size, (const char *)text.data, best && run->state.step ? " | best so far" : "");

@@ -220,6 +220,8 @@ int run_open(Run *run, const Config *config, bool fresh, bool print_ranks) {
     if (status == 0) status = feed_attach(run->feed);
     if (status == 0) status = run_data_check_complete(run);
     if (status == 0) status = run_data_update(run);
+    if (status == 0)
+        metrics_add(&run->metrics, run->state.step, "\"arena_bytes\": %llu", (unsigned long long)run->plan.bytes);
     return ranks_agree(ranks, status);
 }
 

@@ -56,6 +56,7 @@ END
 @test "one command trains a model and writes checkpoints, metrics and a report" {
     run_match 0 "cpu: " train --out_dir=run
     [[ "$output" == *"step     24/24 | loss "*" | norm "*" | lr "*" ms | "*" tok/s | "*" TFLOP/s"*" | 0:00:0"*" left"* ]]
+    [[ "$output" == *"step      0 | train loss "*" | a guess among 50257 ids: 10.8249"* ]] # ln(50257)
     [[ "$output" == *"validation loss 10.8"*" before training, "*" after 24 steps"* ]]
     mean=$(sed -nE 's|.*: ([0-9]+) tok/s, the mean of the steps from 1 on$|\1|p' <<<"$output")
     jq -se "map(select(.tok_s)) | (map(.ms * .tok_s) | add) / (map(.ms) | add) / $mean - 1 | fabs < 1e-3" run/metrics.jsonl
@@ -71,6 +72,9 @@ END
     run "$BIN/trainer" status run
     [[ "$output" == *"step "*"24"*"val_loss_before"* ]]
     "$BIN/trainer" status --json run | grep -q '^{"step": 24, "val_loss_before": 10.8'
+    "$BIN/trainer" status --json run | jq -e '.max_iters == 24 and .checkpoint == "run/ckpt-00000024"'
+    [[ "$output" == *"max_iters "*"24"*"checkpoint "*"run/ckpt-00000024"* ]]
+    [[ "$output" == *"the median of the last steps"* ]]
 }
 
 @test "trainer report compares runs: curves, last values, the keys in which they differ" {
@@ -78,6 +82,8 @@ END
     run_match 0 "runs.html" "$BIN/trainer" report "run 1e-3" "run 5e-3"
     run_code 1 grep -E 'src=|href=|<script|https?://' runs.html
     [ "$(grep -c '<figure>' runs.html)" = 5 ]
+    arena=$("$BIN/trainer" plan tiny.conf | sed -nE 's/^ *arena +[0-9]+ +([0-9.]+) MiB$/\1/p')
+    [ "$(grep -c "<td>$arena MiB</td></tr>" runs.html)" = 2 ]
     for rate in 1e-3 5e-3; do
         grep -q "<td>run $rate</td><td>24</td>.*<td>$(jq -r 'select(.val_loss) | .val_loss' "run $rate/metrics.jsonl" | tail -1 | xargs printf %.4f)</td>" runs.html
     done
@@ -85,7 +91,10 @@ END
     "$BIN/shardtool" tokenize -q --val 0.5 -o other "$BATS_FILE_TMPDIR/docs"
     train --out_dir=third --quiet --dataset=other
     "$BIN/trainer" report "run 1e-3" third
-    grep -q 'evaluations.*read other tokens: their losses do not compare' runs.html
+    grep -q '<th>evaluation</th><td></td><td>of other tokens: its losses do not compare with the first</td>' runs.html
+    rm -r third/ckpt-*
+    "$BIN/trainer" report "run 1e-3" third
+    not grep -q 'do not compare' runs.html
     run_code 2 "$BIN/trainer" report
     run_code 66 "$BIN/trainer" report none
     mkdir refused
@@ -388,6 +397,12 @@ for name in written: assert written[name] == printed[name], (name, written[name]
         "scaler = torch.amp.GradScaler('cuda', enabled=(dtype == 'float16'))" 'model = torch.compile(model)' 'eval_batch_size = 4' >pasted.py
     run_match 0 "ignored: torch.set_float32_matmul_precision, mode, export, torch._dynamo.config.suppress_errors, scaler, model" \
         "$BIN/trainer" plan tiny.conf pasted.py
+    printf '%s\n' '```python' 'model = GPT(GPTConfig(n_layer=9))' 'scaler = GradScaler(enabled=True)' 'batch_size = 2' '```' >chat.py
+    run_match 0 "ignored: \`\`\`, model, scaler, \`\`\`" "$BIN/trainer" plan tiny.conf chat.py
+    echo 'max_iters = int(3)' >call.py
+    run_match 2 "call.py:1:13: 'max_iters' takes an integer" "$BIN/trainer" plan tiny.conf call.py
+    run_match 2 "'mem_limit' is 12 bytes: did you mean '12GiB'?" "$BIN/trainer" plan tiny.conf --mem_limit=12
+    run_match 2 "unknown key 'prompt', did you mean 'start'?" "$BIN/trainer" sample --prompt=x
     echo "model = 'gpt2'" >bad.py
     run_match 2 "bad.py:1:1: unknown key 'model'" "$BIN/trainer" plan tiny.conf bad.py
 }
@@ -719,6 +734,14 @@ for share, row in zip(shares, rows):
 END
 }
 
+@test "plan names the level of recompute that the memory has room for" {
+    run_match 0 "has room for --recompute=none, whose steps are predicted to take " "$BIN/trainer" plan tiny.conf --device=cpu --mem_limit=1GiB --grad_checkpoint=True
+    run_code 0 "$BIN/trainer" plan tiny.conf --device=cpu --mem_limit=1GiB
+    [[ "$output" != *"has room for"* ]]
+    run_code 0 "$BIN/trainer" plan tiny.conf --device=cpu --grad_checkpoint=True
+    [[ "$output" != *"has room for"* ]]
+}
+
 @test "plan prints the hours of a run: by a probe of the CPU, by the run in out_dir, or for given rates" {
     run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100000000
     # steps of 2 * 2 * 16 tokens; 6 * (all parameters but the positions) + 12 L C T operations a token
@@ -733,6 +756,11 @@ END
     { for i in 1 2 3 4 5 6 7 8 9; do echo "{\"step\": $i, \"loss\": 1, \"tok_s\": ${i}00}"; done; } >out/metrics.jsonl
     run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100
     [[ "$output" == *" about "*" s at "*"13 s at 500 tok/s, the median of the last steps, up to 9,"* ]]
+    train --out_dir=small --quiet --max_iters=4 --eval_interval=4
+    run "$BIN/trainer" plan tiny.conf --device=cpu --out_dir=small
+    [[ "$output" == *" tok/s, the median of the last steps, up to 4, of the run in 'small'"* ]]
+    run "$BIN/trainer" plan tiny.conf --device=cpu --out_dir=small --n_embd=32
+    [[ "$output" == *"(the run in 'small' is of another model: its speed is not shown)"* && "$output" != *" tok/s"* ]]
     run "$BIN/trainer" plan tiny.conf --device=cuda --dtype=bfloat16 --n_embd=64 --mem_limit=10GiB
     [[ "$output" == *"built without CUDA"* || "$output" == *" at 10 TFLOP/s, "*" at 100 TFLOP/s (the device was not measured)"* ]]
 }
@@ -1011,6 +1039,7 @@ END
 @test "float16: the loss scale is printed, and a killed run resumes with the same bits and type" {
     begin_and_kill killed --dataset="$data" --dtype=float16 "${often[@]}"
     run_code 0 train --out_dir=killed "${often[@]}" --max_iters=$end --dtype=auto # which takes float32 or bfloat16 on a CPU
+    [[ "$output" == *"does not multiply float16: float32 products of float16 operands, slower than --dtype="*float* ]]
     [[ "$output" == *"thread, float16"*"| scale 65536"* && "$output" != *"dtype is now"* ]]
     train --out_dir=whole --quiet "${often[@]}" --max_iters=$end --dtype=float16
     grep -q '"loss_scale": 65536' whole/metrics.jsonl

@@ -86,7 +86,7 @@ TEST(config_reports_all_mistakes_at_once) {
         "a.py:7:17: 'learning_rate' takes a number\n",
         "a.py:8:14: 'eval_iters' takes an integer\n",
         "a.py:10:1: not a 'key = value' line, as n_layer = 12\n",
-        "a.py:11:1: 'max_iters' is set twice, first at a.py:9\n",
+        "a.py:11:1: 'max_iters' is set twice, first at a.py:9: remove one (nanoGPT takes the last)\n",
         "a.py:12:1: not a 'key = value' line, as n_layer = 12\n",
         "a.py:13:1: unknown key 'gradient_checkpoint'",
         "a.py:14:13: 'mem_limit' takes a number of bytes, as 1000000 or '11.3GiB'\n",
