@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#define NOT_IDS ", and hold the same ids: --content compares only these"
 enum { STEP_TOKENS = 1 << 16 };
 
 static bool content;
@@ -76,13 +77,16 @@ static int diff_manifests(const Dataset *a, const Dataset *b) {
     for (int split = 0; split < SPLIT_COUNT; split++) {
         if (!is_wanted(split)) continue;
         if (a->shard_count[split] != b->shard_count[split]) {
-            printf("'%s' has %" PRIu64 " %s shards, '%s' has %" PRIu64 "\n", a->path, a->shard_count[split],
-                   split_names[split], b->path, b->shard_count[split]);
+            printf("'%s' has %" PRIu64 " %s shards, '%s' has %" PRIu64 "%s\n", a->path, a->shard_count[split],
+                   split_names[split], b->path, b->shard_count[split],
+                   a->tokens[split] == b->tokens[split] ? " (--content compares the ids)" : "");
             return EX_NO;
         }
         for (uint64_t i = 0; i < a->shard_count[split]; i++)
             if (memcmp(a->shards[split][i].stored_hash, b->shards[split][i].stored_hash, 16)) {
-                printf("'%s' and '%s' differ\n", a->shards[split][i].path, b->shards[split][i].path);
+                const DatasetShard *one = &a->shards[split][i], *other = &b->shards[split][i];
+                const bool same_ids = !memcmp(one->content_hash, other->content_hash, sizeof one->content_hash);
+                printf("'%s' and '%s' differ%s\n", one->path, other->path, same_ids ? NOT_IDS : "");
                 return EX_NO;
             }
     }

@@ -1,5 +1,6 @@
 // merge: joins datasets into one. Its shards are hard links to the existing files; nothing is copied.
 #include "common/err.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "shardtool/format/dataset_build.h"
 #include "shardtool/support/dataset_vocabulary.h"
@@ -20,13 +21,29 @@ static const Option options[] = {
     ROW_END,
 };
 
-// Checks that a part fits the first one, and adds its sources.
+// A dataset that was made with several options is one of no options, to which nothing is appended.
+static void mix_options(Dataset *whole, const Dataset *part, const char *difference) {
+    if (strcmp(whole->params, "merge")) log_line("the options differ (%s)", difference);
+    whole->params = "merge";
+    sha256("merge\n", strlen("merge\n"), whole->params_fp);
+    if (strcmp(whole->val, part->val)) whole->val = "mixed";
+    if (whole->val_seed != part->val_seed) whole->val_seed = 0;
+}
+
+// Checks that a part fits the first one, and adds its options and sources.
 static int take_part(Dataset *whole, const Dataset *part, const Dataset *first) {
+    Buffer difference = {0};
+    int status = 0;
     if (memcmp(part->vocab_fp, first->vocab_fp, 32))
-        return fail(EX_DATA, "'%s' and '%s' have different vocabularies", first->path, part->path);
-    if (compare_options(first, part) < 0) return -1;
-    for (uint64_t i = 0; i < part->source_count; i++) dataset_add_source(whole, &part->sources[i]);
-    return 0;
+        status = fail(EX_DATA, "'%s' and '%s' have different vocabularies", first->path, part->path);
+    else if (!compare_options(first, part, &difference) && part->part)
+        status =
+            fail(EX_USAGE, "%s: make the parts again with the same options and --force", (const char *)difference.data);
+    else if (difference.size)
+        mix_options(whole, part, (const char *)difference.data);
+    buffer_close(&difference);
+    for (uint64_t i = 0; status == 0 && i < part->source_count; i++) dataset_add_source(whole, &part->sources[i]);
+    return status;
 }
 
 // The same data twice is hardly ever intended. `fingerprints` has those of the parts before.
@@ -95,7 +112,8 @@ static int run(int count, char **arguments) {
     if (!output) return fail(EX_USAGE, "missing -o DIR");
     if (part_sort(arguments, count) < 0) return -1;
     for (int i = 0; i < count; i++) {
-        if (!dataset_is(arguments[i])) return fail(EX_NOINPUT, "'%s' is not a dataset", arguments[i]);
+        if (!dataset_is(arguments[i]))
+            return fail(EX_NOINPUT, "'%s' is not a dataset: it has no dataset.jsonl", arguments[i]);
         if (refuse_as_output(arguments[i], output) < 0) return -1;
     }
     DatasetBuild build;

@@ -69,8 +69,7 @@ static const ManualRow examples[] = {
     {"dedup -o unique data", "keeps one of several equal documents", NULL},
     {"shuffle --seed 1 -o shuffled data", "writes the documents in random order", NULL},
     {"split --parts 4 -o parts data", "writes four datasets: parts/part-000000 to parts/part-000003", NULL},
-    {"merge -o joined parts/part-000000 parts/part-000001", "joins datasets that were made with the same options",
-     NULL},
+    {"merge -o joined parts/part-000000 parts/part-000001", "joins datasets of one vocabulary", NULL},
     {NULL, NULL, NULL},
 };
 

@@ -6,7 +6,8 @@
 #include <sys/stat.h>
 
 static const char REPLACE[] = "choose another directory, or replace it with --force";
-static const char REPEAT[] = "--append needs the options with which the dataset was made";
+static const char REPEAT[] = "--append needs the options with which the dataset was made; with others, tokenize to a "
+                             "directory of its own and merge the two";
 
 // The option of each key in an option line.
 static const char *const option_names[][2] = {{"frame_tokens", "--frame-tokens"},
@@ -67,12 +68,12 @@ static void describe_difference(char then[128], char now[128], const char *old, 
     describe(now, new, item);
 }
 
-int compare_options(const Dataset *dataset, const Dataset *other) {
-    if (!strcmp(dataset->params, other->params)) return 0;
+bool compare_options(const Dataset *dataset, const Dataset *other, Buffer *text) {
+    if (!strcmp(dataset->params, other->params)) return true;
     char first[128], second[128];
     describe_difference(first, second, dataset->params, other->params);
-    return fail(EX_USAGE, "'%s' was made with %s, '%s' with %s: make them with the same options", dataset->path, first,
-                other->path, second);
+    buffer_print(text, "'%s' was made with %s, '%s' with %s", dataset->path, first, other->path, second);
+    return false;
 }
 
 int compare_params(const char *what, const char *old, const char *new, const char *advice) {

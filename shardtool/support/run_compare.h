@@ -11,7 +11,7 @@ int compare_finished(const char *directory, const char *params, const ShardParam
 int compare_unfinished(const char *directory, const char *other, const char *params, bool appends);
 // Compares with the dataset to which the run appends: 1 when it has all inputs already, -1 when it has some, or other options.
 int compare_base(const Dataset *base, const char *params, const ShardParams *shard_params, const Inputs *inputs);
-// For merge: -1 (2), naming the first option in which two datasets differ.
-int compare_options(const Dataset *dataset, const Dataset *other);
+// For merge: whether two datasets were made with the same options; if not, adds the first one that differs to `text`.
+bool compare_options(const Dataset *dataset, const Dataset *other, Buffer *text);
 // -1 (2) after naming the first option in which `what`, made with the options `old`, differs from this run.
 int compare_params(const char *what, const char *old, const char *new, const char *advice);

@@ -433,14 +433,36 @@ slice() { # FILE FIRST END: bytes of those ids
     run_code 0 shardtool merge --force -o both b
     shardtool diff both b
     shardtool verify -q a
-    shardtool tokenize -q -o other --docs file a.txt
-    run_code 2 shardtool merge -o x a other
-    [[ "$output" == *"'a' was made with --frame-tokens=64, 'other' with --frame-tokens=32768: make them with the same options" ]]
-    [ ! -e x/dataset.jsonl ]
-    [ -z "$(find x -name '*.zst')" ]
     run_code 66 shardtool merge -o y a absent
     run_code 2 shardtool merge --force -o both/ a both
     shardtool verify -q both a
+}
+
+@test "merge joins datasets made with other options and by other commands, of one vocabulary" {
+    seq 1000 >a.txt && seq 2000 3000 >b.txt
+    shardtool tokenize -q -o a --docs lines --val 0.2 --frame-tokens 64 --shard-tokens 500 a.txt
+    shardtool tokenize -q -o b --docs lines --val 0.3 b.txt
+    shardtool export -q --to nanogpt -o raw b
+    shardtool import -q --from nanogpt -o c raw
+    run_match 1 "'c/train/000/000000.zst' differ, and hold the same ids: --content compares only these" shardtool diff b c
+    shardtool diff --content b c
+    run_match 0 "the options differ ('a' was made with --frame-tokens=64, 'b' with --frame-tokens=32768)" shardtool merge -o all a b c
+    shardtool verify -q all
+    for split in train val; do
+        zstd -dcq {a,b,c}/$split/*/*.zst >want
+        zstd -dcq all/$split/*/*.zst | cmp - want
+    done
+    shardtool get all : | cmp - <(zstd -dcq all/train/*/*.zst)
+    [ "$(head -n 1 all/dataset.jsonl | jq -r '"\(.params) \(.val_share)"')" = "merge mixed" ]
+    [ "$(head -n 1 all/dataset.jsonl | jq -r .params_fp)" = "$(echo merge | sha256sum | cut -d ' ' -f 1)" ]
+    # the same samples as from frames of one size
+    shardtool tokenize -q -o b64 --docs lines --val 0.3 --frame-tokens 64 b.txt
+    shardtool merge -q -o even a b64
+    shardtool merge -q -o uneven a b
+    write_tiny_conf tiny.conf
+    for set in even uneven; do trainer train tiny.conf -q --dataset=$set --out_dir=run-$set --sample_tokens=0 >/dev/null; done
+    diff <(losses run-even) <(losses run-uneven)
+    run_match 2 "with others, tokenize to a directory of its own and merge the two" shardtool tokenize --append -o all --docs lines tiny.conf
 }
 
 @test "index lists frames and rebuilds the tables of a truncated or damaged shard" {
