@@ -4,6 +4,7 @@
 #include "common/file/file.h"
 #include "common/file/spool.h"
 #include "common/json_write.h"
+#include "common/log.h"
 #include "shardtool/format/document_reader.h"
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/id_range.h"
@@ -209,6 +210,9 @@ static int check_vocabulary(const TextDecoding *decoding, TokenReader *tokens, c
 static int decode_shard(TextDecoding *decoding, const char *path) {
     TokenReader tokens;
     if (take_vocabulary(decoding, path) < 0 || token_reader_open(&tokens, path, split) < 0) return -1;
+    const uint64_t others = split == SPLIT_TRAIN ? tokens.dataset.documents[SPLIT_VAL] : 0;
+    if (others && !document && !range)
+        log_line("the training split of '%s': --split val has %" PRIu64 " more documents", path, others);
     int status = check_vocabulary(decoding, &tokens, path);
     if (status == 0) status = decode_tokens(decoding, &tokens);
     token_reader_close(&tokens);

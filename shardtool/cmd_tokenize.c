@@ -213,7 +213,7 @@ static int complete_dataset(DatasetBuild *build, RunParams *run, Inputs *inputs)
     } else if (complete == 0 && build->has_manifest && !force) {
         complete = compare_finished(output, params, &run->pipeline.shards.params, inputs);
     }
-    if (complete > 0) log_line("'%s' is already complete", output);
+    if (complete > 0 && !append) log_line("'%s' is already complete", output);
     int status = complete ? complete : write_dataset(build, run, inputs);
     dataset_close(&base);
     return status < 0 ? -1 : dataset_vocabulary_keep(output, run->pipeline.text.vocab);

@@ -145,6 +145,8 @@ int option_set(const Option *option, const char *value) {
     }
     case OPT_FLOAT: {
         double number = strtod(value, &end);
+        if (end > value && !strcmp(end, "%"))
+            return fail(EX_USAGE, "'%s' is a percentage: write %g", value, number / 100);
         if (end == value || *end || !isfinite(number)) return fail(EX_USAGE, "'%s' is not a finite number", value);
         *(double *)option->value = number;
         return 0;

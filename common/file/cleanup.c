@@ -1,8 +1,11 @@
 // The list is static memory, so that a signal handler may read it at any moment.
 #include "common/file/cleanup.h"
 #include "common/file/file.h"
+#include "common/log.h"
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { FILES_MAX = 16 };
@@ -13,7 +16,25 @@ static struct {
 } files[FILES_MAX];
 enum { FREE, TAKEN, LISTED };
 
+static const char *_Atomic announced;
+
+void cleanup_announce(const char *text) { atomic_store(&announced, text); }
+
+// Only calls that a signal handler may make. On a terminal a progress line stands before it.
+static void print_announced(void) {
+    const char *text = atomic_load(&announced);
+    if (!text || log_quiet) return;
+    const struct iovec parts[] = {{"\n", isatty(STDERR_FILENO) ? 1 : 0},
+                                  {(void *)(uintptr_t)log_program, strlen(log_program)},
+                                  {": ", 2},
+                                  {(void *)(uintptr_t)text, strlen(text)},
+                                  {"\n", 1}};
+    const ssize_t written = writev(STDERR_FILENO, parts, sizeof parts / sizeof *parts);
+    (void)written;
+}
+
 static void on_signal(int number) {
+    print_announced();
     for (int i = 0; i < FILES_MAX; i++)
         if (atomic_load(&files[i].state) == LISTED) unlink(files[i].path);
     signal(number, SIG_DFL);

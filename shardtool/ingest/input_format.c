@@ -1,4 +1,4 @@
-// The table of input formats, and the choice of a format for a stream.
+// The table of input formats, the choice of a format for a stream, and the checks of source_options.h.
 #include "shardtool/ingest/input_format.h"
 #include "common/err.h"
 #include "common/log.h"
@@ -21,7 +21,10 @@ static int fail_no_format(const Stream *stream) {
         size_t used = strlen(titles);
         snprintf(titles + used, sizeof titles - used, "%s%s", i ? ", " : "", formats[i].title);
     }
-    return fail(EX_DATA, "'%s' is binary and in none of the known formats (%s)", stream->name, titles);
+    const char *dot = strrchr(stream->base, '.');
+    const bool is_ids = dot && !strcmp(dot, ".bin"); // of nanoGPT, llm.c, Megatron
+    return fail(EX_DATA, "'%s' is binary and in none of the known formats (%s)%s", stream->name, titles,
+                is_ids ? ": token ids, as in nanoGPT's train.bin, are read by 'shardtool import --from nanogpt'" : "");
 }
 
 // The format that the extension of the name promises, or NULL.
@@ -170,4 +173,24 @@ void reader_close(FormatReader *reader) {
     SpooledStream *spooled = reader->spooled;
     reader->format->close(reader);
     spooled_close(spooled);
+}
+
+int level_check(const Stream *stream, const SourceOptions *options) {
+    if (stream->level <= options->max_depth) return 0;
+    return fail(EX_DATA, "'%s': containers nested more than %" PRIu64 " deep (--max-depth)", stream->name,
+                options->max_depth);
+}
+
+int ratio_check(const char *name, const SourceOptions *options, uint64_t in_bytes, uint64_t out_bytes) {
+    enum { RATIO_FROM_BYTES = 16 << 20 }; // a small input of zeros is harmless
+    if (!options->max_ratio || out_bytes < RATIO_FROM_BYTES || out_bytes / options->max_ratio <= in_bytes) return 0;
+    return fail(EX_DATA,
+                "'%s': expands to more than %" PRIu64 " times its size, like a decompression bomb (--max-ratio)", name,
+                options->max_ratio);
+}
+
+int refuse_conditions(const Stream *stream, const SourceOptions *options) {
+    if (!options->where.count) return 0;
+    return fail(EX_DATA, "'%s' has no columns, so --where '%s' cannot choose its documents: it is for Parquet files",
+                stream->name, options->where.items[0]);
 }

@@ -21,6 +21,7 @@ typedef struct {
     Skips skips;
     struct AccessPoints *points;             // of the input files, for a run that may be continued; else NULL
     bool records_warned;                     // that a text looks like JSON lines or a table; once a run
+    uint64_t left_out;                       // rows that do not meet `where`
     uint64_t inputs_read[INPUT_FORMATS_MAX]; // files and members read, by row of the table
 } SourceOptions;
 

@@ -142,7 +142,10 @@ int parquet_next(FormatReader *reader, Part *part) {
         }
         if (ratio_check(parquet->stream->name, parquet->options, parquet->stream->size, parquet->text_bytes) < 0)
             return -1;
-        if (!wanted) continue;
+        if (!wanted) {
+            parquet->options->left_out++;
+            continue;
+        }
         if (text.null) {
             if (skips_add_null(&parquet->options->skips, parquet->stream->name, "row", parquet->row - 1) < 0) return -1;
             continue;

@@ -1,6 +1,7 @@
 // Reads and writes the journal of an unfinished run.
 #include "shardtool/pipeline/journal.h"
 #include "common/err.h"
+#include "common/file/cleanup.h"
 #include "common/json_read.h"
 #include "common/json_write.h"
 #include "common/log.h"
@@ -142,6 +143,7 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
 int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, const Dataset *base,
                  const JournalResume *resume, int pending_split, const SourceOptions *options) {
     *journal = (Journal){.fd = -1, .pending_fd = -1, .pending_split = pending_split, .options = options};
+    cleanup_announce("stopped: the same command continues");
     file_path(journal->point.path, dataset, DATASET_WINDOW);
     if (resume) journal->point.point = resume->point;
     file_path(journal->path, dataset, DATASET_JOURNAL);
@@ -215,6 +217,7 @@ int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard
 }
 
 void journal_close(Journal *journal) {
+    cleanup_announce(NULL);
     if (journal->fd > 0) close(journal->fd);
     if (journal->pending_fd > 0) close(journal->pending_fd);
     buffer_close(&journal->pending);

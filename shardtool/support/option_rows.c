@@ -32,6 +32,9 @@ void log_skips(void) {
 
 int fail_no_documents(void) {
     Buffer text = {0};
+    if (source_options.left_out && !source_options.skips.count)
+        return fail(EX_NOINPUT, "none of the %" PRIu64 " rows meets --where '%s'%s", source_options.left_out,
+                    source_options.where.items[0], source_options.where.count > 1 ? " and the other conditions" : "");
     if (!source_options.skips.count) return fail(EX_NOINPUT, "the inputs contain no documents");
     skips_print(&source_options.skips, &text);
     fail(EX_NOINPUT, "the inputs contain no documents; skipped %s", (const char *)text.data);

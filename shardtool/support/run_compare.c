@@ -160,7 +160,11 @@ int compare_base(const Dataset *base, const char *params, const ShardParams *sha
     const char *twice = NULL, *last = base->source_count ? base->sources[base->source_count - 1].path : "";
     for (uint64_t i = 0; i < inputs->argument_count; i++)
         if (has_source(base, &inputs->arguments[i])) known++, twice = inputs->arguments[i].path;
-    if (known == inputs->argument_count) return warn_modified(base, inputs), 1;
+    if (known == inputs->argument_count) {
+        log_line("'%s' holds '%s'%s already: there is nothing to append", base->path, twice,
+                 known > 1 ? " and the other inputs" : "");
+        return warn_modified(base, inputs), 1;
+    }
     if (known) return fail(EX_USAGE, "'%s' holds '%s' already: name only new inputs", base->path, twice);
     if (strcmp(last, inputs->arguments[0].path) > 0)
         log_line("'%s' sorts before '%s': the result differs from one run over both", inputs->arguments[0].path, last);

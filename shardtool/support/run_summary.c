@@ -36,6 +36,7 @@ static void print_json(const Summary *summary, double seconds) {
     json_add_bool(&out, "full", result->is_full);
     json_add_number(&out, "skipped", source_options.skips.count);
     json_add_number(&out, "null_texts", source_options.skips.nulls);
+    json_add_number(&out, "left_out", source_options.left_out);
     json_add_number(&out, "replaced", result->replaced);
     json_add_real(&out, "seconds", seconds, 3);
     json_add_number(&out, "peak_memory", peak_memory());
@@ -59,9 +60,10 @@ static void log_small_split(const Summary *summary, uint64_t documents) {
     if (!(summary->val > 0) || summary->dataset->part || (train && val >= SMALL_TOKENS))
         return; // merge joins the parts
     if (documents < FEW_DOCUMENTS)
-        log_line("%" PRIu64 " document%s to one split each as a whole (%" PRIu64 " train and %" PRIu64
-                 " val tokens): cut them with --docs paragraphs or lines",
-                 documents, documents == 1 ? " goes" : "s go", train, val);
+        log_line("%" PRIu64 " document%s as a whole (%" PRIu64 " train and %" PRIu64
+                 " val tokens): cut %s with --docs %slines",
+                 documents, documents == 1 ? " goes to one split" : "s go to one split each", train, val,
+                 documents == 1 ? "it" : "them", source_options.docs == DOCS_FILE ? "paragraphs or " : "");
     else
         log_line("the %s split has only %" PRIu64 " tokens with --val %g: choose a %s share",
                  train ? "validation" : "training", train ? val : train, summary->val, train ? "larger" : "smaller");
@@ -85,6 +87,9 @@ void summary_print(const Summary *summary) {
     if (summary->json) print_json(summary, seconds);
     if (result->is_full)
         log_line("ended at --max-tokens %" PRIu64 ": documents after that are left out", summary->max_tokens);
+    if (source_options.left_out)
+        log_line("%" PRIu64 " row%s not meet --where and %s left out", source_options.left_out,
+                 source_options.left_out == 1 ? " does" : "s do", source_options.left_out == 1 ? "is" : "are");
     log_skips();
     log_replaced(result->replaced, dataset->source_bytes);
     log_small_split(summary, documents);

@@ -1,6 +1,7 @@
 // Reads and writes the journal of an unfinished count of pieces.
 #include "shardtool/vocabulary/count_journal.h"
 #include "common/err.h"
+#include "common/file/cleanup.h"
 #include "common/json_read.h"
 #include "common/json_write.h"
 #include "common/log.h"
@@ -130,6 +131,7 @@ static void remove_runs(const char *folder, const CountState *state) {
 int count_journal_open(CountJournal *journal, const char *params, const Inputs *inputs, const CountState *state,
                        bool continues, const SourceOptions *options) {
     journal->options = options;
+    cleanup_announce("stopped: the same command continues");
     dir_sweep(journal->folder, NULL);
     journal->fd = journal_file_open(journal->path, O_WRONLY | O_APPEND);
     if (journal->fd < 0) return -1;
@@ -171,6 +173,7 @@ int count_journal_add(CountJournal *journal, const CountState *state) {
 }
 
 void count_journal_close(CountJournal *journal) {
+    cleanup_announce(NULL);
     if (journal->fd > 0) close(journal->fd);
     journal->fd = -1;
 }

@@ -41,7 +41,9 @@ setup() {
     [ "$output" = "$(printf 'First, in English.Zweiter, auf Deutsch.Fünfter: "quoted"\n')" ]
     run_code 0 shardtool text -0 --where 'language_score >= 0.65' --where "language == 'de'" --where 'text>Z' small.parquet
     [ "$output" = "Zweiter, auf Deutsch." ]
-    run_code 66 shardtool text --where 'language_score>1' small.parquet
+    run_match 66 "none of the 5 rows meets --where 'language_score>1'" shardtool text --where 'language_score>1' small.parquet
+    run_match 0 "2 rows do not meet --where and are left out" shardtool tokenize -o some --val 0 --where 'language_score>=0.65' small.parquet
+    [ "$(shardtool tokenize -q --json -o again --where 'language_score>=0.65' small.parquet | jq .left_out)" = 2 ]
 }
 
 # fault 6

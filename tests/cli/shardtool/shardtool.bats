@@ -438,6 +438,18 @@ slice() { # FILE FIRST END: bytes of those ids
     shardtool verify -q both a
 }
 
+@test "mistakes of a beginner are answered: a percentage, token ids as text, one split of two" {
+    seq 500 >a.txt
+    run_match 2 "--val: '10%' is a percentage: write 0.1" shardtool tokenize -o out --val 10% a.txt
+    shardtool tokenize -q -o out --docs lines --val 0.2 a.txt
+    shardtool export -q --to nanogpt -o raw out
+    run_match 65 "token ids, as in nanoGPT's train.bin, are read by 'shardtool import --from nanogpt'" shardtool tokenize -o x raw/train.bin
+    documents=$(shardtool info --json out | jq .val_documents)
+    run_match 0 "the training split of 'out': --split val has $documents more documents" shardtool decode --json out
+    run_code 0 shardtool decode --json --split val out
+    [ "${#lines[@]}" = "$documents" ]
+}
+
 @test "merge joins datasets made with other options and by other commands, of one vocabulary" {
     seq 1000 >a.txt && seq 2000 3000 >b.txt
     shardtool tokenize -q -o a --docs lines --val 0.2 --frame-tokens 64 --shard-tokens 500 a.txt

@@ -51,6 +51,7 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     shardtool tokenize -o out $common a.jsonl
     run_code 2 shardtool tokenize --append -o out $common --val 0.3 b.jsonl
     run_match 2 "'out' holds 'a.jsonl' already: name only new inputs" shardtool tokenize --append -o out $common a.jsonl b.jsonl
+    run_match 0 "'out' holds 'a.jsonl' already: there is nothing to append" shardtool tokenize --append -o out ${common#-q} a.jsonl
     run_code 2 shardtool tokenize --append --force -o out $common b.jsonl
     run_code 2 shardtool tokenize --append -o - b.jsonl
     shardtool tokenize -o old $common a.jsonl
@@ -101,7 +102,8 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     printf ZZZZ | dd of=long.txt bs=1 seek=200010 conv=notrunc status=none
     for option in "" --append; do
         run_code 0 shardtool tokenize $option -o out long.txt
-        [[ "$output" == *"'long.txt' was modified after 'out' was made from it"*"--force makes the dataset again"*"already complete"* ]]
+        [[ "$output" == *"'long.txt' was modified after 'out' was made from it"*"--force makes the dataset again"* ]]
+        [[ "$output" == *"'out' is already complete"* || "$output" == *"'out' holds 'long.txt' already: there is nothing to append"* ]]
     done
 }
 

@@ -390,6 +390,8 @@ END
         signalled -e inject=fsync:signal=$signal:when=12 shardtool tokenize -o out $options || code=$?
         [ $code -gt 128 ]
         [ -d out/train ]
+        signalled -e inject=fsync:signal=$signal:when=3 shardtool tokenize -o loud ${options#-q} 2>stopped || true
+        [ "$(tail -n 1 stopped)" = "shardtool: stopped: the same command continues" ] && rm -r loud
         [ -z "$(find out -name '*.tmp.*')" ]
         shardtool tokenize -o out $options
         cmp out/dataset.jsonl whole/dataset.jsonl
