@@ -105,8 +105,8 @@ static size_t find_long_word(const Encoder *encoder, const uint32_t *starts, siz
     return SIZE_MAX;
 }
 
-// The fast path reads past a piece, so pieces near the end are encoded from a padded copy. Returns the number of ids,
-// -1 after fail(), or NOT_UTF8 without an error, unless any_bytes is set.
+// The fast path reads past a piece, so pieces near the end are encoded from a padded copy. Returns the number of units of
+// 16 bits in the ids, -1 after fail(), or NOT_UTF8 without an error, unless any_bytes is set.
 static ssize_t encode_pieces(Encoder *encoder, Bytes text, Isa isa, bool any_bytes, uint16_t *ids) {
     PieceCache *cache = &encoder->pieces;
     size_t long_word = SIZE_MAX;
@@ -179,14 +179,18 @@ static ssize_t encode_windows(Encoder *encoder, Bytes text, uint16_t *ids) {
     return out - ids;
 }
 
-ssize_t encoder_encode(Encoder *encoder, Bytes text, uint16_t *ids) {
+static ssize_t count_ids(const Encoder *encoder, ssize_t units) {
+    return units < 0 || encoder->pieces.vocab->id_bytes == 2 ? units : units / 2;
+}
+
+ssize_t encoder_encode(Encoder *encoder, Bytes text, void *ids) {
     assert(!encoder->held.size); // the document before, if it came in parts, must be finished
     ssize_t count = encode_windows(encoder, text, ids);
     encoder->offset = 0;
-    return count;
+    return count_ids(encoder, count);
 }
 
-ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *ids) {
+ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, void *ids) {
     Buffer *held = &encoder->held;
     Bytes text = part;
     size_t searched = 0;
@@ -209,7 +213,7 @@ ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *i
     } else if (done < text.size) {
         buffer_add(held, text.data + done, text.size - done);
     }
-    return count;
+    return count_ids(encoder, count);
 }
 
 size_t encoder_held_bytes(const Encoder *encoder) { return encoder->held.size; }

@@ -31,15 +31,15 @@ void encoder_set_max_word(Encoder *encoder, uint64_t bytes);
 // The number of ids to allocate for so many bytes. (A replaced byte can become three ids.)
 static inline size_t encoder_ids_max(size_t bytes) { return 3 * bytes + 64; }
 
-// Encodes a whole document into `ids`, which has room for encoder_ids_max(text.size). Returns the number of ids,
+// Encodes a whole document into `ids`, of vocab_id_bytes each, which has room for encoder_ids_max(text.size). Returns the number of ids,
 // without an end-of-text id, or -1 after fail().
-ssize_t encoder_encode(Encoder *encoder, Bytes text, uint16_t *ids);
+ssize_t encoder_encode(Encoder *encoder, Bytes text, void *ids);
 
 // Encodes a document that comes in parts of any size. Each call writes the ids that no later part can change and holds
 // back the rest of the text (a few bytes, unless a single word is longer than the part); the call with `last` writes
 // the rest. All ids together are those of encoder_encode. `ids` has room for encoder_ids_max(part.size +
 // encoder_held_bytes(encoder)). Returns the number of ids, or -1 after fail().
-ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *ids);
+ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, void *ids);
 size_t encoder_held_bytes(const Encoder *encoder);
 
 uint64_t encoder_replaced(const Encoder *encoder); // U+FFFD written for invalid bytes so far

@@ -36,7 +36,7 @@ static int take_characters(Buffer *text, ModelShape *shape, const char *file) {
     const Vocab *vocab = vocab_open_characters_text((Bytes){text->data, text->size}, characters);
     if (!vocab) return -1;
     shape->vocab = (int)vocab_size(vocab), shape->padded_vocab = padded_vocab(shape->vocab);
-    shape->end_of_text = vocab_end_of_text(vocab);
+    shape->end_of_text = (int)vocab_end_of_text(vocab);
     vocab_close(vocab);
     if (ids == shape->vocab || ids == shape->vocab - 1) return 0;
     return fail(EX_PROTOCOL, "'%s' has %d characters, and the model in '%s' %d ids", characters, shape->vocab - 1, file,

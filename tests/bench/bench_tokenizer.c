@@ -19,7 +19,8 @@
 typedef struct {
     Encoder *encoder;
     Bytes documents;
-    uint16_t *ids;
+    uint8_t *ids;
+    unsigned id_bytes; // of an id
     size_t count, bytes;
 } Share;
 
@@ -30,7 +31,8 @@ static void *encode_share(void *argument) {
         uint32_t size;
         const uint8_t *text = cursor_u32(&cursor, &size) ? cursor_take(&cursor, size) : NULL;
         if (!text) die(EX_DATA, "the documents end early");
-        ssize_t count = encoder_encode(share->encoder, (Bytes){text, size}, share->ids + share->count);
+        ssize_t count =
+            encoder_encode(share->encoder, (Bytes){text, size}, share->ids + share->count * share->id_bytes);
         if (count < 0) die(err_code(), "%s", err_text());
         share->count += (size_t)count;
         share->bytes += size;
@@ -46,7 +48,7 @@ static uint64_t time_ns(size_t threads) {
 }
 
 // One contiguous share a thread, of about the same size.
-static void cut_shares(Share *shares, size_t threads, Bytes all) {
+static void cut_shares(Share *shares, size_t threads, Bytes all, unsigned id_bytes) {
     Cursor cursor = cursor_init(all);
     for (size_t i = 0; i < threads; i++) {
         const uint8_t *begin = cursor.at;
@@ -55,7 +57,8 @@ static void cut_shares(Share *shares, size_t threads, Bytes all) {
             if (!cursor_u32(&cursor, &size) || !cursor_take(&cursor, size)) die(EX_DATA, "the documents end early");
         }
         shares[i].documents = (Bytes){begin, (size_t)(cursor.at - begin)};
-        shares[i].ids = malloc(encoder_ids_max(shares[i].documents.size) * sizeof(uint16_t));
+        shares[i].id_bytes = id_bytes;
+        shares[i].ids = malloc(encoder_ids_max(shares[i].documents.size) * id_bytes);
         if (!shares[i].ids) die(EX_MEMORY, "no memory for the ids");
     }
 }
@@ -77,7 +80,7 @@ int main(int count, char **arguments) {
     if (!vocab) die(err_code(), "%s", err_text());
     double open_ms = (double)(time_ns(1) - start) / 1e6;
     static Share shares[THREADS_MAX];
-    cut_shares(shares, threads, all);
+    cut_shares(shares, threads, all, vocab_id_bytes(vocab));
     for (size_t i = 0; i < threads; i++) shares[i].encoder = encoder_open(vocab, INVALID_REPLACE);
 
     double cold = 0, warm = 0;
@@ -100,7 +103,8 @@ int main(int count, char **arguments) {
     }
     if (count > 4) {
         FILE *file = fopen(arguments[4], "wb");
-        if (!file || fwrite(shares[0].ids, 2, shares[0].count, file) != shares[0].count || fclose(file))
+        if (!file || fwrite(shares[0].ids, shares[0].id_bytes, shares[0].count, file) != shares[0].count ||
+            fclose(file))
             die(EX_IO, "cannot write '%s'", arguments[4]);
     }
     struct rusage usage;

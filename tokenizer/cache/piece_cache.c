@@ -35,7 +35,7 @@ void piece_cache_open(PieceCache *cache, const Vocab *vocab, Isa isa) {
     cache->vocab = vocab;
     cache->encode = isa == ISA_AVX512 ? ON_X86(piece_cache_encode_avx512, piece_cache_encode_portable)
                                       : piece_cache_encode_portable;
-    cache->merge = isa == ISA_AVX512 ? ON_X86(bpe_merge_avx512, bpe_merge) : bpe_merge;
+    cache->merge = isa == ISA_AVX512 && vocab->id_bytes == 2 ? ON_X86(bpe_merge_avx512, bpe_merge) : bpe_merge;
     for (unsigned i = 0; i < PIECE_SIZES; i++) {
         cache->tables[i] = (PieceTable){.width = sizes[i].width, .limit = sizes[i].last};
         table_alloc(&cache->tables[i], sizes[i].first);
@@ -146,16 +146,17 @@ static uint64_t *piece_find(const PieceTable *table, uint64_t *key, const uint8_
 }
 
 static size_t encode_merged(PieceCache *cache, const uint8_t *piece, size_t size, uint16_t *ids) {
+    const unsigned units = cache->vocab->id_bytes / 2;
     if (cache->vocab->whole) {
         const unsigned id = token_names_find(cache->vocab->whole, piece, size);
-        if (id != NO_TOKEN) return *ids = (uint16_t)id, 1;
+        if (id != NO_TOKEN) return id_put(ids, 0, cache->vocab->id_bytes, id), units;
     }
-    if (size < 64 * DEAD_U64S) return cache->merge(cache->vocab, piece, size, ids, cache->dead);
+    if (size < 64 * DEAD_U64S) return units * cache->merge(cache->vocab, piece, size, ids, cache->dead);
     uint64_t *dead = malloc((size / 64 + 1) * sizeof *dead); // too rare to keep
     if (!dead) die(EX_MEMORY, "out of memory for a word of %zu bytes", size);
     size_t count = cache->merge(cache->vocab, piece, size, ids, dead);
     free(dead);
-    return count;
+    return units * count;
 }
 
 // Swaps an entry with the one in its first slot, where the fast path finds it. The first entry to arrive is usually the

@@ -20,9 +20,10 @@ typedef struct {
 typedef struct PieceCache {
     const Vocab *vocab;
     PieceTable tables[PIECE_SIZES];
+    // The ids are in units of 16 bits: an id of 4 bytes is two of them.
     size_t (*encode)(struct PieceCache *cache, const uint8_t *text, const uint32_t *starts, size_t count,
                      uint16_t *ids);
-    size_t (*merge)(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids, uint64_t *dead);
+    size_t (*merge)(const Vocab *vocab, const uint8_t *piece, size_t size, void *ids, uint64_t *dead); // (bpe.h)
     uint64_t *dead;     // scratch of merge
     unsigned slow_hits; // pieces found outside the bucket that the fast path probes, modulo SWAP_INTERVAL
 } PieceCache;
@@ -33,7 +34,8 @@ void piece_cache_close(PieceCache *cache);
 // Bounds a new cache to 16 MB instead of 64.
 void piece_cache_keep_small(PieceCache *cache);
 
-// Encodes the pieces text[starts[i] .. starts[i + 1]) for i < count <= PRETOKENIZE_BATCH and returns the number of ids.
+// Encodes the pieces text[starts[i] .. starts[i + 1]) for i < count <= PRETOKENIZE_BATCH and returns the number of units
+// of ids.
 // Reads PIECE_READ bytes from each start, whatever the piece's size, and 16 starts past the last; writes up to 64 ids
 // past the last.
 static inline size_t piece_cache_encode(PieceCache *cache, const uint8_t *text, const uint32_t *starts, size_t count,

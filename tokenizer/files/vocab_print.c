@@ -19,7 +19,7 @@ static void add_spelled(Buffer *out, Bytes token, bool json) {
 }
 
 static void add_token(const Vocab *vocab, unsigned id, Buffer *out) {
-    const Bytes token = vocab_bytes(vocab, (uint16_t)id);
+    const Bytes token = vocab_bytes(vocab, id);
     if (vocab_is_special(vocab, id))
         add_text(out, token);
     else
@@ -43,9 +43,9 @@ static void print_merges(const Vocab *vocab, const char *begin, const char *end,
     uint64_t *pairs = vocab_pairs(vocab);
     for (unsigned i = 0; i < vocab->pairs; i++) {
         buffer_print(out, "%s%s", i ? comma : "", begin);
-        add_spelled(out, vocab_bytes(vocab, (uint16_t)(pairs[i] >> 16)), json);
+        add_spelled(out, vocab_bytes(vocab, pair_left_id(pairs[i])), json);
         buffer_print(out, " ");
-        add_spelled(out, vocab_bytes(vocab, (uint16_t)pairs[i]), json);
+        add_spelled(out, vocab_bytes(vocab, pair_right_id(pairs[i])), json);
         buffer_print(out, "%s", end);
     }
     free(pairs);
@@ -59,7 +59,7 @@ void vocab_print_merges(const Vocab *vocab, Buffer *out) {
 static void print_added(const Vocab *vocab, Buffer *out) {
     for (unsigned id = vocab->count; id < vocab->size; id++) {
         buffer_print(out, "%s{\"id\": %u, \"content\": \"", id > vocab->count ? ",\n" : "", id);
-        add_text(out, vocab_bytes(vocab, (uint16_t)id));
+        add_text(out, vocab_bytes(vocab, id));
         buffer_print(out, "\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, "
                           "\"special\": true}");
     }
@@ -106,7 +106,7 @@ static void print_tokenizer(const Vocab *vocab, Buffer *out) {
 
 static void print_characters(const Vocab *vocab, Buffer *out) {
     for (unsigned id = 0; id < vocab->count; id++) {
-        const Bytes text = vocab_bytes(vocab, (uint16_t)id);
+        const Bytes text = vocab_bytes(vocab, id);
         buffer_add(out, text.data, text.size);
     }
 }
@@ -133,7 +133,7 @@ static void add_base64(Bytes token, Buffer *out) {
 int vocab_print_tiktoken(const Vocab *vocab, Buffer *out) {
     if (vocab->characters) return fail(EX_DATA, "tiktoken has no vocabularies of characters");
     for (unsigned id = 0; id < vocab->count; id++) {
-        add_base64(vocab_bytes(vocab, (uint16_t)id), out);
+        add_base64(vocab_bytes(vocab, id), out);
         buffer_print(out, " %u\n", id);
     }
     if (vocab->is_gpt2) return 0; // which tiktoken reads so

@@ -82,7 +82,7 @@ int vocab_table_build(VocabTable *table, size_t pairs) {
         if (token_names_find(&table->names, token.data, token.size) != NO_TOKEN)
             return fail(EX_DATA, "the token of id %u occurs twice", id);
         token_names_add(&table->names, id);
-        if (token.size == 1) vocab->byte_token[*token.data] = (uint16_t)id;
+        if (token.size == 1) vocab->byte_token[*token.data] = id;
     }
     for (unsigned byte = 0; byte < 256; byte++)
         if (vocab->byte_token[byte] == NO_TOKEN)
@@ -112,7 +112,7 @@ static bool is_same(const Vocab *vocab, const Vocab *own) {
                 !memcmp(vocab->start, own->start, (TOKEN_COUNT + 1) * sizeof *vocab->start) &&
                 !memcmp(vocab->bytes, own->bytes, own->start[TOKEN_COUNT]);
     for (unsigned id = BYTE_TOKENS; same && id < own->count; id++)
-        same = vocab_merged(vocab, own->pair[id] >> 16, own->pair[id] & 0xFFFF) == id;
+        same = vocab_merged(vocab, pair_left_id(own->pair[id]), pair_right_id(own->pair[id])) == id;
     return same;
 }
 

@@ -48,7 +48,7 @@ static int read_line(VocabTable *table, Bytes line, unsigned rank) {
 // Every split of a token in two tokens is a merge.
 static int add_splits(VocabTable *table) {
     for (unsigned id = 0; id < table->vocab->count; id++) {
-        const Bytes token = vocab_bytes(table->vocab, (uint16_t)id);
+        const Bytes token = vocab_bytes(table->vocab, id);
         for (size_t cut = 1; cut < token.size; cut++) {
             const Bytes left = {token.data, cut}, right = {token.data + cut, token.size - cut};
             if (token_names_find(&table->names, left.data, left.size) == NO_TOKEN ||

@@ -23,15 +23,15 @@ static int32_t merge_key(const Vocab *vocab, unsigned a, unsigned b, unsigned po
 }
 
 // Symbols are a linked list in place. The search for the smallest key is a loop that compilers vectorize.
-static size_t merge_short(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids) {
+static size_t merge_short(const Vocab *vocab, const uint8_t *piece, size_t size, void *ids) {
     int32_t keys[SHORT];
-    uint16_t symbols[SHORT];
+    uint32_t symbols[SHORT];
     uint8_t before[SHORT + 1], after[SHORT];
     size_t padded = (size + LANES - 1) & ~(size_t)(LANES - 1);
     for (size_t i = 0; i < size; i++) {
         symbols[i] = vocab->byte_token[piece[i]];
         before[i] = (uint8_t)(i - 1), after[i] = (uint8_t)(i + 1);
-        unsigned id = i + 1 < size ? vocab->byte_merged[piece[i]][piece[i + 1]] : NO_TOKEN;
+        unsigned id = i + 1 < size ? vocab_merged_bytes(vocab, piece[i], piece[i + 1]) : NO_TOKEN;
         keys[i] = id == NO_TOKEN ? NO_MERGE : (int32_t)(id << 8 | i);
     }
     for (size_t i = size; i < padded; i++) keys[i] = NO_MERGE;
@@ -45,14 +45,14 @@ static size_t merge_short(const Vocab *vocab, const uint8_t *piece, size_t size,
         for (size_t lane = 1; lane < LANES; lane++) best = least[lane] < best ? least[lane] : best;
         if (best == NO_MERGE) break;
         unsigned at = best & 0xFF, removed = after[at], next = after[removed];
-        symbols[at] = (uint16_t)(best >> 8);
+        symbols[at] = (uint32_t)best >> 8;
         keys[removed] = NO_MERGE;
         after[at] = (uint8_t)next, before[next] = (uint8_t)at;
         keys[at] = next < size ? merge_key(vocab, symbols[at], symbols[next], at) : NO_MERGE;
         if (at) keys[before[at]] = merge_key(vocab, symbols[before[at]], symbols[at], before[at]);
     }
     size_t count = 0;
-    for (size_t i = 0; i < size; i = after[i]) ids[count++] = symbols[i];
+    for (size_t i = 0; i < size; i = after[i]) id_put(ids, count++, vocab->id_bytes, symbols[i]);
     return count;
 }
 
@@ -65,10 +65,10 @@ static bool pair_holds(const Vocab *vocab, unsigned a, unsigned b) {
         if (a < BYTE_TOKENS && b < BYTE_TOKENS) return true;
         if (a > b) {
             until = a;
-            a = vocab->pair[a] & 0xFFFF;
+            a = pair_right_id(vocab->pair[a]);
         } else { // a pair of id b at the boundary stands left of b's own pair, so it would come first
             until = b + 1;
-            b = vocab->pair[b] >> 16;
+            b = pair_left_id(vocab->pair[b]);
         }
     }
 }
@@ -98,15 +98,16 @@ static uint64_t heap_take(Heap *heap) {
     return least;
 }
 
-static void heap_offer(Heap *heap, const Vocab *vocab, const uint16_t *ids, size_t at, size_t next, size_t size) {
+static void heap_offer(Heap *heap, const Vocab *vocab, const uint32_t *ids, size_t at, size_t next, size_t size) {
     const unsigned id = next < size ? vocab_merged(vocab, ids[at], ids[next]) : NO_TOKEN;
     if (id != NO_TOKEN) heap_add(heap, (uint64_t)id << 32 | at);
 }
 
 // Symbols are a linked list in place; a symbol that was merged away is NO_TOKEN.
-static size_t merge_long(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids) {
+static size_t merge_long(const Vocab *vocab, const uint8_t *piece, size_t size, void *out) {
     Heap heap = {.keys = allocate_zeroed(3 * size, sizeof *heap.keys)};
     uint32_t *before = allocate_zeroed(size + 1, sizeof *before), *after = allocate_zeroed(size, sizeof *after);
+    uint32_t *ids = allocate_zeroed(size, sizeof *ids);
     for (size_t i = 0; i < size; i++) {
         ids[i] = vocab->byte_token[piece[i]];
         before[i] = (uint32_t)(i - 1), after[i] = (uint32_t)(i + 1);
@@ -117,29 +118,30 @@ static size_t merge_long(const Vocab *vocab, const uint8_t *piece, size_t size, 
         const size_t at = (uint32_t)key, removed = after[at];
         if (ids[at] == NO_TOKEN || removed >= size || vocab_merged(vocab, ids[at], ids[removed]) != key >> 32) continue;
         const size_t next = after[removed];
-        ids[at] = (uint16_t)(key >> 32);
+        ids[at] = (uint32_t)(key >> 32);
         ids[removed] = NO_TOKEN;
         after[at] = (uint32_t)next, before[next] = (uint32_t)at;
         heap_offer(&heap, vocab, ids, at, next, size);
         if (at) heap_offer(&heap, vocab, ids, before[at], at, size);
     }
     size_t count = 0;
-    for (size_t i = 0; i < size; i = after[i]) ids[count++] = ids[i];
-    free(heap.keys), free(before), free(after);
+    for (size_t i = 0; i < size; i = after[i]) id_put(out, count++, vocab->id_bytes, ids[i]);
+    free(heap.keys), free(before), free(after), free(ids);
     return count;
 }
 
-size_t bpe_merge(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids, uint64_t *dead) {
+size_t bpe_merge(const Vocab *vocab, const uint8_t *piece, size_t size, void *ids, uint64_t *dead) {
     if (size <= SHORT) return merge_short(vocab, piece, size, ids);
     if (!vocab->trie) return merge_long(vocab, piece, size, ids);
+    const unsigned bytes = vocab->id_bytes;
     const Trie *trie = vocab_trie(vocab);
     memset(dead, 0, (size / 64 + 1) * sizeof *dead);
     size_t count = 0, at = 0;
     unsigned token = trie_longest(trie, piece, size);
     while (at < size) {
         size_t next = at + vocab_length(vocab, token);
-        if (!(dead[next / 64] >> next % 64 & 1) && (!count || pair_holds(vocab, ids[count - 1], token))) {
-            ids[count++] = (uint16_t)token;
+        if (!(dead[next / 64] >> next % 64 & 1) && (!count || pair_holds(vocab, id_at(ids, count - 1, bytes), token))) {
+            id_put(ids, count++, bytes, token);
             at = next;
             if (at < size) token = trie_longest(trie, piece + at, size - at);
             continue;
@@ -147,7 +149,7 @@ size_t bpe_merge(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t
         token = trie_shorter(trie, token);
         while (token == NO_TOKEN) {
             dead[at / 64] |= 1ull << at % 64;
-            token = ids[--count];
+            token = id_at(ids, --count, bytes);
             at -= vocab_length(vocab, token);
             token = trie_shorter(trie, token);
         }

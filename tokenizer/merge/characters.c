@@ -8,7 +8,7 @@
 static int add_character(Vocab *vocab, const uint8_t *at, unsigned length, uint32_t point) {
     if (point > UTF8_LAST) return fail(EX_DATA, "it is not UTF-8");
     if (vocab->size == CHARACTERS_MAX) return fail(EX_DATA, "it has more than %d characters", CHARACTERS_MAX);
-    if (vocab->characters[point] != NO_TOKEN) return fail(EX_DATA, "the character U+%04X occurs twice", point);
+    if (vocab->characters[point] != NO_SMALL) return fail(EX_DATA, "the character U+%04X occurs twice", point);
     vocab->characters[point] = (uint16_t)vocab_add_token(vocab, at, length);
     return 0;
 }
@@ -31,7 +31,7 @@ const Vocab *vocab_open_characters_text(Bytes text, const char *name) {
     const size_t bytes = (UTF8_LAST + 1) * sizeof *vocab->characters;
     vocab->characters = malloc(bytes);
     if (!vocab->characters) die(EX_MEMORY, "out of memory for a vocabulary");
-    memset(vocab->characters, 0xFF, bytes); // NO_TOKEN
+    memset(vocab->characters, 0xFF, bytes); // NO_SMALL
     if (add_all(vocab, text) == 0) return vocab;
     fail_in("the vocabulary '%s'", name);
     vocab_close(vocab);
@@ -57,9 +57,9 @@ static unsigned character_id(const Vocab *vocab, const uint8_t *at, const uint8_
         return NO_TOKEN;
     }
     const unsigned id = vocab->characters[point];
-    if (id == NO_TOKEN)
-        fail(EX_DATA, "the character U+%04X at byte %llu is not in the vocabulary", point, (unsigned long long)place);
-    return id;
+    if (id != NO_SMALL) return id;
+    fail(EX_DATA, "the character U+%04X at byte %llu is not in the vocabulary", point, (unsigned long long)place);
+    return NO_TOKEN;
 }
 
 ssize_t characters_encode(const Vocab *vocab, Bytes text, uint64_t offset, uint16_t *ids) {

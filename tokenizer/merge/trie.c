@@ -1,4 +1,5 @@
-// A trie in one hash table of edges: the 98,023 edges of GPT-2's vocabulary fill 37 % of the slots.
+// A trie in one hash table of edges: the 98,023 edges of GPT-2's vocabulary fill 37 % of the slots. A node is known by
+// the slot of the edge that leads to it.
 #include "tokenizer/merge/trie.h"
 #include "common/machine/hugepages.h"
 #include <pthread.h>
@@ -8,29 +9,39 @@
 
 struct Trie {
     atomic_bool built;
-    uint16_t *shorter;
-    // Edges by the hash of (node, byte): node << 8 | byte in bits 0..27, the child in 28..47, the child's token (or
-    // NO_TOKEN) in 48..63. 0 = empty: node 0 is the root, which is no child.
+    uint32_t *shorter;
+    // Edges by the hash of (node, byte): node << 8 | byte in bits 0..39, in 40..62 the token that ends there, or NO_END;
+    // bit 63 is set. 0 = empty. Node 0 is the root, n + 1 is where the edge of slot n leads.
     uint64_t *slots;
     unsigned shift; // 64 - the logarithm of their number
 };
 
-static uint32_t edge_child(uint64_t edge) { return edge >> 28 & 0xFFFFF; }
-static unsigned edge_token(uint64_t edge) { return (unsigned)(edge >> 48); }
+#define EDGE      (1ull << 63)
+#define EDGE_KEY  ((1ull << 40) - 1)
+#define NO_END    0x7FFFFFu
+#define TOKEN_BIT 40
+
+static unsigned edge_token(uint64_t edge) { return edge >> TOKEN_BIT & NO_END; }
 
 // The slot of the edge that leaves `node` by `byte`, or the empty slot where it belongs.
 static uint32_t edge_slot(const Trie *trie, uint32_t node, uint8_t byte) {
-    const uint32_t key = node << 8 | byte, mask = (uint32_t)(~0ull >> trie->shift);
+    const uint64_t key = (uint64_t)node << 8 | byte;
+    const uint32_t mask = (uint32_t)(~0ull >> trie->shift);
     uint32_t slot = (uint32_t)(vocab_hash(key) >> trie->shift);
-    while (trie->slots[slot] && (trie->slots[slot] & 0xFFFFFFF) != key) slot = (slot + 1) & mask;
+    while (trie->slots[slot] && (trie->slots[slot] & EDGE_KEY) != key) slot = (slot + 1) & mask;
     return slot;
 }
 
 unsigned trie_longest(const Trie *trie, const uint8_t *text, size_t size) {
     unsigned longest = NO_TOKEN;
-    uint64_t edge = 0;
-    for (size_t i = 0; i < size && (edge = trie->slots[edge_slot(trie, edge_child(edge), text[i])]); i++)
-        if (edge_token(edge) != NO_TOKEN) longest = edge_token(edge);
+    uint32_t node = 0;
+    for (size_t i = 0; i < size; i++) {
+        const uint32_t slot = edge_slot(trie, node, text[i]);
+        const uint64_t edge = trie->slots[slot];
+        if (!edge) break;
+        if (edge_token(edge) != NO_END) longest = edge_token(edge);
+        node = slot + 1;
+    }
     return longest;
 }
 
@@ -45,26 +56,37 @@ void trie_close(Trie *trie) {
     free(trie);
 }
 
-static void build(Trie *trie, const Vocab *vocab) {
-    uint32_t nodes = 0;
-    trie->shift = 46; // at most 0.8 edges a byte in vocabularies that were trained
-    while (1ull << (64 - trie->shift) < vocab->start[vocab->count] * 3ull / 4) trie->shift--;
-    trie->slots = hugepages_alloc_or_die(sizeof *trie->slots << (64 - trie->shift));
-    trie->shorter = allocate_zeroed(vocab->count, sizeof *trie->shorter);
+// Fills the table; false when it gets too full.
+static bool add_tokens(Trie *trie, const Vocab *vocab) {
+    uint64_t room = (1ull << (64 - trie->shift)) / 8 * 7;
     for (unsigned id = 0; id < vocab->count; id++) {
         const uint8_t *bytes = vocab->bytes + vocab->start[id];
-        uint32_t node = 0;
-        uint64_t *edge = NULL;
-        for (size_t i = 0; i < vocab_length(vocab, id); i++, node = edge_child(*edge)) {
-            edge = &trie->slots[edge_slot(trie, node, bytes[i])];
-            if (!*edge) *edge = (uint64_t)NO_TOKEN << 48 | (uint64_t)++nodes << 28 | node << 8 | bytes[i];
+        uint32_t slot = UINT32_MAX; // the root is node 0
+        for (size_t i = 0; i < vocab_length(vocab, id); i++) {
+            const uint32_t node = slot + 1;
+            slot = edge_slot(trie, node, bytes[i]);
+            if (trie->slots[slot]) continue;
+            if (!room--) return false;
+            trie->slots[slot] = EDGE | (uint64_t)NO_END << TOKEN_BIT | (uint64_t)node << 8 | bytes[i];
         }
-        *edge ^= (uint64_t)(NO_TOKEN ^ id) << 48;
+        trie->slots[slot] ^= (uint64_t)(NO_END ^ id) << TOKEN_BIT;
     }
+    return true;
+}
+
+static void build(Trie *trie, const Vocab *vocab) {
+    trie->shift = 46; // at most 0.8 edges a byte in vocabularies that were trained
+    while (1ull << (64 - trie->shift) < vocab->start[vocab->count] * 3ull / 4) trie->shift--;
+    for (;; trie->shift--) {
+        trie->slots = hugepages_alloc_or_die(sizeof *trie->slots << (64 - trie->shift));
+        if (add_tokens(trie, vocab)) break;
+        hugepages_free(trie->slots);
+    }
+    trie->shorter = allocate_zeroed(vocab->count, sizeof *trie->shorter);
     for (unsigned id = 0; id < vocab->count; id++) {
         size_t size = vocab_length(vocab, id);
         unsigned shorter = size > 1 ? trie_longest(trie, vocab->bytes + vocab->start[id], size - 1) : NO_TOKEN;
-        trie->shorter[id] = (uint16_t)shorter;
+        trie->shorter[id] = shorter;
     }
 }
 

@@ -26,22 +26,24 @@ bool vocab_is_gpt2(const Vocab *vocab);
 int vocab_check(const Vocab *vocab, Bytes *text, bool last, uint64_t offset);
 
 unsigned vocab_size(const Vocab *vocab);                // the number of ids, those of special tokens included
-uint16_t vocab_end_of_text(const Vocab *vocab);         // of GPT-2's vocabulary and of characters, the last id
+unsigned vocab_end_of_text(const Vocab *vocab);         // of GPT-2's vocabulary and of characters, the last id
 bool vocab_is_special(const Vocab *vocab, unsigned id); // which no text has
+unsigned vocab_id_bytes(const Vocab *vocab);            // 2 or 4: of an id in arrays (id_array.h)
 
 // The bytes of one token, of a special one its name. `id` is below vocab_size.
-Bytes vocab_bytes(const Vocab *vocab, uint16_t id);
+Bytes vocab_bytes(const Vocab *vocab, unsigned id);
 
 // The built-in merge table: a version line, then a merge a line, in which vocab_spelling() gives the code point that
 // stands for a byte.
 Bytes vocab_merges(void);
 uint32_t vocab_spelling(uint8_t byte);
 
-// Appends the bytes of the ids to `out`, as tiktoken's decode_bytes. -1 (65) when an id is not below vocab_size.
-int vocab_decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *out);
+// Appends the bytes of the ids, of vocab_id_bytes each, to `out`, as tiktoken's decode_bytes. -1 (65) when an id is not
+// below vocab_size.
+int vocab_decode(const Vocab *vocab, const void *ids, size_t count, Buffer *out);
 
 // SHA-256 over "GPT2BPE1\n", "CHARACT1\n", or for other merges "BYTEBPE1\n", the pattern, whether pieces that are tokens
-// are taken whole, the numbers of tokens and of merges, and of each merge the two ids and the third as u16; then for each
+// are taken whole, the numbers of tokens and of merges, and of each merge the two ids and the third, as u16 or u32 by id_bytes(tokens); then for each
 // id its length as u32 and its bytes, then the end of a text as u32.
 void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]);
 bool vocab_has_fingerprint(const Vocab *vocab, const uint8_t fingerprint[32]);

@@ -34,8 +34,9 @@ static unsigned shift_for(size_t count) { // of a table that is at most half ful
 
 Vocab *vocab_new(unsigned tokens, size_t bytes, size_t pairs) {
     Vocab *vocab = hugepages_alloc_or_die(sizeof *vocab);
-    memset(vocab->byte_token, 0xFF, sizeof vocab->byte_token); // NO_TOKEN
-    memset(vocab->byte_merged, 0xFF, sizeof vocab->byte_merged);
+    memset(vocab->byte_token, 0xFF, sizeof vocab->byte_token);   // NO_TOKEN
+    memset(vocab->byte_merged, 0xFF, sizeof vocab->byte_merged); // NO_SMALL
+    vocab->id_bytes = id_bytes(tokens);
     vocab->pair_shift = shift_for(pairs);
     vocab->start = hugepages_alloc_or_die((tokens + 1) * sizeof *vocab->start);
     vocab->pair = hugepages_alloc_or_die(tokens * sizeof *vocab->pair);
@@ -55,16 +56,17 @@ unsigned vocab_add_token(Vocab *vocab, const uint8_t *text, size_t size) {
 }
 
 void vocab_add_pair(Vocab *vocab, unsigned left, unsigned right, unsigned id) {
-    const uint32_t pair = left << 16 | right, mask = (uint32_t)(~0ull >> vocab->pair_shift);
+    const uint64_t pair = pair_of(left, right);
+    const uint32_t mask = (uint32_t)(~0ull >> vocab->pair_shift);
     const uint8_t *text = vocab->bytes + vocab->start[id];
     uint32_t slot = (uint32_t)(vocab_hash(pair) >> vocab->pair_shift);
     for (; vocab->pair_slots[slot]; slot = (slot + 1) & mask)
-        if (vocab->pair_slots[slot] >> 32 == pair) return;
+        if (vocab->pair_slots[slot] >> 24 == pair) return;
     assert(vocab->pairs < mask);
-    vocab->pair_slots[slot] = (uint64_t)pair << 32 | (id + 1);
+    vocab->pair_slots[slot] = pair << 24 | (id + 1);
     vocab->pairs++;
     if (!vocab->pair[id]) vocab->pair[id] = pair;
-    if (vocab_length(vocab, id) == 2) vocab->byte_merged[text[0]][text[1]] = (uint16_t)id;
+    if (vocab->id_bytes == 2 && vocab_length(vocab, id) == 2) vocab->byte_merged[text[0]][text[1]] = (uint16_t)id;
 }
 
 static uint64_t name_hash(const uint8_t *text, size_t size) {
@@ -105,9 +107,10 @@ unsigned token_names_find(const TokenNames *names, const uint8_t *text, size_t s
 
 // Whether merging the token's bytes gives the token.
 static bool makes_itself(const Vocab *vocab, unsigned id) {
-    const Bytes token = vocab_bytes(vocab, (uint16_t)id);
-    uint16_t *ids = allocate_zeroed(token.size, sizeof *ids);
-    const bool itself = bpe_merge(vocab, token.data, token.size, ids, NULL) == 1 && ids[0] == id;
+    const Bytes token = vocab_bytes(vocab, id);
+    void *ids = allocate_zeroed(token.size, vocab->id_bytes);
+    const bool itself =
+        bpe_merge(vocab, token.data, token.size, ids, NULL) == 1 && id_at(ids, 0, vocab->id_bytes) == id;
     free(ids);
     return itself;
 }
@@ -115,7 +118,7 @@ static bool makes_itself(const Vocab *vocab, unsigned id) {
 void vocab_finish(Vocab *vocab) {
     bool regular = vocab->count >= BYTE_TOKENS && vocab->pairs == vocab->count - BYTE_TOKENS;
     for (unsigned id = 0; id < vocab->count; id++) {
-        const unsigned left = vocab->pair[id] >> 16, right = vocab->pair[id] & 0xFFFF,
+        const unsigned left = pair_left_id(vocab->pair[id]), right = pair_right_id(vocab->pair[id]),
                        later = left > right ? left : right;
         regular &= id < BYTE_TOKENS ? vocab_length(vocab, id) == 1 : later < id && vocab_length(vocab, id) > 1;
         if (makes_itself(vocab, id)) continue;
@@ -158,7 +161,7 @@ static void add_bytes(Builder *builder) {
             if (is_printable(byte) != printable) continue;
             builder->bytes[printable ? byte : point++] = (uint8_t)byte;
             const unsigned id = vocab_add_token(builder->vocab, &(uint8_t){(uint8_t)byte}, 1);
-            builder->vocab->byte_token[byte] = (uint16_t)id;
+            builder->vocab->byte_token[byte] = id;
             token_names_add(&builder->names, id);
         }
 }
@@ -212,18 +215,20 @@ void vocab_close(const Vocab *vocab) {
 }
 
 unsigned vocab_size(const Vocab *vocab) { return vocab->size; }
-uint16_t vocab_end_of_text(const Vocab *vocab) { return (uint16_t)vocab->end_of_text; }
+unsigned vocab_end_of_text(const Vocab *vocab) { return vocab->end_of_text; }
+unsigned vocab_id_bytes(const Vocab *vocab) { return vocab->id_bytes; }
 bool vocab_is_special(const Vocab *vocab, unsigned id) { return id >= vocab->count; }
 
-Bytes vocab_bytes(const Vocab *vocab, uint16_t id) {
+Bytes vocab_bytes(const Vocab *vocab, unsigned id) {
     assert(id < vocab->size);
     return (Bytes){vocab->bytes + vocab->start[id], vocab_length(vocab, id)};
 }
 
-int vocab_decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *out) {
+int vocab_decode(const Vocab *vocab, const void *ids, size_t count, Buffer *out) {
     for (size_t i = 0; i < count; i++) {
-        if (ids[i] >= vocab->size) return fail(EX_DATA, "id %u at %zu is not below %u", ids[i], i, vocab_size(vocab));
-        Bytes token = vocab_bytes(vocab, ids[i]);
+        const unsigned id = id_at(ids, i, vocab->id_bytes);
+        if (id >= vocab->size) return fail(EX_DATA, "id %u at %zu is not below %u", id, i, vocab_size(vocab));
+        Bytes token = vocab_bytes(vocab, id);
         buffer_add(out, token.data, token.size);
     }
     return 0;
@@ -240,7 +245,7 @@ uint64_t *vocab_pairs(const Vocab *vocab) {
     size_t count = 0;
     for (size_t i = 0; i < slots; i++)
         if (vocab->pair_slots[i])
-            merges[count++] = (uint64_t)((uint32_t)vocab->pair_slots[i] - 1) << 32 | vocab->pair_slots[i] >> 32;
+            merges[count++] = ((vocab->pair_slots[i] & 0xFFFFFF) - 1) << 40 | vocab->pair_slots[i] >> 24;
     qsort(merges, count, sizeof *merges, compare_merges);
     return merges;
 }
@@ -253,11 +258,11 @@ static void add_merges(const Vocab *vocab, Buffer *out) {
                  vocab->pairs);
     uint64_t *merges = vocab_pairs(vocab);
     for (unsigned i = 0; i < vocab->pairs; i++) {
-        uint8_t bytes[6];
-        put_u16(bytes, (uint16_t)(merges[i] >> 16));
-        put_u16(bytes + 2, (uint16_t)merges[i]);
-        put_u16(bytes + 4, (uint16_t)(merges[i] >> 32));
-        buffer_add(out, bytes, sizeof bytes);
+        uint32_t ids[3];
+        id_put(ids, 0, vocab->id_bytes, pair_left_id(merges[i]));
+        id_put(ids, 1, vocab->id_bytes, pair_right_id(merges[i]));
+        id_put(ids, 2, vocab->id_bytes, (uint32_t)(merges[i] >> 40));
+        buffer_add(out, ids, 3 * vocab->id_bytes);
     }
     free(merges);
 }
@@ -270,7 +275,7 @@ void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]) {
         add_merges(vocab, &all);
     uint8_t number[4];
     for (unsigned id = 0; id < vocab->size; id++) {
-        Bytes token = vocab_bytes(vocab, (uint16_t)id);
+        Bytes token = vocab_bytes(vocab, id);
         put_u32(number, (uint32_t)token.size);
         buffer_add(&all, number, sizeof number);
         buffer_add(&all, token.data, token.size);

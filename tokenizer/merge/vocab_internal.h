@@ -1,27 +1,31 @@
 // The inside of a vocabulary: its tokens, and the pairs that merge to each. vocab.h has the public half.
 #pragma once
 
+#include "common/id_array.h"
 #include "tokenizer/merge/pattern.h"
 #include "tokenizer/merge/vocab.h"
 #include <sys/types.h>
 
 enum {
-    NO_TOKEN = 0xFFFF, // never the id of a merge: the last id is that of a special token
+    NO_SMALL = 0xFFFF, // no token, in 16 bits: never the id of a merge, as the last id is that of a special token
     BYTE_TOKENS = 256, // of GPT-2's vocabulary, ids 0..255 are the single bytes; the others are merges, by rank
     MERGED_COUNT = TOKEN_END_OF_TEXT // tokens of GPT-2 without <|endoftext|>
 };
 
+#define NO_TOKEN UINT32_MAX
+
 struct Vocab {
     uint32_t *start; // token id is bytes[start[id] .. start[id + 1]); special tokens follow the others
     uint8_t *bytes;
-    uint64_t *pair_slots; // left << 48 | right << 32 | id + 1, by the hash of the pair; 0 = empty
-    uint32_t *pair;       // left << 16 | right: the first merge that makes a token; 0 for single bytes
+    uint64_t *pair_slots; // left << 44 | right << 24 | id + 1, by the hash of the pair; 0 = empty
+    uint64_t *pair;       // left << 20 | right: the first merge that makes a token; 0 for single bytes
     unsigned pair_shift;  // 64 - the logarithm of the number of slots, which are at most half full
     unsigned pairs;       // merges
-    uint16_t byte_token[256];
-    uint16_t byte_merged[256][256]; // what two bytes merge to, or NO_TOKEN
+    unsigned id_bytes;    // of an id in arrays (id_array.h)
+    uint32_t byte_token[256];
+    uint16_t byte_merged[256][256]; // what two bytes merge to, or NO_SMALL; where ids have 2 bytes
     struct Trie *trie;              // of the tokens' bytes (trie.h); NULL when it cannot be used: see vocab_finish
-    uint16_t *characters;           // the id of each code point, or NO_TOKEN; NULL for merges
+    uint16_t *characters;           // the id of each code point, or NO_SMALL; NULL for merges
     struct TokenNames *whole; // tokens that are taken for a piece of their bytes, which merges do not make; or NULL
     bool whole_pieces;        // a piece that is a token is that token, whatever its merges
     Pattern pattern;
@@ -35,7 +39,12 @@ struct Vocab {
 
 static inline size_t vocab_length(const Vocab *vocab, unsigned id) { return vocab->start[id + 1] - vocab->start[id]; }
 
-static inline uint64_t vocab_hash(uint32_t key) { return key * 0x9E3779B97F4A7C15; }
+static inline uint64_t vocab_hash(uint64_t key) { return key * 0x9E3779B97F4A7C15; }
+
+// A pair of ids, which have at most 20 bits each.
+static inline uint64_t pair_of(unsigned left, unsigned right) { return (uint64_t)left << 20 | right; }
+static inline unsigned pair_left_id(uint64_t pair) { return pair >> 20 & (IDS_MAX - 1); }
+static inline unsigned pair_right_id(uint64_t pair) { return pair & (IDS_MAX - 1); }
 
 // An empty vocabulary with room for so many tokens (special ones included), bytes of them all, and merges. Exits (82)
 // when there is no memory.
@@ -43,7 +52,7 @@ Vocab *vocab_new(unsigned tokens, size_t bytes, size_t pairs);
 unsigned vocab_add_token(Vocab *vocab, const uint8_t *text, size_t size);      // returns its id, the next
 void vocab_add_pair(Vocab *vocab, unsigned left, unsigned right, unsigned id); // a pair that is there is left as it is
 
-// All merges, by the id they give and then by the pair: id << 32 | left << 16 | right. The caller frees them.
+// All merges, by the id they give and then by the pair: id << 40 | pair_of(left, right). The caller frees them.
 uint64_t *vocab_pairs(const Vocab *vocab);
 
 // Tokens by their bytes.
@@ -71,10 +80,18 @@ ssize_t characters_encode(const Vocab *vocab, Bytes text, uint64_t offset, uint1
 
 // The token that a and b merge to, or NO_TOKEN.
 static inline unsigned vocab_merged(const Vocab *vocab, unsigned a, unsigned b) {
-    const uint32_t pair = a << 16 | b, mask = (uint32_t)(~0ull >> vocab->pair_shift);
+    const uint64_t pair = pair_of(a, b);
+    const uint32_t mask = (uint32_t)(~0ull >> vocab->pair_shift);
     for (uint32_t slot = (uint32_t)(vocab_hash(pair) >> vocab->pair_shift);; slot = (slot + 1) & mask) {
         const uint64_t found = vocab->pair_slots[slot];
         if (!found) return NO_TOKEN;
-        if (found >> 32 == pair) return (uint32_t)found - 1;
+        if (found >> 24 == pair) return (uint32_t)(found & 0xFFFFFF) - 1;
     }
+}
+
+// The same of two bytes.
+static inline unsigned vocab_merged_bytes(const Vocab *vocab, uint8_t a, uint8_t b) {
+    if (vocab->id_bytes != 2) return vocab_merged(vocab, vocab->byte_token[a], vocab->byte_token[b]);
+    const unsigned id = vocab->byte_merged[a][b];
+    return id == NO_SMALL ? NO_TOKEN : id;
 }

@@ -15,7 +15,7 @@ typedef struct {
 
 static void add_text(Buffer *out, Bytes text) { json_add_text(out, text, true, &(JsonCarry){0}); }
 
-static void print_token(const ExportedModel *model, uint16_t id, Buffer *out) {
+static void print_token(const ExportedModel *model, unsigned id, Buffer *out) {
     const Bytes token = vocab_bytes(model->vocab, id);
     uint8_t spelled[TOKEN_MAX_BYTES * UTF8_BYTES_MAX];
     size_t length = 0;
@@ -26,7 +26,7 @@ static void print_token(const ExportedModel *model, uint16_t id, Buffer *out) {
 static void print_vocab(const ExportedModel *model, Buffer *out) {
     for (unsigned id = 0; id < TOKEN_COUNT; id++) {
         buffer_print(out, id ? ",\n\"" : "{\"");
-        print_token(model, (uint16_t)id, out);
+        print_token(model, id, out);
         buffer_print(out, "\": %u", id);
     }
     buffer_print(out, "}");
@@ -49,9 +49,9 @@ static void print_merges(Buffer *out) {
     }
 }
 
-static void begin_tokenizer(int end_of_text, Buffer *out) {
+static void begin_tokenizer(unsigned end_of_text, Buffer *out) {
     buffer_print(out,
-                 "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [{\"id\": %d, "
+                 "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [{\"id\": %u, "
                  "\"content\": \"<|endoftext|>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
                  "\"normalized\": false, \"special\": true}],\n",
                  end_of_text);
@@ -89,15 +89,15 @@ static void print_gpt2_config(const ExportedModel *model, Buffer *out) {
 }
 
 static void print_generation_config(const ExportedModel *model, Buffer *out) {
-    const int end = vocab_end_of_text(model->vocab);
-    buffer_print(out, "{\n \"bos_token_id\": %d,\n \"eos_token_id\": %d,\n \"pad_token_id\": %d\n}\n", end, end, end);
+    const unsigned end = vocab_end_of_text(model->vocab);
+    buffer_print(out, "{\n \"bos_token_id\": %u,\n \"eos_token_id\": %u,\n \"pad_token_id\": %u\n}\n", end, end, end);
 }
 
 // ---- characters
 
 static void print_characters(const ExportedModel *model, Buffer *out) {
     for (unsigned id = 0; id < vocab_end_of_text(model->vocab); id++) {
-        const Bytes text = vocab_bytes(model->vocab, (uint16_t)id);
+        const Bytes text = vocab_bytes(model->vocab, id);
         buffer_add(out, text.data, text.size);
     }
 }
@@ -112,7 +112,7 @@ static void print_character_tokenizer(const ExportedModel *model, Buffer *out) {
              "\"vocab\": {");
     for (unsigned id = 0; id < vocab_end_of_text(model->vocab); id++) {
         buffer_print(out, id ? ",\n\"" : "\"");
-        add_text(out, vocab_bytes(model->vocab, (uint16_t)id));
+        add_text(out, vocab_bytes(model->vocab, id));
         buffer_print(out, "\": %u", id);
     }
     buffer_print(out, "}}}\n");

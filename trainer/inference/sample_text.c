@@ -17,25 +17,26 @@ typedef struct {
 
 // The ids of `text` in a buffer with room for `more`; <|endoftext|> in it is the token of that name, as in nanoGPT's
 // sample.py. NULL after fail().
-static uint16_t *encode_start(const Vocab *vocab, Bytes text, uint64_t more, size_t *count) {
+static void *encode_start(const Vocab *vocab, Bytes text, uint64_t more, size_t *count) {
     static const char mark[] = "<|endoftext|>";
     Encoder *encoder = encoder_open(vocab, INVALID_BYTES);
-    uint16_t *ids = malloc((encoder_ids_max(text.size) + more + 1) * sizeof *ids);
+    const unsigned bytes = vocab_id_bytes(vocab);
+    uint8_t *ids = malloc((encoder_ids_max(text.size) + more + 1) * bytes);
     if (!ids) die(EX_MEMORY, "no memory for the text");
     *count = 0;
     while (text.size) {
         const uint8_t *found = memmem(text.data, text.size, mark, sizeof mark - 1);
         const Bytes before = {text.data, found ? (size_t)(found - text.data) : text.size};
-        const ssize_t length = before.size ? encoder_encode(encoder, before, ids + *count) : 0;
+        const ssize_t length = before.size ? encoder_encode(encoder, before, ids + *count * bytes) : 0;
         if (length < 0) break;
         *count += (size_t)length;
-        if (found) ids[(*count)++] = vocab_end_of_text(vocab);
+        if (found) id_put(ids, (*count)++, bytes, vocab_end_of_text(vocab));
         const size_t done = before.size + (found ? sizeof mark - 1 : 0);
         text = (Bytes){text.data + done, text.size - done};
     }
     encoder_close(encoder);
     if (text.size) return free(ids), NULL;
-    if (!*count) ids[(*count)++] = vocab_end_of_text(vocab); // an empty start is the start of a document
+    if (!*count) id_put(ids, (*count)++, bytes, vocab_end_of_text(vocab)); // an empty start is the start of a document
     return ids;
 }
 
@@ -94,7 +95,7 @@ int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, By
                 const char *stop, void (*emit_text)(void *context, Bytes text), void *context) {
     TextStream stream = {vocab, {(const uint8_t *)stop, strlen(stop)}, {0}, {0}, emit_text, context};
     size_t length;
-    uint16_t *ids = encode_start(vocab, start, tokens, &length);
+    void *ids = encode_start(vocab, start, tokens, &length);
     int result = ids ? 0 : -1;
     if (ids && start.size) result = vocab_decode(vocab, ids, length, &stream.held);
     if (result == 0) {

@@ -1,6 +1,7 @@
 // The shape of the model and its tensors: the offset of each in the flat ranges of parameters and gradients.
 #pragma once
 
+#include "common/id_array.h"
 #include "kernels/backend.h"
 #include "trainer/config/config.h"
 #include <stdbool.h>
