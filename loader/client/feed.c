@@ -95,7 +95,7 @@ Feed *feed_open(const FeedConfig *config) {
     feed->window = config->window ? config->window : WINDOW_DEFAULT;
     feed->backoff_ns = 10 * MS;
     set_name(feed);
-    uint64_t bytes = (uint64_t)config->max_rows * (config->sequence_tokens + 1ull) * sizeof(uint16_t);
+    uint64_t bytes = feed_batch_bytes(config);
     assert(config->max_rows && config->sequence_tokens && feed->window <= WIRE_WINDOW_MAX);
     if (getrandom(&feed->session, sizeof feed->session, 0) != sizeof feed->session) die(EX_LIMIT, "no random numbers");
     feed->session |= 1;
@@ -174,8 +174,8 @@ void feed_cancel(Feed *feed) {
 static FeedResult lend_batch(Feed *feed, FeedBatch *batch) {
     PendingRequest *request = feed_request_at(feed, 0);
     feed->slots[request->slot] = SLOT_LENT;
-    *batch = (FeedBatch){(const uint16_t *)(const void *)ring_slot(&feed->ring, request->slot), request->rows,
-                         request->slot, request->what.first_sample, request->epoch};
+    *batch = (FeedBatch){ring_slot(&feed->ring, request->slot), request->rows, request->slot,
+                         request->what.first_sample, request->epoch};
     feed->head = (feed->head + 1) % WIRE_WINDOW_MAX;
     feed->outstanding--;
     return FEED_BATCH;
@@ -215,7 +215,7 @@ FeedResult feed_next(Feed *feed, FeedBatch *batch) {
 }
 
 void feed_release(Feed *feed, const FeedBatch *batch) {
-    const uint8_t *at = (const uint8_t *)batch->ids;
+    const uint8_t *at = batch->ids;
     if (at == ring_slot(&feed->ring, batch->slot)) {
         assert(feed->slots[batch->slot] == SLOT_LENT);
         feed->slots[batch->slot] = SLOT_FREE;

@@ -63,8 +63,9 @@ typedef struct {
 } FeedRequest;
 
 typedef struct {
-    const uint16_t *ids; // (rows, T+1), in the slot; valid until feed_release
-    uint32_t rows;       // fewer than requested only at the end of a sequential split, 0 past it
+    const void *ids; // (rows, T+1), in the slot; valid until feed_release. Of 2 or 4 bytes: id_bytes(vocab_size) of
+                     // the dataset (common/id_array.h)
+    uint32_t rows;   // fewer than requested only at the end of a sequential split, 0 past it
     uint32_t slot;
     uint64_t first_sample, epoch;
 } FeedBatch;

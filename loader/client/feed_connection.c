@@ -105,7 +105,7 @@ void connection_open(Feed *feed) {
         zmq_setsockopt(feed->socket, ZMQ_CURVE_PUBLICKEY, feed->keys.public_key, KEY_TEXT);
         zmq_setsockopt(feed->socket, ZMQ_CURVE_SECRETKEY, feed->keys.secret_key, KEY_TEXT);
     }
-    int64_t most = (int64_t)feed->config.max_rows * (feed->config.sequence_tokens + 1) * 2;
+    int64_t most = (int64_t)feed_batch_bytes(&feed->config);
     if (most < WIRE_WELCOME_MAX) most = WIRE_WELCOME_MAX;
     zmq_setsockopt(feed->socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
     if (strchr(feed->endpoint.zmq_address, '[')) set_option(feed->socket, ZMQ_IPV6, 1);
@@ -324,18 +324,23 @@ static void note_rows(Feed *feed, const PendingRequest *request) {
     note_reception(feed);
 }
 
+// The bytes of all rows of a batch.
+static uint64_t all_rows(const Feed *feed, const WireBatch *batch) {
+    return (uint64_t)batch->rows * (batch->sequence_tokens + 1) * id_bytes(feed->dataset.vocab_size);
+}
+
 // Whether the message answers the request, with a part of the rows that has not been received yet.
 static bool is_expected(const Feed *feed, const PendingRequest *request, const WireMessage *message,
                         size_t payload_bytes) {
     const WireBatch *batch = &message->batch;
     const FeedRequest *what = &request->what;
     bool inline_rows = !feed->attach_id;
-    uint32_t total = batch->rows * (batch->sequence_tokens + 1) * (uint32_t)sizeof(uint16_t);
+    const uint64_t total = all_rows(feed, batch), end = (uint64_t)batch->offset + batch->length;
     return message->header.loader_instance == feed->instance && message->header.attach_id == feed->attach_id &&
            batch->slot == request->slot && batch->generation == request->generation &&
            batch->first_sample == what->first_sample && batch->sequence_tokens == what->sequence_tokens &&
            batch->rows <= what->rows && (batch->rows == what->rows || sampling_ends(what->mode)) &&
-           batch->offset == request->received && payload_bytes == (inline_rows ? batch->length : 0) &&
+           batch->offset == request->received && payload_bytes == (inline_rows ? batch->length : 0) && end <= total &&
            (batch->length == total || (inline_rows && batch->length));
 }
 
@@ -359,7 +364,7 @@ static void on_batch(Feed *feed, const WireMessage *message, Bytes payload) {
     }
     note_rows(feed, request);
     request->received += batch->length;
-    if (request->received < batch->rows * (batch->sequence_tokens + 1) * sizeof(uint16_t)) return;
+    if (request->received < all_rows(feed, batch)) return;
     request->ready = true;
     request->rows = batch->rows;
     request->epoch = batch->epoch;

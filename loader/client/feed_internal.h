@@ -79,6 +79,11 @@ static inline PendingRequest *feed_request_at(Feed *feed, uint32_t age) {
 
 // --- feed_ring.c
 
+// The bytes of the largest batch, of a dataset with as many ids as the model.
+static inline uint64_t feed_batch_bytes(const FeedConfig *config) {
+    return (uint64_t)config->max_rows * (config->sequence_tokens + 1ull) * id_bytes(config->vocab_size);
+}
+
 int feed_ring_allocate(Feed *feed); // all outstanding requests get new slots and are sent again
 // Releases a slot of an earlier ring; false when `at` is not such a slot.
 bool feed_ring_release(Feed *feed, const uint8_t *at, uint32_t slot);

@@ -31,8 +31,8 @@ int feed_ring_allocate(Feed *feed) {
         unmap_ring(feed, &feed->ring);
     }
     uint32_t count = feed->window + SLOTS_BEYOND_WINDOW;
-    uint64_t slot_bytes = (uint64_t)config->max_rows * (config->sequence_tokens + 1) * sizeof(uint16_t);
-    if (ring_open(&feed->ring, feed->endpoint.ipc && !config->inline_only, slot_bytes, count) < 0) return -1;
+    if (ring_open(&feed->ring, feed->endpoint.ipc && !config->inline_only, feed_batch_bytes(config), count) < 0)
+        return -1;
     if (config->pin) config->pin(feed->ring.base, (size_t)feed->ring.slot_bytes * count);
     memset(feed->slots, 0, sizeof feed->slots);
     // Answers in the old ring that feed_next has not returned are requested again.

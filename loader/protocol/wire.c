@@ -100,7 +100,7 @@ static const char *welcome_check(WireWelcome *welcome) {
     REFUSE(!welcome->sources || welcome->sources > MIXTURE_SOURCES_MAX, "sources");
     REFUSE(!welcome->entries, "entries");
     REFUSE(welcome->zero, "zero");
-    REFUSE(!welcome->vocab_size || welcome->vocab_size > 65536, "vocab_size");
+    REFUSE(!welcome->vocab_size || welcome->vocab_size > IDS_MAX, "vocab_size");
     REFUSE(!wire_clean_text(welcome->name, sizeof welcome->name), "name");
     return NULL;
 }
@@ -123,7 +123,8 @@ static const char *batch_check(const WireBatch *batch) {
     REFUSE(!batch->sequence_tokens || batch->sequence_tokens > WIRE_TOKENS_MAX, "sequence_tokens");
     REFUSE(!rows_fit(batch->rows, batch->sequence_tokens), "rows");
     REFUSE(batch->slot >= WIRE_SLOTS_MAX, "slot");
-    REFUSE((uint64_t)batch->offset + batch->length > (uint64_t)batch->rows * (batch->sequence_tokens + 1) * 2,
+    REFUSE((uint64_t)batch->offset + batch->length > (uint64_t)batch->rows * (batch->sequence_tokens + 1) * 4 ||
+               (uint64_t)batch->offset + batch->length > WIRE_PAYLOAD_MAX,
            "length");
     REFUSE(batch->flags > WIRE_BATCH_REPLACED, "flags");
     REFUSE(!all_zero(batch->zero, sizeof batch->zero), "zero");

@@ -14,8 +14,8 @@
 // MESSAGES. A message is one ZeroMQ message part, a WireHeader followed by the body of its type. A BATCH that is sent
 // inline has a second part, a piece of the rows, unless it has no rows. WELCOME has one, its sources, the reply to STATS
 // one, its tables (also when they are empty), and CONTROL one. All integers are little-endian, the structs have no
-// padding, and fields named `zero` are reserved: the sender sets them to 0. Token ids are u16. A text in a struct ends
-// with a NUL byte.
+// padding, and fields named `zero` are reserved: the sender sets them to 0. Token ids are u16,
+// or u32 where the vocabulary of the dataset has more than 65,536 (WELCOME). A text in a struct ends with a NUL byte.
 //
 //   type       body         to       meaning
 //   1 HELLO    WireHello    loader   opens or renews a session; the reply is WELCOME or ERROR
@@ -72,15 +72,17 @@
 #pragma once
 
 #include "common/bytes.h"
+#include "common/id_array.h"
 #include "loader/protocol/mixture.h"
 
 enum {
     WIRE_MAGIC = 0x31444C47, // "GLD1"
     WIRE_MAJOR = 3,
-    WIRE_MINOR = 0,
+    WIRE_MINOR = 1,
+    WIRE_MINOR_WIDE = 1, // from this minor version on a client reads ids of u32; others are refused (VOCAB)
     WIRE_ROWS_MAX = 1 << 20,
     WIRE_TOKENS_MAX = 1 << 20,   // T
-    WIRE_PAYLOAD_MAX = 64 << 20, // rows * (T+1) * 2
+    WIRE_PAYLOAD_MAX = 64 << 20, // rows * (T+1) * bytes of an id
     WIRE_PIECE_MAX = 64 << 10,   // of a BATCH that is sent inline
     WIRE_SAMPLE_MAX_BITS = 63,   // of first_sample
     WIRE_SLOTS_MAX = 1024,
@@ -176,7 +178,7 @@ typedef struct {
     uint64_t first_sample;
     uint32_t rows; // fewer than requested only at the end of a sequential split, 0 past it
     uint32_t sequence_tokens, slot, generation;
-    uint32_t offset, length; // the bytes of this message; all rows have rows * (sequence_tokens + 1) * 2 bytes
+    uint32_t offset, length; // the bytes of this message; all rows have rows * (sequence_tokens + 1) ids
     uint32_t payload_crc;    // CRC32C of these bytes
     uint32_t produce_us;     // the time that the loader worked on the request
     uint64_t epoch;          // of the first row, in its own source of a mixture; 0 in modes without epochs

@@ -100,7 +100,7 @@ static int decode_guarded(void *self) {
     return decoding->decode(&decoding->frame->place, decoding->cursor, decoding->frame->buffer);
 }
 
-int frame_decode(const FramePlace *place, ShardCursor *cursor, uint16_t *ids) {
+int frame_decode(const FramePlace *place, ShardCursor *cursor, void *ids) {
     const ShardFrame *frame = &place->file->frames[place->index];
     uintptr_t begin = (uintptr_t)place->file->map.data + frame->offset, page = begin / PAGE * PAGE;
     // One request to the disk for the whole frame, instead of one for each page that is touched.
@@ -270,7 +270,7 @@ static void drop_frame(FrameCache *cache, CachedFrame *frame) {
 // Gives the frame memory, if need be that of the frames that have not been used for longest. False when `strict` and
 // the limit does not permit it.
 static bool buffer_get(FrameCache *cache, CachedFrame *frame, bool strict) {
-    frame->bytes = round_up(frame->place.file->frame_tokens * sizeof(uint16_t), PAGE);
+    frame->bytes = round_up(frame->place.file->frame_tokens * id_bytes(frame->place.file->vocab_size), PAGE);
     for (CachedFrame *old = cache->oldest, *newer; cache->held + frame->bytes > cache->limit && old; old = newer) {
         newer = old->newer;
         if (!old->pins) drop_frame(cache, old);

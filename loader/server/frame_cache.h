@@ -17,7 +17,7 @@ typedef struct CachedFrame {
     uint64_t number;
     FramePlace place;
     FrameState state;
-    const uint16_t *ids; // with FRAME_READY: place.tokens of them
+    const void *ids; // with FRAME_READY: place.tokens of them, in the width of the file (common/id_array.h)
 
     // The rest belongs to the cache.
     unsigned pins;
@@ -34,8 +34,8 @@ typedef struct CachedFrame {
 typedef struct FrameCache FrameCache;
 
 // Decodes the frame at `place`; -1 after fail(). A test passes a function of its own.
-typedef int FrameDecode(const FramePlace *place, ShardCursor *cursor, uint16_t *ids);
-int frame_decode(const FramePlace *place, ShardCursor *cursor, uint16_t *ids);
+typedef int FrameDecode(const FramePlace *place, ShardCursor *cursor, void *ids);
+int frame_decode(const FramePlace *place, ShardCursor *cursor, void *ids);
 
 FrameCache *frame_cache_open(uint64_t limit, unsigned threads, FrameDecode *decode);
 // Call frame_cache_forget for every stream first. False when a decoder waits for its disk: then its thread, the cache

@@ -30,16 +30,12 @@ static Served *served_find(Server *server, const uint8_t fp8[8]) {
     return served;
 }
 
-static uint64_t payload_bytes(const WireGet *get) {
-    return (uint64_t)get->rows * (get->sequence_tokens + 1) * sizeof(uint16_t);
-}
-
 // --- inline rows
 
 // Memory for the rows of an inline answer; NULL when too many answers to this trainer are unread.
-static Unread *inline_rows_open(Server *server, const Route *route, const WireMessage *request) {
+static Unread *inline_rows_open(Server *server, const Route *route, const WireMessage *request, uint64_t bytes) {
     const Session *session = session_find(server, request->header.session);
-    return unread_open(server, route, session ? session->unread_max : WIRE_PAYLOAD_MAX, payload_bytes(&request->get));
+    return unread_open(server, route, session ? session->unread_max : WIRE_PAYLOAD_MAX, bytes);
 }
 
 // Sends `reply`, a BATCH that describes all rows, once for each piece of them.
@@ -94,7 +90,7 @@ static void describe_batch(const Server *server, const Job *job, WireBatch *batc
     batch->epoch = copy->epoch;
     bool replaced = memcmp(copy->served->dataset.fingerprint, server->current->dataset.fingerprint, 32);
     batch->flags = replaced ? WIRE_BATCH_REPLACED : 0;
-    batch->length = copy->rows * (get->sequence_tokens + 1) * (uint32_t)sizeof(uint16_t);
+    batch->length = copy->rows * (get->sequence_tokens + 1) * copy->id_bytes;
     batch->payload_crc = job->crc;
 }
 
@@ -141,9 +137,9 @@ static void job_refuse(Server *server, const Job *job) {
 
 // True when the job has ended, with an answer or an error.
 static bool job_step(Server *server, Job *job) {
-    const uint16_t *from = job->copy.ids;
+    const uint8_t *from = job->copy.ids;
     RowResult result = row_copy_advance(server->reader, &job->copy);
-    if (!job->inline_rows) job->crc = crc32c(job->crc, from, (size_t)(job->copy.ids - from) * sizeof *from);
+    if (!job->inline_rows) job->crc = crc32c(job->crc, from, (size_t)(job->copy.ids - from));
     job->runnable = result == ROWS_MORE;
     if (result == ROWS_DONE) job_answer(server, job);
     if (result == ROWS_FAILED) job_refuse(server, job);
@@ -204,11 +200,11 @@ static void cancel_slot(Server *server, const WireMessage *request) {
 
 // The slot of the ring that `request` names. NULL when the request has been dealt with: it was refused, dropped because
 // the ring's connection has ended or a newer request for the slot overtook it, or answered before.
-static uint16_t *slot_open(Server *server, const Route *route, const WireMessage *request) {
+static void *slot_open(Server *server, const Route *route, const WireMessage *request, uint64_t bytes) {
     const WireGet *get = &request->get;
     Attachment *attachment = attachment_find(server, &request->header);
     if (attachment_has_ended(server, request->header.attach_id)) return NULL;
-    if (!attachment || get->slot >= attachment->ring.slot_count || payload_bytes(get) > attachment->ring.slot_bytes) {
+    if (!attachment || get->slot >= attachment->ring.slot_count || bytes > attachment->ring.slot_bytes) {
         server_send_error(server, route, &request->header, WIRE_SLOT, get->slot, "no such ring or slot");
         return NULL;
     }
@@ -226,15 +222,15 @@ static uint16_t *slot_open(Server *server, const Route *route, const WireMessage
     }
     cancel_slot(server, request);
     *slot = (SlotRecord){.req_id = request->header.req_id, .generation = get->generation, .seen = true};
-    return (uint16_t *)(void *)ring_slot(&attachment->ring, get->slot);
+    return ring_slot(&attachment->ring, get->slot);
 }
 
 // The memory for the rows: a slot, or the body of an inline answer. NULL when the request was refused or dealt with.
-static uint16_t *rows_open(Server *server, const Route *route, const WireMessage *request, Unread **rows) {
+static void *rows_open(Server *server, const Route *route, const WireMessage *request, uint64_t bytes, Unread **rows) {
     *rows = NULL;
-    if (request->header.attach_id) return slot_open(server, route, request);
-    *rows = inline_rows_open(server, route, request);
-    if (*rows) return (uint16_t *)(void *)(*rows)->data;
+    if (request->header.attach_id) return slot_open(server, route, request, bytes);
+    *rows = inline_rows_open(server, route, request, bytes);
+    if (*rows) return (*rows)->data;
     server_send_error(server, route, &request->header, WIRE_BUSY, 0, "too many answers to this trainer are unread");
     return NULL;
 }
@@ -254,8 +250,15 @@ void job_start(Server *server, const Route *route, const WireMessage *request) {
                           served->source_count, request->get.source);
         return;
     }
+    const uint64_t bytes = row_bytes(served, &request->get);
+    if (bytes > WIRE_PAYLOAD_MAX) {
+        server_send_error(server, route, &request->header, WIRE_PROTO, 0,
+                          "the rows have %llu bytes, and a request at most %d: make batches smaller",
+                          (unsigned long long)bytes, WIRE_PAYLOAD_MAX);
+        return;
+    }
     Unread *rows;
-    uint16_t *ids = rows_open(server, route, request, &rows);
+    void *ids = rows_open(server, route, request, bytes, &rows);
     if (!ids) return;
     Job *job = malloc(sizeof *job);
     if (!job) die(EX_MEMORY, "no memory for a request");

@@ -48,7 +48,7 @@ static int check_length(const Server *server, const Dataset *part, unsigned spli
 
 static int check_trainers(const Server *server, const Served *fresh) {
     const Dataset *current = &server->current->dataset, *other = &fresh->dataset;
-    if (memcmp(other->vocab_fp, current->vocab_fp, 32) || other->vocab_size > current->vocab_size)
+    if (memcmp(other->vocab_fp, current->vocab_fp, 32) || other->vocab_size != current->vocab_size)
         return fail(EX_PROTOCOL, "the new dataset has another vocabulary");
     for (unsigned split = 0; split < SPLIT_COUNT; split++)
         if (check_length(server, served_shortest(fresh, split), split) < 0) return -1;

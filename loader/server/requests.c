@@ -83,6 +83,11 @@ static void handle_hello(Server *server, const Sender *peer, const WireMessage *
         server_send_error(server, route, &request->header, WIRE_VOCAB, 0,
                           "the loader's dataset '%.40s' has %u ids (vocabulary %s), the trainer's model only %u (%s)",
                           dataset->name, dataset->vocab_size, dataset_vocab, hello->vocab_size, model_vocab);
+    } else if (id_bytes(dataset->vocab_size) > 2 && request->header.minor < WIRE_MINOR_WIDE) {
+        server_send_error(server, route, &request->header, WIRE_VOCAB, 0,
+                          "the loader's dataset '%.40s' has %u ids, of 4 bytes each, and this client is of a release "
+                          "that reads ids of 2 bytes: update it",
+                          dataset->name, dataset->vocab_size);
     } else {
         session_register(server, request, peer);
         send_welcome(server, route, request);

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 
 enum {
-    TRACKS = 128,           // streams of requests at a time; an older one loses only its place in the prefetch
-    STEP_BYTES = 1 << 20,   // copied for one request before the next one gets its turn
-    ROWS_AHEAD = 32,        // rows of a request whose frames are decoded at the same time
-    QUEUE_MAX = 16,         // frames in the queue above which nothing is prefetched
-    GROUP_BYTES = 64 << 20, // more than the frames of a shuffle group: 40 MiB, and what others leave behind
-    TRACK_ACTIVE_S = 10     // only tracks that were used more recently are prefetched
+    TRACKS = 128,         // streams of requests at a time; an older one loses only its place in the prefetch
+    STEP_BYTES = 1 << 20, // copied for one request before the next one gets its turn
+    ROWS_AHEAD = 32,      // rows of a request whose frames are decoded at the same time
+    QUEUE_MAX = 16,       // frames in the queue above which nothing is prefetched
+    GROUP_IDS = 32 << 20, // more than those of the frames of a shuffle group, 20 Mi, and what others leave behind
+    TRACK_ACTIVE_S = 10   // only tracks that were used more recently are prefetched
 };
 
 typedef struct {
@@ -121,8 +121,9 @@ static uint64_t row_token(RowReader *reader, RowCopy *copy, uint32_t row, uint32
     return copy->served->sources[at.source].first_token[split] + token;
 }
 
-int row_copy_begin(RowReader *reader, RowCopy *copy, Served *served, const WireGet *get, uint16_t *ids) {
+int row_copy_begin(RowReader *reader, RowCopy *copy, Served *served, const WireGet *get, void *ids) {
     copy->served = served, copy->get = *get, copy->ids = ids;
+    copy->id_bytes = id_bytes(served->dataset.vocab_size);
     copy->done = copy->column = copy->skipped = copy->prefetched = copy->known = 0;
     copy->epoch = 0, copy->awaited = NULL, copy->found = false;
     for (uint32_t row = 0; row < get->rows; row++) {
@@ -160,10 +161,10 @@ static void prefetch_rows(RowReader *reader, RowCopy *copy) {
 
 // Looks in the frame of the current position for the document that begins the row.
 static void find_start(RowCopy *copy, const CachedFrame *frame, uint64_t token, uint32_t starts) {
-    const uint16_t *ids = frame->ids + (token - frame->place.first_token);
-    uint64_t left = frame->place.first_token + frame->place.tokens - token;
-    uint16_t eot = (uint16_t)copy->served->dataset.eot_id;
-    while (copy->skipped < starts && left && *ids != eot) ids++, left--, copy->skipped++;
+    uint64_t at = token - frame->place.first_token, left = frame->place.tokens - at;
+    const uint32_t eot = copy->served->dataset.eot_id;
+    while (copy->skipped < starts && left && id_at(frame->ids, at, copy->id_bytes) != eot)
+        at++, left--, copy->skipped++;
     copy->found = copy->skipped == starts || left;
     if (copy->skipped == starts) copy->skipped = 0; // no document begins here
 }
@@ -172,8 +173,9 @@ static void find_start(RowCopy *copy, const CachedFrame *frame, uint64_t token, 
 static void copy_part(RowCopy *copy, const CachedFrame *frame, uint64_t token) {
     uint64_t from = token - frame->place.first_token, left = frame->place.tokens - from;
     uint32_t want = copy->get.sequence_tokens + 1 - copy->column, count = left < want ? (uint32_t)left : want;
-    memcpy(copy->ids, frame->ids + from, count * sizeof *copy->ids);
-    copy->ids += count, copy->column += count;
+    const size_t bytes = (size_t)count * copy->id_bytes;
+    memcpy(copy->ids, (const uint8_t *)frame->ids + from * copy->id_bytes, bytes);
+    copy->ids += bytes, copy->column += count;
     if (copy->column <= copy->get.sequence_tokens) return;
     copy->column = copy->skipped = 0, copy->found = false, copy->done++;
 }
@@ -184,7 +186,7 @@ RowResult row_copy_advance(RowReader *reader, RowCopy *copy) {
     row_copy_end(copy);
     uint64_t token = 0;
     uint32_t known = UINT32_MAX, starts = 1; // `token` and `starts` are of row `known`
-    for (const uint16_t *began = copy->ids; copy->done < copy->rows;) {
+    for (const uint8_t *began = copy->ids; copy->done < copy->rows;) {
         if (known != copy->done) token = row_token(reader, copy, copy->done, &starts), known = copy->done;
         uint64_t at = token + copy->skipped + copy->column;
         CachedFrame *frame = frame_cache_get(reader->cache, stream, shard_stream_frame_of(stream, at));
@@ -200,7 +202,7 @@ RowResult row_copy_advance(RowReader *reader, RowCopy *copy) {
             continue;
         }
         copy_part(copy, frame, at);
-        if ((size_t)(copy->ids - began) * sizeof *began >= STEP_BYTES && copy->done < copy->rows) return ROWS_MORE;
+        if (copy->ids - began >= STEP_BYTES && copy->done < copy->rows) return ROWS_MORE;
     }
     return ROWS_DONE;
 }
@@ -248,9 +250,10 @@ void row_reader_prefetch(RowReader *reader) {
     uint64_t now = clock_ns();
     if (frame_cache_queued(reader->cache) >= QUEUE_MAX) return;
     // Two groups for each track must fit, or the frames of one would drive out those of another.
-    uint64_t active = 0;
-    for (const Track *track = reader->tracks; track < reader->tracks + TRACKS; track++) active += is_active(track, now);
-    if (!active || active * 2 * GROUP_BYTES > frame_cache_stats(reader->cache).limit) return;
+    uint64_t bytes = 0;
+    for (const Track *track = reader->tracks; track < reader->tracks + TRACKS; track++)
+        if (is_active(track, now)) bytes += 2ull * GROUP_IDS * id_bytes(track->served->dataset.vocab_size);
+    if (!bytes || bytes > frame_cache_stats(reader->cache).limit) return;
     for (unsigned tries = 0; tries < TRACKS && frame_cache_queued(reader->cache) < QUEUE_MAX;) {
         Track *track = &reader->tracks[reader->turn];
         if (is_active(track, now) && track_prefetch(reader, track)) {

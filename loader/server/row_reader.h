@@ -9,6 +9,11 @@
 
 typedef struct RowReader RowReader;
 
+// All rows of a request have so many bytes.
+static inline uint64_t row_bytes(const Served *served, const WireGet *get) {
+    return (uint64_t)get->rows * (get->sequence_tokens + 1) * id_bytes(served->dataset.vocab_size);
+}
+
 RowReader *row_reader_open(uint64_t cache_bytes, unsigned threads); // NULL after fail()
 bool row_reader_close(RowReader *reader); // as frame_cache_close, after row_reader_forget; accepts NULL
 FrameCache *row_reader_cache(RowReader *reader);
@@ -17,7 +22,8 @@ FrameCache *row_reader_cache(RowReader *reader);
 typedef struct {
     Served *served;
     WireGet get;
-    uint16_t *ids;        // where the next ids go
+    uint8_t *ids;         // where the next ids go
+    unsigned id_bytes;    // of an id (common/id_array.h)
     uint32_t rows, done;  // fewer rows than requested only at the end of a sequential split
     uint32_t skipped;     // ids of the current row's block before the document that begins it
     bool found;           // `skipped` is final
@@ -30,8 +36,8 @@ typedef struct {
     ShuffleGroup group[SOURCES_MAX + 1];
 } RowCopy;
 
-// Starts copying to `ids`. Fails with 65 when the split is too short for a sample.
-int row_copy_begin(RowReader *reader, RowCopy *copy, Served *served, const WireGet *get, uint16_t *ids);
+// Starts copying to `ids`, which has room for row_bytes. Fails with 65 when the split is too short for a sample.
+int row_copy_begin(RowReader *reader, RowCopy *copy, Served *served, const WireGet *get, void *ids);
 
 // ROWS_WAIT: a frame has to be decoded. ROWS_MORE: about 1 MiB was copied, there is more to do. ROWS_FAILED: an error
 // is pending, 65 (damaged) or 74 (cannot be read), which names split, shard number and frame number, but no path,

@@ -112,7 +112,7 @@ static int read_schedule(Mixture *mixture, const char *path) {
 }
 
 static int check_part(const Dataset *first, const Dataset *part) {
-    if (!memcmp(first->vocab_fp, part->vocab_fp, 32)) return 0;
+    if (!memcmp(first->vocab_fp, part->vocab_fp, 32) && first->vocab_size == part->vocab_size) return 0;
     return fail(EX_DATA, "'%s' and '%s' have different vocabularies", first->path, part->path);
 }
 

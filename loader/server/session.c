@@ -97,7 +97,8 @@ void session_register(Server *server, const WireMessage *hello, const Sender *pe
             if (session->seen_ns < chosen->seen_ns) chosen = session;
     }
     const WireHello *limits = &hello->hello;
-    uint64_t bytes = (uint64_t)limits->max_rows * (limits->sequence_tokens + 1ull) * 2;
+    uint64_t bytes =
+        (uint64_t)limits->max_rows * (limits->sequence_tokens + 1ull) * id_bytes(server->current->dataset.vocab_size);
     uint64_t unread_max = bytes * limits->window + WIRE_WINDOW_MAX * ANSWER_BYTES;
     if (unread_max > WIRE_PAYLOAD_MAX) unread_max = WIRE_PAYLOAD_MAX;
     uint64_t now = clock_ns();

@@ -26,6 +26,7 @@
 #include "common/bytes.h"
 #include "common/file/file.h"
 #include "common/hash.h"
+#include "common/id_array.h"
 #include <xxhash.h>
 
 enum {

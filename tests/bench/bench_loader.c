@@ -301,7 +301,7 @@ static void check_crops(const FeedBatch *batch, uint64_t seed, const uint16_t *i
     for (uint32_t row = 0; row < batch->rows; row++) {
         sample_order_group(&order, batch->first_sample + row, &group);
         uint64_t token = sample_order_token(&order, &group, batch->first_sample + row);
-        check(!memcmp(batch->ids + (size_t)row * (T + 1), ids + token, (T + 1) * sizeof *ids));
+        check(!memcmp((const uint16_t *)batch->ids + (size_t)row * (T + 1), ids + token, (T + 1) * sizeof *ids));
     }
 }
 

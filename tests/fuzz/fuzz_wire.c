@@ -18,7 +18,7 @@ static void decode(const uint8_t *data, size_t size) {
             abort();
         break;
     case WIRE_BATCH:
-        if (batch->offset + (uint64_t)batch->length > batch->rows * (batch->sequence_tokens + 1ull) * 2) abort();
+        if (batch->offset + (uint64_t)batch->length > batch->rows * (batch->sequence_tokens + 1ull) * 4) abort();
         break;
     case WIRE_WELCOME:
         if (strlen(message.welcome.name) >= sizeof message.welcome.name) abort();

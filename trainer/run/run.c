@@ -192,7 +192,7 @@ static int share_state(Run *run) {
 
 static void print_batch(void *self, const FeedBatch *batch) {
     const Run *run = self;
-    const size_t row_bytes = ((size_t)run->config.block_size + 1) * sizeof *batch->ids;
+    const size_t row_bytes = ((size_t)run->config.block_size + 1) * shape_id_bytes(&run->model.shape);
     uint8_t hash[32];
     char hex[65];
     sha256(batch->ids, batch->rows * row_bytes, hash);

@@ -38,6 +38,8 @@ enum {
 
 void model_options(const ModelShape *shape, ModelOption options[MODEL_OPTIONS]);
 
+static inline unsigned shape_id_bytes(const ModelShape *s) { return id_bytes((uint64_t)s->vocab); } // of a token id
+
 // Outputs of the product of queries, keys and values, of the first product of an MLP, and inputs of its second.
 static inline int shape_qkv(const ModelShape *s) { return (s->heads + 2 * s->kv_heads) * (s->channels / s->heads); }
 static inline int shape_hidden(const ModelShape *s) {

@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import struct
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,9 @@ class Slots:
         begin = slot * self.slot_bytes + offset
         return memoryview(self._memory)[begin : begin + length]
 
-    def rows(self, slot: int, rows: int, ids: int) -> npt.NDArray[np.uint16]:
-        return np.frombuffer(self.part(slot, 0, 2 * rows * ids), dtype="<u2").reshape(rows, ids)
+    def rows(self, slot: int, rows: int, ids: int, id_bytes: int) -> npt.NDArray[np.unsignedinteger[Any]]:
+        part = self.part(slot, 0, id_bytes * rows * ids)
+        return np.frombuffer(part, dtype=f"<u{id_bytes}").reshape(rows, ids)
 
     def close(self) -> None:
         """The memory itself lives as long as the rows that were lent."""
@@ -158,6 +159,14 @@ class Connection:
         if self._ctl:
             self._ctl.close()
         self._ctl, self.attach_id = None, 0
+
+    def fit_slots(self, batch_bytes: int) -> None:
+        """Replaces slots that are too small for such batches."""
+        if batch_bytes <= self._batch_bytes:
+            return
+        self._batch_bytes = batch_bytes
+        self.detach()
+        self._renew_slots(shared=False)
 
     def use_private_slots(self) -> None:
         """Replaces slots to which an earlier loader could still write."""

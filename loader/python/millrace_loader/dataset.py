@@ -55,8 +55,8 @@ class TokenBatches(_Base):
 
     def __init__(self, endpoint: Optional[str], T: int, batch: int, rank: int = 0, world: int = 1, start: int = 0,
                  split: Optional[str] = None, mode: Optional[str] = None, seed: Optional[int] = None, window: int = 4,
-                 source: Union[int, str] = 0, device: Any = None, pin_memory: bool = False, vocab_size: int = 65536,
-                 timeout: float = 300.0, key_file: Optional[str] = None, loader_key: Optional[str] = None,
+                 source: Union[int, str] = 0, device: Any = None, pin_memory: bool = False,
+                 vocab_size: Optional[int] = None, timeout: float = 300.0, key_file: Optional[str] = None, loader_key: Optional[str] = None,
                  ring: bool = True, name: Optional[str] = None) -> None:
         self._given = {"split": split, "mode": mode, "seed": seed}
         split, mode = "train" if split is None else split, "epoch" if mode is None else mode
@@ -198,7 +198,7 @@ class TokenBatches(_Base):
         first = left * self.rank // self.world
         return position + first, left * (self.rank + 1) // self.world - first
 
-    def _pair(self, ids: npt.NDArray[np.uint16]) -> tuple[Any, Any]:
+    def _pair(self, ids: npt.NDArray[np.unsignedinteger[Any]]) -> tuple[Any, Any]:
         """Two arrays that own their memory, because training loops write to y."""
         if self._device is None:
             pair = ids[:, :-1].astype(np.int64), ids[:, 1:].astype(np.int64)
@@ -206,9 +206,10 @@ class TokenBatches(_Base):
                 return pair
             x, y = (torch.from_numpy(half) for half in pair)
             return (x.pin_memory(), y.pin_memory()) if self._pin_memory else (x, y)
-        device, narrow = torch.device(self._device), torch.from_numpy(ids.view(np.int16))
+        bits: Any = ids.view(f"<i{ids.itemsize}")
+        device, narrow = torch.device(self._device), torch.from_numpy(bits)
         narrow = narrow.pin_memory() if device.type == "cuda" else narrow.clone()
-        wide = narrow.to(device, non_blocking=True).long() & 0xFFFF
+        wide = narrow.to(device, non_blocking=True).long() & ((1 << 8 * ids.itemsize) - 1)
         return wide[:, :-1].contiguous(), wide[:, 1:].contiguous()
 
     # --- state

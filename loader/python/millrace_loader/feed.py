@@ -8,7 +8,7 @@ import socket
 import time
 import weakref
 from collections import deque
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +26,12 @@ _RETRY_MAX = 10.0
 _UNREACHABLE, _UNREACHABLE_MAX = 0.05, 1.0  # seconds until the next endpoint is tried
 
 
-def check_sizes(sequence_tokens: int, max_rows: int, window: int) -> int:
-    """The bytes of the largest batch."""
+def check_sizes(sequence_tokens: int, max_rows: int, window: int, id_bytes: int = 2) -> int:
+    """The bytes of the largest batch, of ids of so many bytes."""
     wire.check_range("T", sequence_tokens, 1, wire.TOKENS_MAX)
     wire.check_range("batch", max_rows, 1, wire.ROWS_MAX)
     wire.check_range("window", window, 1, wire.WINDOW_MAX)
-    batch_bytes = max_rows * (sequence_tokens + 1) * 2
+    batch_bytes = max_rows * (sequence_tokens + 1) * id_bytes
     if batch_bytes > wire.PAYLOAD_MAX:
         raise ValueError(f"batch {max_rows} of T {sequence_tokens} is more than the protocol allows (64 MiB)")
     return batch_bytes
@@ -63,6 +63,7 @@ class Feed:
                      several with commas between them are used in turn, when one does not answer
     sequence_tokens  T: a row is T+1 ids
     max_rows         of the largest batch
+    vocab_size       the most ids that a dataset may have; None: any number
     timeout          seconds without requested data after which `next` raises LoaderError
     key_file, loader_key  the client's key file and the loader's public key, for a loader with keys (`loader keygen`)
     ring             share memory with a loader on this machine (ipc)
@@ -71,12 +72,14 @@ class Feed:
     """
 
     def __init__(self, endpoint: Optional[str], sequence_tokens: int, max_rows: int, window: int = 4,
-                 vocab_size: int = 65536, timeout: float = 300.0, key_file: Optional[str] = None,
+                 vocab_size: Optional[int] = None, timeout: float = 300.0, key_file: Optional[str] = None,
                  loader_key: Optional[str] = None, ring: bool = True, dataset_fp: bytes = bytes(32),
                  name: Optional[str] = None) -> None:
         batch_bytes = check_sizes(sequence_tokens, max_rows, window)
         self._endpoints, self._place, self._dataset_place = parse_endpoints(endpoint, bool(key_file)), 0, 0
-        self._T, self._max_rows, self._window, self._vocab_size = sequence_tokens, max_rows, window, vocab_size
+        self._T, self._max_rows, self._window = sequence_tokens, max_rows, window
+        self._vocab_size = wire.IDS_MAX if vocab_size is None else vocab_size
+        self._id_bytes = 2  # of the dataset
         self._timeout, self._ring, self._dataset_fp = timeout, ring, dataset_fp
         self._name = client_name(name)
         self._session = secrets.randbits(64) | 1
@@ -165,6 +168,11 @@ class Feed:
         if welcome.vocab_size > self._vocab_size:
             raise LoaderError(f"the loader's dataset '{welcome.name}' has {welcome.vocab_size} ids, the model only "
                               f"{self._vocab_size}")
+        self._id_bytes = wire.id_bytes(welcome.vocab_size)
+        try:
+            self._connection.fit_slots(check_sizes(self._T, self._max_rows, self._window, self._id_bytes))
+        except ValueError as error:
+            raise LoaderError(f"{error}; the ids of dataset '{welcome.name}' have {self._id_bytes} bytes") from None
         if not self._dataset:
             self.same_samples = welcome.same_samples
         elif self._place != self._dataset_place and not welcome.same_samples:
@@ -207,7 +215,7 @@ class Feed:
     def _is_expected(self, request: _Pending, header: wire.Header, batch: wire.Batch, payload: Buffer) -> bool:
         """Whether the message answers the request, with a part of the rows that has not been received yet."""
         what, inline = request.what, not self._connection.attach_id
-        total = batch.rows * (self._T + 1) * 2
+        total = batch.rows * (self._T + 1) * self._id_bytes
         return (header.instance == self._instance and header.attach_id == self._connection.attach_id
                 and (batch.slot, batch.generation) == (request.slot, request.generation)
                 and (batch.first_sample, batch.sequence_tokens) == (what.first_sample, self._T)
@@ -230,7 +238,7 @@ class Feed:
             return
         request.received += batch.length
         self._patience, self._arrived = 0, time.monotonic()
-        if request.received == batch.rows * (self._T + 1) * 2:
+        if request.received == batch.rows * (self._T + 1) * self._id_bytes:
             request.batch = batch
         if batch.flags & wire.BATCH_REPLACED:
             self._reopen()
@@ -347,8 +355,9 @@ class Feed:
             self._set_deadline()
             self._resent = False
 
-    def next(self) -> npt.NDArray[np.uint16]:
-        """The rows of the oldest request: uint16 (rows, T+1), valid until the next call."""
+    def next(self) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """The rows of the oldest request, (rows, T+1), valid until the next call: uint16, and uint32 where the dataset has
+        more than 65,536 ids."""
         self._check_usable()
         if not self._requests and not self._changed:
             raise ValueError("next without a request")
@@ -360,7 +369,8 @@ class Feed:
             raise DatasetChanged(f"the loader serves dataset '{self.dataset.name}' now")
         request = self._requests.popleft()
         self._lent = request.slot
-        return self._connection.slots.rows(request.slot, request.batch.rows if request.batch else 0, self._T + 1)
+        return self._connection.slots.rows(request.slot, request.batch.rows if request.batch else 0, self._T + 1,
+                                           self._id_bytes)
 
     def cancel(self) -> None:
         """Cancels all requests whose rows `next` has not returned."""

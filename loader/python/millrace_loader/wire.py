@@ -8,7 +8,7 @@ from typing import Iterable, NamedTuple, Optional, Union
 from .checksum import Buffer, crc32c
 from .errors import LoaderError
 
-MAGIC, MAJOR = 0x31444C47, 3
+MAGIC, MAJOR, MINOR = 0x31444C47, 3, 1  # from minor version 1 on a client reads ids of 4 bytes
 HELLO, WELCOME, GET, BATCH, ERROR, NOTICE, STATS, BYE, CONTROL = range(1, 10)
 CODES = ("?", "PROTO", "VOCAB", "DATASET", "RANGE", "SLOT", "DATA", "IO", "BUSY", "SHUTDOWN", "AUTH")
 SPLITS = {"train": 0, "val": 1}
@@ -18,6 +18,7 @@ BATCH_REPLACED = 1
 ROWS_MAX = TOKENS_MAX = 1 << 20
 WINDOW_MAX = 64
 PAYLOAD_MAX = 64 << 20
+IDS_MAX = 1 << 20  # of a vocabulary
 MESSAGE_MAX = 5 << 20  # of a part: the schedule of a WELCOME
 NAME_MAX = 63  # bytes of the name of a client
 
@@ -38,6 +39,11 @@ def check_range(name: str, value: int, low: int, high: int) -> None:
         raise TypeError(f"{name} is a number, not True or False")
     if not low <= operator.index(value) <= high:
         raise ValueError(f"{name} {value} is not from {low} to {high}")
+
+
+def id_bytes(vocab_size: int) -> int:
+    """The bytes of an id in rows of a dataset with so many."""
+    return 4 if vocab_size > 1 << 16 else 2
 
 
 def check_word(name: str, word: str, words: Iterable[str]) -> None:
@@ -115,7 +121,7 @@ class Request(NamedTuple):
 
 def _encode(kind: int, session: int, req_id: int = 0, attach_id: int = 0, body: bytes = b"") -> bytes:
     def header(crc: int) -> bytes:
-        return _HEADER.pack(MAGIC, MAJOR, 0, kind, 0, crc, len(body), session, req_id, 0, 0, attach_id, 0)
+        return _HEADER.pack(MAGIC, MAJOR, MINOR, kind, 0, crc, len(body), session, req_id, 0, 0, attach_id, 0)
 
     return header(crc32c(header(0) + body)) + body
 

@@ -198,7 +198,8 @@ void read_rows(Feed *feed, unsigned salt, uint32_t rows, uint64_t T, uint64_t fi
 void take_rows(Feed *feed, const FeedBatch *batch, unsigned salt, uint64_t rows, uint64_t T) {
     CHECK_EQUAL(batch->rows, rows);
     for (uint64_t i = 0; i < rows * (T + 1); i++)
-        CHECK_EQUAL(batch->ids[i], test_id(salt, 0, (batch->first_sample + i / (T + 1)) * T + i % (T + 1)));
+        CHECK_EQUAL(((const uint16_t *)batch->ids)[i],
+                    test_id(salt, 0, (batch->first_sample + i / (T + 1)) * T + i % (T + 1)));
     feed_release(feed, batch);
 }
 

@@ -66,7 +66,7 @@ static void hash_stream(const Transport *way, Sampling mode, uint32_t T, uint64_
         FeedBatch batch;
         CHECK(feed_next(feed, &batch) == FEED_BATCH);
         CHECK_EQUAL(batch.first_sample, got);
-        sha256_add(&sha, batch.ids, (size_t)batch.rows * (T + 1) * sizeof *batch.ids);
+        sha256_add(&sha, batch.ids, (size_t)batch.rows * (T + 1) * sizeof(uint16_t));
         got += batch.rows;
         feed_release(feed, &batch);
     }
@@ -159,7 +159,8 @@ TEST(feed_evaluates_a_whole_split_in_order_and_once) {
         FeedBatch batch;
         CHECK(feed_next(feed, &batch) == FEED_BATCH);
         for (uint64_t i = 0; i < batch.rows; i++)
-            for (uint64_t t = 0; t <= T; t++) CHECK_EQUAL(batch.ids[i * (T + 1) + t], test_id(1, 1, (got + i) * T + t));
+            for (uint64_t t = 0; t <= T; t++)
+                CHECK_EQUAL(((const uint16_t *)batch.ids)[i * (T + 1) + t], test_id(1, 1, (got + i) * T + t));
         got += batch.rows;
         end = batch.rows == 0;
         feed_release(feed, &batch);

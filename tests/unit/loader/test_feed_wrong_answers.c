@@ -138,7 +138,7 @@ TEST(feed_drops_every_answer_that_does_not_match_its_request) {
         FeedBatch batch;
         CHECK(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         CHECK(batch.rows == ROWS && batch.first_sample == first);
-        for (size_t i = 0; i < ROWS * (T + 1); i++) CHECK_EQUAL(batch.ids[i], right_id(first, i));
+        for (size_t i = 0; i < ROWS * (T + 1); i++) CHECK_EQUAL(((const uint16_t *)batch.ids)[i], right_id(first, i));
         feed_release(feed, &batch);
     }
     FeedStats stats = feed_stats(feed);

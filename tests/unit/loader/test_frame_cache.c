@@ -15,7 +15,7 @@ static const TestDataset two_shards = {
 
 static atomic_int gate_closed, waiting; // decoding a frame of shard 0 waits while the gate is closed
 
-static int decode_behind_gate(const FramePlace *place, ShardCursor *cursor, uint16_t *ids) {
+static int decode_behind_gate(const FramePlace *place, ShardCursor *cursor, void *ids) {
     atomic_fetch_add(&waiting, place->shard == 0);
     while (place->shard == 0 && atomic_load(&gate_closed)) usleep(100);
     atomic_fetch_sub(&waiting, place->shard == 0);
@@ -40,7 +40,7 @@ static void check_frame(const CachedFrame *frame) {
     CHECK(frame->state == FRAME_READY);
     CHECK_EQUAL(frame->place.tokens, FRAME);
     for (uint64_t i = 0; i < FRAME; i++)
-        CHECK_EQUAL(frame->ids[i], test_id(1, SPLIT_TRAIN, frame->place.first_token + i));
+        CHECK_EQUAL(((const uint16_t *)frame->ids)[i], test_id(1, SPLIT_TRAIN, frame->place.first_token + i));
 }
 
 // fault 35
@@ -95,7 +95,7 @@ TEST(loader_cache_stays_within_its_limit_and_keeps_what_is_used) {
     served_close(served);
 }
 
-static int damaged(const FramePlace *place, ShardCursor *cursor, uint16_t *ids) {
+static int damaged(const FramePlace *place, ShardCursor *cursor, void *ids) {
     (void)cursor, (void)ids;
     return fail(EX_DATA, "/path/of/shard %llu: damaged", (unsigned long long)place->shard);
 }
@@ -151,7 +151,8 @@ static void read_batches(const TestDataset *spec, unsigned clients) {
                 sample_order_group(&order, request.first_sample + row, &group);
                 uint64_t token = sample_order_token(&order, &group, request.first_sample + row);
                 for (uint64_t t = 0; t <= T; t++)
-                    CHECK_EQUAL(batch.ids[row * (T + 1) + t], test_id(spec->salt, SPLIT_TRAIN, token + t));
+                    CHECK_EQUAL(((const uint16_t *)batch.ids)[row * (T + 1) + t],
+                                test_id(spec->salt, SPLIT_TRAIN, token + t));
             }
             feed_release(feeds[i], &batch);
         }

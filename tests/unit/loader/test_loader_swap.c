@@ -314,7 +314,8 @@ TEST(loader_keeps_decoded_frames_of_shards_that_it_still_serves) {
     request_rows(feed, ROWS, 1600); // of a: the first 100,000 tokens are those of b
     CHECK(feed_next(feed, &batch) == FEED_BATCH);
     for (uint64_t i = 0; i < ROWS * (T + 1); i++)
-        CHECK_EQUAL(batch.ids[i], test_id(1, 0, 1600 * T - test_small.train_tokens + i / (T + 1) * T + i % (T + 1)));
+        CHECK_EQUAL(((const uint16_t *)batch.ids)[i],
+                    test_id(1, 0, 1600 * T - test_small.train_tokens + i / (T + 1) * T + i % (T + 1)));
     feed_release(feed, &batch);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
