@@ -63,7 +63,7 @@ static int evaluate_with(Trained *trained, const Config *config, LoaderProcess *
         .max_rows = (uint32_t)trained->plan.eval.rows,
     };
     loader_process_configure(loader_process, config, &wanted);
-    static uint8_t token_bytes[TOKEN_IDS];
+    static uint8_t token_bytes[IDS_MAX];
     if (vocabulary_fingerprint(config, wanted.vocab_fp) < 0 || vocabulary_token_bytes(config, token_bytes) < 0)
         return -1;
     Feed *feed = feed_open(&wanted);
@@ -94,9 +94,12 @@ static void add_item(void *context, const ChoicesItem *item) {
     score->items++;
 }
 
-static int print_accuracy(Trained *trained) {
+static int print_accuracy(Trained *trained, const Config *config) {
     Score score = {.finite = true};
-    if (choices_evaluate(&trained->network, choices, add_item, &score) < 0) return -1;
+    const Vocab *vocab = vocabulary_open(config);
+    const int result = vocab ? choices_evaluate(&trained->network, vocab, choices, add_item, &score) : -1;
+    vocab_close(vocab);
+    if (result < 0) return -1;
     const double by_sum = (double)score.right_by_sum / (double)score.items;
     const double by_mean = (double)score.right_by_mean / (double)score.items;
     if (json)
@@ -131,7 +134,8 @@ static int run(int count, char **files) {
     if (result == 0 && !choices) result = loader_process_open(&loader_process, config);
     config->sample_tokens = 0;
     if (result == 0) result = trained_open(&trained, &reader, which);
-    if (result == 0) result = choices ? print_accuracy(&trained) : evaluate_with(&trained, config, &loader_process);
+    if (result == 0)
+        result = choices ? print_accuracy(&trained, config) : evaluate_with(&trained, config, &loader_process);
     loader_process_close(&loader_process);
     trained_close(&trained);
     config_close(&reader);

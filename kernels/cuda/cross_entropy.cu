@@ -51,12 +51,12 @@ INLINE float2 join(float most, float sum, float2 *parts) {
 
 template <int KEPT, bool GRADIENT, bool CAPPED>
 __global__ void __launch_bounds__(THREADS, 2)
-    cross_entropy_kernel(act *logits, float *losses, const uint16_t *rows, int first, int T, int vocab, int V,
-                         float cap, float z_loss, float scale, const float *loss_scale) {
+    cross_entropy_kernel(act *logits, float *losses, const void *rows, unsigned bytes, int first, int T, int vocab,
+                         int V, float cap, float z_loss, float scale, const float *loss_scale) {
     SHARED(float2, parts, THREADS / 32);
     act *row = logits + (size_t)blockIdx.x * V;
     uint4 *vectors = (uint4 *)row;
-    int n = first + blockIdx.x, target = rows[n + n / T + 1], used = (vocab + 7) / 8;
+    int n = first + blockIdx.x, target = (int)token_at(rows, n + n / T + 1, bytes), used = (vocab + 7) / 8;
     float of_target = threadIdx.x == 0 ? low(row[target].bits) : 0.0f; // before it is overwritten
     float most = LOWEST, sum = 0;
     constexpr uint32_t NONE = LEAST << 16 | LEAST;
@@ -115,14 +115,14 @@ __global__ void __launch_bounds__(THREADS, 2)
         write(c < used ? mask_padding(vectors[c], c * 8, vocab) : none, c);
 }
 
-void FOR_ACT(cuda_cross_entropy)(Act *logits, float *losses, const uint16_t *rows, int first, int M, int T, int vocab,
+void FOR_ACT(cuda_cross_entropy)(Act *logits, float *losses, const void *rows, int first, int M, int T, int vocab,
                                  int V, float softcap, float z_loss, float scale, const float *loss_scale,
                                  bool gradient) {
     auto kernel = softcap > 0 ? gradient ? cross_entropy_kernel<0, true, true> : cross_entropy_kernel<0, false, true>
                   : gradient ? cross_entropy_kernel<VECTORS, true, false>
                               : cross_entropy_kernel<0, false, false>;
-    LAUNCH(kernel, (unsigned)M, THREADS, 0, cuda.stream, (act *)logits, losses, rows, first, T, vocab, V, softcap,
-           z_loss, scale, loss_scale);
+    LAUNCH(kernel, (unsigned)M, THREADS, 0, cuda.stream, (act *)logits, losses, rows, id_bytes(vocab), first, T, vocab,
+           V, softcap, z_loss, scale, loss_scale);
 }
 
 static __global__ void __launch_bounds__(256) sum_losses_kernel(double *total, const float *losses, int n) {

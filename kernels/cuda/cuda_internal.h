@@ -98,7 +98,7 @@ void graph_clear(void);
 // upload.c: copies ordered with the operations, and pinned host memory.
 enum {
     UPLOAD_STAGES = 2,     // batches in flight while an earlier one is in use
-    STAGE_BYTES = 1 << 20, // 524,288 token ids
+    STAGE_BYTES = 1 << 20, // 524,288 token ids of 2 bytes
     UPLOAD_BYTES = UPLOAD_STAGES * STAGE_BYTES
 };
 void upload_open(void);

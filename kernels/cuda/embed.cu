@@ -5,15 +5,17 @@ enum { THREADS = 256 };
 #ifndef SORTED_TOKENS // tests set a smaller number, so that small batches have many chunks
 #define SORTED_TOKENS 1024
 #endif
-enum { SORTED = SORTED_TOKENS }; // tokens that one block of embed_sort_tokens sorts
+enum { SORTED = SORTED_TOKENS };                          // tokens that one block of embed_sort_tokens sorts
+enum { PLACE_BITS = 10, PLACES = (1 << PLACE_BITS) - 1 }; // of a key, below the token, which has at most 20
+static_assert(SORTED <= 1 << PLACE_BITS && IDS_MAX <= 1 << 20, "a token and its place fit a key");
 
 __global__ void __launch_bounds__(THREADS)
-    embed(act *out, const uint16_t *rows, const act *wte, const act *wpe, size_t vectors, int T, int C) {
+    embed(act *out, const void *rows, unsigned bytes, const act *wte, const act *wpe, size_t vectors, int T, int C) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= vectors) return;
     int per_row = C / 8, n = (int)(i / per_row), c = (int)(i % per_row) * 8;
     float token[8], position[8];
-    load8(token, wte + (size_t)rows[n + n / T] * C + c); // rows hold T+1 tokens
+    load8(token, wte + (size_t)token_at(rows, n + n / T, bytes) * C + c); // rows hold T+1 tokens
     if (wpe) {
         load8(position, wpe + (size_t)(n % T) * C + c);
 #pragma unroll
@@ -22,19 +24,21 @@ __global__ void __launch_bounds__(THREADS)
     store8(out + i * 8, token);
 }
 
-void FOR_ACT(cuda_embed_forward)(Res *out, const uint16_t *rows, const Par *wte, const Par *wpe, int B, int T, int C) {
+void FOR_ACT(cuda_embed_forward)(Res *out, const void *rows, const Par *wte, const Par *wpe, int B, int T, int C,
+                                 int vocab) {
     size_t vectors = (size_t)B * T * C / 8;
-    LAUNCH(embed, blocks_of(vectors, THREADS), THREADS, 0, cuda.stream, (act *)out, rows, (const act *)wte,
-           (const act *)wpe, vectors, T, C);
+    LAUNCH(embed, blocks_of(vectors, THREADS), THREADS, 0, cuda.stream, (act *)out, rows, id_bytes(vocab),
+           (const act *)wte, (const act *)wpe, vectors, T, C);
 }
 
 // Backward. dwte adds up rows of dout that may be anywhere, in an order that must not depend on timing: chunks of
 // SORTED tokens are sorted by (token, position), then the block of a token's first place finds its run in every chunk
 // and adds them in order. No atomics, and rows of dwte that nothing belongs to are not touched.
-static __global__ void __launch_bounds__(SORTED) embed_sort_tokens(uint32_t *keys, const uint16_t *rows, int N, int T) {
+static __global__ void __launch_bounds__(SORTED)
+    embed_sort_tokens(uint32_t *keys, const void *rows, unsigned bytes, int N, int T) {
     SHARED(uint32_t, key, SORTED);
     int me = threadIdx.x, n = blockIdx.x * SORTED + me;
-    key[me] = n < N ? (uint32_t)rows[n + n / T] << 16 | me : UINT32_MAX; // me < SORTED: no token's key is UINT32_MAX
+    key[me] = n < N ? token_at(rows, n + n / T, bytes) << PLACE_BITS | me : UINT32_MAX; // above the key of any token
     for (int size = 2; size <= SORTED; size *= 2)
         for (int step = size / 2; step; step /= 2) { // bitonic
             __syncthreads();
@@ -59,15 +63,15 @@ __global__ void __launch_bounds__(GATHER)
     embed_gather_tokens(float *dwte, const act *dout, const uint32_t *keys, int chunks, int C) {
     SHARED(int, start, GATHER);
     SHARED(int, end, GATHER);
-    uint32_t key = __ldg(keys + blockIdx.x), token = key >> 16;
-    if (key == UINT32_MAX || (blockIdx.x % SORTED && __ldg(keys + blockIdx.x - 1) >> 16 == token)) return;
+    uint32_t key = __ldg(keys + blockIdx.x), token = key >> PLACE_BITS;
+    if (key == UINT32_MAX || (blockIdx.x % SORTED && __ldg(keys + blockIdx.x - 1) >> PLACE_BITS == token)) return;
     int c = (blockIdx.y * GATHER + threadIdx.x) * 8;
     float sum[8] = {};
     for (int first = 0; first < chunks; first += GATHER) { // a thread searches one chunk
         int chunk = first + threadIdx.x, from = 0, to = 0;
         if (chunk < chunks) {
-            from = first_not_below(keys + (size_t)chunk * SORTED, token << 16);
-            to = first_not_below(keys + (size_t)chunk * SORTED, (token << 16) + SORTED);
+            from = first_not_below(keys + (size_t)chunk * SORTED, token << PLACE_BITS);
+            to = first_not_below(keys + (size_t)chunk * SORTED, (token << PLACE_BITS) + SORTED);
         }
         if (__syncthreads_or(to > from && chunk < (int)(blockIdx.x / SORTED))) return; // an earlier block has it
         start[threadIdx.x] = from, end[threadIdx.x] = to;
@@ -79,7 +83,7 @@ __global__ void __launch_bounds__(GATHER)
 #pragma unroll
                 for (int j = 0; j < IN_FLIGHT; j++)
                     if (at + j < end[i])
-                        rows[j] = *(const uint4 *)(dout + (base + (__ldg(keys + base + at + j) & 0xffff)) * C + c);
+                        rows[j] = *(const uint4 *)(dout + (base + (__ldg(keys + base + at + j) & PLACES)) * C + c);
 #pragma unroll
                 for (int j = 0; j < IN_FLIGHT; j++) {
                     if (at + j >= end[i]) continue;
@@ -112,11 +116,11 @@ size_t FOR_ACT(cuda_embed_scratch)(const Shape *shape) {
     return (size_t)blocks_of((size_t)shape->B * shape->T, SORTED) * SORTED * 4;
 }
 
-void FOR_ACT(cuda_embed_backward)(Grad *dwte, Grad *dwpe, const Res *dout, const uint16_t *rows, int B, int T, int C,
-                                  bool add) {
+void FOR_ACT(cuda_embed_backward)(Grad *dwte, Grad *dwpe, const Res *dout, const void *rows, int B, int T, int C,
+                                  int vocab, bool add) {
     uint32_t *keys = (uint32_t *)cuda.scratch;
     unsigned chunks = blocks_of((size_t)B * T, SORTED);
-    LAUNCH(embed_sort_tokens, chunks, SORTED, 0, cuda.stream, keys, rows, B * T, T);
+    LAUNCH(embed_sort_tokens, chunks, SORTED, 0, cuda.stream, keys, rows, id_bytes(vocab), B * T, T);
     LAUNCH(embed_gather_tokens, dim3((unsigned)(B * T), blocks_of((size_t)C / 8, GATHER)), GATHER, 0, cuda.stream,
            (float *)dwte, (const act *)dout, keys, (int)chunks, C);
     int vectors = T * C / 8;

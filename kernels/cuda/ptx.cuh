@@ -3,6 +3,7 @@
 // (tests/cuda/emulator/emu.h).
 #pragma once
 
+#include "common/id_array.h"
 #include "kernels/cuda/cuda_internal.h"
 #include <assert.h>
 #include <cuda_runtime.h>
@@ -201,4 +202,9 @@ INLINE void philox(uint32_t (&c)[4], uint32_t key0, uint32_t key1) {
         c[0] = high1 ^ c[1] ^ key0, c[1] = low1, c[2] = high0 ^ c[3] ^ key1, c[3] = low0;
         key0 += 0x9E3779B9u, key1 += 0xBB67AE85u;
     }
+}
+
+// An id of an array of 2 or 4 bytes each (common/id_array.h).
+INLINE uint32_t token_at(const void *ids, size_t i, unsigned bytes) {
+    return bytes == 2 ? ((const uint16_t *)ids)[i] : ((const uint32_t *)ids)[i];
 }

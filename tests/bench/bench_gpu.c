@@ -244,7 +244,8 @@ static void run_gelu_backward(void) {
     ops->gelu_backward(at(pass->dfc), NULL, at(pass->fc), B * T, 4 * C, false, true);
 }
 static void run_embed_backward(void) {
-    ops->embed_backward(grad(PARAM_WTE), grad(PARAM_WPE), at(pass->dres), at(pass->tokens), B, T, C, true);
+    ops->embed_backward(grad(PARAM_WTE), grad(PARAM_WPE), at(pass->dres), at(pass->tokens), B, T, C, model.shape.vocab,
+                        true);
 }
 static void run_norm(void) {
     ops->square_sums(at(plan.sums), at(plan.grads), model.elements);

@@ -92,10 +92,11 @@ static void start_product(const char *name, int M, int rows, int cols) {
         stop();                                                                                                        \
     }
 
-TIMED(embed_forward, (Res * out, const uint16_t *rows, const Par *wte, const Par *wpe, int B, int T, int C),
-      (out, rows, wte, wpe, B, T, C))
-TIMED(embed_backward, (Grad * dwte, Grad *dwpe, const Res *dout, const uint16_t *rows, int B, int T, int C, bool add),
-      (dwte, dwpe, dout, rows, B, T, C, add))
+TIMED(embed_forward, (Res * out, const void *rows, const Par *wte, const Par *wpe, int B, int T, int C, int vocab),
+      (out, rows, wte, wpe, B, T, C, vocab))
+TIMED(embed_backward,
+      (Grad * dwte, Grad *dwpe, const Res *dout, const void *rows, int B, int T, int C, int vocab, bool add),
+      (dwte, dwpe, dout, rows, B, T, C, vocab, add))
 TIMED(layernorm_forward,
       (Res * sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch, const Par *weight,
        const Par *bias, int N, int C),
@@ -142,7 +143,7 @@ TIMED(dropout,
       (out, dbias, in, dropout, layer, site, B, T, C, add))
 TIMED(dropout_residual, (Res * x, const Dropout *dropout, int B, int T, int C), (x, dropout, B, T, C))
 TIMED(cross_entropy,
-      (Act * logits, float *losses, const uint16_t *rows, int first, int M, int T, int vocab, int V, float softcap,
+      (Act * logits, float *losses, const void *rows, int first, int M, int T, int vocab, int V, float softcap,
        float z_loss, float scale, const float *loss_scale, bool gradient),
       (logits, losses, rows, first, M, T, vocab, V, softcap, z_loss, scale, loss_scale, gradient))
 TIMED(sum_losses, (double *total, const float *losses, int n), (total, losses, n))

@@ -155,7 +155,7 @@ static void forward(void) {
     const int C = s.C;
     const Act *branch = NULL;
     const Res *below = g.sum;
-    TIME(EMBED, embed_forward(g.sum, g.rows, g.wte, g.wpe, s.B, s.T, C));
+    TIME(EMBED, embed_forward(g.sum, g.rows, g.wte, g.wpe, s.B, s.T, C, s.V));
     if (dropout) TIME(DROPOUT, dropout_residual(g.sum, dropout, s.B, s.T, C));
     for (int l = 0; l < layers; l++) {
         Layer *a = &g.layer[l];
@@ -222,7 +222,7 @@ static void backward(void) {
                                            a->rstd[0], a->ln[0], N, C, false, false));
     }
     if (dropout) TIME(DROPOUT, dropout_residual(g.dsum, dropout, s.B, s.T, C));
-    TIME(EMBED, embed_backward(g.dwte, g.dwpe, g.dsum, g.rows, s.B, s.T, C, false));
+    TIME(EMBED, embed_backward(g.dwte, g.dwpe, g.dsum, g.rows, s.B, s.T, C, s.V, false));
 }
 
 static void pack(void) {

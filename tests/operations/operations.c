@@ -18,9 +18,9 @@ void operation_embed(int B, int T, int C, int V, int vocab, bool add) {
     Array *wpe = array_normal(PARS, (size_t)(T * C), 1, 0), *out = array_filled(RESIDUALS, n, NAN);
     Array *dout = array_normal(RESIDUALS, n, 1, 0), *dwte = array_normal(GRADS, (size_t)(V * C), 1, 0);
     Array *dwpe = array_normal(GRADS, (size_t)(T * C), 1, 0);
-    ON_BOTH(on->embed_forward(AT(out), AT(rows), AT(wte), AT(wpe), B, T, C));
+    ON_BOTH(on->embed_forward(AT(out), AT(rows), AT(wte), AT(wpe), B, T, C, vocab));
     CHECK_NEAR(out, rounded_once);
-    ON_BOTH(on->embed_backward(AT(dwte), AT(dwpe), AT(dout), AT(rows), B, T, C, add));
+    ON_BOTH(on->embed_backward(AT(dwte), AT(dwpe), AT(dout), AT(rows), B, T, C, vocab, add));
     CHECK_NEAR(dwte, 1e-6);
     CHECK_NEAR(dwpe, 1e-6);
     pair_close();

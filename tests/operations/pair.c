@@ -1,5 +1,6 @@
 // pair.h: two backends side by side.
 #include "tests/operations/pair.h"
+#include "common/id_array.h"
 #include "common/log.h"
 #include "common/rng.h"
 #include "kernels/dtype.h"
@@ -61,7 +62,7 @@ void *array_at(Array *array, int run) { return array->used = true, array->memory
 
 static size_t element_bytes(Kind kind, int side) {
     const Backend *b = sides[side];
-    size_t bytes[] = {b->act_bytes, b->par_bytes, b->grad_bytes, b->res_bytes, b->moment_bytes, 4, 8, 2, 1};
+    size_t bytes[] = {b->act_bytes, b->par_bytes, b->grad_bytes, b->res_bytes, b->moment_bytes, 4, 8, 2, 4, 1};
     return bytes[kind];
 }
 
@@ -122,7 +123,7 @@ Array *array_filled(Kind kind, size_t count, double value) {
 }
 
 Array *array_tokens(size_t count, int vocab) {
-    Array *array = array_new(TOKENS, count);
+    Array *array = array_new(id_bytes((unsigned)vocab) == 2 ? TOKENS : WIDE_TOKENS, count);
     for (size_t i = 0; i < count; i++) array->start[i] = floor(rng_uniform(seed, 0, i) * vocab);
     seed++;
     return array;
@@ -140,12 +141,14 @@ static void send(const Array *array, int side) {
     for (size_t i = 0; i < count; i++) {
         double value = array->start[i];
         float narrow = (float)value;
-        uint16_t half = 0;
+        uint32_t word = 0;
         if (array->kind >= TOKENS)
-            half = (uint16_t)value;
-        else if (bytes == sizeof half)
-            half = to_half(value, array->kind, side);
-        memcpy(host + i * bytes, bytes == 8 ? (void *)&value : bytes == 4 ? (void *)&narrow : (void *)&half, bytes);
+            word = (uint32_t)value;
+        else if (bytes == sizeof(uint16_t))
+            word = to_half(value, array->kind, side);
+        else if (bytes == sizeof narrow)
+            memcpy(&word, &narrow, sizeof narrow);
+        memcpy(host + i * bytes, bytes == 8 ? (void *)&value : (void *)&word, bytes);
     }
     sides[side]->upload(array->memory[side], host, bytes * count);
     free(host);
@@ -161,7 +164,11 @@ static void fetch(Array *array, int run) {
             float narrow;
             uint16_t half;
             if (bytes == 8) memcpy(&array->result[side][i], host + i * bytes, 8);
-            if (bytes == 4) memcpy(&narrow, host + i * bytes, 4), array->result[side][i] = (double)narrow;
+            uint32_t word;
+            if (bytes == 4 && array->kind == WIDE_TOKENS)
+                memcpy(&word, host + i * bytes, 4), array->result[side][i] = word;
+            else if (bytes == 4)
+                memcpy(&narrow, host + i * bytes, 4), array->result[side][i] = (double)narrow;
             if (bytes == 2)
                 memcpy(&half, host + i * bytes, 2),
                     array->result[side][i] = array->kind == TOKENS ? half : from_half(half, array->kind, side);

@@ -6,7 +6,7 @@
 #include "kernels/backend.h"
 #include "tests/test.h"
 
-typedef enum { ACTS, PARS, GRADS, RESIDUALS, MOMENTS, FLOATS, DOUBLES, TOKENS, BYTES } Kind;
+typedef enum { ACTS, PARS, GRADS, RESIDUALS, MOMENTS, FLOATS, DOUBLES, TOKENS, WIDE_TOKENS, BYTES } Kind;
 
 // One array on both sides. `start` is what both hold before an operation: rounded to what the tested backend stores, so
 // that both sides compute with the same.

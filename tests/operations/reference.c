@@ -1,5 +1,6 @@
 // reference.h: plain loops in double precision.
 #include "tests/operations/reference.h"
+#include "common/id_array.h"
 #include "kernels/muon_scalars.h"
 #include <math.h>
 #include <stdlib.h>
@@ -20,19 +21,26 @@ static void column_sums(Grad *dbias, const double *d, size_t rows, size_t cols, 
     }
 }
 
-static void reference_embed_forward(Res *out, const uint16_t *rows, const Par *wte, const Par *wpe, int B, int T,
-                                    int C) {
-    for (int n = 0; n < B * T; n++)
-        for (int c = 0; c < C; c++)
-            OUT(out)[n * C + c] = IN(wte)[rows[n / T * (T + 1) + n % T] * C + c] + (wpe ? IN(wpe)[n % T * C + c] : 0);
+// Token n of B sequences, in rows of T+1.
+static int token_of(const void *rows, int n, int T, unsigned bytes) {
+    return (int)id_at(rows, (size_t)(n / T * (T + 1) + n % T), bytes);
 }
 
-static void reference_embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const uint16_t *rows, int B, int T, int C,
-                                     bool add) {
+static void reference_embed_forward(Res *out, const void *rows, const Par *wte, const Par *wpe, int B, int T, int C,
+                                    int vocab) {
+    const unsigned bytes = id_bytes((unsigned)vocab);
+    for (int n = 0; n < B * T; n++)
+        for (int c = 0; c < C; c++)
+            OUT(out)[n * C + c] = IN(wte)[token_of(rows, n, T, bytes) * C + c] + (wpe ? IN(wpe)[n % T * C + c] : 0);
+}
+
+static void reference_embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const void *rows, int B, int T, int C,
+                                     int vocab, bool add) {
+    const unsigned bytes = id_bytes((unsigned)vocab);
     if (!add && dwpe) memset(dwpe, 0, (size_t)T * (size_t)C * sizeof(double));
     for (int n = 0; n < B * T; n++)
         for (int c = 0; c < C; c++) {
-            OUT(dwte)[rows[n / T * (T + 1) + n % T] * C + c] += IN(dout)[n * C + c];
+            OUT(dwte)[token_of(rows, n, T, bytes) * C + c] += IN(dout)[n * C + c];
             if (dwpe) OUT(dwpe)[n % T * C + c] += IN(dout)[n * C + c];
         }
 }
@@ -307,13 +315,14 @@ static void reference_dropout_residual(Res *x, const Dropout *dropout, int B, in
     reference_dropout((Act *)(void *)x, NULL, (Act *)(void *)x, dropout, 0, DROPOUT_EMBEDDING, B, T, C, false);
 }
 
-static void reference_cross_entropy(Act *logits, float *losses, const uint16_t *rows, int first, int M, int T,
-                                    int vocab, int V, float softcap, float z_loss, float scale, const float *loss_scale,
+static void reference_cross_entropy(Act *logits, float *losses, const void *rows, int first, int M, int T, int vocab,
+                                    int V, float softcap, float z_loss, float scale, const float *loss_scale,
                                     bool gradient) {
     double *seen = calloc((size_t)V, sizeof *seen); // the capped logits of a row
     for (int m = 0; m < M; m++) {
         double *x = OUT(logits) + (size_t)m * (size_t)V, largest = -INFINITY, total = 0;
-        const int n = first + m, target = rows[n / T * (T + 1) + n % T + 1];
+        const int n = first + m,
+                  target = (int)id_at(rows, (size_t)(n / T * (T + 1) + n % T + 1), id_bytes((unsigned)vocab));
         const double cap = (double)softcap, z = (double)z_loss;
         for (int c = 0; c < vocab; c++) seen[c] = cap > 0 ? cap * tanh(x[c] / cap) : x[c];
         for (int c = 0; c < vocab; c++) largest = fmax(largest, seen[c]);

@@ -7,7 +7,8 @@ enum { ANY = 64 }; // a shape's field that does not matter to the operation
 
 OPERATION(embedding_agrees_with_the_reference) {
     operation_embed(3, 50, 136, 192, 60, false);
-    operation_embed(1, 40, 1048, 128, 60, true); // two blocks of channels
+    operation_embed(1, 40, 1048, 128, 60, true);     // two blocks of channels
+    operation_embed(3, 30, 8, 200064, 200019, true); // ids of 4 bytes
 }
 
 OPERATION(embedding_gradient_is_gathered_in_order) {
@@ -152,7 +153,8 @@ OPERATION(loss_agrees_with_the_reference) {
     operation_cross_entropy(12, 6, 65, 128, 4, 8, 0, 0);
     operation_cross_entropy(6, 3, 5003, 5056, 0, 6, 0, 0);
     operation_cross_entropy(2, 2, 50257, 50304, 0, 2, 0, 0);
-    operation_cross_entropy(300, 300, 65, 128, 292, 8, 0, 0); // sum_losses: more losses than a block has threads
+    operation_cross_entropy(6, 3, 200019, 200064, 0, 6, 0, 0); // ids of 4 bytes
+    operation_cross_entropy(300, 300, 65, 128, 292, 8, 0, 0);  // sum_losses: more losses than a block has threads
 }
 
 OPERATION(gradient_norm_agrees_with_the_reference_beyond_one_round_of_its_sums) {

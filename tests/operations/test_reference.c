@@ -57,9 +57,9 @@ enum { B = 2, T = 5, C = 6, N = B * T, V = 8, ROWS = 7, HEADS = 2 };
 static float mean[N], rstd[N], lse[B * HEADS * T];
 static double unused[MAX];
 
-static void embed(void) { reference_backend()->embed_forward(T_(x.out), rows, T_(x.in[0]), T_(x.in[1]), B, T, C); }
+static void embed(void) { reference_backend()->embed_forward(T_(x.out), rows, T_(x.in[0]), T_(x.in[1]), B, T, C, V); }
 static void embed_gradient(void) {
-    reference_backend()->embed_backward(T_(x.gradient[0]), T_(x.gradient[1]), T_(x.dout), rows, B, T, C, false);
+    reference_backend()->embed_backward(T_(x.gradient[0]), T_(x.gradient[1]), T_(x.dout), rows, B, T, C, V, false);
 }
 TEST(reference_embedding_has_the_gradient_of_its_differences) {
     check_gradient(embed, embed_gradient, (Numbers){.in_count = {V * C, T * C}, .out_count = N * C});

@@ -155,8 +155,8 @@ static int take_config(Config *model, json_t *root, const char *path) {
         !take_int(root, "n_embd", 1, 1 << 16, &model->n_embd) || model->n_embd % model->n_head ||
         !take_int(root, "n_positions", 1, 1 << 16, &model->block_size))
         return fail(EX_DATA, "'%s' lacks a usable n_layer, n_head, n_embd or n_positions", path);
-    if (!take_int(root, "vocab_size", 1, 1 << 16, &model->vocab_size))
-        return fail(EX_PROTOCOL, "'%s': vocab_size is not in 1 to %d", path, 1 << 16);
+    if (!take_int(root, "vocab_size", 1, IDS_MAX, &model->vocab_size))
+        return fail(EX_PROTOCOL, "'%s': vocab_size is not in 1 to %d", path, IDS_MAX);
     if (model->vocab_size == GPT2_VOCAB) model->vocab_size = 0;
     if (!take_activation(root, options, model))
         return fail(EX_DATA, "'%s': activation_function is none of gelu, gelu_new, gelu_pytorch_tanh, relu2", path);

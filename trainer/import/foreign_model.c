@@ -10,7 +10,7 @@
 int foreign_shape(ModelShape *shape, const ForeignSizes *sizes) {
     if (sizes->layers < 1 || sizes->layers > 1024 || sizes->heads < 1 || sizes->heads > 1024 || sizes->channels < 1 ||
         sizes->channels > 1 << 16 || sizes->channels % sizes->heads || sizes->block < 1 || sizes->block > 1 << 16 ||
-        sizes->vocab < 1 || sizes->vocab > 1 << 16)
+        sizes->vocab < 1 || sizes->vocab > IDS_MAX)
         return fail(EX_DATA,
                     "it describes no usable model: %lld layers, %lld heads, width %lld, context %lld, %lld ids",
                     (long long)sizes->layers, (long long)sizes->heads, (long long)sizes->channels,

@@ -13,9 +13,11 @@ enum { LENGTH_MULTIPLE = 64, FILE_MAX_BYTES = 1 << 30 }; // few lengths, so that
 typedef struct {
     Network *network;
     Encoder *encoder;
+    const Vocab *vocab;
+    unsigned id_bytes; // of an id
     ChoicesItem item;
     Buffer context, endings[ENDINGS_MAX]; // ids
-    uint16_t *rows;                       // (rows, T+1) of a batch
+    uint8_t *rows;                        // (rows, T+1) of a batch
     float *losses;                        // (rows, T)
 } Choices;
 
@@ -24,10 +26,9 @@ static int encode(Choices *choices, const char *before, const json_t *string, Bu
     buffer_add(&text, before, strlen(before));
     buffer_add(&text, json_string_value(string), json_string_length(string));
     ids->size = 0;
-    buffer_reserve(ids, encoder_ids_max(text.size) * sizeof(uint16_t));
-    const ssize_t count =
-        encoder_encode(choices->encoder, (Bytes){text.data, text.size}, (uint16_t *)(void *)ids->data);
-    if (count >= 0) ids->size = (size_t)count * sizeof(uint16_t);
+    buffer_reserve(ids, encoder_ids_max(text.size) * choices->id_bytes);
+    const ssize_t count = encoder_encode(choices->encoder, (Bytes){text.data, text.size}, ids->data);
+    if (count >= 0) ids->size = (size_t)count * choices->id_bytes;
     buffer_close(&text);
     return count < 0 ? -1 : 0;
 }
@@ -43,7 +44,7 @@ static int read_endings(Choices *choices, const json_t *endings) {
         if (!json_is_string(ending) || !json_string_length(ending)) return fail(EX_DATA, "ending %d is not a text", i);
         const char *space = *json_string_value(ending) == ' ' ? "" : " "; // some files have it in the ending
         if (encode(choices, space, ending, &choices->endings[i]) < 0) return -1;
-        item->tokens[i] = (int)(choices->endings[i].size / sizeof(uint16_t));
+        item->tokens[i] = (int)(choices->endings[i].size / choices->id_bytes);
         if (item->tokens[i] > block)
             return fail(EX_DATA, "ending %d has %d tokens, and a sequence of the evaluation %d", i, item->tokens[i],
                         block);
@@ -65,8 +66,9 @@ static int read_item(Choices *choices, const json_t *object) {
         return fail(EX_DATA, "'label' is not the number of an ending, 0 to %d", choices->item.endings - 1);
     choices->item.label = (int)number;
     if (encode(choices, "", context, &choices->context) < 0) return -1;
-    const uint16_t begin = TOKEN_END_OF_TEXT; // an empty context is the start of a document
-    if (!choices->context.size) buffer_add(&choices->context, &begin, sizeof begin);
+    uint32_t begin = 0; // an empty context is the start of a document
+    id_put(&begin, 0, choices->id_bytes, vocab_end_of_text(choices->vocab));
+    if (!choices->context.size) buffer_add(&choices->context, &begin, choices->id_bytes);
     return 0;
 }
 
@@ -76,18 +78,19 @@ static void evaluate_endings(Choices *choices, int first, int B) {
     ChoicesItem *item = &choices->item;
     int used[ENDINGS_MAX], longest = 0; // ids of each row
     for (int b = 0; b < B; b++) {
-        used[b] = (int)(choices->context.size / sizeof(uint16_t)) + item->tokens[first + b];
+        used[b] = (int)(choices->context.size / choices->id_bytes) + item->tokens[first + b];
         used[b] = used[b] < pass->block + 1 ? used[b] : pass->block + 1;
         longest = longest > used[b] ? longest : used[b];
     }
     int T = (longest - 1 + LENGTH_MULTIPLE - 1) / LENGTH_MULTIPLE * LENGTH_MULTIPLE;
     T = T < pass->block ? T : pass->block;
-    memset(choices->rows, 0, (size_t)B * (size_t)(T + 1) * sizeof *choices->rows);
+    const size_t row_bytes = (size_t)(T + 1) * choices->id_bytes;
+    memset(choices->rows, 0, (size_t)B * row_bytes);
     for (int b = 0; b < B; b++) {
-        uint16_t *row = choices->rows + (size_t)b * (size_t)(T + 1);
-        const size_t ending = choices->endings[first + b].size, before = (size_t)used[b] * sizeof *row - ending;
+        uint8_t *row = choices->rows + (size_t)b * row_bytes;
+        const size_t ending = choices->endings[first + b].size, before = (size_t)used[b] * choices->id_bytes - ending;
         memcpy(row, choices->context.data + choices->context.size - before, before);
-        memcpy((char *)row + before, choices->endings[first + b].data, ending);
+        memcpy(row + before, choices->endings[first + b].data, ending);
     }
     network_tokens(choices->network, pass, choices->rows, B, T);
     network_forward(choices->network, pass, B, T);
@@ -143,19 +146,16 @@ static int evaluate_lines(Choices *choices, Bytes text, const char *path,
     return result;
 }
 
-int choices_evaluate(Network *network, const char *path, void (*found)(void *context, const ChoicesItem *item),
-                     void *context) {
+int choices_evaluate(Network *network, const Vocab *vocab, const char *path,
+                     void (*found)(void *context, const ChoicesItem *item), void *context) {
     const PassLayout *pass = &network->plan->eval;
-    if (network->model->shape.vocab != TOKEN_COUNT)
-        return fail(EX_USAGE, "the model has a vocabulary of %d tokens: --choices requires GPT-2's of %d",
-                    network->model->shape.vocab, TOKEN_COUNT);
     Buffer text = {0};
-    const Vocab *vocab = vocab_open();
-    int result = vocab ? file_read_stream(&text, strcmp(path, "-") ? path : "/dev/stdin", FILE_MAX_BYTES) : -1;
+    int result = file_read_stream(&text, strcmp(path, "-") ? path : "/dev/stdin", FILE_MAX_BYTES);
     if (result == 0) {
-        Choices choices = {.network = network, .encoder = encoder_open(vocab, INVALID_REPLACE)};
+        Choices choices = {.network = network, .vocab = vocab, .id_bytes = vocab_id_bytes(vocab)};
+        choices.encoder = encoder_open(vocab, INVALID_REPLACE);
         const size_t ids = (size_t)pass->rows * (size_t)(pass->block + 1);
-        choices.rows = allocate_zeroed(ids, sizeof *choices.rows);
+        choices.rows = allocate_zeroed(ids, choices.id_bytes);
         choices.losses = allocate_zeroed(ids, sizeof *choices.losses);
         result = evaluate_lines(&choices, (Bytes){text.data, text.size}, path, found, context);
         for (int i = 0; i < ENDINGS_MAX; i++) buffer_close(&choices.endings[i]);
@@ -164,6 +164,5 @@ int choices_evaluate(Network *network, const char *path, void (*found)(void *con
         encoder_close(choices.encoder);
     }
     buffer_close(&text);
-    vocab_close(vocab);
     return result;
 }

@@ -1,6 +1,7 @@
 // Multiple-choice items, as HellaSwag's: the ending of a context with the smallest loss.
 #pragma once
 
+#include "tokenizer/tokenizer.h"
 #include "trainer/model/network.h"
 
 enum { ENDINGS_MAX = 64 };
@@ -14,7 +15,7 @@ typedef struct {
 
 // Calls `found` with each item of a JSONL file, "-" for standard input: {"ctx": TEXT, "endings": [TEXT, ...], "label":
 // NUMBER} and other keys. As common for GPT-2, the context and " " + ending are encoded separately; a longer text is cut
-// to its last eval_block_size + 1 ids. Runs in the memory of the evaluation pass. -1 after fail(), with the line of a
+// to its last eval_block_size + 1 ids. `vocab` is that of the model. Runs in the memory of the evaluation pass. -1 after fail(), with the line of a
 // bad item (65).
-int choices_evaluate(Network *network, const char *path, void (*found)(void *context, const ChoicesItem *item),
-                     void *context);
+int choices_evaluate(Network *network, const Vocab *vocab, const char *path,
+                     void (*found)(void *context, const ChoicesItem *item), void *context);

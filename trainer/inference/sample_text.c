@@ -74,7 +74,7 @@ static void emit_start(TextStream *stream) {
     drop(&stream->held, size);
 }
 
-static bool add_token(void *context, uint16_t id) {
+static bool add_token(void *context, uint32_t id) {
     TextStream *stream = context;
     Buffer *held = &stream->held;
     if (id == vocab_end_of_text(stream->vocab)) return false;

@@ -72,5 +72,6 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
     if (dropout) ops->dropout_residual(x.dres, dropout, B, T, C); // (N,C)
     if (shape->untied && !add)                                    // the head has not written it
         ops->zero(G(WTE, 0), (size_t)shape->padded_vocab * (size_t)C * ops->grad_bytes);
-    ops->embed_backward(G(WTE, 0), G(WPE, 0), x.dres, x.tokens, B, T, C, add); // (V,C), (T,C)
+    ops->embed_backward(G(WTE, 0), G(WPE, 0), x.dres, x.tokens, B, T, C, network->model->shape.vocab,
+                        add); // (V,C), (T,C)
 }

@@ -15,16 +15,16 @@ static void add_losses(Network *network, int B) {
 void evaluate_warm_up(Network *network, uint64_t samples) {
     const uint64_t most = (uint64_t)network->plan->eval.rows, last = samples % most;
     network->ops->zero(network_at(network, network->plan->eval.tokens),
-                       most * (uint64_t)(network->plan->eval.block + 1) * sizeof(uint16_t));
+                       most * (uint64_t)(network->plan->eval.block + 1) * shape_id_bytes(&network->model->shape));
     if (samples >= most) add_losses(network, (int)most);
     if (last) add_losses(network, (int)last);
 }
 
 // The bytes of the targets of B rows of T+1 ids.
-static uint64_t target_bytes(const uint8_t *token_bytes, const uint16_t *ids, int B, int T) {
+static uint64_t target_bytes(const uint8_t *token_bytes, const void *ids, unsigned width, int B, int T) {
     uint64_t bytes = 0;
-    for (int b = 0; b < B; b++, ids += T + 1)
-        for (int t = 1; t <= T; t++) bytes += token_bytes[ids[t]];
+    for (size_t b = 0; b < (size_t)B; b++)
+        for (size_t t = 1; t <= (size_t)T; t++) bytes += token_bytes[id_at(ids, b * ((size_t)T + 1) + t, width)];
     return bytes;
 }
 
@@ -50,7 +50,8 @@ FeedResult evaluate(Network *network, const BatchSource *source, const EvaluateR
         if (result != FEED_BATCH) return batch_stream_cancel(&stream), result;
         int B = (int)batch.rows;
         network_tokens(network, pass, batch.ids, B, T);
-        if (request->token_bytes) found->bytes += target_bytes(request->token_bytes, batch.ids, B, T);
+        const unsigned width = shape_id_bytes(&network->model->shape);
+        if (request->token_bytes) found->bytes += target_bytes(request->token_bytes, batch.ids, width, B, T);
         source->release(source->self, &batch);
         add_losses(network, B);
         if (request->progress) progress_update(request->progress, request->progress->done + (uint64_t)B * (uint64_t)T);

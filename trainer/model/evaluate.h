@@ -14,7 +14,7 @@ typedef struct {
     uint8_t mode;               // SAMPLING_PERMUTED: spread over the whole split; SAMPLING_SEQUENTIAL: its beginning
     uint16_t source;            // as in FeedRequest
     uint64_t samples;           // the first of this order, so that a larger evaluation contains a smaller one
-    const uint8_t *token_bytes; // the length of each id's text, 65,536 of them; NULL: not counted
+    const uint8_t *token_bytes; // the length of each id's text; NULL: not counted
     Progress *progress;         // advances by the tokens evaluated; may be NULL
     const atomic_int *stop;     // may be NULL
 } EvaluateRequest;

@@ -101,8 +101,10 @@ static void forward(const Network *network, const PassLayout *pass, int B, int T
 
     const Par *positions = P(WPE, 0);
     if (positions) positions = row_at(positions, from, C, ops->par_bytes);
-    ops->embed_forward(x.res1, x.tokens + from, P(WTE, 0), positions, B, T - from, C); // (N,C)
-    if (dropout) ops->dropout_residual(x.res1, dropout, B, T, C);                      // (N,C)
+    const ModelShape *shape = &network->model->shape;
+    const void *tokens = row_at(x.tokens, from, 1, shape_id_bytes(shape));
+    ops->embed_forward(x.res1, tokens, P(WTE, 0), positions, B, T - from, C, shape->vocab); // (N,C)
+    if (dropout) ops->dropout_residual(x.res1, dropout, B, T, C);                           // (N,C)
     for (int l = 0; l < network->model->shape.layers; l++) {
         x = network_buffers(network, pass, l);
         block_forward(network, pass, l, RECOMPUTE_BLOCK, in, l ? x.branch : NULL, B, T, from);

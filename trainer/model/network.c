@@ -246,13 +246,16 @@ int network_init(Network *network, uint64_t seed) {
     return 0;
 }
 
-void network_tokens(const Network *network, const PassLayout *pass, const uint16_t *ids, int B, int T) {
-    network->ops->upload(network_at(network, pass->tokens), ids, (size_t)B * (size_t)(T + 1) * sizeof *ids);
+void network_tokens(const Network *network, const PassLayout *pass, const void *ids, int B, int T) {
+    const ModelShape *shape = &network->model->shape;
+    const unsigned bytes = shape_id_bytes(shape);
+    network->ops->upload(network_at(network, pass->tokens), ids, (size_t)B * (size_t)(T + 1) * bytes);
     if (!network->plan->document_mask) return;
     int32_t *starts = network->starts;
     for (int b = 0; b < B; b++)
         for (int t = 0, first = 0; t < T; t++) {
-            if (ids[(size_t)b * (size_t)(T + 1) + (size_t)t] == network->model->shape.end_of_text) first = t;
+            const uint32_t id = id_at(ids, (size_t)b * (size_t)(T + 1) + (size_t)t, bytes);
+            if (id == (uint32_t)shape->end_of_text) first = t;
             *starts++ = first;
         }
     network->ops->upload(network_at(network, pass->starts), network->starts, (size_t)B * (size_t)T * sizeof *starts);

@@ -16,13 +16,13 @@ enum {
 typedef struct {
     double weight; // its probability times the sum of the weights
     float logit;
-    uint16_t id;
+    uint32_t id;
 } Candidate;
 
 static int likeliest_first(const void *a, const void *b) {
     const Candidate *x = a, *y = b;
     if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
-    return x->id - y->id;
+    return x->id < y->id ? -1 : x->id > y->id;
 }
 
 // Moves candidate i down to its place in a heap whose root is the least likely.
@@ -37,12 +37,12 @@ static void sift(Candidate *heap, size_t count, size_t i) {
 
 // The `most` likeliest of the vocabulary, the likeliest first.
 static void select_likeliest(const float *logits, size_t vocab, Candidate *candidates, size_t most) {
-    for (size_t v = 0; v < most; v++) candidates[v] = (Candidate){.logit = logits[v], .id = (uint16_t)v};
+    for (size_t v = 0; v < most; v++) candidates[v] = (Candidate){.logit = logits[v], .id = (uint32_t)v};
     if (most < vocab)
         for (size_t i = most / 2; i--;) sift(candidates, most, i);
     for (size_t v = most; v < vocab; v++)
         if (logits[v] > candidates[0].logit)
-            candidates[0] = (Candidate){.logit = logits[v], .id = (uint16_t)v}, sift(candidates, most, 0);
+            candidates[0] = (Candidate){.logit = logits[v], .id = (uint32_t)v}, sift(candidates, most, 0);
     qsort(candidates, most, sizeof *candidates, likeliest_first);
 }
 
@@ -69,13 +69,13 @@ static size_t select_nucleus(const Sampler *sampler, const float *logits, size_t
     }
 }
 
-static uint16_t draw(const Sampler *sampler, const float *logits, size_t vocab, Candidate *candidates, uint64_t index) {
+static uint32_t draw(const Sampler *sampler, const float *logits, size_t vocab, Candidate *candidates, uint64_t index) {
     size_t count = sampler->top_k && sampler->top_k < vocab ? sampler->top_k : vocab;
     if (sampler->temperature <= 0) count = 1;
     if (count < vocab)
         select_likeliest(logits, vocab, candidates, count);
     else
-        for (size_t v = 0; v < vocab; v++) candidates[v] = (Candidate){.logit = logits[v], .id = (uint16_t)v};
+        for (size_t v = 0; v < vocab; v++) candidates[v] = (Candidate){.logit = logits[v], .id = (uint32_t)v};
     if (sampler->temperature <= 0) return candidates[0].id;
     float highest = -INFINITY;
     for (size_t i = 0; i < count; i++) highest = candidates[i].logit > highest ? candidates[i].logit : highest;
@@ -92,14 +92,14 @@ static uint16_t draw(const Sampler *sampler, const float *logits, size_t vocab, 
 }
 
 // Logits of the token after ids[length - 1]. kept: the cache holds the keys and values of all tokens but the last.
-static void next_logits(Network *network, const uint16_t *ids, size_t length, bool kept, uint16_t *window,
-                        float *logits) {
+static void next_logits(Network *network, const void *ids, size_t length, bool kept, void *window, float *logits) {
     const PassLayout *pass = &network->plan->sample;
     const size_t block = (size_t)network->model->shape.block, used = length < block ? length : block;
     const size_t padded = round_up(used, LENGTH_MULTIPLE);
     const size_t T = kept ? used : padded < block ? padded : block, from = kept ? used - 1 : 0;
-    memset(window, 0, (T + 1) * sizeof *window); // attention is causal: the padding has no influence
-    memcpy(window, ids + length - used, used * sizeof *window);
+    const unsigned bytes = shape_id_bytes(&network->model->shape);
+    memset(window, 0, (T + 1) * bytes); // attention is causal: the padding has no influence
+    memcpy(window, (const char *)ids + (length - used) * bytes, used * bytes);
     network_tokens(network, pass, window, 1, (int)T);
     network_forward_last(network, pass, (int)T, (int)from);
     network_logits(network, pass, (int)(used - 1 - from), logits);
@@ -108,7 +108,7 @@ static void next_logits(Network *network, const uint16_t *ids, size_t length, bo
 void sample_warm_up(Network *network, float *logits) {
     const PassLayout *pass = &network->plan->sample;
     int block = network->model->shape.block;
-    network->ops->zero(network_at(network, pass->tokens), (size_t)(block + 1) * sizeof(uint16_t));
+    network->ops->zero(network_at(network, pass->tokens), (size_t)(block + 1) * shape_id_bytes(&network->model->shape));
     for (int T = 0; T < block;) {
         T = T + LENGTH_MULTIPLE < block ? T + LENGTH_MULTIPLE : block;
         network_forward(network, pass, 1, T);
@@ -119,20 +119,21 @@ void sample_warm_up(Network *network, float *logits) {
     }
 }
 
-size_t sample(Network *network, const Sampler *sampler, uint16_t *ids, size_t length, size_t count,
-              bool (*emit)(void *context, uint16_t id), void *context) {
+size_t sample(Network *network, const Sampler *sampler, void *ids, size_t length, size_t count,
+              bool (*emit)(void *context, uint32_t id), void *context) {
     const size_t vocab = (size_t)network->model->shape.vocab, block = (size_t)network->model->shape.block;
     const bool cache = network->plan->sample.cache_stride;
     float *logits = malloc(vocab * sizeof *logits);
     Candidate *candidates = malloc(vocab * sizeof *candidates);
-    uint16_t *window = malloc((block + 1) * sizeof *window);
+    const unsigned bytes = shape_id_bytes(&network->model->shape);
+    void *window = malloc((block + 1) * bytes);
     if (!logits || !candidates || !window) die(EX_MEMORY, "no memory for sampling");
     for (size_t i = 0; i < count; i++) {
         next_logits(network, ids, length, cache && i && length <= block, window, logits);
-        uint16_t id = draw(sampler, logits, vocab, candidates, i);
-        ids[length++] = id;
+        const uint32_t id = draw(sampler, logits, vocab, candidates, i);
+        id_put(ids, length++, bytes, id);
         if (emit && !emit(context, id)) break;
-        if (id == network->model->shape.end_of_text) break;
+        if (id == (uint32_t)network->model->shape.end_of_text) break;
     }
     free(logits);
     free(candidates);

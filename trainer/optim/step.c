@@ -172,7 +172,8 @@ void step_warm_up(Network *network, const Config *config) {
     step_begin(network, config, &position);
     for (int run = 0; run < 2; run++) {                       // the first run is executed, the second recorded
         network->ops->zero(network_at(network, pass->tokens), // an update may lie where the tokens were
-                           (size_t)pass->rows * (size_t)(config->block_size + 1) * sizeof(uint16_t));
+                           (size_t)pass->rows * (size_t)(config->block_size + 1) *
+                               shape_id_bytes(&network->model->shape));
         for (int add = 0; add <= adds; add++) step_micro_batch(network, scale, add);
         network->ops->download(network->scalars, network_at(network, network->plan->scalars), sizeof *network->scalars);
         network_write(network, first_gradient, DTYPE_FP32, 0, 1, &nan); // the norm is not finite: nothing is updated

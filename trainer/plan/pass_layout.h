@@ -8,6 +8,8 @@
 
 enum { PLAN_ALIGN = 256 }; // bytes, of every buffer
 
+typedef struct Token Token; // token ids, of shape_id_bytes each
+
 // Buffers of a group have one lifetime (buffers.def).
 typedef enum {
     GROUP_INPUT,

@@ -47,7 +47,7 @@ typedef struct {
     Feed *feed;
     BatchSource source;
     BatchStream stream;
-    uint8_t token_bytes[TOKEN_IDS]; // of the vocabulary, for bits per byte
+    uint8_t token_bytes[IDS_MAX]; // of the vocabulary, for bits per byte
     RunState state;
     RunSaves saves;
     RunPace pace;

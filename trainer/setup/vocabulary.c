@@ -95,12 +95,11 @@ const Vocab *vocabulary_open(const Config *config) {
     return *config->vocabulary ? vocab_open_path(config->vocabulary, NULL) : vocab_open();
 }
 
-int vocabulary_token_bytes(const Config *config, uint8_t bytes[TOKEN_IDS]) {
+int vocabulary_token_bytes(const Config *config, uint8_t bytes[IDS_MAX]) {
     const Vocab *vocab = vocabulary_open(config);
     if (!vocab) return -1;
-    memset(bytes, 0, TOKEN_IDS);
-    for (unsigned id = 0; !vocab_is_special(vocab, id); id++)
-        bytes[id] = (uint8_t)vocab_bytes(vocab, (uint16_t)id).size;
+    memset(bytes, 0, vocab_size(vocab));
+    for (unsigned id = 0; !vocab_is_special(vocab, id); id++) bytes[id] = (uint8_t)vocab_bytes(vocab, id).size;
     vocab_close(vocab);
     return 0;
 }

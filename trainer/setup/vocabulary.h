@@ -2,6 +2,7 @@
 // the dataset, and then in out_dir and in exported models. The key `vocabulary` is its path, "" for GPT-2's.
 #pragma once
 
+#include "common/id_array.h"
 #include "loader/client/feed.h"
 #include "tokenizer/files/vocab_file.h"
 #include "tokenizer/tokenizer.h"
@@ -16,8 +17,7 @@ int vocabulary_resolve(ConfigReader *reader, const char *model);
 const Vocab *vocabulary_open(const Config *config); // vocab_close closes it; NULL after fail()
 
 // The length in bytes of each id's text; 0 for special tokens and for ids that the vocabulary does not have.
-enum { TOKEN_IDS = 1 << 16 };
-int vocabulary_token_bytes(const Config *config, uint8_t bytes[TOKEN_IDS]);
+int vocabulary_token_bytes(const Config *config, uint8_t bytes[IDS_MAX]);
 
 // Sets the fingerprint of another vocabulary for the handshake with a loader. Changes nothing for GPT-2's.
 int vocabulary_fingerprint(const Config *config, uint8_t fingerprint[32]);

@@ -1,6 +1,7 @@
 // The classifier's loss and gradient, row by row in place.
 #pragma once
 
+#include "common/id_array.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/act.h"
 
@@ -34,15 +35,16 @@ static inline __attribute__((always_inline)) float sum_of_exponentials(const Num
     return v_sum(total);
 }
 
-static inline __attribute__((always_inline)) void cross_entropy_as(Number *logits, float *losses, const uint16_t *rows,
+static inline __attribute__((always_inline)) void cross_entropy_as(Number *logits, float *losses, const void *rows,
                                                                    int first, int M, int T, int vocab, int columns,
                                                                    float cap, float z_loss, float scale,
                                                                    bool gradient) {
+    const unsigned bytes = id_bytes((unsigned)vocab);
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < M; i++) {
         Number *x = logits + (size_t)i * (size_t)columns;
         const int n = first + i, whole = vocab / W * W, rest = vocab - whole;
-        const int target = rows[(size_t)(n / T) * ((size_t)T + 1) + (size_t)(n % T) + 1];
+        const uint32_t target = id_at(rows, (size_t)(n / T) * ((size_t)T + 1) + (size_t)(n % T) + 1, bytes);
         V largest = v_set(-INFINITY);
         for (int k = 0; k < whole; k += W) largest = v_max(largest, act_load(x + k));
         float top = v_largest(largest);
@@ -63,7 +65,7 @@ static inline __attribute__((always_inline)) void cross_entropy_as(Number *logit
     }
 }
 
-static void cpu_cross_entropy(Act *logits, float *losses, const uint16_t *rows, int first, int M, int T, int vocab,
+static void cpu_cross_entropy(Act *logits, float *losses, const void *rows, int first, int M, int T, int vocab,
                               int columns, float softcap, float z_loss, float scale, const float *loss_scale,
                               bool gradient) {
     Number *x = (Number *)logits;

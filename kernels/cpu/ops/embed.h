@@ -1,14 +1,18 @@
 // Token and position embedding.
 #pragma once
 
+#include "common/id_array.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/simd.h"
 
-static void cpu_embed_forward(Res *out, const uint16_t *rows, const Par *wte, const Par *wpe, int B, int T, int C) {
+static void cpu_embed_forward(Res *out, const void *rows, const Par *wte, const Par *wpe, int B, int T, int C,
+                              int vocab) {
+    const unsigned bytes = id_bytes((unsigned)vocab);
 #pragma omp parallel for schedule(static) if (B * T > 1)
     for (int n = 0; n < B * T; n++) {
         int b = n / T, t = n % T;
-        const float *token = (const float *)wte + (size_t)rows[(size_t)b * ((size_t)T + 1) + (size_t)t] * (size_t)C;
+        const size_t id = id_at(rows, (size_t)b * ((size_t)T + 1) + (size_t)t, bytes);
+        const float *token = (const float *)wte + id * (size_t)C;
         const float *place = wpe ? (const float *)wpe + (size_t)t * (size_t)C : NULL;
         float *sum = (float *)out + (size_t)n * (size_t)C;
         for (int k = 0; k < C; k += W)
@@ -18,8 +22,9 @@ static void cpu_embed_forward(Res *out, const uint16_t *rows, const Par *wte, co
 }
 
 // Each thread owns strips of columns and walks all tokens, so that a token met twice is summed in the batch's order.
-static void cpu_embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const uint16_t *rows, int B, int T, int C,
-                               bool add) {
+static void cpu_embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const void *rows, int B, int T, int C,
+                               int vocab, bool add) {
+    const unsigned bytes = id_bytes((unsigned)vocab);
 #pragma omp parallel for schedule(static)
     for (int strip = 0; strip < C; strip += 64) {
         const int end = smaller(C, strip + 64);
@@ -27,7 +32,7 @@ static void cpu_embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const ui
             memset((float *)dwpe + (size_t)t * (size_t)C + strip, 0, (size_t)(end - strip) * sizeof(float));
         for (int n = 0; n < B * T; n++) {
             int b = n / T, t = n % T;
-            float *token = (float *)dwte + (size_t)rows[(size_t)b * ((size_t)T + 1) + (size_t)t] * (size_t)C;
+            float *token = (float *)dwte + id_at(rows, (size_t)b * ((size_t)T + 1) + (size_t)t, bytes) * (size_t)C;
             float *place = dwpe ? (float *)dwpe + (size_t)t * (size_t)C : NULL;
             const float *d = (const float *)dout + (size_t)n * (size_t)C;
             for (int k = strip; k < end; k += W) {

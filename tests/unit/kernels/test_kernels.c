@@ -20,16 +20,16 @@ TEST(kernels_embedding_matches_torch) {
         uint16_t *rows = put(&k, (float *)token_ids(1, B * (T + 1), V), B * (T + 1) / 2, 4);
         Res *out = take(&k, B * T * C * 4);
         Par *wte = PUT_PAR(&k, numbers(2, V * C, 1), V * C), *wpe = PUT_PAR(&k, numbers(3, T * C, 1), T * C);
-        k.ops->embed_forward(out, rows, wte, wpe, B, T, C);
+        k.ops->embed_forward(out, rows, wte, wpe, B, T, C, V);
         expect_torch(&k, "embed out", GET_RES(&k, out, B * T * C), B * T * C);
 
         Res *dout = PUT_RES(&k, numbers(4, B * T * C, 1), B * T * C);
         Grad *dwte = take(&k, V * C * 4), *dwpe = PUT_GRAD(&k, numbers(9, T * C, 1), T * C);
         k.ops->zero(dwte, V * C * k.ops->grad_bytes);
-        k.ops->embed_backward(dwte, dwpe, dout, rows, B, T, C, false);
+        k.ops->embed_backward(dwte, dwpe, dout, rows, B, T, C, V, false);
         float *once = GET_GRAD(&k, dwpe, T * C);
         expect_torch(&k, "embed dwte", GET_GRAD(&k, dwte, V * C), V * C);
-        k.ops->embed_backward(dwte, dwpe, dout, rows, B, T, C, true);
+        k.ops->embed_backward(dwte, dwpe, dout, rows, B, T, C, V, true);
         expect_gradient(&k, "embed dwpe", once, GET_GRAD(&k, dwpe, T * C), T * C);
     }
 }

@@ -6,9 +6,9 @@
 static const Backend *whole;
 static int embeds, wrong_embed; // the embedding gradient of this call has a wrong bit
 
-static void embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const uint16_t *rows, int B, int T, int C,
+static void embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const void *rows, int B, int T, int C, int vocab,
                            bool add) {
-    whole->embed_backward(dwte, dwpe, dout, rows, B, T, C, add);
+    whole->embed_backward(dwte, dwpe, dout, rows, B, T, C, vocab, add);
     if (++embeds == wrong_embed) *(uint32_t *)dwpe ^= 1;
 }
 
