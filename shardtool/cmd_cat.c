@@ -16,7 +16,7 @@ static int split;
 
 static const Option options[] = {
     {OPT_STRING, "o,output", &output, "FILE", "write one merged shard to FILE; - is standard output"},
-    {OPT_FLAG, "raw", &raw, NULL, "write raw u16 ids with -o too (the default without -o)"},
+    {OPT_FLAG, "raw", &raw, NULL, "write raw ids with -o too (the default without -o)"},
     ROW_SPLIT(&split),
     ROW_JOBS(&threads),
     ROW_OVERWRITE(&force),
@@ -42,11 +42,9 @@ typedef struct {
     bool merge, to_file;
 } Target;
 
-static uint16_t *job_ids(const FrameDecoding *job) { return (uint16_t *)(void *)job->ids.data; }
-
 static int decode_mapped(void *data) {
     const FrameDecoding *job = data;
-    return shard_decode(job->shard, job->cursor, job->index, job_ids(job));
+    return shard_decode(job->shard, job->cursor, job->index, job->ids.data);
 }
 
 static int decode_frame(void *job, unsigned worker) {
@@ -62,9 +60,9 @@ static int put_frame(Target *target) {
     const FrameDecoding *job = done;
     const ShardFrame *frame = &job->shard->frames[job->index];
     if (target->merge)
-        return shard_writer_append(&target->shard, job_ids(job), frame->tokens,
+        return shard_writer_append(&target->shard, job->ids.data, frame->tokens,
                                    (Bytes){job->shard->map.data + frame->offset, frame->bytes}, job->source_bytes);
-    size_t size = frame->tokens * sizeof(uint16_t);
+    size_t size = (size_t)frame->tokens * id_bytes(job->shard->vocab_size);
     return target->to_file ? newfile_write(&target->file, job->ids.data, size)
                            : fd_write(STDOUT_FILENO, job->ids.data, size, "the output");
 }
@@ -75,7 +73,7 @@ static int submit_frame(Target *target, uint64_t index, uint64_t source_bytes) {
         if (put_frame(target) < 0) return -1;
     job->shard = &target->input, job->index = index, job->source_bytes = source_bytes;
     if (!job->cursor) job->cursor = shard_cursor_open();
-    buffer_reserve(&job->ids, target->input.frames[index].tokens * sizeof(uint16_t));
+    buffer_reserve(&job->ids, (size_t)target->input.frames[index].tokens * id_bytes(target->input.vocab_size));
     pool_submit(target->pool);
     return 0;
 }
@@ -127,7 +125,7 @@ static int add_header(void *context, const char *path) {
         memcpy(params->params_fp, shard.params_fp, 32);
         header->continues = shard.members->index.data[0] & SHARD_CONTINUES_BEFORE;
         header->any = true;
-    } else if (memcmp(params->vocab_fp, shard.vocab_fp, 32)) {
+    } else if (memcmp(params->vocab_fp, shard.vocab_fp, 32) || params->vocab_size != shard.vocab_size) {
         status = fail(EX_DATA, "'%s' and '%s' have different vocabularies", header->first, path);
     } else if (memcmp(params->params_fp, shard.params_fp, 32)) {
         memset(params->params_fp, 0, 32); // the merged shard is not the output of one run

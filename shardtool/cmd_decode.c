@@ -1,4 +1,4 @@
-// decode: ids to text. The ids are decimal or raw u16 (`trainer sample | shardtool decode`), or those of a shard or
+// decode: ids to text. The ids are decimal or raw (`trainer sample | shardtool decode`), or those of a shard or
 // dataset, where a document or a range can be chosen.
 #include "common/err.h"
 #include "common/file/file.h"
@@ -26,7 +26,7 @@ static const char *document, *range;
 static VocabularyOptions vocabulary;
 
 static const Option options[] = {
-    {OPT_FLAG, "raw", &raw, NULL, "read little-endian u16 instead of decimals"},
+    {OPT_FLAG, "raw", &raw, NULL, "read little-endian ids of 2 bytes, of more than 65,536 of 4, instead of decimals"},
     {OPT_STRING, "doc", &document, "N", "only document N of a shard or dataset, from 0, without its end-of-text"},
     {OPT_FLAG, "json", &json, NULL, "print each document of a shard or dataset as a JSON line, as text does"},
     {OPT_STRING, "range", &range, "A:B", "only tokens A to B-1 of the shard, dataset or document"},
@@ -49,11 +49,12 @@ typedef struct {
 } TextDecoding;
 
 static int put_id(TextDecoding *decoding, uint32_t id, uint64_t offset) {
-    uint16_t small = (uint16_t)id;
+    uint32_t one = 0;
+    id_put(&one, 0, vocab_id_bytes(decoding->vocab), id);
     decoding->digits = 0, decoding->id = 0;
     const unsigned size = vocab_size(decoding->vocab);
     if (id >= size) return fail(EX_DATA, "offset %" PRIu64 ": id %u is not below %u", offset, id, size);
-    return vocab_decode(decoding->vocab, &small, 1, &decoding->out);
+    return vocab_decode(decoding->vocab, &one, 1, &decoding->out);
 }
 
 static int take_decimal(TextDecoding *decoding, uint8_t c, uint64_t offset) {
@@ -67,7 +68,8 @@ static int take_decimal(TextDecoding *decoding, uint8_t c, uint64_t offset) {
 
 static int take_raw(TextDecoding *decoding, uint8_t c, uint64_t offset) {
     decoding->id |= (uint32_t)c << 8 * decoding->digits++;
-    return decoding->digits == 2 ? put_id(decoding, decoding->id, offset - 1) : 0;
+    const unsigned bytes = vocab_id_bytes(decoding->vocab);
+    return decoding->digits == bytes ? put_id(decoding, decoding->id, offset + 1 - bytes) : 0;
 }
 
 // Reads what a pipe has delivered so far. The bytes of a shard's opening are read together.
@@ -104,7 +106,8 @@ static int decode_stream(TextDecoding *decoding, int fd, bool *is_shard) {
         decoding->offset += (uint64_t)got;
         if (status == 0 && got == 0 && decoding->digits) {
             if (raw)
-                status = fail(EX_DATA, "odd number of bytes: the last id is incomplete");
+                status = fail(EX_DATA, "%s: the last id is incomplete",
+                              vocab_id_bytes(decoding->vocab) == 2 ? "odd number of bytes" : "not 4 bytes for each id");
             else
                 status = put_id(decoding, decoding->id, decoding->offset);
         }
@@ -132,14 +135,16 @@ static int find_document(TokenReader *tokens, Document *found) {
     return status < 0 ? -1 : 0;
 }
 
-static int put_ids(void *context, const uint16_t *ids, size_t count) {
+static int put_ids(void *context, const void *ids, size_t count, unsigned bytes) {
+    (void)bytes; // check_vocabulary compared the vocabularies
     TextDecoding *decoding = context;
     decoding->out.size = 0;
     if (vocab_decode(decoding->vocab, ids, count, &decoding->out) < 0) return -1;
     return fd_write(STDOUT_FILENO, decoding->out.data, decoding->out.size, "the output");
 }
 
-static int put_json_ids(void *context, const uint16_t *ids, size_t count) {
+static int put_json_ids(void *context, const void *ids, size_t count, unsigned bytes) {
+    (void)bytes;
     TextDecoding *decoding = context;
     Buffer text = {0};
     int status = vocab_decode(decoding->vocab, ids, count, &text);
@@ -201,7 +206,8 @@ static int take_vocabulary(TextDecoding *decoding, const char *path) {
 static int check_vocabulary(const TextDecoding *decoding, TokenReader *tokens, const char *path) {
     const ShardFile *shard = tokens->tokens ? token_reader_shard(tokens, 0) : NULL;
     if (!shard) return tokens->tokens ? -1 : 0;
-    if (vocab_has_fingerprint(decoding->vocab, shard->vocab_fp)) return 0;
+    if (vocab_has_fingerprint(decoding->vocab, shard->vocab_fp) && vocab_size(decoding->vocab) == shard->vocab_size)
+        return 0;
     const bool kept = !vocabulary_is_named(&vocabulary) && !vocab_is_gpt2(decoding->vocab);
     return fail(EX_PROTOCOL, "'%s' has another vocabulary, of %u ids%s%s: name its file (--characters, --vocabulary)",
                 path, shard->vocab_size, kept ? ", than its " : "", kept ? vocab_file_name(decoding->vocab) : "");

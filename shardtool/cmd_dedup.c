@@ -30,8 +30,8 @@ typedef struct {
     Buffer lows;  // the low halves met with that key
 } Dedup;
 
-static int add_hash(void *state, const uint16_t *ids, size_t count) {
-    return XXH3_128bits_update(state, ids, count * sizeof *ids) == XXH_OK ? 0 : fail(EX_BUG, "cannot hash");
+static int add_hash(void *state, const void *ids, size_t count, unsigned bytes) {
+    return XXH3_128bits_update(state, ids, count * bytes) == XXH_OK ? 0 : fail(EX_BUG, "cannot hash");
 }
 
 // The documents that are written, of both splits in order, with their numbers.

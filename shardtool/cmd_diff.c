@@ -34,7 +34,7 @@ static int choose_split(const char *path) {
 
 // Compares ids only, independent of frames and shards. 1 when they differ.
 static int diff_ids(const char *a_path, const char *b_path, int split, const char *label) {
-    static uint16_t a_ids[STEP_TOKENS], b_ids[STEP_TOKENS];
+    static uint32_t a_ids[STEP_TOKENS], b_ids[STEP_TOKENS]; // of a.id_bytes, b.id_bytes each
     TokenReader a, b = {0};
     if (token_reader_open(&a, a_path, split) < 0) return -1;
     int status = token_reader_open(&b, b_path, split);
@@ -42,12 +42,12 @@ static int diff_ids(const char *a_path, const char *b_path, int split, const cha
     for (uint64_t at = 0; status == 0 && at < common; at += STEP_TOKENS) {
         size_t take = common - at < STEP_TOKENS ? (size_t)(common - at) : STEP_TOKENS;
         if (token_reader_get(&a, at, take, a_ids) < 0 || token_reader_get(&b, at, take, b_ids) < 0) status = -1;
-        for (size_t i = 0; status == 0 && i < take; i++)
-            if (a_ids[i] != b_ids[i]) {
-                printf("%stoken %" PRIu64 " is %u in '%s' and %u in '%s'\n", label, at + i, a_ids[i], a_path, b_ids[i],
-                       b_path);
-                status = EX_NO;
-            }
+        for (size_t i = 0; status == 0 && i < take; i++) {
+            const uint32_t a_id = id_at(a_ids, i, a.id_bytes), b_id = id_at(b_ids, i, b.id_bytes);
+            if (a_id == b_id) continue;
+            printf("%stoken %" PRIu64 " is %u in '%s' and %u in '%s'\n", label, at + i, a_id, a_path, b_id, b_path);
+            status = EX_NO;
+        }
     }
     if (status == 0 && a.tokens != b.tokens) {
         printf("%s'%s' has %" PRIu64 " tokens, '%s' has %" PRIu64 "\n", label, a_path, a.tokens, b_path, b.tokens);

@@ -1,6 +1,7 @@
-// encode: text to ids, as one line of decimals per file or as raw u16.
+// encode: text to ids, as one line of decimals per file or as raw numbers.
 #include "common/err.h"
 #include "common/file/file.h"
+#include "common/id_array.h"
 #include "shardtool/support/vocabulary_options.h"
 #include "tokenizer/tokenizer.h"
 #include <errno.h>
@@ -15,7 +16,8 @@ static uint64_t max_word = ENCODER_MAX_WORD;
 static InvalidUtf8 invalid_utf8;
 
 static const Option options[] = {
-    {OPT_FLAG, "raw", &raw, NULL, "write little-endian u16 instead of lines of decimals"},
+    {OPT_FLAG, "raw", &raw, NULL,
+     "write little-endian ids of 2 bytes, of more than 65,536 of 4, instead of lines of decimals"},
     ROW_INVALID_UTF8(&invalid_utf8),
     ROW_MAX_WORD(&max_word),
     VOCABULARY_ROWS(&vocabulary),
@@ -24,6 +26,7 @@ static const Option options[] = {
 
 typedef struct {
     Encoder *encoder;
+    unsigned id_bytes; // of an id
     uint8_t block[BLOCK_BYTES];
     Buffer ids, out;
     bool begun; // the line already has an id
@@ -40,14 +43,15 @@ static void add_decimal(Buffer *out, unsigned id, bool begun) {
 }
 
 static int put_ids(Encoding *encoding, Bytes part, bool last) {
-    buffer_reserve(&encoding->ids,
-                   encoder_ids_max(part.size + encoder_held_bytes(encoding->encoder)) * sizeof(uint16_t));
-    uint16_t *ids = (uint16_t *)(void *)encoding->ids.data;
-    ssize_t count = encoder_encode_part(encoding->encoder, part, last, ids);
+    const unsigned bytes = encoding->id_bytes;
+    buffer_reserve(&encoding->ids, encoder_ids_max(part.size + encoder_held_bytes(encoding->encoder)) * bytes);
+    const void *ids = encoding->ids.data;
+    ssize_t count = encoder_encode_part(encoding->encoder, part, last, encoding->ids.data);
     if (count < 0) return -1;
-    if (raw) return fd_write(STDOUT_FILENO, ids, (size_t)count * sizeof *ids, "the output");
+    if (raw) return fd_write(STDOUT_FILENO, ids, (size_t)count * bytes, "the output");
     encoding->out.size = 0;
-    for (ssize_t i = 0; i < count; i++, encoding->begun = true) add_decimal(&encoding->out, ids[i], encoding->begun);
+    for (ssize_t i = 0; i < count; i++, encoding->begun = true)
+        add_decimal(&encoding->out, id_at(ids, (size_t)i, bytes), encoding->begun);
     if (last) buffer_add(&encoding->out, "\n", 1);
     return fd_write(STDOUT_FILENO, encoding->out.data, encoding->out.size, "the output");
 }
@@ -80,6 +84,7 @@ static int run(int count, char **arguments) {
     const Vocab *vocab = vocabulary_options_open(&vocabulary);
     if (!vocab) return -1;
     encoding.encoder = encoder_open(vocab, invalid_utf8);
+    encoding.id_bytes = vocab_id_bytes(vocab);
     encoder_set_max_word(encoding.encoder, max_word);
     int status = count ? 0 : encode_path(&encoding, "-");
     for (int i = 0; status == 0 && i < count; i++) status = encode_path(&encoding, arguments[i]);

@@ -8,7 +8,7 @@
 static uint64_t min_tokens, max_tokens;
 static StringList ids;
 static bool invert;
-static bool wanted[1 << 16]; // --contains-id
+static bool wanted[IDS_MAX]; // --contains-id
 
 static const Option options[] = {
     {OPT_SIZE, "min-tokens", &min_tokens, "N", "keep documents of at least N tokens, end-of-text included"},
@@ -21,9 +21,9 @@ static const Option options[] = {
     ROW_END,
 };
 
-static int find_id(void *found, const uint16_t *data, size_t count) {
+static int find_id(void *found, const void *data, size_t count, unsigned bytes) {
     for (size_t i = 0; i < count; i++)
-        if (wanted[data[i]]) return *(bool *)found = true, EX_NO;
+        if (wanted[id_at(data, i, bytes)]) return *(bool *)found = true, EX_NO;
     return 0;
 }
 
@@ -52,7 +52,7 @@ static int parse_ids(Buffer *settings) {
     for (size_t i = 0; i < ids.count; i++) {
         char *end;
         unsigned long id = strtoul(ids.items[i], &end, 10);
-        if (*end || end == ids.items[i] || id > UINT16_MAX)
+        if (*end || end == ids.items[i] || id >= IDS_MAX)
             return fail(EX_USAGE, "--contains-id '%s' is not an id", ids.items[i]);
         wanted[id] = true;
         buffer_print(settings, "%s%lu", i ? "," : "", id);

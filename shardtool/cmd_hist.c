@@ -1,10 +1,10 @@
 // hist: counts how often each id occurs.
+#include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
 #include "shardtool/support/row_printer.h"
+#include "tokenizer/tokenizer.h"
 #include <stdlib.h>
-
-enum { IDS = 1 << 16 };
 
 static RowPrinter rows;
 static int split;
@@ -29,47 +29,53 @@ static int most_first(const void *a, const void *b) {
 }
 
 typedef struct {
-    const Vocab *vocab;
-    bool has_text; // all shards are of this vocabulary; the ids of another one are printed without their text
-    Row ids[IDS];
+    const Vocab *vocab; // of the first shard: GPT-2's, or that of the file its dataset has
+    bool has_text;      // all shards are of this vocabulary; the ids of another one are printed without their text
+    Row ids[IDS_MAX];
 } Histogram;
 
-static int add_ids(void *context, const uint16_t *ids, size_t count) {
+static int add_ids(void *context, const void *ids, size_t count, unsigned bytes) {
     Histogram *histogram = context;
-    for (size_t i = 0; i < count; i++) histogram->ids[ids[i]].count++;
+    for (size_t i = 0; i < count; i++) histogram->ids[id_at(ids, i, bytes)].count++;
     return 0;
 }
 
+static int open_vocabulary(Histogram *histogram, const char *path) {
+    char file[PATH_MAX_BYTES];
+    if (histogram->vocab) return 0;
+    const bool is_kept = dataset_is(path) && dataset_vocabulary_file(file, path);
+    histogram->vocab = is_kept ? vocab_open_path(file, NULL) : vocab_open();
+    return histogram->vocab ? 0 : -1;
+}
+
 static int count_ids(void *context, const char *path, TokenReader *tokens) {
-    (void)path;
     Histogram *histogram = context;
+    if (open_vocabulary(histogram, path) < 0) return -1;
     const ShardFile *shard = tokens->tokens ? token_reader_shard(tokens, 0) : NULL;
     if (shard && !vocab_has_fingerprint(histogram->vocab, shard->vocab_fp)) histogram->has_text = false;
     return token_reader_visit(tokens, 0, tokens->tokens, add_ids, histogram);
 }
 
 static void print_row(const Histogram *histogram, const Row *row) {
-    const bool has_text = histogram->has_text && row->id < TOKEN_COUNT;
+    const bool has_text = histogram->has_text && row->id < vocab_size(histogram->vocab);
     row_begin(&rows, NULL, NULL);
     row_add_number(&rows, "id", 5, row->id);
     row_add_number(&rows, "count", 12, row->count);
-    row_add_quoted(&rows, "token", has_text ? vocab_bytes(histogram->vocab, (uint16_t)row->id) : (Bytes){0});
+    row_add_quoted(&rows, "token", has_text ? vocab_bytes(histogram->vocab, row->id) : (Bytes){0});
     row_end(&rows);
 }
 
 static int run(int count, char **arguments) {
     static Histogram histogram = {.has_text = true};
-    const Vocab *vocab = vocab_open();
-    if (!vocab) return -1;
-    histogram.vocab = vocab;
-    for (uint32_t i = 0; i < IDS; i++) histogram.ids[i].id = i;
     int status = paths_visit(count, arguments, split, count_ids, &histogram);
     if (status == 0) {
-        qsort(histogram.ids, IDS, sizeof *histogram.ids, most_first);
-        for (uint64_t i = 0; i < IDS && histogram.ids[i].count && (!top || i < top); i++)
-            print_row(&histogram, &histogram.ids[i]);
+        size_t used = 0;
+        for (uint32_t i = 0; i < IDS_MAX; i++)
+            if (histogram.ids[i].count) histogram.ids[used++] = (Row){histogram.ids[i].count, i};
+        qsort(histogram.ids, used, sizeof *histogram.ids, most_first);
+        for (uint64_t i = 0; i < used && (!top || i < top); i++) print_row(&histogram, &histogram.ids[i]);
     }
-    vocab_close(vocab);
+    vocab_close(histogram.vocab);
     return status;
 }
 

@@ -63,6 +63,7 @@ static int import_file(Importer *importer, const Interchange *format, const Inpu
     if (input_map(&file, path) < 0) return -1;
     importer->path = path, importer->split = split_of(path);
     importer->position = (InputPosition){.file = number};
+    importer->id_bytes = id_bytes(importer->vocab_size);
     int status = format->read(importer, file);
     file_unmap(&file);
     return status < 0 ? fail_in("'%s'", path) : 0;
@@ -123,7 +124,7 @@ static int import_inputs(const Interchange *format, const Inputs *inputs) {
     vocab_close(vocab);
 
     static Importer importer;
-    importer.vocab_size = plan.params.vocab_size, importer.end_of_text = (uint16_t)plan.params.eot_id;
+    importer.vocab_size = plan.params.vocab_size, importer.end_of_text = plan.params.eot_id;
     importer.eot_before = interchange_eot_before(&from);
     int status = output_open(&importer.output, output_options.path, &plan);
     if (status == 0) status = import_files(&importer, format, inputs);

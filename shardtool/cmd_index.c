@@ -71,8 +71,8 @@ static int read_head(Bytes map, Shard *member, size_t *offset) {
 static int copy_listed(ShardWriter *writer, const ShardFile *old, size_t *left_out) {
     ShardCursor *cursor = shard_cursor_open();
     Buffer ids = {0};
-    buffer_reserve(&ids, (size_t)old->frame_tokens * sizeof(uint16_t));
-    uint16_t *data = (uint16_t *)(void *)ids.data;
+    buffer_reserve(&ids, (size_t)old->frame_tokens * id_bytes(old->vocab_size));
+    uint8_t *data = ids.data;
     int status = 0;
     uint64_t lost = 0;
     for (uint64_t i = 0; status == 0 && i < old->frame_count; i++) {
@@ -104,8 +104,9 @@ static int copy_from_start(ShardWriter *writer, const char *path, Bytes map, con
     ShardFile loose = {.path = (char *)(uintptr_t)path, .map = map, .frames = &frame, .vocab_size = member->vocab_size};
     ShardCursor *cursor = shard_cursor_open();
     Buffer ids = {0};
-    buffer_reserve(&ids, (size_t)member->frame_tokens * sizeof(uint16_t));
-    uint16_t *data = (uint16_t *)(void *)ids.data;
+    const unsigned bytes = id_bytes(member->vocab_size);
+    buffer_reserve(&ids, (size_t)member->frame_tokens * bytes);
+    uint8_t *data = ids.data;
     int status = 0;
     while (status == 0 && stop < map.size) {
         Bytes block = {map.data + stop, block_bytes((Bytes){map.data + stop, map.size - stop})};
@@ -113,10 +114,10 @@ static int copy_from_start(ShardWriter *writer, const char *path, Bytes map, con
         unsigned long long raw =
             ZSTD_getFrameContentSize(block.data, block.size); // 0 for skippable frames and for block A
         if (raw) {
-            if (raw % sizeof *data || raw / sizeof *data > member->frame_tokens) break;
+            if (raw % bytes || raw / bytes > member->frame_tokens) break;
             frame = (ShardFrame){.offset = stop,
                                  .bytes = (uint32_t)block.size,
-                                 .tokens = (uint32_t)(raw / sizeof *data),
+                                 .tokens = (uint32_t)(raw / bytes),
                                  .checksum = get_u32(block.data + block.size - 4)};
             if (shard_decode(&loose, cursor, 0, data) < 0) {
                 err_clear();

@@ -24,8 +24,8 @@ typedef struct {
     int split;
 } Shuffle;
 
-static int add_ids(void *context, const uint16_t *ids, size_t count) {
-    return buckets_add(context, ids, count * sizeof *ids);
+static int add_ids(void *context, const void *ids, size_t count, unsigned bytes) {
+    return buckets_add(context, ids, count * bytes);
 }
 
 static int scatter(Shuffle *shuffle) {
@@ -33,7 +33,7 @@ static int scatter(Shuffle *shuffle) {
     int status;
     while ((status = documents_next(&cursor)) > 0) {
         uint64_t key = rng_u64(seed, (uint64_t)shuffle->split, cursor.passed - 1);
-        uint64_t size = sizeof cursor.position + cursor.document.tokens * sizeof(uint16_t);
+        uint64_t size = sizeof cursor.position + cursor.document.tokens * cursor.tokens.id_bytes;
         if (buckets_begin(shuffle->buckets, key, size) < 0 ||
             buckets_add(shuffle->buckets, &cursor.position, sizeof cursor.position) < 0 ||
             documents_read(&cursor, add_ids, shuffle->buckets) < 0) {
@@ -51,12 +51,13 @@ static int put_record(void *context, uint64_t key, Bytes record) {
     InputPosition position;
     memcpy(&position, record.data, sizeof position);
     if (documents_begin(shuffle->output, shuffle->inputs, shuffle->split, position) < 0) return -1;
-    const uint16_t *ids = (const uint16_t *)(const void *)(record.data + sizeof position); // at an even offset
-    return output_add(shuffle->output, shuffle->split, ids, (record.size - sizeof position) / sizeof *ids, position);
+    const unsigned bytes = id_bytes(shuffle->inputs->params.vocab_size);
+    const uint8_t *ids = record.data + sizeof position; // at a multiple of the size of an id
+    return output_add(shuffle->output, shuffle->split, ids, (record.size - sizeof position) / bytes, position);
 }
 
 static int shuffle_split(const DocumentInputs *inputs, Output *output, int number) {
-    uint64_t bytes = inputs->tokens[number] * sizeof(uint16_t) + inputs->documents[number] * 32;
+    uint64_t bytes = inputs->tokens[number] * id_bytes(inputs->params.vocab_size) + inputs->documents[number] * 32;
     Shuffle shuffle = {inputs, output, NULL, number};
     shuffle.buckets = buckets_open(output->to_stdout ? NULL : output->build.target, bytes);
     int status = shuffle.buckets ? scatter(&shuffle) : -1;
@@ -79,5 +80,5 @@ static int run(int count, char **arguments) {
 }
 
 const Command shardtool_shuffle = {
-    "shuffle", "PATH...", "put documents into random order; needs as much temporary disk as the ids, 2 bytes each",
+    "shuffle", "PATH...", "put documents into random order; needs as much temporary disk as the ids, 2 or 4 bytes each",
     options,   run,       NULL};

@@ -267,8 +267,8 @@ static int read_header(Dataset *dataset, const json_t *object, Bytes line, uint8
         get_string(dataset, object, "val_share", &dataset->val))
         return -1;
     if (json_object_get(object, "part") && get_string(dataset, object, "part", &dataset->part)) return -1;
-    if (vocab_size == 0 || vocab_size > 65536 || eot_id > UINT32_MAX)
-        return fail(EX_DATA, "a vocabulary of %" PRIu64 " ids does not fit u16", vocab_size);
+    if (vocab_size == 0 || vocab_size > IDS_MAX || eot_id > UINT32_MAX)
+        return fail(EX_DATA, "a vocabulary of %" PRIu64 " ids, this program reads up to %d", vocab_size, IDS_MAX);
     dataset->vocab_size = (uint32_t)vocab_size, dataset->eot_id = (uint32_t)eot_id;
 
     const json_t *sources = json_object_get(object, "sources");

@@ -1,5 +1,6 @@
 // Compares 32 ids at a time, as the vectors of GCC and clang: SSE2 on x86-64, NEON on arm64.
 #include "shardtool/format/ids.h"
+#include "common/id_array.h"
 #include <string.h>
 
 typedef uint16_t Lanes __attribute__((vector_size(16)));
@@ -17,7 +18,7 @@ static bool any(Lanes lanes) {
     return halves[0] | halves[1];
 }
 
-size_t ids_find(const uint16_t *ids, size_t count, uint32_t id) {
+static size_t find_small(const uint16_t *ids, size_t count, uint32_t id) {
     size_t at = 0;
     if (id > UINT16_MAX) return count;
     const Lanes wanted = (Lanes){0} + (uint16_t)id;
@@ -31,7 +32,7 @@ size_t ids_find(const uint16_t *ids, size_t count, uint32_t id) {
     return at;
 }
 
-bool ids_are_below(const uint16_t *ids, size_t count, uint32_t limit) {
+static bool are_below_small(const uint16_t *ids, size_t count, uint32_t limit) {
     if (limit > UINT16_MAX) return true;
     const Lanes limits = (Lanes){0} + (uint16_t)limit;
     Lanes above = {0};
@@ -39,5 +40,21 @@ bool ids_are_below(const uint16_t *ids, size_t count, uint32_t limit) {
     for (; count - at >= LANES; at += LANES) above |= (Lanes)(load(ids + at) >= limits);
     bool is_above = any(above);
     for (; at < count; at++) is_above |= ids[at] >= limit;
+    return !is_above;
+}
+
+size_t ids_find(const void *ids, unsigned bytes, size_t count, uint32_t id) {
+    if (bytes == 2) return find_small(ids, count, id);
+    const uint32_t *wide = ids;
+    size_t at = 0;
+    while (at < count && wide[at] != id) at++;
+    return at;
+}
+
+bool ids_are_below(const void *ids, unsigned bytes, size_t count, uint32_t limit) {
+    if (bytes == 2) return are_below_small(ids, count, limit);
+    const uint32_t *wide = ids;
+    uint32_t is_above = 0;
+    for (size_t at = 0; at < count; at++) is_above |= wide[at] >= limit;
     return !is_above;
 }

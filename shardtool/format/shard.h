@@ -1,8 +1,9 @@
-// The shard format "SHRD1": a .zst file that `zstd -dc` decompresses to raw little-endian u16 ids, with a document
-// index, checksums and a seek table. This comment is its specification. All integers are little-endian.
+// The shard format "SHRD1": a .zst file that `zstd -dc` decompresses to raw little-endian ids, with a document index,
+// checksums and a seek table. This comment is its specification. All integers are little-endian. Ids are u16 where the
+// vocabulary has at most 65,536, else u32.
 //
 //   [A] empty zstd frame      28 B5 2F FD 20 00 01 00 00, so that `file`, lz4 and libarchive see zstd
-//   [B] skippable 0x184D2A50  "SHRDHDR1", u16 header_len (98, all of it), u16 version (1), u8 dtype (1 = u16),
+//   [B] skippable 0x184D2A50  "SHRDHDR1", u16 header_len (98, all of it), u16 version (1), u8 dtype (1 = u16, 2 = u32),
 //                             u8 eot_policy (1 = an end-of-text id after each document), u32 eot_id, u32 vocab_size,
 //                             u64 frame_tokens, u8 vocab_fp[32], u8 params_fp[32], u32 crc
 //   [C] data frames           frame_tokens ids each (the last may be shorter), single segment, content size and XXH64
@@ -18,7 +19,8 @@
 //   [F] skippable 0x184D2A5E  the standard seek table, checksum flag on; A, B, D, E listed with decompressed size 0
 //                             and the checksum of nothing, 0x51D8E999
 //
-// Every crc is the CRC32C of the payload before it. Readers refuse other values of dtype and eot_policy and ignore
+// Every crc is the CRC32C of the payload before it. Readers refuse other values of dtype and eot_policy, and a dtype
+// that is not that of vocab_size, and ignore
 // other skippable frames between B and E. The concatenation of shards is readable and seekable: reading backwards from
 // the end of the file, the shard (a "member" of the file) before offset `end` starts at end - table - sum(sizes).
 #pragma once
@@ -31,7 +33,7 @@
 
 enum {
     SHARD_FRAME_TOKENS = 32768,
-    SHARD_FRAME_TOKENS_MAX = 1 << 26, // 128 MiB of ids
+    SHARD_FRAME_TOKENS_MAX = 1 << 26, // 128 MiB of u16 ids
     SHARD_VERSION = 1,
     SHARD_HEADER_BYTES = 98,
     SHARD_TRAILER_BYTES = 84,
@@ -50,7 +52,7 @@ enum {
 #define SHARD_OPENING       "\x28\xB5\x2F\xFD\x20\x00\x01\x00\x00" // [A], nine bytes
 
 enum { SHARD_CONTINUES_BEFORE = 1, SHARD_CONTINUES_AFTER = 2 };
-enum { SHARD_U16 = 1, SHARD_EOT_AFTER = 1 }; // the values of dtype and eot_policy
+enum { SHARD_U16 = 1, SHARD_U32 = 2, SHARD_EOT_AFTER = 1 }; // the values of dtype and eot_policy
 
 typedef struct {
     uint64_t offset;   // of the zstd frame in the file
@@ -93,12 +95,12 @@ void shard_file_close(ShardFile *shard);                                    // a
 
 uint64_t shard_frame_at(const ShardFile *shard, uint64_t token); // the frame that holds token `token`, which must exist
 
-// Decodes frame `index` into ids (frames[index].tokens of them). Checks the frame checksum, the length and that ids are
+// Decodes frame `index` into ids (frames[index].tokens of id_bytes(vocab_size) each). Checks the frame checksum, the length and that ids are
 // below vocab_size; 65 names file, frame and offset. Each thread uses its own ShardCursor.
 typedef struct ShardCursor ShardCursor;
 ShardCursor *shard_cursor_open(void);
 void shard_cursor_close(ShardCursor *cursor); // accepts NULL
-int shard_decode(const ShardFile *shard, ShardCursor *cursor, uint64_t index, uint16_t *ids);
+int shard_decode(const ShardFile *shard, ShardCursor *cursor, uint64_t index, void *ids);
 
 // Parses block B. The caller has checked its magic and size. For readers that do not use the seek table.
 int shard_read_header(Shard *member, Bytes block, uint64_t offset);
@@ -122,7 +124,7 @@ typedef struct {
 typedef struct ShardEncoder ShardEncoder;
 ShardEncoder *shard_encoder_open(void);
 void shard_encoder_close(ShardEncoder *encoder); // accepts NULL
-int shard_encode(ShardEncoder *encoder, const ShardParams *params, const uint16_t *ids, size_t count, Buffer *frame);
+int shard_encode(ShardEncoder *encoder, const ShardParams *params, const void *ids, size_t count, Buffer *frame);
 
 // A shard being written. The document index is computed from the end-of-text ids.
 typedef struct {
@@ -140,7 +142,7 @@ typedef struct {
 // continues: the first document started in the previous shard. A NULL path writes to descriptor `pipe`.
 int shard_writer_open(ShardWriter *writer, const char *path, int pipe, const ShardParams *params, bool continues);
 // The frame comes from shard_encode or from another shard. source_bytes: size of the documents that end in it.
-int shard_writer_append(ShardWriter *writer, const uint16_t *ids, size_t count, Bytes frame, uint64_t source_bytes);
+int shard_writer_append(ShardWriter *writer, const void *ids, size_t count, Bytes frame, uint64_t source_bytes);
 int shard_writer_finish(ShardWriter *writer);   // writes D, E, F and commits the file
 void shard_writer_abandon(ShardWriter *writer); // removes the temporary file; accepts a zeroed or finished writer
 
@@ -148,6 +150,7 @@ void shard_writer_abandon(ShardWriter *writer); // removes the temporary file; a
 void shard_table_add(Buffer *table, uint64_t bytes, uint64_t raw_bytes, uint32_t checksum);
 void shard_table_finish(Buffer *table); // adds header and footer to the entries
 // Appends the lengths of the documents that end in ids. *carry is the length so far of the document that has not ended.
-// Returns the number of documents that ended.
-uint64_t shard_index_add(Buffer *lengths, const uint16_t *ids, size_t count, uint32_t eot_id, uint64_t *carry);
+// Returns the number of documents that ended. Ids have `bytes` each.
+uint64_t shard_index_add(Buffer *lengths, const void *ids, unsigned bytes, size_t count, uint32_t eot_id,
+                         uint64_t *carry);
 void shard_index_finish(Buffer *lengths, uint64_t carry);

@@ -72,7 +72,8 @@ int shard_read_header(Shard *member, Bytes block, uint64_t offset) {
     if (p.size != SHARD_HEADER_BYTES - 4 || get_u16(p.data + 8) != SHARD_HEADER_BYTES)
         return fail(EX_DATA, "header at offset %" PRIu64 ": %zu bytes instead of %d", offset, p.size + 4,
                     SHARD_HEADER_BYTES);
-    if (p.data[12] != SHARD_U16) return fail(EX_DATA, "ids of type %u, this program reads type 1 (u16)", p.data[12]);
+    if (p.data[12] != SHARD_U16 && p.data[12] != SHARD_U32)
+        return fail(EX_DATA, "ids of type %u, this program reads types 1 (u16) and 2 (u32)", p.data[12]);
     if (p.data[13] != SHARD_EOT_AFTER)
         return fail(EX_DATA, "end-of-text policy %u, this program reads policy 1 (after each document)", p.data[13]);
 
@@ -81,8 +82,11 @@ int shard_read_header(Shard *member, Bytes block, uint64_t offset) {
     member->frame_tokens = get_u64(p.data + 22);
     memcpy(member->vocab_fp, p.data + 30, 32);
     memcpy(member->params_fp, p.data + 62, 32);
-    if (member->vocab_size == 0 || member->vocab_size > 65536)
-        return fail(EX_DATA, "header: a vocabulary of %u ids does not fit u16", member->vocab_size);
+    if (member->vocab_size == 0 || member->vocab_size > IDS_MAX)
+        return fail(EX_DATA, "header: a vocabulary of %u ids, this program reads up to %d", member->vocab_size,
+                    IDS_MAX);
+    if ((p.data[12] == SHARD_U32) != (id_bytes(member->vocab_size) == 4))
+        return fail(EX_DATA, "header: a vocabulary of %u ids of type %u", member->vocab_size, p.data[12]);
     if (member->frame_tokens == 0 || member->frame_tokens > SHARD_FRAME_TOKENS_MAX)
         return fail(EX_DATA, "header: frames of %" PRIu64 " tokens", member->frame_tokens);
     return 0;
@@ -108,11 +112,12 @@ static int parse_trailer(Shard *member, Bytes block, uint64_t offset, uint64_t i
 
 static int parse_data_frame(ShardFile *shard, Shard *member, const uint8_t *entry, uint64_t offset) {
     uint32_t raw = get_u32(entry + 4);
+    const unsigned bytes = id_bytes(member->vocab_size);
     uint64_t number = shard->frame_count;
-    if (raw % sizeof(uint16_t) || raw / sizeof(uint16_t) > member->frame_tokens)
+    if (raw % bytes || raw / bytes > member->frame_tokens)
         return fail(EX_DATA, "frame %" PRIu64 " at offset %" PRIu64 ": %u bytes of ids, frames hold %" PRIu64 " ids",
                     number, offset, raw, member->frame_tokens);
-    uint32_t tokens = raw / (uint32_t)sizeof(uint16_t);
+    uint32_t tokens = raw / bytes;
     shard->frames[shard->frame_count++] =
         (ShardFrame){offset, shard->tokens + member->tokens, get_u32(entry), tokens, get_u32(entry + 8)};
     member->tokens += tokens;
@@ -276,10 +281,11 @@ static const char *frame_error(const ShardFrame *frame, const uint8_t *data) {
     return NULL;
 }
 
-int shard_decode(const ShardFile *shard, ShardCursor *cursor, uint64_t index, uint16_t *ids) {
+int shard_decode(const ShardFile *shard, ShardCursor *cursor, uint64_t index, void *ids) {
     const ShardFrame *frame = &shard->frames[index];
     const uint8_t *data = shard->map.data + frame->offset;
-    size_t want = frame->tokens * sizeof *ids;
+    const unsigned bytes = id_bytes(shard->vocab_size);
+    size_t want = (size_t)frame->tokens * bytes;
     const char *error = frame_error(frame, data);
     if (!error) {
         size_t got = ZSTD_decompressDCtx(cursor->decompress, ids, want, data, frame->bytes);
@@ -292,7 +298,7 @@ int shard_decode(const ShardFile *shard, ShardCursor *cursor, uint64_t index, ui
         return fail(EX_DATA, "shard '%s': frame %" PRIu64 " at offset %" PRIu64 ": damaged (%s)", shard->path, index,
                     frame->offset, error);
 
-    if (ids_are_below(ids, frame->tokens, shard->vocab_size)) return 0;
+    if (ids_are_below(ids, bytes, frame->tokens, shard->vocab_size)) return 0;
     return fail(EX_DATA, "shard '%s': frame %" PRIu64 " at offset %" PRIu64 ": an id is not below %u", shard->path,
                 index, frame->offset, shard->vocab_size);
 }

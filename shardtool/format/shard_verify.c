@@ -34,6 +34,7 @@ static int check_stored_hash(const ShardFile *shard, const Shard *member) {
 
 // Rebuilds the seek table from the sizes in the blocks and the checksum at the end of each frame.
 static int check_table(const ShardFile *shard, const Shard *member) {
+    const unsigned width = id_bytes(member->vocab_size);
     Buffer table = {0};
     const uint8_t *at = shard->map.data + member->offset, *end = shard->map.data + member->table, *read = at;
     shard_table_add(&table, sizeof SHARD_OPENING - 1, 0, 0);
@@ -43,7 +44,7 @@ static int check_table(const ShardFile *shard, const Shard *member) {
         size_t bytes;
         if (frame < last && at == shard->map.data + frame->offset) {
             bytes = frame->bytes;
-            shard_table_add(&table, bytes, frame->tokens * sizeof(uint16_t), bytes < 4 ? 0 : get_u32(at + bytes - 4));
+            shard_table_add(&table, bytes, (uint64_t)frame->tokens * width, bytes < 4 ? 0 : get_u32(at + bytes - 4));
             frame++;
         } else {
             bytes = SKIPPABLE_BYTES + get_u32(at + 4);
@@ -66,19 +67,19 @@ typedef struct {
 } Rebuilt;
 
 static int decode_all(const ShardFile *shard, ShardCursor *cursor, const Shard *member, Rebuilt *rebuilt) {
+    const unsigned bytes = id_bytes(member->vocab_size);
     Buffer ids = {0};
-    buffer_reserve(&ids, (size_t)member->frame_tokens * sizeof(uint16_t));
-    uint16_t *data = (uint16_t *)(void *)ids.data;
+    buffer_reserve(&ids, (size_t)member->frame_tokens * bytes);
     Sha256 content;
     sha256_open(&content);
     int status = 0;
     for (uint64_t i = 0; status == 0 && i < member->frame_count; i++) {
         uint64_t index = member->first_frame + i;
         size_t count = shard->frames[index].tokens;
-        status = shard_decode(shard, cursor, index, data);
+        status = shard_decode(shard, cursor, index, ids.data);
         if (status < 0) break;
-        sha256_add(&content, data, count * sizeof *data);
-        rebuilt->ended += shard_index_add(&rebuilt->lengths, data, count, member->eot_id, &rebuilt->carry);
+        sha256_add(&content, ids.data, count * bytes);
+        rebuilt->ended += shard_index_add(&rebuilt->lengths, ids.data, bytes, count, member->eot_id, &rebuilt->carry);
     }
     shard_index_finish(&rebuilt->lengths, rebuilt->carry);
     uint8_t hash[32];

@@ -13,7 +13,7 @@ struct ShardEncoder {
 };
 
 // Every parameter is explicit: the parameters of a level depend on the input size and on the version of zstd. minMatch
-// 4 is two ids.
+// 4 is two ids of u16.
 static void set_parameters(ZSTD_CCtx *compress, size_t bytes) {
     int window = 17;
     while (window < 31 && (size_t)1 << window < bytes) window++; // a window that covers the frame: single segment
@@ -66,13 +66,15 @@ static int compress_bytes(ShardEncoder *encoder, const void *data, size_t size, 
     return 0;
 }
 
-int shard_encode(ShardEncoder *encoder, const ShardParams *params, const uint16_t *ids, size_t count, Buffer *frame) {
-    if (!ids_are_below(ids, count, params->vocab_size)) {
-        while (*ids < params->vocab_size) ids++;
-        return fail(EX_DATA, "id %u is not in the vocabulary of %u", *ids, params->vocab_size);
+int shard_encode(ShardEncoder *encoder, const ShardParams *params, const void *ids, size_t count, Buffer *frame) {
+    const unsigned bytes = id_bytes(params->vocab_size);
+    if (!ids_are_below(ids, bytes, count, params->vocab_size)) {
+        size_t i = 0;
+        while (id_at(ids, i, bytes) < params->vocab_size) i++;
+        return fail(EX_DATA, "id %u is not in the vocabulary of %u", id_at(ids, i, bytes), params->vocab_size);
     }
     frame->size = 0;
-    return compress_bytes(encoder, ids, count * sizeof *ids, frame);
+    return compress_bytes(encoder, ids, count * bytes, frame);
 }
 
 static void add_u32(Buffer *buffer, uint32_t v) { buffer_add(buffer, &v, sizeof v); }
@@ -87,10 +89,11 @@ static void add_leb128(Buffer *buffer, uint64_t v) {
     buffer_add(buffer, bytes, count);
 }
 
-uint64_t shard_index_add(Buffer *lengths, const uint16_t *ids, size_t count, uint32_t eot_id, uint64_t *carry) {
+uint64_t shard_index_add(Buffer *lengths, const void *ids, unsigned bytes, size_t count, uint32_t eot_id,
+                         uint64_t *carry) {
     uint64_t ended = 0;
     size_t begin = 0, end;
-    while ((end = begin + ids_find(ids + begin, count - begin, eot_id)) < count) {
+    while ((end = begin + ids_find((const uint8_t *)ids + begin * bytes, bytes, count - begin, eot_id)) < count) {
         add_leb128(lengths, *carry + end + 1 - begin);
         begin = end + 1, *carry = 0, ended++;
     }
@@ -141,7 +144,7 @@ static int put_header(ShardWriter *writer) {
     uint8_t head[30] = "SHRDHDR1"; // the 30 bytes before the fingerprints
     put_u16(head + 8, SHARD_HEADER_BYTES);
     put_u16(head + 10, SHARD_VERSION);
-    head[12] = SHARD_U16;
+    head[12] = id_bytes(writer->params.vocab_size) == 2 ? SHARD_U16 : SHARD_U32;
     head[13] = SHARD_EOT_AFTER;
     put_u32(head + 14, writer->params.eot_id);
     put_u32(head + 18, writer->params.vocab_size);
@@ -172,15 +175,17 @@ int shard_writer_open(ShardWriter *writer, const char *path, int pipe, const Sha
     return -1;
 }
 
-int shard_writer_append(ShardWriter *writer, const uint16_t *ids, size_t count, Bytes frame, uint64_t source_bytes) {
-    sha256_add(&writer->content, ids, count * sizeof *ids);
-    uint64_t ended = shard_index_add(&writer->lengths, ids, count, writer->params.eot_id, &writer->document_tokens);
+int shard_writer_append(ShardWriter *writer, const void *ids, size_t count, Bytes frame, uint64_t source_bytes) {
+    const unsigned bytes = id_bytes(writer->params.vocab_size);
+    sha256_add(&writer->content, ids, count * bytes);
+    uint64_t ended =
+        shard_index_add(&writer->lengths, ids, bytes, count, writer->params.eot_id, &writer->document_tokens);
     writer->documents += ended;
     writer->tokens += count;
     writer->source_bytes += source_bytes;
     writer->frame_count++;
     // the seek table has the checksum that ends the zstd frame
-    shard_table_add(&writer->table, frame.size, count * sizeof *ids, get_u32(frame.data + frame.size - 4));
+    shard_table_add(&writer->table, frame.size, count * bytes, get_u32(frame.data + frame.size - 4));
     return put(writer, frame.data, frame.size);
 }
 

@@ -20,7 +20,10 @@ static int open_number(TokenReader *tokens, uint64_t number) {
     tokens->number = number, tokens->index = UINT64_MAX;
     if (!tokens->path && tokens->shard.tokens != shard_of(tokens, number)->tokens)
         return fail(EX_DATA, "shard '%s': its number of tokens differs from the manifest", path);
-    buffer_reserve(&tokens->frame, (size_t)tokens->shard.frame_tokens * sizeof(uint16_t));
+    if (!tokens->path && tokens->shard.vocab_size != tokens->dataset.vocab_size)
+        return fail(EX_DATA, "shard '%s': its vocabulary differs from the manifest", path);
+    tokens->id_bytes = id_bytes(tokens->shard.vocab_size);
+    buffer_reserve(&tokens->frame, (size_t)tokens->shard.frame_tokens * tokens->id_bytes);
     return 0;
 }
 
@@ -31,6 +34,7 @@ int token_reader_open(TokenReader *tokens, const char *path, int split) {
     if (dataset_is(path)) {
         status = dataset_open(&tokens->dataset, path);
         if (status == 0) tokens->tokens = tokens->dataset.tokens[tokens->split];
+        tokens->id_bytes = id_bytes(tokens->dataset.vocab_size);
     } else {
         tokens->path = path;
         status = open_number(tokens, 0);
@@ -68,7 +72,7 @@ typedef struct {
     TokenReader *tokens;
     uint64_t first;
     size_t count;
-    uint16_t *ids;
+    uint8_t *ids;
 } TokenRequest;
 
 static int get_mapped(void *data) {
@@ -76,37 +80,36 @@ static int get_mapped(void *data) {
     TokenReader *tokens = request->tokens;
     uint64_t first = request->first;
     size_t count = request->count;
-    uint16_t *ids = request->ids;
-    uint16_t *frame_ids = NULL;
+    uint8_t *ids = request->ids;
     while (count) {
         uint64_t number = find_number(tokens, first);
         if (open_number(tokens, number) < 0) return -1;
         uint64_t within = first - (tokens->path ? 0 : shard_of(tokens, number)->first);
         uint64_t index = shard_frame_at(&tokens->shard, within);
         const ShardFrame *frame = &tokens->shard.frames[index];
-        frame_ids = (uint16_t *)(void *)tokens->frame.data;
-        if (tokens->index != index && shard_decode(&tokens->shard, tokens->cursor, index, frame_ids) < 0) return -1;
+        if (tokens->index != index && shard_decode(&tokens->shard, tokens->cursor, index, tokens->frame.data) < 0)
+            return -1;
         tokens->index = index;
         size_t skip = (size_t)(within - frame->first), left = frame->tokens - skip, take = left < count ? left : count;
-        memcpy(ids, frame_ids + skip, take * sizeof *ids);
-        first += take, ids += take, count -= take;
+        memcpy(ids, tokens->frame.data + skip * tokens->id_bytes, take * tokens->id_bytes);
+        first += take, ids += take * tokens->id_bytes, count -= take;
     }
     return 0;
 }
 
-int token_reader_get(TokenReader *tokens, uint64_t first, size_t count, uint16_t *ids) {
+int token_reader_get(TokenReader *tokens, uint64_t first, size_t count, void *ids) {
     const char *path = tokens->path ? tokens->path : tokens->dataset.path;
     return mapguard_run(get_mapped, &(TokenRequest){tokens, first, count, ids}, path);
 }
 
 int token_reader_visit(TokenReader *tokens, uint64_t first, uint64_t end, TokenVisit *visit, void *context) {
     int status = 0;
-    buffer_reserve(&tokens->step, STEP_TOKENS * sizeof(uint16_t));
-    uint16_t *ids = (uint16_t *)(void *)tokens->step.data;
+    buffer_reserve(&tokens->step, (size_t)STEP_TOKENS * tokens->id_bytes);
+    void *ids = tokens->step.data;
     for (uint64_t at = first; status == 0 && at < end; at += STEP_TOKENS) {
         const size_t count = end - at < STEP_TOKENS ? (size_t)(end - at) : STEP_TOKENS;
         status = token_reader_get(tokens, at, count, ids);
-        if (status == 0) status = visit(context, ids, count);
+        if (status == 0) status = visit(context, ids, count, tokens->id_bytes);
     }
     return status;
 }

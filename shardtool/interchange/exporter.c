@@ -19,12 +19,13 @@ int exporter_add(Exporter *exporter, uint64_t count) {
     int status = 0;
     for (uint64_t end = exporter->at + count; status == 0 && exporter->at < end;) {
         size_t step = end - exporter->at < STEP_TOKENS ? (size_t)(end - exporter->at) : STEP_TOKENS, put = 0;
-        uint16_t *ids = (uint16_t *)(void *)exporter->block.data;
+        const unsigned bytes = exporter->tokens->id_bytes;
+        uint8_t *ids = exporter->block.data;
         uint64_t first = exporter->at;
-        if (exporter->eot_before && first == 0) ids[put++] = exporter->eot_id;
+        if (exporter->eot_before && first == 0) id_put(ids, put++, bytes, exporter->eot_id);
         if (exporter->eot_before && first > 0) first--;
-        status = token_reader_get(exporter->tokens, first, step - put, ids + put);
-        if (status == 0) status = newfile_write(&exporter->file, ids, step * sizeof *ids);
+        status = token_reader_get(exporter->tokens, first, step - put, ids + put * bytes);
+        if (status == 0) status = newfile_write(&exporter->file, ids, step * bytes);
         exporter->at += step;
     }
     return status;
@@ -47,7 +48,7 @@ typedef struct {
 static int write_document(void *context, const Document *document) {
     DocumentWriter *writer = context;
     writer->documents++;
-    if (writer->add(&writer->out, document) < 0) return -1;
+    if (writer->add(writer->exporter, &writer->out, document) < 0) return -1;
     if (writer->out.size < STEP_TOKENS) return 0;
     int status = newfile_write(&writer->exporter->file, writer->out.data, writer->out.size);
     writer->out.size = 0;
@@ -66,13 +67,14 @@ int exporter_add_documents(Exporter *exporter, AddDocument add, uint64_t *docume
 int exporter_run(Exporter *exporter, int (*write)(Exporter *exporter)) {
     TokenReader *tokens = exporter->tokens;
     const ShardFile *shard = token_reader_shard(tokens, token_reader_shards(tokens) - 1);
-    uint16_t last;
+    uint32_t last = 0;
     if (!shard || token_reader_get(tokens, tokens->tokens - 1, 1, &last) < 0) return -1;
-    exporter->eot_id = (uint16_t)shard->eot_id;
+    last = id_at(&last, 0, tokens->id_bytes);
+    exporter->eot_id = shard->eot_id;
     exporter->count = tokens->tokens;
     // The end-of-text id of the last document moves before the first one.
     if (exporter->eot_before && last != exporter->eot_id) exporter->count++;
-    buffer_reserve(&exporter->block, STEP_TOKENS * sizeof(uint16_t));
+    buffer_reserve(&exporter->block, (size_t)STEP_TOKENS * tokens->id_bytes);
     int status = write(exporter);
     if (status < 0) newfile_abandon(&exporter->file);
     buffer_close(&exporter->block);

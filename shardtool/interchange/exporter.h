@@ -10,7 +10,7 @@ typedef struct {
     uint64_t file_tokens;      // of --file-tokens
     uint64_t count, at;        // ids of the split; ids written so far
     bool eot_before;
-    uint16_t eot_id;
+    uint32_t eot_id;
     NewFile file;
     Buffer block;
 } Exporter;
@@ -24,5 +24,5 @@ int exporter_add(Exporter *exporter, uint64_t count);   // writes the next `coun
 int exporter_write(Exporter *exporter, const char *end, Bytes header, uint64_t count);
 
 // Writes what `add` adds for each document, in order. `documents` gets their number.
-typedef int (*AddDocument)(Buffer *out, const Document *document);
+typedef int (*AddDocument)(const Exporter *exporter, Buffer *out, const Document *document);
 int exporter_add_documents(Exporter *exporter, AddDocument add, uint64_t *documents);

@@ -10,27 +10,33 @@ enum { STEP_TOKENS = 1 << 16 };
 
 int importer_add_end(Importer *importer) {
     importer->has_end[importer->split] = true;
-    return output_add(&importer->output, importer->split, &importer->end_of_text, 1, importer->position);
+    uint32_t end = 0;
+    id_put(&end, 0, id_bytes(importer->vocab_size), importer->end_of_text);
+    return output_add(&importer->output, importer->split, &end, 1, importer->position);
 }
 
 // Adds at most STEP_TOKENS ids.
 static int add_step(Importer *importer, const uint8_t *data, uint64_t first, size_t count) {
-    static uint16_t ids[STEP_TOKENS];
+    static uint32_t ids[STEP_TOKENS], own[STEP_TOKENS]; // own: of the dataset's width
     const int split = importer->split;
+    const unsigned width = id_bytes(importer->vocab_size);
     size_t skip = 0;
-    memcpy(ids, data, count * sizeof *ids);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        ids[i] = importer->id_bytes == 2 ? get_u16(data + 2 * i) : get_u32(data + 4 * i);
         if (ids[i] >= importer->vocab_size)
             return fail(EX_DATA, "id %u at index %" PRIu64 " is not in the vocabulary of %u", ids[i], first + i,
                         importer->vocab_size);
+        id_put(own, i, width, ids[i]);
+    }
     if (!importer->begun[split]) {
         importer->begun[split] = true;
         importer->begins_with_end[split] = ids[0] == importer->end_of_text;
         skip = importer->eot_before; // importer_finish adds it after the last document
         if (importer->eot_before && !importer->begins_with_end[split])
-            return fail(EX_DATA, "does not begin with the end-of-text id %d: use --eot after", importer->end_of_text);
+            return fail(EX_DATA, "does not begin with the end-of-text id %u: use --eot after", importer->end_of_text);
     }
-    if (output_add(&importer->output, split, ids + skip, count - skip, importer->position) < 0) return -1;
+    const uint8_t *from = (const uint8_t *)own + skip * width;
+    if (output_add(&importer->output, split, from, count - skip, importer->position) < 0) return -1;
     importer->has_end[split] = ids[count - 1] == importer->end_of_text;
     for (size_t i = 0; i < count; i++) importer->position.document += ids[i] == importer->end_of_text;
     return 0;
@@ -39,7 +45,7 @@ static int add_step(Importer *importer, const uint8_t *data, uint64_t first, siz
 int importer_add(Importer *importer, const uint8_t *data, uint64_t first, uint64_t count) {
     for (uint64_t at = 0; at < count; at += STEP_TOKENS) {
         size_t step = count - at < STEP_TOKENS ? (size_t)(count - at) : STEP_TOKENS;
-        if (add_step(importer, data + at * 2, first + at, step) < 0) return -1;
+        if (add_step(importer, data + at * importer->id_bytes, first + at, step) < 0) return -1;
     }
     return 0;
 }
@@ -54,7 +60,9 @@ static bool have_width(Bytes ids, size_t width) {
     return true;
 }
 
-int importer_check_u16(Bytes ids) {
+int importer_check_width(const Importer *importer, Bytes ids) {
+    if (importer->id_bytes == 4)
+        return ids.size % 4 ? fail(EX_DATA, "its size is no multiple of 4 bytes: it cannot hold u32 ids only") : 0;
     if (ids.size % 2) return fail(EX_DATA, "odd number of bytes: it cannot hold u16 ids only");
     const int width = have_width(ids, 8) ? 8 : have_width(ids, 4) ? 4 : 2;
     if (width == 2) return 0;
@@ -65,7 +73,7 @@ int importer_check_u16(Bytes ids) {
 }
 
 int importer_add_counted(Importer *importer, Bytes ids, uint64_t count) {
-    if (ids.size % 2 || ids.size / 2 != count)
+    if (ids.size % importer->id_bytes || ids.size / importer->id_bytes != count)
         return fail(EX_DATA, "the header promises %" PRIu64 " ids, %zu bytes follow it: truncated or extended", count,
                     ids.size);
     return importer_add(importer, ids.data, 0, count);
@@ -85,7 +93,7 @@ int importer_finish(Importer *importer) {
         if (!importer->begun[split]) continue;
         if (importer->eot_before && importer_add_end(importer) < 0) return -1;
         if (importer->begins_with_end[split] && !importer->has_end[split])
-            log_warn("%s begins with the end-of-text id %d and does not end with it: if the id stands before each "
+            log_warn("%s begins with the end-of-text id %u and does not end with it: if the id stands before each "
                      "document, use --eot before",
                      split_names[split], importer->end_of_text);
     }

@@ -7,8 +7,8 @@
 #include <string.h>
 
 static int read_documents(Importer *importer, Bytes index, Bytes file) {
-    uint64_t count = file.size / 2, end = 0;
-    if (importer_check_u16(file) < 0) return -1;
+    uint64_t count = file.size / importer->id_bytes, end = 0;
+    if (importer_check_width(importer, file) < 0) return -1;
     if (index.size % 8) return fail(EX_DATA, "index: %zu bytes are no sequence of u64", index.size);
     for (size_t i = 0; i < index.size; i += 8) {
         uint64_t first = end;
@@ -16,21 +16,24 @@ static int read_documents(Importer *importer, Bytes index, Bytes file) {
         if (end < first || end > count)
             return fail(EX_DATA, "index: document %zu ends at %" PRIu64 ", out of order or past the %" PRIu64 " ids",
                         i / 8, end, count);
-        if (importer_add(importer, file.data + first * 2, first, end - first) < 0) return -1;
+        if (importer_add(importer, file.data + first * importer->id_bytes, first, end - first) < 0) return -1;
         bool has_end = end > first && importer->has_end[importer->split];
         if (!has_end && importer_add_end(importer) < 0) return -1;
     }
     return end == count ? 0 : fail(EX_DATA, "index: its documents end at %" PRIu64 " of %" PRIu64 " ids", end, count);
 }
 
-// Only the metadata says whether the ids are u16 or u32. Without metadata they are read as u16.
-static int check_metadata(const Importer *importer) {
+// Only the metadata says whether the ids are u16 or u32. Without metadata they are read as those of the vocabulary.
+static int check_metadata(Importer *importer) {
     Bytes metadata;
     if (importer_map_index(importer, &metadata, 0, ".metadata") < 0) return err_clear(), 0;
     const uint8_t *bar = metadata.size ? memchr(metadata.data, '|', metadata.size) : NULL;
-    bool wide = bar && bar + 1 < metadata.data + metadata.size && bar[1] != '2';
+    const uint8_t size = bar && bar + 1 < metadata.data + metadata.size ? bar[1] : 0;
     file_unmap(&metadata);
-    return wide ? fail(EX_DATA, "its metadata declares ids of another size than 2 bytes") : 0;
+    if (size == '2' || size == '4') importer->id_bytes = size - '0';
+    return size && size != '2' && size != '4'
+               ? fail(EX_DATA, "its metadata declares ids of another size than 2 or 4 bytes")
+               : 0;
 }
 
 static int read_indexed(Importer *importer, Bytes file) {
@@ -51,7 +54,8 @@ static void print_metric(char out[32], uint64_t count) {
     snprintf(out, 32, "%.*f %sT", decimals, value, prefixes[power]);
 }
 
-static int add_end(Buffer *out, const Document *document) {
+static int add_end(const Exporter *exporter, Buffer *out, const Document *document) {
+    (void)exporter;
     buffer_add(out, &(uint64_t){document->first + document->tokens}, sizeof(uint64_t));
     return 0;
 }
@@ -60,7 +64,8 @@ static int write_indexed(Exporter *exporter) {
     uint64_t documents;
     char metric[32], text[64];
     print_metric(metric, exporter->count);
-    int length = snprintf(text, sizeof text, "gpt2|2\n%" PRIu64 "\n%s", exporter->count, metric);
+    int length =
+        snprintf(text, sizeof text, "gpt2|%u\n%" PRIu64 "\n%s", exporter->tokens->id_bytes, exporter->count, metric);
     if (exporter_write(exporter, ".ds", (Bytes){0}, exporter->count) < 0 || exporter_open(exporter, ".ds.index") < 0 ||
         exporter_add_documents(exporter, add_end, &documents) < 0 || newfile_commit(&exporter->file) < 0)
         return -1;

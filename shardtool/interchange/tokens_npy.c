@@ -1,4 +1,4 @@
-// Token files of NumPy: train.npy is of format 1.0, one dimension, '<u2'. Formats 1 to 3 are read.
+// Token files of NumPy: train.npy is of format 1.0, one dimension, '<u2' or '<u4'. Formats 1 to 3 are read.
 #include "common/err.h"
 #include "shardtool/interchange/interchange.h"
 #include <ctype.h>
@@ -18,12 +18,14 @@ static const char *find_value(const char *header, const char *key) {
     return at;
 }
 
-static int parse_header(const char *header, uint64_t *count) {
+static int parse_header(const char *header, uint64_t *count, unsigned *id_bytes) {
     const char *type = find_value(header, "'descr':"), *order = find_value(header, "'fortran_order':"),
                *shape = find_value(header, "'shape':");
     if (!type || !order || !shape) return fail(EX_DATA, "its NumPy header lacks descr, fortran_order or shape");
-    if (strncmp(type, "'<u2'", 5))
-        return fail(EX_DATA, "its values are of type %.*s, only '<u2' is read", (int)strcspn(type, ",}"), type);
+    if (strncmp(type, "'<u2'", 5) && strncmp(type, "'<u4'", 5))
+        return fail(EX_DATA, "its values are of type %.*s, only '<u2' and '<u4' are read", (int)strcspn(type, ",}"),
+                    type);
+    *id_bytes = (unsigned)(type[3] - '0');
     char *end = NULL;
     if (*shape == '(' && isdigit((unsigned char)shape[1])) *count = strtoull(shape + 1, &end, 10);
     if (!end || strncmp(end, ",)", 2))
@@ -44,7 +46,7 @@ static int read_ids(Importer *importer, Bytes file) {
     for (char *c = header; *c; c++)
         if (*c < ' ' || *c > '~') *c = '?'; // messages print parts of it
     uint64_t count = 0;
-    int status = parse_header(header, &count);
+    int status = parse_header(header, &count, &importer->id_bytes);
     free(header);
     start += length;
     return status < 0 ? -1 : importer_add_counted(importer, (Bytes){file.data + start, file.size - start}, count);
@@ -54,8 +56,8 @@ static int write_ids(Exporter *exporter) {
     enum { HEADER_BYTES = 128 }; // a multiple of 64, so that the ids are aligned in a map
     char header[HEADER_BYTES + 1];
     int length = snprintf(header, sizeof header,
-                          MAGIC "%c%c%c%c{'descr': '<u2', 'fortran_order': False, 'shape': (%" PRIu64 ",), }", 1, 0,
-                          HEADER_BYTES - 10, 0, exporter->count);
+                          MAGIC "%c%c%c%c{'descr': '<u%u', 'fortran_order': False, 'shape': (%" PRIu64 ",), }", 1, 0,
+                          HEADER_BYTES - 10, 0, exporter->tokens->id_bytes, exporter->count);
     memset(header + length, ' ', HEADER_BYTES - (size_t)length);
     header[HEADER_BYTES - 1] = '\n';
     return exporter_write(exporter, ".npy", (Bytes){(const uint8_t *)header, HEADER_BYTES}, exporter->count);

@@ -44,14 +44,13 @@ static int add_shard(ShardSink *sink, const Dataset *base, const Inputs *inputs,
     int status = shard ? 0 : -1;
     if (shard && shard->members[0].index.data[0] & SHARD_CONTINUES_BEFORE) shard_sink_continue(sink, split);
     Buffer ids = {0};
-    buffer_reserve(&ids, SHARD_FRAME_TOKENS * sizeof(uint16_t));
+    buffer_reserve(&ids, (size_t)SHARD_FRAME_TOKENS * reader.id_bytes);
     for (uint64_t done = 0; status == 0 && done < last->tokens;) {
         uint64_t left = last->tokens - done, take = left < SHARD_FRAME_TOKENS ? left : SHARD_FRAME_TOKENS;
         if (done == 0) take = 1; // the place of its first id
-        uint16_t *data = (uint16_t *)(void *)ids.data;
-        status = token_reader_get(&reader, last->first + done, (size_t)take, data);
+        status = token_reader_get(&reader, last->first + done, (size_t)take, ids.data);
         if (status == 0)
-            status = shard_sink_add(sink, split, data, (size_t)take, done ? to : from,
+            status = shard_sink_add(sink, split, ids.data, (size_t)take, done ? to : from,
                                     take == left ? last->source_bytes : 0);
         done += take;
     }

@@ -143,6 +143,7 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
 int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, const Dataset *base,
                  const JournalResume *resume, int pending_split, const SourceOptions *options) {
     *journal = (Journal){.fd = -1, .pending_fd = -1, .pending_split = pending_split, .options = options};
+    journal->id_bytes = id_bytes(dataset->vocab_size);
     cleanup_announce("stopped: the same command continues");
     file_path(journal->point.path, dataset, DATASET_WINDOW);
     if (resume) journal->point.point = resume->point;
@@ -165,10 +166,10 @@ int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs,
     return status;
 }
 
-void journal_keep(Journal *journal, InputPosition position, const uint16_t *ids, size_t count, uint64_t source_bytes) {
+void journal_keep(Journal *journal, InputPosition position, Bytes ids, size_t count, uint64_t source_bytes) {
     PendingIds head = {position.file, position.document, source_bytes, count};
     buffer_add(&journal->pending, &head, sizeof head);
-    buffer_add(&journal->pending, ids, count * sizeof *ids);
+    buffer_add(&journal->pending, ids.data, ids.size);
 }
 
 // Writes the pending ids of the documents before `end`; those after it will be read again.
@@ -179,7 +180,7 @@ static int write_pending(Journal *journal, InputPosition end) {
     while (size < pending->size) {
         memcpy(&head, pending->data + size, sizeof head);
         if (!position_is_before((InputPosition){.file = head.file, .document = head.document}, end)) break;
-        size += sizeof head + head.count * sizeof(uint16_t);
+        size += sizeof head + head.count * journal->id_bytes;
     }
     if (!size) return 0;
     if (journal_write(journal->pending_fd, pending->data, size, journal->pending_path) < 0) return -1;

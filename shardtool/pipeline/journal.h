@@ -21,6 +21,7 @@
 typedef struct {
     int fd, pending_fd;
     int pending_split;
+    unsigned id_bytes;      // of an id
     uint64_t pending_bytes; // in the file
     uint32_t pending_crc;
     Buffer pending;               // not yet in the file
@@ -59,7 +60,7 @@ int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs,
                  const JournalResume *resume, int pending_split, const SourceOptions *options);
 // Keeps ids of a document of the pending split, in order and from its first one, whether or not a finished shard holds
 // some: the run that continues drops those. source_bytes as for shard_sink_add.
-void journal_keep(Journal *journal, InputPosition position, const uint16_t *ids, size_t count, uint64_t source_bytes);
+void journal_keep(Journal *journal, InputPosition position, Bytes ids, size_t count, uint64_t source_bytes);
 // Appends shard `number` of a split, durably.
 int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard *shard, InputPosition position);
 void journal_close(Journal *journal); // accepts a zeroed struct

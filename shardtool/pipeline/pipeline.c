@@ -35,12 +35,13 @@ typedef struct {
     uint64_t documents; // delivered
 } Pipeline;
 
-static int deliver_document(Pipeline *pipeline, const BatchDocument *document, const uint16_t *ids) {
+static int deliver_document(Pipeline *pipeline, const BatchDocument *document, const uint8_t *ids, unsigned id_bytes) {
     size_t count = document->ids;
     Journal *journal = pipeline->options->shards.journal;
     if (journal && document->split == journal->pending_split && count)
-        journal_keep(journal, document->position, ids, count, document->bytes);
-    resume_drop(&pipeline->resume, document->split, &ids, &count);
+        journal_keep(journal, document->position, (Bytes){ids, count * id_bytes}, count, document->bytes);
+    const size_t dropped = resume_drop(&pipeline->resume, document->split, count);
+    ids += dropped * id_bytes, count -= dropped;
     pipeline->tokens.delivered += count;
     return shard_sink_add(pipeline->sink, document->split, ids, count, document->position, document->bytes);
 }
@@ -50,11 +51,12 @@ static int deliver_batch(Pipeline *pipeline) {
     const TextBatch *batch;
     if (text_batches_collect(pipeline->batches, &batch) < 0) return -1;
     if (!batch) return 1;
-    const uint16_t *ids = (const uint16_t *)(const void *)batch->ids.data;
+    const unsigned bytes = vocab_id_bytes(pipeline->options->text.vocab);
+    const uint8_t *ids = batch->ids.data;
     for (unsigned i = 0; i < batch->count; i++) {
-        if (deliver_document(pipeline, &batch->documents[i], ids) < 0) return -1;
+        if (deliver_document(pipeline, &batch->documents[i], ids, bytes) < 0) return -1;
         pipeline->documents += !batch->is_window || batch->is_last;
-        ids += batch->documents[i].ids;
+        ids += batch->documents[i].ids * bytes;
     }
     pipeline->tokens.in_flight -= batch->ids_max;
     return 0;

@@ -13,10 +13,11 @@ bool resume_is_finished(const Resume *resume, InputPosition position, int split)
     return position_is_before(position, resume->after[split]);
 }
 
-void resume_drop(Resume *resume, int split, const uint16_t **ids, size_t *count) {
+size_t resume_drop(Resume *resume, int split, size_t count) {
     uint64_t *left = &resume->drop[split];
-    size_t dropped = *left < *count ? (size_t)*left : *count;
-    *left -= dropped, *ids += dropped, *count -= dropped;
+    size_t dropped = *left < count ? (size_t)*left : count;
+    *left -= dropped;
+    return dropped;
 }
 
 int resume_add_pending(Resume *resume, const ShardSinkOptions *options, ShardSink *sink, uint64_t *tokens) {
@@ -25,15 +26,15 @@ int resume_add_pending(Resume *resume, const ShardSinkOptions *options, ShardSin
     InputPosition start = options->resume->start;
     int split = options->journal->pending_split;
     PendingIds head;
-    for (size_t at = 0; at < pending->size; at += head.count * sizeof(uint16_t)) {
+    const unsigned bytes = id_bytes(options->params.vocab_size);
+    for (size_t at = 0; at < pending->size; at += head.count * bytes) {
         memcpy(&head, pending->data + at, sizeof head);
         at += sizeof head;
         InputPosition position = {.file = head.file, .document = head.document};
         if (resume_is_finished(resume, position, split)) continue;
-        const uint16_t *ids = (const uint16_t *)(const void *)(pending->data + at);
-        size_t count = head.count;
-        resume_drop(resume, split, &ids, &count);
-        if (shard_sink_add(sink, split, ids, count, position, head.source_bytes) < 0) return -1;
+        const size_t dropped = resume_drop(resume, split, head.count), count = head.count - dropped;
+        if (shard_sink_add(sink, split, pending->data + at + dropped * bytes, count, position, head.source_bytes) < 0)
+            return -1;
         *tokens += count;
     }
     if (!position_is_before(resume->after[split], start)) return 0;

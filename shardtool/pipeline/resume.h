@@ -15,5 +15,5 @@ int resume_add_pending(Resume *resume, const ShardSinkOptions *options, ShardSin
 // Whether a document need not be tokenized. Thread-safe, once the pending ids were added.
 bool resume_is_finished(const Resume *resume, InputPosition position, int split);
 // Advances over those of the next ids of a split that a finished shard holds.
-void resume_drop(Resume *resume, int split, const uint16_t **ids, size_t *count);
+size_t resume_drop(Resume *resume, int split, size_t count);
 bool resume_is_past(const Resume *resume, InputPosition last); // whether `last` ends the documents before all positions

@@ -8,7 +8,7 @@
 typedef struct {
     ShardSink *sink;
     int split;
-    uint16_t *ids;
+    uint8_t *ids;
     size_t count;
     uint64_t source_bytes; // size of the documents that end in it
     InputPosition from, to;
@@ -16,7 +16,7 @@ typedef struct {
 } SinkFrame;
 
 typedef struct {
-    uint16_t *ids; // the frame being filled
+    uint8_t *ids; // the frame being filled
     size_t count;
     uint64_t source_bytes;
     InputPosition from, to; // of the frame; to.token counts the ids of the last document so far
@@ -32,8 +32,8 @@ struct ShardSink {
     Dataset *dataset;
     Pool *pool;
     SinkFrame *jobs;
-    unsigned job_count;
-    ShardEncoder **encoders; // one per worker
+    unsigned job_count, id_bytes; // of an id
+    ShardEncoder **encoders;      // one per worker
     unsigned encoder_count;
     SinkSplit splits[SPLIT_COUNT];
 };
@@ -46,10 +46,11 @@ static int compress_frame(void *data, unsigned worker) {
 ShardSink *shard_sink_open(const ShardSinkOptions *options, const Inputs *inputs, Dataset *dataset) {
     ShardSink *sink = allocate_zeroed(1, sizeof *sink);
     sink->options = options, sink->inputs = inputs, sink->dataset = dataset;
+    sink->id_bytes = id_bytes(options->params.vocab_size);
     size_t frame_tokens = (size_t)options->params.frame_tokens;
     for (int i = 0; i < SPLIT_COUNT; i++) {
         SinkSplit *split = &sink->splits[i];
-        split->ids = allocate_zeroed(frame_tokens, sizeof(uint16_t));
+        split->ids = allocate_zeroed(frame_tokens, sink->id_bytes);
         if (options->resume) split->to = options->resume->positions[i];
         split->continues = split->to.token > 0;
     }
@@ -62,7 +63,7 @@ ShardSink *shard_sink_open(const ShardSinkOptions *options, const Inputs *inputs
     sink->jobs = allocate_zeroed(sink->job_count, sizeof *sink->jobs);
     for (unsigned i = 0; i < sink->job_count; i++) {
         sink->jobs[i].sink = sink;
-        sink->jobs[i].ids = allocate_zeroed(frame_tokens, sizeof(uint16_t));
+        sink->jobs[i].ids = allocate_zeroed(frame_tokens, sink->id_bytes);
     }
     sink->pool = pool_open(threads, compress_frame, sink->jobs, sizeof *sink->jobs, sink->job_count);
     if (sink->pool) return sink;
@@ -141,7 +142,7 @@ static int append_frame(ShardSink *sink) {
     Bytes frame = {job->frame.data, job->frame.size};
     if (shard_writer_append(&split->shard, job->ids, job->count, frame, job->source_bytes) < 0) return -1;
     split->shard_to = job->to;
-    split->continues = job->ids[job->count - 1] != sink->options->params.eot_id;
+    split->continues = id_at(job->ids, job->count - 1, sink->id_bytes) != sink->options->params.eot_id;
     uint64_t full = sink->options->shard_tokens;
     return full && split->shard.tokens == full ? finish_shard(sink, job->split) : 0;
 }
@@ -151,7 +152,7 @@ static int submit_frame(ShardSink *sink, int number) {
     SinkFrame *job;
     while (!(job = pool_acquire(sink->pool)))
         if (append_frame(sink) < 0) return -1;
-    uint16_t *ids = job->ids;
+    uint8_t *ids = job->ids;
     job->ids = split->ids, job->count = split->count, job->split = number;
     job->source_bytes = split->source_bytes, job->from = split->from, job->to = split->to;
     split->ids = ids, split->count = 0, split->source_bytes = 0;
@@ -161,19 +162,20 @@ static int submit_frame(ShardSink *sink, int number) {
 
 void shard_sink_continue(ShardSink *sink, int split) { sink->splits[split].continues = true; }
 
-int shard_sink_add(ShardSink *sink, int number, const uint16_t *ids, size_t count, InputPosition position,
+int shard_sink_add(ShardSink *sink, int number, const void *ids, size_t count, InputPosition position,
                    uint64_t source_bytes) {
     SinkSplit *split = &sink->splits[number];
+    const uint8_t *from = ids;
     size_t frame_tokens = (size_t)sink->options->params.frame_tokens;
     while (count) {
         size_t space = frame_tokens - split->count, take = count < space ? count : space;
         if (split->count == 0) split->from = position;
-        memcpy(split->ids + split->count, ids, take * sizeof *ids);
+        memcpy(split->ids + split->count * sink->id_bytes, from, take * sink->id_bytes);
         bool same = split->to.file == position.file && split->to.document == position.document;
         position.token = (same ? split->to.token : 0) + take;
         split->to = position;
         split->count += take;
-        ids += take, count -= take;
+        from += take * sink->id_bytes, count -= take;
         if (count == 0) split->source_bytes += source_bytes;
         if (split->count == frame_tokens && submit_frame(sink, number) < 0) return -1;
     }

@@ -22,7 +22,8 @@ struct TextBatches {
     const TextOptions *options;
     const Inputs *inputs;
     const Resume *resume;
-    uint16_t eot_id;
+    uint32_t eot_id;
+    unsigned id_bytes;  // of an id
     uint64_t val_below; // documents with a smaller hash are validation
     Pool *pool;
     TextBatch *batches;
@@ -40,8 +41,6 @@ static int choose_split(const TextOptions *options, uint64_t val_below, Bytes te
     return val ? SPLIT_VAL : SPLIT_TRAIN;
 }
 
-static uint16_t *batch_ids(const TextBatch *batch) { return (uint16_t *)(void *)batch->ids.data; }
-
 static int fail_in_document(const TextBatches *batches, InputPosition position) {
     return input_fail_in(batches->inputs, position.file, position.document);
 }
@@ -54,10 +53,10 @@ static ssize_t encode_window(TextBatches *batches, TextBatch *batch) {
     document->split = windows->split, document->ids = 0;
     if (resume_is_finished(batches->resume, document->position, document->split)) return 0;
     size_t ids_max = encoder_ids_max(text.size + encoder_held_bytes(windows->encoder)) + 1;
-    buffer_reserve(&batch->ids, ids_max * sizeof(uint16_t));
-    ssize_t got = encoder_encode_part(windows->encoder, text, batch->is_last, batch_ids(batch));
+    buffer_reserve(&batch->ids, ids_max * batches->id_bytes);
+    ssize_t got = encoder_encode_part(windows->encoder, text, batch->is_last, batch->ids.data);
     document->ids = got < 0 ? 0 : (size_t)got;
-    if (batch->is_last) batch_ids(batch)[document->ids++] = batches->eot_id;
+    if (batch->is_last) id_put(batch->ids.data, document->ids++, batches->id_bytes, batches->eot_id);
     return got;
 }
 
@@ -82,8 +81,8 @@ static int tokenize_batch(void *job, unsigned worker) {
     TextBatches *batches = batch->batches;
     if (batch->is_window) return tokenize_window(batches, batch);
 
-    buffer_reserve(&batch->ids, (encoder_ids_max(batch->text_bytes) + batch->count) * sizeof(uint16_t));
-    uint16_t *ids = batch_ids(batch);
+    buffer_reserve(&batch->ids, (encoder_ids_max(batch->text_bytes) + batch->count) * batches->id_bytes);
+    uint8_t *ids = batch->ids.data;
     const uint8_t *at = batch->text;
     for (unsigned i = 0; i < batch->count; i++) {
         BatchDocument *document = &batch->documents[i];
@@ -94,9 +93,9 @@ static int tokenize_batch(void *job, unsigned worker) {
         if (resume_is_finished(batches->resume, document->position, document->split)) continue;
         ssize_t got = encoder_encode(batches->encoders[worker], text, ids);
         if (got < 0) return fail_in_document(batches, document->position);
-        ids[got] = batches->eot_id;
+        id_put(ids, (size_t)got, batches->id_bytes, batches->eot_id);
         document->ids = (size_t)got + 1;
-        ids += document->ids;
+        ids += document->ids * batches->id_bytes;
     }
     return 0;
 }
@@ -112,7 +111,7 @@ TextBatches *text_batches_open(const TextOptions *options, unsigned threads, con
     TextBatches *batches = allocate_zeroed(1, sizeof *batches);
     if (!threads) threads = pool_cores();
     batches->options = options, batches->inputs = inputs, batches->resume = resume;
-    batches->eot_id = (uint16_t)vocab_end_of_text(options->vocab);
+    batches->eot_id = vocab_end_of_text(options->vocab), batches->id_bytes = vocab_id_bytes(options->vocab);
     batches->val_below = options->val >= 1 ? 0 : (uint64_t)ldexp(options->val, 64);
     pthread_mutex_init(&batches->windows.lock, NULL);
     pthread_cond_init(&batches->windows.changed, NULL);

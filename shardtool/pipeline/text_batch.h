@@ -37,7 +37,7 @@ typedef struct {
     size_t text_bytes;
     BatchDocument *documents; // room for BATCH_DOCUMENTS
     unsigned count;
-    Buffer ids;                        // u16, an end-of-text after each document
+    Buffer ids;                        // of vocab_id_bytes each, an end-of-text after each document
     bool is_window, is_first, is_last; // a window of a long document
     uint64_t number;                   // of the window, among all windows
     uint64_t ids_max;                  // upper bound of the number of ids

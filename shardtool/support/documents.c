@@ -11,7 +11,8 @@ static int add_params(DocumentInputs *inputs, const char *path, const ShardFile 
         *params = (ShardParams){shard->frame_tokens, shard->vocab_size, shard->eot_id, {0}, {0}};
         memcpy(params->vocab_fp, shard->vocab_fp, 32);
     }
-    if (memcmp(params->vocab_fp, shard->vocab_fp, 32) || params->eot_id != shard->eot_id)
+    if (memcmp(params->vocab_fp, shard->vocab_fp, 32) || params->vocab_size != shard->vocab_size ||
+        params->eot_id != shard->eot_id)
         return fail(EX_DATA, "'%s' and '%s' have different vocabularies", inputs->inputs.arguments[0].path, path);
     if (shard->members->index.data[0] & SHARD_CONTINUES_BEFORE)
         return fail(EX_DATA, "'%s' begins inside a document: give its whole dataset", path);
@@ -124,7 +125,8 @@ typedef struct {
     InputPosition position;
 } DocumentCopy;
 
-static int copy_ids(void *context, const uint16_t *ids, size_t count) {
+static int copy_ids(void *context, const void *ids, size_t count, unsigned bytes) {
+    (void)bytes;
     const DocumentCopy *copy = context;
     return output_add(copy->output, copy->split, ids, count, copy->position);
 }

@@ -11,12 +11,12 @@ typedef struct {
     Buffer line;
 } IdPrinter;
 
-static int print_ids(void *context, const uint16_t *ids, size_t count) {
+static int print_ids(void *context, const void *ids, size_t count, unsigned bytes) {
     IdPrinter *printer = context;
-    if (!printer->decimal) return fd_write(STDOUT_FILENO, ids, count * sizeof *ids, "the output");
+    if (!printer->decimal) return fd_write(STDOUT_FILENO, ids, count * bytes, "the output");
     printer->line.size = 0;
     for (size_t i = 0; i < count; i++, printer->begun = true)
-        buffer_print(&printer->line, "%s%u", printer->begun ? " " : "", ids[i]);
+        buffer_print(&printer->line, "%s%u", printer->begun ? " " : "", id_at(ids, i, bytes));
     return fd_write(STDOUT_FILENO, printer->line.data, printer->line.size, "the output");
 }
 

@@ -3,7 +3,7 @@
 
 #include "shardtool/format/token_reader.h"
 
-// Writes tokens [first, end) to standard output: raw u16, or as one line of decimals.
+// Writes tokens [first, end) to standard output: raw, or as one line of decimals.
 int id_range_print(TokenReader *tokens, uint64_t first, uint64_t end, bool decimal);
 
 // Parses "A:B", tokens A to B-1 of `tokens`. A defaults to 0, B to the number of tokens.

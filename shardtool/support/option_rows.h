@@ -69,7 +69,7 @@ void log_replaced(uint64_t replaced, uint64_t text_bytes);
 #define ROW_SPLIT(variable)                                                                                            \
     { OPT_WORD, "split", variable, SPLIT_WORDS, "split of a dataset" }
 #define ROW_IDS(variable)                                                                                              \
-    { OPT_FLAG, "ids", variable, NULL, "decimal ids, one range per line, instead of raw u16" }
+    { OPT_FLAG, "ids", variable, NULL, "decimal ids, one range per line, instead of raw ids" }
 #define ROW_OVERWRITE(variable)                                                                                        \
     { OPT_FLAG, "force", variable, NULL, "overwrite an existing file" }
 #define ROW_REPLACE(variable)                                                                                          \

@@ -95,9 +95,9 @@ static int load_id_bytes(Output *output) {
     const Vocab *vocab = input_vocabulary(output, path) ? vocab_open_path(path, NULL) : vocab_open();
     if (!vocab) return -1;
     if (vocab_has_fingerprint(vocab, output->shards.params.vocab_fp)) {
-        output->id_bytes = allocate_zeroed(1 << 16, sizeof *output->id_bytes);
+        output->id_lengths = allocate_zeroed(IDS_MAX, sizeof *output->id_lengths);
         for (unsigned id = 0; id < vocab_size(vocab); id++)
-            if (!vocab_is_special(vocab, id)) output->id_bytes[id] = (uint16_t)vocab_bytes(vocab, (uint16_t)id).size;
+            if (!vocab_is_special(vocab, id)) output->id_lengths[id] = (uint16_t)vocab_bytes(vocab, id).size;
     }
     vocab_close(vocab);
     return 0;
@@ -124,23 +124,25 @@ int output_open(Output *output, const char *path, const OutputPlan *plan) {
     return 0;
 }
 
-int output_add(Output *output, int split, const uint16_t *ids, size_t count, InputPosition position) {
+int output_add(Output *output, int split, const void *ids, size_t count, InputPosition position) {
+    const unsigned width = id_bytes(output->shards.params.vocab_size);
+    const uint8_t *from = ids;
     uint32_t eot = output->shards.params.eot_id;
     while (count) {
         size_t take = 0; // up to the end of a document
         uint64_t bytes = 0;
         bool has_end = false;
         while (take < count && !has_end) {
-            uint16_t id = ids[take++];
-            if (output->id_bytes) bytes += output->id_bytes[id];
+            const uint32_t id = id_at(from, take++, width);
+            if (output->id_lengths) bytes += output->id_lengths[id];
             has_end = id == eot;
         }
         output->document_bytes += bytes;
-        if (shard_sink_add(output->sink, split, ids, take, position, has_end ? output->document_bytes : 0) < 0)
+        if (shard_sink_add(output->sink, split, from, take, position, has_end ? output->document_bytes : 0) < 0)
             return -1;
         if (has_end) output->document_bytes = 0;
         output->is_open[split] = !has_end;
-        ids += take, count -= take, output->added += take;
+        from += take * width, count -= take, output->added += take;
     }
     progress_update(&output->progress, output->added);
     return 0;
@@ -167,6 +169,6 @@ void output_close(Output *output) {
     dataset_build_close(&output->build);
     if (output->dataset.path) dataset_close(&output->dataset);
     buffer_close(&output->line);
-    free(output->id_bytes);
+    free(output->id_lengths);
     *output = (Output){0};
 }

@@ -47,7 +47,7 @@ typedef struct {
     ShardSink *sink;
     Buffer line;               // the manifest's params
     const char *vocabulary;    // of the plan
-    uint16_t *id_bytes;        // length of each id's text; NULL for a vocabulary other than GPT-2's
+    uint16_t *id_lengths;      // of each id's text, in bytes; NULL where the vocabulary is not known
     uint64_t document_bytes;   // of the document being added
     bool is_open[SPLIT_COUNT]; // the last document has no end-of-text id
     uint64_t added;
@@ -57,7 +57,7 @@ typedef struct {
 // Checks the options and prepares `output` at `path` (output_options.path, or a directory below it). 1 when `path`
 // holds this very result already, which is logged; 73 when it holds something else and --force was not given.
 int output_open(Output *output, const char *path, const OutputPlan *plan);
-// Adds ids of document `position` of the inputs. The ids include the end-of-text ids.
-int output_add(Output *output, int split, const uint16_t *ids, size_t count, InputPosition position);
+// Adds ids, of id_bytes(params.vocab_size) each, of document `position` of the inputs. They include the end-of-text ids.
+int output_add(Output *output, int split, const void *ids, size_t count, InputPosition position);
 int output_finish(Output *output); // writes the manifest and moves the dataset into place
 void output_close(Output *output); // removes unfinished files; accepts a zeroed struct

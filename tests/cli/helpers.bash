@@ -217,3 +217,5 @@ complete_after_kills() {
 # The leak sanitizer does not work in a program that is traced.
 strace() { ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" command strace "$@"; }
 export -f strace
+
+wide_vocabulary() { python3 "$ROOT/tests/oracle/wide_vocabulary.py" "$1"; } # FILE: a .tiktoken of 65,792 tokens

@@ -9,6 +9,7 @@ shard)
     for tokens in 64 1024; do
         grep "^{\"text\"" "$vectors" | head -40 | "$shardtool" tokenize -q -o - --frame-tokens $tokens --shard-tokens 4096 - >seeds/$tokens.zst
     done
+    cp ../../../tests/data/fuzz/shard/wide* seeds # of ids of 4 bytes
     ;;
 jsonl) # the first byte chooses the options
     head -20 "$vectors" >lines.jsonl

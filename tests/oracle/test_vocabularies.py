@@ -6,7 +6,6 @@ made by several pairs or by none. With the package tokenizers also against its o
 import base64
 import os
 import random
-import struct
 import sys
 import time
 
@@ -42,6 +41,17 @@ def few_ranks(seed):
     return ranks
 
 
+def wide_ranks(seed):
+    """All pairs of bytes and longer tokens, 66,000 to 135,000 of them in an order that puts those of letters last."""
+    made_of = random.Random(seed)
+    tokens = [bytes([left, right]) for left in range(256) for right in range(256)]
+    last = sorted(token for token in gpt2.ranks() if len(token) > 2)
+    made_of.shuffle(tokens), made_of.shuffle(last)
+    order = [token for token in tokens if not token.isalpha()] + [token for token in tokens if token.isalpha()]
+    order += last[: made_of.choice([200, 5000, len(last)])]
+    return {token: rank for rank, token in enumerate([bytes([byte]) for byte in range(256)] + order)}
+
+
 def write_tiktoken(path, ranks):
     with open(path, "wb") as file:
         for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
@@ -68,7 +78,7 @@ def compare(encoding, *vocabulary):
         for path in fuzz_tokenizer.paths():
             got, at = fuzz_tokenizer.millrace(TIMER, path, texts, *vocabulary), 0
             for text, ids in zip(texts, lists):
-                want = struct.pack(f"<{len(ids)}H", *ids)
+                want = fuzz_tokenizer.packed(ids, encoding.n_vocab)
                 assert got[at : at + len(want)] == want, (path, text, ids)
                 at += len(want)
             assert at == len(got)
@@ -82,6 +92,9 @@ def against_tiktoken(name):
     few = few_ranks(int(time.time()))
     write_tiktoken("few.tiktoken", few)
     compare(reference(few, pattern), "few.tiktoken", name)
+    wide = wide_ranks(int(time.time()))
+    write_tiktoken("wide.tiktoken", wide)
+    compare(reference(wide, pattern), "wide.tiktoken", name)
 
 
 def test_ids_with_the_pattern_of_gpt2_are_those_of_tiktoken():
@@ -138,7 +151,7 @@ class Ordinary:
     """As an encoding of tiktoken."""
 
     def __init__(self, tokenizer):
-        self.tokenizer = tokenizer
+        self.tokenizer, self.n_vocab = tokenizer, tokenizer.get_vocab_size()
 
     def encode_ordinary_batch(self, texts, num_threads):
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -163,6 +176,36 @@ def test_a_tokenizer_json_with_the_pattern_of_qwen2_has_the_ids_of_tokenizers():
 
 def test_a_tokenizer_json_with_the_pattern_of_o200k_has_the_ids_of_tokenizers():
     against_tokenizers("o200k")
+
+
+TINY = ("--n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=1 --gradient_accumulation_steps=1 --eval_iters=1 --eval_interval=1 "
+        "--max_iters=1 --warmup_iters=1 --lr_decay_iters=2 --dtype=float32 --threads=1 --device=cpu --sample_tokens=0").split()  # fmt: skip
+
+
+def test_auto_tokenizer_gives_the_ids_of_exported_models(folder):
+    """From the directory that trainer export writes, against tiktoken; of each pattern, one with more than 65,536 ids."""
+    try:
+        import transformers
+    except ImportError:
+        raise runner.Skip("needs the package transformers")
+    trainer = os.path.join(os.environ["BIN"], "trainer")
+    with open("words.txt", "w") as file:
+        file.writelines(f"the mill of words and {i} more\n" for i in range(300))
+    for name, pattern in pieces.patterns():
+        ranks = wide_ranks(7) if name == "o200k" else few_ranks(7)
+        write_tiktoken(f"{folder}/auto.tiktoken", ranks)
+        data, model = f"{folder}/{name}", f"{folder}/model-{name}"
+        runner.call(SHARDTOOL, "tokenize", "-q", "--docs", "lines", "--val", "0.3", "-o", data, "--vocabulary",
+                    f"{folder}/auto.tiktoken", "--pattern", name, "words.txt")  # fmt: skip
+        runner.call(trainer, "train", "--quiet", *TINY, f"--dataset={data}", f"--out_dir={folder}/run-{name}")
+        runner.call(trainer, "export", "-q", "-o", model, f"--out_dir={folder}/run-{name}")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+        texts = [text.decode() for text in documents(11)[:600]]
+        want = reference(ranks, pattern).encode_ordinary_batch(texts, num_threads=1)
+        for text, ids in zip(texts, want):
+            assert tokenizer(text)["input_ids"] == ids, (name, text, ids)
+        assert tokenizer.eos_token_id == len(ranks) == len(tokenizer) - 1
+        assert tokenizer.decode(want[0]) == texts[0]
 
 
 if __name__ == "__main__":

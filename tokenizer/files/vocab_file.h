@@ -15,7 +15,7 @@
 
 #include "tokenizer/merge/vocab.h"
 
-enum { VOCAB_IDS_MAX = 1 << 16, VOCAB_FILE_BYTES_MAX = 64 << 20, VOCAB_TOKEN_MAX = 255 };
+enum { VOCAB_IDS_MAX = 1 << 20, VOCAB_FILE_BYTES_MAX = 256 << 20, VOCAB_TOKEN_MAX = 255 };
 #define VOCAB_FILE "tokenizer.json" // in which datasets and runs keep merges other than GPT-2's
 
 // `pattern`: by its name (pattern.h), or NULL for that of the file; another one than the file's is refused. The merges of

@@ -17,7 +17,7 @@ void vocab_table_close(VocabTable *table) {
 
 int vocab_table_add(VocabTable *table, uint64_t id, Bytes text, bool special) {
     if (id >= VOCAB_IDS_MAX)
-        return fail(EX_DATA, "it has the id %llu: vocabularies of more than %d ids are not supported yet",
+        return fail(EX_DATA, "it has the id %llu: vocabularies of more than %d ids are not supported",
                     (unsigned long long)id, VOCAB_IDS_MAX);
     if (!text.size) return fail(EX_DATA, "the token of id %u is empty", (unsigned)id);
     if (text.size > VOCAB_TOKEN_MAX)

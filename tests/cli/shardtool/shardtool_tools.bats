@@ -169,7 +169,7 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
     documents c | cmp - <(documents d | grep -wE '3388|65')
     shardtool info --json c | jq -e '.source_bytes > 0'
     run_match 2 "missing a condition" shardtool filter -o x d
-    run_code 2 shardtool filter --contains-id 70000 -o x d
+    run_code 2 shardtool filter --contains-id 1048576 -o x d
     run_match 66 "no documents are left to write" shardtool filter --min-tokens 1000000 -o x d
     [ -z "$(find x -name '*.zst*' -o -name dataset.jsonl)" ]
 }

@@ -124,7 +124,7 @@ END
     refused '.added_tokens[0].special = false' "the added token '<|pad|>' cuts text"
     refused '.added_tokens[0].id = 300 | .model.vocab["<|pad|>"] = 300' "the special token of id 300 is before other tokens"
     refused '.model.vocab["b"] = .model.vocab["a"]' "two tokens have the id"
-    refused '.added_tokens[1].id = 70000' "vocabularies of more than 65536 ids are not supported yet"
+    refused '.added_tokens[1].id = 1048576' "vocabularies of more than 1048576 ids are not supported"
     refused '.model.merges[5] = "zz yy"' "a merge is not of two tokens that give a third"
     refused '.model.merges |= (.[0:9] + [.[20]] + .[9:])' "merges are not in the order of their ids"
     refused 'del(.model.vocab["a"])' "no token has the id"

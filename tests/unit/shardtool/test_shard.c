@@ -48,21 +48,23 @@ static void write_shard(const char *path, const uint16_t *ids, size_t count, uin
 
 TEST(ids_are_found_and_compared_at_every_place) {
     enum { MOST = 100 };
-    uint16_t ids[MOST];
-    static const uint32_t limits[] = {1, 2, 0x7FFF, 0x8000, VOCAB, UINT16_MAX, UINT16_MAX + 1};
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        for (size_t count = 0; count <= MOST; count++) {
-            for (size_t at = 0; at < MOST; at++) ids[at] = (uint16_t)(limits[i] - 1);
-            CHECK(ids_are_below(ids, count, limits[i]));
-            CHECK_EQUAL(ids_find(ids, count, limits[i]), count);
-            for (size_t at = 0; at < MOST && limits[i] <= UINT16_MAX; at++) {
-                ids[at] = (uint16_t)limits[i];
-                CHECK(ids_are_below(ids, count, limits[i]) == (at >= count));
-                CHECK_EQUAL(ids_find(ids, count, limits[i]), at < count ? at : count);
-                ids[at] = 0;
+    uint32_t ids[MOST];
+    static const uint32_t limits[] = {1, 2, 0x7FFF, 0x8000, VOCAB, UINT16_MAX, UINT16_MAX + 1, 200019, IDS_MAX};
+    for (unsigned bytes = 2; bytes <= 4; bytes += 2)
+        for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+            if (bytes == 2 && limits[i] > UINT16_MAX + 1) continue;
+            for (size_t count = 0; count <= MOST; count++) {
+                for (size_t at = 0; at < MOST; at++) id_put(ids, at, bytes, limits[i] - 1);
+                CHECK(ids_are_below(ids, bytes, count, limits[i]));
+                CHECK_EQUAL(ids_find(ids, bytes, count, limits[i]), count);
+                for (size_t at = 0; at < MOST && limits[i] < (bytes == 2 ? UINT16_MAX + 1 : UINT32_MAX); at++) {
+                    id_put(ids, at, bytes, limits[i]);
+                    CHECK(ids_are_below(ids, bytes, count, limits[i]) == (at >= count));
+                    CHECK_EQUAL(ids_find(ids, bytes, count, limits[i]), at < count ? at : count);
+                    id_put(ids, at, bytes, 0);
+                }
             }
         }
-    }
 }
 
 TEST(shard_reads_back_as_written) {
