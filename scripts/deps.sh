@@ -3,13 +3,13 @@
 # (deps.sh peers). Without root it prints the command that installs Debian's.
 set -u
 cd "$(dirname "$0")/.." || exit 2
-build="gcc libc6-dev make libzstd-dev zlib1g-dev liblzma-dev libbz2-dev libsnappy-dev liblz4-dev libbrotli-dev libarchive-dev libzmq3-dev libjansson-dev libxxhash-dev libssl-dev libdnnl-dev"
+build="gcc libc6-dev make libzstd-dev zlib1g-dev liblzma-dev libbz2-dev libsnappy-dev liblz4-dev libbrotli-dev libarchive-dev libzmq3-dev libjansson-dev libxxhash-dev libssl-dev libdnnl-dev libcurl4-openssl-dev"
 tests="libcmocka-dev bats zip bzip2 zstd xz-utils jq strace python3-venv clang libclang-rt-14-dev libomp-14-dev clang-format-14 universal-ctags groff-base mandoc libopenmpi-dev openmpi-bin parallel zsh fish"
 
 if [ "${1:-build}" = headers ]; then # deps.sh headers CC: prints the packages of headers that CC cannot find
     missing=()
     for pair in zstd.h:libzstd-dev zlib.h:zlib1g-dev lzma.h:liblzma-dev bzlib.h:libbz2-dev snappy-c.h:libsnappy-dev lz4.h:liblz4-dev brotli/decode.h:libbrotli-dev archive.h:libarchive-dev zmq.h:libzmq3-dev jansson.h:libjansson-dev \
-        xxhash.h:libxxhash-dev openssl/evp.h:libssl-dev oneapi/dnnl/dnnl.h:libdnnl-dev; do
+        xxhash.h:libxxhash-dev openssl/evp.h:libssl-dev oneapi/dnnl/dnnl.h:libdnnl-dev curl/curl.h:libcurl4-openssl-dev; do
         echo "#include <${pair%:*}>" | ${2:-cc} -E -x c - >/dev/null 2>&1 || missing+=("${pair#*:}")
     done
     [ ${#missing[@]} -eq 0 ] && exit 0

@@ -35,7 +35,8 @@ kernels/cuda/libraries common
 kernels/cuda        common kernels kernels/cuda/libraries
 kernels/mpi         kernels
 shardtool/format    common
-shardtool/ingest    common shardtool/format/manifest.h shardtool/format/shard.h
+shardtool/remote    common
+shardtool/ingest    common shardtool/remote shardtool/format/manifest.h shardtool/format/shard.h
 shardtool/parquet   common shardtool/ingest/input_format.h shardtool/ingest/stream.h
 shardtool/pipeline  common shardtool/format shardtool/ingest tokenizer
 shardtool/vocabulary common shardtool/ingest shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pretokenize.h tokenizer/training

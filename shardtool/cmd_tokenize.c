@@ -105,6 +105,18 @@ static void log_continued(const Dataset *dataset) {
                  dataset->tokens[SPLIT_TRAIN] + dataset->tokens[SPLIT_VAL]);
 }
 
+// A file of this machine that is damaged gets another time when it is mended. A server may send other bytes the next
+// time, so no document of its file stays in shards.
+static void forget_remote(Journal *journal, const Source *source) {
+    uint64_t file;
+    Error error;
+    if (!journal || err_code() != EX_DATA || !source_is_remote(source, &file)) return;
+    err_take(&error);
+    if (journal_forget(journal, file) < 0) log_warn("%s", err_text());
+    err_clear();
+    err_give(&error);
+}
+
 // `journal` and `resume` are NULL for standard output.
 static int run_pipeline(DatasetBuild *build, const RunParams *run, const Inputs *inputs, Dataset *dataset,
                         Journal *journal, const JournalResume *resume) {
@@ -126,6 +138,7 @@ static int run_pipeline(DatasetBuild *build, const RunParams *run, const Inputs 
         source_start(source, start->file, start->place, start->document - start->preceding);
     }
     int status = pipeline_run(&pipeline, inputs, source, dataset, &result);
+    if (status < 0) forget_remote(journal, source);
     source_close(source);
     source_options.points = NULL;
     free(points);

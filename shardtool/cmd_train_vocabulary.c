@@ -159,6 +159,9 @@ static int count_documents(TrainRun *run, CountState *state, CountJournal *journ
     if (journal->point.point.out) points->start = &journal->point.point;
     source_start(source, start->file, start->place, start->document - start->preceding);
     const int status = counting_run(counting, &run->inputs, source, state);
+    uint64_t file;
+    if (status < 0 && err_code() == EX_DATA && source_is_remote(source, &file))
+        count_journal_remove(output); // a server may send other bytes the next time
     source_close(source);
     source_options.points = NULL;
     free(points);

@@ -23,10 +23,17 @@ COMMANDS(DECLARE)
 // Commands that write datasets.
 #define DATASETS "tokenize import merge filter dedup shuffle split"
 
+// Commands that read URLs.
+#define URLS "tokenize characters train-vocabulary text"
+
 static const ManualRow environment[] = {
     {"MILLRACE_ISA", "portable, avx2 or avx512: use no instruction set beyond this one", NULL},
     {"TMPDIR", "folder for temporary files, in place of /tmp",
      "tokenize characters train-vocabulary text dedup shuffle"},
+    {"CURL_CA_BUNDLE", "file of the authorities whose certificates are accepted for inputs by URL", URLS},
+    {"SSL_CERT_FILE", "the same, where CURL_CA_BUNDLE is not set", URLS},
+    {"SSL_CERT_DIR", "folder of authorities, beside that file", URLS},
+    {"https_proxy", "proxy for inputs by URL, as for curl; no_proxy lists hosts without it", URLS},
     {NULL, NULL, NULL},
 };
 static const ManualRow files[] = {

@@ -92,7 +92,7 @@ echo '#include <new>
 namespace std { void __throw_bad_array_new_length() { throw bad_array_new_length(); } }' |
     "$cxx" -O2 -ffunction-sections -x c++ -c - -o length.o
 ar rD "$libraries/libstdc++.a" length.o
-unpack static zlib1g-dev libzstd-dev liblzma-dev libbz2-1.0 libbz2-dev liblz4-dev libbrotli-dev libjansson-dev libxxhash-dev libssl-dev libsodium-dev
+unpack static zlib1g-dev libzstd-dev liblzma-dev libbz2-1.0 libbz2-dev liblz4-dev libbrotli-dev libjansson-dev libxxhash-dev libssl-dev libsodium-dev libcurl4-openssl-dev # its headers: programs load the library
 for library in z zstd lzma bz2 lz4 brotlidec brotlicommon jansson xxhash crypto sodium; do
     [ -s "$libraries/lib$library.a" ] || { echo "no static lib$library" && exit 1; }
     rm -f "$libraries/lib$library.so"*

@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "shardtool/format/manifest.h"
 #include "shardtool/ingest/codec.h"
+#include "shardtool/remote/remote_list.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { DIGEST_BYTES = 65536, CHUNK_BYTES = 1 << 20, FILE_LIST_BYTES_MAX = 1 << 30 };
+enum { CHUNK_BYTES = 1 << 20, FILE_LIST_BYTES_MAX = 1 << 30 };
 static const uint32_t SKIPPED = UINT32_MAX; // the folder of a further name of a file
 
 // What walk_directory calls is not inlined: its frame is on the stack once for each level of folders.
@@ -49,6 +50,9 @@ typedef struct {
     size_t root_length; // of the argument in `path`
     uint32_t argument;
     uint64_t dangling;
+    bool reads_urls;
+    RemoteList urls;
+    size_t next_url;
     // Of the argument:
     bool has_records;
     Buffer about;            // the numbers of the files that are FOLDER_FILE_ABOUT
@@ -93,24 +97,27 @@ typedef struct {
 } Folder;
 
 static Folder add_folder(Walk *walk, size_t length) {
-    const InputFolder folder = {keep_string(&walk->inputs->strings, walk->path.data, length), walk->argument};
+    const InputFolder folder = {keep_string(&walk->inputs->strings, walk->path.data, length), walk->argument, false};
     buffer_add(&walk->folders, &folder, sizeof folder);
     return (Folder){(uint32_t)(walk->folders.size / sizeof folder - 1), length};
 }
 
-static int add_file(Walk *walk, const struct stat *st, Folder folder) {
+static int add_named(Walk *walk, uint64_t bytes, Identity identity, Folder folder) {
     const uint64_t number = walk->files.size / sizeof(InputFile);
-    const InputFile file = {.name = (uint32_t)walk->names.size,
-                            .bytes = S_ISREG(st->st_mode) ? (uint64_t)st->st_size : 0,
-                            .folder = folder.number};
+    const InputFile file = {.name = (uint32_t)walk->names.size, .bytes = bytes, .folder = folder.number};
     buffer_add(&walk->names, walk->path.data + folder.length, walk->path.size - folder.length);
     buffer_add(&walk->names, "", 1);
     if (walk->names.size > UINT32_MAX)
         return fail(EX_LIMIT, "the names of more than %" PRIu64 " files do not fit: name fewer folders", number);
-    Identity identity = {st->st_ino, device_number(st), (uint32_t)number};
+    identity.file = (uint32_t)number;
     buffer_add(&walk->files, &file, sizeof file);
     buffer_add(&walk->identities, &identity, sizeof identity);
     return 0;
+}
+
+static int add_file(Walk *walk, const struct stat *st, Folder folder) {
+    const uint64_t bytes = S_ISREG(st->st_mode) ? (uint64_t)st->st_size : 0;
+    return add_named(walk, bytes, (Identity){.inode = st->st_ino, .device = device_number(st)}, folder);
 }
 
 // The files in folders that hold no documents, by their names.
@@ -293,8 +300,61 @@ static void leave_out_about(Walk *walk) {
     walk->files.size = kept * sizeof *file, walk->identities.size = kept * sizeof *identity;
 }
 
+// A remote file has the identity of its name and validator. Its query and validator follow its name.
+static int add_remote_file(Walk *walk, const RemoteEntry *entry, Folder folder) {
+    const XXH64_hash_t name = XXH3_64bits(entry->name, strlen(entry->name));
+    const Identity identity = {.inode = XXH3_64bits_withSeed(entry->validator, strlen(entry->validator), name),
+                               .device = UINT32_MAX};
+    if (add_named(walk, entry->size, identity, folder) < 0) return -1;
+    buffer_add(&walk->names, entry->query, strlen(entry->query) + 1);
+    buffer_add(&walk->names, entry->validator, strlen(entry->validator) + 1);
+    return 0;
+}
+
+static int walk_url(Walk *walk) {
+    const RemoteArgument *argument = &walk->urls.arguments[walk->next_url++];
+    int status = 0;
+    walk->inputs->arguments[walk->argument].path =
+        keep_string(&walk->inputs->strings, argument->name, strlen(argument->name));
+    walk->path.size = 0, walk->has_records = false, walk->about.size = 0;
+    if (argument->count) buffer_add(&walk->path, argument->entries->name, argument->folder_length);
+    const Folder folder = add_folder(walk, argument->folder_length);
+    ((InputFolder *)(void *)walk->folders.data)[folder.number].is_remote = true;
+    for (size_t i = 0; status == 0 && i < argument->count; i++) {
+        const char *name = argument->entries[i].name, *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+        walk->path.size = 0;
+        buffer_add(&walk->path, name, strlen(name));
+        if (argument->folder_length) {
+            if (*base == '.' || folder_file(base) == FOLDER_FILE_INDEX) continue;
+            if (!input_is_wanted(walk->filter, name + argument->folder_length)) continue;
+            note_kind(walk, base);
+        }
+        status = add_remote_file(walk, &argument->entries[i], folder);
+    }
+    if (status == 0) leave_out_about(walk);
+    return status;
+}
+
+// Lists what the URLs among the arguments name.
+static int list_urls(Walk *walk, char **arguments, size_t count) {
+    Buffer urls = {0};
+    int status = 0;
+    for (size_t i = 0; i < count; i++)
+        if (walk->reads_urls && remote_is_url(arguments[i])) buffer_add(&urls, &arguments[i], sizeof *arguments);
+    const char **list = (const char **)(void *)urls.data;
+    if (urls.size) {
+        walk->inputs->remote = remote_open(&walk->filter->remote, list[0]);
+        status = walk->inputs->remote
+                     ? remote_list_open(&walk->urls, walk->inputs->remote, list, urls.size / sizeof *list)
+                     : -1;
+    }
+    buffer_close(&urls);
+    return status;
+}
+
 static int walk_argument(Walk *walk, const char *path) {
     struct stat st;
+    if (walk->reads_urls && remote_is_url(path)) return walk_url(walk);
     walk->path.size = 0;
     buffer_add(&walk->path, path, strlen(path));
     walk->root_length = walk->path.size;
@@ -322,6 +382,14 @@ const InputFolder *input_folder(const Inputs *inputs, const InputFile *file) { r
 const char *input_path(const Inputs *inputs, const InputFile *file, char path[static PATH_MAX_BYTES]) {
     snprintf(path, PATH_MAX_BYTES, "%s%s", input_folder(inputs, file)->path, inputs->names + file->name);
     return path;
+}
+
+bool input_entry(const Inputs *inputs, const InputFile *file, char path[static PATH_MAX_BYTES], RemoteEntry *entry) {
+    input_path(inputs, file, path);
+    if (!input_folder(inputs, file)->is_remote) return false;
+    const char *name = inputs->names + file->name, *query = name + strlen(name) + 1;
+    *entry = (RemoteEntry){path, query, query + strlen(query) + 1, file->bytes};
+    return true;
 }
 
 int input_fail_in(const Inputs *inputs, uint64_t file, uint64_t document) {
@@ -369,7 +437,8 @@ static int refuse_unreadable(const Inputs *inputs) {
         const InputFile *file = &inputs->files[i];
         char path[PATH_MAX_BYTES];
         input_path(inputs, file, path);
-        if (!inputs->arguments[input_folder(inputs, file)->argument].stream && access(path, R_OK))
+        const InputFolder *folder = input_folder(inputs, file);
+        if (!folder->is_remote && !inputs->arguments[folder->argument].stream && access(path, R_OK))
             return fail_errno("cannot open '%s'", path);
     }
     return 0;
@@ -424,13 +493,14 @@ int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *
     static const InputFilter everything;
     *inputs = (Inputs){0};
     Buffer list = {0};
-    Walk walk = {.inputs = inputs, .filter = filter ? filter : &everything};
+    Walk walk = {.inputs = inputs, .filter = filter ? filter : &everything, .reads_urls = filter};
     int status = list_arguments(inputs, count, arguments, walk.filter, &list);
     char **sorted = (char **)(void *)list.data;
     size_t total = list.size / sizeof *sorted;
     if (total) qsort(sorted, total, sizeof *sorted, by_text);
     inputs->arguments = allocate_zeroed(total + 1, sizeof *inputs->arguments);
     inputs->argument_count = total;
+    if (status == 0) status = list_urls(&walk, sorted, total);
     for (; status == 0 && walk.argument < total; walk.argument++) {
         inputs->arguments[walk.argument].path = sorted[walk.argument];
         status = walk_argument(&walk, sorted[walk.argument]);
@@ -444,59 +514,11 @@ int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *
     buffer_close(&walk.path);
     buffer_close(&walk.about);
     buffer_close(&list);
+    remote_list_close(&walk.urls);
     inputs->files = (InputFile *)(void *)walk.files.data;
     inputs->file_count = walk.files.size / sizeof *inputs->files;
     if (status == 0) set_arguments(inputs), status = refuse_unreadable(inputs);
     if (status < 0) inputs_close(inputs);
-    return status;
-}
-
-static int digest_file(XXH3_state_t *state, const Inputs *inputs, const InputFile *file, uint8_t *block,
-                       InputArgument *argument) {
-    struct stat st;
-    char path[PATH_MAX_BYTES];
-    input_path(inputs, file, path);
-    int fd = file_open(path);
-    if (fd < 0 || fstat(fd, &st)) {
-        if (fd >= 0) close(fd);
-        return fail_errno("cannot open '%s'", path);
-    }
-    argument->times = XXH3_64bits_withSeed(&st.st_mtim, sizeof st.st_mtim, argument->times);
-    uint64_t modified_ns = file_modified_ns(&st);
-    if (modified_ns > argument->newest_ns) argument->newest_ns = modified_ns;
-    XXH3_128bits_update(state, path, strlen(path) + 1);
-    XXH3_128bits_update(state, &file->bytes, sizeof file->bytes);
-    ssize_t got = fd_read(fd, block, DIGEST_BYTES, path);
-    if (got > 0) XXH3_128bits_update(state, block, (size_t)got);
-    if (got == DIGEST_BYTES && file->bytes > DIGEST_BYTES) {
-        uint64_t tail = file->bytes - DIGEST_BYTES < DIGEST_BYTES ? DIGEST_BYTES : file->bytes - DIGEST_BYTES;
-        if (lseek(fd, (off_t)tail, SEEK_SET) < 0)
-            got = fail_errno("cannot seek in '%s'", path);
-        else
-            got = fd_read(fd, block, DIGEST_BYTES, path);
-        if (got > 0) XXH3_128bits_update(state, block, (size_t)got);
-    }
-    close(fd);
-    return got < 0 ? -1 : 0;
-}
-
-int inputs_digest(Inputs *inputs) {
-    XXH3_state_t *state = XXH3_createState();
-    Buffer block = {0};
-    buffer_reserve(&block, DIGEST_BYTES);
-    if (!state) die(EX_MEMORY, "no memory for a hash");
-    int status = 0;
-    for (uint64_t i = 0, at = 0; status == 0 && i < inputs->argument_count; i++) {
-        InputArgument *argument = &inputs->arguments[i];
-        XXH3_128bits_reset(state);
-        for (; status == 0 && at < inputs->file_count && input_folder(inputs, &inputs->files[at])->argument == i; at++)
-            if (!argument->stream) status = digest_file(state, inputs, &inputs->files[at], block.data, argument);
-        XXH128_canonical_t digest;
-        XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(state));
-        if (!argument->stream) memcpy(argument->digest, &digest, sizeof argument->digest);
-    }
-    buffer_close(&block);
-    XXH3_freeState(state);
     return status;
 }
 
@@ -509,7 +531,7 @@ static void *grown(void *array, uint64_t bytes) {
 void inputs_add_names(Inputs *inputs, const char *const *names, unsigned count) {
     inputs->files = grown(inputs->files, (inputs->file_count + count) * sizeof *inputs->files);
     inputs->folders = grown(inputs->folders, (inputs->folder_count + 1) * sizeof *inputs->folders);
-    inputs->folders[inputs->folder_count] = (InputFolder){"", 0};
+    inputs->folders[inputs->folder_count] = (InputFolder){"", 0, false};
     for (unsigned i = 0; i < count; i++) {
         const size_t size = names[i] ? strlen(names[i]) + 1 : 1;
         inputs->names = grown(inputs->names, inputs->names_bytes + size);
@@ -543,5 +565,6 @@ void inputs_close(Inputs *inputs) {
     free(inputs->names);
     free(inputs->arguments);
     free_strings(inputs->strings);
+    remote_close(inputs->remote);
     *inputs = (Inputs){0};
 }

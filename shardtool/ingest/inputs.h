@@ -3,34 +3,37 @@
 
 #include "common/cli/cli.h"
 #include "common/file/file.h"
+#include "shardtool/remote/remote_entry.h"
 #include <stdbool.h>
 #include <stdint.h>
 
 // 16 bytes and a name for each of millions of files. What the files of a folder share is in InputFolder.
 typedef struct {
     uint64_t bytes;  // 0 unless it is a regular file
-    uint32_t name;   // its offset in Inputs.names; "-" is standard input
+    uint32_t name;   // its offset in Inputs.names; "-" is standard input; input_entry has more of a remote file
     uint32_t folder; // its number in Inputs.folders
 } InputFile;
 
 typedef struct {
     const char *path; // with a slash at the end; "" for a file that the user named
     uint32_t argument;
+    bool is_remote;
 } InputFolder;
 
 typedef struct {
-    const char *path; // as typed
+    const char *path; // as typed; a URL without its query
     uint64_t files, bytes;
-    uint8_t digest[16]; // XXH3-128 over each file's path, size, first and last 64 KiB; zero for a stream
+    uint8_t digest[16]; // XXH3-128 over each file's path, size, first and last 64 KiB, or ETag; zero for a stream
     uint64_t times;     // a hash of the times when the files were modified last: of the journal, not of the dataset
     uint64_t newest_ns; // when the file that was modified last was; since 1970
     bool stream;        // standard input or a pipe: one file, and nothing can be said about it beforehand
 } InputArgument;
 
-// What --files-from, --include and --exclude select.
+// What --files-from, --include and --exclude select, and how URLs are read.
 typedef struct {
     const char *files_from;      // a file with further arguments, or NULL
     StringList include, exclude; // glob patterns of the files in folders
+    RemoteOptions remote;
 } InputFilter;
 
 typedef struct InputStrings InputStrings;
@@ -42,11 +45,12 @@ typedef struct {
     uint64_t folder_count, names_bytes;
     InputArgument *arguments;
     uint64_t file_count, argument_count, bytes;
+    Remote *remote; // for files of URLs; NULL where there are none
 } Inputs;
 
 // Sorts the arguments by bytes, walks directories in byte order of their paths. Dot files and Parquet's indexes are
 // skipped; links to directories are followed; dangling links, those back to a directory around them, and files about
-// records are skipped with a warning. `filter` may be NULL. The same file twice is 2, a folder that is a dataset 65, a
+// records are skipped with a warning. `filter` may be NULL: then a URL is no file. The same file twice is 2, a folder that is a dataset 65, a
 // missing file 66, an unreadable one 77.
 int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *filter);
 // Whether the filter leaves a file in a folder, by its path below the argument.
@@ -58,6 +62,8 @@ void inputs_add_names(Inputs *inputs, const char *const *names, unsigned count);
 void inputs_keep_every(Inputs *inputs, uint64_t first, uint64_t step);
 void inputs_close(Inputs *inputs); // accepts a zeroed struct
 
+// The entry of a remote file, whose name is written to `path`. False for a file of this machine.
+bool input_entry(const Inputs *inputs, const InputFile *file, char path[static PATH_MAX_BYTES], RemoteEntry *entry);
 // Writes the path of a file to `path`, and returns it.
 const char *input_path(const Inputs *inputs, const InputFile *file, char path[static PATH_MAX_BYTES]);
 // Names a document of a file in the pending error; returns -1.

@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "shardtool/ingest/access_points.h"
 #include "shardtool/ingest/input_format.h"
+#include "shardtool/remote/remote_file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,6 +14,7 @@
 typedef struct {
     Stream stream;
     int fd;
+    RemoteFile *remote;       // in place of fd; NULL for a file of this machine
     bool regular;             // an argument or in a folder; not standard input, to which lines may be added
     bool indexed;             // was read at any offset
     uint64_t size;            // when the inputs were listed
@@ -33,6 +35,7 @@ struct Source {
 // A file that was rewritten with the same size has another modification time. Without an open file, 0.
 static int check_unchanged(const FileStream *file) {
     struct stat st;
+    if (file->remote) return remote_file_check(file->remote);
     if (!(file->regular || file->indexed) || fstat(file->fd, &st)) return 0;
     if ((uint64_t)st.st_size != file->size)
         return fail(EX_IO, "'%s' changed while it was read: %" PRIu64 " bytes at first, now %lld", file->stream.name,
@@ -67,11 +70,41 @@ static int file_seek(Stream *stream, uint64_t offset) {
     return 0;
 }
 
+// Of a remote file, `bytes` is the place of the next `read`, and for the progress the most that was read.
+static ssize_t remote_read_some(Stream *stream, void *data, size_t size) {
+    FileStream *file = (FileStream *)stream;
+    ssize_t got = remote_file_read_at(file->remote, file->bytes, data, size);
+    if (got > 0) file->bytes += (uint64_t)got;
+    return got;
+}
+
+static ssize_t remote_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {
+    FileStream *file = (FileStream *)stream;
+    ssize_t got = remote_file_read_at(file->remote, offset, data, size);
+    if (got > 0) file->bytes += (uint64_t)got;
+    return got;
+}
+
+static int remote_seek(Stream *stream, uint64_t offset) {
+    ((FileStream *)stream)->bytes = offset;
+    return 0;
+}
+
+static int open_remote(Source *source, const RemoteEntry *entry) {
+    FileStream *file = &source->stream;
+    Stream *stream = &file->stream;
+    stream->read = remote_read_some, stream->read_at = remote_read_at, stream->seek = remote_seek;
+    file->regular = false, file->fd = -1;
+    file->remote = remote_file_open(source->inputs->remote, entry);
+    return file->remote ? reader_open(&source->reader, stream, source->options) : -1;
+}
+
 static int open_file(Source *source) {
     const InputFile *file = &source->inputs->files[source->next_file++];
     const InputFolder *folder = input_folder(source->inputs, file);
     char path[PATH_MAX_BYTES];
-    input_path(source->inputs, file, path);
+    RemoteEntry entry;
+    const bool is_remote = input_entry(source->inputs, file, path, &entry);
     bool is_stdin = !strcmp(path, "-");
     FileStream *stream = &source->stream;
     stream->stream = (Stream){.read = file_read_some};
@@ -80,12 +113,13 @@ static int open_file(Source *source) {
         stream->stream.read_at = file_read_at, stream->stream.seek = file_seek, stream->stream.size = file->bytes;
     stream_name(&stream->stream, is_stdin ? "standard input" : path, NULL);
     stream->stream.is_listed = *folder->path != 0;
-    stream->fd = is_stdin ? dup(STDIN_FILENO) : file_open(path);
+    stream->fd = is_remote ? -1 : is_stdin ? dup(STDIN_FILENO) : file_open(path);
     stream->bytes = 0, stream->indexed = false;
     if (source->options->points) source->options->points->file = source->next_file - 1;
     source->document = source->start_document;
     stream->stream.start = source->start;
     source->start_document = 0, source->start = (ReadPlace){0};
+    if (is_remote) return open_remote(source, &entry);
     struct stat st;
     if (stream->fd < 0 || fstat(stream->fd, &st)) return fail_errno("cannot open '%s'", stream->stream.name);
     stream->modified = st.st_mtim;
@@ -99,6 +133,8 @@ static void close_file(Source *source) {
     source->reader = NULL;
     if (source->stream.fd >= 0) close(source->stream.fd);
     source->stream.fd = -1;
+    remote_file_close(source->stream.remote);
+    source->stream.remote = NULL;
     source->bytes_before += source->stream.bytes;
     source->stream.bytes = 0;
 }
@@ -120,6 +156,8 @@ void source_start(Source *source, uint64_t file, ReadPlace place, uint64_t docum
 // Skips the rest of a file after fail(). Of a file that changed, the error may be a consequence.
 static int skip_file(Source *source, Part *part) {
     Error error;
+    const RemoteFile *remote = source->stream.remote;
+    if (remote && remote_file_has_failed(remote)) return -1; // not bad data, but none
     err_take(&error);
     if (check_unchanged(&source->stream) < 0) return -1;
     err_give(&error);
@@ -157,6 +195,11 @@ int source_fail_in(const Source *source, const Part *part) {
 uint64_t source_bytes_read(const Source *source) { return source->bytes_before + source->stream.bytes; }
 
 int source_check(const Source *source) { return check_unchanged(&source->stream); }
+
+bool source_is_remote(const Source *source, uint64_t *file) {
+    *file = source->next_file - 1;
+    return source->stream.remote;
+}
 
 void source_close(Source *source) {
     if (!source) return;

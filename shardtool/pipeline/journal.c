@@ -217,6 +217,31 @@ int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard
     return status;
 }
 
+static bool is_of_file(Bytes line, uint64_t file) {
+    InputPosition position = {0};
+    json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL);
+    journal_get_number(object, "file", &position.file);
+    json_decref(object);
+    return is_made(line) && position.file >= file;
+}
+
+int journal_forget(Journal *journal, uint64_t file) {
+    Buffer bytes = {0};
+    if (file_read(&bytes, journal->path, JOURNAL_BYTES_MAX) < 0) return -1;
+    Bytes text = {bytes.data, bytes.size}, line;
+    size_t kept = 0;
+    bool found = false;
+    while (!found && journal_line_next(&text, &line)) {
+        found = kept && is_of_file(line, file);
+        if (!found) kept = bytes.size - text.size;
+    }
+    buffer_close(&bytes);
+    if (!found) return 0;
+    if ((int)TEMP_FAILURE_RETRY(ftruncate(journal->fd, (off_t)kept)) || (int)TEMP_FAILURE_RETRY(fdatasync(journal->fd)))
+        return fail_errno("cannot truncate '%s'", journal->path);
+    return 0;
+}
+
 void journal_close(Journal *journal) {
     cleanup_announce(NULL);
     if (journal->fd > 0) close(journal->fd);

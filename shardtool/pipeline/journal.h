@@ -63,4 +63,7 @@ int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs,
 void journal_keep(Journal *journal, InputPosition position, Bytes ids, size_t count, uint64_t source_bytes);
 // Appends shard `number` of a split, durably.
 int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard *shard, InputPosition position);
+// Removes the lines from the first shard on that holds documents of input `file` or later ones: a run that continues
+// reads this file from its beginning.
+int journal_forget(Journal *journal, uint64_t file);
 void journal_close(Journal *journal); // accepts a zeroed struct

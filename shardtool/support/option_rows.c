@@ -19,7 +19,7 @@ const char input_format_words[] = "auto"
 #undef INPUT_FORMAT
     ;
 
-InputFilter input_filter;
+InputFilter input_filter = {.remote = {.retries = 8, .timeout_s = 30}};
 const char *input_max_bad = "0";
 
 void log_skips(void) {

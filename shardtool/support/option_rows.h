@@ -35,7 +35,11 @@ extern const char *input_max_bad;
     {OPT_FLAG, "keep-going", &source_options.skips.keep_going, NULL, "skip every bad line, row, member and file"}, \
     {OPT_SIZE, "max-depth", &source_options.max_depth, "N", "levels of archives and compressed files to open"}, \
     {OPT_SIZE, "max-ratio", &source_options.max_ratio, "N", \
-     "refuse inputs that expand more than N times, 0 = no limit"}
+     "refuse inputs that expand more than N times, 0 = no limit"}, \
+    {OPT_SIZE, "retries", &input_filter.remote.retries, "N", "repeat a failed request for a URL up to N times"}, \
+    {OPT_SIZE, "timeout", &input_filter.remote.timeout_s, "S", \
+     "repeat a request for a URL after S seconds without a byte"}, \
+    {OPT_FLAG, "allow-http", &input_filter.remote.allow_http, NULL, "read http:// URLs of other machines, unprotected"}
 // clang-format on
 
 int jobs_check(uint64_t threads);        // the value of -j; 2 when it is too large

@@ -5,7 +5,8 @@
 #include <dirent.h>
 
 #define TARGETS(X)                                                                                                     \
-    X(archive) X(import) X(jsonl) X(manifest) X(parquet) X(parquet_page) X(piece_run) X(shard) X(vocabulary) X(wire)
+    X(archive)                                                                                                         \
+    X(import) X(jsonl) X(manifest) X(parquet) X(parquet_page) X(piece_run) X(response) X(shard) X(vocabulary) X(wire)
 #define DECLARE(name) int fuzz_##name(const uint8_t *data, size_t size);
 TARGETS(DECLARE)
 

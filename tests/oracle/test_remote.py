@@ -1,0 +1,228 @@
+"""shardtool on URLs against its own runs on the same local files: a hostile server, seeded sessions, kills."""
+import concurrent.futures, filecmp, glob, gzip, json, lzma, os, random, signal, subprocess, sys, time
+import pyarrow as pa, pyarrow.parquet as pq, zstandard
+import runner
+from hostile_server import FATAL, SECRET, SURVIVED, Session, Web
+
+TOOL = os.path.join(os.environ["BIN"], "shardtool")
+SESSIONS = int(os.environ.get("SESSIONS", "2000" if os.environ.get("MILLRACE_SWEEP") else "24"))
+web = None
+
+
+def environment(**more):
+    clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    return {**clean, "CURL_CA_BUNDLE": web.authority, "TZ": "UTC", **more}
+
+
+def tool(*arguments, code=0, **more):
+    done = subprocess.run([TOOL, *arguments], capture_output=True, timeout=120, env=environment(**more))
+    assert code is None or done.returncode == code, (arguments, done.returncode, done.stderr.decode())
+    assert SECRET.encode() not in done.stderr + done.stdout, done.stderr
+    return done
+
+
+def make_texts(rng, count):
+    words = ["".join(rng.choice("abcdefghijklmnopqrstuvwxyzäß") for _ in range(rng.randrange(2, 9))) for _ in range(3000)]
+    return [" ".join(rng.choice(words) for _ in range(rng.randrange(20, 400))) for _ in range(count)]
+
+
+def make_files():
+    """One file of each kind, of several blocks of 2 MiB where it matters."""
+    texts = make_texts(random.Random(1), 5000)
+    lines = b"".join(json.dumps({"text": text}).encode() + b"\n" for text in texts)
+    table = pa.table({"id": [str(i) for i in range(len(texts))], "text": texts})
+    pq.write_table(table, "a.parquet", compression="none", row_group_size=400, use_dictionary=False, write_page_checksum=True)
+    return {
+        "a.jsonl": lines,
+        "a.jsonl.gz": gzip.compress(lines, 1),
+        "a.jsonl.zst": zstandard.ZstdCompressor(level=1, write_checksum=True).compress(lines),
+        "small.jsonl.xz": lzma.compress(lines[:20000].rpartition(b"\n")[0] + b"\n"),
+        "a.parquet": open("a.parquet", "rb").read(),
+        "empty.txt": b"",
+    }
+
+
+files = {}
+local = {}  # what `text -0` prints of each local file
+
+
+def test_each_format_is_read_as_from_disk():
+    global web
+    os.mkdir("authority")
+    web = Web(os.path.abspath("authority"))
+    files.update(make_files())
+    web.add("plain-files", Session(files))
+    for name, content in files.items():
+        open(name, "wb").write(content)
+        local[name] = tool("text", "-0", name, code=66 if name.startswith("empty") else 0).stdout
+        for role in ("origin", "plain"):
+            assert tool("text", "-0", web.url(role, "plain-files/" + name), code=None).stdout == local[name], name
+
+
+def test_a_list_of_urls_is_read_in_the_order_of_names():
+    names = sorted(name for name in files if not name.startswith("empty"))
+    urls = [web.url("origin", "plain-files/" + name) for name in names]
+    open("list", "w").write("\n".join(reversed(urls)))
+    want = b"".join(local[name] for name in names)
+    assert tool("text", "-0", "--files-from", "list").stdout == want
+    assert tool("text", "-0", *urls).stdout == want
+
+
+def test_only_the_footer_and_the_pages_of_the_columns_are_requested():
+    rng = random.Random(2)
+    noise = [rng.randbytes(20000) for _ in range(1500)]
+    table = pa.table({"noise": noise, "text": [f"row {i}" for i in range(1500)]})
+    pq.write_table(table, "wide.parquet", compression="none", row_group_size=500, use_dictionary=False)
+    session = web.add("wide", Session({"wide.parquet": open("wide.parquet", "rb").read()}))
+    assert tool("text", "-0", web.url("origin", "wide/wide.parquet")).stdout == b"".join(b"row %d\0" % i for i in range(1500))
+    ranges = [headers["Range"].removeprefix("bytes=").split("-") for _, _, headers in session.seen]
+    assert sum(int(last) - int(first) + 1 for first, last in ranges) < os.path.getsize("wide.parquet") / 1.5
+
+
+def test_what_may_not_be_requested_is_refused():
+    web.add("refused", Session(files))
+    elsewhere = "http://192.0.2.1/a.txt"  # an address for documentation
+    assert b"--allow-http" in tool("text", elsewhere, code=2).stderr
+    assert b"user name" in tool("text", f"https://me:{SECRET}@localhost:{web.ports['origin']}/refused/a.jsonl", code=2).stderr
+    assert b"certificate" in tool("text", web.url("stranger", "refused/a.jsonl"), code=76).stderr
+    assert b"certificate" in tool("text", web.url("origin", "refused/a.jsonl"), code=76, CURL_CA_BUNDLE="/etc/ssl/certs/ca-certificates.crt").stderr
+    tool("text", web.url("origin", "refused/missing"), code=66)
+    tool("text", "--retries", "0", "--timeout", "2", "https://localhost:1/a", code=74)
+    tool("text", "--retries", "0", "https://no-such-host.invalid/a", code=74)
+
+
+def test_a_wait_that_the_server_asks_for_is_kept_and_printed():
+    session = web.add("later", Session(files))
+    answers = iter([("429", "3")])
+
+    def route(handler, file, query):
+        code, after = next(answers, (None, None))
+        if code:
+            handler.answer(int(code), b"later", Retry_After=after)
+        return bool(code)
+
+    session.route = route
+    started = time.monotonic()
+    done = tool("text", "-0", web.url("origin", "later/small.jsonl.xz"))
+    assert done.stdout == local["small.jsonl.xz"] and time.monotonic() - started >= 3
+    assert b"429" in done.stderr and b"trying again in 3 s" in done.stderr, done.stderr
+
+
+def test_a_signed_url_leaves_no_signature_in_the_dataset():
+    session = web.add("signed", Session(files))
+    url = web.url("origin", "signed/a.jsonl.gz") + f"?X-Amz-Signature={SECRET}"
+    tool("tokenize", "-o", "signed", "--retries", "1", url)
+    for path in glob.glob("signed/**", recursive=True) + glob.glob("signed/.*"):
+        assert not os.path.isfile(path) or SECRET.encode() not in open(path, "rb").read(), path
+    assert b"already complete" in tool("tokenize", "-o", "signed", url + "-2").stderr  # another signature, the same file
+    session.files = {**files, "a.jsonl.gz": files["a.jsonl.gz"] + files["a.jsonl.gz"]}
+    assert b"has changed" in tool("tokenize", "-o", "signed", url, code=2).stderr
+
+
+def shards(folder):
+    found = {}
+    for path in glob.glob(folder + "/*/*/*.zst"):
+        found[os.path.relpath(path, folder)] = open(path, "rb").read()
+    return found
+
+
+SMALL_SHARDS = ["--shard-tokens", "100000", "--frame-tokens", "2000", "--val", "0.1", "--retries", "3", "--timeout", "1"]
+
+
+def journal_lines(folder):
+    try:
+        return open(f"{folder}/.journal", "rb").read().count(b"\n")
+    except FileNotFoundError:
+        return 0
+
+
+# fault 110
+def test_a_killed_run_continues_with_the_same_command_to_the_same_bytes():
+    for seed, name in enumerate(["a.jsonl.gz", "a.parquet"]):
+        web.add("killed", Session(files, seed, survived=["cut", "503"], share=0.1, redirects=True))
+        folder = "killed-" + name
+        command = [TOOL, "tokenize", *SMALL_SHARDS, "-o", folder, web.url("origin", "killed/" + name)]
+        tool("tokenize", "-q", *SMALL_SHARDS, "-o", "whole-" + name, name)
+        kills = 0
+        for lines in (2, 4, 6, 1 << 30):  # killed when the journal has as many, then left alone
+            run = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE)
+            while run.poll() is None and journal_lines(folder) < lines:
+                time.sleep(0.002)
+            run.kill()
+            log = run.communicate()[1]
+            kills += run.returncode == -signal.SIGKILL
+        assert kills >= 2 and run.returncode == 0, (kills, log)
+        assert b"continuing after" in log or kills < 3, log
+        assert shards(folder) == shards("whole-" + name), name
+
+
+# fault 111
+def test_documents_of_a_damaged_transfer_do_not_stay_in_shards():
+    name = "a.jsonl.zst"  # whose checksum is at its end, after all documents
+    tool("tokenize", "-q", *SMALL_SHARDS, "-o", "right", name)
+    session = web.add("flipped", Session(dict(files)))
+    place = len(files[name]) - 2  # in the checksum: all shards but the last are finished when it is read
+    session.files[name] = files[name][:place] + bytes([files[name][place] ^ 1]) + files[name][place + 1 :]
+    url = web.url("origin", "flipped/" + name)
+    session.etag = '"of both"'
+    tool("tokenize", "-q", *SMALL_SHARDS, "-o", "mended", url, code=65)
+    assert len(shards("mended")) > 4
+    session.files[name] = files[name]
+    assert b"continuing after" not in tool("tokenize", *SMALL_SHARDS, "-o", "mended", url).stderr
+    assert shards("mended") == shards("right")
+
+
+def test_memory_is_that_of_local_files_and_sixteen_mebibytes():
+    def peak(path):
+        code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True); " \
+               "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+        done = subprocess.run([sys.executable, "-c", code, TOOL, "text", "-0", path], capture_output=True, env=environment(), check=True)
+        return int(done.stdout) / 1024
+
+    big = gzip.compress(random.Random(3).randbytes(12 << 20).hex().encode(), 1)
+    open("big.txt.gz", "wb").write(big)
+    web.add("big", Session({"big.txt.gz": big}))
+    libraries = 12  # of libcurl and TLS, which are loaded for a URL alone
+    assert peak(web.url("origin", "big/big.txt.gz")) < peak("big.txt.gz") + 16 + libraries
+
+
+def hostile(seed):
+    """One seeded session. Returns what was wrong, or None."""
+    rng = random.Random(seed)
+    name = rng.choice([name for name in files if not name.startswith("empty")])
+    fatal = rng.choice(list(FATAL)) if rng.random() < 0.5 else None
+    if fatal == "flip" and not name.endswith(("gz", "zst", "xz")):
+        fatal = "swap"
+    survived = rng.sample(SURVIVED, rng.randrange(4)) if fatal or rng.random() < 0.9 else []
+    redirects = rng.random() < 0.4 and fatal not in ("portal", "loop", "to http", "to stranger")
+    if not redirects and "expire" in survived:
+        survived.remove("expire")
+    session = web.add(f"s{seed}", Session({**files, "portal": b"<html>"}, seed, survived, fatal=fatal, fatal_from=rng.randrange(1, 8), redirects=redirects))
+    done = subprocess.run([TOOL, "text", "-0", "--retries", "3", "--timeout", "1", web.url("origin", f"s{seed}/{name}")], capture_output=True,
+                          timeout=300, env=environment())
+    del web.sessions[f"s{seed}"]
+    what = (seed, name, fatal, session.fatal_from, survived, redirects, done.returncode, done.stderr.decode(errors="replace")[-400:])
+    if SECRET.encode() in done.stderr:
+        return "a secret", what
+    if done.returncode == 0:
+        return None if done.stdout == local[name] else ("other bytes", what)
+    if f"s{seed}/{name}'" not in done.stderr.decode(errors="replace"):
+        return "an error without the name", what
+    if not session.fatal_seen or done.returncode != FATAL[fatal]:
+        return "another exit code", what
+    return None
+
+
+# fault 109
+def test_seeded_hostile_sessions_end_with_the_same_bytes_or_the_right_code():
+    first = int(os.environ.get("SEED", random.SystemRandom().randrange(10**6)))
+    print(f"seeds {first} to {first + SESSIONS - 1} of the hostile sessions", flush=True)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        wrong = [found for found in pool.map(hostile, range(first, first + SESSIONS)) if found]
+    for line in wrong:
+        print(line)
+    assert not wrong, len(wrong)
+
+
+if __name__ == "__main__":
+    runner.main(globals())
