@@ -15,12 +15,11 @@ O      := $(BUILD)/$(or $(SAN),release)$(if $(filter 0,$(CUDA)),-cpu)$(if $(find
 comma  := ,
 Q      := $(if $(V),,@)
 VERSION := 0.2.0-dev
-VERSION_DATE := 2026-11-23# of the manual pages
 
 PROGRAMS := $(patsubst %/main.c,%,$(wildcard */main.c))
 LIBRARIES := common tokenizer shardtool loader kernels trainer
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-DEFS     := -I. -D_GNU_SOURCE -DHAVE_CUDA=$(CUDA) -DVERSION='"$(VERSION)"' -DVERSION_DATE='"$(VERSION_DATE)"'
+DEFS     := -I. -D_GNU_SOURCE -DHAVE_CUDA=$(CUDA)
 WERROR   := $(if $(filter true,$(CI)),-Werror)
 WARN     := -std=c11 -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes \
             -Werror=incompatible-pointer-types $(WERROR)
@@ -112,6 +111,13 @@ $(O)/%.o: %.c Makefile | $(O)/deps.ok
 	$(call COMPILE)
 $(VARIANTS): $(O)/kernels/cpu/ops/variant_%.o: kernels/cpu/ops/variant.c Makefile | $(O)/deps.ok
 	$(call COMPILE,-DCPU_VARIANT=cpu_$* -DACT_$(shell echo $(firstword $(subst _, ,$*)) | tr a-z A-Z))
+# The one object that holds the commit: it is compiled again when another is checked out, or files of this one are changed.
+$(O)/commit.h: always
+	@mkdir -p $(@D); scripts/commit.sh >$@.$$$$; cmp -s $@.$$$$ $@ && rm $@.$$$$ || mv $@.$$$$ $@
+$(O)/common/cli/version.o: DEFS += -include $(O)/commit.h -DVERSION='"$(VERSION)"' -DCUDA_BUILD='"$(CUDA_BUILD)"'
+$(O)/common/cli/version.o: $(O)/commit.h
+CUDA_BUILD = $(if $(filter 0,$(CUDA)),without CUDA,CUDA $(NVCC_VERSION) for compute capability \
+               $(shell echo $(NVARCH) | sed -E 's/([0-9])( |$$)/.\1\2/g'); cuBLASLt 12 or 13)
 $(O)/%.o: %.S
 	@mkdir -p $(@D); echo "  AS   $<"
 	$(Q)$(CC) -I. -c $< -o $@
@@ -268,7 +274,7 @@ help: ; @sed -n 's/^## /make /p' $(RULES)
 include tests/bench/bench.mk
 RULES := $(MAKEFILE_LIST)
 # Every target that `make help` lists, and the second halves of some.
-.PHONY: $(shell sed -nE 's/^## ([a-z-]+).*/\1/p' $(RULES)) test-now test-san test-threads fuzz-now pack-now dist-now demo-now
+.PHONY: always $(shell sed -nE 's/^## ([a-z-]+).*/\1/p' $(RULES)) test-now test-san test-threads fuzz-now pack-now dist-now demo-now
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -27,6 +27,15 @@ static const ManualRow files[] = {
     {"FILE", "the key pair that keygen creates, for --key; its public key is printed", "keygen"},
     {NULL, NULL, NULL},
 };
+static const ManualRow descriptions[] = {
+    {"serve",
+     "Serves samples to the trainers that connect, through shared memory on this machine (ipc) or over tcp. DIR:WEIGHT "
+     "several times serves a mixture. It may be stopped, killed and started again while trainers run.",
+     NULL},
+    {"swap", "Replaces the datasets of a running loader. Its trainers go on with the new ones, or save and stop.",
+     NULL},
+    {NULL, NULL, NULL},
+};
 static const ManualRow examples[] = {
     {"serve data &", "serves a dataset to trainers of this machine", NULL},
     {"status", "prints the datasets, the trainers and their rates", NULL},
@@ -47,6 +56,7 @@ int main(int argc, char **argv) {
         .environment = environment,
         .signals = signals,
         .files = files,
+        .descriptions = descriptions,
         .examples = examples,
         .see_also = "millrace-trainer(1), shardtool(1)",
     };

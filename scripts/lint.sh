@@ -22,7 +22,7 @@ layers() {
 common
 common/file         common
 common/machine      common common/file
-common/cli          common
+common/cli          common common/machine/cpu.h
 tokenizer/merge     common
 tokenizer/cache     common tokenizer/merge
 tokenizer/files     common tokenizer/merge

@@ -50,6 +50,25 @@ static const ManualRow files[] = {
     {"DIR/.journal", "the state of an unfinished tokenize, from which the same command continues", "tokenize"},
     {NULL, NULL, NULL},
 };
+static const ManualRow descriptions[] = {
+    {"tokenize",
+     "Inputs are files, folders and archives in any nesting: text, JSON lines, Parquet, tar, zip, gzip, bzip2, xz, "
+     "zstd. "
+     "Every document ends with <|endoftext|>; its hash decides whether it is for training or validation. A run that "
+     "was stopped or killed goes on when the same command is repeated.",
+     NULL},
+    {"merge",
+     "The shards of the result are hard links, so that it has to be on the same file system. The datasets may have "
+     "been "
+     "made with different options, or by import, filter and other commands; their vocabulary has to be the same.",
+     NULL},
+    {"decode", "Of a dataset, prints the training split, or that of --split.", NULL},
+    {"diff",
+     "Compares the files of shards, or with --content the ids alone: shards that are cut in other places are then "
+     "equal.",
+     NULL},
+    {NULL, NULL, NULL},
+};
 static const ManualRow examples[] = {
     {"tokenize -o data --val 0.01 books", "tokenizes all files of a folder; 1 % of the documents are for validation",
      NULL},
@@ -89,6 +108,7 @@ int main(int argc, char **argv) {
         .commands = commands,
         .environment = environment,
         .files = files,
+        .descriptions = descriptions,
         .examples = examples,
         .see_also = "millrace-loader(1), millrace-trainer(1), millrace-shard(5)",
     };

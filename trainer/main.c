@@ -92,6 +92,33 @@ static const ManualRow files[] = {
     {"/tmp/millrace-UID", "the sockets of loaders that trainers started", "train eval"},
     {NULL, NULL, NULL},
 };
+static const ManualRow descriptions[] = {
+    {"train",
+     "A directory that holds a run is resumed from its newest checkpoint, and the result equals an undisturbed run bit "
+     "for bit. Nothing is allocated after the start: a run that does not fit is refused with settings that do. The "
+     "loss "
+     "of a model that has learned nothing is the logarithm of the size of the vocabulary, 10.8 for GPT-2's.",
+     NULL},
+    {"plan",
+     "The plan lists every buffer of the one allocation, the time of the run, and what other levels of recompute and "
+     "sizes of a micro-batch would need. Nothing is allocated, and no GPU is needed. 83 or 82: it does not fit.",
+     NULL},
+    {"status",
+     "`step' is the step of the newest checkpoint, from which the run would resume, and `max_iters' the last step of "
+     "the run as that checkpoint has it. `last_step' is the last step that was trained: those behind the checkpoint "
+     "are "
+     "repeated after a kill. `evaluated_step' is that of the last evaluation, whose losses `val_loss' and `val_bpb' "
+     "(bits per byte) are; `best_val_loss' is the lowest that a checkpoint knows. `tokens' and `epochs' count the "
+     "training data of the checkpoint and of that evaluation. `tokens_per_s' is the median of the last 100 steps or "
+     "fewer, without evaluations and saves.",
+     NULL},
+    {"doctor",
+     "DIR names the directory of a run, and CONFIG a configuration, whose model then sizes the checkpoints; without "
+     "one, "
+     "the configuration is that of the newest checkpoint in DIR.",
+     NULL},
+    {NULL, NULL, NULL},
+};
 static const ManualRow examples[] = {
     {"plan small.conf", "prints the memory that a run needs", NULL},
     {"doctor run small.conf", "prints what would stop this run on this machine", NULL},
@@ -120,6 +147,7 @@ int main(int argc, char **argv) {
         .environment = environment,
         .signals = signals,
         .files = files,
+        .descriptions = descriptions,
         .examples = examples,
         .see_also = "shardtool(1), millrace-loader(1)",
     };

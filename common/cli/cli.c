@@ -2,6 +2,7 @@
 #include "common/cli/cli.h"
 #include "common/cli/cli_help.h"
 #include "common/cli/nearest.h"
+#include "common/cli/version.h"
 #include "common/err.h"
 #include "common/log.h"
 #include <ctype.h>
@@ -266,6 +267,8 @@ static int parse(const Program *program, const Command *command, int *count, cha
             arguments_only = true;
         else if (!strcmp(given, "--help") || !strncmp(given, "--help=", 7) || !strcmp(given, "-h"))
             return cli_print_help(program, command), 1;
+        else if (!strcmp(given, "--man"))
+            return cli_print_man_command(program, command), 1;
         else if (!strcmp(given, "--quiet") || !strcmp(given, "-q"))
             log_quiet = true;
         else
@@ -323,7 +326,7 @@ static bool print_about(const Program *program, const char *first, const char *s
         if (second && !command) return false;
         command ? cli_print_help(program, command) : cli_print_program(program);
     } else if (!strcmp(first, "--version") || !strcmp(first, "-V"))
-        printf("%s (millrace) %s\n", program->name, VERSION);
+        version_print(program->name);
     else if (!strcmp(first, "--man"))
         return print_man(program, second);
     else if (!strcmp(first, "--completion"))

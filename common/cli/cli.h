@@ -72,6 +72,7 @@ typedef struct {
     const ManualRow *environment;   // variables that the program reads; each table may be NULL
     const ManualRow *signals;       // that it handles
     const ManualRow *files;         // that it writes; DIR and such are arguments
+    const ManualRow *descriptions;  // of commands, more than their summary
     const ManualRow *examples;      // command lines without the program's name; each stands in its command's page
     const char *see_also;           // other pages
 } Program;

@@ -1,5 +1,7 @@
 // Manual pages from the option tables: one for a program, one for each command, one for each list of keys.
 #include "common/cli/cli_help.h"
+#include "common/cli/version.h"
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -67,6 +69,19 @@ static void print_section(const char *title, const ManualRow *rows, const Comman
     }
 }
 
+// The summary of a command, and its row of descriptions if there is one.
+static void print_description(const Program *program, const Command *command) {
+    const ManualRow *row = program->descriptions;
+    while (row && row->name && strcmp(row->name, command->name)) row++;
+    printf(".SH DESCRIPTION\n");
+    putchar(toupper((unsigned char)command->summary[0]));
+    print_roff(command->summary + 1);
+    printf(".\n");
+    if (!row || !row->name) return;
+    print_roff(row->text);
+    putchar('\n');
+}
+
 // The command lines that begin with the command, or all without one.
 static void print_examples(const Program *program, const Command *command) {
     printf(".SH EXAMPLES\n");
@@ -81,7 +96,7 @@ static void print_examples(const Program *program, const Command *command) {
 
 // Words are not hyphenated: a name that is broken cannot be searched or copied.
 static void print_title(const char *name, int section, const char *summary) {
-    printf(".TH %s %d %s \"millrace %s\"\n.nh\n.ad l\n.SH NAME\n", name, section, VERSION_DATE, VERSION);
+    printf(".TH %s %d \"%s\" \"millrace %s\"\n.nh\n.ad l\n.SH NAME\n", name, section, version_date, version);
     print_roff(name);
     printf(" \\- ");
     print_roff(summary);
@@ -126,7 +141,9 @@ void cli_print_man_command(const Program *program, const Command *command) {
     print_roff(program->name);
     printf(" %s\n[OPTIONS] ", command->name);
     print_roff(command->arguments);
-    printf("\n.SH OPTIONS\n");
+    printf("\n");
+    print_description(program, command);
+    printf(".SH OPTIONS\n");
     print_options(command->options);
     print_options(common_options);
     if (command->more) {

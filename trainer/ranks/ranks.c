@@ -1,5 +1,6 @@
 // The ranks of a run: joining and comparing them, and sharing processors and the loader.
 #include "trainer/ranks/ranks.h"
+#include "common/cli/version.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
@@ -21,7 +22,7 @@ enum {
 
 static int compare_versions(Collective *ranks) {
     char(*versions)[VERSION_BYTES] = allocate_zeroed(ranks->world, VERSION_BYTES);
-    snprintf(versions[ranks->rank], VERSION_BYTES, "millrace %s", VERSION);
+    snprintf(versions[ranks->rank], VERSION_BYTES, "millrace %s", version);
     int status = collective_all_gather(ranks, versions, ranks->world * VERSION_BYTES, VERSION_BYTES);
     for (unsigned rank = 0; status == 0 && rank < ranks->world; rank++)
         if (strncmp(versions[rank], versions[0], VERSION_BYTES))

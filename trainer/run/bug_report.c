@@ -1,4 +1,5 @@
 #include "trainer/run/bug_report.h"
+#include "common/cli/version.h"
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/hash.h"
@@ -48,8 +49,8 @@ static void add_hash(Buffer *out, const char *name, const char *path) {
 static void add_programs(Buffer *out) {
     char path[PATH_MAX_BYTES];
     add_title(out, "programs");
-    buffer_print(out, "millrace %s, compiler %s, glibc %s, %s\n", VERSION, __VERSION__, gnu_get_libc_version(),
-                 HAVE_CUDA ? "with CUDA" : "without CUDA");
+    buffer_print(out, "millrace %s, commit %s, compiler %s, glibc %s, %s\n", version, version_commit, __VERSION__,
+                 gnu_get_libc_version(), version_cuda);
     program_path(path, NULL) < 0 ? add_error(out) : add_hash(out, "trainer", path);
     loader_program(path) < 0 ? add_error(out) : add_hash(out, "loader", path);
 }

@@ -38,7 +38,7 @@ int main(void) {
     return config_check(&reader) == 0;
 }
 END
-    ${CC:-cc} -std=c11 -D_GNU_SOURCE -DVERSION='""' -I. -fopenmp -ffunction-sections -fdata-sections -Wl,--gc-sections \
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I. -fopenmp -ffunction-sections -fdata-sections -Wl,--gc-sections \
         -o option main.c kernels/backend.c kernels/dtype.c trainer/config/*.c trainer/shape/params.c trainer/checkpoint/model_config.c \
         trainer/export/export_llama.c "$BIN/../core.a" -lzstd -ljansson -lxxhash -lcrypto -lm -lpthread
     run ./option

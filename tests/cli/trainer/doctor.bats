@@ -43,7 +43,7 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
     arguments=(tiny.conf --dataset="$HOME/data/set" --out_dir="$run_dir")
     ./trainer train "${arguments[@]}" --quiet --max_iters=9 --sample_tokens=0
     run_match 0 "report for a bug: 'bug.txt'" ./trainer doctor "${arguments[@]}" --report bug.txt --loader_key=sec-ret
-    for part in "$(./trainer --version | cut -d ' ' -f 3)" "trainer *sha256 $(sha256sum <trainer | cut -d ' ' -f 1)" "$(uname -r)" \
+    for part in "$(./trainer --version | sed -n "1s|.* ||p")" "commit $(./trainer --version | sed -n "2s|commit \([^ ]*\).*|\1|p")" "trainer *sha256 $(sha256sum <trainer | cut -d ' ' -f 1)" "$(uname -r)" \
         "loader *sha256 $(sha256sum <loader | cut -d ' ' -f 1)" "manifest *sha256 $(sha256sum <"$HOME/data/set/dataset.jsonl" | cut -d ' ' -f 1)" \
         "$(grep -m 1 'model name' /proc/cpuinfo | cut -d ':' -f 2- | xargs)" "ok *disk " "^out_dir *= '~/USER-HOST/run'" "^max_iters *= 24 .*tiny.conf:9" \
         "newest checkpoint: step 9" "$(./trainer plan "${arguments[@]}" 2>/dev/null | grep -E '^ *arena ')"; do

@@ -75,6 +75,8 @@ END
     "$BIN/trainer" status --json run | jq -e '.max_iters == 24 and .checkpoint == "run/ckpt-00000024"'
     [[ "$output" == *"max_iters "*"24"*"checkpoint "*"run/ckpt-00000024"* ]]
     [[ "$output" == *"the median of the last steps"* ]]
+    cmp <("$BIN/trainer" status --man) <("$BIN/trainer" --man status)
+    for name in step last_step max_iters evaluated_step tokens_per_s; do "$BIN/trainer" status --man | grep -q "^\.SH DESC\|\`$name'"; done
 }
 
 @test "trainer report compares runs: curves, last values, the keys in which they differ" {
