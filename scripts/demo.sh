@@ -33,10 +33,9 @@ say "result"
 "$bin/trainer" status $demo/run
 cat <<END
 
-report       $demo/run/report.html
-try next     build/bin/trainer sample --out_dir=$demo/run --start="Freedom" --temperature=0.7
-             build/bin/shardtool info $demo/data
-             zstd -dc $demo/data/train/*/*.zst | head -c 200 | build/bin/shardtool decode --raw
-             build/bin/trainer plan config/train_gpt2_124m_12gb.conf --mem_limit=11.3GiB
-             make demo TEXT=your/folder FRESH=1
+your prompt  build/bin/trainer sample --out_dir=$demo/run --start="People "
+your text    make demo TEXT=path FRESH=1
+GPT-2 124M   build/bin/trainer plan config/train_gpt2_124m_12gb.conf    (README.md, First steps)
+
+The curves are in $demo/run/report.html
 END

@@ -169,7 +169,7 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
     add_datasets
     build/bin/shardtool export -q --to nanogpt -o nanoGPT/data/openwebtext data/books
     for language in "" .es .fr .de; do
-        run_page "docs/out-of-memory$language.md" 3
+        run_page "docs/out-of-memory$language.md" 2 # and a plan for --device=cuda, where the program has CUDA
         rm -rf runs data/openwebtext
     done
 }
