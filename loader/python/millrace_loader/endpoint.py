@@ -47,7 +47,7 @@ def _is_loopback(host: str) -> bool:
 def _parse_tcp(address: str, keys: bool) -> Endpoint:
     host, _, port = address.removeprefix("tcp://").rpartition(":")
     if not host or len(host) > 63 or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"'{address}' is not an endpoint: tcp://HOST:PORT")
+        raise ValueError(f"'{address}' is not an endpoint: tcp://HOST:PORT, with a PORT from 1 to 65535")
     if not keys and not _is_loopback(host):
         raise PermissionError(f"'{address}' is reachable from other machines: that needs keys (loader keygen)")
     return Endpoint(address, f"tcp://{'127.0.0.1' if host == 'localhost' else host}:{port}", None)
