@@ -12,20 +12,20 @@ compile() { ${CC:-cc} -std=c11 -D_GNU_SOURCE -Werror=incompatible-pointer-types 
     call() { # ARGUMENTS of embed_forward
         cat >"$FILE" <<END
 #include "kernels/backend.h"
-void call(const Backend *ops, Res *res, Act *act, Par *par, Grad *grad, Moment *moment, const uint16_t *rows, void *any);
-void call(const Backend *ops, Res *res, Act *act, Par *par, Grad *grad, Moment *moment, const uint16_t *rows, void *any) {
+void call(const Backend *ops, Res *res, Act *act, Par *par, Grad *grad, Moment *moment, const void *rows, void *any);
+void call(const Backend *ops, Res *res, Act *act, Par *par, Grad *grad, Moment *moment, const void *rows, void *any) {
     (void)act, (void)grad, (void)moment, (void)any, (void)res, (void)par, (void)rows;
     ops->$1;
 }
 END
     }
-    for right in "embed_forward(res, rows, par, par, 1, 1, 8)" "embed_forward(any, any, any, any, 1, 1, 8)" \
+    for right in "embed_forward(res, rows, par, par, 1, 1, 8, 16)" "embed_forward(any, any, any, any, 1, 1, 8, 16)" \
         "gelu_backward(act, grad, act, 1, 8, true, false)"; do
         call "$right"
         compile
     done
-    for wrong in "embed_forward(act, rows, par, par, 1, 1, 8)" "embed_forward(res, rows, res, par, 1, 1, 8)" \
-        "embed_forward(par, rows, res, par, 1, 1, 8)" "gelu_backward(grad, act, act, 1, 8, true, false)" \
+    for wrong in "embed_forward(act, rows, par, par, 1, 1, 8, 16)" "embed_forward(res, rows, res, par, 1, 1, 8, 16)" \
+        "embed_forward(par, rows, res, par, 1, 1, 8, 16)" "gelu_backward(grad, act, act, 1, 8, true, false)" \
         "gelu_backward(act, par, act, 1, 8, true, false)" "adamw(par, 0, grad, moment, grad, 0, 8, 8, 0, 0, 0, 0)"; do
         call "$wrong"
         run compile
