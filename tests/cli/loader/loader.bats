@@ -175,7 +175,7 @@ assert status["resident_bytes"] > 1 << 20 and status["tokens"] == status["source
     grep -q '^millrace_loader_client_tokens_total{session="[0-9a-f]*",address="pid '$TRAINER'",name="[^"]*:'$TRAINER' run"} [1-9]' now.prom
     grep -q '^millrace_loader_source_tokens_total{name="set",fingerprint="[0-9a-f]*",source="1"} [1-9]' now.prom
     now=$(sed -n 's/^millrace_loader_time_seconds //p' now.prom)
-    [ "$now" -le "$(date +%s)" ] && [ "$now" -gt "$(sed -n 's/^millrace_loader_start_time_seconds //p' now.prom)" ]
+    [ "$now" -le "$(date +%s)" ] && [ "$now" -ge "$(sed -n 's/^millrace_loader_start_time_seconds //p' now.prom)" ]
     # The names follow the rules of promtool.
     python3 -c '
 import re, sys
