@@ -12,10 +12,10 @@
 // handshake. A session then belongs to the key that opened it: a message of another key gets ERROR PROTO.
 //
 // MESSAGES. A message is one ZeroMQ message part, a WireHeader followed by the body of its type. A BATCH that is sent
-// inline has a second part, a piece of the rows, unless it has no rows. WELCOME has one, its sources, the reply to STATS
-// one, its tables (also when they are empty), and CONTROL one. All integers are little-endian, the structs have no
-// padding, and fields named `zero` are reserved: the sender sets them to 0. Token ids are u16,
-// or u32 where the vocabulary of the dataset has more than 65,536 (WELCOME). A text in a struct ends with a NUL byte.
+// inline has a second part, a piece of the rows, unless it has no rows. WELCOME has one, its sources, the reply to
+// STATS one, its tables (also when they are empty), and CONTROL one. All integers are little-endian, the structs have
+// no padding, and fields named `zero` are reserved: the sender sets them to 0. Token ids are u16, or u32 where the
+// vocabulary of the dataset has more than 65,536 (WELCOME). A text in a struct ends with a NUL byte.
 //
 //   type       body         to       meaning
 //   1 HELLO    WireHello    loader   opens or renews a session; the reply is WELCOME or ERROR
@@ -63,12 +63,12 @@
 // A GET with an older generation than one seen for its slot is dropped; one with the generation and req_id of the last
 // answer is answered again without writing to the slot.
 //
-// CONTROL. The second part of the request has `words` texts. SWAP: the datasets to serve from now on, DIR or
-// DIR:WEIGHT as on the command line of `loader serve`, then the path of a schedule when `has_schedule` is 1. REWEIGHT:
-// a weight for each source of the mixture that is served; they hold from `from_sample` on (0: the loader chooses), and
-// the loader appends them to its schedule. The reply comes when the loader has made or refused the change;
-// its second part is one sentence without a NUL byte, its `exit_code` is 0 or says why not (common/exit_codes.def). Paths are those of the
-// loader's machine, so CONTROL is refused (77) except over ipc, and from a peer that has the loader's own key.
+// CONTROL. The second part of the request has `words` texts. SWAP: the datasets to serve from now on, DIR or DIR:WEIGHT
+// as on the command line of `loader serve`, then the path of a schedule when `has_schedule` is 1. REWEIGHT: a weight
+// for each source of the mixture that is served; they hold from `from_sample` on (0: the loader chooses), and the
+// loader appends them to its schedule. The reply comes when the loader has made or refused the change; its second part
+// is one sentence without a NUL byte, its `exit_code` is 0 or says why not (common/exit_codes.def). Paths are those of
+// the loader's machine, so CONTROL is refused (77) except over ipc, and from a peer that has the loader's own key.
 #pragma once
 
 #include "common/bytes.h"

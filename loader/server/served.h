@@ -18,8 +18,8 @@ typedef struct {
     const char *schedule;
 } ServedSpec;
 
-// Parses "DIR" or "DIR:WEIGHT", in place; a directory whose name ends like this is preferred. Fails with 2 for no sources, too many, or a weight that is not valid, and for
-// a schedule of a single source.
+// Parses "DIR" or "DIR:WEIGHT", in place; a directory whose name ends like this is preferred. Fails with 2 for no
+// sources, too many, or a weight that is not valid, and for a schedule of a single source.
 int served_spec_parse(ServedSpec *spec, int count, char **words, const char *schedule);
 // A file that keeps a specification for the next start of the loader: the words of its sources, then "--schedule PATH",
 // one in each line. served_spec_load leaves *text NULL when there is no such file; else it owns the strings.

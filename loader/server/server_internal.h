@@ -160,7 +160,8 @@ void server_send_error(Server *server, const Route *route, const WireHeader *req
 
 Session *session_find(Server *server, uint64_t id); // NULL when it is not known
 bool session_is_live(const Session *session);
-// Keeps the newest route, address, name and T of the session. A full table loses the session that has been silent for longest.
+// Keeps the newest route, address, name and T of the session. A full table loses the session that has been silent for
+// longest.
 void session_register(Server *server, const WireMessage *hello, const Sender *peer);
 // An answer was sent.
 void session_count(Session *session, const WireGet *get, const WireBatch *batch, uint64_t wait_ns);

@@ -20,9 +20,9 @@
 //                             and the checksum of nothing, 0x51D8E999
 //
 // Every crc is the CRC32C of the payload before it. Readers refuse other values of dtype and eot_policy, and a dtype
-// that is not that of vocab_size, and ignore
-// other skippable frames between B and E. The concatenation of shards is readable and seekable: reading backwards from
-// the end of the file, the shard (a "member" of the file) before offset `end` starts at end - table - sum(sizes).
+// that is not that of vocab_size, and ignore other skippable frames between B and E. The concatenation of shards is
+// readable and seekable: reading backwards from the end of the file, the shard (a "member" of the file) before offset
+// `end` starts at end - table - sum(sizes).
 #pragma once
 
 #include "common/bytes.h"
@@ -95,8 +95,8 @@ void shard_file_close(ShardFile *shard);                                    // a
 
 uint64_t shard_frame_at(const ShardFile *shard, uint64_t token); // the frame that holds token `token`, which must exist
 
-// Decodes frame `index` into ids (frames[index].tokens of id_bytes(vocab_size) each). Checks the frame checksum, the length and that ids are
-// below vocab_size; 65 names file, frame and offset. Each thread uses its own ShardCursor.
+// Decodes frame `index` into ids (frames[index].tokens of id_bytes(vocab_size) each). Checks the frame checksum, the
+// length and that ids are below vocab_size; 65 names file, frame and offset. Each thread uses its own ShardCursor.
 typedef struct ShardCursor ShardCursor;
 ShardCursor *shard_cursor_open(void);
 void shard_cursor_close(ShardCursor *cursor); // accepts NULL

@@ -1,4 +1,5 @@
-// Requests over HTTPS: bounded retries, redirects, and checks that each response belongs to the content that was seen first.
+// Requests over HTTPS: bounded retries, redirects, and checks that each response belongs to the content that was seen
+// first.
 //
 // One pool of connections (Remote) for each process. It has no thread: transfers advance while the owner waits for one of
 // them or calls remote_pump; between these calls the buffers of the system receive. All calls are for the thread that

@@ -52,9 +52,9 @@ void network_read(const Network *network, size_t range, Dtype type, size_t first
 void network_write(const Network *network, size_t range, Dtype type, size_t first, size_t count, const float *values);
 static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? DTYPE_FP32 : ops->act_type; }
 
-// Uploads (B,T+1) token ids, of shape_id_bytes each as they came over the wire, to the batch of the pass. With document_mask a document
-// begins at an end_of_text, which it sees, and ends before the next one. So every target is predicted from its own
-// document, and the first token of a text from end_of_text alone.
+// Uploads (B,T+1) token ids, of shape_id_bytes each as they came over the wire, to the batch of the pass. With
+// document_mask a document begins at an end_of_text, which it sees, and ends before the next one. So every target is
+// predicted from its own document, and the first token of a text from end_of_text alone.
 void network_tokens(const Network *network, const PassLayout *pass, const void *ids, int B, int T);
 
 // Pointers to the buffers of a pass (buffers.def), and to the instances of this layer.

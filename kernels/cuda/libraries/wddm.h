@@ -1,5 +1,5 @@
-// Windows' driver model (WDDM), also under WSL: it moves device memory that a process holds to system memory when it likes,
-// without an error and with a tenth of the speed. About 0.88 of a card was too much for it and 0.80 was not
+// Windows' driver model (WDDM), also under WSL: it moves device memory that a process holds to system memory when it
+// likes, without an error and with a tenth of the speed. About 0.88 of a card was too much for it and 0.80 was not
 // (github.com/microsoft/WSL, issues 41176 and 11050).
 #pragma once
 

@@ -54,7 +54,6 @@ TEST(cuda_uploads_neither_late_nor_early) {
     emu_order = 0;
 }
 
-// A restarted loader maps a new ring, often at the address of the last one.
 // Batches of more than a stage, and of all stages, two in flight: each is whole, and none overruns its stage.
 TEST(cuda_uploads_more_than_a_stage) {
     enum { BATCHES = 3 };
@@ -88,6 +87,7 @@ TEST(cuda_uploads_more_than_a_stage) {
     CHECK_EQUAL(emu_counts.live, 0);
 }
 
+// A restarted loader maps a new ring, often at the address of the last one.
 TEST(cuda_unpins_memory_before_it_is_freed) {
     enum { RINGS = 40, BYTES = 1 << 16 };
     const Backend *backend = opened();
