@@ -3,6 +3,7 @@
 #include "common/bytes.h"
 #include "common/err.h"
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <string.h>
 #ifdef __x86_64__
 #include <nmmintrin.h>
@@ -31,6 +32,10 @@ void sha256(const void *data, size_t size, uint8_t digest[32]) {
     sha256_open(&sha);
     sha256_add(&sha, data, size);
     sha256_close(&sha, digest);
+}
+
+void hmac_sha256(const void *key, size_t key_size, const void *data, size_t size, uint8_t mac[32]) {
+    if (!HMAC(EVP_sha256(), key, (int)key_size, data, size, mac, NULL)) die(EX_BUG, "HMAC-SHA-256 failed");
 }
 
 static uint32_t crc32c_portable(uint32_t crc, const uint8_t *p, size_t size) {
