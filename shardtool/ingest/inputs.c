@@ -317,7 +317,7 @@ static int walk_url(Walk *walk) {
     walk->inputs->arguments[walk->argument].path =
         keep_string(&walk->inputs->strings, argument->name, strlen(argument->name));
     walk->path.size = 0, walk->has_records = false, walk->about.size = 0;
-    if (argument->count) buffer_add(&walk->path, argument->entries->name, argument->folder_length);
+    if (argument->folder_length) buffer_add(&walk->path, argument->entries->name, argument->folder_length);
     const Folder folder = add_folder(walk, argument->folder_length);
     ((InputFolder *)(void *)walk->folders.data)[folder.number].is_remote = true;
     for (size_t i = 0; status == 0 && i < argument->count; i++) {

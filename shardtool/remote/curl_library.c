@@ -3,7 +3,7 @@
 #include "common/err.h"
 #include <dlfcn.h>
 
-enum { VERSION_LEAST = 0x074b00 }; // 7.75 signs requests to S3
+enum { VERSION_LEAST = 0x074400 }; // 7.68 has multi_poll and its errors
 
 static bool has_functions(void *library, CurlLibrary *curl) {
 #define CURL_LOAD(name)                                                                                                \
@@ -31,7 +31,7 @@ const CurlLibrary *curl_library(const char *url) {
     *(void **)&init = dlsym(library, "curl_global_init"), *(void **)&version = dlsym(library, "curl_version_info");
     if (!init || !version || version(CURLVERSION_NOW)->version_num < VERSION_LEAST || !has_functions(library, &curl) ||
         init(CURL_GLOBAL_DEFAULT)) {
-        fail(EX_NOINPUT, "'%s' is read by libcurl 7.75 or later, and this system has an older one", url);
+        fail(EX_NOINPUT, "'%s' is read by libcurl 7.68 or later, and this system has an older one", url);
         return NULL;
     }
     loaded = true;

@@ -1,38 +1,76 @@
-// Each scheme makes its URLs and sets its credentials.
 #include "shardtool/remote/remote_entry.h"
-#include <stdio.h>
-#include <strings.h>
+#include "common/file/file.h"
+#include <stdlib.h>
 
-typedef int MakeObject(Remote *remote, const RemoteEntry *entry, RemoteObject *object);
+enum { ENTRIES_MAX = 10000000 };
 
-static int make_https(Remote *remote, const RemoteEntry *entry, RemoteObject *object) {
-    Buffer url = {0};
-    buffer_print(&url, "%s%s", entry->name, entry->query);
-    buffer_add(&url, "", 1);
-    object->url = (char *)url.data;
-    return remote_check_url(remote, object->url, entry->name);
+char *remote_copy(const char *text, size_t length) {
+    char *kept = strndup(text, length);
+    if (!kept) die(EX_MEMORY, "no memory for a URL");
+    return kept;
 }
 
-static const struct {
-    const char *scheme;
-    MakeObject *make;
-} schemes[] = {
-    {"https://", make_https},
-    {"http://", make_https},
-};
-enum { SCHEMES = sizeof schemes / sizeof *schemes };
+static void release(const char *text) { free((char *)(uintptr_t)text); }
 
-static int find_scheme(const char *text) {
-    for (int i = 0; i < SCHEMES; i++)
-        if (!strncmp(text, schemes[i].scheme, strlen(schemes[i].scheme))) return i;
-    return -1;
+void argument_set_name(RemoteArgument *argument, const char *name, size_t length) {
+    const char *copy = remote_copy(name, length); // `name` may be the one before
+    release(argument->name);
+    argument->name = copy;
 }
 
-bool remote_is_url(const char *argument) { return find_scheme(argument) >= 0; }
+int argument_add(RemoteArgument *argument, const char *name, const char *query, const char *validator, uint64_t size) {
+    if (strlen(name) >= PATH_MAX_BYTES - 1) return fail(EX_DATA, "the URL '%.60s...' is too long", name);
+    if (argument->count == ENTRIES_MAX)
+        return fail(EX_LIMIT, "'%s' has more than %d files", argument->name, ENTRIES_MAX);
+    if (!(argument->count & (argument->count - 1))) {
+        const size_t capacity = argument->count ? 2 * argument->count : 1;
+        RemoteEntry *entries = realloc(argument->entries, capacity * sizeof *entries);
+        if (!entries) die(EX_MEMORY, "no memory for a list of %zu files", capacity);
+        argument->entries = entries;
+    }
+    argument->entries[argument->count++] =
+        (RemoteEntry){remote_copy(name, strlen(name)), remote_copy(query, strlen(query)),
+                      remote_copy(validator, strlen(validator)), size};
+    return 0;
+}
 
-int remote_entry_object(Remote *remote, const RemoteEntry *entry, RemoteObject *object) {
-    *object = (RemoteObject){.name = entry->name, .has_size = true, .size = entry->size};
-    if (strncmp(entry->validator, ENTRY_SHA256, sizeof ENTRY_SHA256 - 1) != 0)
-        snprintf(object->validator, sizeof object->validator, "%s", entry->validator);
-    return schemes[find_scheme(entry->name)].make(remote, entry, object);
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const RemoteEntry *)a)->name, ((const RemoteEntry *)b)->name);
+}
+
+void argument_sort(RemoteArgument *argument) {
+    if (argument->count) qsort(argument->entries, argument->count, sizeof *argument->entries, by_name);
+}
+
+void argument_close(RemoteArgument *argument) {
+    for (size_t i = 0; i < argument->count; i++) {
+        const RemoteEntry *entry = &argument->entries[i];
+        release(entry->name), release(entry->query), release(entry->validator);
+    }
+    free(argument->entries);
+    release(argument->name);
+    *argument = (RemoteArgument){0};
+}
+
+void url_add_escaped(Buffer *url, const char *text, bool slash) {
+    for (; *text; text++) {
+        const char byte = *text;
+        const bool plain = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+                           (byte >= '0' && byte <= '9') || strchr("-._~", byte) || (byte == '/' && !slash);
+        if (plain)
+            buffer_add(url, text, 1);
+        else
+            buffer_print(url, "%%%02X", (unsigned char)byte);
+    }
+}
+
+int remote_request(Remote *remote, RemoteObject *object, Buffer *document, Response *response) {
+    Transfer transfer = {.object = object};
+    transfer_start(remote, &transfer);
+    const int status = transfer_wait(&transfer);
+    *response = transfer.response;
+    if (status == 0 && transfer.document.size) buffer_add(document, transfer.document.data, transfer.document.size);
+    transfer_stop(&transfer);
+    object_close(object);
+    return status;
 }

@@ -5,7 +5,7 @@
 // 16 MiB of memory however large it is.
 #pragma once
 
-#include "shardtool/remote/remote_entry.h"
+#include "shardtool/remote/remote_scheme.h"
 #include <sys/types.h>
 
 typedef struct RemoteFile RemoteFile;

@@ -3,6 +3,7 @@
 #include "shardtool/remote/transfer.h"
 #include "common/log.h"
 #include "common/rng.h"
+#include "shardtool/remote/s3_sign.h"
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -248,18 +249,25 @@ static void add_header(Transfer *transfer, const char *name, const char *value) 
     buffer_close(&line);
 }
 
+static void add_signature(Transfer *transfer) {
+    const Remote *remote = transfer->remote;
+    const S3Keys keys = {remote->s3.key, remote->s3.secret, remote->s3.session, remote->s3.region};
+    S3Signature signature;
+    if (!s3_sign(&signature, &keys, transfer->at, time(NULL))) return;
+    add_header(transfer, "Host: ", signature.host);
+    add_header(transfer, "x-amz-date: ", signature.date);
+    add_header(transfer, "x-amz-content-sha256: ", S3_EMPTY_SHA256);
+    if (keys.session) add_header(transfer, "x-amz-security-token: ", keys.session);
+    add_header(transfer, "Authorization: ", (const char *)signature.authorization.data);
+    s3_signature_close(&signature);
+}
+
 static void set_credentials(Transfer *transfer) {
     const Remote *remote = transfer->remote;
     const RemoteObject *object = transfer->object;
     if (object->auth == AUTH_NONE || !same_origin(remote->curl, object->url, transfer->at)) return;
     if (object->auth == AUTH_BEARER && remote->bearer) add_header(transfer, remote->bearer, "");
-    if (object->auth != AUTH_S3 || !remote->s3.key) return;
-    char provider[FIELD_BYTES];
-    snprintf(provider, sizeof provider, "aws:amz:%.100s:s3", remote->s3.region);
-    remote->curl->easy_setopt(transfer->easy, CURLOPT_AWS_SIGV4, provider);
-    remote->curl->easy_setopt(transfer->easy, CURLOPT_USERNAME, remote->s3.key);
-    remote->curl->easy_setopt(transfer->easy, CURLOPT_PASSWORD, remote->s3.secret);
-    if (remote->s3.session) add_header(transfer, "x-amz-security-token: ", remote->s3.session);
+    if (object->auth == AUTH_S3 && remote->s3.key) add_signature(transfer);
 }
 
 static void set_certificates(const CurlLibrary *curl, CURL *easy) {
@@ -306,6 +314,7 @@ static void launch(Transfer *transfer) {
     curl->easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     curl->easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1); // a connection for each range
     curl->easy_setopt(easy, CURLOPT_USERAGENT, "millrace");
+    curl->easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L); // a key may hold "/../"
     set_certificates(curl, easy);
     add_header(transfer, "Accept-Encoding: identity", "");
     if (transfer->to) set_range(transfer);
@@ -358,7 +367,12 @@ static void end_by_status(Transfer *transfer) {
     }
     char why[64];
     snprintf(why, sizeof why, "the server answers %u", status);
-    if (status == 301 || status == 302 || status == 303 || status == 307 || status == 308)
+    const bool is_elsewhere =
+        object->auth == AUTH_S3 && *response->region && strcmp(response->region, transfer->remote->s3.region) != 0;
+    if (is_elsewhere && status >= 300 && status < 500) {
+        refuse(transfer, EX_NOINPUT, "%s: the bucket is in %.40s, set AWS_REGION", why, response->region);
+        end(transfer, TRANSFER_FAILED);
+    } else if (status == 301 || status == 302 || status == 303 || status == 307 || status == 308)
         follow(transfer);
     else if (status == 408 || status == 429 || (status >= 500 && status <= 599))
         try_again(transfer, EX_IO, why);
@@ -369,8 +383,6 @@ static void end_by_status(Transfer *transfer) {
             refuse(transfer, EX_PERMISSION, "%s: it requires credentials, or a signature that has not expired", why);
         else if (status == 200 || status == 412 || (status == 416 && object->has_size))
             refuse(transfer, EX_DATA, "the file changed while it was read (%u)", status);
-        else if (*response->region)
-            refuse(transfer, EX_NOINPUT, "%s: the bucket is in %.40s, set AWS_REGION", why, response->region);
         else
             refuse(transfer, EX_NOINPUT, "%s", why);
         end(transfer, TRANSFER_FAILED);

@@ -39,6 +39,8 @@ extern const char *input_max_bad;
     {OPT_SIZE, "retries", &input_filter.remote.retries, "N", "repeat a failed request for a URL up to N times"}, \
     {OPT_SIZE, "timeout", &input_filter.remote.timeout_s, "S", \
      "repeat a request for a URL after S seconds without a byte"}, \
+    {OPT_STRING, "s3-endpoint", &input_filter.remote.s3_endpoint, "URL", \
+     "the server of s3:// URLs, as of MinIO; else that of AWS_ENDPOINT_URL or of AWS"}, \
     {OPT_FLAG, "allow-http", &input_filter.remote.allow_http, NULL, "read http:// URLs of other machines, unprotected"}
 // clang-format on
 

@@ -1,24 +1,12 @@
 """shardtool on URLs against its own runs on the same local files: a hostile server, seeded sessions, kills."""
 import concurrent.futures, filecmp, glob, gzip, json, lzma, os, random, signal, subprocess, sys, time
 import pyarrow as pa, pyarrow.parquet as pq, zstandard
-import runner
-from hostile_server import FATAL, SECRET, SURVIVED, Session, Web
+import remote_runs, runner
+from hostile_server import FATAL, SECRET, SURVIVED, Session
+from remote_runs import TOOL, environment, tool
 
-TOOL = os.path.join(os.environ["BIN"], "shardtool")
 SESSIONS = int(os.environ.get("SESSIONS", "2000" if os.environ.get("MILLRACE_SWEEP") else "24"))
 web = None
-
-
-def environment(**more):
-    clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    return {**clean, "CURL_CA_BUNDLE": web.authority, "TZ": "UTC", **more}
-
-
-def tool(*arguments, code=0, **more):
-    done = subprocess.run([TOOL, *arguments], capture_output=True, timeout=120, env=environment(**more))
-    assert code is None or done.returncode == code, (arguments, done.returncode, done.stderr.decode())
-    assert SECRET.encode() not in done.stderr + done.stdout, done.stderr
-    return done
 
 
 def make_texts(rng, count):
@@ -48,8 +36,7 @@ local = {}  # what `text -0` prints of each local file
 
 def test_each_format_is_read_as_from_disk():
     global web
-    os.mkdir("authority")
-    web = Web(os.path.abspath("authority"))
+    web = remote_runs.start()
     files.update(make_files())
     web.add("plain-files", Session(files))
     for name, content in files.items():

@@ -1,0 +1,11 @@
+// The files ~/.aws/credentials and ~/.aws/config: sections in brackets, and lines "key = value".
+#pragma once
+
+#include "common/bytes.h"
+
+enum { PROFILE_VALUE_BYTES = 4096 };
+
+// The value of a key of a section; the last of several, as the command line of AWS has it. Names are compared with case, keys
+// without. False when there is none, or it is too long or has control characters. Nested settings, which are indented, are passed over.
+bool profile_find(Bytes text, const char *section, const char *key, char value[static PROFILE_VALUE_BYTES]);
+bool profile_has_section(Bytes text, const char *section);

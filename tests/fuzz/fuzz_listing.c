@@ -1,0 +1,38 @@
+// Any bytes as what names files or keys: the first byte chooses a page of an S3 listing or a file of profiles of AWS.
+#include "common/err.h"
+#include "shardtool/remote/aws_profile.h"
+#include "shardtool/remote/s3_listing.h"
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void parse_s3(Bytes text) {
+    S3Listing listing;
+    if (s3_listing_parse(&listing, text) == 0) {
+        if (listing.next && !*listing.next) abort();
+        for (size_t i = 0; i < listing.count; i++)
+            if (!*listing.objects[i].key || strlen(listing.objects[i].etag) > text.size) abort();
+    } else if (err_code() != EX_DATA)
+        abort();
+    err_clear();
+    s3_listing_close(&listing);
+}
+
+static void parse_profile(Bytes text) {
+    char value[PROFILE_VALUE_BYTES];
+    profile_has_section(text, "default");
+    if (!profile_find(text, "default", "region", value)) return;
+    for (const char *at = value; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7F) abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static void (*const parse[])(Bytes text) = {parse_s3, parse_profile};
+    if (!size) return 0;
+    uint8_t *copy = malloc(size); // so that a read beyond the text is found
+    if (!copy) abort();
+    memcpy(copy, data + 1, size - 1);
+    parse[*data % (sizeof parse / sizeof *parse)]((Bytes){copy, size - 1});
+    free(copy);
+    return 0;
+}
