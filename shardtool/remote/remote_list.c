@@ -33,10 +33,8 @@ static int add_looked(Look *look, const RemoteScheme *scheme) {
     const RemoteObject *object = &look->object;
     RemoteArgument *argument = look->argument;
     Buffer name = {0}, validator = {0};
-    if (scheme->pin)
-        scheme->pin(&name, look->url, object);
-    else
-        buffer_print(&name, "%s", argument->name);
+    if (scheme->pin && scheme->pin(&name, look->url, object) < 0) return -1;
+    if (!scheme->pin) buffer_print(&name, "%s", argument->name);
     buffer_add(&name, "", 1);
     // A hub sends the hash of the content in quotes.
     const size_t linked = strlen(object->linked);

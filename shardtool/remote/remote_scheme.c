@@ -1,5 +1,6 @@
 // Each scheme makes its URLs, sets its credentials and lists its folders.
 #include "shardtool/remote/remote_scheme.h"
+#include "shardtool/remote/hub.h"
 #include "shardtool/remote/s3.h"
 #include <stdio.h>
 
@@ -15,6 +16,7 @@ static const RemoteScheme schemes[] = {
     {.prefix = "https://", .has_query = true, .make = make_https},
     {.prefix = "http://", .has_query = true, .make = make_https},
     {.prefix = S3_PREFIX, .make = s3_make_object, .list = s3_list, .is_folder = s3_is_folder},
+    {.prefix = HUB_PREFIX, .make = hub_make_object, .list = hub_list, .is_folder = hub_is_folder, .pin = hub_pin},
 };
 
 const RemoteScheme *remote_scheme(const char *name) {

@@ -12,8 +12,8 @@ typedef struct {
     int (*list)(Remote *remote, const char *wanted, RemoteArgument *argument);
     // Whether the argument is known to be no file, so that none is requested.
     bool (*is_folder)(const char *wanted);
-    // The name of an entry once the first response of its object is known; NULL: as it was named.
-    void (*pin)(Buffer *name, const char *wanted, const RemoteObject *object);
+    // The name of a file once the first response for it is known; NULL: as it was named.
+    int (*pin)(Buffer *name, const char *wanted, const RemoteObject *object);
 } RemoteScheme;
 
 const RemoteScheme *remote_scheme(const char *name); // NULL: of no scheme that is read

@@ -74,11 +74,11 @@ static bool is_loopback(const char *host) {
     return inet_pton(AF_INET, host, &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
 }
 
-static bool same_origin(const CurlLibrary *curl, const char *a, const char *b) {
+bool remote_same_origin(const Remote *remote, const char *a, const char *b) {
     static const CURLUPart parts[] = {CURLUPART_SCHEME, CURLUPART_HOST, CURLUPART_PORT};
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
         char one[FIELD_BYTES], other[FIELD_BYTES];
-        get_part(curl, a, parts[i], one), get_part(curl, b, parts[i], other);
+        get_part(remote->curl, a, parts[i], one), get_part(remote->curl, b, parts[i], other);
         if (!*one || strcasecmp(one, other) != 0) return false;
     }
     return true;
@@ -176,6 +176,28 @@ static int check_identity(Transfer *transfer) {
     return 0;
 }
 
+static int check_first_seen(const Transfer *transfer, char first[FIELD_BYTES], const char *now, const char *what) {
+    if (!*now || !strcmp(first, now)) return 0;
+    if (*first) return refuse(transfer, EX_DATA, "the file changed: the %s was %s, now it is %s", what, first, now);
+    snprintf(first, FIELD_BYTES, "%s", now);
+    return 0;
+}
+
+// A hub sends the commit and the hash with a file, or with the redirect to the host that has it.
+static int check_hub(Transfer *transfer) {
+    const Response *response = &transfer->response;
+    RemoteObject *object = transfer->object;
+    if (object->auth != AUTH_BEARER || !remote_same_origin(transfer->remote, object->url, transfer->at)) return 0;
+    if (response->malformed) return refuse(transfer, EX_DATA, "the header of the response is malformed");
+    if (check_first_seen(transfer, object->commit, response->commit, "commit") < 0 ||
+        check_first_seen(transfer, object->linked, response->linked_etag, "hash") < 0)
+        return -1;
+    if (object->has_size && response->linked_size && response->linked_size != object->size)
+        return refuse(transfer, EX_DATA, "the file changed: the hub announces %" PRIu64 " bytes instead of %" PRIu64,
+                      response->linked_size, object->size);
+    return 0;
+}
+
 // Whether the body that follows is the one that was requested.
 static int check_response(Transfer *transfer) {
     const Response *response = &transfer->response;
@@ -184,6 +206,7 @@ static int check_response(Transfer *transfer) {
         return refuse(transfer, EX_DATA, "the server compresses the transfer (Content-Encoding: %.40s)",
                       response->encoding);
     if (!transfer->to) return 0;
+    if (check_hub(transfer) < 0) return -1;
     if (response->status == 200 && response_is_html(response))
         return refuse(transfer, EX_DATA,
                       "the server sends a web page in place of the file: a login page or the portal "
@@ -265,7 +288,7 @@ static void add_signature(Transfer *transfer) {
 static void set_credentials(Transfer *transfer) {
     const Remote *remote = transfer->remote;
     const RemoteObject *object = transfer->object;
-    if (object->auth == AUTH_NONE || !same_origin(remote->curl, object->url, transfer->at)) return;
+    if (object->auth == AUTH_NONE || !remote_same_origin(remote, object->url, transfer->at)) return;
     if (object->auth == AUTH_BEARER && remote->bearer) add_header(transfer, remote->bearer, "");
     if (object->auth == AUTH_S3 && remote->s3.key) add_signature(transfer);
 }
@@ -338,9 +361,8 @@ static void follow(Transfer *transfer) {
         refuse(transfer, EX_DATA, "the server redirects more than %d times", HOPS_MAX);
     else if (strncasecmp(place, "https:", 6) != 0 && (!from_http || !is_allowed(remote, place)))
         refuse(transfer, EX_PROTOCOL, "the server redirects to '%s' without https", host);
-    else if (*transfer->object->linked && *transfer->response.linked_etag &&
-             strcmp(transfer->response.linked_etag, transfer->object->linked) != 0)
-        refuse(transfer, EX_DATA, "the file changed: the hub announces the hash %s", transfer->response.linked_etag);
+    else
+        check_hub(transfer);
     if (err_code()) {
         end(transfer, TRANSFER_FAILED);
         return;

@@ -36,6 +36,7 @@ typedef struct {
     uint64_t jitter;  // drawn so far
     uint64_t pumped_ns;
     char *bearer; // "Authorization: Bearer TOKEN", or NULL; owned
+    bool bearer_known;
     struct {
         bool known;                   // the environment and files were read
         char *key, *secret, *session; // owned; key NULL: requests are not signed
@@ -51,7 +52,8 @@ typedef struct {
     bool has_size; // and validator: of a listing or of the first response
     uint64_t size;
     char validator[FIELD_BYTES]; // "": the server sends none
-    char linked[FIELD_BYTES];    // the X-Linked-Etag that a hub must send; "": any
+    char linked[FIELD_BYTES];    // X-Linked-Etag of a hub: of a listing or of the first response; "": none yet
+    char commit[FIELD_BYTES];    // X-Repo-Commit in the same way
     bool seen, was_html;         // a response was accepted, and its type
     char *moved;                 // where redirects led to; owned
 } RemoteObject;
@@ -86,6 +88,7 @@ void remote_close(Remote *remote);                                  // after all
 
 // 2 when the URL may not be requested: not https, or with a password in it.
 int remote_check_url(const Remote *remote, const char *url, const char *name);
+bool remote_same_origin(const Remote *remote, const char *a, const char *b); // scheme, host and port
 void object_close(RemoteObject *object);
 
 void transfer_start(Remote *remote, Transfer *transfer);

@@ -1,6 +1,8 @@
-// Any bytes as what names files or keys: the first byte chooses a page of an S3 listing or a file of profiles of AWS.
+// Any bytes as what names files or keys: the first byte chooses a page of a listing of S3 or of a
+// hub, a file of profiles of AWS, or the commit of a hub.
 #include "common/err.h"
 #include "shardtool/remote/aws_profile.h"
+#include "shardtool/remote/hub_listing.h"
 #include "shardtool/remote/s3_listing.h"
 #include <stdlib.h>
 
@@ -26,8 +28,23 @@ static void parse_profile(Bytes text) {
         if ((unsigned char)*at < ' ' || *at == 0x7F) abort();
 }
 
+static void parse_hub(Bytes text) {
+    HubTree tree;
+    if (hub_tree_parse(&tree, text) == 0)
+        for (size_t i = 0; i < tree.count; i++)
+            if (!*tree.files[i].path || (tree.files[i].sha256 && strlen(tree.files[i].sha256) != 64)) abort();
+    err_clear();
+    hub_tree_close(&tree);
+}
+
+static void parse_commit(Bytes text) {
+    char commit[HUB_COMMIT_DIGITS + 1];
+    if (hub_commit_parse(commit, text) == 0 && !hub_is_commit(commit)) abort();
+    err_clear();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static void (*const parse[])(Bytes text) = {parse_s3, parse_profile};
+    static void (*const parse[])(Bytes text) = {parse_s3, parse_profile, parse_hub, parse_commit};
     if (!size) return 0;
     uint8_t *copy = malloc(size); // so that a read beyond the text is found
     if (!copy) abort();

@@ -34,6 +34,7 @@ class Session:
         self.redirects, self.stall_s = redirects, stall_s
         self.requests, self.signature, self.uses = 0, 0, 0
         self.etag = None  # "...": of all files, whatever they hold
+        self.fields = {}  # further ones of the origin's answers
         self.seen = []  # (host, path, headers)
         self.lock = threading.Lock()
         self.faults = {}  # of the requests for a block, by its end
@@ -152,6 +153,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault == "wrong range":
             begin, last = begin + 1, last + 1
         fields = dict(ETag=etag, Content_Range=f"bytes {begin}-{last}/{size}", Content_Type="application/octet-stream")
+        if self.server.role == "origin":
+            fields |= session.fields
         if fault == "gzip":
             fields["Content_Encoding"] = "gzip"
         if fault == "long":

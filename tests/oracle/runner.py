@@ -1,7 +1,8 @@
 """Runs the test_* functions of a file and prints one line for each, which tests/run.sh counts: ok NAME MILLISECONDS,
 not ok NAME MILLISECONDS, or skipped NAME: REASON.
 
-The tests of a file run in one temporary folder, in order; a function with an argument gets an empty folder of its own."""
+The tests of a file run in one temporary folder, in order, after its function `setup`, if there is one; a function with an argument gets an
+empty folder of its own."""
 import os
 import shutil
 import subprocess
@@ -47,6 +48,7 @@ def main(functions, missing=None):
     home = tempfile.mkdtemp(prefix="millrace-test-")
     os.chdir(home)
     try:
+        functions.get("setup", lambda: None)()
         tests = [(name, skip if missing else test) for name, test in functions.items() if name.startswith("test_") and word in name]
         failed = [name for name, test in tests if not run(name, test, home)]
     finally:

@@ -34,7 +34,7 @@ files = {}
 local = {}  # what `text -0` prints of each local file
 
 
-def test_each_format_is_read_as_from_disk():
+def setup():
     global web
     web = remote_runs.start()
     files.update(make_files())
@@ -42,6 +42,10 @@ def test_each_format_is_read_as_from_disk():
     for name, content in files.items():
         open(name, "wb").write(content)
         local[name] = tool("text", "-0", name, code=66 if name.startswith("empty") else 0).stdout
+
+
+def test_each_format_is_read_as_from_disk():
+    for name in files:
         for role in ("origin", "plain"):
             assert tool("text", "-0", web.url(role, "plain-files/" + name), code=None).stdout == local[name], name
 

@@ -24,14 +24,18 @@ def local_text(folder):
     return tool("text", "-0", folder).stdout
 
 
-def test_a_prefix_is_read_as_the_folder_that_it_would_be():
+def setup():
     global web
     web = remote_runs.start()
+    web.add("bucket", Bucket(files, {KEY: (SECRET, None)}))
     for name, content in files.items():
         if not name.endswith("/"):
             os.makedirs(os.path.dirname("local/" + name) or ".", exist_ok=True)
             open("local/" + name, "wb").write(content)
-    bucket = web.add("bucket", Bucket(files, {KEY: (SECRET, None)}))
+
+
+def test_a_prefix_is_read_as_the_folder_that_it_would_be():
+    bucket = web.sessions["bucket"]
     want = local_text("local/data")
     assert sorted(want.split(b"\0")) == sorted([b"one", b"two", b"three", b"four", b"five", b""])
     for name in ("s3://bucket/data/", "s3://bucket/data"):
