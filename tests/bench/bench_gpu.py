@@ -3,7 +3,7 @@
 
 BUILD is the folder with bin/ and bench_gpu, in a checkout or in a pack of make gpu-pack: nothing is built or installed
 here. DIR receives bench.jsonl, device.txt and gpu-results.md. A command that fails, exceeds its limit or finds no time
-left is a row with a note. Rows of an earlier run on the same device stay until their command runs again. With --torch
+left is a row with a note. Rows of an earlier run of this commit on the same device stay until their command runs again. With --torch
 only the rows of PyTorch are measured: its compilation takes minutes. 0: every command that was asked for has figures.
 """
 import argparse
@@ -206,17 +206,24 @@ def measure_torch():
         torch_step(implementation, "124M", 64, 60)
 
 
+def commit():
+    if os.path.exists("commit"):  # in the archive of make gpu-pack
+        return open("commit").read().strip()
+    return subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
+
+
 def main():
     status, device, _ = call(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"], 60)
     if status != 0:
         print("bench-gpu: no NVIDIA GPU or driver on this machine", file=sys.stderr)
         sys.exit(80)
     os.makedirs(options.out, exist_ok=True)
-    path = f"{options.out}/device.txt"
-    if not os.path.exists(path) or open(path).read() != device:
-        open(f"{options.out}/bench.jsonl", "w").close()
-        with open(path, "w") as out:
-            out.write(device)
+    for name, content in ("device.txt", device), ("rows.txt", f"{commit()} on {device}"):
+        path = f"{options.out}/{name}"
+        if not os.path.exists(path) or open(path).read() != content:
+            open(f"{options.out}/bench.jsonl", "w").close()
+            with open(path, "w") as out:
+                out.write(content)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         measure_torch() if options.torch else measure()

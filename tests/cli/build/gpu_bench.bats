@@ -36,16 +36,18 @@ END
 {"what": "step", "model": "124M", "B": 64, "ms": 120, "tokens_per_second": 546133, "flops_per_token": 752500000, "mhz": 1755.0, "watts": 690.4, "before_bytes": 1073741824, "opened_bytes": 2147483648, "arena_bytes": 4294967296, "end_bytes": 4831838208}
 END
     cd "$out" && python3 "$OLDPWD/tests/cuda/device/report.py" "$out"
-    grep -qE '^Measured: no commit, 20..-..-.., NVIDIA H200, 570.1' gpu-results.md # out of a checkout
+    [ "$(grep -cE '^Measured: no commit, 20..-..-.., NVIDIA H200, 570.1' gpu-results.md)" = "$(grep -c '^## ' gpu-results.md)" ] # out of a checkout
     grep -q '^| attention_forward | 12 | 5.000 | 200 | 5.2 |  |$' gpu-results.md
     grep -q '^| matmul_forward | 24 | 18.000 | 450 | 11.4 | \*\*off\*\* |$' gpu-results.md
     grep -q '^| step |  | 125.000 | - | 119.6 |  |$' gpu-results.md
     grep -q '^| 124M | 64 | 1.00 | 2.00 | 4.00 | 4.50 |$' gpu-results.md
     grep -q ' | 411 | 42% | 53% | - | - | 1755 | 690 |  |$' gpu-results.md # of 989 TFLOP/s, trainer/model/gpu_peaks.def
-    rm bench.jsonl && echo "passed loss (1 s)" >tests.txt
+    rm bench.jsonl && echo "passed loss (1 s)" >tests.txt && echo 1234567 >commit
     python3 "$OLDPWD/tests/cuda/device/report.py" "$out"
     grep -q '^passed loss' gpu-results.md
     grep -q '^| attention_forward | 12' gpu-results.md
+    [ "$(sed -n '/^## Tests/,/^## A step/s/^Measured: \([^,]*\),.*/\1/p' gpu-results.md)" = 1234567 ]
+    [ "$(sed -n '/^## A step/,/^## E/s/^Measured: \([^,]*\),.*/\1/p' gpu-results.md)" = "no commit" ]
 }
 
 @test "a planner that cannot run is not a model that does not fit" {
@@ -63,4 +65,8 @@ END
     python3 tests/bench/bench_gpu.py build --out results --only "limit 124M|step" || true
     grep -q '"ms": 5' results/bench.jsonl
     not grep -q "trainer plan: broken" results/bench.jsonl
+    # a table has the rows of one commit
+    echo 1234567 >commit
+    python3 tests/bench/bench_gpu.py build --out results --only "no such command" || true
+    [ ! -s results/bench.jsonl ]
 }

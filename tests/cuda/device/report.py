@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """report.py DIR: writes DIR/gpu-results.md from the results of run_device.sh and bench_gpu.py in DIR.
 
-In a checkout it also renews docs/gpu-results.md. A section without new results keeps the old ones.
+In a checkout it also renews docs/gpu-results.md. A section without new results keeps the old ones, with their commit.
 """
 import json
 import os
@@ -179,9 +179,7 @@ def commit():
 def main():
     device = read("device.txt").strip()
     text = [HEAD]
-    if device:
-        text.append(f"Measured: {commit()}, {time.strftime('%Y-%m-%d')}, {device}\n")
-    else:
+    if not device:
         text.append("**Not measured yet**: no machine with a GPU has run them.\n")
     if read("tests.txt"):
         text.append("## Tests\n\n```\n" + read("tests.txt") + "```\n")
@@ -190,6 +188,9 @@ def main():
         text += [*steps(rows, device), *memory(rows), *trace(rows, device), *operations(rows), *attention(rows)]
         text += [f"\nGEMM: {r['note']}" for r in rows if r["what"] == "gemm" and "note" in r]
     new = sections("\n".join(text))
+    if device:
+        measured = f"\n\nMeasured: {commit()}, {time.strftime('%Y-%m-%d')}, {device}"
+        new = {heading: measured + body if heading else body for heading, body in new.items()}
     write(os.path.join(folder, "gpu-results.md"), new)
     if os.path.isdir("docs") and device:
         write("docs/gpu-results.md", new)
