@@ -31,6 +31,7 @@ typedef struct {
     int capability; // 80: compute capability 8.0
     int multiprocessors;
     size_t shared_bytes; // shared memory that a block may have
+    size_t cache_bytes;  // of the second level
     bool wgmma;          // compute capability 9.0, and the program has code for it, not only PTX for older cards
     Dtype act_type;
     bool deterministic;

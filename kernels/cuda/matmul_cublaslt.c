@@ -1,8 +1,8 @@
 // Matrix products by cuBLASLt. The plan of a shape (descriptor, layouts, algorithm) is created at its first use and
 // kept; a call sets its pointers and launches. cuBLASLt is column-major, so every product is computed transposed.
 //
-// The algorithms that the heuristic suggests are timed on the real operands, and the fastest is taken; the GELU of a
-// product is computed in its epilogue if that is faster (of numbers that are not rounded yet: what the backward pass
+// The algorithms that the heuristic suggests are timed on the real operands, which no cache holds, and the fastest is
+// taken; the GELU of a product is computed in its epilogue if that is faster (of numbers that are not rounded yet: what the backward pass
 // computes again may differ in the last bit). The choice is kept (product_choices.h), so that a run repeats
 // its bits, on this card and from its checkpoint. deterministic=False times at every start. Where nothing can be kept,
 // a deterministic run takes the first suggestion, a function of shape and card alone. All of this happens in the
@@ -18,8 +18,9 @@
 #include <string.h>
 
 enum {
-    WORKSPACE = 32 << 20, // the recommendation for Hopper; older cards need 4 MiB
-    PLANS = 256,          // a step needs about 20; sampling one per text length, and the oldest plan is replaced
+    WORKSPACE_LEAST = 32 << 20, // the recommendation for Hopper; older cards need 4 MiB
+    WORKSPACE_MOST = 128 << 20, // the sums of a weight gradient that is split seven times need 50 MiB
+    PLANS = 256,                // a step needs about 20; sampling one per text length, and the oldest plan is replaced
     CANDIDATES = 16,
     REPEATS = 5, // timed runs of a candidate, after one that warms up
 };
@@ -93,7 +94,15 @@ void cuda_matmul_close(void) {
     product_choices_close();
 }
 
-size_t cuda_matmul_scratch(const Shape *shape) { return (void)shape, WORKSPACE; }
+size_t cuda_matmul_scratch(const Shape *shape) { return (void)shape, WORKSPACE_LEAST; }
+
+// What other operations need of the scratch memory is a workspace, too. Powers of two: a choice is that of a workspace.
+static size_t workspace_bytes(void) {
+    size_t bytes = WORKSPACE_MOST;
+    while (bytes > cuda.scratch_bytes && bytes > WORKSPACE_LEAST) bytes /= 2;
+    assert(cuda.scratch_bytes >= bytes);
+    return bytes;
+}
 
 // ---- plans
 
@@ -109,7 +118,7 @@ static int query_heuristic(const GemmPlan *plan, cublasLtMatmulHeuristicResult_t
     const Gemm *p = &plan->product;
     cublasLtMatmulPreference_t preference;
     check(blas.MatmulPreferenceCreate(&preference), p);
-    const uint64_t workspace = WORKSPACE;
+    const uint64_t workspace = workspace_bytes();
     const uint32_t alignment = p->alignment;
     // A sum split over blocks is reduced through the workspace, in order, never by atomics; and in fp32, since partial
     // sums in the output type would make the error depend on the card's choice of split.
@@ -179,9 +188,8 @@ static GemmPlan *gemm_plan_for(Gemm product, const GemmOperands *o) {
 static cublasStatus_t launch(const GemmPlan *plan, const cublasLtMatmulAlgo_t *algorithm, const GemmOperands *o,
                              bool add) {
     const float one = 1, beta = add ? 1 : 0;
-    assert(cuda.scratch_bytes >= WORKSPACE);
     return blas.Matmul(handle, plan->operation, &one, o->a, plan->a, o->b, plan->b, &beta, o->d, plan->d, o->d, plan->d,
-                       algorithm, cuda.scratch, WORKSPACE, cuda.stream);
+                       algorithm, cuda.scratch, workspace_bytes(), cuda.stream);
 }
 
 // ---- the choice of an algorithm
@@ -189,10 +197,10 @@ static cublasStatus_t launch(const GemmPlan *plan, const cublasLtMatmulAlgo_t *a
 // A timed call is repeated: only possible when it overwrites its result.
 static bool may_choose(const GemmPlan *plan, bool add) { return !plan->chosen && !add && graph_is_warmup_run(); }
 
-static void gemm_name(const Gemm *p, char name[PRODUCT_NAME_BYTES]) {
-    snprintf(name, PRODUCT_NAME_BYTES, "%s %dx%dx%d %c%c %s epilogue %d alignment %u", dtype_name(cuda.act_type), p->m,
-             p->n, p->k, p->transposed_a ? 'T' : 'N', p->transposed_b ? 'T' : 'N', p->fp32_result ? "fp32" : "act",
-             (int)p->epilogue, p->alignment);
+static void gemm_name(const Gemm *p, size_t workspace, char name[PRODUCT_NAME_BYTES]) {
+    snprintf(name, PRODUCT_NAME_BYTES, "%s %dx%dx%d %c%c %s epilogue %d alignment %u workspace %zu",
+             dtype_name(cuda.act_type), p->m, p->n, p->k, p->transposed_a ? 'T' : 'N', p->transposed_b ? 'T' : 'N',
+             p->fp32_result ? "fp32" : "act", (int)p->epilogue, p->alignment, workspace >> 20);
 }
 
 // Is it an algorithm for this product that fits the workspace and has a repeatable reduction? It comes from a file.
@@ -205,7 +213,17 @@ static bool is_usable(const GemmPlan *plan, const cublasLtMatmulAlgo_t *algorith
            (reduction == CUBLASLT_REDUCTION_SCHEME_NONE || reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) &&
            blas.MatmulAlgoCheck(handle, plan->operation, plan->a, plan->b, plan->d, plan->d, algorithm, &result) ==
                CUBLAS_STATUS_SUCCESS &&
-           result.workspaceSize <= WORKSPACE;
+           result.workspaceSize <= workspace_bytes();
+}
+
+// The choice of a checkpoint holds for every workspace: a run that goes on with a larger evaluation may have another one.
+static bool find_choice(const Gemm *p, char name[PRODUCT_NAME_BYTES], ProductChoice *choice) {
+    for (size_t bytes = WORKSPACE_MOST; bytes >= WORKSPACE_LEAST; bytes /= 2) {
+        gemm_name(p, bytes, name);
+        if (product_choice_find(name, true, choice)) return true;
+    }
+    gemm_name(p, workspace_bytes(), name);
+    return product_choice_find(name, false, choice);
 }
 
 // Takes the choice of an earlier run. Without one, false when it shall be made now, under product_choices_lock.
@@ -215,8 +233,7 @@ static bool recall(GemmPlan *plan) {
     cublasLtMatmulAlgo_t algorithm;
     _Static_assert(sizeof algorithm == ALGORITHM_BYTES, "a line of the file holds one");
     if (cuda.deterministic) {
-        gemm_name(&plan->product, name);
-        const bool found = product_choice_find(name, &choice);
+        const bool found = find_choice(&plan->product, name, &choice);
         memcpy(&algorithm, choice.algorithm, sizeof algorithm);
         if (found && !choice.apart && !is_usable(plan, &algorithm)) {
             log_warn("cuBLASLt refuses the algorithm that was kept for the product %s: it is timed again", name);
@@ -236,17 +253,30 @@ static void keep(GemmPlan *plan) {
     plan->chosen = true;
     if (!cuda.deterministic || !isfinite(choice.us)) return;
     memcpy(choice.algorithm, &plan->algorithm, sizeof choice.algorithm);
-    gemm_name(&plan->product, name);
+    gemm_name(&plan->product, workspace_bytes(), name);
     product_choice_add(name, &choice);
 }
 
 static void clock_start(void) { cuda_check(cudaEventRecord(started, cuda.stream), "timing"); }
 
-static float clock_ms(void) { // of each of REPEATS since
+static float clock_ms(void) {
     float ms = 0;
     cuda_check(cudaEventRecord(stopped, cuda.stream), "timing");
     cuda_wait_event(stopped, "timing");
     cuda_check(cudaEventElapsedTime(&ms, started, stopped), "timing");
+    return ms;
+}
+
+// Of a call whose operands have left the cache, as in a step, where other operations come before it.
+static float time_call(const GemmPlan *plan, const cublasLtMatmulAlgo_t *algorithm, const GemmOperands *o) {
+    const size_t bytes = cuda.scratch_bytes < cuda.cache_bytes ? cuda.scratch_bytes : cuda.cache_bytes;
+    float ms = 0;
+    for (int k = 0; k < REPEATS; k++) {
+        cuda_check(cudaMemsetAsync(cuda.scratch, 0, bytes, cuda.stream), "timing");
+        clock_start();
+        check(launch(plan, algorithm, o, false), &plan->product);
+        ms += clock_ms();
+    }
     return ms / REPEATS;
 }
 
@@ -259,9 +289,7 @@ static void time_candidates(GemmPlan *plan, const GemmOperands *o, float limit) 
         const cublasLtMatmulAlgo_t *algorithm = &results[i].algo;
         if (results[i].state != CUBLAS_STATUS_SUCCESS || launch(plan, algorithm, o, false) != CUBLAS_STATUS_SUCCESS)
             continue;
-        clock_start();
-        for (int k = 0; k < REPEATS; k++) check(launch(plan, algorithm, o, false), &plan->product);
-        float ms = clock_ms();
+        const float ms = time_call(plan, algorithm, o);
         if (ms < plan->ms) plan->ms = ms, plan->algorithm = *algorithm, plan->usable = true;
     }
 }
@@ -337,7 +365,7 @@ static float time_of(void (*run)(const GeluEpilogue *), const GeluEpilogue *g) {
     run(g);
     clock_start();
     for (int k = 0; k < REPEATS; k++) run(g);
-    return clock_ms();
+    return clock_ms() / REPEATS;
 }
 
 // Computes the product into o.d and then the GELU; or both in one kernel with an epilogue, for the tanh form only, if

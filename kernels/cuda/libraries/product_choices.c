@@ -213,9 +213,9 @@ void product_choices_get(char *text, size_t size) {
 
 bool product_choices_may_be_made(void) { return !none_are_made && file >= 0; }
 
-bool product_choice_find(const char *product, ProductChoice *choice) {
+bool product_choice_find(const char *product, bool given, ProductChoice *choice) {
     KeptChoice *entry = entry_of(product);
-    if (!entry || none_are_made) return false;
+    if (!entry || none_are_made || (given && !entry->given)) return false;
     if (!entry->used) entry->used = ++used_count;
     *choice = entry->choice;
     return true;

@@ -38,6 +38,7 @@ struct Algorithm {
     uint64_t product; // hash of the layouts and the operation
     uint16_t alignment[4], bias, aux;
     uint8_t candidate, reduction;
+    uint16_t workspace; // in MiB, that it was allowed
     uint32_t magic;
 };
 const uint32_t MAGIC = 0x416c676f;
@@ -219,13 +220,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     need(handle && wanted >= 1, "a handle, and room for a result");
     need(same(*AS(Matrix, c), *AS(Matrix, d)), "C and D of one layout");
     need(!(preference->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE), "a repeatable reduction");
-    need(preference->workspace > 0, "a workspace");
+    need(preference->workspace >= 1 << 20, "a workspace");
     const Operation &o = *AS(Operation, operation);
     check_epilogue(o, *AS(Matrix, d));
     Algorithm algorithm = {};
     algorithm.product = product_of(o, *AS(Matrix, a), *AS(Matrix, b), *AS(Matrix, d)), algorithm.magic = MAGIC;
     for (int i = 0; i < 4; i++) algorithm.alignment[i] = (uint16_t)preference->alignment[i];
     algorithm.bias = (uint16_t)((uintptr_t)o.bias & 255), algorithm.aux = (uint16_t)((uintptr_t)o.aux & 255);
+    algorithm.workspace = (uint16_t)(preference->workspace >> 20);
     emu_counts.heuristics++;
     *found = 0;
     if (does_gelu(o) && !emu_device.has_epilogues) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -315,11 +317,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     need(candidate == 0 || candidate != broken, "a candidate that works");
     if (candidate && candidate == broken - 1) return CUBLAS_STATUS_NOT_SUPPORTED;
     const auto dot = candidate ? dot_product<4> : dot_product<8>; // other bits, so that it shows
+    need(workspace_bytes >> 20 >= algorithm.workspace || emu_device.workspace <= workspace_bytes,
+         "a workspace as the heuristic was told");
     double us = candidate == emu_device.fastest ? 5 : 10;
+    if (emu::cached == A && candidate == emu_device.fast_when_cached) us = 1;
+    emu::cached = A, emu_counts.workspace = workspace_bytes;
     if (does_gelu(operation)) us += emu_device.epilogue_us, emu_counts.epilogues++;
     emu_counts.products++, emu_counts.flops += (uint64_t)(2 * m * n * k), emu_counts.candidate = candidate;
     auto work = [=] {
         emu::touch(A, bytes_of(a)), emu::touch(B, bytes_of(b)), emu::touch(D, bytes_of(d));
+        memset((char *)workspace + workspace_bytes - 16, 0xff, 16); // partial sums
         const std::vector<float> x = vectors_of(A, a, m, k, ta), y = vectors_of(B, b, n, k, !tb);
         for (int64_t j = 0; j < n; j++)
             for (int64_t i = 0; i < m; i++) {

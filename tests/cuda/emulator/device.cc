@@ -26,7 +26,7 @@ static int number(const char *name, int otherwise) {
 static bool is_hung_by_file() { return access(getenv("EMU_HANG"), F_OK) == 0; }
 
 struct EmuDevice emu_device = {0, 13000, number("EMU_CAPABILITY", 80), 12ull << 30,
-                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1, true, 2, 1 << 20,
+                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1, true, 2, 1 << 20, -1,
                                getenv("EMU_HANG") ? is_hung_by_file : nullptr};
 struct EmuCounts emu_counts;
 
@@ -83,6 +83,7 @@ static std::map<const char *, size_t> pinned;
 static std::map<void *, size_t> allocations;
 static uint64_t random_state = 1;
 static double clock_us; // of the device
+const void *emu::cached;
 bool emu::recording;
 static std::string record; // of the calls since emu_record
 
@@ -290,6 +291,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *device, int) {
     device->major = emu_device.capability / 10, device->minor = emu_device.capability % 10;
     device->multiProcessorCount = emu_device.multiprocessors;
     device->totalGlobalMem = emu_device.memory;
+    device->l2CacheSize = 64 << 10;
     emu::shared_limit = device->sharedMemPerBlockOptin = emu_device.capability < 80    ? 64 * 1024
                                                          : emu_device.capability == 90 ? 227 * 1024
                                                                                        : 99 * 1024;
@@ -432,6 +434,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
     emu::note("set", to, value, bytes, stream);
     NEED(on_device(to, bytes));
     auto set = [=] { memset(to, value, bytes); };
+    emu::cached = nullptr;
     if (stream->graph)
         stream->graph->nodes.push_back(set);
     else

@@ -20,12 +20,13 @@ extern struct EmuDevice {
     bool has_cublaslt;             // the library is found
     // What a product takes: 10 us, the fastest of the heuristic's candidates 5. The last two of them do not work.
     int candidates, fastest;
-    bool has_epilogues;  // products that do a GELU
-    int epilogue_us;     // what that adds; any other kernel takes 1 us
-    bool can_pin;        // host memory can be page-locked
-    int reduction;       // of all candidates but the first: a CUBLASLT_REDUCTION_SCHEME
-    uint64_t workspace;  // that a kept algorithm needs, in bytes
-    bool (*hangs)(void); // a kernel hangs as long as it returns true; called at each step and query; NULL: none does
+    bool has_epilogues;   // products that do a GELU
+    int epilogue_us;      // what that adds; any other kernel takes 1 us
+    bool can_pin;         // host memory can be page-locked
+    int reduction;        // of all candidates but the first: a CUBLASLT_REDUCTION_SCHEME
+    uint64_t workspace;   // that a kept algorithm needs, in bytes
+    int fast_when_cached; // the candidate that takes 1 us where the product before it had its operands; -1: none
+    bool (*hangs)(void);  // a kernel hangs as long as it returns true; called at each step and query; NULL: none does
 } emu_device;
 
 // Counted since the program started.
@@ -37,6 +38,7 @@ extern struct EmuCounts {
     uint64_t mma;                // products of a warp, or of a warpgroup
     uint64_t timings, epilogues; // pairs of events that were compared, products that did a GELU
     int candidate;               // of the last product
+    uint64_t workspace;          // in bytes, of the last product
 } emu_counts;
 
 // emu_record starts to record the calls of the runtime, emu_recorded returns them: one per line, with arguments.

@@ -21,6 +21,9 @@ void abandon_exchanges(void);
 // For an operation whose code no sanitizer sees.
 void touch(const void *start, size_t bytes);
 
+// The first operand of the last product, until memory is cleared.
+extern const void *cached;
+
 // nccl.cc: what dlopen and dlsym of the program find.
 void *nccl_library(void); // NULL: it is missing
 void *nccl_function(const char *name);

@@ -72,7 +72,11 @@ early_queries|attention_backward.cu|s/^        __syncthreads(); \/\/ the tile ha
 first_sum|layernorm_backward.cu|s/ds\[i\] = first ? zero : /ds[i] = /|layernorm_gradient|relative error
 last_slot|copy_streams.c|s/for (int i = 0; i < BACKEND_SLOTS; i++)$/for (int i = 0; i < BACKEND_SLOTS - 1; i++)/|gradients_and_residuals|rror
 whole_stage|upload.c|s/bytes > STAGE_BYTES/bytes > UPLOAD_BYTES/|more_than_a_stage|wrong use
-workspace|matmul_cublaslt.c|s/result.workspaceSize <= WORKSPACE/true/|damaged_file|rror
+workspace|matmul_cublaslt.c|s/result.workspaceSize <= workspace_bytes()/true/|damaged_file|rror
+workspace_end|matmul_cublaslt.c|s/while (bytes > cuda.scratch_bytes/while (bytes > 2 * cuda.scratch_bytes/|for_each_workspace|assert
+workspace_key|matmul_cublaslt.c|s/gemm_name(p, workspace_bytes(), name);/gemm_name(p, WORKSPACE_LEAST, name);/|for_each_workspace|rror
+workspace_given|kernels/cuda/libraries/product_choices.c|s/(given \&\& !entry->given)/given/|for_each_workspace|rror
+cached|matmul_cublaslt.c|/cudaMemsetAsync(cuda.scratch/d|no_cache_holds|rror
 replaced|matmul_cublaslt.c|/the product's plan may have replaced it/d|full_table|rror
 other_cards|device.c|s/cuda.capability == 90/cuda.capability >= 90/|attention_of_64|a card that has none|sm_120
 gaps|trainer/model/layer_offload.c|s/network->ops->zero(network_at(network, gradients->kept), gradients->bytes);/(void)0;/|gradients_and_residuals|rror

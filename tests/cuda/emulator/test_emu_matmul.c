@@ -6,6 +6,7 @@
 #include "tests/test.h"
 #include <dirent.h>
 
+enum { TIMED = 5 }; // calls of a candidate
 enum { M = 24, ROWS = 64, COLS = 32, WIDE = M * ROWS, NARROW = M * COLS, MOST = ROWS * COLS };
 
 typedef struct {
@@ -26,6 +27,8 @@ static void fill(const Bench *b, void *at, size_t count, uint64_t seed) {
     b->on->upload(at, values, count * 2);
 }
 
+static size_t more_scratch; // than the shape needs
+
 static Bench bench_open_with(bool deterministic, const char *cache) {
     char why[256];
     const BackendChoice choice = {
@@ -35,7 +38,7 @@ static Bench bench_open_with(bool deterministic, const char *cache) {
     const Shape shape = {1, M, ROWS, 2, 64, M, 1};
     void **buffers[] = {&b.in, &b.dout, &b.bias, &b.out, &b.pre, &b.d, &b.dw, &b.dbias};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) CHECK(*buffers[i] = b.on->alloc(MOST * 4));
-    size_t bytes = b.on->scratch_bytes(&shape);
+    size_t bytes = b.on->scratch_bytes(&shape) + more_scratch;
     CHECK(b.scratch = b.on->alloc(bytes));
     b.on->bind_scratch(b.scratch, bytes);
     void *weights = b.on->alloc(MOST * 2);
@@ -89,11 +92,11 @@ TEST(cuda_keeps_the_fastest_candidate) {
         CHECK(b.on->graph_begin(0, true));
         forward(&b);
         b.on->graph_end(0);
-        CHECK_EQUAL(emu_counts.timings - timings, 2); // the others do not work
+        CHECK_EQUAL(emu_counts.timings - timings, 2 * TIMED); // the others do not work
         CHECK_EQUAL(emu_counts.candidate, fastest);
         forward(&b);
         CHECK_EQUAL(emu_counts.candidate, fastest);
-        CHECK_EQUAL(emu_counts.timings - timings, 2);
+        CHECK_EQUAL(emu_counts.timings - timings, 2 * TIMED);
         CHECK_CLOSE(halves(&b, b.pre, WIDE, (float[WIDE]){0}), want, WIDE, 0.01, 0.01);
         bench_close(&b);
     }
@@ -281,6 +284,43 @@ TEST(cuda_takes_the_choices_of_a_checkpoint_before_those_of_the_file) {
     choose("resume/third", of_none);
     CHECK(chosen.candidate == 1 && chosen.timings > 0);
     emu_device.driver--;
+}
+
+// A larger scratch memory is a larger workspace, up to 128 MiB, and a choice is that of a workspace; but for that of a
+// checkpoint, which a run with another scratch memory repeats.
+TEST(cuda_chooses_a_product_for_each_workspace) {
+    static char of_64[CHOICES_BYTES];
+    const size_t least = 32 << 20, most = 128 << 20, mib[] = {0, 31, 32, 95, 96, 300},
+                 want[] = {32, 32, 64, 64, 128, 128};
+    for (int i = 0; i < 6; i++) {
+        more_scratch = mib[i] << 20;
+        choose("workspace", NULL);
+        CHECK_EQUAL(emu_counts.workspace, want[i] << 20);
+        CHECK_EQUAL(chosen.timings > 0, i % 2 == 0);
+        if (want[i] == 64) memcpy(of_64, chosen.choices, sizeof of_64);
+    }
+    for (more_scratch = 0; more_scratch < most; more_scratch += most - least) {
+        emu_device.fastest = 0, emu_device.workspace = 1 << 20;
+        choose(more_scratch ? "workspace/larger" : "workspace/smaller", of_64);
+        CHECK(chosen.candidate == 1 && chosen.timings == 0);
+        CHECK(!strcmp(chosen.choices, of_64));
+    }
+    more_scratch = 0, emu_device.workspace = 64 << 20; // the algorithm needs what this run has not got
+    choose(NULL, of_64);
+    CHECK(chosen.candidate == 0);
+    emu_device.fastest = 1, emu_device.workspace = 1 << 20;
+}
+
+// In a step other operations come between two products of the same operands.
+TEST(cuda_times_products_whose_operands_no_cache_holds) {
+    emu_device.fast_when_cached = 0;
+    Bench b = bench_open(false);
+    CHECK(b.on->graph_begin(0, true));
+    forward(&b);
+    b.on->graph_end(0);
+    CHECK_EQUAL(emu_counts.candidate, 1);
+    bench_close(&b);
+    emu_device.fast_when_cached = -1;
 }
 
 static void write_bytes(const char *path, const char *bytes, size_t size) {
