@@ -1,6 +1,6 @@
 // Softmax and loss over a chunk of logits, one block a row, the gradient in place of the logits. The first
-// VECTORS*THREADS 16-byte vectors of a row wait in registers (57 % of a GPT-2 row), the rest is read a second time,
-// from L2. The softmax is online, so any V will do.
+// VECTORS*THREADS 16-byte vectors of a row wait in registers (57 % of a GPT-2 row), the rest in shared memory, or where
+// it does not fit it is read a second time, from L2. The softmax is online, so any V will do.
 #include "kernels/cuda/ptx.cuh"
 
 enum { THREADS = 512, VECTORS = 7 };
@@ -49,11 +49,13 @@ INLINE float2 join(float most, float sum, float2 *parts) {
     return make_float2(warp_most, warp_sum(part.y * exp2_fast((part.x - warp_most) * LOG2E)));
 }
 
-template <int KEPT, bool GRADIENT, bool CAPPED>
+// WHOLE: the shared memory holds what the registers do not. A thread reads what it has written itself.
+template <int KEPT, bool GRADIENT, bool CAPPED, bool WHOLE>
 __global__ void __launch_bounds__(THREADS, 2)
     cross_entropy_kernel(act *logits, float *losses, const void *rows, unsigned bytes, int first, int T, int vocab,
                          int V, float cap, float z_loss, float scale, const float *loss_scale) {
     SHARED(float2, parts, THREADS / 32);
+    DYNAMIC_SHARED(uint4, rest);
     act *row = logits + (size_t)blockIdx.x * V;
     uint4 *vectors = (uint4 *)row;
     int n = first + blockIdx.x, target = (int)token_at(rows, n + n / T + 1, bytes), used = (vocab + 7) / 8;
@@ -84,6 +86,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         float more = max_of(v, most);
         if (more > most) sum *= exp2_fast((seen<CAPPED>(most, cap) - seen<CAPPED>(more, cap)) * LOG2E), most = more;
         sum += sum_of<CAPPED>(v, seen<CAPPED>(most, cap), cap);
+        if (WHOLE) rest[c - KEPT * THREADS] = v;
     }
     float2 all =
         join(seen<CAPPED>(most, cap), sum, parts); // its barrier also puts the read of row[target] before the writes
@@ -110,19 +113,25 @@ __global__ void __launch_bounds__(THREADS, 2)
         int c = i * THREADS + threadIdx.x;
         if (c < V / 8) write(kept[i], c);
     }
-#pragma unroll 4
+#pragma unroll(WHOLE ? 1 : 4)
     for (int c = KEPT * THREADS + threadIdx.x; c < V / 8; c += THREADS)
-        write(c < used ? mask_padding(vectors[c], c * 8, vocab) : none, c);
+        write(c >= used ? none : WHOLE ? rest[c - KEPT * THREADS] : mask_padding(vectors[c], c * 8, vocab), c);
 }
 
 void FOR_ACT(cuda_cross_entropy)(Act *logits, float *losses, const void *rows, int first, int M, int T, int vocab,
                                  int V, float softcap, float z_loss, float scale, const float *loss_scale,
                                  bool gradient) {
-    auto kernel = softcap > 0 ? gradient ? cross_entropy_kernel<0, true, true> : cross_entropy_kernel<0, false, true>
-                  : gradient ? cross_entropy_kernel<VECTORS, true, false>
-                              : cross_entropy_kernel<0, false, false>;
-    LAUNCH(kernel, (unsigned)M, THREADS, 0, cuda.stream, (act *)logits, losses, rows, id_bytes(vocab), first, T, vocab,
-           V, softcap, z_loss, scale, loss_scale);
+    const int kept = VECTORS * THREADS * 8; // columns
+    const size_t rest = vocab > kept ? blocks_of((size_t)(vocab - kept), 8) * sizeof(uint4) : 0;
+    // two blocks a multiprocessor, of which 7.5 has 64 KiB
+    const bool whole = gradient && softcap <= 0 && rest <= 47 << 10 && cuda.capability >= 80;
+    auto kernel = softcap > 0 ? gradient ? cross_entropy_kernel<0, true, true, false>
+                                         : cross_entropy_kernel<0, false, true, false>
+                  : whole ? cross_entropy_kernel<VECTORS, true, false, true>
+                  : gradient  ? cross_entropy_kernel<VECTORS, true, false, false>
+                              : cross_entropy_kernel<0, false, false, false>;
+    LAUNCH(kernel, (unsigned)M, THREADS, whole ? rest : 0, cuda.stream, (act *)logits, losses, rows, id_bytes(vocab),
+           first, T, vocab, V, softcap, z_loss, scale, loss_scale);
 }
 
 static __global__ void __launch_bounds__(256) sum_losses_kernel(double *total, const float *losses, int n) {

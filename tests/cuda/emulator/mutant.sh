@@ -33,8 +33,10 @@ norm_round|adamw.cu|s/vectors; i += THREADS)/vectors; i += THREADS * 4)/|gradien
 gelu_round|gelu.cu|s/n += gridDim.y \* WARPS)/n += gridDim.y * WARPS * 2)/|gelu_agrees|relative error
 chunks|embed.cu|s/const size_t base = (size_t)(first + i) \* SORTED;/const size_t base = (size_t)i * SORTED;/|gathered|relative error|fp16
 channels|embed.cu|s/int c = (blockIdx.y \* GATHER + threadIdx.x) \* 8;/int c = threadIdx.x * 8;/|embedding_agrees|relative error
-pieces|embed.cu|s/runs\[k\].y), c, C)/runs[k].x + PIECE), c, C)/|gathered|finite
+pieces|embed.cu|s/runs\[k\].y), c, C)/runs[k].x + PIECE), c, C)/|gathered|rror
 frequent|embed.cu|s/if (n == 0) \*frequent = 0;/if (n == 0) *frequent = 1;/|gathered|rror
+rest|cross_entropy.cu|s/vocab - kept), 8)/vocab - kept), 16)/|operation_loss|heap-buffer-overflow
+rest_place|cross_entropy.cu|s/rest\[c - KEPT \* THREADS\] = v/rest[(c - KEPT * THREADS) % 1024] = v/|operation_loss|rror
 losses|cross_entropy.cu|s/i < n; i += 256/i < min(n, 256); i += 256/|operation_loss|relative error
 acquire|attention_backward.cu|s/WAIT_UNTIL(load_acquire(turn + tile) == before)/WAIT_UNTIL(turn[tile] == before)/|attention_of_64|nothing orders the write
 release|attention_backward.cu|/^        __syncthreads(); \/\/ the tile has landed/i if (C::FUSED \&\& threadIdx.x == 0 \&\& tile > first) store_release(turn + tile - 1, (tile - 1) * QUERIES \/ KEYS - kb + 1);|attention_of_64|nothing orders the write
