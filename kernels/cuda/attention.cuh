@@ -3,6 +3,7 @@
 // columns read as zeros and never written.
 #pragma once
 
+#include "kernels/cuda/wave_order.h"
 #include "kernels/cuda/wgmma.cuh"
 
 enum { TILE = 64 }; // rows of scratch are padded to it
@@ -148,6 +149,36 @@ INLINE void gradient_of_scores(float (&s)[4], float (&dp)[4], const float2 (&of_
 INLINE void add_product(float (*sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[4]) {
     mma_16x8x16(sums[0], a, b[0], b[1]);
     mma_16x8x16(sums[1], a, b[2], b[3]);
+}
+
+// What a block of a grid (blocks of rows, heads, sequences) computes. `last` counts from the last rows of a sequence,
+// which see the most keys. wave: the multiprocessors that share a grid which runs at once; 0: a longer one, where the rows of a
+// head follow each other, which leaves its keys in the cache.
+struct RowsOfBlock {
+    int last, h, b;
+};
+INLINE RowsOfBlock rows_of_block(int wave) {
+    const int blocks = gridDim.x, heads = gridDim.y * gridDim.z;
+    RowsOfBlock x = {(int)blockIdx.x, (int)blockIdx.y, (int)blockIdx.z};
+    if (wave) {
+        const int id = blockIdx.x + blocks * (blockIdx.y + gridDim.y * blockIdx.z);
+        const int rank = wave_rank(id, blocks * heads, wave), head = rank % heads;
+        x = {rank / heads, head % (int)gridDim.y, head / (int)gridDim.y};
+    }
+    return x;
+}
+
+// How many blocks a multiprocessor has at once.
+template <class K> static inline int resident_blocks(K kernel, int threads, size_t bytes) {
+    int blocks = 0;
+    cuda_check(BLOCKS_PER_MULTIPROCESSOR(&blocks, kernel, threads, bytes), "attention");
+    return blocks;
+}
+
+// The `wave` of a grid, of blocks of which a multiprocessor has so many at once.
+static inline int wave_of(dim3 grid, int resident) {
+    const size_t blocks = (size_t)grid.x * grid.y * grid.z;
+    return blocks <= (size_t)resident * cuda.multiprocessors ? cuda.multiprocessors : 0;
 }
 
 static inline AttentionMask attention_mask(const Attention &a) {

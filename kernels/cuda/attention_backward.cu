@@ -373,13 +373,14 @@ template <class C>
 __global__ void __launch_bounds__(C::THREADS, blocks_at_once<C::BLOCKS>)
     attention_queries_gradient(act *__restrict__ dqkv, const act *__restrict__ qkv, const act *__restrict__ dout,
                                const float2 *__restrict__ statistics, AttentionMask mask, int T, int padded, int H,
-                               int width) {
+                               int width, int wave) {
     constexpr int D = C::D, KEYS = C::KEYS, QUERIES = C::QUERIES, W = D / 8, THREADS = C::THREADS;
     DYNAMIC_SHARED(uint4, tiles);
     uint4 *q_tile = tiles, *o_tile = q_tile + QUERIES * W, *k_tiles = o_tile + QUERIES * W;
     uint4 *v_tiles = k_tiles + 2 * KEYS * W;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane >> 2, t4 = lane & 3;
-    int block = gridDim.x - 1 - blockIdx.x, h = blockIdx.y, b = blockIdx.z; // the longest rows start first
+    const RowsOfBlock mine = rows_of_block(wave);
+    const int block = gridDim.x - 1 - mine.last, h = mine.h, b = mine.b;
     int out_stride = H * width, stride = 3 * out_stride;
     const size_t origin = (size_t)b * T * stride + h * width;
     const act *q = qkv + origin, *k = q + out_stride, *v = k + out_stride;
@@ -516,9 +517,10 @@ static void launch_queries(const Call &c) {
     auto kernel = attention_queries_gradient<C>;
     static const cudaError_t allowed = ALLOW_SHARED(kernel, (int)C::bytes);
     cuda_check(allowed, "attention_backward");
-    LAUNCH(kernel, dim3(blocks_of((size_t)c.a.T, C::QUERIES), (unsigned)c.a.H, (unsigned)c.a.B), C::THREADS, C::bytes,
-           cuda.stream, c.dqkv, c.qkv, c.dout, (const float2 *)c.scratch.statistics, attention_mask(c.a), c.a.T,
-           c.scratch.padded, c.a.H, c.a.D);
+    static const int resident = resident_blocks(kernel, C::THREADS, C::bytes);
+    const dim3 grid(blocks_of((size_t)c.a.T, C::QUERIES), (unsigned)c.a.H, (unsigned)c.a.B);
+    LAUNCH(kernel, grid, C::THREADS, C::bytes, cuda.stream, c.dqkv, c.qkv, c.dout, (const float2 *)c.scratch.statistics,
+           attention_mask(c.a), c.a.T, c.scratch.padded, c.a.H, c.a.D, wave_of(grid, resident));
 }
 
 // Heads of up to 64 channels: three blocks on a multiprocessor whose shared memory holds them, else two of the variant

@@ -105,14 +105,15 @@ INLINE void softmax_store(const Softmax<D> &x, act *out, float *lse, float scale
 template <class C>
 __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
     attention_forward_kernel(act *__restrict__ out, float *__restrict__ lse, const act *__restrict__ qkv,
-                             AttentionMask mask, int T, int H, int width) {
+                             AttentionMask mask, int T, int H, int width, int wave) {
     constexpr int D = C::D, TILES = C::TILES, KEYS = C::KEYS, QUERIES = queries_of<C>, THREADS = C::WARPS * 32;
     constexpr int W = D / 8, ROWS_APART = C::WGMMA ? WGMMA_ROWS : 16; // of two tiles of a warp
     static_assert(!C::WGMMA || (D == 64 && KEYS == 64), "tiles of 64 x 64");
     if (!is_launched<shared_bytes<C>> || (C::WGMMA && !has_wgmma)) return;
     DYNAMIC_SHARED(uint4, tiles);
     uint4 *q_tile = tiles, *k_tiles = q_tile + QUERIES * W, *v_tiles = k_tiles + 2 * KEYS * W;
-    int block = (T - 1) / QUERIES - blockIdx.x, h = blockIdx.y, b = blockIdx.z; // the longest rows start first
+    const RowsOfBlock mine = rows_of_block(wave);
+    const int block = (T - 1) / QUERIES - mine.last, h = mine.h, b = mine.b;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane >> 2, t4 = lane & 3;
     int stride = 3 * H * width;
     const act *q = qkv + (size_t)b * T * stride + h * width, *k = q + H * width, *v = k + H * width;
@@ -208,8 +209,10 @@ template <class C> static void launch(act *out, float *lse, const act *qkv, cons
     auto kernel = attention_forward_kernel<C>;
     static const cudaError_t allowed = ALLOW_SHARED(kernel, (int)shared_bytes<C>);
     cuda_check(allowed, "attention_forward");
-    LAUNCH(kernel, dim3(blocks_of((size_t)(a.T - a.from / queries * queries), queries), (unsigned)a.H, (unsigned)a.B),
-           C::WARPS * 32, shared_bytes<C>, cuda.stream, out, lse, qkv, attention_mask(a), a.T, a.H, a.D);
+    static const int resident = resident_blocks(kernel, C::WARPS * 32, shared_bytes<C>);
+    const dim3 grid(blocks_of((size_t)(a.T - a.from / queries * queries), queries), (unsigned)a.H, (unsigned)a.B);
+    LAUNCH(kernel, grid, C::WARPS * 32, shared_bytes<C>, cuda.stream, out, lse, qkv, attention_mask(a), a.T, a.H, a.D,
+           wave_of(grid, resident));
 }
 
 void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const Attention *attention) {

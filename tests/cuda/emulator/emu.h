@@ -221,7 +221,7 @@ inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a
      emu::launch(#kernel, emu::address_of(kernel), grid, block, dynamic, stream, emu::bind(kernel, __VA_ARGS__)))
 #define ALLOW_SHARED(kernel, bytes) emu::allow_shared(kernel, bytes)
 #define BLOCKS_PER_MULTIPROCESSOR(result, kernel, threads, bytes)                                                      \
-    ((void)(kernel), *(result) = emu::blocks_per_multiprocessor, cudaSuccess)
+    ((void)(kernel), (void)(threads), (void)(bytes), *(result) = emu::blocks_per_multiprocessor, cudaSuccess)
 // Blocks run one after another here: waiting for one that has not run would be for ever.
 #define WAIT_UNTIL(condition) ((condition) ? (void)0 : emu::die("waits for a block that has not run, at " EMU_HERE))
 #define KEEP_PACKED(vector)   ((void)0)

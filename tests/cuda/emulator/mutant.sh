@@ -35,6 +35,7 @@ chunks|embed.cu|s/const size_t base = (size_t)(first + i) \* SORTED;/const size_
 channels|embed.cu|s/int c = (blockIdx.y \* GATHER + threadIdx.x) \* 8;/int c = threadIdx.x * 8;/|embedding_agrees|relative error
 pieces|embed.cu|s/runs\[k\].y), c, C)/runs[k].x + PIECE), c, C)/|gathered|rror
 frequent|embed.cu|s/if (n == 0) \*frequent = 0;/if (n == 0) *frequent = 1;/|gathered|rror
+order|kernels/cuda/wave_order.h|s/ - 1 - (id - first)/ - (id - first)/|divides_a_grid|rror
 rest|cross_entropy.cu|s/vocab - kept), 8)/vocab - kept), 16)/|operation_loss|heap-buffer-overflow
 rest_place|cross_entropy.cu|s/rest\[c - KEPT \* THREADS\] = v/rest[(c - KEPT * THREADS) % 1024] = v/|operation_loss|rror
 losses|cross_entropy.cu|s/i < n; i += 256/i < min(n, 256); i += 256/|operation_loss|relative error
@@ -106,6 +107,7 @@ sed "$edit" "$path" >"$folder/$path"
 cmp -s "$path" "$folder/$path" && echo "the edit of '$name' changes nothing" && exit 1
 source=$folder/$path
 [[ $file == *.cuh ]] && file=attention_forward.cu && source=kernels/cuda/$file # includes the edited header
+[[ $file == *.h ]] && file=test_emu_order.c && source=tests/cuda/emulator/$file
 sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
 object=$file.o program=test-emu
 instrument=
