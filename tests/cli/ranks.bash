@@ -58,3 +58,14 @@ make_character_data() {
 make_emulated_conf() {
     sed -i -E "s/^n_layer =.*/n_layer = 2/; s/^n_embd =.*/n_embd = 64/; s/^block_size =.*/block_size = 8/; s/^batch_size =.*/batch_size = 1/; s/^max_iters =.*/max_iters = 2/; s/^dtype =.*/dtype = 'auto'/" tiny.conf
 }
+
+# rank_1_stops: two processes on emulated GPUs, and rank 1 stops between the exchanges of a step. status.0 is that of the other one.
+rank_1_stops() {
+    printf '#!/bin/sh\nEMU_NCCL_STOP=stop.$OMPI_COMM_WORLD_RANK exec %s "$@"\n' "$PROGRAM" >program && chmod +x program
+    PROGRAM=$PWD/program launch 2 --device=cuda "${often[@]}" --data_timeout=2
+    wait_for_checkpoint run
+    touch stop.1
+    wait_until test -e status.0
+    kill -9 "$(cat pid.1)"
+    wait_until is_gone "$TRAINER"
+}

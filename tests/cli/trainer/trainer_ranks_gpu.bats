@@ -120,3 +120,10 @@ hang_rank_1() { # OPTION...
     [ "$(cat status.1)" = 80 ]
     grep -q 'computing before an exchange with other GPUs: the GPU has not finished for' stderr
 }
+
+@test "a process whose GPU waits for another process, which stopped between two exchanges, ends with 75" {
+    rank_1_stops
+    [ "$(cat status.0)" = 75 ]
+    not grep -q 'the GPU has not finished' stderr
+    grep -q 'rank 1' stderr
+}

@@ -2,13 +2,15 @@
 // the run when ranks call different collectives, counts, types or roots, or call while an earlier call is unfinished,
 // with a sentence. Of what a reduction leaves undefined, only zeros stay as they are.
 //
-// EMU_NCCL=none: the library is missing; a number: its version.
+// EMU_NCCL=none: the library is missing; a number: its version. EMU_NCCL_STOP: once a file of this name exists, the process
+// stops after the first exchange behind a reduction, before those that need its operations in between.
 #include "kernels/cuda/libraries/nccl.h"
 #include "tests/cuda/emulator/device.h"
 #include "tests/cuda/emulator/emu.h"
 #include "tests/cuda/emulator/exchange.h"
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
@@ -167,6 +169,15 @@ void compute(NcclComm *comm, const Group &mine) {
     }
 }
 
+void stop_behind_reduction(const Group &mine) {
+    static bool reduced;
+    const Call::Kind kind = mine.calls[0].kind;
+    const bool reduces = kind == Call::REDUCE_SCATTER || kind == Call::REDUCE;
+    const char *file = getenv("EMU_NCCL_STOP");
+    if (reduced && !reduces && file && access(file, F_OK) == 0) raise(SIGSTOP);
+    reduced = reduces;
+}
+
 // The turn of an exchange has come; true when it is done.
 bool arrive(NcclComm *comm, Group &mine) {
     if (comm->aborted) return true;
@@ -179,6 +190,7 @@ bool arrive(NcclComm *comm, Group &mine) {
     compare(comm, mine);
     compute(comm, mine);
     own(comm).left = mine.number;
+    stop_behind_reduction(mine);
     return true;
 }
 
