@@ -42,11 +42,11 @@ shardtool/pipeline  common shardtool/format shardtool/ingest tokenizer
 shardtool/vocabulary common shardtool/ingest shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pretokenize.h tokenizer/training
 shardtool/support   common shardtool/format shardtool/ingest shardtool/parquet/where.h shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pattern.h
 shardtool/interchange common shardtool/format shardtool/support
-shardtool           common shardtool/format shardtool/ingest shardtool/pipeline shardtool/support shardtool/interchange shardtool/vocabulary tokenizer
+shardtool           common shardtool/format shardtool/ingest shardtool/remote shardtool/pipeline shardtool/support shardtool/interchange shardtool/vocabulary tokenizer
 loader/protocol     common shardtool/format/split.h
 loader/client       common shardtool/format/split.h loader/protocol
 loader/server       common shardtool/format loader/protocol
-loader              common loader/protocol loader/client loader/server
+loader              common shardtool/remote loader/protocol loader/client loader/server
 trainer/config      common kernels loader/client/feed.h
 trainer/shape       common kernels trainer/config
 trainer/plan        common kernels trainer/config trainer/shape

@@ -20,6 +20,7 @@ static const Option options[] = {
     ROW_SPLIT(&split),
     ROW_JOBS(&threads),
     ROW_OVERWRITE(&force),
+    REMOTE_ROWS,
     ROW_END,
 };
 

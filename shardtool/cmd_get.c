@@ -9,6 +9,7 @@ static int split;
 static const Option options[] = {
     ROW_IDS(&decimal),
     ROW_SPLIT(&split),
+    REMOTE_ROWS,
     ROW_END,
 };
 

@@ -7,6 +7,7 @@ static RowPrinter rows = {.key_width = 13};
 
 static const Option options[] = {
     ROW_JSON(&rows),
+    REMOTE_ROWS,
     ROW_END,
 };
 

@@ -20,6 +20,7 @@ static const Option options[] = {
     {OPT_FLAG, "quick", &quick, NULL, "do not decode: check the tables and the hash of the stored bytes"},
     ROW_JOBS(&threads),
     ROW_JSON(&rows),
+    REMOTE_ROWS,
     ROW_END,
 };
 
@@ -47,7 +48,9 @@ static int compare_manifest(const Check *check, const ShardFile *shard) {
     const DatasetShard *expected = &check->expected;
     const Shard *member = &shard->members[0];
     const char *what = NULL;
-    if (shard->member_count != 1)
+    if (shard->map.size != expected->bytes)
+        what = "size";
+    else if (shard->member_count != 1)
         what = "number of shards in the file";
     else if (shard->tokens != expected->tokens)
         what = "number of tokens";

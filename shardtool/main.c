@@ -1,6 +1,8 @@
 // shardtool: tokenizes documents into shards, and reads, checks and edits shards.
 #include "common/cli/cli.h"
 #include "common/file/cleanup.h"
+#include "shardtool/remote/url_map.h"
+#include "shardtool/support/option_rows.h"
 #include <signal.h>
 #include <stddef.h>
 
@@ -24,7 +26,7 @@ COMMANDS(DECLARE)
 #define DATASETS "tokenize import merge filter dedup shuffle split"
 
 // Commands that read URLs.
-#define URLS "tokenize characters train-vocabulary text"
+#define URLS "tokenize characters train-vocabulary text cat info verify get"
 
 static const ManualRow environment[] = {
     {"MILLRACE_ISA", "portable, avx2 or avx512: use no instruction set beyond this one", NULL},
@@ -102,6 +104,8 @@ static const ManualRow examples[] = {
 int main(int argc, char **argv) {
 #define ROW(name) &shardtool_##name,
     static const Command *const commands[] = {COMMANDS(ROW) NULL};
+    static const UrlMapOptions urls = {.remote = &input_filter.remote};
+    url_map_enable(&urls);
     static const Program program = {
         .name = "shardtool",
         .summary = "tokenize documents into shards of token ids, and work with shards",

@@ -16,7 +16,10 @@ int file_open_regular(const char *path, int flags);
 struct stat;
 uint64_t file_modified_ns(const struct stat *st); // when the file was modified last, since 1970
 
-// Maps a regular file for reading; an empty file gives {NULL, 0}. The file must not be truncated while it is mapped.
+// Whether there is a file of that name. Of a URL that cannot be requested, false after fail().
+bool file_exists(const char *path);
+
+// Maps a regular file, or one by URL (url_files.h), for reading; an empty file gives {NULL, 0}. The file must not be truncated while it is mapped.
 int file_map(Bytes *map, const char *path);
 void file_unmap(Bytes *map); // accepts a zeroed map
 

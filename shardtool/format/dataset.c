@@ -1,6 +1,7 @@
 // Reads and writes the manifest of a dataset directory.
 #include "shardtool/format/dataset.h"
 #include "common/err.h"
+#include "common/file/url_files.h"
 #include "common/json_read.h"
 #include "common/json_write.h"
 #include "shardtool/format/dataset_build.h"
@@ -43,7 +44,11 @@ static bool has_file(const char *path, const char *name) {
     return snprintf(file, sizeof file, "%s/%s", path, name) < (int)sizeof file && stat(file, &st) == 0;
 }
 
-bool dataset_is(const char *path) { return has_file(path, DATASET_MANIFEST) || has_file(path, DATASET_REPLACEMENT); }
+bool dataset_is(const char *path) {
+    const size_t length = strlen(path);
+    if (path_is_url(path)) return length < 4 || strcmp(path + length - 4, ".zst") != 0;
+    return has_file(path, DATASET_MANIFEST) || has_file(path, DATASET_REPLACEMENT);
+}
 
 uint64_t dataset_bytes(const Dataset *dataset, int split) {
     uint64_t bytes = 0;
@@ -295,6 +300,7 @@ static int check_stored_hash(const char *path, const DatasetShard *shard) {
 
 int dataset_check_size(const char *path, uint64_t bytes) {
     struct stat st;
+    if (path_is_url(path)) return 0; // compared when it is opened
     if (stat(path, &st)) return fail(EX_DATA, "'%s' is missing: %s", path, strerror(errno));
     if ((uint64_t)st.st_size == bytes) return 0;
     return fail(EX_DATA, "'%s' has %lld bytes instead of %" PRIu64, path, (long long)st.st_size, bytes);

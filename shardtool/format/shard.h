@@ -77,6 +77,7 @@ typedef struct {
     char *path;
     Bytes map;
     bool borrowed; // the map belongs to the caller
+    void *url;     // of a file by URL (common/file/url_files.h), whose tables are held; else NULL
     ShardFrame *frames;
     Shard *members;
     uint64_t frame_count, member_count, tokens, documents, source_bytes;
@@ -88,6 +89,9 @@ typedef struct {
 // Fails with 65, naming path, block and offset, when the file is not a shard, or is damaged or truncated.
 // "-" is standard input; a pipe is first copied to an unlinked temporary file (stdin_spool).
 int shard_file_open(ShardFile *shard, const char *path);
+// Brings bytes of a file by URL into the map until they are released. Others do nothing. -1 after fail().
+int shard_hold(const ShardFile *shard, uint64_t offset, uint64_t size);
+void shard_release(const ShardFile *shard, uint64_t offset, uint64_t size);
 // Whether these first bytes of a file are those of a shard.
 bool shard_begins(Bytes head);
 int shard_file_open_bytes(ShardFile *shard, const char *name, Bytes bytes); // borrows the bytes

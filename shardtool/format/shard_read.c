@@ -1,6 +1,7 @@
 // Reads shards: finds the members of a file from its end backwards, checks their tables before use, and decodes frames.
 #include "common/err.h"
 #include "common/file/spool.h"
+#include "common/file/url_files.h"
 #include "common/search.h"
 #include "shardtool/format/dataset.h"
 #include "shardtool/format/ids.h"
@@ -21,10 +22,20 @@ bool shard_begins(Bytes head) {
     return head.size >= opening && !memcmp(head.data, SHARD_OPENING, opening);
 }
 
+int shard_hold(const ShardFile *shard, uint64_t offset, uint64_t size) {
+    return shard->url ? url_files->hold(shard->url, offset, size) : 0;
+}
+
+void shard_release(const ShardFile *shard, uint64_t offset, uint64_t size) {
+    if (shard->url) url_files->release(shard->url, offset, size);
+}
+
 // Finds the member that ends at `end`: sets offset, table and end, and counts its frames.
-static int find_member(Bytes map, uint64_t end, Shard *member) {
+static int find_member(const ShardFile *shard, uint64_t end, Shard *member) {
     enum { LEAST = SKIPPABLE_BYTES + SHARD_FOOTER_BYTES };
+    const Bytes map = shard->map;
     const uint8_t *footer = map.data + end - SHARD_FOOTER_BYTES;
+    if (end >= LEAST && (shard_hold(shard, 0, LEAST) < 0 || shard_hold(shard, end - LEAST, LEAST) < 0)) return -1;
     if (end < LEAST || get_u32(footer + 5) != SHARD_FOOTER_MAGIC || footer[4] != 0x80)
         return fail(EX_DATA,
                     shard_begins(map) ? "truncated or extended: no seek table ends at offset %" PRIu64
@@ -36,6 +47,7 @@ static int find_member(Bytes map, uint64_t end, Shard *member) {
         return fail(EX_DATA, "seek table at the end: %" PRIu64 " entries do not fit into %" PRIu64 " bytes", count,
                     end);
     uint64_t table = end - payload - SKIPPABLE_BYTES;
+    if (shard_hold(shard, table, end - table) < 0) return -1;
     if (get_u32(map.data + table) != SHARD_TABLE_MAGIC || get_u32(map.data + table + 4) != payload)
         return fail(EX_DATA, "seek table at offset %" PRIu64 ": its header and its footer disagree", table);
 
@@ -136,6 +148,7 @@ static int parse_member(ShardFile *shard, Shard *member) {
         const uint8_t *entry = table + i * SHARD_ENTRY_BYTES;
         Bytes block = {shard->map.data + offset, get_u32(entry)}; // in bounds: find_member checked the sum of all sizes
         bool is_data = get_u32(entry + 4) > 0; // not read here: opening a dataset must not touch all of its pages
+        if (!is_data && shard_hold(shard, offset, block.size) < 0) return -1;
         uint32_t magic = !is_data && block.size >= SKIPPABLE_BYTES ? get_u32(block.data) : 0;
         bool skippable = magic >> 4 == SHARD_HEADER_MAGIC >> 4;
         if (skippable && get_u32(block.data + 4) != block.size - SKIPPABLE_BYTES)
@@ -176,7 +189,7 @@ static int parse_members(ShardFile *shard) {
     int status = end ? 0 : fail(EX_DATA, "empty file");
     while (status == 0 && end > 0) {
         Shard member = {0};
-        status = find_member(shard->map, end, &member);
+        status = find_member(shard, end, &member);
         end = member.offset;
         frames += member.frame_count;
         buffer_add(&found, &member, sizeof member);
@@ -222,6 +235,19 @@ static int shard_parse(ShardFile *shard, const char *name) {
     return 0;
 }
 
+// What a cache on disk has kept may be damaged: then the bytes are requested again, once.
+static int open_url(ShardFile *shard, const char *url) {
+    for (int tries = 0;; tries++) {
+        *shard = (ShardFile){0};
+        shard->url = url_files->open(url, &shard->map);
+        if (!shard->url) return -1;
+        if (tries) url_files->forget(shard->url, 0, shard->map.size);
+        if (shard_parse(shard, url) == 0) return 0;
+        if (tries || err_code() != EX_DATA) return -1;
+        err_clear();
+    }
+}
+
 int shard_file_open(ShardFile *shard, const char *path) {
     *shard = (ShardFile){0};
     struct stat st;
@@ -233,6 +259,7 @@ int shard_file_open(ShardFile *shard, const char *path) {
             return fail(EX_NOINPUT, "'%s' holds an unfinished run: the command that began it continues it", path);
         return fail(EX_NOINPUT, "'%s' is a directory without " DATASET_MANIFEST ", so it is no dataset", path);
     }
+    if (path_is_url(path)) return open_url(shard, path);
     return input_map(&shard->map, path) < 0 ? -1 : shard_parse(shard, path);
 }
 
@@ -242,7 +269,10 @@ int shard_file_open_bytes(ShardFile *shard, const char *name, Bytes bytes) {
 }
 
 void shard_file_close(ShardFile *shard) {
-    if (!shard->borrowed) file_unmap(&shard->map);
+    if (shard->url)
+        url_files->close(shard->url, true);
+    else if (!shard->borrowed)
+        file_unmap(&shard->map);
     free(shard->path);
     free(shard->frames);
     free(shard->members);
@@ -281,7 +311,7 @@ static const char *frame_error(const ShardFrame *frame, const uint8_t *data) {
     return NULL;
 }
 
-int shard_decode(const ShardFile *shard, ShardCursor *cursor, uint64_t index, void *ids) {
+static int decode_held(const ShardFile *shard, ShardCursor *cursor, uint64_t index, void *ids) {
     const ShardFrame *frame = &shard->frames[index];
     const uint8_t *data = shard->map.data + frame->offset;
     const unsigned bytes = id_bytes(shard->vocab_size);
@@ -301,6 +331,18 @@ int shard_decode(const ShardFile *shard, ShardCursor *cursor, uint64_t index, vo
     if (ids_are_below(ids, bytes, frame->tokens, shard->vocab_size)) return 0;
     return fail(EX_DATA, "shard '%s': frame %" PRIu64 " at offset %" PRIu64 ": an id is not below %u", shard->path,
                 index, frame->offset, shard->vocab_size);
+}
+
+int shard_decode(const ShardFile *shard, ShardCursor *cursor, uint64_t index, void *ids) {
+    const ShardFrame *frame = &shard->frames[index];
+    for (int tries = 0;; tries++) {
+        if (shard_hold(shard, frame->offset, frame->bytes) < 0) return -1;
+        const int status = decode_held(shard, cursor, index, ids);
+        shard_release(shard, frame->offset, frame->bytes);
+        if (status == 0 || !shard->url || tries) return status;
+        err_clear(); // of the copy on disk: the server may have better bytes
+        url_files->forget(shard->url, frame->offset, frame->bytes);
+    }
 }
 
 int shard_lengths(const ShardFile *shard, const Shard *member, Buffer *lengths) {

@@ -21,7 +21,13 @@ static int check_stored_hash(const ShardFile *shard, const Shard *member) {
     XXH3_128bits_reset(state);
     for (const uint8_t *at = shard->map.data + member->offset, *end = shard->map.data + member->trailer; at < end;) {
         size_t size = end - at < STEP_BYTES ? (size_t)(end - at) : STEP_BYTES;
+        const uint64_t offset = (uint64_t)(at - shard->map.data);
+        if (shard_hold(shard, offset, size) < 0) {
+            XXH3_freeState(state);
+            return -1;
+        }
         XXH3_128bits_update(state, at, size);
+        shard_release(shard, offset, size);
         drop_pages(shard, at, at + size);
         at += size;
     }

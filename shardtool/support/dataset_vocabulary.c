@@ -15,7 +15,7 @@ static void set_path(char path[PATH_MAX_BYTES], const char *directory, const cha
 bool dataset_vocabulary_file(char path[PATH_MAX_BYTES], const char *directory) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         set_path(path, directory, names[i]);
-        if (access(path, F_OK) == 0) return true;
+        if (file_exists(path)) return true;
     }
     return false;
 }

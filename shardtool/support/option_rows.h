@@ -17,6 +17,14 @@ extern InputFilter input_filter;
 extern const char input_format_words[];
 extern const char *input_max_bad;
 // clang-format off
+// How files by URL are read.
+#define REMOTE_ROWS \
+    {OPT_SIZE, "retries", &input_filter.remote.retries, "N", "repeat a failed request for a URL up to N times"}, \
+    {OPT_SIZE, "timeout", &input_filter.remote.timeout_s, "S", \
+     "repeat a request for a URL after S seconds without a byte"}, \
+    {OPT_STRING, "s3-endpoint", &input_filter.remote.s3_endpoint, "URL", \
+     "the server of s3:// URLs, as of MinIO; else that of AWS_ENDPOINT_URL or of AWS"}, \
+    {OPT_FLAG, "allow-http", &input_filter.remote.allow_http, NULL, "read http:// URLs of other machines, unprotected"}
 #define INPUT_ROWS \
     {OPT_STRING, "files-from", &input_filter.files_from, "FILE", \
      "read further INPUT names from FILE, one per line or NUL-separated"}, \
@@ -36,12 +44,7 @@ extern const char *input_max_bad;
     {OPT_SIZE, "max-depth", &source_options.max_depth, "N", "levels of archives and compressed files to open"}, \
     {OPT_SIZE, "max-ratio", &source_options.max_ratio, "N", \
      "refuse inputs that expand more than N times, 0 = no limit"}, \
-    {OPT_SIZE, "retries", &input_filter.remote.retries, "N", "repeat a failed request for a URL up to N times"}, \
-    {OPT_SIZE, "timeout", &input_filter.remote.timeout_s, "S", \
-     "repeat a request for a URL after S seconds without a byte"}, \
-    {OPT_STRING, "s3-endpoint", &input_filter.remote.s3_endpoint, "URL", \
-     "the server of s3:// URLs, as of MinIO; else that of AWS_ENDPOINT_URL or of AWS"}, \
-    {OPT_FLAG, "allow-http", &input_filter.remote.allow_http, NULL, "read http:// URLs of other machines, unprotected"}
+    REMOTE_ROWS
 // clang-format on
 
 int jobs_check(uint64_t threads);        // the value of -j; 2 when it is too large

@@ -1,0 +1,3 @@
+#include "common/file/url_files.h"
+
+const UrlFiles *url_files;
