@@ -6,6 +6,7 @@
 #include "common/machine/cgroup.h"
 #include "common/machine/pool.h"
 #include "loader/server/server.h"
+#include "shardtool/remote/url_map.h"
 #include <errno.h>
 #include <malloc.h>
 #include <signal.h>
@@ -22,6 +23,8 @@ enum { THREADS_MAX = 8 }; // that decode: one decodes several hundred million to
 static const char *address, *key_file, *allow_file, *metrics_file, *schedule_file, *state_file;
 static uint64_t cache_bytes;
 static bool insecure;
+static RemoteOptions remote = {.retries = 8, .timeout_s = 30};
+static UrlMapOptions urls = {.remote = &remote, .is_server = true};
 static int64_t parent; // 0: none
 
 static const Option options[] = {
@@ -35,6 +38,10 @@ static const Option options[] = {
      "replace FILE every 5 seconds with counters as Prometheus text; it is removed at the end"},
     {OPT_SIZE, "cache", &cache_bytes, "BYTES",
      "memory for decoded data, at least 2 MiB; 0: a quarter of the memory, or of the limit of the control group"},
+    {OPT_STRING, "disk-cache", &urls.cache, "DIR",
+     "folder for frames of datasets by URL, which stay for the next start"},
+    {OPT_SIZE, "disk-cache-size", &urls.cache_bytes, "BYTES", "its size; 0: half of what its disk has free"},
+    {OPT_FLAG, "allow-http", &remote.allow_http, NULL, "read http:// URLs of other machines, unprotected"},
     {OPT_STRING, "schedule", &schedule_file, "FILE",
      "later weights of a mixture: lines 'SAMPLE WEIGHT WEIGHT ...'; SIGHUP reads it again, reweight appends to it"},
     {OPT_STRING, "state", &state_file, "FILE",
@@ -84,6 +91,7 @@ static int serve(const Endpoint *endpoint, const ServerConfig *config) {
     keep_freed_memory();
     Server *server = server_open(endpoint, config);
     if (!server) return -1;
+    if (urls.cache) url_map_sweep_cache();
     const Dataset *dataset = server_dataset(server);
     char fp[17];
     hex_encode(fp, dataset->fingerprint, 8);
@@ -93,6 +101,7 @@ static int serve(const Endpoint *endpoint, const ServerConfig *config) {
     notify_systemd("READY=1");
     int status = server_run(server);
     notify_systemd("STOPPING=1");
+    url_map_stop();
     server_close(server);
     if (status == 0) log_line("stopped");
     return status;
@@ -124,6 +133,8 @@ static int run(int count, char **arguments) {
                     "connect");
     if (key_file && keys_read(&keys, key_file) < 0) return -1;
     if (key_file) config.keys = &keys;
+    url_map_enable(&urls);
+    if (urls.cache && url_map_open_cache() < 0) return -1;
     uint64_t memory = memory_bytes();
     if (check_cache(memory) < 0) return -1;
     config.cache_bytes = cache_bytes ? cache_bytes : memory / 4;

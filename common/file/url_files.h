@@ -12,7 +12,7 @@ typedef struct {
     int (*hold)(void *file, uint64_t offset, uint64_t size);
     void (*release)(void *file, uint64_t offset, uint64_t size);
     void (*forget)(void *file, uint64_t offset,
-                   uint64_t size); // damaged bytes, which nobody holds: the next hold requests them again
+                   uint64_t size); // damaged bytes: the next hold requests them again
     void (*close)(void *file, bool unmap);
 } UrlFiles;
 

@@ -379,7 +379,7 @@ void frame_cache_collect(FrameCache *cache) {
 
 int frame_fail(const CachedFrame *frame) {
     const FramePlace *place = &frame->place;
-    bool readable = frame->error->code != EX_IO;
+    bool readable = frame->error->code == EX_DATA;
     return fail(readable ? EX_DATA : EX_IO, "%s shard %llu, frame %llu %s", split_names[frame->stream->split],
                 (unsigned long long)place->shard, (unsigned long long)place->index,
                 readable ? "is damaged: `shardtool verify` the dataset" : "cannot be read: see the loader's log");

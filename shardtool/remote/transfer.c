@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -511,10 +512,15 @@ void remote_pump(Remote *remote, int wait_ms) {
     err_give(&pending);
 }
 
+static atomic_bool stopped;
+void transfers_stop(void) { atomic_store(&stopped, true); }
+
 int transfer_wait(Transfer *transfer) {
     enum { POLL_MS = 200 };
-    while (transfer->state == TRANSFER_RUNNING || transfer->state == TRANSFER_WAITING)
+    while (transfer->state == TRANSFER_RUNNING || transfer->state == TRANSFER_WAITING) {
+        if (atomic_load(&stopped)) return fail(EX_AGAIN, "'%s': stopped while it was read", transfer->object->name);
         remote_pump(transfer->remote, POLL_MS);
+    }
     if (transfer->state == TRANSFER_DONE) return 0;
     err_give(&transfer->error);
     return -1;

@@ -94,4 +94,5 @@ void object_close(RemoteObject *object);
 void transfer_start(Remote *remote, Transfer *transfer);
 void remote_pump(Remote *remote, int wait_ms); // advances all transfers; waits so long at most for the next event
 int transfer_wait(Transfer *transfer);         // until it is done; -1 with its error pending
+void transfers_stop(void);                     // from now on, what is waited for fails (75); thread-safe
 void transfer_stop(Transfer *transfer);        // in any state; frees what it holds, but `to`

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -57,12 +58,18 @@ static struct {
     atomic_bool stopped;
 } maps = {.network = PTHREAD_MUTEX_INITIALIZER, .table = PTHREAD_MUTEX_INITIALIZER, .limit = UINT64_MAX};
 
-void url_map_stop(void) { atomic_store(&maps.stopped, true); }
+void url_map_stop(void) {
+    atomic_store(&maps.stopped, true);
+    transfers_stop();
+}
 
 int url_map_open_cache(void) {
-    if (dir_make(maps.options->cache) < 0) return -1;
-    maps.limit = maps.options->cache_bytes;
-    return lock_take(&maps.lock, maps.options->cache, "another --disk-cache");
+    struct statvfs disk;
+    const char *cache = maps.options->cache;
+    if (dir_make(cache) < 0 || lock_take(&maps.lock, cache, "another --disk-cache") < 0) return -1;
+    if (statvfs(cache, &disk)) return fail_errno("cannot stat the disk of '%s'", cache);
+    maps.limit = maps.options->cache_bytes ? maps.options->cache_bytes : (uint64_t)disk.f_bavail * disk.f_frsize / 2;
+    return 0;
 }
 
 // --- granules
@@ -119,42 +126,48 @@ typedef struct {
     Transfer transfer;
 } UrlRequest;
 
+// Waits for a request. Where a server waits, so does its trainer: the request is repeated without end.
 static int wait_for(Transfer *transfer) {
-    enum { POLL_MS = 100 };
-    while (transfer->state == TRANSFER_RUNNING || transfer->state == TRANSFER_WAITING) {
-        if (atomic_load(&maps.stopped))
-            return fail(EX_AGAIN, "'%s': stopped while it was read", transfer->object->name);
-        remote_pump(maps.remote, POLL_MS);
+    for (;;) {
+        if (transfer_wait(transfer) == 0) return 0;
+        if (!maps.options->is_server || err_code() != EX_IO || atomic_load(&maps.stopped)) return -1;
+        err_clear();
+        const Transfer again = {
+            .object = transfer->object, .begin = transfer->begin, .end = transfer->end, .to = transfer->to};
+        transfer_stop(transfer);
+        *transfer = again;
+        transfer_start(maps.remote, transfer);
     }
-    return transfer_wait(transfer);
 }
 
-// Writes a run. Where the disk is full, the cache is as large as it is now.
+// Removes what was used least from a full disk, and keeps the cache at the size that it has then. False when nothing can be removed.
+static bool make_room_on_disk(uint64_t wanted) {
+    pthread_mutex_lock(&maps.table);
+    const uint64_t before = maps.bytes;
+    make_room(0, before > wanted ? before - wanted : 0);
+    const bool has_room = maps.bytes < before;
+    if (has_room && maps.limit > before) maps.limit = before;
+    if (has_room && !maps.full_logged)
+        log_warn("the disk of '%s' is full: the cache keeps to %" PRIu64 " MiB", maps.options->cache, before >> 20);
+    maps.full_logged |= has_room;
+    pthread_mutex_unlock(&maps.table);
+    return has_room;
+}
+
 static int write_run(UrlFile *file, const UrlRequest *run) {
     const uint8_t *data = run->transfer.to;
-    uint64_t at = run->transfer.begin;
-    while (at < run->transfer.end) {
+    for (uint64_t at = run->transfer.begin; at < run->transfer.end;) {
         const ssize_t put = pwrite(file->fd, data, run->transfer.end - at, (off_t)at);
-        if (put > 0) {
-            data += put, at += (uint64_t)put;
-            continue;
-        }
-        if (put < 0 && errno == EINTR) continue;
+        if (put > 0) data += put, at += (uint64_t)put;
+        if (put > 0 || (put < 0 && errno == EINTR)) continue;
         const int error = put < 0 ? errno : ENOSPC;
-        pthread_mutex_lock(&maps.table);
-        const uint64_t left = run->transfer.end - at;
-        const bool has_room = maps.options->cache && (error == ENOSPC || error == EDQUOT) && maps.bytes > 2 * left &&
-                              make_room(0, maps.bytes - 2 * left);
-        if (has_room && maps.limit > maps.bytes + left) maps.limit = maps.bytes + left;
-        if (has_room && !maps.full_logged)
-            log_warn("the disk of '%s' is full: the cache keeps to %" PRIu64 " MiB", maps.options->cache,
-                     maps.limit >> 20);
-        maps.full_logged |= has_room;
-        pthread_mutex_unlock(&maps.table);
+        if (maps.options->cache && (error == ENOSPC || error == EDQUOT) &&
+            make_room_on_disk(2 * (run->transfer.end - at)))
+            continue;
+        fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)run->transfer.begin,
+                  (off_t)(run->transfer.end - run->transfer.begin));
         errno = error;
-        if (!has_room)
-            return fail_errno("cannot write %s of '%s'", maps.options->cache ? "the cache" : "a copy (TMPDIR)",
-                              file->name);
+        return fail_errno("cannot write %s of '%s'", maps.options->cache ? "the cache" : "a copy (TMPDIR)", file->name);
     }
     return 0;
 }
@@ -172,8 +185,9 @@ static int end_run(UrlFile *file, UrlRequest *run) {
     return status;
 }
 
-// The next missing granules of [*at, end), as many as a request has.
-static bool next_run(UrlFile *file, size_t *at, size_t end, UrlRequest *run) {
+// The next missing granules of [*at, end), as many as a request has: some of those before `needed`, or some of the others.
+static bool next_run(UrlFile *file, size_t *at, size_t needed, size_t end, UrlRequest *run) {
+    if (*at < needed) end = needed;
     while (*at < end && file->granules[*at].present) ++*at;
     run->begin = *at;
     while (*at < end && *at - run->begin < RUN_GRANULES && !file->granules[*at].present) ++*at;
@@ -191,13 +205,17 @@ static int request_missing(UrlFile *file, size_t begin, size_t needed, size_t en
         size_t count = 0;
         uint64_t missing = 0;
         pthread_mutex_lock(&maps.table);
-        while (count < RUNS && next_run(file, &at, end, &runs[count])) {
+        while (count < RUNS && at < end) {
+            if (!next_run(file, &at, needed, end, &runs[count])) continue;
             missing += (uint64_t)(runs[count].end - runs[count].begin) * GRANULE_BYTES;
             count++;
         }
         const bool fits = make_room(missing, maps.limit);
         pthread_mutex_unlock(&maps.table);
-        if (!fits && runs[0].begin >= needed) break; // what is read ahead is not worth it
+        if (!fits && end > needed) { // what is read ahead is not worth it
+            end = needed, at = runs[0].begin;
+            continue;
+        }
         if (!fits)
             status = fail(EX_IO, "the cache '%s' is too small for what is being read: raise --disk-cache-size",
                           maps.options->cache);
@@ -212,6 +230,10 @@ static int request_missing(UrlFile *file, size_t begin, size_t needed, size_t en
         for (size_t i = 0; i < count; i++) {
             if (status == 0) status = end_run(file, &runs[i]);
             transfer_stop(&runs[i].transfer);
+            if (status < 0 && runs[i].begin >= needed) { // whoever needs it will name the error
+                err_clear();
+                status = 0, end = at;
+            }
         }
     }
     free(bytes);
@@ -261,7 +283,7 @@ static void forget(void *self, uint64_t offset, uint64_t size) {
     const Span span = span_of(file, offset, size);
     pthread_mutex_lock(&maps.table);
     for (size_t i = span.begin; i < span.end; i++)
-        if (file->granules[i].present && !file->granules[i].holds) remove_granule(file, i);
+        if (file->granules[i].present) file->granules[i].present = 0, maps.bytes -= granule_bytes(file, i);
     pthread_mutex_unlock(&maps.table);
 }
 
@@ -369,7 +391,9 @@ static UrlFile *open_locked(const char *url) {
     UrlFile *open = NULL, *file = allocate_zeroed(1, sizeof *file);
     file->fd = -1;
     if (!maps.remote) maps.remote = remote_open(maps.options->remote, url);
-    int status = maps.remote ? remote_list_open(&list, maps.remote, &url, 1) : -1;
+    if (maps.options->is_server && !maps.options->cache)
+        fail(EX_USAGE, "'%s' is served with --disk-cache DIR, where frames are kept", url);
+    int status = maps.remote && !err_code() ? remote_list_open(&list, maps.remote, &url, 1) : -1;
     if (status == 0 && list.arguments[0].folder_length) status = fail(EX_NOINPUT, "'%s' is a folder", url);
     if (status == 0) {
         const RemoteEntry *entry = list.arguments[0].entries;

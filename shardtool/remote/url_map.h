@@ -11,8 +11,10 @@
 
 typedef struct {
     const RemoteOptions *remote;
-    const char *cache; // a folder; NULL: none
-    uint64_t cache_bytes;
+    // Of a server, which waits for a server of files as long as it takes, and opens URLs with a cache alone:
+    bool is_server;
+    const char *cache;    // a folder; NULL: none
+    uint64_t cache_bytes; // 0: half of what its disk has free
 } UrlMapOptions;
 
 // Sets url_files. The options are read when the first URL is opened.
