@@ -219,3 +219,14 @@ strace() { ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" command strace "$@"; 
 export -f strace
 
 wide_vocabulary() { python3 "$ROOT/tests/oracle/wide_vocabulary.py" "$1"; } # FILE: a .tiktoken of 65,792 tokens
+
+# Makes a dataset of one document in each split, so that no target of an evaluation is the end of a text.
+tokenize_two() { # DATASET TEXT [OPTION]...
+    local seed
+    head -n 100 "$2" >short.txt
+    for seed in {1..50}; do
+        "$BIN/shardtool" tokenize --quiet --force --format text --val 0.5 --val-seed "$seed" "${@:3}" -o "$1" "$2" short.txt
+        "$BIN/shardtool" info --json "$1" | jq -e '.train_documents == 1 and .val_documents == 1' && return
+    done
+    false
+}

@@ -12,8 +12,9 @@ enum { LOSS_CHUNK_ROWS = 1024 }; // of logits, where loss_chunk_rows is 0
 
 // The scalars of a step that live on the device: its results (loss, norm) and its inputs.
 typedef struct {
-    double loss; // sum over the step's tokens
-    float norm;  // of the gradients
+    double loss;          // sum over the step's tokens
+    double textless_loss; // of an evaluation, the part of targets without a text
+    float norm;           // of the gradients
     float loss_scale;
     Dropout dropout;                                   // of the micro-batch
     _Alignas(8) unsigned char optimizer[SCALAR_BYTES]; // from Optimizer.prepare

@@ -68,7 +68,7 @@ FeedResult evaluation_run(Evaluation *evaluation, Network *network, const BatchS
                           const uint8_t *token_bytes, const atomic_int *stop) {
     static const char *const verbs[SPLIT_COUNT] = {"evaluating on training data", "evaluating on validation data"};
     const double T = network->plan->eval.block;
-    double weight = 0, loss = 0, bytes = 0;
+    double weight = 0, loss = 0, nats = 0, bytes = 0;
     FeedResult result = FEED_BATCH;
     Progress progress;
     progress_start(&progress, verbs[evaluation->split], "tok", evaluation->tokens);
@@ -80,11 +80,12 @@ FeedResult evaluation_run(Evaluation *evaluation, Network *network, const BatchS
         result = evaluate(network, source, &request, &found);
         part->loss = found.loss;
         weight += part->weight, loss += part->weight * found.loss;
-        bytes += part->weight * ((double)found.bytes / ((double)part->samples * T));
+        const double targets = (double)part->samples * T;
+        nats += part->weight * (found.text_nats / targets), bytes += part->weight * ((double)found.bytes / targets);
     }
     progress_finish(&progress);
     evaluation->loss = evaluation->part_count == 1 ? evaluation->parts[0].loss : loss / weight;
-    evaluation->bits_per_byte = bytes > 0 ? loss / (M_LN2 * bytes) : NAN;
+    evaluation->bits_per_byte = bytes > 0 ? nats / (M_LN2 * bytes) : NAN;
     return result;
 }
 

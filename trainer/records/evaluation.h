@@ -2,8 +2,8 @@
 //
 // A source of weight w of the sum W gets ceil(n w / W) of the n samples of an evaluation, or all that it has. Rounding
 // up gives each source a sample and keeps the samples of a smaller evaluation within those of a larger one. The loss is
-// the mean of the sources' losses by weight. Bits per byte are the loss in bits by the mean bytes of a target's text:
-// the loss of the ends of texts counts, and they have 0 bytes.
+// the mean of the sources' losses by weight. Bits per byte are those of nanochat: the losses of the targets with a
+// text, in bits, by the bytes of these texts. Special tokens, as the ends of texts, count in neither.
 #pragma once
 
 #include "trainer/model/evaluate.h"

@@ -167,11 +167,12 @@ END
     kill $loader
     cmp run/ckpt-00000006/model.safetensors whole/ckpt-00000006/model.safetensors
     # bits per byte, of the text of the targets
-    trainer eval --json --out_dir=run --dataset="$data" --eval_iters=1000000 --eval_order=sequential --threads=1 --device=cpu >eval.json
-    n=$(jq 'select(.split == "val").tokens' eval.json)
-    bytes=$(shardtool decode --split val --range "1:$((n + 1))" "$data" | sed 's/<|endoftext|>//g' | wc -c)
-    jq -e "select(.split == \"val\") | (.bpb - .loss * $n / $bytes / (2 | log)) | fabs < 0.000001" eval.json
-    jq -e 'select(.split == "val") | .loss > 10 and .loss < 11.2' eval.json # ln 65,793 = 11.09 and less
+    tokenize_two two "$text" --vocabulary "$wide" --pattern gpt4
+    trainer eval --json --out_dir=run --dataset=two --eval_iters=1000000 --eval_order=sequential --threads=1 --device=cpu >eval.json
+    n=$(jq 'select(.split == "train").tokens' eval.json)
+    bytes=$(shardtool decode --range "1:$((n + 1))" two | wc -c)
+    head -n 1 eval.json | jq -e "(.bpb - .loss * $n / $bytes / (2 | log)) | fabs < 0.000001"
+    head -n 1 eval.json | jq -e '.loss > 10 and .loss < 11.2' # ln 65,793 = 11.09 and less
     trainer sample --out_dir=run --start='the mill' --max_new_tokens=40 --num_samples=1 --device=cpu | grep -q '^the mill'
     echo '{"ctx": "the mill", "endings": ["of line", "drives a wheel"], "label": 1}' >items
     trainer eval --out_dir=run --choices=items --device=cpu | grep -q 'over 1 items'

@@ -40,15 +40,19 @@ loss_of() { sed -nE "s/.*\"split\": \"$1\", \"loss\": ([0-9.]*).*/\1/p" "$2"; }
     for name in code prose; do
         evaluate --dataset=data/$name --eval_tokens=100000000 --eval_order=sequential >$name
     done
+    for name in code prose; do # all targets of a split
+        for split in train val; do echo "$name $split $(text_bytes data/$name $split $name)"; done
+    done >bytes
     python3 - <<'END'
 import json
 read = lambda name: {line["split"]: line for line in map(json.loads, open(name))}
 code, prose, few, whole = map(read, ("code", "prose", "few", "whole"))
+bytes = {tuple(line.split()[:2]): int(line.split()[2]) for line in open("bytes")}
 for split in ("train", "val"):
     a, b = code[split], prose[split]
     loss = (a["loss"] + 3 * b["loss"]) / 4
-    # bytes of a target are loss / (ln 2 * bits per byte); ln 2 cancels out
-    bpb = 4 * loss / (a["loss"] / a["bpb"] + 3 * b["loss"] / b["bpb"])
+    x, y = bytes["code", split] / a["tokens"], 3 * bytes["prose", split] / b["tokens"]
+    bpb = (a["bpb"] * x + b["bpb"] * y) / (x + y)
     assert abs(whole[split]["loss"] - loss) < 1e-6 * loss, (whole, loss)
     assert abs(whole[split]["bpb"] - bpb) < 1e-6 * bpb, (whole, bpb)
     assert abs(whole[split][f"{split}/code"] - a["loss"]) < 1e-6 and abs(whole[split][f"{split}/prose"] - b["loss"]) < 1e-6
@@ -62,20 +66,25 @@ END
     for split in train val; do within "$(loss_of $split few)" "$(loss_of $split turned)" 1e-6; done
 }
 
-# The targets of one pass in order are the ids from the second on, in whole sequences.
-check_bytes() { # DATASET
-    local n=$(jq -r 'select(.split == "val") | .tokens' found)
-    "$BIN/shardtool" decode --split val --range 1:$((n + 1)) "$1" | sed 's/<|endoftext|>//g' | wc -c >bytes
-    jq -e --argjson bytes "$(cat bytes)" 'select(.split == "val") | .loss * .tokens / (0.6931471805599453 * $bytes) / .bpb - 1 | fabs < 1e-7' found
+# The bytes of the targets of one pass in order: the ids from the second on, in whole sequences.
+text_bytes() { # DATASET SPLIT LINES
+    local n=$(jq -r "select(.split == \"$2\") | .tokens" "$3")
+    "$BIN/shardtool" decode --split "$2" --range 1:$((n + 1)) "$1" | sed 's/<|endoftext|>//g' | wc -c
+}
+check_bytes() { # DATASET of tokenize_two
+    head -n 1 found | jq -e --argjson bytes "$(text_bytes "$1" train found)" \
+        '.loss * .tokens / (0.6931471805599453 * $bytes) / .bpb - 1 | fabs < 1e-7'
 }
 
 @test "bits per byte divide by the bytes of the targets, of GPT-2's ids and of characters" {
-    evaluate --dataset=data/prose --eval_tokens=100000000 --eval_order=sequential >found
-    check_bytes data/prose
+    cat "$BATS_FILE_TMPDIR"/prose/* >prose.txt
+    tokenize_two data/two prose.txt
+    evaluate --dataset=data/two --eval_tokens=100000000 --eval_order=sequential >found
+    check_bytes data/two
     export LC_ALL=C.UTF-8
     seq 1 400 | sed 's/.*/Die Mühle am Bach, line & of the wheel;/' >text.txt
     "$BIN/shardtool" characters text.txt >abc
-    "$BIN/shardtool" tokenize --quiet --docs lines --val 0.2 --characters abc -o data/chars text.txt
+    tokenize_two data/chars text.txt --characters abc
     "$BIN/trainer" train tiny.conf --quiet --dataset=data/chars --max_iters=2 --sample_tokens=0 --out_dir=chars
     evaluate --out_dir=chars --dataset=data/chars --eval_tokens=100000000 --eval_order=sequential >found
     check_bytes data/chars

@@ -374,6 +374,36 @@ TEST(evaluation_has_no_dropout) {
     CHECK(found[0].loss == found[1].loss);
 }
 
+// nanochat's evaluate_bpb by hand: total_nats += (loss * (num_bytes > 0)).sum(), total_bytes += num_bytes.sum().
+TEST(evaluation_counts_nats_and_bytes_of_targets_with_a_text_alone) {
+    uint8_t token_bytes[97];
+    for (int id = 0; id < 97; id++) token_bytes[id] = (uint8_t)(id % 3 ? id % 7 + 1 : 0);
+    TinyShape shape = tiny_shape;
+    shape.eval_batch = 5; // one batch, whose losses are left in the arena
+    Tiny tiny;
+    tiny_open(&tiny, &shape);
+    EvaluateRequest request = five_samples;
+    EvaluateResult found;
+    request.token_bytes = token_bytes;
+    CHECK(evaluate(&tiny.network, &tiny.source, &request, &found) == FEED_BATCH);
+    const float *losses = network_at(&tiny.network, tiny.plan.eval.losses);
+    double nats = 0, all = 0;
+    uint64_t bytes = 0;
+    const int T = shape.block;
+    for (int sample = 0; sample < 5; sample++)
+        for (int t = 0; t < T; t++) {
+            const uint8_t length = token_bytes[test_row_id(SPLIT_VAL, (uint64_t)sample, t + 1, T, 97)];
+            all += losses[sample * T + t];
+            nats += length ? losses[sample * T + t] : 0;
+            bytes += length;
+        }
+    CHECK(bytes && nats < 0.9 * all);
+    CHECK_EQUAL(found.bytes, bytes);
+    CHECK(fabs(found.text_nats - nats) < 1e-6 * nats);
+    CHECK(fabs(found.loss - all / (5 * T)) < 1e-6);
+    tiny_close(&tiny);
+}
+
 // nanoGPT's get_lr, evaluated by hand in Python for warmup 5, decay 20, 1e-3 to 1e-4
 TEST(schedule_matches_nanogpt) {
     Config config = {.learning_rate = 1e-3,
