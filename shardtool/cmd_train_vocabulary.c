@@ -71,9 +71,6 @@ static int check_options(TrainRun *run) {
     if (vocab_size_option < least || vocab_size_option > VOCAB_SIZE_MAX)
         return fail(EX_USAGE, "-V %" PRIu64 " is not between %" PRIu64 " (bytes and special tokens) and %d",
                     vocab_size_option, least, VOCAB_SIZE_MAX);
-    if (vocab_size_option == TOKEN_COUNT)
-        return fail(EX_USAGE, "-V %d: by this number, other programs take a vocabulary for GPT-2's; choose another",
-                    TOKEN_COUNT);
     run->merges = (uint32_t)(vocab_size_option - least);
     CountWorkersOptions *workers = &run->counting.workers;
     *workers = (CountWorkersOptions){.threads = threads ? (unsigned)threads : pool_cores(),

@@ -53,7 +53,7 @@ int dataset_vocabulary_copy(const char *directory, const char *from) {
 
 int dataset_vocabulary_check(const Dataset *dataset) {
     char path[PATH_MAX_BYTES];
-    if (dataset->vocab_size == TOKEN_COUNT) return 0;
+    if (vocab_is_gpt2_fingerprint(dataset->vocab_fp)) return 0;
     if (!dataset_vocabulary_file(path, dataset->path))
         return fail(EX_DATA,
                     "'%s' has no " CHARACTERS_FILE " and no " VOCAB_FILE

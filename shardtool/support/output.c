@@ -58,7 +58,7 @@ static bool input_vocabulary(const Output *output, char path[PATH_MAX_BYTES]) {
     const Dataset *dataset = &output->dataset;
     bool found = false;
     if (output->vocabulary) return snprintf(path, PATH_MAX_BYTES, "%s", output->vocabulary) > 0;
-    for (uint64_t i = 0; dataset->vocab_size != TOKEN_COUNT && i < dataset->source_count && !found; i++)
+    for (uint64_t i = 0; !vocab_is_gpt2_fingerprint(dataset->vocab_fp) && i < dataset->source_count && !found; i++)
         found = dataset_vocabulary_file(path, dataset->sources[i].path);
     return found;
 }

@@ -124,10 +124,6 @@ const Vocab *vocab_table_take(VocabTable *table) {
         if (is_same(vocab, own)) return own;
         vocab_close(own);
     }
-    if (vocab->size == TOKEN_COUNT) {
-        fail(EX_DATA, "it has %d ids as GPT-2's, and is another: that is not supported", TOKEN_COUNT);
-        return NULL;
-    }
     vocab_finish(vocab);
     table->vocab = NULL;
     return vocab;

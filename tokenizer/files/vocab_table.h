@@ -30,8 +30,7 @@ int vocab_table_build(VocabTable *table, size_t pairs);
 // Adds the merge of two tokens by their bytes: the next in order. -1 after fail().
 int vocab_table_merge(VocabTable *table, Bytes left, Bytes right);
 
-// The finished vocabulary, GPT-2's own when it is the same. NULL after fail() (65): another one with as many ids, by
-// which datasets and models are known to be GPT-2's.
+// The finished vocabulary, GPT-2's own when it is the same.
 const Vocab *vocab_table_take(VocabTable *table);
 
 // The bytes of a token that is written as vocab_spelling says. -1 after fail().

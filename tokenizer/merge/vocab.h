@@ -47,3 +47,4 @@ int vocab_decode(const Vocab *vocab, const void *ids, size_t count, Buffer *out)
 // id its length as u32 and its bytes, then the end of a text as u32.
 void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]);
 bool vocab_has_fingerprint(const Vocab *vocab, const uint8_t fingerprint[32]);
+bool vocab_is_gpt2_fingerprint(const uint8_t fingerprint[32]);

@@ -286,6 +286,13 @@ void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]) {
     buffer_close(&all);
 }
 
+bool vocab_is_gpt2_fingerprint(const uint8_t fingerprint[32]) {
+    static const uint8_t of_gpt2[32] = {0x4A, 0x15, 0x5E, 0x7C, 0xCD, 0x30, 0x0E, 0x17, 0xA6, 0xAE, 0x4A,
+                                        0xCF, 0xEC, 0xC7, 0x7A, 0x9A, 0xBD, 0x08, 0x6F, 0xF7, 0x8A, 0x6F,
+                                        0x5B, 0x52, 0xC5, 0x36, 0x49, 0x90, 0x71, 0x74, 0x8E, 0x6C};
+    return !memcmp(fingerprint, of_gpt2, sizeof of_gpt2);
+}
+
 bool vocab_has_fingerprint(const Vocab *vocab, const uint8_t fingerprint[32]) {
     uint8_t own[32];
     vocab_fingerprint(vocab, own);

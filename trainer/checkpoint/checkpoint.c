@@ -217,7 +217,7 @@ uint64_t checkpoint_bytes(const Model *model, const Optimizer *optimizer) {
     enum { HEADERS_BYTES = 1 << 20, OTHER_ID_BYTES = 160 }; // of an id in the tokenizer files of other vocabularies
     const uint64_t ranges = 1 + (optimizer ? (uint64_t)optimizer->state_count : 0);
     return ranges * model->elements * sizeof(float) + HEADERS_BYTES +
-           (model->shape.vocab == GPT2_VOCAB ? TOKENIZER_FILES_BYTES : (uint64_t)model->shape.vocab * OTHER_ID_BYTES);
+           (model->shape.gpt2_vocab ? TOKENIZER_FILES_BYTES : (uint64_t)model->shape.vocab * OTHER_ID_BYTES);
 }
 
 int64_t checkpoint_space(const char *directory, char at[PATH_MAX_BYTES]) {

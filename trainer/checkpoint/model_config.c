@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "tokenizer/files/vocab_file.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/saved_state.h"
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -157,7 +158,6 @@ static int take_config(Config *model, json_t *root, const char *path) {
         return fail(EX_DATA, "'%s' lacks a usable n_layer, n_head, n_embd or n_positions", path);
     if (!take_int(root, "vocab_size", 1, IDS_MAX, &model->vocab_size))
         return fail(EX_PROTOCOL, "'%s': vocab_size is not in 1 to %d", path, IDS_MAX);
-    if (model->vocab_size == GPT2_VOCAB) model->vocab_size = 0;
     if (!take_activation(root, options, model))
         return fail(EX_DATA, "'%s': activation_function is none of gelu, gelu_new, gelu_pytorch_tanh, relu2", path);
     if ((other = take_options(options ? root : NULL, model)) || (other = other_computation(root, model->n_embd)))
@@ -169,18 +169,26 @@ static int take_config(Config *model, json_t *root, const char *path) {
     return 0;
 }
 
-// Whether a directory of another tool, whose model has more ids, can be of GPT-2's vocabulary: it has no other one.
-static bool is_of_gpt2(const char *directory) {
-    static const char *const ours[] = {CHARACTERS_FILE, "state.json"};
+static bool is_checkpoint_of_gpt2(const char *directory) {
+    SavedState saved;
+    const bool is_gpt2 = saved_state_read(&saved, directory) < 0 || vocab_is_gpt2_fingerprint(saved.state.vocab_fp);
+    saved_state_close(&saved);
+    err_clear(); // damaged: reported when the checkpoint is loaded
+    return is_gpt2;
+}
+
+// Whether the model of a directory, which has as many ids as GPT-2, or these and padding, is of GPT-2's vocabulary: a
+// checkpoint has the fingerprint, a model of another tool its tokenizer.json, or nothing that names another one.
+static bool is_of_gpt2(const char *directory, bool padded) {
     char path[PATH_MAX_BYTES];
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 32, directory, ours[i]);
-        if (access(path, F_OK) == 0) return false;
-    }
+    snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 32, directory);
+    if (access(path, F_OK) == 0) return !padded && is_checkpoint_of_gpt2(directory);
+    snprintf(path, sizeof path, "%.*s/" CHARACTERS_FILE, PATH_MAX_BYTES - 32, directory);
+    if (access(path, F_OK) == 0) return false;
     snprintf(path, sizeof path, "%.*s/" VOCAB_FILE, PATH_MAX_BYTES - 32, directory);
     if (access(path, F_OK)) return true;
     const Vocab *vocab = vocab_open_path(path, NULL);
-    const bool is_gpt2 = vocab && vocab_size(vocab) == GPT2_VOCAB;
+    const bool is_gpt2 = vocab ? vocab_is_gpt2(vocab) : !padded;
     vocab_close(vocab);
     err_clear();
     return is_gpt2;
@@ -195,9 +203,11 @@ static int model_config_read(Config *model, const char *directory) {
     if (file_read(&text, path, 1 << 20) < 0) return -1;
     json_t *root = json_loadb((const char *)text.data, text.size, 0, NULL);
     int result = take_config(model, root, path);
-    if (result == 0 && model->vocab_size == padded_vocab(GPT2_VOCAB) && is_of_gpt2(directory)) {
-        log_line("the %lld ids of '%s' are GPT-2's %d and padding, which is left out", (long long)model->vocab_size,
-                 directory, GPT2_VOCAB);
+    const bool padded = model->vocab_size == padded_vocab(GPT2_VOCAB);
+    if (result == 0 && (padded || model->vocab_size == GPT2_VOCAB) && is_of_gpt2(directory, padded)) {
+        if (padded)
+            log_line("the %lld ids of '%s' are GPT-2's %d and padding, which is left out", (long long)model->vocab_size,
+                     directory, GPT2_VOCAB);
         model->vocab_size = 0;
     }
     json_decref(root);

@@ -19,9 +19,10 @@ int saved_state_read(SavedState *saved, const char *directory) {
     return result;
 }
 
-// 0 stands for the vocabulary of GPT-2.
+// 0 stands for the vocabulary of GPT-2; another one can have as many ids.
 static const char *value_text(int key, const char *value) {
-    return key == KEY_vocab_size && !strcmp(value, "0") ? "GPT-2's 50257" : value;
+    if (key != KEY_vocab_size) return value;
+    return !strcmp(value, "0") ? "GPT-2's 50257" : !strcmp(value, "50257") ? "50257 of another vocabulary" : value;
 }
 
 typedef struct {

@@ -165,19 +165,18 @@ static void file_path(char path[PATH_MAX_BYTES], const char *directory, const ch
 }
 
 static const TokenizerFile *files_of(const Vocab *vocab) {
-    return vocab && vocab_is_characters(vocab) ? character_files : merge_files;
+    return vocab_is_gpt2(vocab) ? gpt2_files : vocab_is_characters(vocab) ? character_files : merge_files;
 }
 
 int tokenizer_files_write(const char *directory, const ModelShape *shape, const char *from, const char *other) {
-    const bool is_gpt2 = shape->vocab == GPT2_VOCAB;
     char kept[PATH_MAX_BYTES];
     file_path(kept, from, CHARACTERS_FILE);
     if (access(kept, F_OK) < 0) file_path(kept, from, VOCAB_FILE);
-    if (!is_gpt2 && access(kept, F_OK) < 0) return 0;
-    const ExportedModel model = {is_gpt2 ? vocab_open() : vocab_open_path(kept, NULL), shape};
-    int result = model.vocab ? 0 : -1;
-    for (const TokenizerFile *file = is_gpt2 ? gpt2_files : files_of(model.vocab);
-         result == 0 && file->name && result == 0; file++) {
+    if (!shape->gpt2_vocab && access(kept, F_OK) < 0) return 0;
+    const ExportedModel model = {shape->gpt2_vocab ? vocab_open() : vocab_open_path(kept, NULL), shape};
+    if (!model.vocab) return -1;
+    int result = 0;
+    for (const TokenizerFile *file = files_of(model.vocab); result == 0 && file->name; file++) {
         char path[PATH_MAX_BYTES], same[PATH_MAX_BYTES];
         Buffer text = {0};
         file_path(path, directory, file->name), file_path(same, other, file->name);

@@ -77,6 +77,7 @@ int vocabulary_resolve(ConfigReader *reader, const char *model) {
     const Vocab *vocab = vocabulary_open(config);
     if (!vocab) return -1;
     const int64_t size = vocab_size(vocab);
+    const bool is_gpt2 = vocab_is_gpt2(vocab);
     int result = 0;
     if (config->vocab_size && config->vocab_size != size)
         result = fail(EX_PROTOCOL, "'%s' has a vocabulary of %lld ids, and the model one of %lld", config->vocabulary,
@@ -87,7 +88,8 @@ int vocabulary_resolve(ConfigReader *reader, const char *model) {
     if (result == 0) result = check_model(config, vocab, model ? model : config->init_from);
     vocab_close(vocab);
     if (result < 0) return -1;
-    config->vocab_size = size;
+    config->vocab_size = is_gpt2 ? 0 : size;
+    if (is_gpt2) config->vocabulary = "";
     return 0;
 }
 
@@ -115,7 +117,14 @@ int vocabulary_fingerprint(const Config *config, uint8_t fingerprint[32]) {
 
 int vocabulary_check(const Config *config, const FeedDataset *dataset) {
     const uint32_t ids = config->vocab_size ? (uint32_t)config->vocab_size : GPT2_VOCAB;
-    if (dataset->vocab_size == ids) return 0;
+    const bool is_gpt2 = vocab_is_gpt2_fingerprint(dataset->vocab_fp);
+    if (dataset->vocab_size == ids && (*config->vocabulary || is_gpt2)) return 0;
+    if (dataset->vocab_size == ids)
+        return fail(
+            EX_PROTOCOL,
+            "the dataset '%s' has a vocabulary of as many ids as GPT-2's, which is another: name its " VOCAB_FILE
+            " by --vocabulary",
+            dataset->name);
     return fail(EX_PROTOCOL,
                 "the dataset '%s' has a vocabulary of %u ids, and the model one of %u: name the " CHARACTERS_FILE
                 " or " VOCAB_FILE " of the dataset by --vocabulary",

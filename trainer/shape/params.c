@@ -47,6 +47,7 @@ ModelShape model_shape(const Config *config) {
         .vocab = vocab,
         .padded_vocab = padded_vocab(vocab),
         .end_of_text = vocab - 1,
+        .gpt2_vocab = !config->vocab_size,
         .bias = config->bias,
         .activation = config->mlp == MLP_SWIGLU    ? ACTIVATION_SWIGLU
                       : config->mlp == MLP_RELU2   ? ACTIVATION_RELU2

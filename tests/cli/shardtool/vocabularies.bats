@@ -99,6 +99,43 @@ END
     run_match 65 "have different vocabularies" "$BIN/loader" serve "$data:1" others:1 --endpoint "ipc://$PWD/mill"
 }
 
+@test "a vocabulary with as many ids as GPT-2's is known by its tokens, in datasets, runs and exported models" {
+    tiny=(--n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=2 --gradient_accumulation_steps=1 --eval_iters=2
+        --eval_interval=0 --dtype=float32 --threads=1 --warmup_iters=1 --lr_decay_iters=9 --device=cpu --sample_tokens=0)
+    trainer() { "$BIN/trainer" "$@"; }
+    shardtool tokenize -q --docs lines --val 0.2 -o gpt2 "$text"
+    trainer train --quiet "${tiny[@]}" --dataset=gpt2 --out_dir=old --max_iters=1
+    # GPT-2's tokens with another pattern
+    mkdir own
+    jq -c --slurpfile other "$data/tokenizer.json" '.pre_tokenizer = $other[0].pre_tokenizer' old/ckpt-00000001/tokenizer.json >own/tokenizer.json
+    shardtool tokenize -q --docs lines --val 0.2 --vocabulary own -o mine "$text"
+    shardtool info --json mine | jq -e '.vocab_size == 50257'
+    not shardtool diff gpt2 mine
+    shardtool verify -q mine
+    trainer train --quiet "${tiny[@]}" --dataset=mine --out_dir=run --max_iters=1
+    trainer train --quiet "${tiny[@]}" --dataset=mine --out_dir=run --max_iters=2
+    cmp mine/tokenizer.json run/ckpt-00000002/tokenizer.json
+    trainer sample --out_dir=run --start='The mill' --max_new_tokens=3 --num_samples=1 --device=cpu | grep -q '^The mill'
+    trainer export -q -o model --out_dir=run
+    cmp mine/tokenizer.json model/tokenizer.json
+    trainer eval --quiet --init_from=./model --dataset=mine --eval_iters=1 --device=cpu
+    # one is not taken for the other
+    run_match 2 "vocab_size is GPT-2's 50257, was 50257 of another vocabulary" trainer train "${tiny[@]}" --dataset=gpt2 --out_dir=run --max_iters=3
+    run_match 2 "vocab_size is 50257 of another vocabulary, was GPT-2's" trainer train "${tiny[@]}" --dataset=mine --out_dir=old --max_iters=2
+    run_match 76 "vocabular" trainer eval --init_from=./model --dataset=gpt2 --eval_iters=1 --device=cpu
+    run_match 65 "have different vocabularies" "$BIN/loader" serve gpt2:1 mine:1 --endpoint "ipc://$PWD/mill"
+    "$BIN/loader" serve mine --quiet --endpoint "ipc://$PWD/mill" 3>&- &
+    run_match 76 "of as many ids as GPT-2's, which is another: name its tokenizer.json by --vocabulary" \
+        trainer train "${tiny[@]}" --loader="ipc://$PWD/mill" --out_dir=new --max_iters=1
+    trainer train --quiet "${tiny[@]}" --loader="ipc://$PWD/mill" --vocabulary=own/tokenizer.json --out_dir=new --max_iters=1
+    kill $!
+    cmp run/ckpt-00000001/model.safetensors new/ckpt-00000001/model.safetensors
+    # a file of GPT-2's tokens changes nothing
+    trainer train --quiet "${tiny[@]}" --dataset=gpt2 --vocabulary=old/ckpt-00000001/tokenizer.json --out_dir=old --max_iters=2
+    rm mine/tokenizer.json
+    run_match 76 "has another vocabulary, of 50257 ids" shardtool decode mine
+}
+
 @test "bits per byte count the bytes of the vocabulary's tokens, and none of special ones" {
     small=(--n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=4 --gradient_accumulation_steps=1 --eval_iters=2
         --eval_interval=5 --dtype=float32 --threads=1 --warmup_iters=2 --lr_decay_iters=10 --device=cpu --sample_tokens=0)

@@ -59,7 +59,10 @@ static void make_shard(Dataset *dataset, int split, const TestDataset *spec, uin
 void make_test_dataset(const char *path, const TestDataset *spec) {
     Dataset dataset;
     dataset_begin(&dataset, path);
-    memset(dataset.vocab_fp, spec->other_vocabulary ? 0x22 : 0x11, 32);
+    if (spec->other_vocabulary)
+        memset(dataset.vocab_fp, 0x22, 32);
+    else
+        hex_decode(dataset.vocab_fp, TEST_VOCAB_FP, 32);
     dataset.vocab_size = TEST_VOCAB, dataset.eot_id = TEST_EOT;
     dataset.params = "frame_tokens=32768", dataset.val = "0.05";
     for (uint64_t at = 0; at < spec->train_tokens; at += spec->shard_tokens)

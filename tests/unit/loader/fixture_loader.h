@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 enum { TEST_VOCAB = 50257, TEST_EOT = 50256 };
+#define TEST_VOCAB_FP "4a155e7ccd300e17a6ae4acfecc77a9abd086ff78a6f5b52c536499071748e6c" // of GPT-2
 
 // The id at `position` of a split of the dataset made with `salt`.
 uint16_t test_id(unsigned salt, int split, uint64_t position);

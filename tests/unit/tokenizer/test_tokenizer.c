@@ -295,6 +295,9 @@ TEST(tokenizer_fingerprint_matches_the_shard_format) {
     vocab_fingerprint(vocab, fingerprint);
     hex_encode(hex, fingerprint, sizeof fingerprint);
     CHECK_TEXT(hex, "4a155e7ccd300e17a6ae4acfecc77a9abd086ff78a6f5b52c536499071748e6c");
+    CHECK(vocab_is_gpt2_fingerprint(fingerprint));
+    fingerprint[31] ^= 1;
+    CHECK(!vocab_is_gpt2_fingerprint(fingerprint));
 }
 
 // fault 11
