@@ -9,10 +9,12 @@
 #include "trainer/setup/vocabulary.h"
 #include <stdio.h>
 
-static const char *output = NULL, *characters = NULL;
+static const char *output = NULL, *characters = NULL, *vocabulary = NULL;
 static enum { GELU_WORD_EXACT, GELU_WORD_TANH } gelu = GELU_WORD_EXACT;
 static const Option options[] = {
     {OPT_STRING, "o", &output, "DIR", "the directory to make"},
+    {OPT_STRING, "vocabulary", &vocabulary, "FILE|DIR",
+     "of a model of another vocabulary than GPT-2's: tokenizer.json, .tiktoken, or a directory that has one"},
     {OPT_STRING, "characters", &characters, "FILE",
      "of a model of characters: the meta.pkl of nanoGPT's data, or a file of the characters in the order of their ids"},
     {OPT_WORD, "gelu", &gelu, "exact|tanh",
@@ -20,37 +22,66 @@ static const Option options[] = {
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
-// Reads the characters of a model with another vocabulary than GPT-2's to `text`, and sets the shape to their number.
-// nanoGPT has no end of a text among them: it becomes the last id.
-static int take_characters(Buffer *text, ModelShape *shape, const char *file) {
-    const int ids = shape->vocab;
-    if (ids == GPT2_VOCAB)
-        return characters ? fail(EX_USAGE, "--characters, and '%s' has the vocabulary of GPT-2", file) : 0;
-    if (!characters)
-        return fail(
-            EX_PROTOCOL,
-            "'%s': the vocabulary has %d ids, and GPT-2's has %d: name the characters of the ids by --characters, "
-            "which reads the meta.pkl beside nanoGPT's data",
-            file, ids, GPT2_VOCAB);
-    if (nanogpt_characters(text, characters) < 0) return -1;
-    const Vocab *vocab = vocab_open_characters_text((Bytes){text->data, text->size}, characters);
-    if (!vocab) return -1;
-    shape->vocab = (int)vocab_size(vocab), shape->padded_vocab = padded_vocab(shape->vocab);
-    shape->end_of_text = (int)vocab_end_of_text(vocab);
-    vocab_close(vocab);
-    if (ids == shape->vocab || ids == shape->vocab - 1) return 0;
-    return fail(EX_PROTOCOL, "'%s' has %d characters, and the model in '%s' %d ids", characters, shape->vocab - 1, file,
-                ids);
+static const Vocab *open_characters(void) {
+    Buffer text = {0};
+    const Vocab *vocab = NULL;
+    if (nanogpt_characters(&text, characters) == 0)
+        vocab = vocab_open_characters_text((Bytes){text.data, text.size}, characters);
+    buffer_close(&text);
+    return vocab;
 }
 
-static int write_directory(const ForeignModel *foreign, const ModelShape *shape, const Buffer *text) {
+// Sets the shape to the ids of the vocabulary. The model can have padding, or lack the id that ends a text, which is
+// added where a vocabulary has none.
+static int take_ids(ModelShape *shape, const Vocab *vocab, const char *file) {
+    const int ids = shape->vocab, size = (int)vocab_size(vocab);
+    const char *name = vocabulary ? vocabulary : characters;
+    if (ids != size && ids != size - 1 && ids != padded_vocab(size))
+        return fail(EX_PROTOCOL, "'%s' has %d %s, and the model in '%s' %d ids", name,
+                    size - vocab_is_characters(vocab), vocab_is_characters(vocab) ? "characters" : "ids", file, ids);
+    if ((int)vocab_end_of_text(vocab) != size - 1)
+        return fail(EX_DATA, "'%s' ends documents with the id %u, and a model only with the last, %d", name,
+                    vocab_end_of_text(vocab), size - 1);
+    shape->vocab = size, shape->padded_vocab = padded_vocab(size);
+    shape->end_of_text = size - 1, shape->gpt2_vocab = vocab_is_gpt2(vocab);
+    return 0;
+}
+
+// Opens the vocabulary of the model, NULL where it is GPT-2's.
+static int take_vocabulary(const Vocab **vocab, ModelShape *shape, const char *file) {
+    if (vocabulary && characters) return fail(EX_USAGE, "--vocabulary and --characters: name one");
+    if (shape->gpt2_vocab && characters)
+        return fail(EX_USAGE, "--characters, and '%s' has the vocabulary of GPT-2", file);
+    if (!vocabulary && !characters) {
+        if (shape->gpt2_vocab) return 0;
+        return fail(
+            EX_PROTOCOL,
+            "'%s': the vocabulary has %d ids, and GPT-2's has %d: name its tokenizer.json by --vocabulary, or by "
+            "--characters the meta.pkl beside nanoGPT's data",
+            file, shape->vocab, GPT2_VOCAB);
+    }
+    *vocab = vocabulary ? vocab_open_path(vocabulary, NULL) : open_characters();
+    return *vocab ? take_ids(shape, *vocab, file) : -1;
+}
+
+static int write_vocabulary(const Vocab *vocab, const char *directory) {
+    char path[PATH_MAX_BYTES];
+    Buffer text = {0};
+    if (!vocab || vocab_is_gpt2(vocab)) return 0;
+    vocab_print_file(vocab, &text);
+    snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 32, directory, vocab_file_name(vocab));
+    const int result = file_write(path, (Bytes){text.data, text.size});
+    buffer_close(&text);
+    return result;
+}
+
+static int write_directory(const ForeignModel *foreign, const ModelShape *shape, const Vocab *vocab) {
     char path[PATH_MAX_BYTES];
     NewFolder folder;
     if (newfolder_open(&folder, output, false, NULL) < 0) return -1;
     snprintf(path, sizeof path, "%.*s/model.safetensors", PATH_MAX_BYTES - 32, folder.temp);
     int result = foreign_write(foreign, path, shape);
-    snprintf(path, sizeof path, "%.*s/" CHARACTERS_FILE, PATH_MAX_BYTES - 32, folder.temp);
-    if (result == 0 && text->size) result = file_write(path, (Bytes){text->data, text->size});
+    if (result == 0) result = write_vocabulary(vocab, folder.temp);
     if (result == 0) result = export_finish(folder.temp, shape, DTYPE_FP32);
     if (result == 0) result = newfolder_commit(&folder);
     newfolder_abandon(&folder);
@@ -59,18 +90,18 @@ static int write_directory(const ForeignModel *foreign, const ModelShape *shape,
 
 static int run(int count, char **files) {
     ForeignModel foreign;
-    Buffer text = {0};
+    const Vocab *vocab = NULL;
     char parameters[16];
     if (!output) return fail(EX_USAGE, "missing -o DIR");
     if (count != 1) return fail(EX_USAGE, "name one file: a ckpt.pt of nanoGPT or a .bin of llm.c");
     if (foreign_open(&foreign, files[0], gelu == GELU_WORD_EXACT) < 0) return -1;
     ModelShape shape = foreign.model.shape;
-    int result = take_characters(&text, &shape, files[0]);
-    if (result == 0) result = write_directory(&foreign, &shape, &text);
+    int result = take_vocabulary(&vocab, &shape, files[0]);
+    if (result == 0) result = write_directory(&foreign, &shape, vocab);
     if (result == 0)
         log_line("imported the weights of '%s' (%s, %s parameters) to '%s'; the optimizer's state is not imported",
                  files[0], foreign.format, human_count(parameters, (double)foreign.model.parameters), output);
-    buffer_close(&text);
+    vocab_close(vocab);
     foreign_close(&foreign);
     return result;
 }

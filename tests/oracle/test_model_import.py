@@ -84,6 +84,35 @@ def test_a_padded_vocabulary_of_nanogpt_is_cut(folder):
     assert same_weights(path, tensors)["vocab_size"] == 50257
 
 
+def test_a_model_of_another_vocabulary_takes_its_file_and_padding_is_cut(folder):
+    shardtool = os.path.join(os.environ["BIN"], "shardtool")
+    with open("text.txt", "w") as file:
+        file.write("aa bb ab " * 40)
+    subprocess.run([shardtool, "train-vocabulary", "-q", "-V", "262", "-o", "vocab", "text.txt"], check=True)
+    ids = subprocess.run([shardtool, "encode", "--vocabulary", "vocab", "text.txt"], check=True, capture_output=True).stdout
+    for rows in 262, 320, 261:  # as the vocabulary, with padding, and without the end of a text
+        sizes = files.SMALL | {"V": rows}
+        tensors = files.weights(sizes, True)
+        files.save_nanogpt(f"{folder}/{rows}.pt", tensors, sizes, True)
+        if rows == 262:
+            files.save_llmc(f"{folder}/{rows}.bin", tensors, sizes, 3)
+        for path in (f"{folder}/{rows}.pt", f"{folder}/{rows}.bin")[: 1 + (rows == 262)]:
+            if rows == 261:
+                result = import_model(path, "--vocabulary", "vocab")
+                assert result.returncode == 0, result.stderr
+                table = read_safetensors(path + ".model/model.safetensors")["transformer.wte.weight"]
+                assert table.shape[0] == 262 and not table[261].any() and (table[:261] == tensors["transformer.wte.weight"]).all()
+            else:
+                config = same_weights(path, tensors, "--vocabulary", "vocab/tokenizer.json")
+                assert config["vocab_size"] == 262 and config["eos_token_id"] == 261
+            same = [shardtool, "encode", "--vocabulary", path + ".model", "text.txt"]
+            assert subprocess.run(same, check=True, capture_output=True).stdout == ids
+    sizes = files.SMALL | {"V": 300}
+    files.save_nanogpt(f"{folder}/300.pt", files.weights(sizes, True), sizes, True)
+    result = import_model(f"{folder}/300.pt", "--vocabulary", "vocab")
+    assert result.returncode == 76 and "'vocab' has 262 ids, and the model in" in result.stderr, result.stderr
+
+
 def test_a_model_of_llmc_gives_its_weights(folder):
     for version, dtype in (3, np.float32), (5, files.BFLOAT16):
         tensors, path = files.weights(files.SMALL, True, dtype), f"{folder}/{version}.bin"
