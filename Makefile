@@ -179,6 +179,8 @@ test-peers: test-deps
 	$(Q)scripts/deps.sh peers
 	$(Q)$(MAKE) --no-print-directory $(JOBS) all
 	$(Q)tests/run.sh --peers $(O) $(T)
+## audit    forged runs: one bit of the data, the configuration, a checkpoint or the metrics; replay accepts none (N=1000 SEED=1)
+audit: test-deps all ; $(Q)BIN=$(abspath $(O)/bin) FORGERIES=$(or $(N),1000) SEED=$(SEED) build/venv/bin/python tests/oracle/test_audit.py forged
 ## test-slurm  the job scripts under a Slurm on this machine (root; needs slurm-wlm and munge)
 test-slurm: all ; $(Q)tests/slurm/run_slurm.sh $(O)
 ## check    the C and command-line tests under the address and the undefined-behaviour sanitizers

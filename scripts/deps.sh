@@ -39,5 +39,5 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 [ "${1:-build}" = test ] || exit 0
 [ -x build/venv/bin/python ] || python3 -m venv build/venv || exit 71
-build/venv/bin/python -c 'import tiktoken, numpy, zstandard, pyarrow, zmq, moto' 2>/dev/null ||
-    build/venv/bin/pip install -q --disable-pip-version-check tiktoken==0.14.0 numpy zstandard pyarrow==22.0.0 pyzmq 'moto[server]==5.2.5' || exit 71
+build/venv/bin/python -c 'import tiktoken, numpy, zstandard, pyarrow, zmq, moto, xxhash' 2>/dev/null ||
+    build/venv/bin/pip install -q --disable-pip-version-check tiktoken==0.14.0 numpy zstandard pyarrow==22.0.0 pyzmq xxhash 'moto[server]==5.2.5' || exit 71

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define COMMANDS(X) X(train) X(plan) X(eval) X(sample) X(export) X(import) X(status) X(report) X(doctor)
+#define COMMANDS(X) X(train) X(plan) X(eval) X(sample) X(export) X(import) X(status) X(report) X(replay) X(doctor)
 
 #define DECLARE(name) extern const Command trainer_##name;
 COMMANDS(DECLARE)
@@ -64,7 +64,7 @@ static int run_once(char **argv) {
 }
 
 // Commands that open a device.
-#define COMPUTE "train plan eval sample doctor"
+#define COMPUTE "train plan eval sample replay doctor"
 
 static const ManualRow environment[] = {
     {"CUDA_HOME, CUDA_PATH", "folders of a CUDA toolkit, whose lib64 may have cuBLASLt", COMPUTE},
@@ -112,6 +112,11 @@ static const ManualRow descriptions[] = {
      "training data of the checkpoint and of that evaluation. `tokens_per_s' is the median of the last 100 steps or "
      "fewer, without evaluations and saves.",
      NULL},
+    {"replay",
+     "The steps are computed by the training loop, from the last kept checkpoint before them or else from the initial "
+     "weights, and every line of metrics.jsonl and every kept checkpoint is compared, bit for bit, times excepted. "
+     "Nothing is written. 0: all is equal; 1: the first step that differs; 65: a part is damaged; 66: one is missing.",
+     NULL},
     {"doctor",
      "DIR names the directory of a run, and CONFIG a configuration, whose model then sizes the checkpoints; without "
      "one, "
@@ -125,6 +130,7 @@ static const ManualRow examples[] = {
     {"train small.conf --dataset=data --out_dir=run", "trains a model, or resumes the run in out_dir", NULL},
     {"status run", "prints progress and losses", NULL},
     {"report -o runs.html run", "writes a page of curves; of several runs, beside each other", NULL},
+    {"replay run --steps=3..20", "computes these steps again and compares all bits", NULL},
     {"eval --dataset=data --out_dir=run", "prints the loss of the newest checkpoint", NULL},
     {"sample --out_dir=run --start='The mill' --max_new_tokens=20", "prints text that begins with a prompt", NULL},
     {"export --out_dir=run -o model", "writes a model that transformers reads", NULL},

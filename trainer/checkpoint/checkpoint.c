@@ -187,6 +187,16 @@ static const char *step_path(char path[PATH_MAX_BYTES], const char *out_dir, uin
     return join(path, out_dir, name);
 }
 
+void checkpoint_path(char path[PATH_MAX_BYTES], const char *out_dir, uint64_t step) { step_path(path, out_dir, step); }
+
+bool checkpoint_up_to(const char *out_dir, uint64_t most, uint64_t *step) {
+    uint64_t steps[LIST_MAX];
+    const int count = list_steps(out_dir, steps);
+    for (int i = 0; i < count; i++)
+        if (steps[i] <= most) return *step = steps[i], true;
+    return false;
+}
+
 bool checkpoint_any(const char *out_dir, char path[PATH_MAX_BYTES], uint64_t *step) {
     uint64_t steps[LIST_MAX];
     if (!list_steps(out_dir, steps)) return false;
@@ -374,6 +384,40 @@ static int find_step(const char *out_dir, uint64_t step, char path[PATH_MAX_BYTE
     if (access(step_path(path, out_dir, step), F_OK) < 0)
         return fail(EX_NOINPUT, "there is no checkpoint of step %llu in '%s'", (unsigned long long)step, out_dir);
     return verify(path, saved, true) < 0 ? -1 : 1;
+}
+
+int checkpoint_of_step(const char *out_dir, uint64_t step, char path[PATH_MAX_BYTES], RunState *state) {
+    SavedState saved;
+    const int found = find_step(out_dir, step, path, &saved);
+    *state = saved.state;
+    saved_state_close(&saved);
+    return found;
+}
+
+int checkpoint_compare(Network *network, const RunState *state, const Config *config, const char *path,
+                       const char **which) {
+    CheckpointHashes hashes;
+    SavedState saved = {0};
+    Buffer text = {0}, kept = {0};
+    char file[PATH_MAX_BYTES];
+    *which = NULL;
+    int result = verify(path, &saved, true);
+    if (result == 0) result = write_model(network, NULL, hashes.model);
+    if (result == 0) result = write_optimizer(network, NULL, hashes.optimizer);
+    model_config_print(&network->model->shape, DTYPE_FP32, &text);
+    safe_hash(text.data, text.size, hashes.model_config);
+    text.size = 0;
+    run_state_print(state, config, &hashes, &text);
+    if (result == 0) result = file_read(&kept, join(file, path, "state.json"), 16 << 20);
+    if (result == 0 && memcmp(hashes.model, saved.hashes.model, sizeof hashes.model)) *which = model_file;
+    if (result == 0 && !*which && memcmp(hashes.optimizer, saved.hashes.optimizer, sizeof hashes.optimizer))
+        *which = optimizer_file;
+    if (result == 0 && !*which && (kept.size != text.size || memcmp(kept.data, text.data, text.size)))
+        *which = "state.json";
+    if (result == 0 && !*which) result = tokenizer_files_compare(path, &network->model->shape, config->out_dir, which);
+    saved_state_close(&saved);
+    buffer_close(&text), buffer_close(&kept);
+    return result < 0 ? -1 : !*which;
 }
 
 int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX_BYTES], Config *settings) {

@@ -47,6 +47,19 @@ int checkpoint_newest(const char *out_dir, char path[PATH_MAX_BYTES], RunState *
 // run that define evaluation and sampling. 1, 0 or -1 as checkpoint_find; 66 without a checkpoint of that step.
 int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX_BYTES], Config *settings);
 
+// The checkpoint of one step: 1 with its path and state, or -1 (66 when there is none, 65 when it is damaged).
+int checkpoint_of_step(const char *out_dir, uint64_t step, char path[PATH_MAX_BYTES], RunState *state);
+
+void checkpoint_path(char path[PATH_MAX_BYTES], const char *out_dir, uint64_t step);
+
+// The newest checkpoint of a step up to `most`, by its name alone. false: there is none.
+bool checkpoint_up_to(const char *out_dir, uint64_t most, uint64_t *step);
+
+// Compares a checkpoint with this state: every file that checkpoint_save would write. 1: they are the same; 0: `which`
+// names a file that differs; -1 (65) when one is damaged.
+int checkpoint_compare(Network *network, const RunState *state, const Config *config, const char *path,
+                       const char **which);
+
 // The newest checkpoint of out_dir by its name alone. false: out_dir has no checkpoint.
 bool checkpoint_any(const char *out_dir, char path[PATH_MAX_BYTES], uint64_t *step);
 

@@ -18,6 +18,7 @@ void run_state_init(RunState *state) { *state = (RunState){.first_loss = NAN, .l
     FIELD(number, "step", &state->step)                                                                                \
     FIELD(number, "updates", &state->updates)                                                                          \
     FIELD(new_number, "tokens", &state->tokens)                                                                        \
+    FIELD(link, "chain", state->chain)                                                                                 \
     FIELD(new_number, "sampling_number", &state->sampling)                                                             \
     FIELD(number, "nonfinite", &state->nonfinite)                                                                      \
     FIELD(number, "nonfinite_streak", &state->nonfinite_streak)                                                        \
@@ -58,6 +59,10 @@ static json_t *index_json(const int *value) { return json_integer(*value); }
 static json_t *real_json(const double *value) { return isfinite(*value) ? json_real(*value) : json_null(); }
 static json_t *flag_json(const bool *value) { return json_boolean(*value); }
 static json_t *fingerprint_json(const uint8_t *value) { return hex(value, 32); }
+static json_t *link_json(const uint8_t *value) {
+    static const uint8_t none[32];
+    return memcmp(value, none, sizeof none) ? hex(value, sizeof none) : NULL; // before the first step
+}
 static json_t *hash_json(const uint8_t *value) { return hex(value, SAFE_HASH_BYTES); }
 static json_t *new_hash_json(const CheckpointHashes *hashes) { return hash_json(hashes->model_config); }
 static json_t *text_json(const char *value) { return *value ? json_string(value) : NULL; }
@@ -95,17 +100,28 @@ static json_t *series_json(const SpikeSeries *series) {
     return list;
 }
 
-static json_t *config_json(const Config *config) {
+// Whether a checkpoint has the key, with this value.
+static bool has_key(const Config *config, int key, char value[256]) {
+    char initial[256];
+    if (config_class(key) == CLASS_PLACE) return false;
+    config_value(config, key, value, 256);
+    config_default(key, initial, sizeof initial);
+    return config_class(key) != CLASS_OPTION || strcmp(value, initial);
+}
+
+json_t *run_state_config(const Config *config) {
     json_t *object = json_object();
-    for (int key = 0; key < KEY_COUNT; key++) {
-        char value[256], initial[256];
-        if (config_class(key) == CLASS_PLACE) continue;
-        config_value(config, key, value, sizeof value);
-        config_default(key, initial, sizeof initial);
-        if (config_class(key) == CLASS_OPTION && !strcmp(value, initial)) continue;
-        json_object_set_new(object, config_key(key), json_string(value));
-    }
+    char value[256];
+    for (int key = 0; key < KEY_COUNT; key++)
+        if (has_key(config, key, value)) json_object_set_new(object, config_key(key), json_string(value));
     return object;
+}
+
+void run_state_print_fixed(const Config *config, Buffer *out) {
+    char value[256];
+    for (int key = 0; key < KEY_COUNT; key++)
+        if (config_class(key) != CLASS_RUN && has_key(config, key, value))
+            buffer_print(out, "%s=%s\n", config_key(key), value);
 }
 
 // The hash is written as the last key, over all text before it: `, "hash": "..."}\n` has a fixed length.
@@ -119,7 +135,7 @@ void run_state_print(const RunState *state, const Config *config, const Checkpoi
     if ((value = kind##_json(member))) json_object_set_new(root, name, value);
     FIELDS(FIELD)
 #undef FIELD
-    json_object_set_new(root, "config", config_json(config));
+    json_object_set_new(root, "config", run_state_config(config));
     char *text = json_dumps(root, JSON_INDENT(1)), digits[HASH_DIGITS + 1];
     if (!text) die(EX_MEMORY, "no memory for the state of the run");
     size_t length = strlen(text) - 2; // without "\n}"
@@ -175,6 +191,7 @@ static bool take_hex(const json_t *found, uint8_t *data, size_t size) {
 }
 
 static bool take_fingerprint(const json_t *found, uint8_t *value) { return take_hex(found, value, 32); }
+static bool take_link(const json_t *found, uint8_t *value) { return !found || take_fingerprint(found, value); }
 static bool take_hash(const json_t *found, uint8_t *value) { return take_hex(found, value, SAFE_HASH_BYTES); }
 
 // Checkpoints of version 0.1.0 lack the fields that are new.

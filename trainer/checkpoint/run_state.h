@@ -24,6 +24,7 @@ typedef struct {
     uint64_t step;                        // steps done, including those whose update was not applied
     uint64_t updates;                     // steps whose update was applied
     uint64_t tokens;                      // tokens trained on
+    uint8_t chain[32];                    // the link of `step` (trainer/run/chain.h); zero: before the first step
     uint64_t sampling;                    // number of the sampling mode (sampling_mode.h); 0 in version 0.1.0
     uint64_t nonfinite, nonfinite_streak; // steps that were not finite: all, and consecutive ones up to `step`
     LossScaler scaler;
@@ -56,6 +57,11 @@ typedef struct {
     CheckpointHashes hashes;
     struct json_t *config; // the values of the keys as text
 } SavedState;
+
+// The configuration as a checkpoint has it: a JSON object of texts. And of its keys those that a run cannot change, a line
+// KEY=VALUE for each.
+struct json_t *run_state_config(const Config *config);
+void run_state_print_fixed(const Config *config, Buffer *out);
 
 void run_state_print(const RunState *state, const Config *config, const CheckpointHashes *hashes, Buffer *out);
 int saved_state_parse(SavedState *saved, Bytes text); // 65 when damaged or written by a newer program

@@ -44,9 +44,9 @@ static void print_header(const SafeWriter *writer, Buffer *out) {
 }
 
 int safe_create(SafeWriter *writer, const char *path, Dtype type) {
-    *writer = (SafeWriter){.path = path, .type = type};
-    writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (writer->fd < 0) return fail_create(path);
+    *writer = (SafeWriter){.path = path, .type = type, .fd = -1};
+    if (path) writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (path && writer->fd < 0) return fail_create(path);
     writer->hasher = XXH3_createState();
     if (!writer->hasher) die(EX_MEMORY, "no memory for a hash");
     return 0;
@@ -71,7 +71,7 @@ static int begin_data(SafeWriter *writer) {
     print_header(writer, &header);
     writer->header_bytes = header.size;
     buffer_close(&header);
-    if (lseek(writer->fd, (off_t)(8 + writer->header_bytes), SEEK_SET) < 0)
+    if (writer->path && lseek(writer->fd, (off_t)(8 + writer->header_bytes), SEEK_SET) < 0)
         return fail_errno("cannot seek in '%s'", writer->path);
     XXH3_128bits_reset(writer->hasher);
     return 0;
@@ -86,7 +86,7 @@ static void next_tensor(SafeWriter *writer) {
 }
 
 static int write_bytes(SafeWriter *writer, const void *values, size_t bytes) {
-    if (fd_write(writer->fd, values, bytes, writer->path) < 0) return -1;
+    if (writer->path && fd_write(writer->fd, values, bytes, writer->path) < 0) return -1;
     XXH3_128bits_update(writer->hasher, values, bytes);
     return 0;
 }
@@ -121,7 +121,9 @@ int safe_finish(SafeWriter *writer, uint8_t header_hash[SAFE_HASH_BYTES]) {
     print_header(writer, &header);
     if (header_hash) safe_hash(header.data, header.size, header_hash);
     int result = 0;
-    if (lseek(writer->fd, 0, SEEK_SET) < 0)
+    if (!writer->path)
+        ; // only the hash
+    else if (lseek(writer->fd, 0, SEEK_SET) < 0)
         result = fail_errno("cannot seek in '%s'", writer->path);
     else if (fd_write(writer->fd, &length, sizeof length, writer->path) < 0 ||
              fd_write(writer->fd, header.data, header.size, writer->path) < 0)
@@ -131,7 +133,7 @@ int safe_finish(SafeWriter *writer, uint8_t header_hash[SAFE_HASH_BYTES]) {
     buffer_close(&header);
     int fd = writer->fd;
     writer->fd = -1;
-    if (close(fd) < 0 && result == 0) result = fail_errno("cannot close '%s'", writer->path);
+    if (writer->path && close(fd) < 0 && result == 0) result = fail_errno("cannot close '%s'", writer->path);
     safe_abandon(writer);
     return result;
 }

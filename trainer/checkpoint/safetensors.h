@@ -29,7 +29,8 @@ typedef struct {
     void *hasher; // XXH3 state
 } SafeWriter;
 
-int safe_create(SafeWriter *writer, const char *path, Dtype type);                  // fails if the file exists
+// Fails if the file exists. A NULL path: nothing is written, and safe_finish gives the hash.
+int safe_create(SafeWriter *writer, const char *path, Dtype type);
 void safe_name(SafeWriter *writer, const char *name, uint64_t rows, uint64_t cols); // cols 0: a vector
 int safe_write(SafeWriter *writer, const float *values, size_t count);
 // Writes the header, fsyncs, closes; header_hash may be NULL. -1 when anything failed since safe_create.

@@ -168,7 +168,10 @@ static const TokenizerFile *files_of(const Vocab *vocab) {
     return vocab_is_gpt2(vocab) ? gpt2_files : vocab_is_characters(vocab) ? character_files : merge_files;
 }
 
-int tokenizer_files_write(const char *directory, const ModelShape *shape, const char *from, const char *other) {
+// Calls `visit` with the path and the bytes of each file, until it returns another status than 0.
+typedef int TokenizerFileVisit(void *context, const TokenizerFile *file, Bytes text);
+
+static int visit_files(const ModelShape *shape, const char *from, TokenizerFileVisit *visit, void *context) {
     char kept[PATH_MAX_BYTES];
     file_path(kept, from, CHARACTERS_FILE);
     if (access(kept, F_OK) < 0) file_path(kept, from, VOCAB_FILE);
@@ -177,16 +180,45 @@ int tokenizer_files_write(const char *directory, const ModelShape *shape, const 
     if (!model.vocab) return -1;
     int result = 0;
     for (const TokenizerFile *file = files_of(model.vocab); result == 0 && file->name; file++) {
-        char path[PATH_MAX_BYTES], same[PATH_MAX_BYTES];
         Buffer text = {0};
-        file_path(path, directory, file->name), file_path(same, other, file->name);
         file->print(&model, &text);
-        result = *other ? file_share(path, same, (Bytes){text.data, text.size})
-                        : file_write(path, (Bytes){text.data, text.size});
+        result = visit(context, file, (Bytes){text.data, text.size});
         buffer_close(&text);
     }
     vocab_close(model.vocab);
     return result;
+}
+
+typedef struct {
+    const char *directory, *other, **which;
+} Directories;
+
+static int write_tokenizer_file(void *context, const TokenizerFile *file, Bytes text) {
+    const Directories *to = context;
+    char path[PATH_MAX_BYTES], same[PATH_MAX_BYTES];
+    file_path(path, to->directory, file->name), file_path(same, to->other, file->name);
+    return *to->other ? file_share(path, same, text) : file_write(path, text);
+}
+
+int tokenizer_files_write(const char *directory, const ModelShape *shape, const char *from, const char *other) {
+    Directories to = {directory, other, NULL};
+    return visit_files(shape, from, write_tokenizer_file, &to);
+}
+
+static int compare_file(void *context, const TokenizerFile *file, Bytes text) {
+    const Directories *of = context;
+    char path[PATH_MAX_BYTES];
+    Bytes map;
+    file_path(path, of->directory, file->name);
+    if (file_map(&map, path) < 0) return -1;
+    if (map.size != text.size || (text.size && memcmp(map.data, text.data, text.size))) *of->which = file->name;
+    file_unmap(&map);
+    return 0;
+}
+
+int tokenizer_files_compare(const char *directory, const ModelShape *shape, const char *from, const char **which) {
+    Directories of = {directory, "", which};
+    return visit_files(shape, from, compare_file, &of);
 }
 
 void tokenizer_files_remove(const char *directory) {

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LINE_MAX_BYTES = 16 << 10 }; // an evaluation of a mixture has up to 36 members
+enum { LINE_MAX_BYTES = 32 << 10 }; // the first line of a process has a path and the configuration
 
 static const char head[] = "{\"step\": "; // how every line begins
 
@@ -83,12 +83,17 @@ void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
     const uint64_t minute_ns = 60000000000;
     char line[LINE_MAX_BYTES];
     va_list list;
-    if (!metrics->path[0]) return;
+    if (!metrics->path[0] && !metrics->compare) return;
     va_start(list, format);
     int length = vsnprintf(line, sizeof line, format, list);
     va_end(list);
     assert(length >= 0 && (size_t)length < sizeof line);
     buffer_print(&metrics->pending, "%s%llu, %s}\n", head, (unsigned long long)step, line);
+    if (metrics->compare) {
+        metrics->compare(metrics->compare_self, (Bytes){metrics->pending.data, metrics->pending.size - 1});
+        metrics->pending.size = 0;
+        return;
+    }
     if (metrics_flush(metrics) == 0) return;
     if (!metrics->warned_ns || clock_ns() - metrics->warned_ns > minute_ns) {
         log_warn("%s; training continues, and the lines will be written later", err_text());

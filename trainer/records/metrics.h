@@ -6,12 +6,14 @@
 typedef struct {
     int fd;
     char path[PATH_MAX_BYTES];
-    uint64_t bytes;      // of the lines in the file
-    Buffer pending;      // lines that could not be written yet
-    uint64_t warned_ns;  // time of the last warning about that
-    EventFile events;    // the same for TensorBoard, where it is open
-    uint64_t lost_steps; // steps in the lines that were removed when it was opened
-    unsigned kills;      // how often that was so before: lines with "lost_steps"
+    uint64_t bytes;                          // of the lines in the file
+    Buffer pending;                          // lines that could not be written yet
+    uint64_t warned_ns;                      // time of the last warning about that
+    EventFile events;                        // the same for TensorBoard, where it is open
+    uint64_t lost_steps;                     // steps in the lines that were removed when it was opened
+    unsigned kills;                          // how often that was so before: lines with "lost_steps"
+    void (*compare)(void *self, Bytes line); // set: receives each line, and nothing is written
+    void *compare_self;
 } Metrics;
 
 // Opens out_dir/metrics.jsonl and truncates it to the lines of steps up to `step` (-1: none), because a resumed run
@@ -21,7 +23,7 @@ int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evalu
 
 // Appends one line: "step", then the members that `format` prints. Lines that cannot be written, as on a full disk, are
 // kept with a warning once a minute, and written with a later line or by metrics_sync. Nothing happens where
-// metrics_open was not called.
+// metrics_open was not called, unless `compare` is set.
 void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 // Adds a line with lost_steps, which later calls of metrics_open count as a kill.

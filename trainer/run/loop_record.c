@@ -1,5 +1,6 @@
 // Lines on stdout and in metrics.jsonl about steps and evaluations.
 #include "trainer/run/loop_record.h"
+#include "common/hash.h"
 #include "common/json_write.h"
 #include "common/log.h"
 #include <errno.h>
@@ -60,7 +61,7 @@ bool loop_record_evaluation(Run *run, const Evaluation evaluations[SPLIT_COUNT])
     state->evaluated = true, state->last_loss = val->loss;
     if (!state->step) state->first_loss = val->loss;
     if (best) state->best_loss = val->loss, state->best_step = state->step;
-    if (!log_quiet) loop_print_evaluation(run, evaluations, best);
+    if (!log_quiet && !run->replays) loop_print_evaluation(run, evaluations, best);
     loop_flush_lines();
     Buffer members = {0};
     evaluation_add_value(&members, "val_loss", val->loss, DIGITS);
@@ -97,21 +98,21 @@ static const char *rate_text(const Run *run, double flops, char out[80]) {
     return out;
 }
 
-void loop_record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns,
-                      uint64_t sent) {
+void loop_record_step(Run *run, const StepResult *result, uint64_t first_sample, float loss_scale, uint64_t ns,
+                      uint64_t wait_ns, uint64_t sent) {
     const Config *config = &run->config;
     uint64_t step = run->state.step;
     double seconds = (double)ns * 1e-9, tokens = (double)run_sequences(run) * (double)config->block_size;
     const double flops = tokens / seconds * model_token_flops(&run->model);
     double wait = ns ? 100.0 * (double)wait_ns / (double)ns : 0;
-    char loss[24], norm[24], exchanged[32] = "";
+    char loss[24], norm[24], link[65], exchanged[32] = "";
     char words[64] = "", scale[32] = ""; // the loss scale of fp16, for the line and for metrics.jsonl
     run->pace.step_seconds += seconds, run->pace.step_tokens += tokens;
     if (run->state.scaler.scale > 0) {
         snprintf(words, sizeof words, " | scale %g", (double)loss_scale);
         snprintf(scale, sizeof scale, ", \"loss_scale\": %.9g", (double)loss_scale);
     }
-    if (step % (uint64_t)config->log_interval == 0 && !log_quiet) {
+    if (step % (uint64_t)config->log_interval == 0 && !log_quiet && !run->replays) {
         char left[24], rate[80];
         if (wait >= 1)
             snprintf(words + strlen(words), sizeof words - strlen(words), " | waiting for data %.0f %%", wait);
@@ -126,12 +127,13 @@ void loop_record_step(Run *run, const StepResult *result, float loss_scale, uint
         loop_flush_lines();
     }
     print_loss(loss, result->loss), print_loss(norm, (double)result->norm);
+    hex_encode(link, run->state.chain, 32);
     if (run->collective.world > 1) snprintf(exchanged, sizeof exchanged, ", \"sent\": %llu", (unsigned long long)sent);
     metrics_add(&run->metrics, step,
-                "\"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"ms\": %.3f, \"tok_s\": %.1f, \"product_share\": %.4f, "
-                "\"wait\": %.3f%s",
-                loss, norm, scale, result->learning_rate, seconds * 1e3, tokens / seconds, flops / run->pace.gemm_rate,
-                wait, exchanged);
+                "\"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"first_sample\": %llu, \"chain\": \"%s\", "
+                "\"ms\": %.3f, \"tok_s\": %.1f, \"product_share\": %.4f, \"wait\": %.3f%s",
+                loss, norm, scale, result->learning_rate, (unsigned long long)first_sample, link, seconds * 1e3,
+                tokens / seconds, flops / run->pace.gemm_rate, wait, exchanged);
 }
 
 void loop_record_spike(Run *run, const StepResult *result, double score) {

@@ -13,9 +13,10 @@ void loop_print_evaluation(const Run *run, const Evaluation evaluations[SPLIT_CO
 // Also sets the losses in the state of the run. Returns whether the validation loss is the best so far.
 bool loop_record_evaluation(Run *run, const Evaluation evaluations[SPLIT_COUNT]);
 
-// The step took `ns`, including `wait_ns` for data, and this process sent `sent` bytes to others.
-void loop_record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns,
-                      uint64_t sent);
+// The step began at sample `first_sample` and took `ns`, including `wait_ns` for data, and this process sent `sent` bytes
+// to others.
+void loop_record_step(Run *run, const StepResult *result, uint64_t first_sample, float loss_scale, uint64_t ns,
+                      uint64_t wait_ns, uint64_t sent);
 void loop_record_spike(Run *run, const StepResult *result, double score);
 
 // The text that the model wrote when the run ended, of a long one the beginning.

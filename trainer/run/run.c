@@ -1,7 +1,9 @@
 // A training run: opening it and closing it.
 #include "trainer/run/run.h"
+#include "common/cli/version.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "common/json_write.h"
 #include "common/log.h"
 #include "common/machine/pool.h"
 #include "trainer/model/gemm_rate.h"
@@ -12,8 +14,11 @@
 #include "trainer/run/run_data.h"
 #include "trainer/run/run_directory.h"
 #include "trainer/setup/vocabulary.h"
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // Starts as many threads as OpenMP and ZeroMQ will, for a moment: they end the program when a thread cannot start.
 static int check_threads(const Config *config) {
@@ -71,7 +76,10 @@ static int open_state(Run *run) {
     RunState *state = &run->state;
     const bool resumes = !strcmp(config->init_from, "resume");
     run_state_init(state);
-    const int found = checkpoint_find(config->out_dir, config, run->saves.resumed_from, state);
+    const int found = !run->replays ? checkpoint_find(config->out_dir, config, run->saves.resumed_from, state)
+                      : run->replayed_from
+                          ? checkpoint_of_step(config->out_dir, run->replayed_from, run->saves.resumed_from, state)
+                          : 0;
     if (found < 0) return -1;
     if (!found) *run->saves.resumed_from = 0;
     if (!found && resumes)
@@ -96,6 +104,7 @@ static int open_state(Run *run) {
 
 static int open_directory(Run *run, bool fresh) {
     if (!ranks_first(&run->collective)) return 0;
+    if (run->replays) return open_state(run);
     if (run_directory_open(&run->lock, run->config.out_dir, fresh) < 0) return -1;
     return open_state(run);
 }
@@ -154,10 +163,12 @@ static int open_loader(Run *run) {
 static int open_network(Run *run) {
     if (run_data_open(run) < 0 || network_open(&run->network, run->backend, &run->model, &run->plan) < 0) return -1;
     run->network.collective = &run->collective;
+    chain_open(&run->chain, &run->network, &run->config);
     if (!ranks_first(&run->collective)) return 0;
     const bool divided = run_divided(run);
     CheckpointWriter *writer = &run->saves.writer;
-    if (divided || !run->config.eval_only) checkpoint_writer_open(writer, &run->network, &run->config);
+    if (divided || !(run->config.eval_only || run->replays))
+        checkpoint_writer_open(writer, &run->network, &run->config);
     char bytes[16];
     if (divided && !writer->view.arena)
         return fail(EX_MEMORY,
@@ -169,7 +180,7 @@ static int open_network(Run *run) {
 
 static int open_output(Run *run) {
     const Config *config = &run->config;
-    if (!config->eval_only && !log_silent) measure_products(run);
+    if (!config->eval_only && !log_silent && !run->replays) measure_products(run);
     if (!run_owns(run)) return 0;
     if (vocabulary_keep(config, config->out_dir) < 0) return -1;
     if (metrics_open(&run->metrics, config->out_dir, *run->saves.resumed_from ? (int64_t)run->state.step : -1,
@@ -190,8 +201,7 @@ static int share_state(Run *run) {
     return collective_broadcast(ranks, run->saves.resumed_from, sizeof run->saves.resumed_from);
 }
 
-static void print_batch(void *self, const FeedBatch *batch) {
-    const Run *run = self;
+static void print_batch(const Run *run, const FeedBatch *batch) {
     const size_t row_bytes = ((size_t)run->config.block_size + 1) * shape_id_bytes(&run->model.shape);
     uint8_t hash[32];
     char hex[65];
@@ -201,9 +211,37 @@ static void print_batch(void *self, const FeedBatch *batch) {
              (unsigned long long)batch->first_sample, (unsigned long long)(batch->first_sample + batch->rows - 1), hex);
 }
 
+static void receive_batch(void *self, const FeedBatch *batch) {
+    Run *run = self;
+    chain_add_batch(&run->chain, &run->network, batch);
+    if (run->prints_batches) print_batch(run, batch);
+}
+
+// The line of this process, from which the steps behind it can be repeated.
+static void record_process(Run *run) {
+    const Config *config = &run->config;
+    char path[PATH_MAX_BYTES], whole[2 * PATH_MAX_BYTES], folder[PATH_MAX_BYTES];
+    Buffer data = {0};
+    json_t *keys = run_state_config(config);
+    char *text = json_dumps(keys, 0);
+    if (!text) die(EX_MEMORY, "no memory for the configuration");
+    const bool local = !*config->loader && loader_process_dataset(path, config);
+    const bool relative = local && *path != '/' && getcwd(folder, sizeof folder);
+    snprintf(whole, sizeof whole, "%s%s%s", relative ? folder : "", relative ? "/" : "", local ? path : config->loader);
+    json_add_string(&data, whole);
+    metrics_add(&run->metrics, run->state.step,
+                "\"arena_bytes\": %llu, \"world\": %u, \"version\": \"%s%s%s\", \"%s\": %.*s, \"config\": %s",
+                (unsigned long long)run->plan.bytes, run->collective.world, version, *version_commit ? " " : "",
+                version_commit, local ? "data" : "loader", (int)data.size, (const char *)data.data, text);
+    buffer_close(&data);
+    free(text);
+    json_decref(keys);
+}
+
 int run_open(Run *run, const Config *config, bool fresh, bool print_ranks) {
     Collective *ranks = &run->collective;
-    if (print_ranks) run->stream.received = print_batch, run->stream.received_self = run;
+    run->stream.received = receive_batch, run->stream.received_self = run;
+    run->prints_batches = print_ranks;
     if (ranks_open(ranks, config, &run->loader_process, print_ranks) < 0 ||
         ranks_agree(ranks, open_backend(run, config, fresh)) < 0 || collective_open_device(ranks) < 0 ||
         ranks_agree(ranks, prepare(run, fresh)) < 0 || ranks_compare_config(ranks, &run->config, run->backend) < 0 ||
@@ -220,8 +258,7 @@ int run_open(Run *run, const Config *config, bool fresh, bool print_ranks) {
     if (status == 0) status = feed_attach(run->feed);
     if (status == 0) status = run_data_check_complete(run);
     if (status == 0) status = run_data_update(run);
-    if (status == 0)
-        metrics_add(&run->metrics, run->state.step, "\"arena_bytes\": %llu", (unsigned long long)run->plan.bytes);
+    if (status == 0) record_process(run);
     return ranks_agree(ranks, status);
 }
 
@@ -231,6 +268,7 @@ void run_close(Run *run) {
     feed_close(run->feed);
     loader_process_close(&run->loader_process);
     metrics_close(&run->metrics);
+    chain_close(&run->chain);
     network_close(&run->network);
     model_close(&run->model);
     if (run->backend) run->backend->close();

@@ -7,6 +7,7 @@
 #include "trainer/ranks/ranks.h"
 #include "trainer/records/metrics.h"
 #include "trainer/records/step_times.h"
+#include "trainer/run/chain.h"
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/vocabulary.h"
 #include <stdatomic.h>
@@ -47,6 +48,11 @@ typedef struct {
     Feed *feed;
     BatchSource source;
     BatchStream stream;
+    Chain chain;
+    bool prints_batches;    // see print_ranks
+    bool replays;           // computes steps of an earlier run again: out_dir is read alone (trainer/audit/replay.h)
+    uint64_t replayed_from; // the checkpoint that it begins with; 0: the initial weights
+    DatasetUse replayed;    // the dataset of the first step
     uint8_t token_bytes[IDS_MAX]; // of the vocabulary, for bits per byte
     RunState state;
     RunSaves saves;

@@ -81,13 +81,14 @@ int run_data_open(Run *run) {
     return check_dataset(run, feed_dataset(run->feed));
 }
 
-static DatasetUse *find_use(RunState *state, const FeedDataset *dataset) {
+static DatasetUse *find_use(Run *run, const FeedDataset *dataset) {
+    RunState *state = &run->state;
     for (int i = 0; i < state->dataset_count; i++)
         if (!memcmp(state->datasets[i].fingerprint, dataset->fingerprint, 32)) return &state->datasets[i];
     if (state->dataset_count == DATASETS_MAX) return NULL;
     DatasetUse *use = &state->datasets[state->dataset_count++];
     memcpy(use->fingerprint, dataset->fingerprint, 32);
-    snprintf(use->name, sizeof use->name, "%s", dataset->name);
+    snprintf(use->name, sizeof use->name, "%s", run->replays ? run->replayed.name : dataset->name);
     return use;
 }
 
@@ -138,10 +139,20 @@ int run_data_check_complete(const Run *run) {
                 dataset->name, last->name);
 }
 
+static int check_replayed(const Run *run, const FeedDataset *dataset) {
+    char hex[65], other[65];
+    if (!memcmp(run->replayed.fingerprint, dataset->fingerprint, 32)) return 0;
+    hex_encode(hex, run->replayed.fingerprint, 32), hex_encode(other, dataset->fingerprint, 32);
+    return fail(EX_NOINPUT,
+                "step %llu used the dataset '%s' (%.16s), and '%s' is another (%.16s): name it by --dataset",
+                (unsigned long long)run->state.step + 1, run->replayed.name, hex, dataset->name, other);
+}
+
 int run_data_update(Run *run) {
     RunState *state = &run->state;
     const FeedDataset *dataset = feed_dataset(run->feed);
     const DatasetUse *old = state->dataset_count ? run_use(run) : NULL;
+    if (run->replays && check_replayed(run, dataset) < 0) return -1;
     if (old && !memcmp(old->fingerprint, dataset->fingerprint, 32)) return 0;
     if (check_dataset(run, dataset) < 0) return -1;
     // A mixture with further weights from a later sample on is the same stream of samples until there.
@@ -150,7 +161,7 @@ int run_data_update(Run *run) {
         log_line("the weights of '%s' change at sample %llu", dataset->name, (unsigned long long)dataset->same_samples);
     else if (old && log_change(run, old, dataset) < 0)
         return -1;
-    DatasetUse *use = find_use(state, dataset);
+    DatasetUse *use = find_use(run, dataset);
     if (!use) return fail(EX_USAGE, "more than %d datasets in one run", DATASETS_MAX);
     if (extended) use->consumed = old->consumed;
     state->dataset = (int)(use - state->datasets);

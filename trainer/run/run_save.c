@@ -130,7 +130,7 @@ int run_roll_back(Run *run) {
     const RunState bad = run->state;
     const uint64_t skip_to = run_use(run)->consumed, skipped = bad.nonfinite_streak * run_sequences(run);
     RunState restored = bad, *state = &run->state;
-    if (bad.rolled_back)
+    if (bad.rolled_back || run->replays)
         return fail(EX_NONFINITE,
                     "step %llu: the loss is again not finite after a roll-back; try a lower learning_rate",
                     (unsigned long long)bad.step);
@@ -146,6 +146,9 @@ int run_roll_back(Run *run) {
     state->skip_from = skip_to - skipped, state->skip_to = skip_to;
     log_warn("three steps in a row were not finite: going back from step %llu to %llu and skipping their samples",
              (unsigned long long)bad.step, (unsigned long long)state->step);
-    metrics_add(&run->metrics, state->step, "\"rolled_back_from\": %llu", (unsigned long long)bad.step);
+    metrics_add(&run->metrics, state->step,
+                "\"rolled_back_from\": %llu, \"nonfinite\": %llu, \"skip_from\": %llu, \"skip_to\": %llu",
+                (unsigned long long)bad.step, (unsigned long long)state->nonfinite,
+                (unsigned long long)state->skip_from, (unsigned long long)state->skip_to);
     return 0;
 }

@@ -100,6 +100,8 @@ static Next step_now(Run *run) {
     StepResult result;
     skip_samples(run);
     start_stream(run);
+    chain_begin(&run->chain);
+    const uint64_t first_sample = run_use(run)->consumed;
     uint64_t started = clock_ns(), waited = feed_stats(run->feed).wait_ns, sent = collective_sent(&run->collective);
     const StepPosition place = {state->step, state->updates, loss_scaler_scale(&state->scaler), &state->spikes};
     FeedResult found = step_run(&run->network, &run->config, &run->stream, &place, &run->stop, &result);
@@ -113,9 +115,11 @@ static Next step_now(Run *run) {
     state->evaluated = false, state->last_loss = NAN;
     state->nonfinite += !result.finite;
     state->nonfinite_streak = result.finite ? 0 : state->nonfinite_streak + 1;
+    if (chain_end(&run->chain, &run->network, &run->config, &result, state) < 0) return NEXT_EXIT;
     loss_scaler_step(&state->scaler, isfinite(result.loss), isfinite(result.norm));
     const uint64_t ns = clock_ns() - started, wait_ns = feed_stats(run->feed).wait_ns - waited;
-    loop_record_step(run, &result, place.loss_scale, ns, wait_ns, collective_sent(&run->collective) - sent);
+    loop_record_step(run, &result, first_sample, place.loss_scale, ns, wait_ns,
+                     collective_sent(&run->collective) - sent);
     loop_record_speed(run, ns - (wait_ns < ns ? wait_ns : ns));
     if (spike <= run->config.spike_z)
         run->pace.spikes = 0;
@@ -130,8 +134,8 @@ static Next step_now(Run *run) {
 
 // Whether this process still has the state of the last whole step after a rank was lost. Where the ranks divide the
 // optimizer's state, the part of the lost rank is in the last checkpoint alone. A GPU may have run the update without
-// the gradients of the lost rank.
-static bool has_state(const Run *run) { return !run_divided(run) && run->backend->in_host_memory; }
+// the gradients of the lost rank. Without its hashes the link of the step is not known.
+static bool has_state(const Run *run) { return !run_divided(run) && run->backend->in_host_memory && !run->chain.lost; }
 
 static void log_lost_state(const Run *run) {
     char path[PATH_MAX_BYTES] = "";
@@ -186,6 +190,8 @@ static Next loop_once(Run *run) {
     if (due) run_save(run, false);
     return step_now(run);
 }
+
+int train_round(Run *run) { return loop_once(run) == NEXT_EXIT ? -1 : 0; }
 
 int train(Run *run) {
     if (!run_is_complete(run)) forecast_log(run);

@@ -7,6 +7,9 @@
 // Trains until max_iters. Returns 0, or -1 after fail() (69, 75, 76, 81, ...) with a checkpoint of the last good step.
 int train(Run *run);
 
+// One round of its loop: an evaluation or a step. -1 after fail().
+int train_round(Run *run);
+
 // Writes report.html. A failure is a warning, at most once a minute.
 void train_report(Run *run);
 

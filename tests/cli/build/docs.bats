@@ -156,10 +156,11 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
     [ -s out/train.bin ] # of the export, the last command
 }
 
-@test "docs/train.md, docs/use-a-model.md and docs/fit.md run as written" {
+@test "docs/train.md, docs/audit.md, docs/use-a-model.md and docs/fit.md run as written" {
     enter_manual
     add_datasets
     run_page docs/train.md 4
+    run_page docs/audit.md 2
     run_page docs/use-a-model.md 3
     run_page docs/fit.md 1
 }

@@ -1,0 +1,70 @@
+# Auditing a run: its hash chain, and the replay of its steps.
+load ../helpers
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || exit
+    make_data 600 0.1
+    make_other_data 400
+    mkdir runs
+    write_tiny_conf tiny.conf
+    "$BIN/trainer" train tiny.conf --quiet --dataset=data --out_dir=runs/whole
+}
+
+setup() { setup_training; }
+
+run_copy() { cp -r "$BATS_FILE_TMPDIR/runs/whole" "$1"; } # RUN: a copy of a finished run of 24 steps
+replay() { "$BIN/trainer" replay "$@"; }
+chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\1/p" "$1/metrics.jsonl"; } # RUN STEP
+
+@test "a replay computes all steps again and finds them equal, from a copy of the data, too" {
+    run_copy run
+    run_match 0 "steps 1 to 24 are equal" replay run
+    [[ "$output" == *"and 2 checkpoints"*"chain $(chain run 24)"* ]]
+    run_match 0 "steps 18 to 20 are equal" replay run --steps=18..20 --threads=2
+    [[ "$output" == *"from the checkpoint of step 16"*"chain $(chain run 20)"* ]]
+    cp -r "$data" copy
+    run_match 0 "steps 3 to 3 are equal" replay run --steps=3 --dataset=copy
+    diff -r run "$BATS_FILE_TMPDIR/runs/whole" # nothing is written
+}
+
+@test "a run that was killed and resumed has the chain of an undisturbed one, and replays" {
+    begin_and_kill run --dataset="$data" "${often[@]}"
+    finish run --dataset="$data" --eval_interval=3 --eval_iters=1 # compares the chains of all steps
+    run_match 0 "steps 1 to $end are equal" replay run
+}
+
+@test "a replay follows a run whose settings were changed on the way" {
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=4
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=8 --learning_rate=1e-2 --eval_iters=2
+    run_match 0 "steps 1 to 8 are equal" replay run
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=10 --batch_size=1 --gradient_accumulation_steps=4
+    run_match 2 "after step 8 the run has batch_size=1, before it 2" replay run
+    run_match 0 "steps 9 to 10 are equal" replay run --steps=9..10
+}
+
+@test "a replay names the first step that differs, 1, damage, 65, and what is missing, 66" {
+    run_copy run
+    sed -i 's/\("step": 5, .*"norm": 1\)/\11/' run/metrics.jsonl
+    run_match 1 "step 5: norm is 11" replay run
+    run_match 0 "are equal" replay run --steps=17..24
+    cp "$BATS_FILE_TMPDIR/runs/whole/metrics.jsonl" run/
+    run_match 66 "has no step 25: its last is 24" replay run --steps=3..25
+    run_match 2 "not A..B" replay run --steps=5..3
+    run_match 66 "used the dataset 'data'" replay run --dataset="$BATS_FILE_TMPDIR/data2"
+    run_match 66 "metrics.jsonl" replay nowhere
+    printf x | dd of="$(checkpoint run 16)/optimizer.safetensors" bs=1 seek=2000 conv=notrunc status=none
+    run_match 65 "is damaged" replay run --steps=17..18
+    run_match 65 "is damaged" replay run
+    run_match 0 "from the initial weights" replay run --steps=9..12
+    truncate -s -1 run/metrics.jsonl
+    run_match 65 "the last line is cut short" replay run --steps=1
+}
+
+@test "steps before and after a change of the dataset are replayed apart" {
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=8
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$BATS_FILE_TMPDIR/data2" --out_dir=run --max_iters=12
+    run_match 0 "steps 1 to 8 are equal" replay run --steps=1..8
+    run_match 0 "steps 9 to 12 are equal" replay run --steps=9..12
+    run_match 2 "after step 8 the run goes on with the dataset 'data2'" replay run
+    run_match 66 "step 9 used the dataset 'data2'" replay run --steps=9..12 --dataset="$data"
+}

@@ -1,0 +1,35 @@
+// Any bytes as metrics.jsonl: lines are read or refused, members lie in their line, and a line equals itself.
+#include "common/err.h"
+#include "trainer/audit/record.h"
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(const RecordLine *line, Bytes whole) {
+    static const char *const keys[] = {"loss", "chain", "config", "fingerprint", "first_sample", "data", "ms"};
+    LineDifference difference;
+    uint64_t number;
+    if (!record_same(line, line, &difference)) abort();
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        Bytes value;
+        record_number(line, keys[i], &number);
+        if (!record_member(line, keys[i], &value)) continue;
+        if (value.data < whole.data || value.data + value.size > whole.data + whole.size) abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    uint8_t *copy = malloc(size + !size); // so that a read beyond the file is found
+    if (!copy) abort();
+    if (size) memcpy(copy, data, size);
+    const Record record = {.path = "record", .text = {copy, size}};
+    Bytes rest = record.text;
+    RecordLine line;
+    while (record_next(&record, &rest, &line) > 0) check(&line, record.text);
+    err_clear();
+    RecordStep step;
+    if (record_find(&record, 1, &step) == 0) check(&step.process, record.text);
+    err_clear();
+    free(copy);
+    return 0;
+}

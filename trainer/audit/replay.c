@@ -1,0 +1,348 @@
+#include "trainer/audit/replay.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "shardtool/format/dataset.h"
+#include "trainer/checkpoint/saved_state.h"
+#include "trainer/run/stop_signals.h"
+#include "trainer/run/train.h"
+#include "trainer/setup/vocabulary.h"
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    Run run;
+    Record record;
+    Bytes rest;        // lines that are not compared yet
+    bool differs, bad; // bad: an error is pending since a line was compared
+    uint64_t compared; // the last step of a checkpoint that was compared
+    unsigned checkpoints;
+} Replay;
+
+static const char *text_of(Bytes text, char out[96]) {
+    snprintf(out, 96, "%.*s", (int)(text.size < 90 ? text.size : 90), (const char *)text.data);
+    return text.size ? out : "missing";
+}
+
+// ---- the lines of the record that no replay writes
+
+// Keys whose change needs another memory plan.
+static bool is_planned(int key) {
+    static const int planned[] = {KEY_batch_size,
+                                  KEY_gradient_accumulation_steps,
+                                  KEY_dtype,
+                                  KEY_recompute,
+                                  KEY_recompute_layers,
+                                  KEY_loss_chunk_rows,
+                                  KEY_document_mask,
+                                  KEY_dropout,
+                                  KEY_eval_block_size};
+    for (size_t i = 0; i < sizeof planned / sizeof *planned; i++)
+        if (planned[i] == key) return true;
+    return false;
+}
+
+static json_t *config_of(const Record *record, const RecordLine *line) {
+    Bytes text;
+    record_member(line, "config", &text);
+    json_t *config = json_loadb((const char *)text.data, text.size, JSON_REJECT_DUPLICATES, NULL);
+    if (json_is_object(config)) return config;
+    json_decref(config);
+    fail(EX_DATA, "'%s': the configuration of step %" PRIu64 " is damaged", record->path, line->step);
+    return NULL;
+}
+
+// The run goes on with other values of some keys.
+static int change_config(Replay *replay, const RecordLine *line) {
+    Config *config = &replay->run.config;
+    json_t *keys = config_of(&replay->record, line), *value;
+    const char *name;
+    if (!keys) return -1;
+    int result = 0;
+    json_object_foreach(keys, name, value) {
+        int key = 0;
+        char now[256];
+        const char *then = json_string_value(value);
+        while (key < KEY_COUNT && strcmp(config_key(key), name)) key++;
+        if (key == KEY_COUNT || config_class(key) == CLASS_PLACE || !then) {
+            result = fail(EX_DATA, "'%s': '%s' is no key of a configuration", replay->record.path, name);
+            break;
+        }
+        config_value(config, key, now, sizeof now);
+        if (!strcmp(now, then)) continue;
+        if (config_class(key) != CLASS_RUN || is_planned(key))
+            result = fail(EX_USAGE,
+                          "after step %" PRIu64 " the run has %s=%s, before it %s: replay the steps up to it, and "
+                          "those from %" PRIu64 " on, apart",
+                          line->step, name, then, now, line->step + 1);
+        else if (!config_parse(config, key, then))
+            result = fail(EX_DATA, "'%s': %s cannot be %s", replay->record.path, name, then);
+        if (result < 0) break;
+    }
+    json_decref(keys);
+    return result;
+}
+
+static int roll_back(Replay *replay, const RecordLine *line) {
+    RunState *state = &replay->run.state;
+    uint64_t nonfinite, from, to;
+    if (!record_number(line, "nonfinite", &nonfinite) || !record_number(line, "skip_from", &from) ||
+        !record_number(line, "skip_to", &to))
+        return fail(EX_DATA, "'%s': the roll-back to step %" PRIu64 " is damaged", replay->record.path, line->step);
+    loss_scaler_init(&state->scaler, dtype_is_narrow(replay->run.backend->act_type));
+    state->rolled_back = true, state->nonfinite = nonfinite, state->nonfinite_streak = 0;
+    state->skip_from = from, state->skip_to = to;
+    return 0;
+}
+
+// Takes the lines up to the next one that is compared: 1 with that line, which stays in the rest, 0 at the end.
+static int next_compared(Replay *replay, RecordLine *line) {
+    for (Bytes rest = replay->rest;;) {
+        const int found = record_next(&replay->record, &rest, line);
+        if (found <= 0 || line->kind <= LINE_PASSED) return found;
+        if (line->step != replay->run.state.step)
+            return fail(EX_DATA, "'%s': a line of step %" PRIu64 " stands behind step %" PRIu64, replay->record.path,
+                        line->step, replay->run.state.step);
+        if (line->kind == LINE_PROCESS && replay->run.feed && change_config(replay, line) < 0) return -1;
+        if (line->kind == LINE_ROLLED_BACK && roll_back(replay, line) < 0) return -1;
+        replay->rest = rest;
+    }
+}
+
+// ---- comparing
+
+static void say_difference(Replay *replay, const RecordLine *given, const LineDifference *difference) {
+    char recorded[96], computed[96];
+    replay->differs = true;
+    fail(EX_NO, "step %" PRIu64 ": %.*s is %s in '%s', and %s when it is computed again", given->step,
+         (int)difference->key.size, (const char *)difference->key.data, text_of(difference->recorded, recorded),
+         replay->record.path, text_of(difference->given, computed));
+}
+
+// Metrics.compare
+static void compare_line(void *self, Bytes text) {
+    Replay *replay = self;
+    RecordLine given, recorded;
+    LineDifference difference;
+    if (replay->differs || replay->bad) return;
+    if (record_parse(&given, text) < 0)
+        die(EX_BUG, "a line that no record has: %.*s", (int)text.size, (const char *)text.data);
+    if (given.kind > LINE_PASSED) return;
+    const int found = next_compared(replay, &recorded);
+    replay->bad = found < 0;
+    if (found < 0) return;
+    if (!found || recorded.step != given.step || recorded.kind != given.kind) {
+        char line[96] = "", computed[96];
+        replay->differs = true;
+        fail(EX_NO, "step %" PRIu64 ": '%s' has %s, where the run has %s", given.step, replay->record.path,
+             found ? text_of(recorded.text, line) : "no more line", text_of(given.text, computed));
+        return;
+    }
+    if (!record_same(&recorded, &given, &difference)) return say_difference(replay, &given, &difference);
+    replay->rest.size -= (size_t)(recorded.text.data + recorded.text.size + 1 - replay->rest.data);
+    replay->rest.data = recorded.text.data + recorded.text.size + 1;
+}
+
+// Compares the checkpoint of the present step, if the run has kept it and saved it at this point of the step.
+static int compare_checkpoint(Replay *replay) {
+    Run *run = &replay->run;
+    SavedState saved;
+    char path[PATH_MAX_BYTES];
+    uint64_t step;
+    const char *which;
+    if (!checkpoint_up_to(run->config.out_dir, run->state.step, &step) || step != run->state.step ||
+        step == replay->compared || step == run->replayed_from)
+        return 0;
+    checkpoint_path(path, run->config.out_dir, step);
+    if (saved_state_read(&saved, path) < 0) return -1;
+    const bool now = saved.state.evaluated == run->state.evaluated;
+    saved_state_close(&saved);
+    if (!now) return 0;
+    replay->compared = step, replay->checkpoints++;
+    const int same = checkpoint_compare(run_whole(run), &run->state, &run->config, path, &which);
+    if (same) return same < 0 ? -1 : 0;
+    return fail(EX_NO, "step %" PRIu64 ": %s in '%s' is not that of the state that was computed again", step, which,
+                path);
+}
+
+// ---- opening
+
+// Leaves the lines behind the first step that is replayed, or from the first line on.
+static int skip_lines(Replay *replay, uint64_t from, bool evaluated) {
+    RecordLine line;
+    Bytes rest = replay->rest = replay->record.text;
+    int found = 1;
+    bool behind = !from;
+    while (!behind && (found = record_next(&replay->record, &rest, &line)) > 0) {
+        behind = line.kind == LINE_STEP && line.step == from;
+        replay->rest = rest;
+    }
+    while (from && found > 0 && (found = record_next(&replay->record, &rest, &line)) > 0 && line.step == from) {
+        if (line.kind != LINE_SPIKE && !(line.kind == LINE_EVALUATION && evaluated)) break;
+        replay->rest = rest;
+    }
+    return found < 0 ? -1 : 0;
+}
+
+// The values of the run, where the user has set no others.
+static int take_config(ConfigReader *reader, const char *directory, const Record *record, const RecordStep *step,
+                       const RunState *saved) {
+    Config *config = &reader->config;
+    char text[PATH_MAX_BYTES];
+    Bytes value;
+    SavedState keys = {.config = config_of(record, &step->process)};
+    if (!keys.config) return -1;
+    saved_state_fill(&keys, reader, record->path);
+    saved_state_close(&keys);
+    config->out_dir = directory;
+    config->checkpoint_interval = (AutoInt){false, 0};
+    config->tensorboard_log = config->eval_only = false;
+    config->init_from = *saved->init_from ? arena_copy_string(&reader->strings, saved->init_from) : "scratch";
+    for (int i = 0; i < 2 && !config_is_set(reader, KEY_dataset) && !config_is_set(reader, KEY_loader); i++) {
+        if (!record_member(&step->process, i ? "loader" : "data", &value) || value.size >= sizeof text) continue;
+        memcpy(text, value.data, value.size), text[value.size] = 0;
+        *(i ? &config->loader : &config->dataset) = arena_copy_string(&reader->strings, text);
+    }
+    return vocabulary_resolve(reader, NULL);
+}
+
+static int take_dataset(Run *run, const Record *record, const RecordStep *step) {
+    Bytes name, hex;
+    char digits[65] = "";
+    if (record_member(&step->dataset, "fingerprint", &hex) && hex.size == 64) memcpy(digits, hex.data, 64);
+    record_member(&step->dataset, "dataset", &name);
+    snprintf(run->replayed.name, sizeof run->replayed.name, "%.*s", (int)name.size, (const char *)name.data);
+    if (hex_decode(run->replayed.fingerprint, digits, 32) == 0) return 0;
+    return fail(EX_DATA, "'%s': the dataset of step %" PRIu64 " is damaged", record->path, step->own.step);
+}
+
+// Compares the stored bytes of the shards with their hashes: the loader would see damage in what it reads alone.
+static int verify_dataset(const Config *config) {
+    char path[PATH_MAX_BYTES];
+    Dataset dataset;
+    if (*config->loader || !loader_process_dataset(path, config)) return 0;
+    if (dataset_open(&dataset, path) < 0) return -1;
+    int result = 0;
+    ShardCursor *cursor = shard_cursor_open();
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        for (uint64_t i = 0; i < dataset.shard_count[split] && result == 0; i++) {
+            ShardFile shard;
+            result = shard_file_open(&shard, dataset.shards[split][i].path);
+            if (result == 0) result = shard_verify(&shard, cursor, true);
+            shard_file_close(&shard);
+        }
+    shard_cursor_close(cursor);
+    dataset_close(&dataset);
+    return result;
+}
+
+// `state` is that of the checkpoint that it begins with; of the newest, which has the name of the initial weights, where it
+// begins with them.
+static int find_start(Replay *replay, ReplayResult *result, const char *directory, RunState *state) {
+    uint64_t step = replay->record.last_step;
+    if (!result->last) result->last = step;
+    if (!result->first) result->first = 1;
+    if (!step || result->last > step)
+        return fail(EX_NOINPUT, "'%s' has no step %" PRIu64 ": its last is %" PRIu64, replay->record.path,
+                    step ? result->last : 1, step);
+    if (result->first == 1 || !checkpoint_up_to(directory, result->first - 1, &result->from)) result->from = 0;
+    if (!checkpoint_up_to(directory, result->from ? result->from : UINT64_MAX, &step)) return 0;
+    SavedState saved;
+    char path[PATH_MAX_BYTES];
+    checkpoint_path(path, directory, step);
+    if (saved_state_read(&saved, path) < 0) return -1;
+    *state = saved.state;
+    saved_state_close(&saved);
+    return 0;
+}
+
+// The link of the checkpoint is that of its step's line.
+static int check_link(const Replay *replay, const RunState *state, uint64_t from) {
+    RecordStep step;
+    Bytes link;
+    char hex[65];
+    if (!from) return 0;
+    if (record_find(&replay->record, from, &step) < 0) return -1;
+    hex_encode(hex, state->chain, 32);
+    if (record_member(&step.own, "chain", &link) && link.size == 64 && !memcmp(link.data, hex, 64)) return 0;
+    return fail(EX_NO, "step %" PRIu64 ": the checkpoint has the link %.16s, '%s' another", from, hex,
+                replay->record.path);
+}
+
+static int open_replay(Replay *replay, ReplayResult *result, const char *directory, ConfigReader *reader) {
+    Run *run = &replay->run;
+    RecordStep step;
+    RunState state = {0};
+    if (record_open(&replay->record, directory) < 0 || find_start(replay, result, directory, &state) < 0 ||
+        record_find(&replay->record, result->from + 1, &step) < 0 || take_dataset(run, &replay->record, &step) < 0 ||
+        take_config(reader, directory, &replay->record, &step, &state) < 0 || verify_dataset(&reader->config) < 0 ||
+        check_link(replay, &state, result->from) < 0 || skip_lines(replay, result->from, state.evaluated) < 0)
+        return -1;
+    run->replays = true, run->replayed_from = result->from;
+    run->metrics.compare = compare_line, run->metrics.compare_self = replay;
+    if (stop_on_signals(&run->stop) < 0) return -1;
+    return run_open(run, &reader->config, false, false);
+}
+
+// ---- the loop
+
+// Whether the run has an evaluation of the last step.
+static int evaluation_follows(Replay *replay) {
+    RecordLine line;
+    const int found = next_compared(replay, &line);
+    return found <= 0 ? found : line.kind == LINE_EVALUATION && line.step == replay->run.state.step;
+}
+
+// Nothing may follow the last step of the record.
+static int check_end(Replay *replay, uint64_t last) {
+    RecordLine line;
+    if (last < replay->record.last_step) return 0;
+    const int found = next_compared(replay, &line);
+    if (found <= 0) return found;
+    char text[96];
+    return fail(EX_NO, "step %" PRIu64 ": '%s' has one more line, %s", line.step, replay->record.path,
+                text_of(line.text, text));
+}
+
+static int refuse_change(const RecordLine *line) {
+    Bytes name;
+    record_member(line, "dataset", &name);
+    return fail(EX_USAGE,
+                "after step %" PRIu64 " the run goes on with the dataset '%.*s': replay the steps up to it, and "
+                "those from %" PRIu64 " on with --dataset, apart",
+                line->step, (int)name.size, (const char *)name.data, line->step + 1);
+}
+
+static int replay_steps(Replay *replay, const ReplayResult *result) {
+    Run *run = &replay->run;
+    Progress progress;
+    progress_start(&progress, "replaying", "steps", result->last - result->from);
+    int more = 1, status = 0;
+    while (status == 0 && !replay->differs && !replay->bad) {
+        RecordLine line;
+        progress_update(&progress, run->state.step - result->from);
+        if ((status = compare_checkpoint(replay)) < 0 || next_compared(replay, &line) < 0) break;
+        if (line.kind == LINE_DATASET && run->state.step < result->last) status = refuse_change(&line);
+        if (status < 0) break;
+        if (run->state.step >= result->last && (more = run->state.evaluated ? 0 : evaluation_follows(replay)) <= 0)
+            break;
+        status = train_round(run);
+    }
+    progress_finish(&progress);
+    if (err_code() || status < 0 || more < 0) return -1;
+    return check_end(replay, result->last);
+}
+
+int replay(ReplayResult *result, const char *directory, ConfigReader *reader) {
+    static Replay replay;
+    int status = open_replay(&replay, result, directory, reader);
+    if (status == 0) status = err_code() ? -1 : replay_steps(&replay, result);
+    memcpy(result->link, replay.run.state.chain, sizeof result->link);
+    result->checkpoints = replay.checkpoints;
+    run_close(&replay.run);
+    record_close(&replay.record);
+    return status;
+}

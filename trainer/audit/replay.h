@@ -1,0 +1,18 @@
+// A replay: steps of a run are computed again, by the training loop itself, and every line and checkpoint that the run
+// has of them is compared, bit for bit.
+#pragma once
+
+#include "trainer/audit/record.h"
+#include "trainer/config/config.h"
+
+typedef struct {
+    uint64_t first, last; // the steps
+    uint64_t from;        // the checkpoint that it begins with; 0: the initial weights
+    unsigned checkpoints; // that were compared
+    uint8_t link[32];     // of the last step
+} ReplayResult;
+
+// Replays steps result->first to result->last of the run in `directory` (0: from its first, to its last). Keys that the
+// reader has set replace those of the run. 0 when all is equal; -1 after fail(): 1 with the first difference, 65 for
+// damaged parts, 66 for missing ones.
+int replay(ReplayResult *result, const char *directory, ConfigReader *reader);

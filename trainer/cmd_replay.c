@@ -1,0 +1,49 @@
+// trainer replay: computes steps of a run again and compares them.
+#include "common/cli/cli.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "trainer/audit/replay.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *steps = "";
+static const Option options[] = {
+    {OPT_STRING, "steps", &steps, "A..B", "the steps, from 1 on; without it all"},
+    {OPT_END, NULL, NULL, NULL, NULL},
+};
+
+static int parse_steps(ReplayResult *result) {
+    char *end;
+    if (!*steps) return 0;
+    result->first = result->last = strtoull(steps, &end, 10);
+    if (end[0] == '.' && end[1] == '.') result->last = strtoull(end + 2, &end, 10);
+    if (!*end && *steps >= '0' && *steps <= '9' && result->first && result->first <= result->last) return 0;
+    return fail(EX_USAGE, "--steps is '%s', not A..B with 1 <= A <= B", steps);
+}
+
+static int run(int count, char **arguments) {
+    ConfigReader reader;
+    ReplayResult result = {0};
+    char link[65];
+    if (count < 1) return fail(EX_USAGE, "expected the run directory");
+    int status = parse_steps(&result);
+    if (status < 0 || config_read(&reader, count - 1, arguments + 1) < 0) return -1;
+    status = replay(&result, arguments[0], &reader);
+    config_close(&reader);
+    if (status < 0) return -1;
+    hex_encode(link, result.link, 32);
+    char from[64] = "the initial weights";
+    if (result.from) snprintf(from, sizeof from, "the checkpoint of step %" PRIu64, result.from);
+    printf("steps %" PRIu64 " to %" PRIu64 " are equal, and %u checkpoint%s; computed from %s\nchain %s\n",
+           result.first, result.last, result.checkpoints, PLURAL(result.checkpoints), from, link);
+    return 0;
+}
+
+const Command trainer_replay = {"replay",
+                                "RUN [CONFIG...] [--key=value...]",
+                                "compute steps of a run again and compare losses, norms, chain and checkpoints",
+                                options,
+                                run,
+                                &config_options};

@@ -1,0 +1,47 @@
+// The hash chain of a run. Every step has a link: the SHA-256 of the link before it and of what the step was made of and
+// gave. A checkpoint holds the link of its step, so that the chain goes on after a kill, and the link of a step stands in
+// its line of metrics.jsonl. The last link therefore commits to all steps: their data, losses, norms, and weights.
+//
+// H(NAME, ...) is the SHA-256 of "millrace chain NAME 1\n" and the bytes of what follows. Numbers are little-endian.
+//
+//   link 0     H("run", "KEY=VALUE\n" for each key of keys.def that a run cannot change (the classes MODEL, STREAM, and
+//              OPTION where it is not the default), as a checkpoint has them; the 32 bytes of the vocabulary's
+//              fingerprint)
+//   link n     H("step", link n-1, u64 n, the 32 bytes of the dataset's fingerprint, data, f64 loss, f64 norm, weights)
+//   loss, norm as in metrics.jsonl; a value that is not finite is the NaN 7ff8000000000000
+//   data       H("data", the batch hash of each micro-batch of the step, in order of samples)
+//   batch hash H("batch", u64 first sample, u32 samples, u32 bytes of an id, the ids of the samples)
+//   weights    after the last step and after each that an evaluation follows: H("weights", the f32 parameters, tensor by
+//              tensor in the order and layout of optimizer.safetensors with AdamW); after others 32 zero bytes
+//
+// So the chain does not depend on the number of processes, on batches that were requested again, or on where the state
+// of the run lies. A run that an earlier version began has link 0 before its first step with this one.
+//
+// Cost (one core of an AMD EPYC with SHA instructions, 2026-11-24): 1.25 ns a token, 0.08 % of a step of 124M on an H100
+// (604,000 tokens a second); 3.9 ns without these instructions; 3 us of the smallest step. Weights: 0.41 s of 124M after
+// an evaluation.
+#pragma once
+
+#include "trainer/checkpoint/run_state.h"
+#include "trainer/optim/step.h"
+
+typedef struct {
+    uint64_t first_sample; // UINT64_MAX: none
+    uint8_t hash[32];
+} ChainBatch;
+
+typedef struct {
+    ChainBatch *batches; // of the step, of every process: (world, most)
+    size_t most, count;  // count: micro-batches that this process has received
+    unsigned world, id_bytes;
+    bool lost; // another process ended before it had sent its hashes: the link of the step is not known
+} Chain;
+
+void chain_open(Chain *chain, const Network *network, const Config *config);
+void chain_close(Chain *chain); // accepts a zeroed struct
+
+// Of each step: begin, each micro-batch that this process receives, end. chain_end sets state->chain, the link of
+// state->step, with the hashes of all processes, which all call it. -1 when one of them has ended.
+void chain_begin(Chain *chain);
+void chain_add_batch(Chain *chain, const Network *network, const FeedBatch *batch);
+int chain_end(Chain *chain, const Network *network, const Config *config, const StepResult *result, RunState *state);
