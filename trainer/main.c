@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define COMMANDS(X) X(train) X(plan) X(eval) X(sample) X(export) X(import) X(status) X(report) X(replay) X(doctor)
+#define COMMANDS(X)                                                                                                    \
+    X(train) X(plan) X(eval) X(sample) X(export) X(import) X(status) X(report) X(replay) X(which) X(doctor)
 
 #define DECLARE(name) extern const Command trainer_##name;
 COMMANDS(DECLARE)
@@ -117,6 +118,11 @@ static const ManualRow descriptions[] = {
      "weights, and every line of metrics.jsonl and every kept checkpoint is compared, bit for bit, times excepted. "
      "Nothing is written. 0: all is equal; 1: the first step that differs; 65: a part is damaged; 66: one is missing.",
      NULL},
+    {"which",
+     "The dataset is found by its fingerprint: that of the run, or one of those that follow RUN; a mixture is named by "
+     "all its "
+     "datasets with their weights. Manifests and document indexes are read, and no token is decoded.",
+     NULL},
     {"doctor",
      "DIR names the directory of a run, and CONFIG a configuration, whose model then sizes the checkpoints; without "
      "one, "
@@ -131,6 +137,7 @@ static const ManualRow examples[] = {
     {"status run", "prints progress and losses", NULL},
     {"report -o runs.html run", "writes a page of curves; of several runs, beside each other", NULL},
     {"replay run --steps=3..20", "computes these steps again and compares all bits", NULL},
+    {"which run --step=20", "prints which tokens of which documents the step was trained on", NULL},
     {"eval --dataset=data --out_dir=run", "prints the loss of the newest checkpoint", NULL},
     {"sample --out_dir=run --start='The mill' --max_new_tokens=20", "prints text that begins with a prompt", NULL},
     {"export --out_dir=run -o model", "writes a model that transformers reads", NULL},

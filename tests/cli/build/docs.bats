@@ -160,7 +160,7 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
     enter_manual
     add_datasets
     run_page docs/train.md 4
-    run_page docs/audit.md 2
+    run_page docs/audit.md 3
     run_page docs/use-a-model.md 3
     run_page docs/fit.md 1
 }

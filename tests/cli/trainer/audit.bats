@@ -1,4 +1,4 @@
-# Auditing a run: its hash chain, and the replay of its steps.
+# Auditing a run: its hash chain, the replay of its steps, and the data of a step.
 load ../helpers
 
 setup_file() {
@@ -67,4 +67,33 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 0 "steps 9 to 12 are equal" replay run --steps=9..12
     run_match 2 "after step 8 the run goes on with the dataset 'data2'" replay run
     run_match 66 "step 9 used the dataset 'data2'" replay run --steps=9..12 --dataset="$data"
+    [[ "$("$BIN/trainer" which run --step=9 --json | head -n 1)" == *data2\"* ]]
+    [[ "$("$BIN/trainer" which run --step=8 --json | head -n 1)" == *data\"* ]]
+}
+
+@test "which names the tokens that a step was trained on, in every order, and of a mixture" {
+    for order in epoch shifted documents crop; do
+        "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=$order --sampling=$order --max_iters=2 --eval_interval=0 --print_ranks 2>err
+        "$BIN/trainer" which $order --step=2 --json >which
+        [ "$(wc -l <which)" -eq 4 ]
+        for i in 1 3; do # the hash of the first and of the second micro-batch, of two samples each
+            for sample in $i $((i + 1)); do
+                read -r first tokens < <(sed -n ${sample}p which | jq -r '"\(.first_token) \(.tokens)"')
+                "$BIN/shardtool" get "$data" "$first:$((first + tokens))" | cat
+            done >ids
+            grep -q "sha256 $(sha256sum ids | head -c 16)" err
+        done
+        # a token's document, by the ends of the documents before it
+        "$BIN/shardtool" get --ids "$data" 0: | tr ' ' '\n' >all
+        jq -r '"\(.first_token) \(.first_document)\n\(.first_token + .tokens - 1) \(.last_document)"' which | while read -r token document; do
+            [ "$(head -n "$token" all | grep -cx 50256)" -eq "$document" ]
+        done
+    done
+    serve_until_ready "$data" "$BATS_FILE_TMPDIR/data2:3"
+    "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place --out_dir=mixed --max_iters=2 --eval_interval=0
+    stop_loader
+    run_match 2 "name the datasets that it served" "$BIN/trainer" which mixed --step=1
+    run_match 66 "no mixture of them" "$BIN/trainer" which mixed --step=1 "$data" "$BATS_FILE_TMPDIR/data2"
+    "$BIN/trainer" which mixed --step=1 --json "$data" "$BATS_FILE_TMPDIR/data2:3" >which
+    [ "$(jq -r .dataset which | xargs -n 1 basename | sort | uniq -c | xargs)" = "1 data 3 data2" ]
 }

@@ -1,0 +1,239 @@
+#include "trainer/audit/origin.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "loader/protocol/sampling.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// ---- the datasets
+
+// Cuts a weight off a path, unless a directory has the name with it.
+static uint32_t cut_weight(char *path) {
+    char *colon = strrchr(path, ':'), *end;
+    if (!colon || access(path, F_OK) == 0) return 1;
+    const unsigned long weight = strtoul(colon + 1, &end, 10);
+    if (colon[1] < '0' || colon[1] > '9' || *end || weight > UINT32_MAX) return 1;
+    *colon = 0;
+    return (uint32_t)weight;
+}
+
+static int refuse(unsigned count, const uint8_t fingerprint[32]) {
+    char hex[65];
+    hex_encode(hex, fingerprint, 32);
+    return fail(EX_NOINPUT,
+                "%s the fingerprint %.16s: name the dataset of this step, or all datasets of its mixture as DIR:WEIGHT",
+                count > 1 ? "none of these datasets, and no mixture of them, has" : "the dataset does not have", hex);
+}
+
+int origins_open(Origins *origins, unsigned count, const char *const *paths, const uint8_t fingerprint[32]) {
+    uint8_t all[ORIGINS_MAX][32];
+    uint32_t weights[ORIGINS_MAX];
+    *origins = (Origins){0};
+    if (count > ORIGINS_MAX) return fail(EX_USAGE, "more than %d datasets", ORIGINS_MAX);
+    for (unsigned i = 0; i < count; i++) {
+        char path[PATH_MAX_BYTES];
+        snprintf(path, sizeof path, "%s", paths[i]);
+        weights[i] = cut_weight(path);
+        Dataset *dataset = &origins->datasets[i];
+        origins->count++;
+        if (dataset_open(dataset, path) < 0) return -1;
+        memcpy(all[i], dataset->fingerprint, 32);
+        if (memcmp(all[i], fingerprint, 32)) continue;
+        const Dataset found = *dataset;
+        *dataset = (Dataset){0};
+        origins_close(origins);
+        origins->datasets[0] = found, origins->count = 1;
+        return 0;
+    }
+    if (count < 2) return refuse(count, fingerprint);
+    if (mixture_init(&origins->mixture, count, (const uint8_t(*)[32])all, weights) < 0) return -1;
+    if (!memcmp(mixture_fingerprint(&origins->mixture), fingerprint, 32)) return 0;
+    return refuse(count, fingerprint);
+}
+
+void origins_close(Origins *origins) {
+    for (unsigned i = 0; i < origins->count; i++) dataset_close(&origins->datasets[i]);
+    mixture_close(&origins->mixture);
+    *origins = (Origins){0};
+}
+
+// ---- documents
+
+// The documents of a training split, read through the index of one shard at a time.
+typedef struct {
+    const Dataset *dataset;
+    uint64_t shard; // the open one
+    bool is_open;
+    uint64_t *ends; // of its documents: the index in the split of the first token behind each
+    size_t count, capacity;
+    uint64_t number; // of the first of them
+} Documents;
+
+static void add_end(Documents *documents, uint64_t end) {
+    if (documents->count == documents->capacity) {
+        documents->capacity = documents->capacity ? 2 * documents->capacity : 4096;
+        documents->ends = realloc(documents->ends, documents->capacity * sizeof *documents->ends);
+        if (!documents->ends) die(EX_MEMORY, "no memory for the index of a shard");
+    }
+    documents->ends[documents->count++] = end;
+}
+
+// Adds the documents of one of the shards of a file, whose lengths are LEB128. The last one may go on in the next.
+static int add_member(Documents *documents, const ShardFile *shard, const Shard *member, uint64_t first) {
+    Buffer lengths = {0};
+    const bool continues = member->index.size && member->index.data[0] & SHARD_CONTINUES_BEFORE;
+    int result = shard_lengths(shard, member, &lengths);
+    if (continues && documents->count) documents->count--; // one document in two shards of the file
+    uint64_t length = 0, end = first;
+    unsigned shift = 0;
+    for (size_t i = 0; i < lengths.size && result == 0; i++) {
+        length |= (uint64_t)(lengths.data[i] & 127) << shift;
+        shift += 7;
+        if (lengths.data[i] & 128) {
+            if (shift > 56) result = -1;
+            continue;
+        }
+        if (!length || length > first + member->tokens - end) result = -1;
+        if (result == 0) add_end(documents, end += length);
+        length = 0, shift = 0;
+    }
+    if (result == 0 && end != first + member->tokens) result = -1;
+    buffer_close(&lengths);
+    return result == 0 ? 0
+                       : fail(EX_DATA, "'%s': the document index does not match the shard: run verify", shard->path);
+}
+
+static int open_shard(Documents *documents, uint64_t number) {
+    const Dataset *dataset = documents->dataset;
+    const DatasetShard *entry = &dataset->shards[SPLIT_TRAIN][number];
+    ShardFile shard;
+    if (shard_file_open(&shard, entry->path) < 0) return -1;
+    uint64_t first = entry->first;
+    int result = shard.tokens == entry->tokens
+                     ? 0
+                     : fail(EX_DATA, "'%s' has another number of tokens than the manifest says", entry->path);
+    documents->number = documents->count = 0;
+    for (uint64_t i = 0; i < number; i++) documents->number += dataset->shards[SPLIT_TRAIN][i].documents;
+    if (result == 0 && shard.members[0].index.size && shard.members[0].index.data[0] & SHARD_CONTINUES_BEFORE)
+        documents->number--;
+    for (uint64_t i = 0; i < shard.member_count && result == 0; i++) {
+        result = add_member(documents, &shard, &shard.members[i], first);
+        first += shard.members[i].tokens;
+    }
+    documents->shard = number, documents->is_open = result == 0;
+    shard_file_close(&shard);
+    return result;
+}
+
+static uint64_t shard_of(const Dataset *dataset, uint64_t token) {
+    uint64_t low = 0, high = dataset->shard_count[SPLIT_TRAIN] - 1;
+    while (low < high) {
+        const uint64_t middle = (low + high + 1) / 2;
+        if (dataset->shards[SPLIT_TRAIN][middle].first <= token)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+// The document that has the token, and the token behind it (of the part in this shard).
+static int find_document(Documents *documents, uint64_t token, uint64_t *number, uint64_t *end) {
+    const uint64_t shard = shard_of(documents->dataset, token);
+    if (!(documents->is_open && documents->shard == shard) && open_shard(documents, shard) < 0) return -1;
+    size_t low = 0, high = documents->count;
+    while (low < high) { // the first end behind the token
+        const size_t middle = (low + high) / 2;
+        if (documents->ends[middle] > token)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    if (low == documents->count) return fail(EX_DATA, "no document has token %llu", (unsigned long long)token);
+    *number = documents->number + low, *end = documents->ends[low];
+    return 0;
+}
+
+// Whether the last document of the open shard ends in it with an end-of-text id. Only of a shard's last part can the end
+// be no end of the document.
+static bool ends_open(const Documents *documents, uint64_t end) {
+    const DatasetShard *entry = &documents->dataset->shards[SPLIT_TRAIN][documents->shard];
+    return end == entry->first + entry->tokens;
+}
+
+// Moves the first token to the first end-of-text id of the next `starts` ids, if one of them is.
+static int find_start(Documents *documents, uint64_t starts, uint64_t *first) {
+    uint64_t number, end = *first, next;
+    for (uint64_t token = *first; token < *first + starts; token = end) {
+        if (find_document(documents, token, &number, &end) < 0) return -1;
+        if (ends_open(documents, end) && end < documents->dataset->tokens[SPLIT_TRAIN]) {
+            uint64_t behind;
+            const uint64_t last = end;
+            if (find_document(documents, last, &behind, &next) < 0) return -1;
+            if (behind == number) continue; // the same document in the next shard
+        }
+        if (end - 1 < *first + starts) *first = end - 1;
+        return 0;
+    }
+    return 0;
+}
+
+// ---- samples
+
+static int by_place(const void *a, const void *b) {
+    const SampleOrigin *x = a, *y = b;
+    if (x->dataset != y->dataset) return x->dataset < y->dataset ? -1 : 1;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+static int by_sample(const void *a, const void *b) {
+    const SampleOrigin *x = a, *y = b;
+    return (x->sample > y->sample) - (x->sample < y->sample);
+}
+
+// The first token of the block of each sample.
+static int find_tokens(const Origins *sources, const SampleRange *range, const SampleOrder *orders,
+                       SampleOrigin *origins) {
+    for (uint64_t i = 0; i < range->count; i++) {
+        MixtureSample at = {0, range->first + i};
+        if (sources->count > 1) at = mixture_at(&sources->mixture, range->first + i);
+        if (!sample_order_left(&orders[at.source], at.sample))
+            return fail(EX_DATA, "the dataset has no sample %llu", (unsigned long long)at.sample);
+        ShuffleGroup group;
+        sample_order_group(&orders[at.source], at.sample, &group);
+        origins[i] = (SampleOrigin){.sample = range->first + i,
+                                    .dataset = at.source,
+                                    .first = sample_order_token(&orders[at.source], &group, at.sample),
+                                    .tokens = (uint64_t)range->sequence_tokens + 1};
+    }
+    return 0;
+}
+
+int origins_find(Origins *sources, const SampleRange *range, SampleOrigin *origins) {
+    SampleOrder orders[ORIGINS_MAX];
+    for (unsigned i = 0; i < sources->count; i++)
+        if (sample_order_init(&orders[i], range->mode, SPLIT_TRAIN, range->seed,
+                              sources->datasets[i].tokens[SPLIT_TRAIN], range->sequence_tokens) < 0)
+            return fail_in("'%s'", sources->datasets[i].path);
+    if (find_tokens(sources, range, orders, origins) < 0) return -1;
+    qsort(origins, range->count, sizeof *origins, by_place); // each index is read once
+    Documents documents = {0};
+    int result = 0;
+    for (uint64_t i = 0; i < range->count && result == 0; i++) {
+        SampleOrigin *origin = &origins[i];
+        uint64_t end;
+        if (documents.dataset != &sources->datasets[origin->dataset]) documents.is_open = false;
+        documents.dataset = &sources->datasets[origin->dataset];
+        const uint32_t starts = sample_order_starts(&orders[origin->dataset], origin->first);
+        if (starts > 1) result = find_start(&documents, starts, &origin->first);
+        if (result == 0) result = find_document(&documents, origin->first, &origin->first_document, &end);
+        origin->shard = &documents.dataset->shards[SPLIT_TRAIN][documents.shard];
+        if (result == 0)
+            result = find_document(&documents, origin->first + origin->tokens - 1, &origin->last_document, &end);
+    }
+    free(documents.ends);
+    qsort(origins, range->count, sizeof *origins, by_sample);
+    return result;
+}

@@ -1,0 +1,37 @@
+// Where samples come from: datasets, documents and ranges of tokens, by the rules of loader/protocol/sampling.h and
+// mixture.h, from manifests and document indexes alone. No token is decoded.
+#pragma once
+
+#include "loader/protocol/mixture.h"
+#include "shardtool/format/dataset.h"
+
+enum { ORIGINS_MAX = MIXTURE_SOURCES_MAX };
+
+// The dataset or the datasets that a fingerprint identifies.
+typedef struct {
+    Dataset datasets[ORIGINS_MAX];
+    unsigned count;
+    Mixture mixture; // of more than one
+} Origins;
+
+// Finds the dataset with this fingerprint among `paths`; if it is none of them, they are the sources of a mixture, each as
+// "DIR" or "DIR:WEIGHT". -1 after fail(): 66 when neither has the fingerprint.
+int origins_open(Origins *origins, unsigned count, const char *const *paths, const uint8_t fingerprint[32]);
+void origins_close(Origins *origins); // accepts a zeroed struct
+
+typedef struct {
+    uint8_t mode; // Sampling
+    uint32_t sequence_tokens;
+    uint64_t seed, first, count; // samples
+} SampleRange;
+
+typedef struct {
+    uint64_t sample;                        // of the run
+    unsigned dataset;                       // its number in the origins
+    uint64_t first, tokens;                 // of the training split of that dataset
+    uint64_t first_document, last_document; // of it, from 0
+    const DatasetShard *shard;              // that holds the first token
+} SampleOrigin;
+
+// Sets origins[0 .. range->count), in order of samples. -1 after fail().
+int origins_find(Origins *sources, const SampleRange *range, SampleOrigin *origins);

@@ -1,0 +1,118 @@
+// trainer which: the data of one step of a run.
+#include "common/cli/cli.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/json_write.h"
+#include "trainer/audit/origin.h"
+#include "trainer/audit/record.h"
+#include "trainer/checkpoint/run_state.h"
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t step;
+static bool json;
+static const Option options[] = {
+    {OPT_SIZE, "step", &step, "N", "the step, from 1 on"},
+    {OPT_FLAG, "json", &json, NULL, "print one JSON object per sample"},
+    {OPT_END, NULL, NULL, NULL, NULL},
+};
+
+// The samples of the step, by its line and by the configuration of the process that computed it.
+static int read_range(const Record *record, const RecordStep *found, SampleRange *range) {
+    Bytes text;
+    ConfigReader reader;
+    record_member(&found->process, "config", &text);
+    json_t *keys = json_loadb((const char *)text.data, text.size, 0, NULL);
+    config_open(&reader);
+    Config *config = &reader.config;
+    int result = record_number(&found->own, "first_sample", &range->first) ? 0 : -1;
+    static const int needed[] = {KEY_sampling, KEY_seed, KEY_block_size, KEY_batch_size,
+                                 KEY_gradient_accumulation_steps};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        const char *value = json_string_value(json_object_get(keys, config_key(needed[i])));
+        if (!value || !config_parse(config, needed[i], value) || config->batch_size.value > 65536) result = -1;
+    }
+    range->mode = (uint8_t)config->sampling, range->seed = (uint64_t)config->seed;
+    range->sequence_tokens = (uint32_t)config->block_size;
+    range->count = (uint64_t)(config->batch_size.value * config->gradient_accumulation_steps);
+    json_decref(keys);
+    config_close(&reader);
+    if (result == 0 && range->count && range->count <= 1u << 26) return 0;
+    return fail(EX_DATA, "'%s': step %" PRIu64 " or its configuration is damaged", record->path, step);
+}
+
+static void print_text(const Origins *sources, const SampleOrigin *at) {
+    printf("sample %" PRIu64 ": %s train tokens %" PRIu64 " to %" PRIu64 ", documents %" PRIu64 " to %" PRIu64 ", %s",
+           at->sample, sources->datasets[at->dataset].name, at->first, at->first + at->tokens - 1, at->first_document,
+           at->last_document, at->shard->path);
+    if (at->shard->from.source)
+        printf(" (%s:%" PRIu64 " to %s:%" PRIu64 ")", at->shard->from.source, at->shard->from.document,
+               at->shard->to.source, at->shard->to.document);
+    printf("\n");
+}
+
+static void print_json(const Origins *sources, const SampleOrigin *at, Buffer *line) {
+    const Dataset *dataset = &sources->datasets[at->dataset];
+    line->size = 0;
+    buffer_print(line, "{");
+    json_add_number(line, "step", step);
+    json_add_number(line, "sample", at->sample);
+    json_add_field(line, "dataset", dataset->path);
+    json_add_hex(line, "fingerprint", dataset->fingerprint, 32);
+    json_add_number(line, "first_token", at->first);
+    json_add_number(line, "tokens", at->tokens);
+    json_add_number(line, "first_document", at->first_document);
+    json_add_number(line, "last_document", at->last_document);
+    json_add_field(line, "shard", at->shard->path);
+    printf("%.*s}\n", (int)line->size, (const char *)line->data);
+}
+
+static int print_origins(const Record *record, unsigned count, const char *const *paths) {
+    RecordStep found;
+    SampleRange range = {0};
+    Origins sources = {0};
+    Bytes hex, data;
+    uint8_t fingerprint[32];
+    char digits[65] = "", own[PATH_MAX_BYTES] = "";
+    const char *only = own;
+    if (record_find(record, step, &found) < 0 || read_range(record, &found, &range) < 0) return -1;
+    if (record_member(&found.dataset, "fingerprint", &hex) && hex.size == 64) memcpy(digits, hex.data, 64);
+    if (hex_decode(fingerprint, digits, 32) < 0)
+        return fail(EX_DATA, "'%s': the dataset of step %" PRIu64 " is damaged", record->path, step);
+    if (!count && record_member(&found.process, "data", &data) && data.size < sizeof own)
+        memcpy(own, data.data, data.size);
+    if (!count && !*own) return fail(EX_USAGE, "the run read from a loader: name the datasets that it served");
+    int result = origins_open(&sources, count ? count : 1, count ? paths : &only, fingerprint);
+    SampleOrigin *origins = allocate_zeroed(range.count, sizeof *origins);
+    if (result == 0) result = origins_find(&sources, &range, origins);
+    Buffer line = {0};
+    for (uint64_t i = 0; i < range.count && result == 0; i++)
+        if (json)
+            print_json(&sources, &origins[i], &line);
+        else
+            print_text(&sources, &origins[i]);
+    buffer_close(&line);
+    free(origins);
+    origins_close(&sources);
+    return result;
+}
+
+static int run(int count, char **arguments) {
+    Record record = {0};
+    if (count < 1) return fail(EX_USAGE, "expected the run directory");
+    if (!step) return fail(EX_USAGE, "missing --step=N, from 1 on");
+    int result = record_open(&record, arguments[0]);
+    if (result == 0) result = print_origins(&record, (unsigned)count - 1, (const char *const *)arguments + 1);
+    record_close(&record);
+    return result;
+}
+
+const Command trainer_which = {"which",
+                               "RUN --step=N [DIR[:WEIGHT]...]",
+                               "print the data of a step: datasets, documents and ranges of tokens",
+                               options,
+                               run,
+                               NULL};
