@@ -163,11 +163,9 @@ static int resolve(Remote *remote, RemoteArgument *argument, HubName *parts) {
         status = request(remote, argument, (char *)url.data, &document, &response);
     else
         buffer_close(&url);
-    if (status == 0) status = hub_commit_parse(commit, (Bytes){document.data, document.size});
-    if (status == 0)
-        snprintf(parts->revision, sizeof parts->revision, "%s", commit);
-    else
-        fail_in("'%s'", argument->name);
+    if (status == 0 && hub_commit_parse(commit, (Bytes){document.data, document.size}) < 0)
+        status = fail_in("'%s'", argument->name);
+    if (status == 0) snprintf(parts->revision, sizeof parts->revision, "%s", commit);
     buffer_close(&document);
     return status;
 }
@@ -200,11 +198,9 @@ static int list_page(Remote *remote, RemoteArgument *argument, const HubName *pa
     HubTree tree = {0};
     char *first = remote_copy((const char *)url->data, url->size);
     int status = request(remote, argument, remote_copy((const char *)url->data, url->size), &document, &response);
-    if (status == 0) status = hub_tree_parse(&tree, (Bytes){document.data, document.size});
-    if (status < 0)
-        fail_in("'%s'", argument->name);
-    else
-        status = add_files(argument, parts, &tree, folder_size);
+    if (status == 0 && hub_tree_parse(&tree, (Bytes){document.data, document.size}) < 0)
+        status = fail_in("'%s'", argument->name);
+    if (status == 0) status = add_files(argument, parts, &tree, folder_size);
     url->size = 0;
     if (status == 0 && *response.next) {
         // The token goes to the next page: a link to another host must not receive it.

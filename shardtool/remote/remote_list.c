@@ -57,7 +57,8 @@ static int end_look(Look *look, Remote *remote) {
     if (look->transfer.remote) {
         const int status = transfer_wait(&look->transfer);
         if (status == 0) return add_looked(look, scheme);
-        if (!scheme->list || look->transfer.response.status != 404) return -1;
+        const bool is_missing = look->transfer.response.status == 404 && err_code() == EX_NOINPUT;
+        if (!scheme->list || !is_missing) return -1;
         err_clear();
     }
     if (scheme->list(remote, look->url, look->argument) < 0) return -1;

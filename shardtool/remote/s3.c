@@ -178,11 +178,9 @@ static int list_page(Remote *remote, RemoteArgument *argument, const char *bucke
     buffer_add(&url, "", 1);
     RemoteObject object = {.url = (char *)url.data, .name = argument->name, .auth = AUTH_S3};
     int status = remote_request(remote, &object, &document, &response);
-    if (status == 0) status = s3_listing_parse(&listing, (Bytes){document.data, document.size});
-    if (status < 0)
-        fail_in("'%s'", argument->name);
-    else
-        status = add_objects(argument, &listing, bucket, prefix);
+    if (status == 0 && s3_listing_parse(&listing, (Bytes){document.data, document.size}) < 0)
+        status = fail_in("'%s'", argument->name);
+    if (status == 0) status = add_objects(argument, &listing, bucket, prefix);
     const bool stays = status == 0 && listing.next && token->size && !strcmp(listing.next, (const char *)token->data);
     if (stays) status = fail(EX_DATA, "'%s': the listing continues with the same page", argument->name);
     token->size = 0;

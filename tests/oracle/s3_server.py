@@ -42,6 +42,10 @@ class Bucket(Session):
         self.listed = 0
 
     def route(self, handler, file, query):
+        if handler.server.role != "origin":
+            if "Authorization" in handler.headers:
+                handler.answer(400, b"another host received a signature")
+            return "Authorization" in handler.headers
         url = f"https://{handler.headers['Host']}{handler.path}"
         if self.keys is None and "Authorization" in handler.headers:
             handler.answer(400, b"a public bucket received a signature")
