@@ -1,8 +1,9 @@
-# peers: torch, transformers
+# peers: torch, transformers, gguf
 """`trainer export` of models with options against transformers: the loss of its Llama or Qwen3 on the same tokens, and the text it
 continues with."""
 import json
 import os
+import pathlib
 
 import numpy as np
 
@@ -103,6 +104,54 @@ def test_transformers_has_the_tokenizer_of_a_checkpoint():
         tokenizer = transformers.AutoTokenizer.from_pretrained("saved/ckpt-00000001")
         assert tokenizer(text)["input_ids"] == gpt2(text)["input_ids"]
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text and len(tokenizer) == 50257
+
+
+def exported_with_vocabulary(pattern):
+    """A model with a vocabulary of our own, exported; a text, and its ids."""
+    text = "The wheel's  1234 turns,\n\tnaïve 水 and HTTPServer; it's DONE  "
+    with open("own.txt", "w", encoding="utf-8") as file:
+        file.writelines(f"{text}{i}\n" for i in range(500))
+    vocabulary, data, run, out = (f"{name}-{pattern}" for name in ("vocabulary", "own", "run", "export"))
+    runner.call(f"{BIN}/shardtool", "train-vocabulary", "-q", "-V", "290", "--pattern", pattern, "--special", "<|user|>", "-o", vocabulary, "own.txt")
+    runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--docs", "lines", "--val", "0.2", "--vocabulary", vocabulary, "-o", data, "own.txt")
+    trainer("train", *SHAPE, *LLAMA, "--max_iters=1", f"--dataset={data}", f"--out_dir={run}")
+    if not os.path.exists(out):
+        trainer("export", "-o", out, f"--out_dir={run}")
+    with open("line.txt", "w", encoding="utf-8") as file:
+        file.write(text)
+    ids = runner.call(f"{BIN}/shardtool", "encode", "--vocabulary", vocabulary, "line.txt").stdout.split()
+    return out, text, [int(id) for id in ids]
+
+
+def test_transformers_has_the_ids_of_a_vocabulary_of_our_own():
+    try:
+        import transformers
+    except ImportError as reason:
+        raise runner.Skip(f"transformers cannot be imported: {reason}")
+    for pattern in "gpt2", "gpt4", "llama3", "qwen2", "o200k":
+        out, text, ids = exported_with_vocabulary(pattern)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+        assert tokenizer(text)["input_ids"] == ids, pattern
+        assert tokenizer.decode(ids) == text and len(tokenizer) == 290
+        assert tokenizer("<|user|>a<|endoftext|>")["input_ids"] == [288, *tokenizer("a")["input_ids"], tokenizer.eos_token_id]
+        assert tokenizer.eos_token_id == 289
+
+
+def test_llama_cpp_reads_the_tokens_and_merges_of_a_vocabulary_of_our_own():
+    try:
+        import gguf
+    except ImportError as reason:
+        raise runner.Skip(f"gguf cannot be imported: {reason}")
+    out, _, _ = exported_with_vocabulary("llama3")
+    with open(f"{out}/tokenizer.json", encoding="utf-8") as file:
+        tokenizer = json.load(file)
+    special = gguf.SpecialVocab(out, load_merges=True, n_vocab=290)
+    assert special.special_token_ids["eos"] == special.special_token_ids["bos"] == 289
+    assert special.merges == tokenizer["model"]["merges"]
+    vocab = gguf.vocab.BpeVocab(pathlib.Path(out))
+    tokens = [text for text, _, _ in vocab.all_tokens()]
+    assert len(tokens) == 290 and tokens[288:] == ["<|user|>", "<|endoftext|>"]
+    assert all(tokens[id] == token for token, id in tokenizer["model"]["vocab"].items())
 
 
 def test_what_no_model_of_transformers_computes_is_refused():

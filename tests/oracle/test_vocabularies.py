@@ -21,7 +21,7 @@ SHARDTOOL = os.path.join(os.environ["BIN"], "shardtool")
 
 
 def many_ranks():
-    """GPT-2's tokens and one more: with as many ids another vocabulary than GPT-2's is refused."""
+    """GPT-2's tokens and one more, so that with no pattern they are GPT-2's vocabulary."""
     return gpt2.ranks() | {b"one more than GPT-2": 50256}
 
 
