@@ -22,7 +22,7 @@ want=$build
 
 if [ "${1:-build}" = peers ]; then
     exec build/venv/bin/pip install -q --disable-pip-version-check torch==2.15.0 torchdata==0.11.0 transformers==5.23.0 tensorboard==2.21.0 \
-        datatrove==0.10.1 megatron-core==0.16.1 gguf==0.19.0 mypy==2.4.1 wheel rustbpe==0.1.0 gigatoken==0.10.0 awkward
+        datatrove==0.10.1 megatron-core==0.16.1 gguf==0.19.0 mypy==2.4.1 wheel mlcroissant==1.1.1 rustbpe==0.1.0 gigatoken==0.10.0 awkward
 fi
 
 missing=()

@@ -152,7 +152,7 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
 
 @test "docs/datasets.md runs as written" {
     enter_manual
-    run_page docs/datasets.md 14
+    run_page docs/datasets.md 15
     [ -s out/train.bin ] # of the export, the last command
 }
 
