@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/file/folder.h"
 #include "common/log.h"
+#include "trainer/audit/card.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/config/config.h"
 #include "trainer/export/export.h"
@@ -11,14 +12,26 @@
 
 static const char *which = "", *output = NULL;
 static int type = DTYPE_FP32;
+static bool card;
 #define WORD(NAME, name, number, word, ...) "|" word
 static const Option options[] = {
     {OPT_STRING, "o", &output, "DIR", "the directory to make"},
     {OPT_STRING, "ckpt", &which, "newest|best|STEP",
      "checkpoint; without it the newest, or the best if only the best are saved"},
+    {OPT_FLAG, "card", &card, NULL,
+     "also write README.md: the data, order, tokens and versions of the run, and hashes"},
     {OPT_WORD, "dtype", &type, &DTYPES(WORD, )[1], "type of the numbers"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };
+
+static int write_card(const char *exported, const char *checkpoint, const ModelShape *shape) {
+    char directory[PATH_MAX_BYTES];
+    Model model;
+    model_open(&model, shape);
+    const int result = card_write(exported, checkpoint, path_split(output, directory), model.parameters);
+    model_close(&model);
+    return result;
+}
 
 static int run(int count, char **files) {
     ConfigReader reader;
@@ -33,6 +46,7 @@ static int run(int count, char **files) {
     if (result == 0) result = newfolder_open(&folder, output, false, NULL);
     if (result == 0) result = vocabulary_keep(&reader.config, folder.temp);
     if (result == 0) result = model_export(path, folder.temp, &shape, (Dtype)type);
+    if (result == 0 && card) result = write_card(folder.temp, path, &shape);
     if (result == 0) result = newfolder_commit(&folder);
     newfolder_abandon(&folder);
     if (result == 0) log_line("exported '%s' to '%s' as %s", path, output, dtype_name((Dtype)type));

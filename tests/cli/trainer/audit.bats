@@ -97,3 +97,20 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     "$BIN/trainer" which mixed --step=1 --json "$data" "$BATS_FILE_TMPDIR/data2:3" >which
     [ "$(jq -r .dataset which | xargs -n 1 basename | sort | uniq -c | xargs)" = "1 data 3 data2" ]
 }
+
+@test "the card of an exported model has its data, order, tokens, versions and hashes" {
+    "$BIN/trainer" export --quiet --card --out_dir="$BATS_FILE_TMPDIR/runs/whole" -o model
+    run cat model/README.md
+    fingerprint=$("$BIN/shardtool" info --json "$data" | jq -r .fingerprint)
+    for part in "# \`model\`" "\`data\`, fingerprint \`$fingerprint\`: 96 samples, 1.54 k tokens" "order of the samples: \`epoch\`, seed 1337" \
+        "tokens: 1.54 k (1536)" "steps: 24" "trained it: \`$(sed -nE 's/.*"version": "([^"]*)".*/\1/p' "$BATS_FILE_TMPDIR/runs/whole/metrics.jsonl")\`" \
+        "learning_rate = 0.001" "$(chain "$BATS_FILE_TMPDIR/runs/whole" 24)"; do
+        [[ "$output" == *"$part"* ]] || { echo "no '$part' in $output" && false; }
+    done
+    cd model
+    grep -E '^[0-9a-f]{64}  ' README.md >../sums
+    sha256sum -c ../sums
+    [ "$(wc -l <../sums)" -eq "$(($(ls | wc -l) - 1))" ]
+    run_match 66 "no checkpoint of a run" "$BIN/trainer" export --card --init_from=../model -o ../again
+    [ ! -e ../again ]
+}

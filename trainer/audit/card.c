@@ -1,0 +1,160 @@
+#include "trainer/audit/card.h"
+#include "common/cli/version.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "trainer/audit/record.h"
+#include "trainer/checkpoint/saved_state.h"
+#include <dirent.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FILES_MAX = 64, VERSIONS_MAX = 16 };
+
+// A name as code: one that would end it, or a line, is changed.
+static void add_code(Buffer *out, Bytes name) {
+    char text[256];
+    snprintf(text, sizeof text, "%.*s", (int)(name.size < 250 ? name.size : 250), (const char *)name.data);
+    text_printable(text);
+    for (char *at = text; *at; at++)
+        if (*at == '`') *at = '\'';
+    buffer_print(out, "`%s`", text);
+}
+static void add_word(Buffer *out, const char *word) { add_code(out, (Bytes){(const uint8_t *)word, strlen(word)}); }
+
+static const char *value_of(const SavedState *saved, const char *key) {
+    const char *text = json_string_value(json_object_get(saved->config, key));
+    return text ? text : "";
+}
+
+// The versions that have computed the run, by the lines of its processes up to the step.
+static void add_versions(const char *run, uint64_t step, Buffer *out) {
+    Record record = {0};
+    RecordLine line;
+    Bytes seen[VERSIONS_MAX], text;
+    int count = 0;
+    buffer_print(out, "- versions of millrace that trained it:");
+    if (record_open(&record, run) == 0)
+        for (Bytes rest = record.text; record_next(&record, &rest, &line) > 0 && line.step <= step;) {
+            if (line.kind != LINE_PROCESS || !record_member(&line, "version", &text)) continue;
+            int i = 0;
+            while (i < count && (seen[i].size != text.size || memcmp(seen[i].data, text.data, text.size))) i++;
+            if (i < count || count == VERSIONS_MAX) continue;
+            seen[count++] = text;
+            buffer_print(out, count > 1 ? ", " : " ");
+            add_code(out, text);
+        }
+    if (!count) buffer_print(out, " not known");
+    err_clear(); // a damaged record has none
+    buffer_print(out, "\n- exported by: `%s%s%s`\n", version, *version_commit ? " " : "", version_commit);
+    record_close(&record);
+}
+
+static void add_data(const SavedState *saved, Buffer *out) {
+    const RunState *state = &saved->state;
+    const uint64_t block = strtoull(value_of(saved, "block_size"), NULL, 10);
+    char hex[65], count[16];
+    buffer_print(out, "\n## Data\n\n");
+    for (int i = 0; i < state->dataset_count; i++) {
+        const DatasetUse *use = &state->datasets[i];
+        hex_encode(hex, use->fingerprint, 32);
+        buffer_print(out, "- ");
+        add_word(out, use->name);
+        buffer_print(out, ", fingerprint `%s`: %" PRIu64 " samples, %s tokens\n", hex, use->consumed,
+                     human_count(count, (double)use->consumed * (double)block));
+    }
+    for (int i = 0; i < state->change_count; i++) {
+        hex_encode(hex, state->changes[i].new, 32);
+        buffer_print(out, "- from step %" PRIu64 " on: the dataset `%.16s`\n", state->changes[i].step + 1, hex);
+    }
+    hex_encode(hex, state->vocab_fp, 32);
+    buffer_print(out, "- vocabulary: `%s`\n- order of the samples: `%s`, seed %s, %s tokens each\n", hex,
+                 value_of(saved, "sampling"), value_of(saved, "seed"), value_of(saved, "block_size"));
+}
+
+static void add_training(const SavedState *saved, const char *run, Buffer *out) {
+    const RunState *state = &saved->state;
+    char count[16];
+    const char *key;
+    json_t *value;
+    buffer_print(out, "\n## Training\n\n- from: ");
+    add_word(out, *state->init_from ? state->init_from : "scratch");
+    buffer_print(out, "\n- steps: %" PRIu64 ", of which %" PRIu64 " changed the weights; tokens: %s (%" PRIu64 ")\n",
+                 state->step, state->updates, human_count(count, (double)state->tokens), state->tokens);
+    if (isfinite(state->last_loss)) buffer_print(out, "- validation loss: %.4f\n", state->last_loss);
+    if (isfinite(state->best_loss))
+        buffer_print(out, "- lowest validation loss of the run: %.4f at step %" PRIu64 "\n", state->best_loss,
+                     state->best_step);
+    add_versions(run, state->step, out);
+    buffer_print(out, "\n```\n");
+    json_object_foreach(saved->config, key, value)
+        buffer_print(out, "%s = %s\n", key, json_string_value(value) ? json_string_value(value) : "");
+    buffer_print(out, "```\n");
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(a, b); }
+
+// The SHA-256 of every file, as sha256sum prints it.
+static int add_files(const char *directory, Buffer *out) {
+    static char names[FILES_MAX][256];
+    int count = 0, result = 0;
+    DIR *dir = opendir(directory);
+    if (!dir) return fail_errno("cannot open '%s'", directory);
+    for (struct dirent *entry; (entry = readdir(dir)) && count < FILES_MAX;)
+        if (*entry->d_name != '.') snprintf(names[count++], sizeof *names, "%s", entry->d_name);
+    closedir(dir);
+    qsort(names, (size_t)count, sizeof *names, by_name);
+    for (int i = 0; i < count && result == 0; i++) {
+        char path[PATH_MAX_BYTES], hex[65];
+        uint8_t hash[32];
+        Bytes map;
+        snprintf(path, sizeof path, "%.*s/%.255s", PATH_MAX_BYTES - 300, directory, names[i]);
+        if ((result = file_map(&map, path)) < 0) break;
+        sha256(map.data, map.size, hash);
+        file_unmap(&map);
+        hex_encode(hex, hash, 32);
+        buffer_print(out, "%s  %s\n", hex, names[i]);
+    }
+    return result;
+}
+
+static int add_hashes(const SavedState *saved, const char *exported, Buffer *out) {
+    char hex[65];
+    hex_encode(hex, saved->state.chain, 32);
+    buffer_print(out,
+                 "\n## Hashes\n\nThe link of step %" PRIu64
+                 " in the chain of the run commits to the data, losses, norms and "
+                 "weights of all steps; `trainer replay RUN` computes it again, and `trainer which RUN --step=N` names "
+                 "the data of a step:\n\n```\n%s\n```\n\nThe files (`sha256sum -c`):\n\n```\n",
+                 saved->state.step, hex);
+    if (add_files(exported, out) < 0) return -1;
+    buffer_print(out, "```\n");
+    return 0;
+}
+
+int card_write(const char *exported, const char *checkpoint, const char *name, uint64_t parameters) {
+    char path[PATH_MAX_BYTES], run[PATH_MAX_BYTES], count[16];
+    SavedState saved = {0};
+    Buffer text = {0};
+    snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 64, checkpoint);
+    if (access(path, F_OK) < 0) return fail(EX_NOINPUT, "'%s' is no checkpoint of a run: --card needs one", checkpoint);
+    if (saved_state_read(&saved, checkpoint) < 0) return -1;
+    path_split(checkpoint, run);
+    buffer_print(&text, "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- millrace\n---\n\n# ");
+    add_word(&text, name);
+    buffer_print(&text, "\n\nA language model of %s parameters, trained by millrace.\n",
+                 human_count(count, (double)parameters));
+    add_data(&saved, &text);
+    add_training(&saved, run, &text);
+    int result = add_hashes(&saved, exported, &text);
+    snprintf(path, sizeof path, "%.*s/README.md", PATH_MAX_BYTES - 64, exported);
+    if (result == 0) result = file_write(path, (Bytes){text.data, text.size});
+    saved_state_close(&saved);
+    buffer_close(&text);
+    return result;
+}
