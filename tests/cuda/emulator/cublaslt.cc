@@ -286,6 +286,14 @@ static std::vector<float> vectors_of(const void *data, const Matrix &matrix, int
     return numbers;
 }
 
+// The microseconds of a product that reads A.
+static double time_of(int candidate, const void *A, bool has_epilogue) {
+    const bool is_cached = emu::cached == A && candidate == emu_device.fast_when_cached;
+    const double us = is_cached ? 1 : candidate == emu_device.fastest ? 5 : 10;
+    emu::cached = A, emu_counts.epilogues += has_epilogue;
+    return us + (has_epilogue ? emu_device.epilogue_us : 0);
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t descriptor, const void *alpha,
                               const void *A, cublasLtMatrixLayout_t layout_a, const void *B,
                               cublasLtMatrixLayout_t layout_b, const void *beta, const void *C,
@@ -319,10 +327,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const auto dot = candidate ? dot_product<4> : dot_product<8>; // other bits, so that it shows
     need(workspace_bytes >> 20 >= algorithm.workspace || emu_device.workspace <= workspace_bytes,
          "a workspace as the heuristic was told");
-    double us = candidate == emu_device.fastest ? 5 : 10;
-    if (emu::cached == A && candidate == emu_device.fast_when_cached) us = 1;
-    emu::cached = A, emu_counts.workspace = workspace_bytes;
-    if (does_gelu(operation)) us += emu_device.epilogue_us, emu_counts.epilogues++;
+    emu_counts.workspace = workspace_bytes;
+    const double us = time_of(candidate, A, does_gelu(operation));
     emu_counts.products++, emu_counts.flops += (uint64_t)(2 * m * n * k), emu_counts.candidate = candidate;
     auto work = [=] {
         emu::touch(A, bytes_of(a)), emu::touch(B, bytes_of(b)), emu::touch(D, bytes_of(d));
