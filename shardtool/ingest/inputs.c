@@ -69,7 +69,7 @@ static char *keep_string(InputStrings **chunks, const void *string, size_t lengt
         *chunks = chunk;
     }
     char *kept = chunk->bytes + chunk->used;
-    memcpy(kept, string, length);
+    if (length) memcpy(kept, string, length);
     kept[length] = '\0';
     chunk->used += length + 1;
     return kept;
