@@ -53,9 +53,9 @@ def make_dataset(folder, lines):
     runner.call(SHARDTOOL, "tokenize", "-q", "--docs", "paragraphs", "--val", "0.2", "--characters", folder / "abc.txt", "-o", folder / "data", folder / "text.txt")
 
 
-def train(folder, *options, run="run"):
+def train(folder, *options, run="run", launcher=()):
     (pathlib.Path(folder) / "run.conf").write_text(CONFIG)
-    return subprocess.run([TRAINER, "train", "--quiet", "run.conf", "--dataset=data", f"--out_dir={run}", *options], cwd=folder, capture_output=True, text=True, check=True)
+    return subprocess.run([*launcher, TRAINER, "train", "--quiet", "run.conf", "--dataset=data", f"--out_dir={run}", *options], cwd=folder, capture_output=True, text=True, check=True)
 
 
 def replay(folder, *options):
@@ -100,6 +100,17 @@ def test_the_chain_is_that_of_its_specification(folder):
         for step in KEPT:
             assert json.loads((checkpoint(place, step) / "state.json").read_text())["chain"] == recorded[step]
         assert replay(place).returncode == 0
+
+
+def test_the_chain_of_several_processes_has_the_same_definition(folder):
+    if not shutil.which("mpirun") or not (BIN.parent / "lib/millrace/mpi.so").exists():
+        raise runner.Skip("built without MPI, or mpirun is not installed")
+    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
+                      OMPI_MCA_btl_vader_single_copy_mechanism="none")  # fmt: skip
+    make_dataset(folder, text())
+    train(folder, "--gradient_accumulation_steps=6", launcher=("mpirun", "-n", "3"))
+    recorded = {line["step"]: line["chain"] for line in read_lines(folder) if "loss" in line}
+    assert dict(chain_of(folder).links()) == recorded
 
 
 # ---- forgers: each changes one bit of a copy of an honest run, and returns what it did

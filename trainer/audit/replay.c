@@ -16,9 +16,10 @@
 typedef struct {
     Run run;
     Record record;
-    Bytes rest;        // lines that are not compared yet
-    bool differs, bad; // bad: an error is pending since a line was compared
-    uint64_t compared; // the last step of a checkpoint that was compared
+    Bytes rest;                // lines that are not compared yet
+    bool opened, differs, bad; // bad: an error is pending since a line was compared
+    uint64_t world;            // processes of the run
+    uint64_t compared;         // the last step of a checkpoint that was compared
     unsigned checkpoints;
 } Replay;
 
@@ -98,11 +99,21 @@ static int roll_back(Replay *replay, const RecordLine *line) {
     return 0;
 }
 
+// Whether this is the line of the first dataset again, which a run that goes back to its start writes a second time.
+static bool is_repeated(const Replay *replay, const RecordLine *line) {
+    const RunState *state = &replay->run.state;
+    Bytes text;
+    char hex[65];
+    if (line->kind != LINE_DATASET || line->step || !replay->opened || record_member(line, "old", &text)) return false;
+    hex_encode(hex, state->datasets[state->dataset].fingerprint, 32);
+    return record_member(line, "fingerprint", &text) && text.size == 64 && !memcmp(text.data, hex, 64);
+}
+
 // Takes the lines up to the next one that is compared: 1 with that line, which stays in the rest, 0 at the end.
 static int next_compared(Replay *replay, RecordLine *line) {
     for (Bytes rest = replay->rest;;) {
         const int found = record_next(&replay->record, &rest, line);
-        if (found <= 0 || line->kind <= LINE_PASSED) return found;
+        if (found <= 0 || (line->kind <= LINE_PASSED && !is_repeated(replay, line))) return found;
         if (line->step != replay->run.state.step)
             return fail(EX_DATA, "'%s': a line of step %" PRIu64 " stands behind step %" PRIu64, replay->record.path,
                         line->step, replay->run.state.step);
@@ -115,11 +126,12 @@ static int next_compared(Replay *replay, RecordLine *line) {
 // ---- comparing
 
 static void say_difference(Replay *replay, const RecordLine *given, const LineDifference *difference) {
-    char recorded[96], computed[96];
+    char recorded[96], computed[96], more[64] = "";
     replay->differs = true;
-    fail(EX_NO, "step %" PRIu64 ": %.*s is %s in '%s', and %s when it is computed again", given->step,
+    if (replay->world > 1) snprintf(more, sizeof more, " (by %" PRIu64 " processes: see reduce_order)", replay->world);
+    fail(EX_NO, "step %" PRIu64 ": %.*s is %s in '%s'%s, and %s when it is computed again", given->step,
          (int)difference->key.size, (const char *)difference->key.data, text_of(difference->recorded, recorded),
-         replay->record.path, text_of(difference->given, computed));
+         replay->record.path, more, text_of(difference->given, computed));
 }
 
 // Metrics.compare
@@ -281,10 +293,13 @@ static int open_replay(Replay *replay, ReplayResult *result, const char *directo
         take_config(reader, directory, &replay->record, &step, &state) < 0 || verify_dataset(&reader->config) < 0 ||
         check_link(replay, &state, result->from) < 0 || skip_lines(replay, result->from, state.evaluated) < 0)
         return -1;
+    record_number(&step.process, "world", &replay->world);
     run->replays = true, run->replayed_from = result->from;
     run->metrics.compare = compare_line, run->metrics.compare_self = replay;
     if (stop_on_signals(&run->stop) < 0) return -1;
-    return run_open(run, &reader->config, false, false);
+    if (run_open(run, &reader->config, false, false) < 0) return -1;
+    replay->opened = true;
+    return 0;
 }
 
 // ---- the loop

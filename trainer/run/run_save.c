@@ -130,7 +130,7 @@ int run_roll_back(Run *run) {
     const RunState bad = run->state;
     const uint64_t skip_to = run_use(run)->consumed, skipped = bad.nonfinite_streak * run_sequences(run);
     RunState restored = bad, *state = &run->state;
-    if (bad.rolled_back || run->replays)
+    if (bad.rolled_back)
         return fail(EX_NONFINITE,
                     "step %llu: the loss is again not finite after a roll-back; try a lower learning_rate",
                     (unsigned long long)bad.step);

@@ -125,7 +125,7 @@ static Next step_now(Run *run) {
         run->pace.spikes = 0;
     else if (run->config.spike_action != SPIKE_OFF)
         loop_record_spike(run, &result, spike);
-    if (state->nonfinite_streak - state->scaler.overflow_streak == BAD_STEPS)
+    if (state->nonfinite_streak - state->scaler.overflow_streak == BAD_STEPS && !run->replays)
         return batch_stream_cancel(&run->stream), run_roll_back(run) < 0 ? NEXT_EXIT : NEXT_RESTART;
     return NEXT_CONTINUE;
 }

@@ -71,6 +71,14 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     [[ "$("$BIN/trainer" which run --step=8 --json | head -n 1)" == *data\"* ]]
 }
 
+@test "a run that was rolled back replays with the samples that it skipped" {
+    run_code 81 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
+    grep -q passed_from run/metrics.jsonl
+    run_match 0 "are equal" replay run
+    sed -i 's/"passed_to": \([0-9]*\)/"passed_to": 1\1/' run/metrics.jsonl
+    run_match 1 "passed_to" replay run
+}
+
 @test "which names the tokens that a step was trained on, in every order, and of a mixture" {
     for order in epoch shifted documents crop; do
         "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=$order --sampling=$order --max_iters=2 --eval_interval=0 --print_ranks 2>err
