@@ -71,6 +71,21 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     [[ "$("$BIN/trainer" which run --step=8 --json | head -n 1)" == *data\"* ]]
 }
 
+@test "runs of every kind replay: optimizers, types, options of the model, dropout, skipped spikes, initial weights" {
+    run_copy run
+    for options in "--optimizer=muon --dropout=0.1" "--dtype=bfloat16 --optimizer_state=bf16_sr" "--eval_interval=0" \
+        "--position=rope --norm=rmsnorm --mlp=swiglu" "--document_mask=True --recheck_interval=2 --sampling=documents" \
+        "--eval_order=sequential --eval_block_size=8 --checkpoint_interval=3" "--init_from=run/ckpt-00000024" \
+        "--always_save_checkpoint=False --learning_rate=3e-2 --eval_interval=1" \
+        "--spike_z=1 --spike_action=skip --max_iters=150 --eval_interval=50 --batch_size=1 --gradient_accumulation_steps=1"; do
+        rm -rf kind
+        # shellcheck disable=SC2086
+        "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=kind --max_iters=4 $options
+        run_match 0 "are equal" replay kind
+    done
+    grep -q '"applied": false' kind/metrics.jsonl
+}
+
 @test "a run that was rolled back replays with the samples that it skipped" {
     run_code 81 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
     grep -q passed_from run/metrics.jsonl
