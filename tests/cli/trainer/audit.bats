@@ -71,6 +71,13 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     [[ "$("$BIN/trainer" which run --step=8 --json | head -n 1)" == *data\"* ]]
 }
 
+@test "a replay knows every line that a run writes" {
+    cd "$ROOT"
+    names=$(cat trainer/run/*.c | tr '\n' ' ' | grep -oP 'metrics_add\(&run->metrics, [^"]*"\\"\K\w+' | sort -u)
+    [ "$(wc -w <<<"$names")" -ge 8 ]
+    for name in $names; do grep -qE "^    \{LINE_\w+, \"$name\"" trainer/audit/record.c || { echo "$name" && false; }; done
+}
+
 @test "runs of every kind replay: optimizers, types, options of the model, dropout, skipped spikes, initial weights" {
     run_copy run
     for options in "--optimizer=muon --dropout=0.1" "--dtype=bfloat16 --optimizer_state=bf16_sr" "--eval_interval=0" \
