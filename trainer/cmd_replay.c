@@ -29,8 +29,8 @@ static int run(int count, char **arguments) {
     char link[65];
     if (count < 1) return fail(EX_USAGE, "expected the run directory");
     int status = parse_steps(&result);
-    if (status < 0 || config_read(&reader, count - 1, arguments + 1) < 0) return -1;
-    status = replay(&result, arguments[0], &reader);
+    if (status < 0 || config_read(&reader, 0, NULL) < 0) return -1;
+    status = replay(&result, arguments[0], &reader, count - 1, arguments + 1);
     config_close(&reader);
     if (status < 0) return -1;
     hex_encode(link, result.link, 32);
@@ -42,7 +42,7 @@ static int run(int count, char **arguments) {
 }
 
 const Command trainer_replay = {"replay",
-                                "RUN [CONFIG...] [--key=value...]",
+                                "RUN [DIR...] [--key=value...]",
                                 "compute steps of a run again and compare losses, norms, chain and checkpoints",
                                 options,
                                 run,

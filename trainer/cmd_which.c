@@ -74,17 +74,15 @@ static int print_origins(const Record *record, unsigned count, const char *const
     RecordStep found;
     SampleRange range = {0};
     Origins sources = {0};
-    Bytes hex, data;
     uint8_t fingerprint[32];
     char digits[65] = "", own[PATH_MAX_BYTES] = "";
     const char *only = own;
     if (record_find(record, step, &found) < 0 || read_range(record, &found, &range) < 0) return -1;
-    if (record_member(&found.dataset, "fingerprint", &hex) && hex.size == 64) memcpy(digits, hex.data, 64);
+    record_text(&found.dataset, "fingerprint", digits, sizeof digits);
     if (hex_decode(fingerprint, digits, 32) < 0)
         return fail(EX_DATA, "'%s': the dataset of step %" PRIu64 " is damaged", record->path, step);
-    if (!count && record_member(&found.process, "data", &data) && data.size < sizeof own)
-        memcpy(own, data.data, data.size);
-    if (!count && !*own) return fail(EX_USAGE, "the run read from a loader: name the datasets that it served");
+    if (!count && !record_text(&found.process, "data", own, sizeof own))
+        return fail(EX_USAGE, "the run read from a loader: name the datasets that it served");
     int result = origins_open(&sources, count ? count : 1, count ? paths : &only, fingerprint);
     SampleOrigin *origins = allocate_zeroed(range.count, sizeof *origins);
     if (result == 0) result = origins_find(&sources, &range, origins);

@@ -12,7 +12,9 @@ static void check(const RecordLine *line, Bytes whole) {
     if (!record_same(line, line, &difference)) abort();
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         Bytes value;
+        char text[64];
         record_number(line, keys[i], &number);
+        if (record_text(line, keys[i], text, sizeof text) && !memchr(text, 0, sizeof text)) abort();
         if (!record_member(line, keys[i], &value)) continue;
         if (value.data < whole.data || value.data + value.size > whole.data + whole.size) abort();
     }

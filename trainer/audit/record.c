@@ -1,6 +1,7 @@
 #include "trainer/audit/record.h"
 #include "common/err.h"
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,6 +140,18 @@ bool record_member(const RecordLine *line, const char *name, Bytes *value) {
     }
     *value = (Bytes){0};
     return false;
+}
+
+bool record_text(const RecordLine *line, const char *key, char *out, size_t size) {
+    Bytes raw;
+    *out = 0;
+    if (!record_member(line, key, &raw) || raw.data[-1] != '"') return false;
+    json_t *string = json_loadb((const char *)raw.data - 1, raw.size + 2, JSON_DECODE_ANY, NULL);
+    const char *text = json_string_value(string);
+    const bool fits = text && strlen(text) < size;
+    if (fits) strcpy(out, text);
+    json_decref(string);
+    return fits;
 }
 
 bool record_number(const RecordLine *line, const char *key, uint64_t *value) {

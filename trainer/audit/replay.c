@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "shardtool/format/dataset.h"
 #include "trainer/checkpoint/saved_state.h"
+#include "trainer/run/run_data.h"
 #include "trainer/run/stop_signals.h"
 #include "trainer/run/train.h"
 #include "trainer/setup/vocabulary.h"
@@ -21,6 +22,8 @@ typedef struct {
     uint64_t world;            // processes of the run
     uint64_t compared;         // the last step of a checkpoint that was compared
     unsigned checkpoints;
+    int path_count; // datasets that the user names
+    char **paths;
 } Replay;
 
 static const char *text_of(Bytes text, char out[96]) {
@@ -199,36 +202,61 @@ static int skip_lines(Replay *replay, uint64_t from, bool evaluated) {
     return found < 0 ? -1 : 0;
 }
 
+// The dataset of the next step.
+static int take_dataset(Replay *replay, const RecordLine *line) {
+    DatasetUse *use = &replay->run.replayed;
+    char digits[65] = "";
+    if (record_text(line, "dataset", use->name, sizeof use->name) &&
+        record_text(line, "fingerprint", digits, sizeof digits) && hex_decode(use->fingerprint, digits, 32) == 0)
+        return 0;
+    return fail(EX_DATA, "'%s': the dataset of step %" PRIu64 " is damaged", replay->record.path, line->step);
+}
+
+static bool is_dataset(const char *path, const uint8_t fingerprint[32]) {
+    Dataset dataset;
+    const bool found = dataset_open_manifest(&dataset, path) == 0 && !memcmp(dataset.fingerprint, fingerprint, 32);
+    dataset_close(&dataset);
+    err_clear(); // another one may be it
+    return found;
+}
+
+// The dataset of the next step among those that the user names, and those of the run; without it the first of these, with
+// which the run is refused. False: there is none.
+static bool find_dataset(const Replay *replay, char path[PATH_MAX_BYTES]) {
+    char first[PATH_MAX_BYTES] = "";
+    RecordLine line;
+    for (int i = 0; i < replay->path_count; i++) {
+        snprintf(path, PATH_MAX_BYTES, "%s", replay->paths[i]);
+        if (is_dataset(path, replay->run.replayed.fingerprint)) return true;
+        if (!*first) strcpy(first, path);
+    }
+    for (Bytes rest = replay->record.text; record_next(&replay->record, &rest, &line) > 0;) {
+        if (line.kind != LINE_PROCESS || !record_text(&line, "data", path, PATH_MAX_BYTES)) continue;
+        if (is_dataset(path, replay->run.replayed.fingerprint)) return true;
+        if (!*first) strcpy(first, path);
+    }
+    strcpy(path, first);
+    return *first;
+}
+
 // The values of the run, where the user has set no others.
-static int take_config(ConfigReader *reader, const char *directory, const Record *record, const RecordStep *step,
+static int take_config(ConfigReader *reader, const char *directory, const Replay *replay, const RecordStep *step,
                        const RunState *saved) {
     Config *config = &reader->config;
     char text[PATH_MAX_BYTES];
-    Bytes value;
-    SavedState keys = {.config = config_of(record, &step->process)};
+    SavedState keys = {.config = config_of(&replay->record, &step->process)};
     if (!keys.config) return -1;
-    saved_state_fill(&keys, reader, record->path);
+    saved_state_fill(&keys, reader, replay->record.path);
     saved_state_close(&keys);
     config->out_dir = directory;
     config->checkpoint_interval = (AutoInt){false, 0};
     config->tensorboard_log = config->eval_only = false;
     config->init_from = *saved->init_from ? arena_copy_string(&reader->strings, saved->init_from) : "scratch";
-    for (int i = 0; i < 2 && !config_is_set(reader, KEY_dataset) && !config_is_set(reader, KEY_loader); i++) {
-        if (!record_member(&step->process, i ? "loader" : "data", &value) || value.size >= sizeof text) continue;
-        memcpy(text, value.data, value.size), text[value.size] = 0;
-        *(i ? &config->loader : &config->dataset) = arena_copy_string(&reader->strings, text);
-    }
+    if (!config_is_set(reader, KEY_loader) && find_dataset(replay, text))
+        config->dataset = arena_copy_string(&reader->strings, text);
+    else if (!config_is_set(reader, KEY_loader) && record_text(&step->process, "loader", text, sizeof text))
+        config->loader = arena_copy_string(&reader->strings, text);
     return vocabulary_resolve(reader, NULL);
-}
-
-static int take_dataset(Run *run, const Record *record, const RecordStep *step) {
-    Bytes name, hex;
-    char digits[65] = "";
-    if (record_member(&step->dataset, "fingerprint", &hex) && hex.size == 64) memcpy(digits, hex.data, 64);
-    record_member(&step->dataset, "dataset", &name);
-    snprintf(run->replayed.name, sizeof run->replayed.name, "%.*s", (int)name.size, (const char *)name.data);
-    if (hex_decode(run->replayed.fingerprint, digits, 32) == 0) return 0;
-    return fail(EX_DATA, "'%s': the dataset of step %" PRIu64 " is damaged", record->path, step->own.step);
 }
 
 // Compares the stored bytes of the shards with their hashes: the loader would see damage in what it reads alone.
@@ -289,8 +317,8 @@ static int open_replay(Replay *replay, ReplayResult *result, const char *directo
     RecordStep step;
     RunState state = {0};
     if (record_open(&replay->record, directory) < 0 || find_start(replay, result, directory, &state) < 0 ||
-        record_find(&replay->record, result->from + 1, &step) < 0 || take_dataset(run, &replay->record, &step) < 0 ||
-        take_config(reader, directory, &replay->record, &step, &state) < 0 || verify_dataset(&reader->config) < 0 ||
+        record_find(&replay->record, result->from + 1, &step) < 0 || take_dataset(replay, &step.dataset) < 0 ||
+        take_config(reader, directory, replay, &step, &state) < 0 || verify_dataset(&reader->config) < 0 ||
         check_link(replay, &state, result->from) < 0 || skip_lines(replay, result->from, state.evaluated) < 0)
         return -1;
     record_number(&step.process, "world", &replay->world);
@@ -322,13 +350,26 @@ static int check_end(Replay *replay, uint64_t last) {
                 text_of(line.text, text));
 }
 
-static int refuse_change(const RecordLine *line) {
-    Bytes name;
-    record_member(line, "dataset", &name);
-    return fail(EX_USAGE,
-                "after step %" PRIu64 " the run goes on with the dataset '%.*s': replay the steps up to it, and "
-                "those from %" PRIu64 " on with --dataset, apart",
-                line->step, (int)name.size, (const char *)name.data, line->step + 1);
+// The run goes on with another dataset.
+static int change_dataset(Replay *replay, const RecordLine *line) {
+    static char path[PATH_MAX_BYTES];
+    Run *run = &replay->run;
+    if (*run->config.loader)
+        return fail(EX_USAGE,
+                    "after step %" PRIu64 " the loader had another dataset: replay the steps up to it, and those "
+                    "from %" PRIu64 " on, apart",
+                    line->step, line->step + 1);
+    if (take_dataset(replay, line) < 0) return -1;
+    find_dataset(replay, path);
+    run->config.dataset = path;
+    batch_stream_cancel(&run->stream);
+    feed_close(run->feed);
+    run->feed = NULL;
+    loader_process_close(&run->loader_process);
+    if (verify_dataset(&run->config) < 0 || loader_process_open(&run->loader_process, &run->config) < 0 ||
+        run_data_open(run) < 0 || feed_attach(run->feed) < 0)
+        return -1;
+    return run_data_update(run);
 }
 
 static int replay_steps(Replay *replay, const ReplayResult *result) {
@@ -340,7 +381,7 @@ static int replay_steps(Replay *replay, const ReplayResult *result) {
         RecordLine line;
         progress_update(&progress, run->state.step - result->from);
         if ((status = compare_checkpoint(replay)) < 0 || next_compared(replay, &line) < 0) break;
-        if (line.kind == LINE_DATASET && run->state.step < result->last) status = refuse_change(&line);
+        if (line.kind == LINE_DATASET && run->state.step < result->last) status = change_dataset(replay, &line);
         if (status < 0) break;
         if (run->state.step >= result->last && (more = run->state.evaluated ? 0 : evaluation_follows(replay)) <= 0)
             break;
@@ -351,8 +392,9 @@ static int replay_steps(Replay *replay, const ReplayResult *result) {
     return check_end(replay, result->last);
 }
 
-int replay(ReplayResult *result, const char *directory, ConfigReader *reader) {
+int replay(ReplayResult *result, const char *directory, ConfigReader *reader, int path_count, char **paths) {
     static Replay replay;
+    replay.path_count = path_count, replay.paths = paths;
     int status = open_replay(&replay, result, directory, reader);
     if (status == 0) status = err_code() ? -1 : replay_steps(&replay, result);
     memcpy(result->link, replay.run.state.chain, sizeof result->link);

@@ -23,7 +23,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 0 "steps 18 to 20 are equal" replay run --steps=18..20 --threads=2
     [[ "$output" == *"from the checkpoint of step 16"*"chain $(chain run 20)"* ]]
     cp -r "$data" copy
-    run_match 0 "steps 3 to 3 are equal" replay run --steps=3 --dataset=copy
+    run_match 0 "steps 3 to 3 are equal" replay run --steps=3 copy
     diff -r run "$BATS_FILE_TMPDIR/runs/whole" # nothing is written
 }
 
@@ -50,7 +50,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     cp "$BATS_FILE_TMPDIR/runs/whole/metrics.jsonl" run/
     run_match 66 "has no step 25: its last is 24" replay run --steps=3..25
     run_match 2 "not A..B" replay run --steps=5..3
-    run_match 66 "used the dataset 'data'" replay run --dataset="$BATS_FILE_TMPDIR/data2"
+    run_match 0 "are equal" replay run --steps=1 "$BATS_FILE_TMPDIR/data2"
     run_match 66 "metrics.jsonl" replay nowhere
     printf x | dd of="$(checkpoint run 16)/optimizer.safetensors" bs=1 seek=2000 conv=notrunc status=none
     run_match 65 "is damaged" replay run --steps=17..18
@@ -60,15 +60,23 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 65 "the last line is cut short" replay run --steps=1
 }
 
-@test "steps before and after a change of the dataset are replayed apart" {
+@test "a replay follows changes of the dataset, and finds the datasets by fingerprint where they have moved" {
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=8
     "$BIN/trainer" train tiny.conf --quiet --dataset="$BATS_FILE_TMPDIR/data2" --out_dir=run --max_iters=12
+    run_match 0 "steps 1 to 12 are equal" replay run
     run_match 0 "steps 1 to 8 are equal" replay run --steps=1..8
     run_match 0 "steps 9 to 12 are equal" replay run --steps=9..12
-    run_match 2 "after step 8 the run goes on with the dataset 'data2'" replay run
-    run_match 66 "step 9 used the dataset 'data2'" replay run --steps=9..12 --dataset="$data"
     [[ "$("$BIN/trainer" which run --step=9 --json | head -n 1)" == *data2\"* ]]
     [[ "$("$BIN/trainer" which run --step=8 --json | head -n 1)" == *data\"* ]]
+    cp -r "$data" "a \"b\""
+    cp -r "$BATS_FILE_TMPDIR/data2" second
+    sed -i 's|"data": "[^"]*"|"data": "/nowhere"|' run/metrics.jsonl
+    run_match 0 "steps 1 to 12 are equal" replay run second "a \"b\""
+    run_match 66 "step 9 used the dataset 'data2'" replay run "a \"b\""
+    run_match 66 "not a dataset directory" replay run
+    "$BIN/trainer" train tiny.conf --quiet --dataset="a \"b\"" --out_dir=other --max_iters=2
+    run_match 0 "are equal" replay other
+    [ "$("$BIN/trainer" which other --step=2 | grep -c 'a "b" train tokens')" -eq 4 ]
 }
 
 @test "a replay knows every line that a run writes" {
