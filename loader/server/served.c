@@ -145,18 +145,24 @@ static int sum_up(Served *served, const ServedSpec *spec) {
     return 0;
 }
 
-// Appends a line, on a line of its own. A failure leaves the file as it was.
+// Appends a line, on a line of its own. A failure leaves the file as it was. The space comes first, so that a full disk
+// takes all of the line or nothing: a loader that is killed could not remove the half of it.
 static int append_line(const char *path, const Buffer *line, uint64_t *bytes_before) {
     int fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC), status = 0;
     if (fd < 0) return fail_errno("cannot open '%s'", path);
     off_t size = lseek(fd, 0, SEEK_END);
     char last = '\n';
+    Buffer text = {0};
     if (size < 0 || (size && pread(fd, &last, 1, size - 1) != 1)) status = fail_errno("cannot read '%s'", path);
     *bytes_before = (uint64_t)size;
-    if (status == 0 && last != '\n') status = fd_write(fd, "\n", 1, path);
-    if (status == 0) status = fd_write(fd, line->data, line->size, path);
+    if (last != '\n') buffer_add(&text, "\n", 1);
+    buffer_add(&text, line->data, line->size);
+    if (status == 0 && fallocate(fd, FALLOC_FL_KEEP_SIZE, size, (off_t)text.size) < 0 && errno != EOPNOTSUPP)
+        status = fail_errno("cannot write '%s'", path);
+    if (status == 0) status = fd_write(fd, text.data, text.size, path);
     if (status == 0 && fsync(fd) < 0) status = fail_errno("cannot write '%s' to disk", path);
     if (status < 0 && size >= 0 && ftruncate(fd, size) < 0) log_warn("'%s' may end with half a line", path);
+    buffer_close(&text);
     close(fd);
     return status;
 }
