@@ -31,7 +31,7 @@ typedef struct {
     uint32_t sequence_tokens;
 } LawRequest;
 
-void law_prepare(LawDataset *dataset); // sets `base`, which is 0 at first
+void law_prepare(LawDataset *dataset);                                      // sets `base`, which is 0 at first
 uint64_t law_samples(const LawDataset *dataset, const LawRequest *request); // UINT64_MAX: no end
 uint64_t law_epoch(const LawDataset *dataset, const LawRequest *request, uint64_t sample);
 void law_row(const LawDataset *dataset, const LawRequest *request, uint64_t sample, uint16_t *ids); // T+1 of them

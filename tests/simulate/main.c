@@ -30,7 +30,11 @@ static void make_datasets(void) {
         {.salt = 1, .train_tokens = 100000, .val_tokens = 5000, .shard_tokens = 60000, .frame_tokens = 4096},
         {.salt = 2, .train_tokens = 30000, .val_tokens = 3000, .shard_tokens = 30000, .frame_tokens = 2048},
         {.salt = 3, .train_tokens = 600, .val_tokens = 300, .shard_tokens = 600, .frame_tokens = 256},
-        {.salt = 4, .train_tokens = 9000, .val_tokens = 300, .shard_tokens = 9000, .frame_tokens = 1024,
+        {.salt = 4,
+         .train_tokens = 9000,
+         .val_tokens = 300,
+         .shard_tokens = 9000,
+         .frame_tokens = 1024,
          .other_vocabulary = true}};
     static const char *const names[BASES] = {"a", "b", "c", "v"};
     for (int i = 0; i < BASES; i++) {
@@ -57,7 +61,8 @@ static bool run_history(uint64_t seed) {
     }
     int status = 0;
     if (pid < 0 || waitpid(pid, &status, 0) < 0) sim_fail("cannot start a process");
-    if (WIFSIGNALED(status)) fprintf(stderr, "ended by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "ended by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
     return status == 0;
 }
 
@@ -102,12 +107,13 @@ static bool run_histories(uint64_t first, uint64_t count, uint64_t seconds) {
         done++;
     }
     const double s = (double)(wall_ns() - began) / 1e9;
-    printf("%llu histories from seed %llu in %.1f s (%.0f an hour of a core), %.0f s of virtual time, hash %016llx: %llu batches, "
+    printf("%llu histories from seed %llu in %.1f s (%.0f an hour of a core), %.0f s of virtual time, hash %016llx: "
+           "%llu batches, "
            "%llu faults, %llu kills, %llu requests of the operator, %llu changes seen, %llu resends, %llu reconnects\n",
-           (unsigned long long)done, (unsigned long long)first, s, (double)done / cpu_seconds() * 3600, (double)sum.now / 1e9,
-           (unsigned long long)sum.hash, (unsigned long long)sum.batches, (unsigned long long)sum.faults,
-           (unsigned long long)sum.kills, (unsigned long long)sum.controls, (unsigned long long)sum.changes,
-           (unsigned long long)sum.resends, (unsigned long long)sum.reconnects);
+           (unsigned long long)done, (unsigned long long)first, s, (double)done / cpu_seconds() * 3600,
+           (double)sum.now / 1e9, (unsigned long long)sum.hash, (unsigned long long)sum.batches,
+           (unsigned long long)sum.faults, (unsigned long long)sum.kills, (unsigned long long)sum.controls,
+           (unsigned long long)sum.changes, (unsigned long long)sum.resends, (unsigned long long)sum.reconnects);
     return holds;
 }
 

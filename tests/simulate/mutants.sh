@@ -11,12 +11,8 @@ unchanged|client/feed_connection.c|s/^        feed->changed = true;$//
 two_changes|client/feed_connection.c|s/welcome->same_samples < before ? welcome->same_samples : before/welcome->same_samples/
 not_replaced|client/feed_connection.c|/WIRE_BATCH_REPLACED/d
 payload|client/feed_connection.c|s/crc32c(0, rows, batch->length) != batch->payload_crc/false/
-two_rings|client/feed_connection.c|/CONNECTION_ATTACH) feed_ring_withdraw/d
-half_inline|client/feed_connection.c|/if (feed->attach_id) request->received = 0;/d
 other_loader|client/feed_connection.c|/if (replaces_dataset(feed, welcome)) return pass_over/d
 dead_ring|client/feed_connection.c|/^    feed_ring_withdraw(feed);$/d
-no_monitor|client/feed_connection.c|s/^        connection_reopen_next(feed);$//
-fewer_rows|client/feed_connection.c|s/(batch->rows == what->rows || sampling_ends(what->mode)) &&//
 old_ring|client/feed_ring.c|s/if (!closed \&\& feed_ring_allocate(feed) < 0)/if (false)/
 lost_slots|client/feed_ring.c|s/request->ready = false;//
 lent|client/feed.c|s/feed->slots\[request->slot\] = SLOT_LENT;/feed->slots[request->slot] = SLOT_FREE;/
@@ -61,6 +57,10 @@ track|server/row_reader.c|s/if (track->served == served) \*track = (Track){0};//
 found|server/row_reader.c|s/copy->column = copy->skipped = 0, copy->found = false/copy->column = copy->skipped = 0/
 END
 }
+if [ "${1:-}" = --list ]; then
+    mutants | cut -d'|' -f1
+    exit
+fi
 build=$1 only=${2:-} bad=0
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
 while IFS='|' read -r name file edit; do

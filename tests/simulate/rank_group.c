@@ -35,7 +35,8 @@ static int all_gather(void *values, size_t bytes, size_t share, char why[COLLECT
     uint64_t round = exchange.round;
     (void)why;
     if (bytes > EXCHANGE_MAX) sim_fail("an exchange of %zu bytes", bytes);
-    if (from < bytes) memcpy(exchange.given + from, (uint8_t *)values + from, share < bytes - from ? share : bytes - from);
+    if (from < bytes)
+        memcpy(exchange.given + from, (uint8_t *)values + from, share < bytes - from ? share : bytes - from);
     if (++exchange.arrived == world.ranks) {
         memcpy(exchange.result, exchange.given, bytes);
         exchange.arrived = 0, exchange.round++;
@@ -46,7 +47,9 @@ static int all_gather(void *values, size_t bytes, size_t share, char why[COLLECT
     return 0;
 }
 
-static int broadcast(void *values, size_t bytes, char why[COLLECTIVE_WHY]) { return all_gather(values, bytes, bytes, why); }
+static int broadcast(void *values, size_t bytes, char why[COLLECTIVE_WHY]) {
+    return all_gather(values, bytes, bytes, why);
+}
 
 static const CollectiveRow row = {.name = "simulated", .all_gather = all_gather, .broadcast = broadcast};
 
@@ -59,7 +62,8 @@ void ranks_restart(void) {
         if (trainer->node) node_kill(trainer->node);
         collectives[i] = (Collective){.row = &row, .rank = i, .world = world.ranks};
         trainer->ranks = &collectives[i];
-        trainer->next = world.trainers[0].first + (step.number * world.ranks + i) * rows, trainer->skip = rows * (world.ranks - 1);
+        trainer->next = world.trainers[0].first + (step.number * world.ranks + i) * rows,
+        trainer->skip = rows * (world.ranks - 1);
         trainer->node = node_start("rank", trainer_main, trainer);
     }
 }

@@ -87,8 +87,7 @@ static Outcome ask(const Loader *loader, const WireControl *control, const Buffe
     memset(&request, 0, sizeof request);
     request.header.type = WIRE_CONTROL, request.control = *control;
     int status = query_open(&query, loader->endpoint, NULL, NULL);
-    if (status == 0)
-        status = query_send(&query, &request, (Bytes){words->data, words->size}, 60000, &reply, &sentence);
+    if (status == 0) status = query_send(&query, &request, (Bytes){words->data, words->size}, 60000, &reply, &sentence);
     if (status < 0 && err_code() != EX_PEER) sim_fail("the operator's request fails: %s", err_text());
     err_clear();
     query_close(&query);
@@ -97,8 +96,8 @@ static Outcome ask(const Loader *loader, const WireControl *control, const Buffe
 }
 
 static void swap(const Loader *loader) {
-    static const Spec wrong[] = {{1, {"../v"}, NULL, {0}, {0}}, {1, {"../none"}, NULL, {0}, {0}},
-                                 {2, {"../a:1", "../v:1"}, NULL, {0}, {0}}};
+    static const Spec wrong[] = {
+        {1, {"../v"}, NULL, {0}, {0}}, {1, {"../none"}, NULL, {0}, {0}}, {2, {"../a:1", "../v:1"}, NULL, {0}, {0}}};
     const bool is_wrong = sim_chance(150), check = sim_chance(150);
     const int number = (int)sim_below(world.wide ? 3 : SPEC_LINK);
     const Spec *spec = is_wrong ? &wrong[sim_below(3)] : &specs[number];
@@ -107,7 +106,8 @@ static void swap(const Loader *loader) {
     Change *change = &world.changes[world.change_count++];
     *change = (Change){.spec = is_wrong || check ? -1 : number};
     for (int i = 0; i < spec->count; i++) buffer_add(&words, spec->words[i], strlen(spec->words[i]) + 1);
-    if (spec->schedule) buffer_add(&words, spec->schedule, strlen(spec->schedule) + 1), control.words++, control.has_schedule = 1;
+    if (spec->schedule)
+        buffer_add(&words, spec->schedule, strlen(spec->schedule) + 1), control.words++, control.has_schedule = 1;
     change->outcome = ask(loader, &control, &words);
     buffer_close(&words);
     if (is_wrong && change->outcome == DONE) sim_fail("a swap to a dataset that cannot be served is done");
@@ -197,21 +197,18 @@ static void remove_socket(void) {
     loader->disturbed = true;
     unlink(sim_chance(500) ? loader->server->endpoint->ctl : loader->server->endpoint->zmq_address + strlen("ipc://"));
 }
-static void damage_message(void) {
-    for (int tries = 0; tries < 100 && !net_damage(sim_random()); tries++) task_sleep(MS);
-}
+static void damage_messages(void) { sim_network.damaged = sim_network.damaged ? 0 : 50; }
 static void lose_messages(void) { sim_network.lossy = sim_network.lossy ? 0 : 20; }
 
 typedef void Fault(void);
-static Fault *const faults[] = {end_connection, freeze_connection, stall_loader, stall_trainer, kill_loader,
-                                kill_trainer,   stop_loader,       reload,       fill_disk,     slow_disk,
-                                slow_reads,     failing_reads,     remove_socket, lose_messages,
-                                damage_message};
+static Fault *const faults[] = {end_connection, freeze_connection, stall_loader,  stall_trainer, kill_loader,
+                                kill_trainer,   stop_loader,       reload,        fill_disk,     slow_disk,
+                                slow_reads,     failing_reads,     remove_socket, lose_messages, damage_messages};
 enum { FAULTS = sizeof faults / sizeof *faults };
 
 static void heal(void) {
     sim_disk_full = false, sim_disk_ns = 20 * US, sim_decode_ns = 100 * US, sim_decode_errors = 0;
-    sim_network.lossy = 0;
+    sim_network.lossy = sim_network.damaged = 0;
     world.healed = true, world.calm_ns = sim_now + 2 * S;
     sim_event("heal", 0, 0);
 }
@@ -313,7 +310,7 @@ static void set_loaders(void) {
     world.differ = world.loader_count > 1 && sim_chance(300);
     for (unsigned i = 0; i < world.loader_count; i++) {
         Loader *loader = &world.loaders[i];
-        loader->place[0] = "pq"[i], loader->spec = i && world.differ ? (spec + 1) % SPEC_LINK : spec;
+        loader->place[0] = "pq"[i], loader -> spec = i && world.differ ? (spec + 1) % SPEC_LINK : spec;
         if (world.wide && loader->spec == 3) loader->spec = 0; // its rows would not fit in the short dataset
         snprintf(loader->endpoint, sizeof loader->endpoint, world.tcp ? "tcp://127.0.0.1:70%02u" : "ipc://%.*s",
                  world.tcp ? i + 1 : 1, loader->place);
@@ -324,7 +321,8 @@ static void set_loaders(void) {
 
 static void set_trainer(Trainer *trainer) {
     static const uint64_t places[] = {0, 0, 0, 300, 65500, 131000, 1ull << 40};
-    static const uint8_t endless[] = {SAMPLING_EPOCH, SAMPLING_EPOCH, SAMPLING_SHIFTED, SAMPLING_DOCUMENTS, SAMPLING_CROP};
+    static const uint8_t endless[] = {SAMPLING_EPOCH, SAMPLING_EPOCH, SAMPLING_SHIFTED, SAMPLING_DOCUMENTS,
+                                      SAMPLING_CROP};
     trainer->rows = 1 + (uint32_t)sim_below(world.wide ? 100 : 8);
     trainer->mode = endless[sim_below(sizeof endless)];
     trainer->seed = sim_below(3), trainer->next = places[sim_below(7)];
@@ -360,7 +358,7 @@ void history_run(void) {
         trainer->seed = rank_0->seed, trainer->mode = rank_0->mode;
         trainer->config.sequence_tokens = rank_0->config.sequence_tokens;
     }
-    every = MS * (50 + sim_below(1000));
+    every = sim_chance(300) ? 8 * MS : MS * (50 + sim_below(600));
     const bool one = world.loader_count == 1 && !world.tcp, link = world.loaders[0].spec == SPEC_LINK;
     node_start("supervisor", supervise, NULL);
     node_start("fate", fate_main, NULL);

@@ -40,7 +40,7 @@ typedef struct {
     int number;
     Node *node;
     FeedConfig config;
-    bool stream, ended; // stream: by batch_stream.h
+    bool stream, ended;       // stream: by batch_stream.h
     struct Collective *ranks; // NULL: it trains alone
     uint64_t seed, first, next, skip;
     unsigned mode, rows, left; // left: batches to receive after the last fault
@@ -53,12 +53,12 @@ typedef struct {
     Trainer trainers[TRAINERS_MAX];
     Change changes[CHANGES_MAX];
     unsigned loader_count, trainer_count, change_count;
-    unsigned ranks; // so many trainers, the first ones, step together
-    bool tcp, keeps_state, wide; // wide: rows of several pieces
-    bool healed, operates;               // no fault happens any more; the operator has not ended
-    uint64_t calm_ns;                    // when everybody knows what is served, if so
-    bool differ;                         // two loaders serve different datasets
-    unsigned link;                       // the dataset that it points to
+    unsigned ranks;                    // so many trainers, the first ones, step together
+    bool tcp, keeps_state, wide;       // wide: rows of several pieces
+    bool healed, operates;             // no fault happens any more; the operator has not ended
+    uint64_t calm_ns;                  // when everybody knows what is served, if so
+    bool differ;                       // two loaders serve different datasets
+    unsigned link;                     // the dataset that it points to
     bool errors_allowed, link_changed; // the disk fails to read; it pointed elsewhere
     uint64_t cache_bytes;
     uint64_t highest, received; // train samples that were requested, and received
@@ -70,7 +70,7 @@ extern World world;
 void history_run(void); // in a process and an empty folder of its own; ends the process
 
 // rank_group.c
-void ranks_restart(void);                                              // also starts them the first time
+void ranks_restart(void);                                             // also starts them the first time
 bool ranks_begin(const Trainer *trainer, const FeedDataset *dataset); // whether all have the same dataset
 FeedResult ranks_step(Trainer *trainer, FeedResult found, const FeedDataset *dataset); // what all do
 

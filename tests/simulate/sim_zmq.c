@@ -295,21 +295,6 @@ bool net_freeze(uint64_t which, uint64_t ns) {
     return true;
 }
 
-// In a copy: the sender may still use its memory. Not of CONTROL, whose second part has no checksum.
-bool net_damage(uint64_t which) {
-    Link *link = link_number(which);
-    Message *message = !link ? NULL : link->down.first ? link->down.first : link->up.first;
-    enum { TYPE = 6, CONTROL = 9 };
-    if (!message || message->parts->data[TYPE] == CONTROL) return false;
-    Part **at = sim_chance(500) && message->parts->next ? &message->parts->next : &message->parts, *part = *at;
-    if (!part->size) return false;
-    Part *copy = part_new(part->data, part->size);
-    copy->next = part->next, *at = copy;
-    copy->data[sim_below(copy->size)] ^= (uint8_t)(1 << sim_below(8));
-    part_free(part);
-    return true;
-}
-
 // --- sockets
 
 static void socket_gone(Socket *socket, bool lingers) {
@@ -444,7 +429,21 @@ static Link *link_to(const Socket *socket, const Part *route) {
     return NULL;
 }
 
-static Queue *outgoing(const Socket *socket, Link *link) { return socket->type == ZMQ_DEALER ? &link->up : &link->down; }
+static Queue *outgoing(const Socket *socket, Link *link) {
+    return socket->type == ZMQ_DEALER ? &link->up : &link->down;
+}
+
+// Changes a bit, in a copy: the sender may still use its memory. Not of CONTROL, whose second part has no checksum.
+static void damage(Message *message) {
+    enum { TYPE = 6, CONTROL = 9 };
+    if (message->parts->data[TYPE] == CONTROL) return;
+    Part **at = sim_chance(500) && message->parts->next ? &message->parts->next : &message->parts, *part = *at;
+    if (!part->size) return;
+    Part *copy = part_new(part->data, part->size);
+    copy->next = part->next, *at = copy;
+    copy->data[sim_below(copy->size)] ^= (uint8_t)(1 << sim_below(8));
+    part_free(part);
+}
 
 static void send_message(Socket *socket) {
     Message *message = calloc(1, sizeof *message);
@@ -459,6 +458,7 @@ static void send_message(Socket *socket) {
     Queue *queue = outgoing(socket, link);
     message->arrival = arrival(queue, message->bytes);
     sim_event("send", message->parts->size > 6 ? message->parts->data[6] : 0, message->bytes);
+    if (sim_chance(sim_network.damaged)) damage(message);
     queue_add(queue, message);
     if (sim_chance(sim_network.lossy)) link_break(link, false, false);
 }

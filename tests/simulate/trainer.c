@@ -44,7 +44,8 @@ static bool was_asked(const LawDataset *dataset, unsigned entry) {
     for (unsigned i = 0; i < world.change_count; i++) {
         const Change *change = &world.changes[i];
         uint32_t weights[LAW_SOURCES];
-        if (!change->reweight || change->outcome == REFUSED || (change->from && change->from != dataset->entries[entry].from))
+        if (!change->reweight || change->outcome == REFUSED ||
+            (change->from && change->from != dataset->entries[entry].from))
             continue;
         law_scale(change->weights, dataset->source_count, weights);
         if (!memcmp(weights, dataset->entries[entry].weights, dataset->source_count * sizeof *weights)) return true;
@@ -78,8 +79,7 @@ int describe_dataset(const Feed *feed, LawDataset *dataset) {
     *dataset = (LawDataset){.source_count = told->source_count, .entry_count = feed->weight_count};
     if (told->source_count > LAW_SOURCES || feed->weight_count > LAW_ENTRIES) sim_fail("an unknown dataset");
     for (unsigned i = 0; i < told->source_count; i++) {
-        dataset->sources[i] =
-            source_named(told->sources[i].name, told->source_count == 1 ? told->fingerprint : NULL);
+        dataset->sources[i] = source_named(told->sources[i].name, told->source_count == 1 ? told->fingerprint : NULL);
         if (!dataset->sources[i] || memcmp(dataset->sources[i]->tokens, told->sources[i].tokens, 16))
             sim_fail("the loader describes source %u wrongly", i);
     }
@@ -129,6 +129,9 @@ static FeedRequest some_request(Run *run) {
         request.source = sim_chance(300) ? (uint16_t)sim_below(run->dataset.source_count + 1) : 0;
         if (sim_chance(300)) request.sequence_tokens = 1 + (uint32_t)sim_below(T);
         request.first_sample = sim_below(sim_chance(300) ? 1ull << 40 : 400);
+    } else if (sim_chance(100)) { // about where weights change
+        const uint64_t from = run->dataset.entries[sim_below(run->dataset.entry_count)].from;
+        request.first_sample = from + sim_below(40) - (from ? sim_below(20) : 0);
     } else {
         run->trainer->next += trainer->rows + trainer->skip;
     }
@@ -146,8 +149,8 @@ static void check_batch(const Run *run, const Lent *lent) {
     const uint64_t left = samples > asked->first_sample ? samples - asked->first_sample : 0;
     const uint32_t rows = left < asked->rows ? (uint32_t)left : asked->rows;
     if (batch->first_sample != asked->first_sample || batch->rows != rows)
-        sim_fail("%u rows from sample %llu, not %u from %llu", batch->rows, (unsigned long long)batch->first_sample, rows,
-                 (unsigned long long)asked->first_sample);
+        sim_fail("%u rows from sample %llu, not %u from %llu", batch->rows, (unsigned long long)batch->first_sample,
+                 rows, (unsigned long long)asked->first_sample);
     if (rows && batch->epoch != law_epoch(&lent->dataset, &law, asked->first_sample)) sim_fail("a wrong epoch");
     for (uint32_t row = 0; row < rows; row++) {
         law_row(&lent->dataset, &law, asked->first_sample + row, ids);
@@ -201,7 +204,8 @@ static FeedResult next_of_stream(Run *run) {
 static FeedResult next_of_requests(Run *run) {
     while (feed_capacity(run->feed) && (!run->asked_count || sim_chance(800))) {
         run->asked[run->asked_count] = some_request(run);
-        if (feed_request(run->feed, &run->asked[run->asked_count++]) < 0) sim_fail("feed_request fails: %s", err_text());
+        if (feed_request(run->feed, &run->asked[run->asked_count++]) < 0)
+            sim_fail("feed_request fails: %s", err_text());
     }
     if (sim_chance(30)) {
         feed_cancel(run->feed);
@@ -222,7 +226,6 @@ static FeedResult next_of_requests(Run *run) {
 static void run_batches(Run *run) {
     Trainer *trainer = run->trainer;
     const FeedRequest form = {.seed = trainer->seed, .mode = (uint8_t)trainer->mode, .rows = trainer->rows};
-    learn_dataset(run, false);
     run->source = source_of_feed(run->feed);
     run->stream.skip = trainer->skip;
     if (trainer->stream) batch_stream_start(&run->stream, &run->source, &form, trainer->next, UINT64_MAX);
@@ -248,6 +251,7 @@ void trainer_main(void *self) {
         Run *run = calloc(1, sizeof *run);
         run->trainer = trainer;
         run->feed = feed_open(&trainer->config);
+        if (run->feed) learn_dataset(run, false);
         if (!run->feed || feed_attach(run->feed) < 0)
             check_error("feed_open");
         else if (!trainer->ranks || ranks_begin(trainer, feed_dataset(run->feed)))

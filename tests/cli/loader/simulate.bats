@@ -1,0 +1,21 @@
+# Histories of loader and trainers under a virtual clock (tests/simulate).
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR"
+    simulate=$(dirname "$BIN")/simulate
+    [ -x "$simulate" ] || skip "the simulator is built without sanitizers only: make simulate"
+}
+
+@test "every batch of 120 simulated histories is what the law says, and nothing is left behind" {
+    run_code 0 "$simulate" --count=120
+    [[ "$output" == "120 histories from seed 1 in "* ]]
+}
+
+@test "a seed repeats its history bit for bit" {
+    "$simulate" --first=1000 --count=5 | sed 's/ in .* an hour of a core)//' >first
+    "$simulate" --first=1000 --count=5 | sed 's/ in .* an hour of a core)//' >second
+    grep -q 'hash [0-9a-f]\{16\}: [1-9][0-9]* batches' first
+    diff first second
+    "$simulate" --first=1001 --count=5 | not grep -qF "$(grep -o 'hash [0-9a-f]*' first)"
+}
