@@ -147,6 +147,7 @@ TIMED(cross_entropy,
        float z_loss, float scale, const float *loss_scale, bool gradient),
       (logits, losses, rows, first, M, T, vocab, V, softcap, z_loss, scale, loss_scale, gradient))
 TIMED(sum_losses, (double *total, const float *losses, int n), (total, losses, n))
+TIMED(add_gradients, (Grad * sums, const Grad *part, size_t n), (sums, part, n))
 TIMED(square_sums, (double *sums, const Grad *gradients, size_t n), (sums, gradients, n))
 TIMED(gradient_norm, (float *norm, const double *sums, size_t n, const float *loss_scale), (norm, sums, n, loss_scale))
 TIMED(adamw,

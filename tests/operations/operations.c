@@ -358,6 +358,14 @@ void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M, d
     pair_close();
 }
 
+void operation_add_gradients(size_t count) {
+    pair_open((Shape){1, 64, 64, 8, ANY, ANY, 1});
+    Array *sums = array_normal(GRADS, count, 1, 0), *part = array_normal(GRADS, count, 1, 0);
+    ON_BOTH(on->add_gradients(AT(sums), AT(part), count));
+    CHECK_NEAR(sums, 1e-7);
+    pair_close();
+}
+
 void operation_gradient_norm(size_t count) {
     pair_open((Shape){1, 64, 64, 8, ANY, ANY, 1});
     Array *grads = array_normal(GRADS, count, 1e-3, 0), *norm = array_filled(FLOATS, 1, NAN);

@@ -25,6 +25,7 @@ void operation_attention(int B, int T, int H, int D, bool with_dropout, bool wit
 void operation_attention_from(int T, int H, int D, int from); // the rows from there on have the bits of the whole
 void operation_dropout(int B, int T, int C);
 void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M, double softcap, double z_loss);
+void operation_add_gradients(size_t count);
 void operation_gradient_norm(size_t count);
 void operation_adamw(size_t count, size_t decay_count);
 void operation_muon(int rows, int cols);

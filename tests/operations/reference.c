@@ -343,6 +343,10 @@ static void reference_sum_losses(double *total, const float *losses, int n) {
     for (int i = 0; i < n; i++) *total += (double)losses[i];
 }
 
+static void reference_add_gradients(Grad *sums, const Grad *part, size_t count) {
+    for (size_t i = 0; i < count; i++) OUT(sums)[i] += IN(part)[i];
+}
+
 static void reference_square_sums(double *sums, const Grad *gradients, size_t count) {
     memset(sums, 0, norm_pieces(count) * sizeof *sums);
     for (size_t i = 0; i < count; i++) sums[i / NORM_PIECE] += IN(gradients)[i] * IN(gradients)[i];

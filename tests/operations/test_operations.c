@@ -162,6 +162,12 @@ OPERATION(gradient_norm_agrees_with_the_reference_beyond_one_round_of_its_sums) 
     operation_gradient_norm(1100 * NORM_PIECE + 8); // 1,024 threads add the sums
 }
 
+OPERATION(sums_of_gradients_agree_with_the_reference) {
+    operation_add_gradients(8);
+    operation_add_gradients(70000 - 70000 % 8);
+    if (pair_device == DEVICE_CPU) operation_add_gradients(65536 + 3);
+}
+
 OPERATION(update_agrees_with_the_reference) { operation_adamw(20480 + 264, 8 * 999); }
 
 OPERATION(muon_agrees_with_the_reference) {

@@ -11,6 +11,18 @@ enum {
     ADAMW_PIECE = 65536
 };
 
+static void cpu_add_gradients(Grad *sums, const Grad *part, size_t count) {
+#pragma omp parallel for schedule(static)
+    for (size_t start = 0; start < count; start += ADAMW_PIECE) {
+        const size_t end = start + ADAMW_PIECE < count ? start + ADAMW_PIECE : count;
+        for (size_t i = start; i < end; i += W) {
+            float *at = (float *)sums + i;
+            const int left = end - i < W ? (int)(end - i) : W;
+            v_store_part(at, v_load_part(at, left) + v_load_part((const float *)part + i, left), left);
+        }
+    }
+}
+
 static void cpu_square_sums(double *sums, const Grad *gradients, size_t count) {
     const int pieces = (int)norm_pieces(count);
 #pragma omp parallel for schedule(static)

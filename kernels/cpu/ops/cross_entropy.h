@@ -77,5 +77,7 @@ static void cpu_cross_entropy(Act *logits, float *losses, const void *rows, int 
 }
 
 static void cpu_sum_losses(double *total, const float *losses, int n) {
-    for (int i = 0; i < n; i++) *total += (double)losses[i];
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += (double)losses[i];
+    *total += sum;
 }
