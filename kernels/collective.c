@@ -152,10 +152,17 @@ int collective_open_device(Collective *collective) {
 }
 
 int collective_begin_reduce_scatter(Collective *collective, float *values, size_t count, size_t share) {
-    if (!collective->device) {
-        CALL(reduce_scatter, values, count, share, why);
-    }
+    const OrderedSum sum = {.ranks = collective->world, .after = values + collective->rank * share};
+    if (!collective->device) return collective_begin_ordered_sum(collective, values, count, share, &sum);
     CALL_ON(collective->device, reduce_scatter, collective, values, count, share);
+}
+
+int collective_begin_ordered_sum(Collective *collective, float *values, size_t count, size_t share,
+                                 const OrderedSum *sum) {
+    if (!collective->device) {
+        CALL(ordered_sum, values, count, share, sum, why);
+    }
+    CALL_ON(collective->device, ordered_sum, collective, values, count, share, sum);
 }
 
 int collective_begin_all_gather(Collective *collective, void *values, size_t bytes, size_t share) {

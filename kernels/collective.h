@@ -3,9 +3,9 @@
 // collective.c). `mpi` exchanges host memory; the row `nccl`, which the CUDA backend names, exchanges memory of GPUs.
 //
 // Every rank makes the same calls with the same sizes in the same order. A call returns -1 after fail() (75) when a
-// rank has ended or does not answer for timeout_ms; then `lost` is set, and every later call fails at once. Sums of
-// host memory are added in the order of the ranks, so their bits depend on the number of ranks alone. Those of memory
-// of GPUs are added in an order of NCCL's own: it may differ between versions of NCCL and between machines.
+// rank has ended or does not answer for timeout_ms; then `lost` is set, and every later call fails at once. A
+// reduction of memory of GPUs adds in an order of NCCL's own: it may differ between versions of NCCL and between
+// machines. All other sums have a fixed order.
 #pragma once
 
 #include <stdbool.h>
@@ -24,12 +24,20 @@ typedef struct {
     unsigned local;       // the number of lower ranks on this machine
 } RankPlace;
 
+// A sum in a fixed order: `before` (NULL: nothing), then the operands of ranks 0 to ranks - 1, one after another. The
+// other ranks have none.
+typedef struct {
+    unsigned ranks;
+    const float *before;
+    float *after; // receives it; may be `before`, or the place of this rank's operand
+} OrderedSum;
+
 // A row. Its functions return -1 with a sentence in `why`, "" when while_waiting has failed.
 enum { COLLECTIVE_WHY = 256, COLLECTIVE_RANKS = 1024, COLLECTIVE_DOUBLES = 8 };
 typedef struct {
     const char *name;
     int (*open)(const CollectiveSettings *settings, RankPlace *place, char why[COLLECTIVE_WHY]);
-    int (*reduce_scatter)(float *values, size_t count, size_t share, char why[COLLECTIVE_WHY]);
+    int (*ordered_sum)(float *values, size_t count, size_t share, const OrderedSum *sum, char why[COLLECTIVE_WHY]);
     int (*all_gather)(void *values, size_t bytes, size_t share, char why[COLLECTIVE_WHY]);
     int (*broadcast)(void *values, size_t bytes, char why[COLLECTIVE_WHY]);
     int (*barrier)(char why[COLLECTIVE_WHY]);
@@ -48,6 +56,7 @@ typedef struct DeviceCollectiveRow {
     int (*make_id)(uint8_t id[COLLECTIVE_ID]);  // of rank 0, for the open of every rank
     int (*open)(const Collective *collective, const uint8_t id[COLLECTIVE_ID]);
     int (*reduce_scatter)(const Collective *collective, float *values, size_t count, size_t share);
+    int (*ordered_sum)(const Collective *collective, float *values, size_t count, size_t share, const OrderedSum *sum);
     int (*all_gather)(const Collective *collective, void *values, size_t bytes, size_t share);
     void (*finish)(void);
     int (*wait)(const Collective *collective);
@@ -81,8 +90,12 @@ int collective_open_device(Collective *collective);
 // touch the buffers in between. Host memory is exchanged at once. Before the host waits for operations after
 // collective_finish, it calls collective_wait, which notices a lost rank; else the wait would not end.
 // Each rank gets the sum of its own share; the other elements are undefined unless they are
-// zero on all ranks.
+// zero on all ranks. Sums of host memory are added in the order of the ranks, those of memory of GPUs in one of NCCL's.
 int collective_begin_reduce_scatter(Collective *collective, float *values, size_t count, size_t share);
+// Each rank gets sum->after of its own share, added in the order that `sum` describes; the other elements stay as they
+// are.
+int collective_begin_ordered_sum(Collective *collective, float *values, size_t count, size_t share,
+                                 const OrderedSum *sum);
 // Each rank gets every share; sizes in bytes.
 int collective_begin_all_gather(Collective *collective, void *values, size_t bytes, size_t share);
 int collective_finish(Collective *collective);

@@ -5,6 +5,9 @@
 // polls, because NCCL itself waits for a dead process forever. The host never waits for the stream in a step; events
 // order it with the backend's stream.
 //
+// A sum in a fixed order is made here: each rank sends the others their pieces, and receives theirs of its own share.
+// That is as much as a ring sends.
+//
 // NCCL has shares of one size. Where the last ones are shorter or empty, a group of one reduction or one broadcast for
 // each rank moves the same bytes.
 #include "common/err.h"
@@ -28,11 +31,13 @@ static cudaStream_t stream;
 
 // The exchanges between two waits, up to each finish. The operations of a phase run after the exchanges of the one
 // before.
-enum { PHASES = 4 }; // a step has up to three
+enum { PHASES = 4 };      // a step has up to three
+enum { PIECE = 1 << 20 }; // elements of an ordered sum that are received from each rank at a time
 static struct {
     cudaEvent_t computed, exchanged; // the operations before the exchanges are done; the exchanges so far are done
 } phases[PHASES];
 static unsigned phase;
+static float *received; // a piece from each rank
 
 static uint64_t sent;
 
@@ -163,6 +168,12 @@ static size_t share_of(size_t total, size_t share, unsigned rank) {
     return total - first < share ? total - first : share;
 }
 
+// The part of a rank's share that belongs to the piece at `at`.
+static size_t piece_of(size_t total, size_t share, unsigned rank, size_t at) {
+    const size_t size = share_of(total, share, rank), left = at < size ? size - at : 0;
+    return left < PIECE ? left : PIECE;
+}
+
 // Ends a group with the first error of its calls, else its own.
 static ncclResult_t end_group(ncclResult_t result) {
     const ncclResult_t ended = nccl.GroupEnd();
@@ -201,6 +212,46 @@ static int nccl_reduce_scatter(const Collective *collective, float *values, size
     return settle(collective, result, EX_AGAIN, "summing gradients of GPUs");
 }
 
+// Of the shares' pieces at `at`: sends the others theirs, if this rank has an operand, and receives those of its own.
+static ncclResult_t exchange_pieces(const Collective *collective, const float *values, size_t count, size_t share,
+                                    size_t at, unsigned ranks) {
+    const unsigned rank = collective->rank;
+    const size_t mine = piece_of(count, share, rank, at);
+    ncclResult_t result = nccl.GroupStart();
+    for (unsigned i = 0; i < collective->world; i++) {
+        const size_t theirs = piece_of(count, share, i, at);
+        if (i == rank) continue;
+        if (theirs && rank < ranks && result == NCCL_SUCCESS) {
+            result = nccl.Send(values + i * share + at, theirs, NCCL_FLOAT32, (int)i, comm, stream);
+            sent += theirs * sizeof *values;
+        }
+        if (result == NCCL_IN_PROGRESS) result = NCCL_SUCCESS; // the group's end reports it
+        if (mine && i < ranks && result == NCCL_SUCCESS)
+            result = nccl.Recv(received + (size_t)i * PIECE, mine, NCCL_FLOAT32, (int)i, comm, stream);
+        if (result == NCCL_IN_PROGRESS) result = NCCL_SUCCESS;
+    }
+    return end_group(result);
+}
+
+static int nccl_ordered_sum(const Collective *collective, float *values, size_t count, size_t share,
+                            const OrderedSum *sum) {
+    begin();
+    for (size_t at = 0; at < share; at += PIECE) {
+        const size_t mine = piece_of(count, share, collective->rank, at);
+        const ncclResult_t result = exchange_pieces(collective, values, count, share, at, sum->ranks);
+        if (settle(collective, result, EX_AGAIN, "summing gradients of GPUs") < 0) return -1;
+        const RankSums sums = {.after = sum->after + at,
+                               .before = sum->before ? sum->before + at : NULL,
+                               .own = values + collective->rank * share + at,
+                               .received = received,
+                               .stride = PIECE,
+                               .rank = collective->rank,
+                               .ranks = sum->ranks};
+        if (mine) OF_DEVICE(sum_ranks)(stream, &sums, mine);
+    }
+    return 0;
+}
+
 static int nccl_all_gather(const Collective *collective, void *buffer, size_t bytes, size_t share) {
     char *values = buffer;
     const bool even = bytes == collective->world * share;
@@ -225,11 +276,14 @@ static void nccl_finish(void) {
 static int warm_up(const Collective *collective) {
     const size_t world = collective->world, share = 1024;
     float *values = NULL;
+    cuda_check(cudaMalloc((void **)&received, world * PIECE * sizeof *received), "memory to sum gradients of GPUs");
     cuda_check(cudaMalloc((void **)&values, world * share * sizeof *values), "memory to try NCCL");
     cuda_check(cudaMemsetAsync(values, 0, world * share * sizeof *values, cuda.stream), "clearing device memory");
     for (int even = 0; even < 2; even++) {
         const size_t count = world * share - (even ? 0 : share / 2);
+        const OrderedSum sum = {.ranks = collective->world, .after = values + collective->rank * share};
         if (nccl_reduce_scatter(collective, values, count, share) < 0) return -1;
+        if (nccl_ordered_sum(collective, values, count, share, &sum) < 0) return -1;
         if (nccl_all_gather(collective, values, count * sizeof *values, share * sizeof *values) < 0) return -1;
     }
     nccl_finish();
@@ -281,9 +335,11 @@ static void nccl_close(void) {
             (void)cudaEventDestroy(phases[i].exchanged);
         }
         (void)cudaStreamDestroy(stream);
+        (void)cudaFree(received);
     }
-    stream = NULL;
+    stream = NULL, received = NULL;
 }
 
-const DeviceCollectiveRow collective_nccl = {"nccl",          nccl_load,   nccl_make_id, nccl_open, nccl_reduce_scatter,
-                                             nccl_all_gather, nccl_finish, nccl_wait,    nccl_sent, nccl_close};
+const DeviceCollectiveRow collective_nccl = {
+    "nccl",          nccl_load,   nccl_make_id, nccl_open, nccl_reduce_scatter, nccl_ordered_sum,
+    nccl_all_gather, nccl_finish, nccl_wait,    nccl_sent, nccl_close};

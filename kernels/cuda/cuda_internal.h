@@ -73,6 +73,16 @@ typedef struct {
 void device_wait_count(DeviceWait *wait);
 __attribute__((noreturn)) void device_wait_fail(const DeviceWait *wait);
 
+// after = before (NULL: nothing), then the operands of ranks 0 to ranks - 1, added one after another: `own` is that of
+// this rank, and the others were received, each `stride` elements after the one before. count is a multiple of 8.
+typedef struct {
+    float *after;
+    const float *before, *own, *received;
+    size_t stride;
+    unsigned rank, ranks;
+} RankSums;
+DECLARE_ACT(void, sum_ranks, (cudaStream_t stream, const RankSums *sums, size_t count))
+
 // out (C) by `add` the column sums of x (N,C), in an order that depends on nothing but N
 DECLARE_ACT(void, column_sums, (Grad * out, const Act *x, int N, int C, bool add))
 // a (split) and b (columns - split) by `add` the sums of parts (blocks, columns), in order; NULL is skipped

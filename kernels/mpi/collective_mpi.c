@@ -138,28 +138,36 @@ static size_t piece_of(size_t total, size_t share, int owner, size_t at) {
     return first + size > total ? total - first : size;
 }
 
-static int mpi_reduce_scatter(float *values, size_t count, size_t share, char *why) {
+// The first `count` elements of a piece: of `before` and of what each rank has sent, to `after`.
+static void add_in_order(const float *before, float *after, size_t count, int ranks) {
+    const float *first = before ? before : received;
+    if (after != first) memcpy(after, first, count * sizeof *after);
+    for (int i = before ? 0 : 1; i < ranks; i++) {
+        const float *other = received + (size_t)i * PIECE;
+        for (size_t k = 0; k < count; k++) after[k] += other[k];
+    }
+}
+
+static int mpi_ordered_sum(float *values, size_t count, size_t share, const OrderedSum *sum, char *why) {
+    const int ranks = (int)sum->ranks;
     for (size_t at = 0; at < share; at += PIECE) {
         const size_t mine = piece_of(count, share, rank, at);
-        float *sum = values + (size_t)rank * share + at;
         int pending = 0;
         for (int i = 0; i < world; i++) {
             const size_t theirs = piece_of(count, share, i, at);
             if (i == rank) continue;
-            if (mine)
+            if (mine && i < ranks)
                 MPI_Irecv(received + (size_t)i * PIECE, (int)mine, MPI_FLOAT, i, TAG_SUMS, MPI_COMM_WORLD,
                           &requests[pending++]);
-            if (theirs)
+            if (theirs && rank < ranks)
                 send(values + (size_t)i * share + at, theirs, MPI_FLOAT, theirs * sizeof *values, i, TAG_SUMS,
                      &requests[pending++]);
         }
         if (wait_all(pending, why) < 0) return -1;
-        memcpy(received + (size_t)rank * PIECE, sum, mine * sizeof *sum);
-        memcpy(sum, received, mine * sizeof *sum);
-        for (int i = 1; i < world; i++) {
-            const float *other = received + (size_t)i * PIECE;
-            for (size_t k = 0; k < mine; k++) sum[k] += other[k];
-        }
+        if (!mine) continue;
+        if (rank < ranks)
+            memcpy(received + (size_t)rank * PIECE, values + (size_t)rank * share + at, mine * sizeof *values);
+        add_in_order(sum->before ? sum->before + at : NULL, sum->after + at, mine, ranks);
     }
     return 0;
 }
@@ -246,5 +254,5 @@ static void mpi_close(void) {
 }
 
 extern const CollectiveRow collective_mpi;
-const CollectiveRow collective_mpi = {"mpi",       mpi_open,  mpi_reduce_scatter, mpi_all_gather, mpi_broadcast,
-                                      mpi_barrier, mpi_check, mpi_sent,           mpi_close};
+const CollectiveRow collective_mpi = {"mpi",       mpi_open,  mpi_ordered_sum, mpi_all_gather, mpi_broadcast,
+                                      mpi_barrier, mpi_check, mpi_sent,        mpi_close};

@@ -43,6 +43,10 @@ enum { NCCL_CONFIG_MAGIC = 0xcafebeef };
     X(ncclResult_t, ReduceScatter,                                                                                     \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t operation, ncclComm_t comm,          \
        cudaStream_t stream))                                                                                           \
+    X(ncclResult_t, Send,                                                                                              \
+      (const void *from, size_t count, ncclDataType_t type, int to, ncclComm_t comm, cudaStream_t stream))             \
+    X(ncclResult_t, Recv,                                                                                              \
+      (void *to, size_t count, ncclDataType_t type, int from, ncclComm_t comm, cudaStream_t stream))                   \
     X(ncclResult_t, AllGather,                                                                                         \
       (const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream))           \
     X(ncclResult_t, Reduce,                                                                                            \

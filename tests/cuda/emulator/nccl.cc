@@ -1,6 +1,6 @@
 // A stand-in for NCCL between processes of one machine, over a file that all of them map. It completes late, and ends
 // the run when ranks call different collectives, counts, types or roots, or call while an earlier call is unfinished,
-// with a sentence. Of what a reduction leaves undefined, only zeros stay as they are.
+// with a sentence. In a group of sends and receives each has its counterpart. Of what a reduction leaves undefined, only zeros stay as they are.
 //
 // EMU_NCCL=none: the library is missing; a number: its version. EMU_NCCL_STOP: once a file of this name exists, the process
 // stops after the first exchange behind a reduction, before those that need its operations in between.
@@ -21,15 +21,15 @@
 
 namespace {
 
-enum { RANKS = 8, CALLS = RANKS, BYTES = 16 << 20, UNSETTLED = 3, LATE = 5, PRETENDED = 22703 };
+enum { RANKS = 8, CALLS = 2 * RANKS, BYTES = 16 << 20, UNSETTLED = 3, LATE = 5, PRETENDED = 22703 };
 
 struct Call {
-    enum Kind { REDUCE_SCATTER, ALL_GATHER, REDUCE, BROADCAST } kind;
+    enum Kind { REDUCE_SCATTER, ALL_GATHER, REDUCE, BROADCAST, SEND, RECEIVE } kind;
     uint64_t count;
     ncclDataType_t type;
-    int root;
+    int root; // or the other rank
 };
-const char *const kinds[] = {"a reduce-scatter", "an all-gather", "a reduction", "a broadcast"};
+const char *const kinds[] = {"a reduce-scatter", "an all-gather", "a reduction", "a broadcast", "a send", "a receive"};
 
 // What a rank shows the others of its exchange number `arrived`. They read it until they have left.
 struct Shown {
@@ -89,6 +89,7 @@ bool all(NcclComm *comm, std::atomic<uint64_t> Shown::*what, uint64_t number) {
 // What this rank gives of a call: a reduce-scatter has an operand of every share.
 size_t given(NcclComm *comm, const Call &call) {
     if (call.kind == Call::BROADCAST && call.root != comm->rank) return 0;
+    if (call.kind == Call::RECEIVE) return 0;
     return bytes_of(call) * (call.kind == Call::REDUCE_SCATTER ? (size_t)comm->ranks : 1);
 }
 
@@ -100,13 +101,38 @@ void show(NcclComm *comm, Group &mine) {
         const size_t bytes = given(comm, mine.calls[i]);
         if (at + bytes > BYTES) refuse("the stand-in has too little memory");
         shown.calls[i] = mine.calls[i];
-        memcpy(shown.data + at, mine.from[i], bytes);
+        if (bytes) memcpy(shown.data + at, mine.from[i], bytes);
         at += bytes;
     }
     shown.arrived = mine.number;
 }
 
+bool is_pair(const Call &call) { return call.kind == Call::SEND || call.kind == Call::RECEIVE; }
+
+// The number of the call by which rank `of` sends to rank `to`, or receives from it; -1: there is none.
+int pair_call(NcclComm *comm, int of, Call::Kind kind, int to) {
+    const Shown &shown = comm->common->of[of];
+    int found = -1;
+    for (int i = 0; i < shown.count; i++) {
+        if (shown.calls[i].kind != kind || shown.calls[i].root != to) continue;
+        if (found >= 0) refuse("two transfers of a pair of ranks in a group");
+        found = i;
+    }
+    return found;
+}
+
+void compare_pairs(NcclComm *comm, const Group &mine) {
+    for (const Call &call : mine.calls) {
+        if (!is_pair(call)) refuse("a collective in a group with transfers");
+        if (call.root == comm->rank) continue;
+        const int i = pair_call(comm, call.root, call.kind == Call::SEND ? Call::RECEIVE : Call::SEND, comm->rank);
+        if (i < 0) refuse("no counterpart of ", kinds[call.kind]);
+        if (comm->common->of[call.root].calls[i].count != call.count) refuse("ranks call different counts in ", kinds[call.kind]);
+    }
+}
+
 void compare(NcclComm *comm, const Group &mine) {
+    if (is_pair(mine.calls[0])) return compare_pairs(comm, mine);
     for (int rank = 0; rank < comm->ranks; rank++) {
         const Shown &theirs = comm->common->of[rank];
         if (theirs.count != (int)mine.calls.size()) refuse("ranks call groups of different sizes");
@@ -126,7 +152,7 @@ const char *data_of(NcclComm *comm, int of, size_t i) {
     size_t at = 0;
     for (size_t k = 0; k < i; k++) {
         const Call &call = shown.calls[k];
-        if (call.kind == Call::BROADCAST && call.root != of) continue;
+        if ((call.kind == Call::BROADCAST && call.root != of) || call.kind == Call::RECEIVE) continue;
         at += bytes_of(call) * (call.kind == Call::REDUCE_SCATTER ? (size_t)comm->ranks : 1);
     }
     return shown.data + at;
@@ -165,6 +191,10 @@ void compute(NcclComm *comm, const Group &mine) {
                 memcpy(to + (size_t)rank * bytes, data_of(comm, rank, i), bytes);
             break;
         case Call::BROADCAST: memcpy(to, data_of(comm, call.root, i), bytes); break;
+        case Call::RECEIVE:
+            memcpy(to, data_of(comm, call.root, (size_t)pair_call(comm, call.root, Call::SEND, comm->rank)), bytes);
+            break;
+        case Call::SEND: break;
         }
     }
 }
@@ -196,14 +226,13 @@ bool arrive(NcclComm *comm, Group &mine) {
 
 ncclResult_t put(std::shared_ptr<Group> calls) {
     NcclComm *comm = open_comm;
-    if (calls->calls.empty()) return NCCL_SUCCESS;
     if (comm->unsettled) refuse("a call while the last one is still in progress");
     emu::Buffers buffers;
     for (size_t i = 0; i < calls->calls.size(); i++) {
         const Call &call = calls->calls[i];
         const bool sends = call.kind == Call::REDUCE_SCATTER, receives = call.kind == Call::ALL_GATHER;
-        buffers.push_back({calls->from[i], bytes_of(call) * (size_t)(sends ? comm->ranks : 1)});
-        buffers.push_back({calls->to[i], bytes_of(call) * (size_t)(receives ? comm->ranks : 1)});
+        if (calls->from[i]) buffers.push_back({calls->from[i], bytes_of(call) * (size_t)(sends ? comm->ranks : 1)});
+        if (calls->to[i]) buffers.push_back({calls->to[i], bytes_of(call) * (size_t)(receives ? comm->ranks : 1)});
         if (sends && (const char *)calls->to[i] != (const char *)calls->from[i] + bytes_of(call) * (size_t)comm->rank)
             refuse("a reduce-scatter that is not in place");
         if (receives && (const char *)calls->from[i] != (char *)calls->to[i] + bytes_of(call) * (size_t)comm->rank)
@@ -215,11 +244,15 @@ ncclResult_t put(std::shared_ptr<Group> calls) {
     return NCCL_IN_PROGRESS;
 }
 
+void add(Group &one, const void *from, void *to, Call what, cudaStream_t stream) {
+    one.stream = stream;
+    one.calls.push_back(what), one.from.push_back(from), one.to.push_back(to);
+}
+
 ncclResult_t call(const void *from, void *to, Call what, ncclComm_t comm, cudaStream_t stream) {
     if (!comm || comm != open_comm) refuse("a call of a communicator that is not open");
     std::shared_ptr<Group> one = grouped ? group : std::make_shared<Group>();
-    one->stream = stream;
-    one->calls.push_back(what), one->from.push_back(from), one->to.push_back(to);
+    add(*one, from, to, what, stream);
     return grouped ? NCCL_SUCCESS : put(one);
 }
 
@@ -270,8 +303,12 @@ ncclResult_t GroupStart() {
     group = std::make_shared<Group>(), grouped = true;
     return NCCL_SUCCESS;
 }
+// The other ranks wait for one without calls: here all take part in every exchange.
 ncclResult_t GroupEnd() {
+    static cudaStream_t last;
     grouped = false;
+    if (group->calls.empty()) add(*group, nullptr, nullptr, {Call::SEND, 0, NCCL_FLOAT32, open_comm->rank}, last);
+    last = group->stream;
     return put(group);
 }
 
@@ -286,6 +323,12 @@ ncclResult_t AllGather(const void *from, void *to, size_t count, ncclDataType_t 
 ncclResult_t Reduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t, int root,
                     ncclComm_t comm, cudaStream_t stream) {
     return call(from, to, {Call::REDUCE, count, type, root}, comm, stream);
+}
+ncclResult_t Send(const void *from, size_t count, ncclDataType_t type, int to, ncclComm_t comm, cudaStream_t stream) {
+    return call(from, nullptr, {Call::SEND, count, type, to}, comm, stream);
+}
+ncclResult_t Recv(void *to, size_t count, ncclDataType_t type, int from, ncclComm_t comm, cudaStream_t stream) {
+    return call(nullptr, to, {Call::RECEIVE, count, type, from}, comm, stream);
 }
 ncclResult_t Broadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                        cudaStream_t stream) {
