@@ -20,8 +20,10 @@ static bool same_form(const FeedRequest *a, const FeedRequest *b) {
 
 void batch_stream_start(BatchStream *stream, const BatchSource *source, const FeedRequest *form, uint64_t first,
                         uint64_t end) {
-    bool continues =
-        stream->source == source && same_form(&stream->form, form) && stream->next == first && stream->requested <= end;
+    stream->start = first;
+    first += stream->turns.first;
+    bool continues = stream->source == source && same_form(&stream->form, form) && stream->next == first &&
+                     stream->requested <= end + stream->turns.first;
     if (stream->source && !continues) batch_stream_cancel(stream);
     uint64_t requested = continues ? stream->requested : first;
     stream->source = source, stream->form = *form;
@@ -33,6 +35,15 @@ static uint32_t rows_at(const BatchStream *stream, uint64_t sample) {
     return left < stream->form.rows ? (uint32_t)left : stream->form.rows;
 }
 
+// The sample of the batch after the one at `sample` of this process.
+static uint64_t next_sample(const BatchStream *stream, uint64_t sample, uint32_t rows) {
+    const BatchTurns *turns = &stream->turns;
+    const uint64_t next = sample + rows + turns->skip;
+    if (!turns->step) return next;
+    const uint64_t end = sample - (sample - stream->start) % turns->step + turns->step; // of the step of `sample`
+    return next < end ? next : end + turns->first;
+}
+
 FeedResult batch_stream_next(BatchStream *stream, FeedBatch *batch) {
     const BatchSource *source = stream->source;
     while (stream->requested < stream->end && source->capacity(source->self)) {
@@ -40,7 +51,7 @@ FeedResult batch_stream_next(BatchStream *stream, FeedBatch *batch) {
         request.first_sample = stream->requested;
         request.rows = rows_at(stream, stream->requested);
         if (source->request(source->self, &request) < 0) return FEED_ERROR;
-        stream->requested += request.rows + stream->skip;
+        stream->requested = next_sample(stream, stream->requested, request.rows);
     }
     FeedResult result = source->next(source->self, batch);
     if (result == FEED_CHANGED) stream->requested = stream->next;
@@ -53,7 +64,7 @@ FeedResult batch_stream_next(BatchStream *stream, FeedBatch *batch) {
         return FEED_ERROR;
     }
     if (stream->received) stream->received(stream->received_self, batch);
-    stream->next += rows + stream->skip;
+    stream->next = next_sample(stream, stream->next, rows);
     return FEED_BATCH;
 }
 

@@ -16,18 +16,25 @@ typedef struct {
 
 BatchSource source_of_feed(Feed *feed);
 
-// Samples [next, end) of one split in batches of `form.rows`; the last batch may be shorter. Between two
-// batches `skip` samples are left out, which other processes use. batch_stream_start keeps `skip` and `received`.
+// The batches of a step, which processes take in turn: this one has the batch at sample `first` of the step's `step`
+// samples, and then every batch after `skip` samples that others have. Zeros: all batches.
+typedef struct {
+    uint64_t first, skip, step;
+} BatchTurns;
+
+// Samples [next, end) of one split in batches of `form.rows`; the last batch may be shorter. batch_stream_start keeps
+// `turns` and `received`.
 typedef struct {
     const BatchSource *source;
     FeedRequest form;              // split, mode, rows and seed of each request
     uint64_t next, requested, end; // batches from `next` up to `requested` have been requested and not yet received
-    uint64_t skip;
+    BatchTurns turns;
+    uint64_t start;                                       // of the step that `next` is in
     void (*received)(void *self, const FeedBatch *batch); // for debugging; may be NULL
     void *received_self;
 } BatchStream;
 
-// Starts at sample `first`. Requests made ahead are kept when the new range continues the old one, else cancelled.
+// Starts at sample `first`, or with turns at the first batch of this process in the step that starts there. Requests made ahead are kept when the new range continues the old one, else cancelled.
 void batch_stream_start(BatchStream *stream, const BatchSource *source, const FeedRequest *form, uint64_t first,
                         uint64_t end);
 // Receives the batch at `next`; the caller returns it with source->release. Fails with 76 when the batch does not hold

@@ -89,9 +89,10 @@ static void start_stream(Run *run) {
         .rows = (uint32_t)rows,
         .seed = (uint64_t)config->seed,
     };
-    run->stream.skip = (ranks->world - 1) * rows; // the processes take the micro-batches of a step in turn
-    batch_stream_start(&run->stream, &run->source, &form, consumed + ranks->rank * rows,
-                       consumed + until * run_sequences(run));
+    // The processes take the micro-batches of a step in turn.
+    if (ranks->world > 1)
+        run->stream.turns = (BatchTurns){ranks->rank * rows, (ranks->world - 1) * rows, run_sequences(run)};
+    batch_stream_start(&run->stream, &run->source, &form, consumed, consumed + until * run_sequences(run));
 }
 
 static Next step_now(Run *run) {
