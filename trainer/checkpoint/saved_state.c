@@ -25,13 +25,19 @@ static const char *value_text(int key, const char *value) {
     return !strcmp(value, "0") ? "GPT-2's 50257" : !strcmp(value, "50257") ? "50257 of another vocabulary" : value;
 }
 
+// Versions before 0.2.0 had one order of sums, and no key for it.
+static const char *saved_text(const SavedState *saved, int key) {
+    const char *text = json_string_value(json_object_get(saved->config, config_key(key)));
+    return text || key != KEY_reduce_order ? text : config_word(key, REDUCE_FAST);
+}
+
 typedef struct {
     char now[256], was[256];
 } Difference;
 
 // Whether the checkpoint has another value of a key. Older spellings of a word have the same value.
 static bool differs(const SavedState *saved, const Config *config, int key, Difference *found) {
-    const char *then = json_string_value(json_object_get(saved->config, config_key(key)));
+    const char *then = saved_text(saved, key);
     Config earlier = *config;
     if (config_class(key) == CLASS_PLACE || (!then && config_class(key) != CLASS_OPTION)) return false;
     config_value(config, key, found->now, sizeof found->now);
@@ -102,7 +108,7 @@ static int64_t saved_int(const SavedState *saved, int key) {
 }
 
 static void saved_value(const SavedState *saved, int key, Config *config) {
-    const char *text = json_string_value(json_object_get(saved->config, config_key(key)));
+    const char *text = saved_text(saved, key);
     if (text) config_parse(config, key, text);
 }
 
@@ -127,6 +133,14 @@ void saved_state_resolve_auto(const SavedState *saved, Config *config) {
     if (config->dtype == DTYPE_AUTO) saved_value(saved, KEY_dtype, config);
     if (config->recompute == RECOMPUTE_AUTO)
         saved_value(saved, KEY_recompute, config), saved_value(saved, KEY_recompute_layers, config);
+    if (config->reduce_order == REDUCE_AUTO) {
+        saved_value(saved, KEY_reduce_order, config);
+        if (!json_object_get(saved->config, config_key(KEY_reduce_order)) && config->gradient_accumulation_steps > 1)
+            log_line(
+                "reduce_order = fast: the run in '%s' began with a version that had no other order; its bits depend "
+                "on the number of processes (--reduce_order=fixed changes them from here on)",
+                config->out_dir);
+    }
     if (!config->loss_chunk_rows) saved_value(saved, KEY_loss_chunk_rows, config);
     if (!config->batch_size.is_auto || rows * micros != asked * config->gradient_accumulation_steps) return;
     if (!config->eval_tokens) config->eval_tokens = config->eval_iters * asked * config_eval_block(config);

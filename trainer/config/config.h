@@ -43,6 +43,11 @@ enum {
 static inline unsigned config_world(const Config *config) { return config->world ? config->world : 1; }
 // The parts that master parameters and optimizer state are divided into.
 static inline unsigned config_shards(const Config *config) { return config->zero_stage ? config_world(config) : 1; }
+// The rounds of a step: in each, every process has one micro-batch; in the last one maybe not every process.
+static inline int64_t config_rounds(const Config *config) {
+    const int64_t world = config_world(config);
+    return (config->gradient_accumulation_steps + world - 1) / world;
+}
 static inline int64_t config_eval_block(const Config *config) {
     return config->eval_block_size ? config->eval_block_size : config->block_size;
 }

@@ -66,7 +66,8 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
         ops->layernorm_backward(x.dres, x.dres_act, G(LN1_W, l), G(LN1_B, l), l && !dropout ? G(PROJ_B, l - 1) : NULL,
                                 x.dnorm, x.res1, x.mean1, x.rstd1, P(LN1_W, l), N, C, false, add); // (N,C)
         if (network->layer_done) network->layer_done(network, l);
-        layer_offload_store_gradients(network, l, add);
+        network_add_layer_gradients(network, l);
+        layer_offload_store_gradients(network, l, add || network->apart);
         layer_offload_fetch_input(network, pass, l);
     }
     if (dropout) ops->dropout_residual(x.dres, dropout, B, T, C); // (N,C)
@@ -74,4 +75,5 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
         ops->zero(G(WTE, 0), (size_t)shape->padded_vocab * (size_t)C * ops->grad_bytes);
     ops->embed_backward(G(WTE, 0), G(WPE, 0), x.dres, x.tokens, B, T, C, network->model->shape.vocab,
                         add); // (V,C), (T,C)
+    network_add_kept_gradients(network);
 }

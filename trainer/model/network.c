@@ -107,8 +107,10 @@ void network_close(Network *network) {
 
 double *network_loss(const Network *network) {
     StepScalars *scalars = network_at(network, network->plan->scalars);
-    double *losses = network_at(network, network->plan->losses);
-    return network->collective->world > 1 ? losses + network->collective->rank : &scalars->loss;
+    const MemoryPlan *plan = network->plan;
+    const size_t each = plan_losses(plan, 1), micro = plan->fixed_order ? (size_t)network->micro : 0;
+    double *losses = network_at(network, plan->losses);
+    return network->collective->world > 1 ? losses + network->collective->rank * each + micro : &scalars->loss;
 }
 
 Par *network_param(const Network *network, ParamId id, int layer) {
@@ -116,16 +118,40 @@ Par *network_param(const Network *network, ParamId id, int layer) {
     return tensor ? network_at(network, network->plan->params + tensor->offset * network->ops->par_bytes) : NULL;
 }
 
-Grad *network_grad(const Network *network, ParamId id, int layer) {
-    const Tensor *tensor = model_tensor(network->model, id, layer);
-    if (!tensor) return NULL;
-    const MemoryPlan *plan = network->plan;
-    const LayerGradients *slots = &plan->layer_gradients;
-    const size_t offset = tensor->offset * network->ops->grad_bytes;
-    if (!slots->layer_bytes) return network_at(network, plan->grads + offset);
+// The gradient at a byte of all gradients, which is of this layer.
+static Grad *gradient_at(const Network *network, const LayerGradients *slots, size_t offset, int layer) {
+    if (!slots->layer_bytes) return network_at(network, network->plan->grads + offset);
     if (offset < slots->first) return network_at(network, slots->kept + offset);
     if (offset >= slots->end) return network_at(network, slots->kept + slots->first + (offset - slots->end));
     return network_at(network, layer_gradients_slot(slots, layer) + (offset - slots->first) % slots->layer_bytes);
+}
+
+Grad *network_grad(const Network *network, ParamId id, int layer) {
+    const Tensor *tensor = model_tensor(network->model, id, layer);
+    const MemoryPlan *plan = network->plan;
+    if (!tensor) return NULL;
+    return gradient_at(network, network->apart ? &plan->micro_gradients : &plan->layer_gradients,
+                       tensor->offset * network->ops->grad_bytes, layer);
+}
+
+static void add_gradients(const Network *network, size_t first, size_t end, int layer) {
+    const MemoryPlan *plan = network->plan;
+    if (!network->apart || first == end) return;
+    network->ops->add_gradients(gradient_at(network, &plan->layer_gradients, first, layer),
+                                gradient_at(network, &plan->micro_gradients, first, layer),
+                                (end - first) / network->ops->grad_bytes);
+}
+
+void network_add_layer_gradients(const Network *network, int layer) {
+    const LayerGradients *micro = &network->plan->micro_gradients;
+    const size_t first = micro->first + (size_t)layer * micro->layer_bytes;
+    add_gradients(network, first, first + micro->layer_bytes, layer);
+}
+
+void network_add_kept_gradients(const Network *network) {
+    const LayerGradients *micro = &network->plan->micro_gradients;
+    add_gradients(network, 0, micro->first, 0);
+    add_gradients(network, micro->end, network->model->elements * network->ops->grad_bytes, 0);
 }
 
 const Weight *network_weight(const Network *network, ParamId id, int layer) {

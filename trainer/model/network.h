@@ -9,6 +9,9 @@ typedef struct Network {
     const Model *model;
     const MemoryPlan *plan;
     Collective *collective; // the processes that train together
+    int64_t micro_batches;  // of a step, those of all processes
+    int micro;              // of the micro-batches of this process in a step, the number of the one that is computed
+    bool apart; // its gradients are in plan->micro_gradients, and the backward pass adds them to those before
     // Called when the backward pass has completed the gradients of a layer; may be NULL.
     void (*layer_done)(const struct Network *network, int layer);
     unsigned char *arena, *host; // host: page-locked, for offloaded ranges
@@ -26,7 +29,8 @@ int network_init(Network *network, uint64_t seed); // initial weights, packed; o
 void network_reset_optimizer(Network *network);    // sets its state to zero
 void network_pack(Network *network);               // call after the parameters have changed
 
-// The loss of the step on the device, summed over the micro-batches of this process.
+// The loss of the step on the device, summed over the micro-batches of this process; where several processes add in a
+// fixed order, of the present one.
 double *network_loss(const Network *network);
 
 static inline void *network_at(const Network *network, size_t offset) {
@@ -42,6 +46,9 @@ static inline void *row_at(const void *rows, int row, int columns, size_t elemen
 // A parameter and its gradient; NULL when the model has no such tensor.
 Par *network_param(const Network *network, ParamId id, int layer);
 Grad *network_grad(const Network *network, ParamId id, int layer);
+// Add the gradients of a layer's matrices, or all others, to the sums, where they are apart from them.
+void network_add_layer_gradients(const Network *network, int layer);
+void network_add_kept_gradients(const Network *network);
 const Weight *network_weight(const Network *network, ParamId id,
                              int layer); // PARAM_HEAD: also where it is the embedding
 

@@ -21,7 +21,9 @@ void step_begin(Network *network, const Config *config, const StepPosition *posi
                       .scale = (float)(1 / (1 - p))};
     }
     network->ops->upload(network_at(network, network->plan->scalars), network->scalars, sizeof *network->scalars);
-    if (network->collective->world > 1) network->ops->zero(network_loss(network), sizeof(double));
+    network->micro = 0;
+    if (network->collective->world > 1)
+        network->ops->zero(network_loss(network), plan_losses(network->plan, 1) * sizeof(double));
 }
 
 // ---- the exchange between ranks
@@ -31,11 +33,35 @@ static GradientBucket bucket_at(const Network *network, int bucket) {
     return shard_bucket(network->model, network->collective->world, bucket);
 }
 
+// The elements that each rank has of the buckets before.
+static size_t shares_before(const Network *network, int index) {
+    size_t elements = 0;
+    for (int i = 0; i < index; i++) elements += bucket_at(network, i).share;
+    return elements;
+}
+
+// Adds the gradients of this round's micro-batches, in their order, to the sums of the rounds before; after the last
+// round the sums are where the gradients are.
+static void add_round(const Network *network, float *gradients, const GradientBucket *bucket, size_t before) {
+    Collective *ranks = network->collective;
+    const MemoryPlan *plan = network->plan;
+    const int64_t left = network->micro_batches - (int64_t)network->micro * ranks->world;
+    float *sums = (float *)network_at(network, plan->shard_sums) + before;
+    const OrderedSum sum = {.ranks = left < ranks->world ? (unsigned)left : ranks->world,
+                            .before = network->micro ? sums : NULL,
+                            .after =
+                                network->micro == plan->rounds - 1 ? gradients + ranks->rank * bucket->share : sums};
+    collective_begin_ordered_sum(ranks, gradients, bucket->count, bucket->share, &sum);
+}
+
 static void reduce_bucket(const Network *network, int index) {
     const GradientBucket bucket = bucket_at(network, index);
-    float *gradients = network_at(network, network->plan->grads);
-    if (bucket.count)
-        collective_begin_reduce_scatter(network->collective, gradients + bucket.first, bucket.count, bucket.share);
+    float *gradients = (float *)network_at(network, network->plan->grads) + bucket.first;
+    if (!bucket.count) return;
+    if (network->plan->fixed_order)
+        add_round(network, gradients, &bucket, shares_before(network, index));
+    else
+        collective_begin_reduce_scatter(network->collective, gradients, bucket.count, bucket.share);
 }
 
 static void reduce_layer(const Network *network, int layer) { reduce_bucket(network, shard_bucket_of_layer(layer)); }
@@ -55,7 +81,7 @@ static void gather(const Network *network, size_t range, size_t bytes, size_t un
 // every rank keeps all of the optimizer's state, all gradients.
 static void exchange(const Network *network) {
     Collective *ranks = network->collective;
-    const size_t each = sizeof(double);
+    const size_t each = plan_losses(network->plan, 1) * sizeof(double);
     if (ranks->world == 1) return;
     collective_begin_all_gather(ranks, network_at(network, network->plan->losses), ranks->world * each, each);
     collective_finish(ranks);
@@ -64,27 +90,28 @@ static void exchange(const Network *network) {
 
 // ---- micro-batches
 
-// `reduce`: this is the last of the step, and its gradients are summed over the ranks while the backward pass runs.
+// `reduce`: the gradients are summed over the ranks while the backward pass runs.
 static void run_micro_batch(Network *network, float scale, int micro, bool reduce) {
     const PassLayout *pass = &network->plan->train;
     int B = pass->rows, T = network->model->shape.block;
     StepScalars *scalars = network_at(network, network->plan->scalars);
-    const bool add = micro;
+    const bool add = micro && !network->plan->fixed_order; // else `micro` is added as a whole, after its layers
+    network->micro = micro, network->apart = micro && network->plan->micro_gradients.layer_bytes;
     if (network->plan->dropout) { // masks depend on samples, not on micro-batches
         const Collective *ranks = network->collective;
         network->scalars->dropout.first_sample = ((uint32_t)micro * ranks->world + ranks->rank) * (uint32_t)B;
         network->ops->upload(&scalars->dropout, &network->scalars->dropout, sizeof scalars->dropout);
     }
-    const int key = add ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH;
+    const int key = micro ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH;
     const bool copies = pass->host_inputs || network->plan->layer_gradients.layer_bytes; // they cannot be recorded
     if (!reduce && !network->ops->graph_begin(key, !copies)) return;
-    layer_offload_begin_gradients(network, add);
+    layer_offload_begin_gradients(network, micro);
     network_forward(network, pass, B, T);
     network_losses(network, pass, B, T, scale, true, add);
     network->ops->sum_losses(network_loss(network), network_at(network, pass->losses), B * T);
     network->layer_done = reduce ? reduce_layer : NULL;
     network_backward(network, pass, B, T, add);
-    network->layer_done = NULL;
+    network->layer_done = NULL, network->apart = false;
     if (!reduce) network->ops->graph_end(key);
 }
 
@@ -123,12 +150,14 @@ static void gradient_norm(const Network *network) {
 // The results of the step, with the losses of all ranks. Waits for the device.
 static void read_results(Network *network) {
     const unsigned world = network->collective->world;
-    double losses[COLLECTIVE_RANKS], sum = 0;
+    const size_t each = plan_losses(network->plan, 1);
+    double *losses = (double *)(void *)network->staging, sum = 0;
     if (collective_wait(network->collective) < 0) return;
     network->ops->download(network->scalars, network_at(network, network->plan->scalars), sizeof *network->scalars);
     if (world == 1) return;
-    network->ops->download(losses, network_at(network, network->plan->losses), world * sizeof *losses);
-    for (unsigned rank = 0; rank < world; rank++) sum += losses[rank];
+    network->ops->download(losses, network_at(network, network->plan->losses), world * each * sizeof *losses);
+    for (size_t micro = 0; micro < each; micro++) // in the order of the micro-batches
+        for (unsigned rank = 0; rank < world; rank++) sum += losses[rank * each + micro];
     network->scalars->loss = sum;
 }
 
@@ -200,31 +229,64 @@ static FeedResult next_batch(Network *network, BatchStream *stream) {
     return FEED_BATCH;
 }
 
-// The micro-batches of this process. All processes agree before they begin to exchange gradients, in the backward pass
-// of the last one; or after it, where the only one is computed twice.
-static FeedResult run_micro_batches(Network *network, const Config *config, BatchStream *stream, uint64_t step,
-                                    float scale, const atomic_int *stop) {
-    Collective *ranks = network->collective;
-    const bool recheck = config->recheck_interval && step % (uint64_t)config->recheck_interval == 0;
-    const int micros = (int)(config->gradient_accumulation_steps / ranks->world);
-    const bool overlap = ranks->world > 1 && !(recheck && micros == 1);
-    bool agreed = false;
-    FeedResult found = FEED_BATCH;
-    for (int micro = 0; micro < micros && found == FEED_BATCH; micro++) {
-        const bool stops =
-            stop && *stop && (micro || ranks->world > 1); // a single process has checked it before the step
-        found = stops ? FEED_STOPPED : next_batch(network, stream);
-        if (overlap && micro == micros - 1) found = step_agree(ranks, found), agreed = true;
-        if (found != FEED_BATCH) break;
-        run_micro_batch(network, scale, micro, agreed);
-        if (!micro && recheck && recheck_first_micro_batch(network, scale, step) < 0) found = FEED_ERROR;
-    }
-    if (!agreed) found = step_agree(ranks, found);
-    if (ranks->world == 1 || found != FEED_BATCH) return found;
-    for (int layer = network->model->shape.layers - 1; layer >= 0 && !agreed; layer--) reduce_layer(network, layer);
+// Begins to sum what the backward pass has not: all buckets, or after it those of the vectors and the embeddings.
+static void reduce_rest(const Network *network, bool layers) {
+    for (int layer = network->model->shape.layers - 1; layer >= 0 && layers; layer--) reduce_layer(network, layer);
     reduce_bucket(network, bucket_count(network) - 1); // the vectors
     reduce_bucket(network, 0);                         // the embeddings
-    return FEED_BATCH;
+}
+
+// A round of a step, for one process.
+typedef struct {
+    int micro;
+    bool own;      // this process has a micro-batch
+    bool rechecks; // which is computed twice
+    bool reduces;  // gradients are summed over the ranks after it
+} Round;
+
+// The sums of the round before are complete: its gradients are overwritten, and the host may wait for copies of a batch.
+static int finish_round(Collective *ranks) {
+    collective_finish(ranks);
+    return collective_wait(ranks);
+}
+
+// All processes agree before they begin to exchange gradients: in the backward pass, or after it where there is none or
+// it is computed twice.
+static FeedResult run_round(Network *network, const Round *round, BatchStream *stream, uint64_t step, float scale,
+                            const atomic_int *stop) {
+    Collective *ranks = network->collective;
+    const bool overlaps = round->reduces && !round->rechecks;
+    if (round->micro && round->reduces && network->plan->fixed_order && finish_round(ranks) < 0) return FEED_ERROR;
+    // a single process has checked it before the step
+    const bool stops = stop && *stop && (round->micro || ranks->world > 1);
+    FeedResult found = stops ? FEED_STOPPED : round->own ? next_batch(network, stream) : FEED_BATCH;
+    if (overlaps) found = step_agree(ranks, found);
+    if (found == FEED_BATCH && round->own) run_micro_batch(network, scale, round->micro, overlaps);
+    if (found == FEED_BATCH && round->rechecks && recheck_first_micro_batch(network, scale, step) < 0)
+        found = FEED_ERROR;
+    if (!overlaps && (round->reduces || found != FEED_BATCH)) found = step_agree(ranks, found);
+    network->micro = round->micro;
+    if (found == FEED_BATCH && round->reduces) reduce_rest(network, !overlaps || !round->own);
+    return found;
+}
+
+// The micro-batches of this process: each of them is reduced, or with reduce_order = fast their sum, with its last.
+static FeedResult run_micro_batches(Network *network, const Config *config, BatchStream *stream, uint64_t step,
+                                    float scale, const atomic_int *stop) {
+    const Collective *ranks = network->collective;
+    const bool recheck = config->recheck_interval && step % (uint64_t)config->recheck_interval == 0;
+    const bool fixed = network->plan->fixed_order, several = ranks->world > 1;
+    FeedResult found = FEED_BATCH;
+    network->micro_batches = config->gradient_accumulation_steps;
+    for (int micro = 0; micro < network->plan->rounds && found == FEED_BATCH; micro++) {
+        const int64_t left = network->micro_batches - (int64_t)micro * ranks->world - ranks->rank; // from its own on
+        const Round round = {.micro = micro,
+                             .own = left > 0,
+                             .rechecks = recheck && !micro,
+                             .reduces = several && (fixed || left <= ranks->world)};
+        if (fixed || round.own) found = run_round(network, &round, stream, step, scale, stop);
+    }
+    return found;
 }
 
 FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,

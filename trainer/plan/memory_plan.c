@@ -61,6 +61,39 @@ static size_t state_bytes(const PlanLayout *layout, int state, unsigned shards) 
     return elements * optimizer_element_bytes(range, layout->facts.backend);
 }
 
+// Lays out memory for the gradients of `slots` layers and for those that no layer's matrix has.
+static void lay_gradients(PlanLayout *layout, LayerGradients *gradients, int slots) {
+    const Model *model = layout->facts.model;
+    const size_t grad_bytes = layout->facts.backend->grad_bytes, start = layout->at;
+    const Tensor *first = NULL;
+    size_t end = 0;
+    for (int i = 0; i < model->count; i++) {
+        const Tensor *tensor = &model->tensors[i];
+        if (!tensor_transposed(tensor)) continue;
+        if (!first) first = tensor;
+        end = i + 1 < model->count ? tensor[1].offset : model->elements;
+    }
+    assert(first && (end - first->offset) % (size_t)model->shape.layers == 0);
+    gradients->first = first->offset * grad_bytes, gradients->end = end * grad_bytes;
+    gradients->layer_bytes = (gradients->end - gradients->first) / (size_t)model->shape.layers;
+    gradients->kept = take(layout, gradient_bytes(layout) - (gradients->end - gradients->first));
+    gradients->slots = take(layout, (size_t)slots * gradients->layer_bytes);
+    gradients->bytes = layout->at - start, gradients->slot_count = slots;
+}
+
+// reduce_order = fixed: a process alone has the gradients of one micro-batch beside the sums of those before, of several
+// each has the sums of its shards. Nothing where a step has one round: it has nothing to add to.
+static void lay_sums(PlanLayout *layout) {
+    MemoryPlan *plan = layout->plan;
+    const unsigned world = config_world(layout->facts.config);
+    if (!plan->fixed_order || plan->rounds == 1) return;
+    if (world == 1) lay_gradients(layout, &plan->micro_gradients, 1);
+    end_row(layout, (PlanRow){.name = "gradients of a micro-batch"});
+    if (world > 1)
+        plan->shard_sums = take(layout, shard_elements(layout->facts.model, world) * layout->facts.backend->grad_bytes);
+    end_row(layout, (PlanRow){.name = "sums of gradients"});
+}
+
 static void lay_parameters(PlanLayout *layout) {
     MemoryPlan *plan = layout->plan;
     plan->params = plan->master = take(layout, layout->facts.model->elements * layout->facts.backend->par_bytes);
@@ -69,6 +102,7 @@ static void lay_parameters(PlanLayout *layout) {
     end_row(layout, (PlanRow){.name = "master parameters"});
     plan->packed = take(layout, packed_bytes(&layout->facts));
     end_row(layout, (PlanRow){.name = "packed matrices"});
+    if (plan->optimizer) lay_sums(layout);
     if (offloads(layout, OFFLOAD_GRADIENTS)) return;
     plan->grads = plan->update.grads = take(layout, plan->optimizer ? gradient_bytes(layout) : 0);
     end_row(layout, (PlanRow){.name = "gradients"});
@@ -87,7 +121,7 @@ static void lay_optimizer(PlanLayout *layout) {
     if (in_arena) lay_states(layout);
     plan->scalars = take(layout, sizeof(StepScalars));
     if (plan->optimizer) plan->sums = take(layout, norm_pieces(layout->facts.model->elements) * sizeof(double));
-    if (plan->optimizer && world > 1) plan->losses = take(layout, world * sizeof(double));
+    if (plan->optimizer && world > 1) plan->losses = take(layout, plan_losses(plan, world) * sizeof(double));
     end_row(layout, (PlanRow){.name = in_arena ? "optimizer" : "scalars"});
 }
 
@@ -120,28 +154,6 @@ static void lay_scratch(PlanLayout *layout) {
     end_row(layout, (PlanRow){.name = "angles of positions"});
 }
 
-// The gradients that are in the arena during the passes: all but those of the layers' matrices, and slots for these.
-static void lay_gradients(PlanLayout *layout) {
-    const Model *model = layout->facts.model;
-    const size_t grad_bytes = layout->facts.backend->grad_bytes, start = layout->at;
-    LayerGradients *gradients = &layout->plan->layer_gradients;
-    const Tensor *first = NULL;
-    size_t end = 0;
-    for (int i = 0; i < model->count; i++) {
-        const Tensor *tensor = &model->tensors[i];
-        if (!tensor_transposed(tensor)) continue;
-        if (!first) first = tensor;
-        end = i + 1 < model->count ? tensor[1].offset : model->elements;
-    }
-    assert(first && (end - first->offset) % (size_t)model->shape.layers == 0);
-    gradients->first = first->offset * grad_bytes, gradients->end = end * grad_bytes;
-    gradients->layer_bytes = (gradients->end - gradients->first) / (size_t)model->shape.layers;
-    gradients->kept = take(layout, gradient_bytes(layout) - (gradients->end - gradients->first));
-    gradients->slots = take(layout, BACKEND_SLOTS * gradients->layer_bytes);
-    gradients->bytes = layout->at - start;
-    end_row(layout, (PlanRow){.name = "gradients of layers, and kept"});
-}
-
 // The training pass and the evaluation pass, which are never live together.
 static void lay_passes(PlanLayout *layout) {
     MemoryPlan *plan = layout->plan;
@@ -149,7 +161,8 @@ static void lay_passes(PlanLayout *layout) {
     const Config *config = layout->facts.config;
     const bool training = plan->optimizer;
     plan->passes = plan->train.end = layout->at;
-    if (offloads(layout, OFFLOAD_GRADIENTS)) lay_gradients(layout);
+    if (offloads(layout, OFFLOAD_GRADIENTS)) lay_gradients(layout, &plan->layer_gradients, BACKEND_SLOTS);
+    end_row(layout, (PlanRow){.name = "gradients of layers, and kept"});
     if (training)
         pass_layout_init(&plan->train, layout->at, (int)config->batch_size.value, layout->facts.model->shape.block,
                          true, &layout->facts, table);
@@ -273,6 +286,7 @@ static void size_checkpoints(PlanLayout *layout) {
         if (tensor_transposed(&model->tensors[i]) && bytes > plan->staging) plan->staging = bytes;
     }
     if (!plan->optimizer) return;
+    plan->staging = size_larger(plan->staging, plan_losses(plan, config_world(layout->facts.config)) * sizeof(double));
     plan->copy_bytes = model->elements * (backend->master_bytes ? backend->master_bytes : backend->par_bytes);
     for (int i = 0; i < plan->optimizer->state_count; i++) plan->copy_bytes += state_bytes(layout, i, 1);
 }
@@ -285,6 +299,8 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     const int64_t chunk = config->loss_chunk_rows ? config->loss_chunk_rows : LOSS_CHUNK_ROWS;
     *plan = (MemoryPlan){.optimizer = optimizer,
                          .shards = optimizer ? config_shards(config) : 1,
+                         .fixed_order = config->reduce_order == REDUCE_FIXED,
+                         .rounds = (int)config_rounds(config),
                          .dropout = config->dropout > 0,
                          .document_mask = config->document_mask,
                          .z_loss = (float)config->z_loss,

@@ -20,11 +20,12 @@ typedef struct {
     _Alignas(8) unsigned char optimizer[SCALAR_BYTES]; // from Optimizer.prepare
 } StepScalars;
 
-// offload = gradients. The gradients of the layers' matrices, which are bytes first .. end - 1 of all gradients, have
-// slots in the arena; the others are kept there.
+// Memory for gradients of which not all layers are in the arena at once. Those of the layers' matrices, which are bytes
+// first .. end - 1 of all gradients, have slots in the arena; the others are kept there.
 typedef struct {
-    size_t first, end, layer_bytes; // layer_bytes 0: not offloaded
+    size_t first, end, layer_bytes; // layer_bytes 0: there is no such memory
     size_t kept, slots, bytes;      // bytes: of both, in one piece
+    int slot_count;
 } LayerGradients;
 
 // The memory of an update: it aliases the activations of the passes, except `grads` without offload.
@@ -41,7 +42,7 @@ typedef struct {
     size_t params, master, grads, packed, scalars; // master = params where parameters are fp32
     unsigned shards; // 1: this process has all of the ranges; else its shards (shards.h) of master and states
     size_t states[OPTIMIZER_STATES]; // the optimizer's ranges
-    size_t sums, losses;             // of the pieces of the norm; of the ranks
+    size_t sums, losses;             // of the pieces of the norm; of the micro-batches of a step, by rank and round
     size_t scratch, scratch_bytes;   // the backend's
     size_t passes;                   // start of both passes: they are never live together
     PassLayout train, eval, sample;
@@ -49,7 +50,14 @@ typedef struct {
     size_t host_bytes; // in host memory: offsets from `bytes` on. The master parameters, if they are separate, and the
                        // states with offload = optimizer, the gradients with offload = gradients
     UpdateLayout update;
-    LayerGradients layer_gradients;
+    LayerGradients layer_gradients; // offload = gradients
+    // reduce_order = fixed: the gradients of micro-batches are added one after another. A process alone adds those of
+    // `micro_gradients` to all gradients, after each layer. Of several, each adds in `shard_sums`, for its shards, what
+    // all have computed at a time.
+    bool fixed_order;
+    LayerGradients micro_gradients;
+    size_t shard_sums;
+    int rounds;        // of the micro-batches of a step: each process has one of a round, the last round may have fewer
     size_t copy_bytes; // of parameters and optimizer state in host memory, for saves beside training
     size_t staging;    // bytes in host memory for checkpoints: the largest transposed matrix
     int chunk_rows;
@@ -63,8 +71,13 @@ typedef struct {
 // Whether an update has whole tensors before it, so that it can pack them.
 static inline bool plan_updates_whole(const MemoryPlan *plan) { return !plan->update.slice && plan->shards == 1; }
 
+// The losses that the ranks exchange: of each micro-batch, where they are added in a fixed order, else of each rank.
+static inline size_t plan_losses(const MemoryPlan *plan, unsigned world) {
+    return world * (plan->fixed_order ? (size_t)plan->rounds : 1);
+}
+
 static inline size_t layer_gradients_slot(const LayerGradients *gradients, int layer) {
-    return gradients->slots + (size_t)(layer % BACKEND_SLOTS) * gradients->layer_bytes;
+    return gradients->slots + (size_t)(layer % gradients->slot_count) * gradients->layer_bytes;
 }
 static inline size_t layer_gradients_host(const MemoryPlan *plan, int layer) {
     return plan->grads + plan->layer_gradients.first + (size_t)layer * plan->layer_gradients.layer_bytes;

@@ -1,6 +1,26 @@
 // The table of a memory plan, as text.
 #include "common/log.h"
 #include "trainer/plan/memory_plan.h"
+#include "trainer/plan/step_cost.h"
+
+// How the gradients of the micro-batches are added.
+static void print_order(const MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
+                        Buffer *out) {
+    const long long micros = config->gradient_accumulation_steps;
+    const unsigned world = config_world(config);
+    const double cost = 100 * step_cost_sums(model, backend, config);
+    if (!plan->optimizer || micros == 1) return;
+    if (!plan->fixed_order)
+        buffer_print(out,
+                     "order      fast: the bits depend on the number of processes (fixed: predicted time %+.1f %%)\n",
+                     cost);
+    else
+        buffer_print(
+            out,
+            "order      fixed: %lld micro-batches, one after another, %u at a time: the same bits for 1 to %lld "
+            "processes; predicted time %+.1f %%\n",
+            micros, world, micros, cost);
+}
 
 static void print_run(const MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
                       Buffer *out) {
@@ -13,9 +33,11 @@ static void print_run(const MemoryPlan *plan, const Config *config, const Model 
                  (long long)config->block_size,
                  (long long)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size));
     if (config_world(config) > 1)
-        buffer_print(out, "processes  %u, each with %lld of the %lld micro-batches and %s of the optimizer's state\n",
-                     config->world, (long long)config->gradient_accumulation_steps / config->world,
-                     (long long)config->gradient_accumulation_steps, plan->shards > 1 ? "its part" : "all");
+        buffer_print(out, "processes  %u, each with %s%lld of the %lld micro-batches and %s of the optimizer's state\n",
+                     config->world, config->gradient_accumulation_steps % config->world ? "at most " : "",
+                     (long long)plan->rounds, (long long)config->gradient_accumulation_steps,
+                     plan->shards > 1 ? "its part" : "all");
+    print_order(plan, config, model, backend, out);
     buffer_print(out, "backend    %s%s\n\n", backend->name, config_world(config) > 1 ? "; of each process:" : "");
 }
 

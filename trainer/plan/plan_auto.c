@@ -20,11 +20,14 @@ void plan_recompute_text(const Config *config, char *text, size_t size) {
 }
 
 // Relative time per token. Each micro-batch has a fixed cost, expressed in tokens: launches on a GPU, where 4 sequences
-// of 1024 tokens run at half the speed of 64; packing of weights and ends of parallel loops on a CPU.
+// of 1024 tokens run at half the speed of 64; packing of weights and ends of parallel loops on a CPU. Processes without a
+// micro-batch in the last round wait.
 static double token_time(const Config *config, const Model *model, const Backend *backend) {
     const double fixed = backend->in_host_memory ? 256 : 4096;
-    return (1 + step_cost_recompute(&model->shape, backend, config->recompute, (int)config->recompute_layers)) *
-           (1 + fixed / (double)(config->batch_size.value * config->block_size));
+    const double sums = config->reduce_order == REDUCE_FIXED ? step_cost_sums(model, backend, config) : 0;
+    return (1 + step_cost_recompute(&model->shape, backend, config->recompute, (int)config->recompute_layers) + sums) *
+           (1 + fixed / (double)(config->batch_size.value * config->block_size)) *
+           (double)(config_rounds(config) * config_world(config)) / (double)config->gradient_accumulation_steps;
 }
 
 // Mixes of two levels of recompute are numbered from `none` to `block`: mix i + 1 recomputes one more layer than mix i,
@@ -62,7 +65,7 @@ static void choose(Config *config, const Config *given, const Model *model, cons
     const bool cut = given->batch_size.is_auto && given->mem_limit;
     Config candidate = *given;
     for (int64_t rows = cut ? 1 : rows_given; rows <= (cut ? sequences : rows_given); rows++) {
-        if (sequences % (rows * config_world(given))) continue;
+        if (sequences % rows || sequences / rows < config_world(given)) continue;
         candidate.batch_size = (AutoInt){false, rows}, candidate.gradient_accumulation_steps = sequences / rows;
         bool fits;
         const size_t bytes = fit_recompute(&candidate, given, model, backend, limits, &fits);
@@ -109,28 +112,51 @@ static void choose_zero_stage(Config *config) {
              optimizer->name, config_world(config));
 }
 
+// Sets what `given` leaves to the plan. Returns the predicted time per token, INFINITY when nothing fits: then the
+// settings are the smallest without offload.
+static double choose_settings(Config *config, Config given, const Model *model, const Backend *backend,
+                              const MemoryLimits *limits) {
+    const bool automatic = given.offload == OFFLOAD_AUTO;
+    double best = INFINITY;
+    size_t least = SIZE_MAX;
+    *config = given;
+    for (int i = 0; i < (automatic && !backend->in_host_memory ? OFFLOAD_CHOICES : 1) && best == INFINITY; i++) {
+        if (automatic) given.offload = offload_choices[i];
+        if (!offload_allowed(&given, given.offload)) continue;
+        choose(config, &given, model, backend, limits, &best, &least);
+        least = 0; // if nothing fits: the smallest plan without offload
+    }
+    return best;
+}
+
+// The order is part of the bits of a run, so it depends on mem_limit, and neither on free memory nor on the number of
+// processes.
+static ReduceOrder choose_order(const Config *given, const Model *model, const Backend *backend) {
+    const double worth = 1.02; // what the same bits for any number of processes may cost
+    const MemoryLimits limits = {given->mem_limit, 0};
+    Config alone = *given, chosen;
+    alone.world = 1, alone.reduce_order = REDUCE_FAST;
+    const double fast = choose_settings(&chosen, alone, model, backend, &limits);
+    if (fast == INFINITY) return step_cost_sums(model, backend, &alone) <= worth - 1 ? REDUCE_FIXED : REDUCE_FAST;
+    alone.reduce_order = REDUCE_FIXED;
+    return choose_settings(&chosen, alone, model, backend, &limits) <= worth * fast ? REDUCE_FIXED : REDUCE_FAST;
+}
+
 void plan_auto(Config *config, const Backend *backend, bool here) {
     choose_zero_stage(config);
     Config given = *config;
     const MemoryLimits limits = memory_limits(&given, backend, here);
     const int64_t rows_given = given.batch_size.value;
-    const bool automatic = given.offload == OFFLOAD_AUTO;
-    double best = INFINITY;
-    size_t least = SIZE_MAX;
     ModelShape shape = model_shape(config);
     Model model;
     model_open(&model, &shape);
     if (given.batch_size.is_auto && !given.eval_tokens) // keeps the number of evaluated tokens
         given.eval_tokens = given.eval_iters * rows_given * config_eval_block(&given);
-    for (int i = 0; i < (automatic && !backend->in_host_memory ? OFFLOAD_CHOICES : 1) && best == INFINITY; i++) {
-        if (automatic) given.offload = offload_choices[i];
-        if (!offload_allowed(config, given.offload)) continue;
-        choose(config, &given, &model, backend, &limits, &best, &least);
-        least = 0; // if nothing fits: the smallest plan without offload
-    }
+    if (given.reduce_order == REDUCE_AUTO) given.reduce_order = choose_order(&given, &model, backend);
+    const double best = choose_settings(config, given, &model, backend, &limits);
     if (!config->loss_chunk_rows) config->loss_chunk_rows = choose_chunk(config, &model, backend);
     model_close(&model);
-    const bool offload_chosen = automatic && is_offloaded(config);
+    const bool offload_chosen = given.offload == OFFLOAD_AUTO && is_offloaded(config);
     if (best == INFINITY) return; // nothing fits: memory_plan_check prints what would
     if (config->batch_size.value != rows_given || offload_chosen ||
         (config->recompute != given.recompute && config->recompute != RECOMPUTE_NONE))

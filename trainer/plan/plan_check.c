@@ -8,7 +8,8 @@ static void add_settings(Buffer *out, const Config *given, const Config *config,
     const int keys[] = {KEY_batch_size,       KEY_gradient_accumulation_steps,
                         KEY_eval_batch_size,  KEY_recompute,
                         KEY_recompute_layers, KEY_loss_chunk_rows,
-                        KEY_block_size,       KEY_offload};
+                        KEY_block_size,       KEY_offload,
+                        KEY_reduce_order};
     char size[16];
     buffer_print(out, "%s", out->size ? ";" : "");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -28,7 +29,7 @@ static size_t shrink(Config *config, const Backend *backend, const MemoryLimits 
     Model model;
     model_open(&model, &shape);
     for (int64_t rows = most; rows >= 1 && !fits; rows--) {
-        if (sequences % (rows * config_world(config))) continue;
+        if (sequences % rows || sequences / rows < config_world(config)) continue;
         config->batch_size.value = rows, config->gradient_accumulation_steps = sequences / rows;
         if (config->eval_batch_size > rows) config->eval_batch_size = rows;
         bytes = plan_size(config, &model, backend, limits, &fits);
@@ -37,12 +38,28 @@ static size_t shrink(Config *config, const Backend *backend, const MemoryLimits 
     return fits ? bytes : 0;
 }
 
-// Up to three settings near `given` that fit: smaller batches, then more recomputation, smaller logits chunks, shorter
+// The order of sums that needs less memory.
+static int suggest_order(const Config *given, const Backend *backend, const MemoryLimits *limits, Buffer *out) {
+    Config config = *given;
+    bool fits = false;
+    if (given->reduce_order != REDUCE_FIXED) return 0;
+    config.reduce_order = REDUCE_FAST;
+    ModelShape shape = model_shape(&config);
+    Model model;
+    model_open(&model, &shape);
+    const size_t bytes = plan_size(&config, &model, backend, limits, &fits);
+    model_close(&model);
+    if (fits) add_settings(out, given, &config, bytes);
+    return fits;
+}
+
+// Up to three settings near `given` that fit: another order of sums, smaller batches, then more recomputation, smaller logits chunks, shorter
 // sequences, and at last the optimizer state, the gradients and the residuals in host memory.
 static void suggest(const Config *given, const Backend *backend, const MemoryLimits *limits, Buffer *out) {
     enum { SMALL_CHUNK = 256, LEVELS = RECOMPUTE_BLOCK + 1, STEPS = LEVELS + 2 };
     int64_t rows = 0; // of the last suggestion: the next must allow a larger batch
-    int found = 0, count = backend->in_host_memory || is_offloaded(given) ? 1 : OFFLOAD_CHOICES;
+    int found = suggest_order(given, backend, limits, out);
+    const int count = backend->in_host_memory || is_offloaded(given) ? 1 : OFFLOAD_CHOICES;
     for (int i = 0; i < count * STEPS && found < 3; i++) {
         Config config = *given;
         int step = i % STEPS;
@@ -74,8 +91,9 @@ static int check_host(const MemoryPlan *plan, const Backend *backend, const Memo
 static int check_processes(const MemoryPlan *plan, const Config *config) {
     const unsigned world = config_world(config);
     if (!plan->optimizer || world == 1) return 0;
-    if (config->gradient_accumulation_steps % world)
-        return fail(EX_USAGE, "gradient_accumulation_steps %lld does not divide by the %u processes",
+    if (config->gradient_accumulation_steps < world)
+        return fail(EX_USAGE,
+                    "gradient_accumulation_steps %lld is less than the %u processes: each needs a micro-batch",
                     (long long)config->gradient_accumulation_steps, world);
     if (!offload_allowed(config, config->offload))
         return fail(EX_USAGE, "several processes keep their gradients in the arena: set offload to none, optimizer or "

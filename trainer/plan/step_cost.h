@@ -9,4 +9,8 @@ double step_cost_passes(const ModelShape *shape, const Backend *backend);
 // What recompute adds to them, as a fraction. layers: as recompute_layers, 0 = all.
 double step_cost_recompute(const ModelShape *shape, const Backend *backend, Recompute level, int layers);
 
+// What reduce_order = fixed adds to them, as a fraction, for any number of processes: each micro-batch but the first of a
+// step is added to the sums as a whole.
+double step_cost_sums(const Model *model, const Backend *backend, const Config *config);
+
 const char *step_cost_source(const Backend *backend); // where the rates are from, for people

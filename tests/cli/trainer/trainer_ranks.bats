@@ -73,7 +73,7 @@ load ../ranks
     [ "$(bytes plan4 gradients)" = "$(bytes plan1 gradients)" ]
     diff <(grep -v ^run plan4) <(mpirun -n 4 "$BIN/trainer" plan tiny.conf --n_embd=32 | grep -v ^run)
     run_match 2 "--world is a number of processes, 1 to 1024" "$BIN/trainer" plan tiny.conf --world=-1
-    run_match 2 "gradient_accumulation_steps 4 does not divide by the 3 processes" "$BIN/trainer" plan tiny.conf --world=3
+    run_match 2 "gradient_accumulation_steps 4 is less than the 5 processes" "$BIN/trainer" plan tiny.conf --world=5
 }
 
 @test "rank 0 alone runs a command other than train, and the other ranks print a line" {
@@ -130,8 +130,8 @@ load ../ranks
 
 @test "what differs between ranks, or does not fit their number, is refused with both values" {
     for i in $(seq 10); do # mpirun kills the others when the first has ended
-        run_code 2 ranks 3 --out_dir=run
-        [ "$(grep -c 'gradient_accumulation_steps 4 does not divide by the 3 processes' <<<"$output")" = 1 ]
+        run_code 2 ranks 3 --out_dir=run --gradient_accumulation_steps=2
+        [ "$(grep -c 'gradient_accumulation_steps 2 is less than the 3 processes' <<<"$output")" = 1 ]
     done
     run_code 2 ranks 2 --offload=all --out_dir=run
     run_code 2 "$BIN/trainer" plan tiny.conf --world=2 --offload=all

@@ -30,6 +30,29 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
         awk '{ off = $2 / $3 - 1 } off > 0.004 || off < -0.004 { print; bad = 1 } END { exit bad || NR != 2 }'
 }
 
+@test "1, 2 and 4 emulated GPUs give the same bits in a fixed order, in four orders of streams" {
+    fixed() { gpus "$1" --reduce_order=fixed --gradient_accumulation_steps=5 "${@:2}"; }
+    fixed 1 --out_dir=one
+    for order in 0 1 2 3; do
+        EMU_ORDER=$order fixed 2 --out_dir=two$order
+        same_run one two$order 2
+    done
+    fixed 4 --out_dir=four
+    same_run one four 2
+    fixed 2 --out_dir=whole --zero_stage=0
+    same_run one whole 2
+    for options in "--n_embd=32 --offload=optimizer" "--optimizer_state=bf16_sr --spike_action=skip --dtype=float16 --recheck_interval=1"; do
+        rm -rf one two
+        # shellcheck disable=SC2086
+        { fixed 1 --out_dir=one $options && fixed 2 --out_dir=two $options; }
+        same_run one two 2
+    done
+    rm -r one
+    fixed 1 --out_dir=one --n_layer=4 --offload=all
+    fixed 2 --out_dir=layers4 --n_layer=4
+    same_run one layers4 2
+}
+
 @test "shares of GPUs that are cut short, and a state that is not divided, change no bit" {
     for options in "--n_embd=32 --offload=optimizer" "--optimizer_state=bf16_sr --spike_action=skip --dtype=float16"; do
         rm -rf divided whole

@@ -1,0 +1,98 @@
+# reduce_order = fixed: the number of processes changes no bit of losses, norms, weights and optimizer state.
+load ../helpers
+load ../ranks
+
+setup() {
+    setup_ranks
+    # 10 micro-batches divide by 1 and 2 alone: of 3, 4 and 8 processes some have one more than others
+    sed -i -E 's/^(gradient_accumulation_steps =).*/\1 10/; s/^n_layer =.*/n_layer = 2/; s/^max_iters =.*/max_iters = 3/' tiny.conf
+    echo "reduce_order = 'fixed'" >>tiny.conf
+}
+
+@test "1, 2, 3, 4, 8 and 10 processes give the same bits, divided or not" {
+    ranks 1 --out_dir=one --print_ranks 2>all1
+    for n in 2 3 4 8 10; do
+        ranks $n --out_dir=run$n --print_ranks 2>all$n
+        same_run one run$n 3
+        diff <(samples all1) <(samples all$n)
+    done
+    [ "$(grep -c '"norm"' one/metrics.jsonl)" = 3 ]
+    for n in 2 8; do
+        ranks $n --out_dir=whole$n --zero_stage=0
+        same_run one whole$n 3
+    done
+    ranks 2 --out_dir=threads2 --threads=3
+    same_run one threads2 3
+    # with reduce_order=fast their sums differ, or the test would show nothing
+    for n in 1 2 3; do ranks $n --out_dir=fast$n --reduce_order=fast; done
+    close_losses fast1 fast2
+    close_losses fast1 fast3
+    for other in fast2 one; do
+        run_code 1 cmp fast1/ckpt-00000003/model.safetensors $other/ckpt-00000003/model.safetensors
+    done
+}
+
+@test "processes give the same bits with every offload, type, optimizer and check" {
+    for options in "--offload=optimizer+residuals --n_layer=5 --recheck_interval=1" "--optimizer=muon --dtype=bfloat16" \
+        "--optimizer_state=bf16_sr --spike_action=skip --dtype=float16" "--gradient_accumulation_steps=4 --recheck_interval=2"; do
+        rm -rf one two four
+        # shellcheck disable=SC2086
+        { ranks 1 --out_dir=one $options && ranks 2 --out_dir=two $options && ranks 4 --out_dir=four $options; } 2>stderr
+        same_run one two 3
+        same_run one four 3
+    done
+    ranks 4 --out_dir=four5 --n_layer=5 --zero_stage=0
+    for mode in none optimizer gradients optimizer+gradients residuals optimizer+residuals gradients+residuals all; do
+        ranks 1 --out_dir=run --fresh --n_layer=5 --offload=$mode
+        same_run four5 run 3
+    done
+}
+
+@test "a run of 4, 2, 8 and 1 processes in turn, each of which is killed, equals an undisturbed run of one" {
+    for n in 4 2 8 1; do
+        launch $n "${often[@]}"
+        wait_for_checkpoint run
+        wait_for_more_steps run 7
+        kill -9 "$(cat pid.$((n - 1)))"
+        wait_until is_gone "$TRAINER"
+    done
+    end=$(($(steps run) + 3))
+    ranks 1 "${often[@]}" --out_dir=run --max_iters=$end
+    ranks 1 "${often[@]}" --out_dir=whole --max_iters=$end
+    [ "$end" -gt 28 ]
+    same_run whole run $end
+}
+
+@test "plan prints the order and its cost, and auto is what costs at most 2 %" {
+    "$BIN/trainer" plan tiny.conf >plan1
+    grep -q '^order      fixed: 10 micro-batches, one after another, 1 at a time: the same bits for 1 to 10 processes; predicted time +' plan1
+    grep -q '^  gradients of a micro-batch  ' plan1
+    "$BIN/trainer" plan tiny.conf --world=4 >plan4
+    grep -q '^processes  4, each with at most 3 of the 10 micro-batches and its part' plan4
+    grep -q '^order      fixed: 10 micro-batches, one after another, 4 at a time' plan4
+    grep -q '^  sums of gradients  ' plan4
+    "$BIN/trainer" plan tiny.conf --reduce_order=auto >plan
+    grep -qE '^order      fast: the bits depend on the number of processes \(fixed: predicted time \+[0-9.]+ %\)' plan
+    "$BIN/trainer" plan tiny.conf --reduce_order=auto --batch_size=64 >plan
+    grep -q '^order      fixed: ' plan
+    run_match 2 "gradient_accumulation_steps 10 is less than the 11 processes" "$BIN/trainer" plan tiny.conf --world=11
+}
+
+@test "the checkpoint keeps the order, and a run of an earlier version keeps its own with a sentence" {
+    ranks 2 --out_dir=run --max_iters=2
+    ranks 1 --out_dir=run --reduce_order=auto 2>stderr
+    [ "$(grep -c reduce_order stderr)" = 0 ]
+    ranks 4 --out_dir=run --reduce_order=fast --max_iters=4 2>stderr
+    grep -q 'reduce_order is now fast, was fixed until step 3' stderr
+    for i in $(seq 300); do echo "abc dad cab bad $((i % 7)) "; done >t.txt
+    printf 'abcd 0123456\n' >chars.txt
+    "$BIN/shardtool" tokenize -q --characters chars.txt --docs lines --val 0.2 -o lines t.txt
+    rm -r run && tar xf "$DATA/run_0.1.0.tar.gz"
+    old=(train --out_dir=run --dataset=lines --n_layer=1 --n_head=1 --n_embd=16 --block_size=8 --batch_size=2
+        --gradient_accumulation_steps=2 --warmup_iters=1 --eval_interval=0 --device=cpu --dtype=float32 --sample_tokens=0)
+    run_match 0 "*reduce_order = fast: the run in 'run' began with a version that had no other order*" "$BIN/trainer" "${old[@]}" --max_iters=5
+    grep -q '"reduce_order": "fast"' run/ckpt-00000005/state.json
+    run_code 0 "$BIN/trainer" "${old[@]}" --max_iters=6
+    [[ "$output" != *reduce_order* ]]
+    run_match 0 "*reduce_order is now fixed, was fast until step 6*" "$BIN/trainer" "${old[@]}" --max_iters=7 --reduce_order=fixed
+}
