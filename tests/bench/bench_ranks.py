@@ -3,7 +3,7 @@
 
 Two processes of one thread beside one process of two threads, in turns, on the same samples: tokens a second (of the
 fastest step, and of the median), CPU seconds, the bytes that a process sends in a step beside the least that a ring
-sends, and the memory of each process beside its plan."""
+sends, and the memory of each process beside its plan. Gradients are added in a fixed order, and in the fast one."""
 import json, os, re, resource, statistics, subprocess, sys, tempfile
 
 if sys.argv[1] == "--rank":  # inside mpirun: runs the trainer and reports what it has used
@@ -53,7 +53,8 @@ def train(folder, name, world, options):
 # thirds of a micro-batch; a ring of reduce-scatter or all-gather reaches 250 GB/s between the cards of a machine
 # (NVLink) and 11 GB/s where one link of 100 Gb/s joins two machines; a call takes 20 us more. Gradients (fp32) are
 # reduced by layer during the last backward pass, the embeddings' after it; parameters (bf16) are gathered after the
-# update, which each rank does for its part at 3.8 TB/s and 30 bytes a parameter.
+# update, which each rank does for its part at 3.8 TB/s and 30 bytes a parameter. With reduce_order = fixed every
+# micro-batch is reduced in its backward pass, and each rank adds its part of world gradients at 3.8 TB/s and 4 bytes.
 MODELS = {"124M": (12, 768, 64), "1558M": (48, 1600, 16)}  # layers, channels, sequences of 1,024 tokens a micro-batch
 MACHINES = {"8 x H100, NVLink": (8, 250e9), "2 x 8 x H100, 100 Gb/s": (16, 11e9)}
 
@@ -69,7 +70,8 @@ def predict():
 
     rate = model(12, 768)[2] * 64 * block / (expected[next(k for k in expected if isinstance(expected[k], dict))]["step"] * 1e-3)
     print(f"by calculation, at {rate * 1e-12:.0f} TFLOP/s a card; no GPU was used:")
-    print(f"{'':8}{'':26}{'micro':>6}{'step ms':>9}{'reduce':>8}{'gather':>8}{'shown':>7}{'tok/s':>11}{'of ideal':>9}")
+    print(f"{'':8}{'':26}{'micro':>6}{'step ms':>9}{'reduce':>8}{'gather':>8}{'shown':>7}{'tok/s':>11}{'of ideal':>9}"
+          f"{'fixed ms':>10}{'cost':>8}")
     for name, (layers, channels, rows) in MODELS.items():
         embeddings, elements, flops = model(layers, channels)
         for machine, (world, bytes_s) in MACHINES.items():
@@ -81,8 +83,11 @@ def predict():
                 saved = 30 * elements * (1 - 1 / world) / 3.8e12  # of the update
                 step = micros * one - saved + shown
                 tokens = world * micros * rows * block / step
+                each = last_s + max(0, reduce_s - last_s - one * 2 / 3) + 4 * elements / 3.8e12
+                fixed = micros * (one + each) + gather_s - saved
                 print(f"{name:8}{machine:26}{micros:6}{step * 1e3:9.1f}{reduce_s * 1e3:8.1f}{gather_s * 1e3:8.1f}"
-                      f"{shown * 1e3:7.1f}{tokens:11.0f}{tokens / (world * rows * block / one) * 100:8.0f}%")
+                      f"{shown * 1e3:7.1f}{tokens:11.0f}{tokens / (world * rows * block / one) * 100:8.0f}%"
+                      f"{fixed * 1e3:10.1f}{(fixed / step - 1) * 100:+7.1f}%")
 
 
 def main():
@@ -92,8 +97,11 @@ def main():
             file.writelines(f"line {i} about mills, rivers and the stream that drives wheel {i * 7919 % 1000}\n"
                             for i in range(60000))
         subprocess.run([f"{programs}/shardtool", "tokenize", "--quiet", "-o", f"{folder}/data", text], check=True)
-        forms = {"1 process x 2 threads": (1, {"threads": 2}), "2 processes x 1 thread": (2, {"threads": 1}),
-                 "2 processes, zero_stage=0": (2, {"threads": 1, "zero_stage": 0})}
+        fixed, fast = {"reduce_order": "fixed"}, {"reduce_order": "fast"}
+        forms = {"1 process x 2 threads": (1, {"threads": 2, **fixed}),
+                 "2 processes x 1 thread": (2, {"threads": 1, **fixed}),
+                 "2 processes, zero_stage=0": (2, {"threads": 1, "zero_stage": 0, **fixed}),
+                 "1 process, fast": (1, {"threads": 2, **fast}), "2 processes, fast": (2, {"threads": 1, **fast})}
         ms, found = {name: [] for name in forms}, {}
         for turn in range(TURNS):
             for i, (name, (world, options)) in enumerate(forms.items()):
@@ -118,6 +126,11 @@ def main():
                   f"{plan['arena'] / 2**20:10.1f}{peaks:>10}")
         one, two = list(forms)[:2]
         print(f"2 x 1 beside 1 x 2: {least[one] / least[two]:.2f} of its tokens/s (best steps)")
+        for name, other in ((one, "1 process, fast"), (two, "2 processes, fast")):
+            cpu = [sum(rank["cpu_s"] for rank in found[form][1]) for form in (name, other)]
+            print(f"the fixed order, {name}: {100 * (least[name] / least[other] - 1):+.1f} % time (best steps), "
+                  f"{100 * (statistics.median(ms[name]) / statistics.median(ms[other]) - 1):+.1f} % (medians), "
+                  f"{100 * (cpu[0] / cpu[1] - 1):+.1f} % CPU time of the last run")
 
 
 if sys.argv[1] != "--predict":
