@@ -66,7 +66,8 @@ static void print_row(const Histogram *histogram, const Row *row) {
 }
 
 static int run(int count, char **arguments) {
-    static Histogram histogram = {.has_text = true};
+    static Histogram histogram; // 16 MiB of zeros, which the program's file does not hold
+    histogram.has_text = true;
     int status = paths_visit(count, arguments, split, count_ids, &histogram);
     if (status == 0) {
         size_t used = 0;

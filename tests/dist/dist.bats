@@ -42,6 +42,10 @@ int main(void) { return (int)crc32(0, 0, 0); }' | gcc -x c - -o with -lz
     not grep -rlF "$ROOT" "$TREE"
 }
 
+@test "no program's file holds its empty tables: shardtool and loader have at most 8 MB" {
+    [ -z "$(find "$TREE/bin" -size +8000000c ! -name millrace-trainer)" ]
+}
+
 @test "each static library has its licence in the folder" {
     for library in gcc-10-base libarchive libbrotli-dev libbz2-1.0 libjansson-dev liblz4-dev liblzma-dev libsodium-dev libssl-dev libxxhash-dev libzstd-dev onednn \
         snappy zeromq3 zlib1g-dev; do
