@@ -259,6 +259,7 @@ docs: test-deps all
 format lint: ; $(Q)scripts/lint.sh $@
 ## dist     the programs for every Linux from glibc 2.31 on, in build/dist: a folder that runs wherever it is copied, .tar.xz, wheel, .deb
 dist:
+	$(Q)scripts/deps.sh dist
 	$(Q)scripts/dist/libraries.sh $(FLOOR)
 	$(Q)$(MAKE) --no-print-directory $(JOBS) BUILD=$(DIST)/objects CC='gcc-12 --sysroot=$(FLOOR)/sysroot -B$(FLOOR)/sysroot/usr/lib/x86_64-linux-gnu' \
 	    CFLAGS=-O3 LDFLAGS='-s -static-libgcc -Wl,--gc-sections' LDLIBS='$(STATIC)' dist-now
@@ -269,8 +270,11 @@ FLOOR  := build/floor
 TREE   := $(DIST)/millrace-gpt-$(VERSION)
 dist-now: MPICC := $(if $(MPICC),env 'OMPI_CC=$(CC)' $(MPICC))
 dist-now: all ; $(Q)scripts/dist/tree.sh $(O)/bin $(FLOOR) $(TREE) $(VERSION)
-## check-dist  what make dist has made: needed symbols, copies, the first steps in chroots of Debian 11, 12 and 13, the wheel, the .deb
-check-dist: ; $(Q)TREE='$(CURDIR)/$(TREE)' bats tests/dist
+## check-dist  make dist, and what it has made: needed symbols, the first steps in Debian 11, 12 and 13, the wheel, the .deb, equal bytes
+check-dist:
+	$(Q)scripts/deps.sh check-dist
+	$(Q)$(MAKE) --no-print-directory dist
+	$(Q)TREE='$(CURDIR)/$(TREE)' bats tests/dist
 ## check-aarch64  the programs compiled for aarch64 by Debian's cross-compiler, and run by qemu-aarch64-static: ids, losses
 AARCH64 := build/aarch64
 check-aarch64: test-deps

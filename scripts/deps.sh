@@ -1,42 +1,137 @@
 #!/usr/bin/env bash
-# Installs the packages needed to build (deps.sh build), to test (deps.sh test) or to compare with other programs in Python
-# (deps.sh peers). Without root it prints the command that installs Debian's.
+# What the build needs. deps.sh build installs it (as root) or prints the command that does; deps.sh test installs what the tests need, too;
+# deps.sh dist and check-dist what those targets need; deps.sh peers: other programs in Python. deps.sh headers CC: whether CC can compile the source, one line for each thing that it lacks.
+# deps.sh table prints the packages of each distribution, deps.sh packages apt|dnf|pacman|zypper those of one.
 set -u
 cd "$(dirname "$0")/.." || exit 2
-build="gcc libc6-dev make libzstd-dev zlib1g-dev liblzma-dev libbz2-dev libsnappy-dev liblz4-dev libbrotli-dev libarchive-dev libzmq3-dev libjansson-dev libxxhash-dev libssl-dev libdnnl-dev libcurl4-openssl-dev"
+
+# A program, or a header that the compiler must find, and its package. Debian's were tried in 12 and 13; the others are named after their
+# distributions' lists and were not tried. clang needs the row omp.h; gcc has it.
+table() {
+    cat <<'END'
+| needed | apt | dnf | pacman | zypper |
+| --- | --- | --- | --- | --- |
+| cc | gcc | gcc | gcc | gcc |
+| make | make | make | make | make |
+| stdlib.h | libc6-dev | glibc-devel | glibc | glibc-devel |
+| omp.h | libomp-dev | libomp-devel | openmp | libomp-devel |
+| zstd.h | libzstd-dev | libzstd-devel | zstd | libzstd-devel |
+| zlib.h | zlib1g-dev | zlib-devel | zlib | zlib-devel |
+| lzma.h | liblzma-dev | xz-devel | xz | xz-devel |
+| bzlib.h | libbz2-dev | bzip2-devel | bzip2 | libbz2-devel |
+| snappy-c.h | libsnappy-dev | snappy-devel | snappy | snappy-devel |
+| lz4.h | liblz4-dev | lz4-devel | lz4 | liblz4-devel |
+| brotli/decode.h | libbrotli-dev | brotli-devel | brotli | libbrotli-devel |
+| archive.h | libarchive-dev | libarchive-devel | libarchive | libarchive-devel |
+| zmq.h | libzmq3-dev | zeromq-devel | zeromq | zeromq-devel |
+| jansson.h | libjansson-dev | jansson-devel | jansson | libjansson-devel |
+| xxhash.h | libxxhash-dev | xxhash-devel | xxhash | xxhash-devel |
+| openssl/evp.h | libssl-dev | openssl-devel | openssl | libopenssl-devel |
+| oneapi/dnnl/dnnl.h | libdnnl-dev | onednn-devel | onednn | onednn-devel |
+| curl/curl.h | libcurl4-openssl-dev | libcurl-devel | curl | libcurl-devel |
+END
+}
 tests="libcmocka-dev bats zip bzip2 zstd xz-utils jq strace python3-venv clang libclang-rt-14-dev libomp-14-dev clang-format-14 universal-ctags groff-base mandoc libopenmpi-dev openmpi-bin parallel zsh fish"
 
-if [ "${1:-build}" = headers ]; then # deps.sh headers CC: prints the packages of headers that CC cannot find
+dist="gcc-12 g++-12 cmake dpkg-dev debhelper xz-utils python3"
+check_dist="bats jq lintian autopkgtest mmdebstrap debootstrap buildah python3-venv"
+
+manager=
+for name in apt dnf pacman zypper; do
+    command -v "${name/%apt/apt-get}" >/dev/null && manager=$name && break
+done
+case $manager in
+apt) install="sudo apt-get install" ;;
+pacman) install="sudo pacman -S --needed" ;;
+"") install="install what provides (docs/install.md names packages):" ;;
+*) install="sudo $manager install" ;;
+esac
+
+# rows MANAGER: lines of what is needed and its package; without a manager, what is needed twice.
+rows() {
+    table | awk -F ' *[|] *' -v manager="${1:-needed}" 'NR == 1 { for (i = 1; i < NF; i++) if ($i == manager) column = i } NR > 2 && column { print $2, $column }'
+}
+value() { printf '#if __has_include(<%s>)\n#include <%s>\n#endif\n"value" %s\n' "$1" "$1" "$2" | $cc -E -P -x c - 2>/dev/null | sed -n 's/^"value" //p'; }
+finds() { echo "#include <$1>" | $cc -E -x c - >/dev/null 2>&1; }
+
+# Sets `missing` to the packages of the rows that are not there.
+find_missing() {
+    local need package
     missing=()
-    for pair in zstd.h:libzstd-dev zlib.h:zlib1g-dev lzma.h:liblzma-dev bzlib.h:libbz2-dev snappy-c.h:libsnappy-dev lz4.h:liblz4-dev brotli/decode.h:libbrotli-dev archive.h:libarchive-dev zmq.h:libzmq3-dev jansson.h:libjansson-dev \
-        xxhash.h:libxxhash-dev openssl/evp.h:libssl-dev oneapi/dnnl/dnnl.h:libdnnl-dev curl/curl.h:libcurl4-openssl-dev; do
-        echo "#include <${pair%:*}>" | ${2:-cc} -E -x c - >/dev/null 2>&1 || missing+=("${pair#*:}")
-    done
-    [ ${#missing[@]} -eq 0 ] && exit 0
-    echo "missing: run 'make deps' as root, or: sudo apt-get install ${missing[*]}" >&2
-    exit 71
-fi
+    while read -r need package; do
+        case $need in
+        cc) command -v "${cc%% *}" >/dev/null ;;
+        make) command -v make >/dev/null ;;
+        omp.h) [[ $cc != *clang* ]] || finds omp.h ;;
+        *) finds "$need" ;;
+        esac && continue
+        [ "$need" != omp.h ] || [ "$manager" != apt ] || package=libomp$([[ $cc =~ clang(-[0-9]+) ]] && echo "${BASH_REMATCH[1]}")-dev
+        missing+=("$package")
+    done < <(rows "$manager")
+}
 
-want=$build
-[ "${1:-build}" = test ] && want="$build $tests"
+# What no package mends: the machine, the compiler and the versions of libraries.
+check_versions() {
+    local machine gcc clang onednn bad=0
+    machine=$($cc -dumpmachine)
+    case $machine in
+    x86_64-*linux* | aarch64-*linux*) ;;
+    *) echo "machine: the programs are for Linux on x86-64 and aarch64; '$cc' compiles for $machine" >&2 && bad=1 ;;
+    esac
+    read -r clang gcc < <(value stdlib.h '__clang_major__ __GNUC__')
+    if [ "$clang" = __clang_major__ ]; then
+        [ "$gcc" -ge 11 ] || { echo "compiler: '$cc' is gcc $gcc: gcc 11 or later is needed, or clang 14 or later (make CC=...)" >&2 && bad=1; }
+    else
+        [ "$clang" -ge 14 ] || { echo "compiler: '$cc' is clang $clang: clang 14 or later is needed, or gcc 11 or later (make CC=...)" >&2 && bad=1; }
+    fi
+    onednn=$(value oneapi/dnnl/dnnl_version.h DNNL_VERSION_MAJOR)
+    [[ $onednn == [23] ]] || { echo "library: oneDNN is of version $onednn: 2 or 3 is needed" >&2 && bad=1; }
+    return $bad
+}
 
-if [ "${1:-build}" = peers ]; then
+case ${1:-build} in
+table) table && exit ;;
+packages) rows "$2" | grep -v '^omp' | cut -d ' ' -f 2 | paste -sd ' ' && exit ;;
+peers)
     exec build/venv/bin/pip install -q --disable-pip-version-check torch==2.15.0 torchdata==0.11.0 transformers==5.23.0 tensorboard==2.21.0 \
         datatrove==0.10.1 megatron-core==0.16.1 gguf==0.19.0 mypy==2.4.1 wheel mlcroissant==1.1.1 rustbpe==0.1.0 gigatoken==0.10.0 awkward
-fi
+    ;;
+headers)
+    cc=${2:-cc}
+    find_missing
+    [ ${#missing[@]} -eq 0 ] || { echo "missing: run 'make deps' as root, or: $install ${missing[*]}" >&2 && exit 71; }
+    check_versions || exit 71
+    exit 0
+    ;;
+esac
 
-missing=()
-for package in $want; do
-    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
-done
+cc=cc
+find_missing
+more=
+case ${1:-build} in
+test) more=$tests ;;
+dist) more=$dist ;;
+check-dist) more="$dist $check_dist" ;;
+esac
+if [ -n "$more" ]; then
+    [ "$manager" = apt ] || { echo "make $1 needs Debian 12 with these packages: $more" >&2 && exit 71; }
+    for package in $more; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+    done
+fi
 if [ ${#missing[@]} -gt 0 ]; then
-    if [ "$(id -u)" != 0 ]; then
-        echo "missing: run this, then again:  sudo apt-get install ${missing[*]}" >&2
+    if [ "$(id -u)" != 0 ] || [ -z "$manager" ]; then
+        echo "missing: run this, then again:  $install ${missing[*]}" >&2
         exit 71
     fi
     echo "installing ${missing[*]}"
-    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null || exit 71
+    case $manager in
+    apt) apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null ;;
+    pacman) pacman -S --needed --noconfirm "${missing[@]}" >/dev/null ;;
+    *) $manager install -y "${missing[@]}" >/dev/null ;;
+    esac || exit 71
 fi
+check_versions || exit 71
 [ "${1:-build}" = test ] || exit 0
 [ -x build/venv/bin/python ] || python3 -m venv build/venv || exit 71
 build/venv/bin/python -c 'import tiktoken, numpy, zstandard, pyarrow, zmq, moto, xxhash' 2>/dev/null ||

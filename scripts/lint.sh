@@ -70,7 +70,8 @@ hits=$(git ls-files --cached --others --exclude-standard | sed 's:.*/::' | grep 
 [ -z "$hits" ] || say "file names that occur twice: $hits"
 
 # Comments and pages that name a file of the tree. Not meant: a placeholder, or a file of another project.
-foreign='^(name|cmd_name|tokens_name|a|llm|evp|zmq|sysexits|quantize)\.(c|h|cu)$|^_internal\.h$'
+foreign='^(name|cmd_name|tokens_name|a|llm|sysexits|quantize)\.(c|h|cu)$|^_internal\.h$'
+foreign+="|^($(scripts/deps.sh table | sed -nE 's:^\| (.*/)?([a-z0-9-]+)\.h .*:\2:p' | paste -sd '|'))\.h$"
 hits=$(git grep -nI '' -- '*.[ch]' '*.cc' '*.cu' '*.cuh' '*.def' '*.sh' '*.bats' '*.bash' '*.py' '*.md' Makefile ':!CHANGELOG.md' | awk -v foreign="$foreign" '
     NR == FNR { n = split($0, part, "/"); path = part[n]; files[path]; for (i = n - 1; i; i--) files[path = part[i] "/" path]; next }
     {

@@ -23,8 +23,9 @@ APT::Sandbox::User "root";
 END_CONF
 export APT_CONFIG=$PWD/apt/conf
 apt-get update -qq
-packages=$(sed -n 's/^build="gcc \(.*\)"$/\1/p' "$root/scripts/deps.sh")
-apt-get install -qq -y --download-only libgomp1 bash ${packages/ make / } >apt/log
+packages=$("$root/scripts/deps.sh" packages apt)
+# shellcheck disable=SC2086 # a list
+apt-get install -qq -y --download-only libgomp1 bash ${packages#gcc make } >apt/log
 for deb in apt/cache/archives/*.deb; do dpkg-deb -x "$deb" .; done
 find . -type l -lname '/*' | while read -r link; do ln -sfnr ".$(readlink "$link")" "$link"; done
 rm -rf apt

@@ -1,4 +1,4 @@
-# What the Makefile promises: install, help, a missing library named with its package.
+# What the Makefile promises: install, uninstall, help, the places that it builds in.
 load ../helpers
 
 setup() {
@@ -88,14 +88,6 @@ setup() {
     run_match 2 'test-gpu requires nvcc 11.8 or later' make CUDA=0 test-gpu
 }
 
-@test "a missing library is named with its Debian package in one line" {
-    printf '#!/bin/sh\nsed "s/xxhash.h/no_such_header.h/" | gcc "$@"\n' >"$BATS_TEST_TMPDIR/cc"
-    chmod +x "$BATS_TEST_TMPDIR/cc"
-    run_code 71 scripts/deps.sh headers "$BATS_TEST_TMPDIR/cc"
-    [ "${#lines[@]}" = 1 ]
-    [[ "$output" == *"apt-get install libxxhash-dev" ]]
-}
-
 @test "what cannot be written is 74, the help too" {
     for program in shardtool loader trainer; do
         for option in --help --version --man --completion; do
@@ -105,19 +97,6 @@ setup() {
     done
     run bash -c 'ulimit -f 1; exec "$BIN/trainer" train --help >"$1"' - "$BATS_TEST_TMPDIR/help"
     [ "$status" = 74 ] # a signal ended it
-}
-
-@test "who is not root gets the one line that installs what is missing, and nothing is installed" {
-    mkdir "$BATS_TEST_TMPDIR/bin"
-    printf '#!/bin/sh\ncase "$*" in *libzmq3-dev*|*libdnnl-dev*) exit 1;; esac\necho -n installed\n' >"$BATS_TEST_TMPDIR/bin/dpkg-query"
-    printf '#!/bin/sh\necho 1000\n' >"$BATS_TEST_TMPDIR/bin/id"
-    printf '#!/bin/sh\n: >"%s/installed"\n' "$BATS_TEST_TMPDIR" >"$BATS_TEST_TMPDIR/bin/apt-get"
-    chmod +x "$BATS_TEST_TMPDIR"/bin/*
-    PATH="$BATS_TEST_TMPDIR/bin:$PATH" run scripts/deps.sh build
-    [ "$status" = 71 ]
-    [ "${#lines[@]}" = 1 ]
-    [[ "$output" == *"sudo apt-get install libzmq3-dev libdnnl-dev" ]]
-    [ ! -e "$BATS_TEST_TMPDIR/installed" ]
 }
 
 @test "docs/troubleshooting.md lists every exit code with its meaning" {
