@@ -66,7 +66,7 @@ END
 }
 hits=$(layers | scripts/structure.py) || say "$hits"
 
-hits=$(git ls-files --cached --others --exclude-standard | sed 's:.*/::' | grep -vE '^(main\.c|README\.md|\..*)$' | sort | uniq -d)
+hits=$(git ls-files --cached --others --exclude-standard | grep -v '^debian/' | sed 's:.*/::' | grep -vE '^(main\.c|README\.md|\..*)$' | sort | uniq -d)
 [ -z "$hits" ] || say "file names that occur twice: $hits"
 
 # Comments and pages that name a file of the tree. Not meant: a placeholder, or a file of another project.

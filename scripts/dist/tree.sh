@@ -17,5 +17,5 @@ name=$(basename "$tree")
 tar --sort=name --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$name" | xz -T1 >".partial-$name"
 mv ".partial-$name" "$name-linux-$(uname -m).tar.xz"
 "$here/wheel.py" "$name" "$version" .
-"$here/deb.sh" "$name" "$version" .
+"$here/deb.sh" "$name" .
 du -h --apparent-size -- "$name-linux-$(uname -m).tar.xz" ./*.whl ./*.deb

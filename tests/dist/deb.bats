@@ -1,46 +1,84 @@
-# The Debian package of make dist, beside TREE: lintian, and install, use, upgrade and purge in the system of Debian 11.
+# The two Debian packages: that of the folder of make dist, beside TREE, and that of the source (debian/), built here from an archive of git.
+# lintian, and a life in a system that mmdebstrap makes: installed by apt, its tests, its service under systemd, upgraded, purged.
 load ../cli/helpers
+load system
 
-setup() {
-    cd "$BATS_TEST_TMPDIR"
-    deb=$(ls "${TREE%/*}"/millrace-gpt_*.deb)
-    root=$BATS_TEST_TMPDIR/root
+setup_file() {
+    cd "$BATS_FILE_TMPDIR"
+    command -v dpkg-buildpackage >/dev/null && command -v dh >/dev/null || return 0
+    unset MAKELEVEL MAKEFLAGS MFLAGS MAKEOVERRIDES
+    mkdir source folder
+    git -C "$ROOT" archive HEAD | tar -x -C source
+    (cd source && DEB_BUILD_OPTIONS=parallel=$(nproc) dpkg-buildpackage -b -us -uc) >log 2>&1 || { tail -n 30 log && return 1; }
+    mkdir -p folder/scripts/dist && cp -R source/debian source/CHANGELOG.md folder && cp "$ROOT/scripts/dist/deb.sh" folder/scripts/dist
 }
-in_dpkg() { dpkg --root="$root" --force-depends "$@" >log 2>&1 || { cat log && return 1; }; } # the system has no configured libc6
-
-@test "lintian finds no error and no warning in the Debian package" {
-    command -v lintian >/dev/null || skip "no lintian"
-    run_code 0 lintian --allow-root --fail-on error,warning "$deb"
+setup() { enter_systems; }
+# The package of `folder` or `source`, and the same with a later version.
+deb_of() { ls "$([ "$1" = folder ] && dirname "$TREE" || echo "$BATS_FILE_TMPDIR")"/millrace-gpt_*.deb; }
+later_deb_of() {
+    mkdir later && cp -a "$BATS_FILE_TMPDIR/$1" later
+    (
+        cd "later/$1"
+        version=$(sed -nE '1s/.*\((.*)-1\).*/\1/p' debian/changelog)
+        sed -i "1s/($version-1)/(99.0-1)/" debian/changelog
+        if [ "$1" = folder ]; then scripts/dist/deb.sh "$TREE" ..; else debian/rules binary; fi
+    ) >log 2>&1 || { tail -n 30 log && return 1; }
+    ls "$PWD"/later/millrace-gpt_99*.deb
 }
 
-@test "the Debian package is installed, runs, is upgraded and purged, and leaves the system as it was" {
-    [ "$(id -u)" = 0 ] && command -v debootstrap >/dev/null || skip "needs root and debootstrap"
-    "$ROOT/tests/dist/root.sh" bullseye "$root"
-    files() { (cd "$root" && find . -path ./var/lib/dpkg -prune -o -path ./var/log -prune -o -print | sort); }
+files() { (cd "$root" && find . \( -path ./var/lib/apt -o -path ./var/lib/dpkg -o -path ./var/cache -o -path ./var/log -o -path ./host \) -prune -o -print | sort); }
+
+# package_life WHICH SUITE
+package_life() {
+    command -v dh >/dev/null || skip "needs debhelper"
+    needs_systems
+    local deb later
+    deb=$(deb_of "$1")
+    later=$(later_deb_of "$1") || { echo "$later" && return 1; }
+    new_system "$2" systemd
+    cp -a "$root" served
+    mkdir -p "$root/var/lib/private" # systemd's
     files >before
-    in_dpkg --install "$deb"
+    in_system apt-get install -y --no-install-recommends "/host$deb"
     cp "$ROOT/tests/dist/first_steps.sh" "$root/tmp"
-    for folder in proc dev; do mkdir -p "$root/$folder"; done
-    unshare --net --mount bash -c 'mount --rbind /proc "$1/proc" && mount --rbind /dev "$1/dev" && chmod 1777 "$1/tmp"
-        exec env -i PATH=/usr/bin:/bin HOME=/tmp /usr/sbin/chroot --userspec=65534:65534 "$1" sh /tmp/first_steps.sh /usr' - "$root" >log 2>&1 ||
-        { tail -n 30 log && false; }
+    in_system unshare --net setpriv --reuid=65534 --regid=65534 --clear-groups sh /tmp/first_steps.sh /usr
     rm -rf "$root"/tmp/*
     echo "# edited" >>"$root/etc/default/millrace-loader"
-    mkdir next && "$ROOT/scripts/dist/deb.sh" "$TREE" 99.0 next
-    in_dpkg --install next/*.deb
+    in_system apt-get install -y --no-install-recommends "/host$later"
     [ "$(dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${Version}' millrace-gpt)" = 99.0-1 ]
     grep -q '^# edited' "$root/etc/default/millrace-loader"
-    in_dpkg --purge millrace-gpt
+    mkdir -p "$root/var/lib/private/millrace/data" && ln -s private/millrace "$root/var/lib/millrace" # as the service leaves them
+    touch "$root/var/lib/millrace/served"
+    in_system sh /var/lib/dpkg/info/millrace-gpt.postrm purge
+    [ ! -e "$root/var/lib/millrace/served" ] && rmdir "$root/var/lib/millrace/data" # datasets stay
+    touch "$root/var/lib/millrace/served"
+    in_system apt-get purge -y --autoremove millrace-gpt
     diff before <(files)
+    root=$PWD/served
+    in_system apt-get install -y --no-install-recommends "/host$deb"
+    "$ROOT/tests/dist/boot.sh" "$root" "$ROOT/tests/dist/service.sh" || { tail -n 30 "$root.log" && return 1; }
 }
 
-@test "the service names a program and an option that exist, and systemd accepts the unit" {
-    dpkg-deb -x "$deb" tree
-    unit=tree/usr/lib/systemd/system/millrace-loader.service
-    [ -x "tree$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' $unit)" ]
-    . tree/etc/default/millrace-loader 2>/dev/null || true
-    run_match 0 "--state FILE" tree/usr/bin/millrace-loader serve --help
-    command -v systemd-analyze >/dev/null || skip "no systemd-analyze"
-    sed -i "s|/usr/bin/millrace-loader|$PWD/tree&|" $unit
-    run_code 0 systemd-analyze verify --man=no $unit
+@test "lintian finds no error and no warning in either package" {
+    command -v lintian >/dev/null && command -v dh >/dev/null || skip "needs lintian and debhelper"
+    run_code 0 lintian --allow-root --fail-on error,warning "$(deb_of folder)"
+    run_code 0 lintian --allow-root --fail-on error,warning "$BATS_FILE_TMPDIR"/*.changes
+}
+
+@test "the package of the folder needs libc6 alone, and that of the source each library that deps.sh has" {
+    [[ "$(dpkg-deb -f "$(deb_of folder)" Depends)" =~ ^libc6\ \(\>=\ 2\.(2[0-9]|3[01])\)$ ]]
+    diff <(sed -n '/^Build-Depends/,/^$/p' "$ROOT/debian/control" | sed -nE 's/^ ([a-z0-9-]+-dev),$/\1/p' | grep -v openmpi | sort) \
+        <("$ROOT/scripts/deps.sh" packages apt | tr ' ' '\n' | grep -- -dev | grep -v libc6 | sort)
+}
+
+@test "Debian 11: the package of the folder is installed, runs, serves under systemd, is upgraded and purged" { package_life folder bullseye; }
+@test "Debian 12: the package of the source is installed, runs, serves under systemd, is upgraded and purged" { package_life source bookworm; }
+
+@test "autopkgtest passes in Debian 12: README's two commands at a small size" {
+    command -v dh >/dev/null && command -v autopkgtest >/dev/null || skip "needs debhelper and autopkgtest"
+    needs_systems
+    new_system bookworm
+    unshare --mount bash -c 'mount --rbind /proc "$1/proc" && mount --rbind /dev "$1/dev" && exec autopkgtest -B "$2" "$3" -- chroot "$1"' - \
+        "$root" "$(deb_of source)" "$BATS_FILE_TMPDIR/source/" >log 2>&1 || { tail -n 40 log && false; }
+    [ "$(grep -aoE '^(demo|commands) +PASS$' log | sort -u | wc -l)" = 2 ] # each is there again in the summary
 }
