@@ -275,6 +275,12 @@ check-dist:
 	$(Q)scripts/deps.sh check-dist
 	$(Q)$(MAKE) --no-print-directory dist
 	$(Q)TREE='$(CURDIR)/$(TREE)' bats tests/dist
+## release  the tests, make dist and check-dist, then build/release-files: tarball, wheel, .deb, source, SHA256SUMS, NOTES.md
+release:
+	$(Q)scripts/dist/release.sh check
+	$(Q)$(MAKE) --no-print-directory test
+	$(Q)$(MAKE) --no-print-directory check-dist
+	$(Q)scripts/dist/release.sh pack $(DIST) build/release-files
 ## check-aarch64  the programs compiled for aarch64 by Debian's cross-compiler, and run by qemu-aarch64-static: ids, losses
 AARCH64 := build/aarch64
 check-aarch64: test-deps

@@ -107,6 +107,8 @@ scripts/formats.sh page | cmp -s - docs/formats.md || say "docs/formats.md is ol
 hits=$(tests/faults/run_faults.sh --check)
 [ -z "$hits" ] || say "$hits"
 
+hits=$(scripts/dist/release.sh versions 2>&1) || say "$hits"
+
 for word in TODO FIXME XXX; do
     hits=$(git grep -nIw "$word" -- '*.c' '*.h' '*.cu' '*.cuh')
     [ -z "$hits" ] || say "left open: $hits"
