@@ -65,7 +65,7 @@ int main(void) { return (int)crc32(0, 0, 0); }' | gcc -x c - -o with -lz
 @test "Debian 12: the first steps run as a user, without network" { first_steps_in bookworm; }
 @test "Debian 13: the first steps run as a user, without network" { first_steps_in trixie; }
 
-@test "the same sources in another folder give the same archive" {
+@test "the same sources in another folder give the same archive, wheel and package" {
     commit=$(git -C "$ROOT" log -1 --format=%ct)
     unset MAKELEVEL MAKEFLAGS
     for folder in one "another longer"; do
@@ -73,5 +73,5 @@ int main(void) { return (int)crc32(0, 0, 0); }' | gcc -x c - -o with -lz
         ln -s "$ROOT/build/floor" "$folder/build/floor"
         CCACHE_DISABLE=1 SOURCE_DATE_EPOCH=$commit make -C "$folder" -j"$(nproc)" CUDA=0 dist
     done
-    cmp one/build/dist/*.tar.xz another*/build/dist/*.tar.xz
+    for kind in tar.xz whl deb; do cmp one/build/dist/*.$kind another*/build/dist/*.$kind; done
 }

@@ -138,6 +138,15 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
     done
 }
 
+@test "git ignores what the commands of README and the manual's keys make in a checkout" {
+    cd "$ROOT"
+    git rev-parse HEAD >/dev/null 2>&1 || skip "this tree is no checkout of git"
+    made=$({ commands README.md; grep -oE '(keygen|>) +[a-z]+(\.[a-z]+)?' docs/loader.md; } | grep -oE -- '(-o|--out_dir=?|keygen|>) ?[a-z/0-9.]+' | sed -E 's/^(-o|--out_dir=?|keygen|>) *//' | sort -u)
+    [ "$(wc -l <<<"$made")" -ge 6 ]
+    for name in out $made; do git check-ignore -q "$name/file" || { echo "$name" && false; }; done
+    [ -z "$(git ls-files --cached --ignored --exclude-standard)" ]
+}
+
 @test "README: its first steps run as written, and it has at most 130 lines" {
     enter_manual
     run_page README.md 4
