@@ -33,7 +33,7 @@ ISA_amx    := $(ISA_avx512) -mamx-tile -mamx-bf16
 isa        = $(ISA_$(lastword $(subst _, ,$(basename $(@F)))))
 
 # Files for an instruction set only on x86-64, kernels/cuda only where nvcc is; kernels/mpi is a shared object of its own.
-X86   := $(filter x86_64%,$(shell $(CC) -dumpmachine))
+X86   := $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null))
 CSRC  := $(filter-out kernels/cpu/ops/variant.c kernels/mpi/% $(if $(filter 0,$(CUDA)),kernels/cuda/%) \
            $(if $(X86),,%_avx2.c %_avx512.c %_amx.c), \
            $(wildcard $(LIBRARIES:%=%/*.c) $(LIBRARIES:%=%/*/*.c) $(LIBRARIES:%=%/*/*/*.c)))
