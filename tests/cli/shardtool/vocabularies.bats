@@ -130,6 +130,10 @@ END
     trainer train --quiet "${tiny[@]}" --loader="ipc://$PWD/mill" --vocabulary=own/tokenizer.json --out_dir=new --max_iters=1
     kill $!
     cmp run/ckpt-00000001/model.safetensors new/ckpt-00000001/model.safetensors
+    # a model of another tool whose tokenizer.json cannot be read is GPT-2's by its 50,257 ids, as before
+    trainer export -q -o plain --out_dir=old
+    echo '{"model": {"type": "Unigram"}}' >plain/tokenizer.json
+    trainer eval --quiet --init_from=./plain --dataset=gpt2 --eval_iters=1 --device=cpu
     # a file of GPT-2's tokens changes nothing
     trainer train --quiet "${tiny[@]}" --dataset=gpt2 --vocabulary=old/ckpt-00000001/tokenizer.json --out_dir=old --max_iters=2
     rm mine/tokenizer.json
