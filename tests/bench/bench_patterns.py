@@ -51,7 +51,8 @@ def tokenizer_json(vocabulary, name):
 
 def gigatoken(json_path, source):
     """Its rates, of zeros where it is not installed or does not take the file."""
-    made = subprocess.run([sys.executable, "-c", GIGATOKEN, os.path.dirname(__file__), json_path, source], stdout=subprocess.PIPE)
+    command = [sys.executable, "-c", GIGATOKEN, os.path.dirname(__file__), json_path, source]
+    made = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     return json.loads(made.stdout) if made.returncode == 0 else {"cold": 0, "warm": 0, "ids": 0}
 
 
