@@ -13,27 +13,36 @@ docs=() # one file of text is one document, which goes to one split as a whole
 [ ! -f "$text" ] || docs=(--docs paragraphs)
 [ -n "$text" ] || text=$(scripts/corpus.sh)
 
-say "shardtool tokenize: $text"
 # shellcheck disable=SC2206  # TEXT may name several files
 [ -e "$text" ] && files=("$text") || files=($text)
-"$bin/shardtool" tokenize --val 0.05 --val-seed 3 ${docs[@]+"${docs[@]}"} -o $demo/data "${files[@]}"
+say "shardtool train-vocabulary: 8,192 ids, because a small model spends most of its time on GPT-2's 50,257"
+vocabulary=(--vocabulary $demo/vocabulary)
+"$bin/shardtool" train-vocabulary -V 8192 ${docs[@]+"${docs[@]}"} -o $demo/vocabulary "${files[@]}" || {
+    echo "going on with GPT-2's vocabulary"
+    vocabulary=()
+}
+
+say "shardtool tokenize: $text"
+"$bin/shardtool" tokenize --val 0.05 --val-seed 3 ${docs[@]+"${docs[@]}"} ${vocabulary[@]+"${vocabulary[@]}"} -o $demo/data "${files[@]}"
 
 say "loader serve: a separate process serves the batches"
 "$bin/loader" serve $demo/data --endpoint $endpoint &
 loader=$!
 trap 'kill $loader 2>/dev/null || true; wait $loader 2>/dev/null || true' EXIT
 
-say "trainer train: a GPT of 16 million parameters"
-"$bin/trainer" train config/demo.conf --out_dir=$demo/run --loader=$endpoint
+say "trainer train: a small GPT"
+kept=() # a loader does not send the vocabulary's file
+[ ! -f $demo/data/tokenizer.json ] || kept=(--vocabulary=$demo/data/tokenizer.json)
+"$bin/trainer" train config/demo.conf --out_dir=$demo/run --loader=$endpoint ${kept[@]+"${kept[@]}"}
 
 say "a sample"
-"$bin/trainer" sample --out_dir=$demo/run --start="The state is " --max_new_tokens=100 --num_samples=1
+"$bin/trainer" sample --out_dir=$demo/run --start="It was" --max_new_tokens=120 --num_samples=1 --temperature=0.7 --top_k=50
 
 say "result"
 "$bin/trainer" status $demo/run
 cat <<END
 
-your prompt  build/bin/trainer sample --out_dir=$demo/run --start="People "
+your prompt  build/bin/trainer sample --out_dir=$demo/run --start="She had"
 your text    make demo TEXT=path FRESH=1
 GPT-2 124M   build/bin/trainer plan config/train_gpt2_124m_12gb.conf    (README.md, First steps)
 

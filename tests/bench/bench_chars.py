@@ -8,7 +8,6 @@ FILE the text is a part of the demo's, as long as tiny shakespeare. The trainer 
 (sampling=crop), and the rows of epochs, its default. Exit code 1: its loss is higher by more than 0.03.
 Usage: bench_chars.py BIN [FILE]"""
 import glob
-import gzip
 import json
 import math
 import os
@@ -36,8 +35,8 @@ def read_text(path):
     if path:
         with open(path, encoding="utf-8", newline="") as file:
             return file.read()
-    names = sorted(glob.glob(run("scripts/corpus.sh").strip() + "/*.md.gz"))
-    return "".join(gzip.open(name, "rt", encoding="utf-8", newline="").read() for name in names)[:LENGTH]
+    names = sorted(glob.glob(run("scripts/corpus.sh").strip() + "/*.txt"))
+    return "".join(open(name, encoding="utf-8", newline="").read() for name in names)[:LENGTH]
 
 
 def write_dataset(shardtool, folder, text):

@@ -120,3 +120,33 @@ setup() {
     command -v nvcc || skip "no nvcc"
     grep -q 'demo.sh build/release/bin' <(make -n demo CUDA=1)
 }
+
+@test "the text of the demo has a file for each chapter, and a line for each paragraph" {
+    [ ! -e /usr/lib/R/site-library/janeaustenr ] || skip "the package r-cran-janeaustenr is installed"
+    cd "$BATS_TEST_TMPDIR"
+    mkdir -p copy/scripts fake
+    cp "$ROOT/scripts/corpus.sh" copy/scripts
+    python3 - <<'END'
+import struct, zlib
+novels = ["MILL HOUSE", "", "CHAPTER I", "", "A mill", "by a river.", "", "Next", "", "CHAPTER II", "", "The  end"], ["Wheel", "Chapter 1", "", "It turns"]
+with open("rdb", "wb") as file:
+    for lines in novels:
+        text = b"X\n" + bytes(20) + struct.pack(">II", 16, len(lines))
+        text += b"".join(struct.pack(">II", 0x40009, len(line)) + line.encode() for line in lines)
+        file.write(struct.pack(">I", len(text)) + zlib.compress(text))
+END
+    printf '#!/bin/sh\n: >r-cran-janeaustenr_1_all.deb\n' >fake/apt-get
+    printf '#!/bin/sh\nmkdir -p "$3/usr/lib/R/site-library/janeaustenr/data" && cp "%s/rdb" "$3/usr/lib/R/site-library/janeaustenr/data/Rdata.rdb"\n' "$PWD" >fake/dpkg-deb
+    chmod +x fake/*
+    [ "$(PATH=$PWD/fake:$PATH copy/scripts/corpus.sh)" = build/text/austen ]
+    cd copy/build/text/austen
+    [ "$(echo *)" = "mill-house-01.txt mill-house-02.txt wheel-01.txt" ]
+    printf 'CHAPTER I\n\nA mill by a river.\n\nNext\n' | cmp - mill-house-01.txt
+    printf 'CHAPTER II\n\nThe end\n' | cmp - mill-house-02.txt
+    printf 'Chapter 1\n\nIt turns\n' | cmp - wheel-01.txt
+    cd ../../..
+    echo 'not a stream' >../rdb
+    rm -r build/text/austen build/text/usr
+    PATH=$PWD/../fake:$PATH not scripts/corpus.sh
+    [ ! -e build/text/austen ]
+}

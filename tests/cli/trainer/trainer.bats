@@ -485,9 +485,12 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     train --quiet --out_dir=run --dataset=cut --block_size=400 --max_iters=1 --sample_tokens=0
     mkdir programs
     ln -s "$BIN/shardtool" programs
-    printf '#!/bin/sh\n' | tee programs/trainer >programs/loader
+    printf '#!/bin/sh\necho "$@"\n' | tee programs/trainer >programs/loader
     chmod +x programs/*
-    run_match 0 "6000 documents, " bash "$ROOT/scripts/demo.sh" programs "one text.txt"
+    run_match 0 "-V 8192 needs *GPT-2's vocabulary*6000 documents, *--loader=ipc://build/demo/loader"$'\n' bash "$ROOT/scripts/demo.sh" programs "one text.txt"
+    # with enough text it has a vocabulary of its own
+    python3 -c 'import random; r = random.Random(1); print(*("".join(r.choices("abcdefghij", k=6)) for i in range(9000)))' >words.txt
+    run_match 0 "*8192 ids *--loader=ipc://build/demo/loader --vocabulary=build/demo/data/tokenizer.json"$'\n' bash "$ROOT/scripts/demo.sh" programs words.txt 1
 }
 
 @test "a directory without a dataset is an error, 66" {
