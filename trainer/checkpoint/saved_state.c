@@ -121,7 +121,7 @@ void saved_state_settings(const SavedState *saved, Config *config) {
 
 void saved_state_fill(const SavedState *saved, ConfigReader *reader, const char *origin) {
     for (int key = 0; key < KEY_COUNT; key++) {
-        if (config_is_set(reader, key) || !json_object_get(saved->config, config_key(key))) continue;
+        if (config_is_set(reader, key) || !saved_text(saved, key)) continue;
         saved_value(saved, key, &reader->config);
         snprintf(reader->origin[key], sizeof reader->origin[key], "%s", origin);
     }
