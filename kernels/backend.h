@@ -70,6 +70,7 @@ typedef struct {
 
     // Of an open device with memory of its own.
     size_t free_bytes;                                // that an arena can have; 0: unknown
+    size_t memory_bytes;                              // all of the device, whoever uses it; 0: unknown
     void (*other_processes)(char *text, size_t size); // optional; lists who uses the rest, "" when unknown or nobody
     const struct DeviceCollectiveRow *collective;     // how processes exchange its memory; NULL: as host memory
 

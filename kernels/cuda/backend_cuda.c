@@ -131,7 +131,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
     cuda.act_type = choice->dtype == DTYPE_AUTO ? DTYPE_BF16 : choice->dtype;
     cuda.timeout_s = choice->timeout_s;
     snprintf(why, 256, "cuda: planned for, not opened; %s", dtype_name(cuda.act_type));
-    size_t free_bytes = 0;
+    size_t free_bytes = 0, total = 0;
     if (!choice->without_device) {
         // Kernels are loaded at their first use: cuBLASLt alone has some 0.3 GiB of code, of which a run needs little.
         // RESERVED is for kernels that are loaded after free memory has been measured. CUDA reads this at its first call.
@@ -140,12 +140,14 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
             nvml_used_bytes(choice->device > DEVICE_CUDA ? (int)(choice->device - DEVICE_CUDA) : 0);
         if (device_open(choice, why) < 0) return NULL;
         free_bytes = open_rest(used_before, choice->cache_dir);
+        (void)query_free_bytes(&total);
     }
     cuda.deterministic = choice->deterministic;
     backend = (Backend){
         .name = "cuda",
         .act_type = cuda.act_type,
         .free_bytes = free_bytes,
+        .memory_bytes = total,
         .act_bytes = dtype_bytes(cuda.act_type),
         .par_bytes = dtype_bytes(cuda.act_type),
         .grad_bytes = 4,

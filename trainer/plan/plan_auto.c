@@ -76,8 +76,9 @@ static void choose(Config *config, const Config *given, const Model *model, cons
     }
 }
 
-// On a GPU the head runs at the full rate from some 4,000 rows on, and a chunk of logits lies where the gradient of fc
-// does: as many rows as need no more memory than LOSS_CHUNK_ROWS do, and more within a mem_limit.
+// On a GPU the head runs at the full rate from some 4,000 rows on, but the gradient of its weights is read and written
+// for each chunk, which lies where the gradient of fc does: as many rows as need no more memory than LOSS_CHUNK_ROWS do,
+// and more within a mem_limit, or else a third of the card. Free memory must not count: bits depend on the chunk.
 static int64_t choose_chunk(const Config *config, const Model *model, const Backend *backend) {
     enum { MOST = 16384, UNIT = 128 };
     const int64_t rows = config->batch_size.value * config->block_size, most = rows < MOST ? rows : MOST;
@@ -88,7 +89,8 @@ static int64_t choose_chunk(const Config *config, const Model *model, const Back
     const size_t least = plan_size(&candidate, model, backend, &limit, &fits);
     for (int64_t chunk = backend->in_host_memory ? 0 : most / UNIT * UNIT; chunk > LOSS_CHUNK_ROWS; chunk -= UNIT) {
         candidate.loss_chunk_rows = chunk;
-        if (plan_size(&candidate, model, backend, &limit, &fits) <= least || (config->mem_limit && fits)) return chunk;
+        const size_t bytes = plan_size(&candidate, model, backend, &limit, &fits);
+        if (bytes <= least || (config->mem_limit ? fits : bytes <= backend->memory_bytes / 3)) return chunk;
     }
     return LOSS_CHUNK_ROWS;
 }
