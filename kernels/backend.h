@@ -53,9 +53,16 @@ enum { BACKEND_GRAPHS = 4, BACKEND_SLOTS = 3, CHOICES_BYTES = 32 << 10 };
 enum { NORM_PIECE = 8192 };
 static inline size_t norm_pieces(size_t count) { return (count + NORM_PIECE - 1) / NORM_PIECE; }
 
+// A device by its driver, of all processes that use it.
+typedef struct {
+    double used, free; // bytes
+    double busy;       // share of the last moment in which it computed, 0 to 1
+} DeviceUsage;
+
 // Entries marked optional may be NULL.
 typedef struct {
     const char *name; // "cpu", "cuda"
+    const char *card; // the name of the open device and what else its speed depends on; NULL: not known
 
     // Facts. They hold without a device, so that a plan can be made for a card that is not there.
     bool in_host_memory; // device memory is host memory: uploads and downloads are plain copies
@@ -72,6 +79,7 @@ typedef struct {
     size_t free_bytes;                                // that an arena can have; 0: unknown
     size_t memory_bytes;                              // all of the device, whoever uses it; 0: unknown
     void (*other_processes)(char *text, size_t size); // optional; lists who uses the rest, "" when unknown or nobody
+    bool (*usage)(DeviceUsage *usage);                // optional; false: not known
     const struct DeviceCollectiveRow *collective;     // how processes exchange its memory; NULL: as host memory
 
     // Memory: one arena for the life of the run. alloc returns NULL after fail() (82 or 83).

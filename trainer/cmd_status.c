@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/json_write.h"
+#include "common/log.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/records/metrics.h"
@@ -51,6 +52,28 @@ static void print_number(const char *name, double value) {
         printf("%-22s %.0f\n", name, value);
 }
 
+static void print_bytes(const char *name, double value) {
+    char text[16];
+    if (json)
+        printf(", \"%s_bytes\": %.0f", name, value);
+    else
+        printf("%-22s %s\n", name, human_bytes(text, value));
+}
+
+// Memory and use of the GPU at the last step that was logged, by all processes.
+static void print_usage(const char *run) {
+    json_t *line = metrics_last_with(run, "gpu_busy");
+    if (!line) return;
+    print_bytes("gpu_used", json_number_value(json_object_get(line, "gpu_used_bytes")));
+    print_bytes("gpu_free", json_number_value(json_object_get(line, "gpu_free_bytes")));
+    const double busy = json_number_value(json_object_get(line, "gpu_busy"));
+    if (json)
+        printf(", \"gpu_busy\": %.2f", busy);
+    else
+        printf("%-22s %.0f %%\n", "gpu_busy", 100 * busy);
+    json_decref(line);
+}
+
 // The path of the checkpoint, and the last step of the run as it has it.
 static int print_checkpoint(const char *path) {
     SavedState saved;
@@ -95,7 +118,7 @@ static int run(int count, char **arguments) {
         printf("%-22s %llu\n", found ? "step" : "step (not saved yet)", (unsigned long long)state.step);
     print_loss("val_loss_before", state.first_loss);
     print_loss("best_val_loss", state.best_loss);
-    json_t *evaluation = metrics_last_evaluation(arguments[0]);
+    json_t *evaluation = metrics_last_with(arguments[0], "val_loss");
     if (evaluation)
         print_evaluation(evaluation);
     else
@@ -108,6 +131,7 @@ static int run(int count, char **arguments) {
         print_number("tokens_per_s", last.tokens_per_s);
         if (!json) printf("%-22s the median of the last steps (trainer status --man)\n", "");
     }
+    print_usage(arguments[0]);
     const int result = found ? print_checkpoint(path) : 0;
     if (json) printf("}\n");
     return result;

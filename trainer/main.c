@@ -111,7 +111,8 @@ static const ManualRow descriptions[] = {
      "repeated after a kill. `evaluated_step' is that of the last evaluation, whose losses `val_loss' and `val_bpb' "
      "(bits per byte) are; `best_val_loss' is the lowest that a checkpoint knows. `tokens' and `epochs' count the "
      "training data of the checkpoint and of that evaluation. `tokens_per_s' is the median of the last 100 steps or "
-     "fewer, without evaluations and saves.",
+     "fewer, without evaluations and saves. `gpu_used', `gpu_free' and `gpu_busy' are memory and use of the GPU by all "
+     "processes at the last step that was logged, where the driver has NVML.",
      NULL},
     {"replay",
      "The steps are computed by the training loop, from the last kept checkpoint before them or else from the initial "

@@ -111,6 +111,8 @@ static size_t open_rest(double used_before, const char *cache_dir) {
     return arena;
 }
 
+static bool device_usage(DeviceUsage *usage) { return nvml_usage(&usage->used, &usage->free, &usage->busy); }
+
 static void close_device(void) {
     if (!cuda.stream) return;
     cuda_wait(cuda.stream, "waiting for the last operations");
@@ -145,6 +147,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
     cuda.deterministic = choice->deterministic;
     backend = (Backend){
         .name = "cuda",
+        .card = *cuda.card ? cuda.card : NULL,
         .act_type = cuda.act_type,
         .free_bytes = free_bytes,
         .memory_bytes = total,
@@ -157,6 +160,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .needs_warm_up = true,
         .check_shape = check_shape,
         .other_processes = nvml_other_processes,
+        .usage = device_usage,
         .collective = &collective_nccl,
         .packed_bytes = packed_bytes,
         .scratch_bytes = scratch_bytes,

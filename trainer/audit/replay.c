@@ -37,6 +37,7 @@ static const char *text_of(Bytes text, char out[96]) {
 static bool is_planned(int key) {
     static const int planned[] = {KEY_batch_size,
                                   KEY_gradient_accumulation_steps,
+                                  KEY_reduce_order,
                                   KEY_dtype,
                                   KEY_recompute,
                                   KEY_recompute_layers,

@@ -9,7 +9,6 @@
 #include "common/log.h"
 #include "common/sizes.h"
 #include <math.h>
-#include <string.h>
 
 enum {
     COLUMNS_MAX = 2048, // a probe of a wider model measures the same rate
@@ -73,11 +72,4 @@ double gemm_rate_probe(const Backend *ops, const ModelShape *shape, int rows) {
     const double rate = gemm_rate(ops, &weight, (const Act *)(memory + at[IN]), (Act *)(memory + at[OUT]), M);
     ops->release(memory);
     return rate;
-}
-
-double gpu_peak_rate(const char *backend_text) {
-#define GPU_PEAK(name, tflops, gigabytes)                                                                              \
-    if (strstr(backend_text, name)) return (tflops)*1e12;
-#include "trainer/model/gpu_peaks.def"
-    return 0;
 }

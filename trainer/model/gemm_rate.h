@@ -11,6 +11,3 @@ double network_gemm_rate(const Network *network);
 
 // Measures a CPU for a model of this shape, in memory of its own. 0: out of memory.
 double gemm_rate_probe(const Backend *ops, const ModelShape *shape, int rows);
-
-// The peak rate of the GPU in FLOP/s, by the name in the backend's description (gpu_peaks.def). 0: not known.
-double gpu_peak_rate(const char *backend_text);

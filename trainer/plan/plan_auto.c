@@ -19,14 +19,11 @@ void plan_recompute_text(const Config *config, char *text, size_t size) {
              (long long)(config->n_layer - layers));
 }
 
-// Relative time per token. Each micro-batch has a fixed cost, expressed in tokens: launches on a GPU, where 4 sequences
-// of 1024 tokens run at half the speed of 64; packing of weights and ends of parallel loops on a CPU. Processes without a
-// micro-batch in the last round wait.
+// Relative time per token. Processes without a micro-batch in the last round wait.
 static double token_time(const Config *config, const Model *model, const Backend *backend) {
-    const double fixed = backend->in_host_memory ? 256 : 4096;
     const double sums = config->reduce_order == REDUCE_FIXED ? step_cost_sums(model, backend, config) : 0;
     return (1 + step_cost_recompute(&model->shape, backend, config->recompute, (int)config->recompute_layers) + sums) *
-           (1 + fixed / (double)(config->batch_size.value * config->block_size)) *
+           (1 + step_cost_fixed(backend) / (double)(config->batch_size.value * config->block_size)) *
            (double)(config_rounds(config) * config_world(config)) / (double)config->gradient_accumulation_steps;
 }
 

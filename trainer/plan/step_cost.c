@@ -1,9 +1,12 @@
-// Predicted times of a training step. The rates are facts of one processor and one card; only their ratios matter for a
-// choice. Those of the CPU: bench_kernels threads=1 cpu=1 (124M, B=4, T=256) on a core with AVX-512 and AMX,
-// 2026-11-22, but for the sums of gradients, which were timed on one core of an AMD EPYC, 2026-11-24; those of the GPU
-// are bench_gpu's of an H200, docs/gpu-results.md, B = 64, but for the sums, which are computed: 8 bytes at 3.8 TB/s, as
-// the products overwrite where they would add.
+// Predicted times of a training step; only ratios of rates matter for a choice. Those of the CPU: bench_kernels threads=1
+// cpu=1 (124M, B=4, T=256) on a core with AVX-512 and AMX, 2026-11-22, but for the sums of
+// gradients, which were timed on one core of an AMD EPYC, 2026-11-24.
+//
+// Those of a GPU are shares of its data sheet's peaks (gpu_peaks.def), and of an H200's where the card is not known: of
+// an H200 they give a step of 124M within 10 % of its time (docs/gpu-results.md). An RTX 4070 has 115 FLOP for a byte of
+// memory, an H200 206: a norm that is computed again is a smaller part of a step there.
 #include "trainer/plan/step_cost.h"
+#include <string.h>
 
 typedef struct {
     const char *source;
@@ -16,14 +19,50 @@ typedef struct {
 
 static const Rates cpu_float = {"rates of one CPU core", 95e9, 40e9, 49e9, 0.86e9, 0.53e9, 0.98e9, 2.5e9};
 static const Rates cpu_half = {"rates of one CPU core", 360e9, 82e9, 97e9, 0.93e9, 0.75e9, 0.91e9, 2.5e9};
-static const Rates gpu = {"rates of an H200", 700e12, 250e12, 184e12, 1.04e12, 0.49e12, 0.87e12, 0.475e12};
 
-static const Rates *rates_of(const Backend *backend) {
-    if (!backend->in_host_memory) return &gpu;
-    return backend->act_type == DTYPE_BF16 ? &cpu_half : &cpu_float;
+GpuPeak gpu_peak(const char *text) {
+#define GPU_PEAK(name, tflops, gigabytes)                                                                              \
+    if (strstr(text, name)) return (GpuPeak){(tflops)*1e12, (gigabytes)*1e9};
+#include "trainer/plan/gpu_peaks.def"
+    return (GpuPeak){0, 0};
 }
 
-const char *step_cost_source(const Backend *backend) { return rates_of(backend)->source; }
+static const char *const unknown_card = "H200";
+
+static GpuPeak peak_of(const Backend *backend) {
+    const GpuPeak peak = gpu_peak(backend->card ? backend->card : unknown_card);
+    return peak.flops > 0 ? peak : gpu_peak(unknown_card);
+}
+
+// Products reach 0.75 of the peak (0.72 of an H200's; 0.80 and more is reported of desktop cards) and copies 0.85.
+// Attention's share is what an H200 has; cards without wgmma, whose peak is below 500 TFLOP/s, are assumed to have twice
+// that.
+static Rates gpu_rates(const Backend *backend) {
+    const bool known = backend->card && gpu_peak(backend->card).flops > 0;
+    const GpuPeak peak = peak_of(backend);
+    const double attention = peak.flops > 500e12 ? 1 : 2, bytes = 0.85 * peak.bytes;
+    return (Rates){.source = known ? "rates by the card's data sheet" : "rates of an H200",
+                   .products = 0.75 * peak.flops,
+                   .attention_forward = 0.25 * attention * peak.flops,
+                   .attention_backward = 0.19 * attention * peak.flops,
+                   .gelu = bytes / 4, // an activation is read and one written
+                   .norm = bytes / 8, // two and two
+                   .loss = bytes / 4,
+                   .sums = bytes / 8}; // as the products overwrite where they would add
+}
+
+static Rates rates_of(const Backend *backend) {
+    if (!backend->in_host_memory) return gpu_rates(backend);
+    return backend->act_type == DTYPE_BF16 ? cpu_half : cpu_float;
+}
+
+const char *step_cost_source(const Backend *backend) { return rates_of(backend).source; }
+
+// The time of the launches does not depend on the card: a slow one computes fewer tokens in it.
+double step_cost_fixed(const Backend *backend) {
+    if (backend->in_host_memory) return 256;
+    return 4096 * peak_of(backend).flops / gpu_peak(unknown_card).flops;
+}
 
 // Seconds for each token of one layer's operations of the forward pass, by the level that computes them again.
 static double forward_again(const ModelShape *shape, const Rates *rates, Recompute level) {
@@ -35,7 +74,7 @@ static double forward_again(const ModelShape *shape, const Rates *rates, Recompu
 }
 
 double step_cost_passes(const ModelShape *shape, const Backend *backend) {
-    const Rates *rates = rates_of(backend);
+    const Rates of_backend = rates_of(backend), *rates = &of_backend;
     const double L = shape->layers, C = shape->channels, T = shape->block, V = shape->padded_vocab;
     const double products = 6 * (12 * L * C * C + V * C) / rates->products; // FLOPs: 2 forward, 4 backward
     const double attention = 2 * L * T * C * (1 / rates->attention_forward + 2.5 / rates->attention_backward);
@@ -46,10 +85,11 @@ double step_cost_passes(const ModelShape *shape, const Backend *backend) {
 
 double step_cost_recompute(const ModelShape *shape, const Backend *backend, Recompute level, int layers) {
     const int last = layers && layers < shape->layers ? layers : shape->layers;
+    const Rates rates = rates_of(backend);
     double seconds = 0;
     for (Recompute i = RECOMPUTE_GELU; i <= level && level != RECOMPUTE_AUTO; i++) {
         const int free = i != RECOMPUTE_GELU; // the last layer computes nothing again but GELU
-        seconds += ((i == level ? last : shape->layers) - free) * forward_again(shape, rates_of(backend), i);
+        seconds += ((i == level ? last : shape->layers) - free) * forward_again(shape, &rates, i);
     }
     return seconds / step_cost_passes(shape, backend);
 }
@@ -58,5 +98,5 @@ double step_cost_sums(const Model *model, const Backend *backend, const Config *
     const double micros = (double)config->gradient_accumulation_steps,
                  tokens = (double)(config->batch_size.value * config->block_size);
     return (micros - 1) / micros * (double)model->elements /
-           (rates_of(backend)->sums * tokens * step_cost_passes(&model->shape, backend));
+           (rates_of(backend).sums * tokens * step_cost_passes(&model->shape, backend));
 }

@@ -13,4 +13,14 @@ double step_cost_recompute(const ModelShape *shape, const Backend *backend, Reco
 // step is added to the sums as a whole.
 double step_cost_sums(const Model *model, const Backend *backend, const Config *config);
 
+// A micro-batch has a cost beside its tokens: launches on a GPU, where 4 sequences of 1024 tokens of 124M run at half the
+// speed of 64; packing of weights and ends of parallel loops on a CPU. Returns it in tokens.
+double step_cost_fixed(const Backend *backend);
+
 const char *step_cost_source(const Backend *backend); // where the rates are from, for people
+
+// The peaks of a GPU by its data sheet (gpu_peaks.def), whose name is in the text. flops 0: not known.
+typedef struct {
+    double flops, bytes; // a second
+} GpuPeak;
+GpuPeak gpu_peak(const char *text);

@@ -144,10 +144,15 @@ static bool parse_step(void *context, const json_t *object) {
     return steps->count == RATES_MAX;
 }
 
-static bool parse_evaluation(void *context, const json_t *object) {
-    json_t **evaluation = context;
-    if (!json_object_get(object, "val_loss")) return false;
-    *evaluation = json_deep_copy(object);
+typedef struct {
+    const char *member;
+    json_t *line;
+} WantedLine;
+
+static bool parse_wanted(void *context, const json_t *object) {
+    WantedLine *wanted = context;
+    if (!json_object_get(object, wanted->member)) return false;
+    wanted->line = json_deep_copy(object);
     return true;
 }
 
@@ -203,7 +208,8 @@ bool metrics_last(MetricsStep *last, const char *out_dir) {
     return true;
 }
 
-json_t *metrics_last_evaluation(const char *out_dir) {
-    json_t *evaluation = NULL;
-    return search_back(out_dir, parse_evaluation, &evaluation) ? evaluation : NULL;
+json_t *metrics_last_with(const char *out_dir, const char *member) {
+    WantedLine wanted = {member, NULL};
+    search_back(out_dir, parse_wanted, &wanted);
+    return wanted.line;
 }

@@ -40,5 +40,6 @@ typedef struct {
 } MetricsStep;
 bool metrics_last(MetricsStep *last, const char *out_dir);
 
-// The last evaluation in it, as its line has it: "step", "val_loss", "train_loss", "val_bpb", ... NULL: there is none.
-struct json_t *metrics_last_evaluation(const char *out_dir);
+// The last line in it that has the member: "val_loss" of an evaluation, beside "step", "train_loss", "val_bpb", ...; "gpu_busy"
+// of the GPU. NULL: there is none.
+struct json_t *metrics_last_with(const char *out_dir, const char *member);

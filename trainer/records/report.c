@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "trainer/records/chart.h"
 #include "trainer/records/html.h"
+#include "trainer/records/metrics.h"
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -58,6 +59,15 @@ static void print_summary(Buffer *out, const Report *report, const Curves *curve
     buffer_print(out, "<tr><th>memory</th><td>arena of %s by the plan, ",
                  human_bytes(count, (double)report->plan->bytes));
     buffer_print(out, "process of at most %s</td></tr>\n", human_bytes(count, (double)usage.ru_maxrss * 1024));
+    json_t *gpu = metrics_last_with(report->config->out_dir, "gpu_busy");
+    if (gpu) {
+        buffer_print(out, "<tr><th>GPU at the last logged step</th><td>%s used by all processes, ",
+                     human_bytes(count, json_number_value(json_object_get(gpu, "gpu_used_bytes"))));
+        buffer_print(out, "%s free, %.0f %% busy</td></tr>\n",
+                     human_bytes(count, json_number_value(json_object_get(gpu, "gpu_free_bytes"))),
+                     100 * json_number_value(json_object_get(gpu, "gpu_busy")));
+        json_decref(gpu);
+    }
     buffer_print(out, "<tr><th>written</th><td>");
     const time_t now = time(NULL);
     char date[32];

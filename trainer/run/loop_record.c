@@ -98,6 +98,15 @@ static const char *rate_text(const Run *run, double flops, char out[80]) {
     return out;
 }
 
+// What the GPU's driver says of all its processes, at the steps that are logged.
+static void record_usage(Run *run) {
+    DeviceUsage usage;
+    if (!run->backend->usage || !run->backend->usage(&usage)) return;
+    metrics_add(&run->metrics, run->state.step,
+                "\"gpu_used_bytes\": %.0f, \"gpu_free_bytes\": %.0f, \"gpu_busy\": %.2f", usage.used, usage.free,
+                usage.busy);
+}
+
 void loop_record_step(Run *run, const StepResult *result, uint64_t first_sample, float loss_scale, uint64_t ns,
                       uint64_t wait_ns, uint64_t sent) {
     const Config *config = &run->config;
@@ -134,6 +143,7 @@ void loop_record_step(Run *run, const StepResult *result, uint64_t first_sample,
                 "\"ms\": %.3f, \"tok_s\": %.1f, \"product_share\": %.4f, \"wait\": %.3f%s",
                 loss, norm, scale, result->learning_rate, (unsigned long long)first_sample, link, seconds * 1e3,
                 tokens / seconds, flops / run->pace.gemm_rate, wait, exchanged);
+    if (step % (uint64_t)config->log_interval == 0) record_usage(run);
 }
 
 void loop_record_spike(Run *run, const StepResult *result, double score) {

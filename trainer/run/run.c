@@ -10,6 +10,7 @@
 #include "trainer/model/sample.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/plan/plan_check.h"
+#include "trainer/plan/step_cost.h"
 #include "trainer/records/evaluation.h"
 #include "trainer/run/run_data.h"
 #include "trainer/run/run_directory.h"
@@ -55,7 +56,7 @@ static void warm_up(Run *run) {
 // Measures the rate that the rate of a step is compared with.
 static void measure_products(Run *run) {
     run->pace.gemm_rate = network_gemm_rate(&run->network);
-    run->pace.peak_rate = gpu_peak_rate(run->backend_text);
+    run->pace.peak_rate = gpu_peak(run->backend_text).flops;
     log_line("measured peak: %.3g TFLOP/s, of matrix products of this model", run->pace.gemm_rate * 1e-12);
 }
 

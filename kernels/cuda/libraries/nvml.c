@@ -71,18 +71,42 @@ void nvml_other_processes(char *text, size_t size) {
     close_nvml(library);
 }
 
+// nvmlMemory_v2_t, since driver 510. The first version counts what the driver reserves (615 MiB of an H200) as used.
+typedef struct {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+} NvmlMemory;
+
+static bool read_memory(void *library, NvmlDevice device, NvmlMemory *memory) {
+    int (*info)(NvmlDevice, void *) = (int (*)(NvmlDevice, void *))dlsym(library, "nvmlDeviceGetMemoryInfo_v2");
+    *memory = (NvmlMemory){.version = sizeof *memory | 2 << 24};
+    return info && info(device, memory) == 0;
+}
+
 double nvml_used_bytes(int card) {
-    // nvmlMemory_v2_t, since driver 510. The first version counts what the driver reserves (615 MiB of an H200) as
-    // used.
-    struct {
-        unsigned version;
-        unsigned long long total, reserved, free, used;
-    } memory = {.version = sizeof memory | 2 << 24};
+    NvmlMemory memory;
     NvmlDevice device;
     void *library = open_nvml(card, &device);
     if (!library) return -1;
-    int (*info)(NvmlDevice, void *) = (int (*)(NvmlDevice, void *))dlsym(library, "nvmlDeviceGetMemoryInfo_v2");
-    const double used = info && info(device, &memory) == 0 ? (double)memory.used : -1;
+    const double used = read_memory(library, device, &memory) ? (double)memory.used : -1;
     close_nvml(library);
     return used;
+}
+
+bool nvml_usage(double *used, double *free_bytes, double *busy) {
+    static void *library; // its start takes as long as a step
+    static NvmlDevice device;
+    static bool tried;
+    struct {
+        unsigned kernels, memory; // percent
+    } rates = {0};
+    NvmlMemory memory;
+    int card = 0;
+    if (!tried && cudaGetDevice(&card) == cudaSuccess) library = open_nvml(card, &device);
+    tried = true;
+    if (!library || !read_memory(library, device, &memory)) return false;
+    int (*query)(NvmlDevice, void *) = (int (*)(NvmlDevice, void *))dlsym(library, "nvmlDeviceGetUtilizationRates");
+    if (!query || query(device, &rates) != 0) return false;
+    *used = (double)memory.used, *free_bytes = (double)memory.free, *busy = rates.kernels / 100.0;
+    return true;
 }

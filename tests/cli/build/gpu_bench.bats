@@ -41,7 +41,7 @@ END
     grep -q '^| matmul_forward | 24 | 18.000 | 450 | 11.4 | \*\*off\*\* |$' gpu-results.md
     grep -q '^| step |  | 125.000 | - | 119.6 |  |$' gpu-results.md
     grep -q '^| 124M | 64 | 1.00 | 2.00 | 4.00 | 4.50 |$' gpu-results.md
-    grep -q ' | 411 | 42% | 53% | - | - | 1755 | 690 |  |$' gpu-results.md # of 989 TFLOP/s, trainer/model/gpu_peaks.def
+    grep -q ' | 411 | 42% | 53% | - | - | 1755 | 690 |  |$' gpu-results.md # of 989 TFLOP/s, trainer/plan/gpu_peaks.def
     rm bench.jsonl && echo "passed loss (1 s)" >tests.txt && echo 1234567 >commit
     python3 "$OLDPWD/tests/cuda/device/report.py" "$out"
     grep -q '^passed loss' gpu-results.md
@@ -51,7 +51,7 @@ END
 }
 
 @test "a planner that cannot run is not a model that does not fit" {
-    mkdir -p "$out"/{fake,build/bin,trainer/model} && cp -r tests "$out" && cp trainer/model/gpu_peaks.def "$out/trainer/model" # in a checkout the report also goes to docs
+    mkdir -p "$out"/{fake,build/bin,trainer/plan} && cp -r tests "$out" && cp trainer/plan/gpu_peaks.def "$out/trainer/plan" # in a checkout the report also goes to docs
     cd "$out" && export PATH="$PWD/fake:$PATH"
     printf '#!/bin/sh\necho "NVIDIA of this test"\n' >fake/nvidia-smi
     printf '#!/bin/sh\necho broken >&2; exit 127\n' >build/bin/trainer

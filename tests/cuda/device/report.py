@@ -17,7 +17,7 @@ Results of `make test-gpu` and `make bench-gpu`, with the device they ran on. Th
 """
 EXPECTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/bench_gpu_expected.json")
 TOLERANCE = 0.25
-PEAKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../trainer/model/gpu_peaks.def")
+PEAKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../trainer/plan/gpu_peaks.def")
 
 LEVELS = ["none", "gelu", "norm", "mlp", "qkv", "block"]
 STATES = {"m8": "moments in bf16", "sr": "moments and parameters in bf16"}

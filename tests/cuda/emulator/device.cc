@@ -26,7 +26,7 @@ static int number(const char *name, int otherwise) {
 static bool is_hung_by_file() { return access(getenv("EMU_HANG"), F_OK) == 0; }
 
 struct EmuDevice emu_device = {0, 13000, number("EMU_CAPABILITY", 80), 12ull << 30,
-                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1, true, 2, 1 << 20, -1,
+                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1, getenv("EMU_NVML") != nullptr, true, 2, 1 << 20, -1,
                                getenv("EMU_HANG") ? is_hung_by_file : nullptr};
 struct EmuCounts emu_counts;
 
@@ -282,7 +282,7 @@ cudaError_t cudaSetDevice(int device) { return device ? cudaErrorInvalidDevice :
 cudaError_t cudaGetDevice(int *device) { return *device = 0, cudaSuccess; }
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 const char *cudaGetErrorString(cudaError_t error) { return error ? "an emulated error" : "no error"; }
-cudaError_t cudaDeviceGetPCIBusId(char *, int, int) { return cudaErrorInvalidDevice; }
+cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int) { return snprintf(text, (size_t)size, "0000:01:00.0"), cudaSuccess; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *device, int) {
     memset(device, 0, sizeof *device);
     strcpy(device->name, "emulated GPU");

@@ -22,6 +22,7 @@ extern struct EmuDevice {
     int candidates, fastest;
     bool has_epilogues;   // products that do a GELU
     int epilogue_us;      // what that adds; any other kernel takes 1 us
+    bool has_nvml;        // the driver's management library: EMU_NVML
     bool can_pin;         // host memory can be page-locked
     int reduction;        // of all candidates but the first: a CUBLASLT_REDUCTION_SCHEME
     uint64_t workspace;   // that a kept algorithm needs, in bytes

@@ -24,7 +24,9 @@ void touch(const void *start, size_t bytes);
 // The first operand of the last product, until memory is cleared.
 extern const void *cached;
 
-// nccl.cc: what dlopen and dlsym of the program find.
+// nvml.cc and nccl.cc: what dlopen and dlsym of the program find.
+void *nvml_library(void); // NULL: it is missing
+void *nvml_function(const char *name);
 void *nccl_library(void); // NULL: it is missing
 void *nccl_function(const char *name);
 

@@ -2,6 +2,7 @@
 // streams, and that it leaks nothing and creates nothing twice.
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/libraries/cublaslt.h"
+#include "kernels/cuda/libraries/nvml.h"
 #include "kernels/cuda/libraries/wddm.h"
 #include "tests/cuda/emulator/device.h"
 #include "tests/unit/trainer/fixture_trainer.h"
@@ -130,6 +131,20 @@ TEST(cuda_reports_free_memory) {
     cudaFree(other);
     backend->close();
     CHECK_EQUAL(emu_counts.live, 0);
+}
+
+TEST(cuda_asks_the_driver_how_much_of_the_card_is_used) {
+    DeviceUsage usage;
+    const Backend *backend = opened();
+    emu_device.has_nvml = true;
+    CHECK(!backend->alloc((size_t)13 << 30));
+    CHECK_ERROR(EX_VRAM, "are free: pid 4711 holds 3.0 GiB");
+    CHECK(backend->usage(&usage));
+    CHECK(usage.used == 3.0 * (1 << 30) && usage.free == 8.5 * (1 << 30) && usage.busy == 0.97);
+    CHECK(nvml_used_bytes(0) == usage.used);
+    emu_device.has_nvml = false;
+    CHECK(nvml_used_bytes(0) == -1);
+    backend->close();
 }
 
 TEST(cuda_leaves_a_fifth_of_the_card_to_windows) {

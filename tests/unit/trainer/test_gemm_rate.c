@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/model/gemm_rate.h"
+#include "trainer/plan/step_cost.h"
 #include <math.h>
 #include <string.h>
 
@@ -131,5 +132,5 @@ TEST(gpu_peak_is_found_by_the_name_of_the_card) {
         {"cpu: as requested; 2 threads, bfloat16 (avx512)", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_true(gpu_peak_rate(cases[i].text) == cases[i].tflops * 1e12);
+        assert_true(gpu_peak(cases[i].text).flops == cases[i].tflops * 1e12);
 }
