@@ -53,7 +53,7 @@ CUSRC     := $(wildcard kernels/cuda/*.cu)
 CUDART    ?= cudart_static
 LIBS      += -L$(CUDA_HOME)/lib64 $(if $(filter cudart,$(CUDART)),-Wl$(comma)-rpath$(comma)$(CUDA_HOME)/lib64) -l$(CUDART) -lstdc++ -ldl -lrt
 DEFS      += -isystem $(CUDA_HOME)/include
-# Every kernel is compiled for bf16 (compute capability 8.0 and up) and for fp16 (7.5 and up). The source has three
+# Every kernel is compiled for bf16 (compute capability 8.0 and up), and for fp16 and fp32 (7.5 and up). The source has three
 # forms (ARCH in ptx.cuh), so there are three PTX for all cards, and 9.0 has code of its own (wgmma.cuh) by nvcc 12 and
 # later. 8.9 runs the code of 8.6; a card without code compiles the PTX when a kernel is loaded.
 ptx_for    = $(if $(filter 75 90a,$(1)),$(1),$(if $(filter 12%,$(1)),120,80))
@@ -66,19 +66,19 @@ nvcc       = $(NVCC) $(DEFS) -O3 -g -lineinfo -std=c++17 $(1) -Xcompiler -Wall,-
 endif
 # The CUDA emulator: the sources of the CUDA backend compiled for the host behind tests/cuda/emulator/emu.h, with
 # sanitizers. The address sanitizer finds null pointers and wrong objects: those checks of the other one would take as
-# long again. What is compiled a second time, for fp16, has the address sanitizer alone.
+# long again. What is compiled again, for fp16 and fp32, has the address sanitizer alone.
 EMUFLAGS := -O1 -g1 -fsanitize=address,undefined -fno-sanitize=null,object-size,pointer-overflow \
             -fno-sanitize-recover=all -fno-omit-frame-pointer
 EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out -l$(CUDART),$(LIBS)) -lcmocka
 DEVICE_TESTS := $(wildcard tests/cuda/*.c tests/operations/*.c) tests/test_main.c tests/unit/trainer/fixture_trainer.c
-EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(DEVICE_TESTS) \
+EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(CUSRC:%=%.fp32) $(DEVICE_TESTS) \
               $(wildcard kernels/cuda/*.c kernels/cuda/*/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c))
 # The same with the code paths of compute capability 7.5.
 EMU75    := $(patsubst $(O)/emu/kernels/cuda/attention_%.fp16.o,$(O)/emu/kernels/cuda/attention_%.sm_75.o,$(EMU))
 # HOST is what the emulator is linked with: everything but the CUDA backend, which it compiles for itself.
 HOST  := $(filter-out $(MAINS) $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(VARIANTS) $(O)/tokenizer/gpt2_merges.o
 CORE  := $(HOST) $(filter $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) \
-         $(CUSRC:%.cu=$(O)/%.fp16.cu.o)
+         $(CUSRC:%.cu=$(O)/%.fp16.cu.o) $(CUSRC:%.cu=$(O)/%.fp32.cu.o)
 define COMPILE
 @mkdir -p $(@D); echo "  CC   $<$(if $(1), ($*))"
 $(Q)$(CC) $(DEFS) $(1) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -ffp-contract=off -fopenmp $(isa) -MMD -MP -c $< -o $@
@@ -128,6 +128,9 @@ $(O)/%.cu.o: %.cu Makefile
 $(O)/%.fp16.cu.o: %.cu Makefile
 	@mkdir -p $(@D); echo "  NVCC $< (fp16)"
 	$(Q)$(call nvcc,$(call gencode,$(NVARCH)) -DACT_FP16)
+$(O)/%.fp32.cu.o: %.cu Makefile
+	@mkdir -p $(@D); echo "  NVCC $< (fp32)"
+	$(Q)$(call nvcc,$(call gencode,$(NVARCH)) -DACT_FP32)
 WRAP  := malloc calloc realloc aligned_alloc clock_ns
 # The fuzz targets, each under a name of its own, for test_fuzz_corpus.c.
 REPLAYS := $(patsubst tests/fuzz/fuzz_%.c,$(O)/tests/replay/%.o,$(wildcard tests/fuzz/fuzz_*.c))
@@ -169,6 +172,9 @@ $(O)/emu/%.o: % Makefile
 $(O)/emu/%.fp16.o: % Makefile
 	@mkdir -p $(@D); echo "  CXX  $< (emulator, fp16)"
 	$(Q)$(call emucxx,-DACT_FP16 -fno-sanitize=undefined)
+$(O)/emu/%.fp32.o: % Makefile
+	@mkdir -p $(@D); echo "  CXX  $< (emulator, fp32)"
+	$(Q)$(call emucxx,-DACT_FP32 -fno-sanitize=undefined)
 $(O)/emu/%.sm_75.o: % Makefile
 	@mkdir -p $(@D); echo "  CXX  $< (emulator, sm_75)"
 	$(Q)$(call emucxx,-DACT_FP16 -DARCH=750 -fno-sanitize=undefined)

@@ -125,6 +125,9 @@ typedef enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } Device; // DEVICE_CUDA + n
 // What AdamW keeps: fp32 moments, bf16 moments, or bf16 moments and no fp32 master parameters (stochastic rounding).
 typedef enum { STATE_FP32, STATE_BF16, STATE_BF16_SR } OptimizerState;
 
+// Of products of float32 on a GPU: as float32, or of operands rounded to TF32, 8 bits of exponent and 10 of fraction.
+typedef enum { PRECISION_HIGHEST, PRECISION_HIGH } MatmulPrecision;
+
 typedef struct {
     Device device;
     Dtype dtype;
@@ -134,6 +137,7 @@ typedef struct {
     bool without_device;   // only the facts are needed, for a plan: no device is opened
     const char *cache_dir; // a folder for measurements of a device; NULL: none is kept
     int timeout_s;         // of a wait for a GPU, after which the program exits (80); 0: waits do not end
+    MatmulPrecision matmul_precision;
 } BackendChoice;
 
 // Opens a backend; one is open at a time. `why` receives one sentence: the device, the type and the reason. NULL after

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(THREADS)
     if (MASTER)
         store8(master + i, p), store8(params + i, p);
     else
-        store8_randomly(params + i, p, step, element, 0);
+        store8_parameters(params + i, p, step, element);
     store8_randomly(m + i, first, step, element, 1);
     store8_randomly(v + i, second, step, element, 2);
 }

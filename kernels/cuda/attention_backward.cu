@@ -8,6 +8,7 @@
 //
 // Split: the same kernel without dQ, then a second one for dQ. 7 products for 5, but no order between blocks: better
 // while the grid is only a few waves.
+#ifndef ACT_FP32 // attention_fp32.cu
 #include "kernels/cuda/attention.cuh"
 
 // statistics (B,H,padded) = {lse in powers of two, sum of dO*O}; rows from T on {infinity, 0}, so that their P is 0
@@ -562,3 +563,4 @@ void FOR_ACT(cuda_attention_backward)(Act *dqkv, Grad *dbias, const Act *dout, c
         Keys<Keys128Turing>::launch(c);
     if (dbias) FOR_ACT(column_sums)(dbias, dqkv, a.B * a.T, 3 * a.H * a.D, add);
 }
+#endif

@@ -2,6 +2,7 @@
 // values, double buffered. Scores and the running softmax never leave the registers. Dropout takes weights out after
 // they have been added to the softmax's denominator. WGMMA: the warps multiply together, 64 queries at a time, and a
 // tile's softmax overlaps with another one's products.
+#ifndef ACT_FP32 // attention_fp32.cu
 #include "kernels/cuda/attention.cuh"
 
 // The variants of the kernel, by the channels D of a head.
@@ -227,3 +228,4 @@ void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const
 extern "C" bool FOR_ACT(attention_has_wgmma)(void) {
     return ptx_version(attention_forward_kernel<Forward64Wgmma>) >= 90;
 }
+#endif

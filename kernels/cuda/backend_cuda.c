@@ -93,9 +93,9 @@ void backend_cuda_measure(void) {
 }
 
 // Opens the rest of the device and prints where its memory is. Returns what an arena can have. used_before: by other
-// processes, before this one had a context; -1: not known.
-static size_t open_rest(double used_before, const char *cache_dir) {
-    size_t total, with_context = query_free_bytes(&total);
+// processes, before this one had a context; -1: not known. total_bytes receives the card's memory.
+static size_t open_rest(double used_before, const char *cache_dir, size_t *total_bytes) {
+    size_t total, with_context = query_free_bytes(total_bytes);
     upload_open();
     cuda_slots_open();
     cuda_matmul_open(cache_dir);
@@ -124,13 +124,10 @@ static void close_device(void) {
 }
 
 const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
-    if (choice->dtype == DTYPE_FP32) {
-        fail(EX_USAGE, "dtype=float32 is not for device=cuda: use bfloat16 or float16, or device=cpu");
-        return NULL;
-    }
     const bool full = choice->optimizer_state == STATE_FP32, stochastic = choice->optimizer_state == STATE_BF16_SR;
     cuda.wide_moments = full, cuda.no_master = stochastic,
     cuda.act_type = choice->dtype == DTYPE_AUTO ? DTYPE_BF16 : choice->dtype;
+    cuda.tf32 = choice->matmul_precision == PRECISION_HIGH && cuda.act_type == DTYPE_FP32;
     cuda.timeout_s = choice->timeout_s;
     snprintf(why, 256, "cuda: planned for, not opened; %s", dtype_name(cuda.act_type));
     size_t free_bytes = 0, total = 0;
@@ -141,8 +138,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         const double used_before =
             nvml_used_bytes(choice->device > DEVICE_CUDA ? (int)(choice->device - DEVICE_CUDA) : 0);
         if (device_open(choice, why) < 0) return NULL;
-        free_bytes = open_rest(used_before, choice->cache_dir);
-        (void)query_free_bytes(&total);
+        free_bytes = open_rest(used_before, choice->cache_dir, &total);
     }
     cuda.deterministic = choice->deterministic;
     backend = (Backend){
@@ -155,7 +151,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .par_bytes = dtype_bytes(cuda.act_type),
         .grad_bytes = 4,
         .res_bytes = dtype_bytes(cuda.act_type),
-        .master_bytes = stochastic ? 0 : 4,
+        .master_bytes = stochastic || cuda.act_type == DTYPE_FP32 ? 0 : 4, // float32 parameters are their own master
         .moment_bytes = full ? 4 : 2,
         .needs_warm_up = true,
         .check_shape = check_shape,

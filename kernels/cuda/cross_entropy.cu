@@ -3,11 +3,39 @@
 // it does not fit it is read a second time, from L2. The softmax is online, so any V will do.
 #include "kernels/cuda/ptx.cuh"
 
-enum { THREADS = 512, VECTORS = 7 };
-#define LOWEST -1e30f // not -infinity: times log2(e) it must stay finite
+enum { THREADS = 512, VECTORS = sizeof(act) == 4 ? 0 : 7 }; // float32 rows are twice as long: all is read twice
+#define LOWEST -1e30f                                       // not -infinity: times log2(e) it must stay finite
 
 // Columns from vocab on become -infinity: no later test is needed, whatever the padding holds.
-INLINE uint4 mask_padding(uint4 v, int column, int vocab) {
+#ifdef ACT_FP32
+INLINE float value_of(float x) { return x; }
+INLINE act8 none_of() {
+    const float4 none = make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+    return {none, none};
+}
+INLINE act8 mask_padding(act8 v, int column, int vocab) {
+    if (column + 8 <= vocab) return v;
+    float a[8];
+    unpack8(a, v);
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        if (column + k >= vocab) a[k] = -INFINITY;
+    return pack8(a);
+}
+INLINE float max_of(act8 v, float most) {
+    float a[8];
+    unpack8(a, v);
+#pragma unroll
+    for (int k = 0; k < 8; k++) most = fmaxf(most, a[k]);
+    return most;
+}
+#else
+INLINE float value_of(act x) { return low(x.bits); }
+INLINE act8 none_of() {
+    constexpr uint32_t NONE = LEAST << 16 | LEAST;
+    return make_uint4(NONE, NONE, NONE, NONE);
+}
+INLINE act8 mask_padding(act8 v, int column, int vocab) {
     if (column + 8 <= vocab) return v;
     uint32_t *word = &v.x;
 #pragma unroll
@@ -18,11 +46,12 @@ INLINE uint4 mask_padding(uint4 v, int column, int vocab) {
     return v;
 }
 
-INLINE float max_of(uint4 v, float most) {
+INLINE float max_of(act8 v, float most) {
     most = fmaxf(fmaxf(most, low(v.x)), high(v.x)), most = fmaxf(fmaxf(most, low(v.y)), high(v.y));
     most = fmaxf(fmaxf(most, low(v.z)), high(v.z)), most = fmaxf(fmaxf(most, low(v.w)), high(v.w));
     return most;
 }
+#endif
 
 // A logit as the softmax sees it; padding stays -infinity. e^2u may be infinite or 0: then tanh u is 1 or -1.
 template <bool CAPPED> INLINE float seen(float x, float cap) {
@@ -30,7 +59,7 @@ template <bool CAPPED> INLINE float seen(float x, float cap) {
     return cap - 2 * cap / (1 + exp2_fast(2 * LOG2E * (x / cap)));
 }
 
-template <bool CAPPED> INLINE float sum_of(uint4 v, float most, float cap) { // of e^(x - most)
+template <bool CAPPED> INLINE float sum_of(act8 v, float most, float cap) { // of e^(x - most)
     float shift = most * LOG2E, a[8];
     unpack8(a, v);
 #pragma unroll
@@ -55,15 +84,14 @@ __global__ void __launch_bounds__(THREADS, 2)
     cross_entropy_kernel(act *logits, float *losses, const void *rows, unsigned bytes, int first, int T, int vocab,
                          int V, float cap, float z_loss, float scale, const float *loss_scale) {
     SHARED(float2, parts, THREADS / 32);
-    DYNAMIC_SHARED(uint4, rest);
+    DYNAMIC_SHARED(act8, rest);
     act *row = logits + (size_t)blockIdx.x * V;
-    uint4 *vectors = (uint4 *)row;
+    act8 *vectors = (act8 *)row;
     int n = first + blockIdx.x, target = (int)token_at(rows, n + n / T + 1, bytes), used = (vocab + 7) / 8;
-    float of_target = threadIdx.x == 0 ? low(row[target].bits) : 0.0f; // before it is overwritten
+    float of_target = threadIdx.x == 0 ? value_of(row[target]) : 0.0f; // before it is overwritten
     float most = LOWEST, sum = 0;
-    constexpr uint32_t NONE = LEAST << 16 | LEAST;
-    const uint4 none = make_uint4(NONE, NONE, NONE, NONE);
-    uint4 kept[KEPT ? KEPT : 1];
+    const act8 none = none_of();
+    act8 kept[KEPT ? KEPT : 1];
 #pragma unroll
     for (int i = 0; i < KEPT; i++) {
         int c = i * THREADS + threadIdx.x;
@@ -82,7 +110,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
 #pragma unroll 4
     for (int c = KEPT * THREADS + threadIdx.x; c < used; c += THREADS) {
-        uint4 v = mask_padding(vectors[c], c * 8, vocab);
+        act8 v = mask_padding(vectors[c], c * 8, vocab);
         float more = max_of(v, most);
         if (more > most) sum *= exp2_fast((seen<CAPPED>(most, cap) - seen<CAPPED>(more, cap)) * LOG2E), most = more;
         sum += sum_of<CAPPED>(v, seen<CAPPED>(most, cap), cap);
@@ -95,7 +123,19 @@ __global__ void __launch_bounds__(THREADS, 2)
     if constexpr (!GRADIENT) return;
     scale *= *loss_scale;
     float shift = all.x * LOG2E, factor = scale / all.y * (1 + 2 * z_loss * log_sum);
-    auto write = [&](uint4 v, int c) {
+    auto write = [&](act8 v, int c) {
+#ifdef ACT_FP32
+        float a[8];
+        unpack8(a, v);
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            const float x = seen<CAPPED>(a[k], cap), y = fmaxf(x / cap, -1);
+            a[k] = exp2_fast(x * LOG2E - shift) * factor;
+            if (c * 8 + k == target) a[k] -= scale;
+            if (CAPPED) a[k] *= 1 - y * y;
+        }
+        v = pack8(a);
+#else
         uint32_t *word = &v.x;
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -106,6 +146,7 @@ __global__ void __launch_bounds__(THREADS, 2)
             if (CAPPED) x = fmaxf(x / cap, -1), y = fmaxf(y / cap, -1), a *= 1 - x * x, b *= 1 - y * y;
             word[k] = pack(a, b);
         }
+#endif
         vectors[c] = v;
     };
 #pragma unroll
@@ -122,9 +163,9 @@ void FOR_ACT(cuda_cross_entropy)(Act *logits, float *losses, const void *rows, i
                                  int V, float softcap, float z_loss, float scale, const float *loss_scale,
                                  bool gradient) {
     const int kept = VECTORS * THREADS * 8; // columns
-    const size_t rest = vocab > kept ? blocks_of((size_t)(vocab - kept), 8) * sizeof(uint4) : 0;
+    const size_t rest = vocab > kept ? blocks_of((size_t)(vocab - kept), 8) * sizeof(act8) : 0;
     // two blocks a multiprocessor, of which 7.5 has 64 KiB
-    const bool whole = gradient && softcap <= 0 && rest <= 47 << 10 && cuda.capability >= 80;
+    const bool whole = VECTORS > 0 && gradient && softcap <= 0 && rest <= 47 << 10 && cuda.capability >= 80;
     auto kernel = softcap > 0 ? gradient ? cross_entropy_kernel<0, true, true, false>
                                          : cross_entropy_kernel<0, false, true, false>
                   : whole ? cross_entropy_kernel<VECTORS, true, false, true>

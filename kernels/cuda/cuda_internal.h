@@ -10,8 +10,10 @@ extern "C" {
 
 // Every .cu is compiled once for each activation type (CUDA_ACTS in dtypes.def), and its external functions have the
 // type in their names. DECLARE_ACT declares one for each, OF_DEVICE is that of the open device.
-#ifdef ACT_FP16
+#if defined ACT_FP16
 #define FOR_ACT(name) name##_fp16
+#elif defined ACT_FP32
+#define FOR_ACT(name) name##_fp32
 #else
 #define FOR_ACT(name) name##_bf16
 #endif
@@ -34,6 +36,7 @@ typedef struct {
     size_t cache_bytes;  // of the second level
     bool wgmma;          // compute capability 9.0, and the program has code for it, not only PTX for older cards
     Dtype act_type;
+    bool tf32; // float32 operands of matrix products are rounded to 10 bits
     bool deterministic;
     bool wide_moments, no_master; // of optimizer_state
     int timeout_s;                // of a wait of the host; 0: none

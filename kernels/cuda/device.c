@@ -119,8 +119,8 @@ int device_open(const BackendChoice *choice, char why[256]) {
              device.major, device.minor, device.multiProcessorCount, driver);
     cuda.shared_bytes = device.sharedMemPerBlockOptin;
     cuda.cache_bytes = (size_t)device.l2CacheSize;
-    if (device.major < 8) cuda.act_type = DTYPE_FP16; // a card without bf16
-    (void)prctl(PR_SET_TIMERSLACK, 1UL);              // else a sleep of SLEEP_US takes 50 us longer
+    if (device.major < 8 && cuda.act_type == DTYPE_BF16) cuda.act_type = DTYPE_FP16; // a card without bf16
+    (void)prctl(PR_SET_TIMERSLACK, 1UL); // else a sleep of SLEEP_US takes 50 us longer
     cuda.wgmma = cuda.capability == 90 && OF_DEVICE(attention_has_wgmma)();
     cuda_check(cudaStreamCreateWithFlags(&cuda.stream, cudaStreamNonBlocking), "creating a stream");
     char memory[16];

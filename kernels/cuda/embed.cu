@@ -71,16 +71,16 @@ INLINE int2 run_of(const uint32_t *keys, int chunk, int chunks, uint32_t token) 
                      first_not_below(chunk_keys, (token << PLACE_BITS) + SORTED));
 }
 
-enum { IN_FLIGHT = 4 }; // rows that are loaded before the first of them is added
+enum { IN_FLIGHT = sizeof(act) == 4 ? 2 : 4 }; // rows that are loaded before the first of them is added
 
 // sum += eight channels, from c on, of the rows of places [from, to) of a chunk that begins at place `base`.
 INLINE void add_rows(float (&sum)[8], const act *dout, const uint32_t *keys, size_t base, int from, int to, int c,
                      int C) {
     for (int at = from; at < to; at += IN_FLIGHT) {
-        uint4 rows[IN_FLIGHT];
+        act8 rows[IN_FLIGHT];
 #pragma unroll
         for (int j = 0; j < IN_FLIGHT; j++)
-            if (at + j < to) rows[j] = *(const uint4 *)(dout + (base + (__ldg(keys + base + at + j) & PLACES)) * C + c);
+            if (at + j < to) rows[j] = *(const act8 *)(dout + (base + (__ldg(keys + base + at + j) & PLACES)) * C + c);
 #pragma unroll
         for (int j = 0; j < IN_FLIGHT; j++) {
             if (at + j >= to) continue;

@@ -14,7 +14,7 @@ INLINE float tanh_gate(float x) {
 // Phi(x), the normal distribution. In bf16 a logistic function of an odd polynomial is enough: off by at most 3.5e-4,
 // in a quarter of the instructions of erfcf, which bound the speed. The clamp keeps the polynomial rising beyond |x|
 // = 8.
-#ifdef ACT_FP16
+#if defined ACT_FP16 || defined ACT_FP32
 INLINE float normal_gate(float x) { return 0.5f * erfcf(-0.7071067811865476f * x); }
 #else
 INLINE float normal_gate(float x) {
@@ -67,8 +67,8 @@ __global__ void __launch_bounds__(THREADS) gelu_gradient(act *d, float *parts, c
             load8(g, d + at);
 #pragma unroll
             for (int k = 0; k < 8; k++) g[k] *= slope_of<FORM>(x[k]);
-            uint4 rounded = pack8(g);
-            *(uint4 *)(d + at) = rounded;
+            act8 rounded = pack8(g);
+            *(act8 *)(d + at) = rounded;
             unpack8(g, rounded); // the bias gets what the weights get
 #pragma unroll
             for (int k = 0; k < 8; k++) sum[k] += g[k];

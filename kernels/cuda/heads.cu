@@ -13,12 +13,22 @@ struct Heads {
 
 // Elements 2 lane, 2 lane + 1 of the first half of a head, and of the second.
 INLINE void load4(float (&x)[4], const act *head, int lane, int D) {
+#ifdef ACT_FP32
+    float2 first = *(const float2 *)(head + 2 * lane), second = *(const float2 *)(head + D / 2 + 2 * lane);
+    x[0] = first.x, x[1] = first.y, x[2] = second.x, x[3] = second.y;
+#else
     uint32_t first = *(const uint32_t *)(head + 2 * lane), second = *(const uint32_t *)(head + D / 2 + 2 * lane);
     x[0] = low(first), x[1] = high(first), x[2] = low(second), x[3] = high(second);
+#endif
 }
 INLINE void store4(act *head, const float (&x)[4], int lane, int D) {
+#ifdef ACT_FP32
+    *(float2 *)(head + 2 * lane) = make_float2(x[0], x[1]);
+    *(float2 *)(head + D / 2 + 2 * lane) = make_float2(x[2], x[3]);
+#else
     *(uint32_t *)(head + 2 * lane) = pack(x[0], x[1]);
     *(uint32_t *)(head + D / 2 + 2 * lane) = pack(x[2], x[3]);
+#endif
 }
 
 template <int LANES> INLINE float head_sum(float value) {

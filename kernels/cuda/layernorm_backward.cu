@@ -8,34 +8,37 @@ enum { WARPS = 4, GRID = 384 };
 
 // dsum_act may be dsum, and is then written once
 template <int VECTORS, int BLOCKS>
-__global__ void __launch_bounds__(WARPS * 32, BLOCKS)
+__global__ void __launch_bounds__(WARPS * 32, sizeof(act) == 4 ? 1 : BLOCKS)
     layernorm_gradient(act *dsum, act *dsum_act, float *__restrict__ parts, const act *__restrict__ dout,
                        const act *__restrict__ x, const float *__restrict__ mean, const float *__restrict__ rstd,
                        const act *__restrict__ weight, int N, int C, bool first) {
     // dsum is loaded before the shuffles, which hide its latency: after them the compiler could not load it early,
     // since dsum_act may be dsum. The widest rows have no registers left for that.
-    constexpr bool EARLY = VECTORS < 7;
-    DYNAMIC_SHARED(float, sums); // (2, C)
+    constexpr bool EARLY = VECTORS < (sizeof(act) == 4 ? 5 : 7);
+    constexpr bool KEPT = sizeof(act) == 2 || VECTORS < 7; // x and dout; else they are read twice
+    DYNAMIC_SHARED(float, sums);                           // (2, C)
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const uint4 zero = make_uint4(0, 0, 0, 0);
+    const act8 zero = {};
     float dw[VECTORS][8] = {}, db[VECTORS][8] = {};
     for (int row = blockIdx.x * WARPS + warp; row < N; row += gridDim.x * WARPS) {
         size_t at = (size_t)row * C;
-        uint4 xs[VECTORS], gs[VECTORS], ds[VECTORS];
+        act8 xs[VECTORS], gs[VECTORS], ds[VECTORS];
         float mu = mean ? mean[row] : 0, r = rstd[row], sum_g = 0, sum_gx = 0;
 #pragma unroll
         for (int i = 0; i < VECTORS; i++) {
             int c = (i * 32 + lane) * 8;
-            xs[i] = c < C ? __ldcs((const uint4 *)(x + at + c)) : zero;
-            gs[i] = c < C ? __ldcs((const uint4 *)(dout + at + c)) : zero;
-            if (EARLY) ds[i] = c < C && !first ? *(const uint4 *)(dsum + at + c) : zero;
+            if (KEPT) xs[i] = c < C ? read_once((const act8 *)(x + at + c)) : zero;
+            if (KEPT) gs[i] = c < C ? read_once((const act8 *)(dout + at + c)) : zero;
+            if (EARLY) ds[i] = c < C && !first ? *(const act8 *)(dsum + at + c) : zero;
         }
 #pragma unroll
         for (int i = 0; i < VECTORS; i++) {
             int c = (i * 32 + lane) * 8;
-            uint4 ws = c < C ? __ldg((const uint4 *)(weight + c)) : zero;
+            act8 ws = c < C ? read_only((const act8 *)(weight + c)) : zero;
             float a[8], g[8], w[8];
-            unpack8(a, xs[i]), unpack8(g, gs[i]), unpack8(w, ws);
+            unpack8(a, KEPT ? xs[i] : c < C ? read_once((const act8 *)(x + at + c)) : zero);
+            unpack8(g, KEPT ? gs[i] : c < C ? read_once((const act8 *)(dout + at + c)) : zero);
+            unpack8(w, ws);
 #pragma unroll
             for (int k = 0; k < 8; k++) {
                 float normal = (a[k] - mu) * r;
@@ -48,14 +51,17 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
         for (int i = 0; i < VECTORS; i++) {
             int c = (i * 32 + lane) * 8;
             if (c >= C) continue;
-            if (!EARLY) ds[i] = first ? zero : *(const uint4 *)(dsum + at + c);
+            if (!EARLY) ds[i] = first ? zero : *(const act8 *)(dsum + at + c);
             float a[8], g[8], w[8], d[8];
-            unpack8(d, ds[i]), unpack8(a, xs[i]), unpack8(g, gs[i]), unpack8(w, __ldg((const uint4 *)(weight + c)));
+            unpack8(d, ds[i]);
+            unpack8(a, KEPT ? xs[i] : read_only((const act8 *)(x + at + c)));
+            unpack8(g, KEPT ? gs[i] : read_only((const act8 *)(dout + at + c)));
+            unpack8(w, read_only((const act8 *)(weight + c)));
 #pragma unroll
             for (int k = 0; k < 8; k++) d[k] += r * (g[k] * w[k] - sum_g - (a[k] - mu) * r * sum_gx);
-            uint4 rounded = pack8(d);
-            *(uint4 *)(dsum + at + c) = rounded;
-            if (dsum_act != dsum) *(uint4 *)(dsum_act + at + c) = rounded;
+            act8 rounded = pack8(d);
+            *(act8 *)(dsum + at + c) = rounded;
+            if (dsum_act != dsum) *(act8 *)(dsum_act + at + c) = rounded;
         }
     }
     for (int w = 0; w < WARPS; w++) {

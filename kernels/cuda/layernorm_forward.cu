@@ -1,4 +1,4 @@
-// Residual sum and layer norm in one pass: one warp a row, the row in registers, VECTORS 16-byte vectors a lane.
+// Residual sum and layer norm in one pass: one warp a row, the row in registers, VECTORS vectors of eight a lane.
 #include "kernels/cuda/ptx.cuh"
 
 enum { WARPS = 4 };
@@ -6,19 +6,19 @@ enum { WARPS = 4 };
 
 // sum may be in: a lane reads its own vectors before it writes them, so neither is __restrict__
 template <int VECTORS>
-__global__ void __launch_bounds__(WARPS * 32, 8)
+__global__ void __launch_bounds__(WARPS * 32, sizeof(act) == 4 ? 4 : 8)
     layernorm_forward_kernel(act *sum, act *__restrict__ out, float *__restrict__ mean, float *__restrict__ rstd,
                              const act *in, const act *__restrict__ branch, const act *__restrict__ weight,
                              const act *__restrict__ bias, int N, int C) {
     int row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= N) return;
     size_t first = (size_t)row * C;
-    uint4 x[VECTORS];
+    act8 x[VECTORS];
     float total = 0;
 #pragma unroll
     for (int i = 0; i < VECTORS; i++) {
         int c = (i * 32 + lane) * 8;
-        x[i] = make_uint4(0, 0, 0, 0);
+        x[i] = {};
         if (c >= C) continue;
         float a[8], b[8];
         load8(a, in + first + c);
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(WARPS * 32, 8)
         unpack8(a, x[i]); // the statistics are of the rounded sum, which is what the backward pass will see
 #pragma unroll
         for (int k = 0; k < 8; k++) total += a[k];
-        if (branch || sum != in) *(uint4 *)(sum + first + c) = x[i];
+        if (branch || sum != in) *(act8 *)(sum + first + c) = x[i];
     }
     float mu = mean ? warp_sum(total) / C : 0, squares = 0;
 #pragma unroll

@@ -154,7 +154,9 @@ static GemmPlan *gemm_plan_new(const Gemm *product) {
     *plan = (GemmPlan){.product = *product};
     const Gemm *p = &plan->product;
     const cublasOperation_t transposed = CUBLAS_OP_T;
-    check(blas.MatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), p);
+    check(blas.MatmulDescCreate(&plan->operation, cuda.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                CUDA_R_32F),
+          p);
     if (p->transposed_a) DESCRIBE(TRANSA, transposed);
     if (p->transposed_b) DESCRIBE(TRANSB, transposed);
     DESCRIBE(EPILOGUE, p->epilogue);
@@ -199,8 +201,9 @@ static bool may_choose(const GemmPlan *plan, bool add) { return !plan->chosen &&
 
 static void gemm_name(const Gemm *p, size_t workspace, char name[PRODUCT_NAME_BYTES]) {
     snprintf(name, PRODUCT_NAME_BYTES, "%s %dx%dx%d %c%c %s epilogue %d alignment %u workspace %zu",
-             dtype_name(cuda.act_type), p->m, p->n, p->k, p->transposed_a ? 'T' : 'N', p->transposed_b ? 'T' : 'N',
-             p->fp32_result ? "fp32" : "act", (int)p->epilogue, p->alignment, workspace >> 20);
+             cuda.tf32 ? "tf32" : dtype_name(cuda.act_type), p->m, p->n, p->k, p->transposed_a ? 'T' : 'N',
+             p->transposed_b ? 'T' : 'N', p->fp32_result ? "fp32" : "act", (int)p->epilogue, p->alignment,
+             workspace >> 20);
 }
 
 // Is it an algorithm for this product that fits the workspace and has a repeatable reduction? It comes from a file.

@@ -33,7 +33,11 @@ void FOR_ACT(cuda_muon_momentum)(Grad *direction, float *momentum, const Grad *g
            (const float *)gradients, count, muon, norm, loss_scale);
 }
 
+#ifdef ACT_FP32
+INLINE act act_of(float value) { return value; }
+#else
 INLINE act act_of(float value) { return act{(uint16_t)pack(value, 0)}; }
+#endif
 
 static __global__ void __launch_bounds__(THREADS)
     muon_operand_kernel(act *__restrict__ out, act *__restrict__ transposed, const float *__restrict__ in, int rows,
@@ -93,7 +97,7 @@ __global__ void __launch_bounds__(THREADS)
     if (MASTER)
         store8(master + i, p), store8(params + i, p);
     else
-        store8_randomly(params + i, p, muon->adamw, before + i, 0);
+        store8_parameters(params + i, p, muon->adamw, before + i);
 }
 
 void FOR_ACT(cuda_muon_update)(Par *params, float *master, const Grad *direction, size_t first, size_t count,

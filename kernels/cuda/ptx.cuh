@@ -12,14 +12,16 @@
 
 #define INLINE static __device__ __forceinline__ // static: bf16's and fp16's have one name
 
-// The two-byte types. The toolkit's own headers for them take as long to compile as most kernels.
+// Storage types. The toolkit's own headers for them take as long to compile as most kernels.
 struct fp16 {
     uint16_t bits;
 };
 struct bf16 {
     uint16_t bits;
 };
-#ifdef ACT_FP16
+#if defined ACT_FP32
+typedef float act; // attention_fp32.cu has its attention, without tensor cores
+#elif defined ACT_FP16
 typedef fp16 act;
 #define ACT_TYPE "f16"
 #define LEAST    0xfc00u // the bits of -infinity
@@ -62,6 +64,7 @@ INLINE unsigned shared_offset(const void *shared) { return (unsigned)__cvta_gene
 // forget how a vector was made: else unpacked copies of its halves stay alive across phases, and spill
 #define KEEP_PACKED(v) asm volatile("" : "+r"((v).x), "+r"((v).y), "+r"((v).z), "+r"((v).w))
 
+#ifndef ACT_FP32
 #if ARCH >= 800
 // d (16,8) += a (16,16) b (16,8)
 INLINE void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -85,6 +88,7 @@ INLINE void mma_16x8x8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t b) {
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a0), "r"(a1), "r"(b));
 }
+#endif
 #endif
 INLINE void ldmatrix_x4(uint32_t (&r)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
@@ -111,6 +115,7 @@ INLINE int load_acquire(const int *p) {
 INLINE void store_release(int *p, int value) {
     asm volatile("st.release.gpu.global.s32 [%0],%1;" ::"l"(p), "r"(value) : "memory");
 }
+#ifndef ACT_FP32
 // Two activations in a word, the first one low.
 #if ARCH >= 800
 INLINE uint32_t pack(float first, float second) {
@@ -139,8 +144,9 @@ INLINE float low(uint32_t word) { return __uint_as_float(word << 16); }
 INLINE float high(uint32_t word) { return __uint_as_float(word & 0xffff0000u); }
 #endif
 #endif
+#endif
 
-#if ARCH < 800 // Turing: products of half the depth, and copies that the thread makes itself
+#if ARCH < 800 && !defined ACT_FP32 // Turing: products of half the depth, and copies that the thread makes itself
 INLINE void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     mma_16x8x8(d, a[0], a[1], b0);
     mma_16x8x8(d, a[2], a[3], b1);
@@ -154,7 +160,26 @@ template <int GROUPS> INLINE void cp_async_wait() {}
 
 #define LOG2E 1.4426950408889634f
 
-// Eight activations are one 16-byte vector.
+// Eight activations: a vector of 16 bytes, or of 32.
+#ifdef ACT_FP32
+struct act8 {
+    float4 first, second;
+};
+#undef KEEP_PACKED
+#define KEEP_PACKED(v) ((void)0)
+INLINE void unpack8(float (&to)[8], act8 v) {
+    to[0] = v.first.x, to[1] = v.first.y, to[2] = v.first.z, to[3] = v.first.w;
+    to[4] = v.second.x, to[5] = v.second.y, to[6] = v.second.z, to[7] = v.second.w;
+}
+INLINE act8 pack8(const float (&from)[8]) {
+    return {make_float4(from[0], from[1], from[2], from[3]), make_float4(from[4], from[5], from[6], from[7])};
+}
+INLINE act8 read_once(const act8 *from) { return {__ldcs(&from->first), __ldcs(&from->second)}; }
+INLINE act8 read_only(const act8 *from) { return {__ldg(&from->first), __ldg(&from->second)}; }
+#else
+typedef uint4 act8;
+INLINE act8 read_once(const act8 *from) { return __ldcs(from); }
+INLINE act8 read_only(const act8 *from) { return __ldg(from); }
 INLINE void unpack8(float (&to)[8], uint4 v) {
     to[0] = low(v.x), to[1] = high(v.x), to[2] = low(v.y), to[3] = high(v.y);
     to[4] = low(v.z), to[5] = high(v.z), to[6] = low(v.w), to[7] = high(v.w);
@@ -162,12 +187,13 @@ INLINE void unpack8(float (&to)[8], uint4 v) {
 INLINE uint4 pack8(const float (&from)[8]) {
     return make_uint4(pack(from[0], from[1]), pack(from[2], from[3]), pack(from[4], from[5]), pack(from[6], from[7]));
 }
-INLINE void load8(float (&to)[8], const act *from) { unpack8(to, *(const uint4 *)from); }
+INLINE void load8(float (&to)[8], const act *from) { unpack8(to, *(const act8 *)from); }
+INLINE void store8(act *to, const float (&from)[8]) { *(act8 *)to = pack8(from); }
+#endif
 INLINE void load8(float (&to)[8], const float *from) {
     float4 a = ((const float4 *)from)[0], b = ((const float4 *)from)[1];
     to[0] = a.x, to[1] = a.y, to[2] = a.z, to[3] = a.w, to[4] = b.x, to[5] = b.y, to[6] = b.z, to[7] = b.w;
 }
-INLINE void store8(act *to, const float (&from)[8]) { *(uint4 *)to = pack8(from); }
 INLINE void store8(float *to, const float (&from)[8]) {
     ((float4 *)to)[0] = make_float4(from[0], from[1], from[2], from[3]);
     ((float4 *)to)[1] = make_float4(from[4], from[5], from[6], from[7]);

@@ -19,7 +19,9 @@ INLINE uint32_t rounded(fp16, float value, uint32_t random16) {
         return sign | (uint32_t)(__uint_as_float(bits) * 0x1p24f + (float)(random16 >> 3) * 0x1p-13f);
     return sign | min((bits - 0x38000000u + (random16 >> 3)) >> 13, 0x7bffu);
 }
+#endif
 
+#if defined ACT_FP16 || defined ACT_FP32
 // Moments of two bytes are bf16 all the same: v goes far below what fp16 reaches.
 INLINE void load8(float (&to)[8], const bf16 *from) {
     uint4 v = *(const uint4 *)from;
@@ -39,6 +41,19 @@ INLINE void store8_randomly(T *to, const float (&from)[8], const AdamW &step, si
     *(uint4 *)to = make_uint4(word[0], word[1], word[2], word[3]);
 }
 INLINE void store8_randomly(float *to, const float (&from)[8], const AdamW &, size_t, uint32_t) { store8(to, from); }
+
+// Parameters without a master: float32 ones hold what bf16 can.
+INLINE void store8_parameters(act *to, const float (&from)[8], const AdamW &step, size_t element) {
+#ifdef ACT_FP32
+    bf16 halves[8];
+    float wide[8];
+    store8_randomly(halves, from, step, element, 0);
+    load8(wide, halves);
+    store8(to, wide);
+#else
+    store8_randomly(to, from, step, element, 0);
+#endif
+}
 
 // What gradients are multiplied with.
 INLINE float gradient_scale(const AdamW &step, float norm, float loss_scale) {

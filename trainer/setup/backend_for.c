@@ -21,9 +21,15 @@ int64_t threads_requested(const Config *config) {
 }
 
 static const Backend *open_on(Device device, const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]) {
-    const BackendChoice choice = {
-        device,         config->dtype,       (int)config->threads,       config->deterministic, config->optimizer_state,
-        without_device, backend_cache_dir(), (int)config->device_timeout};
+    const BackendChoice choice = {device,
+                                  config->dtype,
+                                  (int)config->threads,
+                                  config->deterministic,
+                                  config->optimizer_state,
+                                  without_device,
+                                  backend_cache_dir(),
+                                  (int)config->device_timeout,
+                                  config->matmul_precision};
     char why[BACKEND_TEXT_BYTES];
     const Backend *backend = backend_open(&choice, why);
     if (!backend) return NULL;

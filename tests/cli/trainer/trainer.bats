@@ -1086,12 +1086,6 @@ END
     [[ "$output" == *"not finite: not applied"*"three steps in a row were not finite: going back from step"* ]]
 }
 
-@test "a dtype that the device does not have is an error that names the ones it has, 2" {
-    run_code 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --device=cuda --dtype=float32
-    [[ "$output" == *float32*bfloat16* || "$output" == *"built without CUDA"* ]]
-    [ ! -e run ]
-}
-
 @test "ps lists the trainer under its own name" {
     begin --dataset="$data" --out_dir=run "${endless[@]}"
     wait_for_steps run 1

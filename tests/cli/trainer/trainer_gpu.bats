@@ -30,3 +30,18 @@ gpu() { "$BIN/trainer" train tiny.conf --device=cuda "${options[@]}" "$@"; }
     "$BIN/trainer" status --json without | jq -e 'has("gpu_busy") | not'
 }
 
+@test "float32 on a GPU has the losses of the CPU, those of TF32 differ, and each resumes with its own" {
+    losses_within() { # FACTOR RUN RUN
+        join <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+).*/\1 \2/p' "$2/metrics.jsonl") \
+            <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+).*/\1 \2/p' "$3/metrics.jsonl") |
+            awk -v most="$1" '{ off = $2 / $3 - 1 } off > most || off < -most { print; bad = 1 } END { exit bad || NR != 2 }'
+    }
+    "$BIN/trainer" train tiny.conf --device=cpu "${options[@]}" --dtype=float32 --out_dir=cpu
+    gpu --dtype=float32 --matmul_precision=highest --out_dir=highest
+    gpu --dtype=float32 --out_dir=high
+    losses_within 3e-6 cpu highest
+    losses_within 1e-3 cpu high
+    not losses_within 1e-7 highest high
+    gpu --dtype=float32 --out_dir=high --max_iters=3 2>stderr
+    not grep -q "matmul_precision is now" stderr
+}

@@ -23,6 +23,7 @@ struct Matrix {
 struct Operation {
     cublasOperation_t transposed_a = CUBLAS_OP_N, transposed_b = CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    bool tf32 = false;
     const void *bias = nullptr, *aux = nullptr;
     int64_t aux_stride = 0;
 };
@@ -101,9 +102,10 @@ bool has_bias(const Operation &o) {
 }
 
 // What the documentation asks of an epilogue; its pointers are looked at by the heuristic, too.
-void check_epilogue(const Operation &o, const Matrix &d) {
+void check_epilogue(const Operation &o, const Matrix &a, const Matrix &d) {
     need(o.epilogue == CUBLASLT_EPILOGUE_DEFAULT || has_bias(o) || does_gelu(o), "an epilogue this stand-in does not know");
-    need(o.epilogue == CUBLASLT_EPILOGUE_DEFAULT || d.type != CUDA_R_32F, "an epilogue's result, bias and aux in two bytes");
+    need(!o.tf32 || a.type == CUDA_R_32F, "TF32 of fp32 operands");
+    need(o.epilogue == CUBLASLT_EPILOGUE_DEFAULT || d.type == a.type, "an epilogue's result, bias and aux in the operands' type");
     need(!has_bias(o) || (o.bias && (uintptr_t)o.bias % 16 == 0), "a bias");
     if (!does_gelu(o)) return;
     need(o.aux && (uintptr_t)o.aux % 16 == 0, "aux, to 16 bytes");
@@ -120,7 +122,7 @@ uint64_t product_of(const Operation &o, const Matrix &a, const Matrix &b, const 
     for (const Matrix *m : {&a, &b, &d})
         for (uint64_t word : {(uint64_t)m->type, m->rows, m->cols, (uint64_t)m->stride})
             hash = (hash ^ word) * 1099511628211u;
-    for (int word : {(int)o.transposed_a, (int)o.transposed_b, (int)o.epilogue})
+    for (int word : {(int)o.transposed_a, (int)o.transposed_b, (int)o.epilogue, (int)o.tf32})
         hash = (hash ^ (uint64_t)word) * 1099511628211u;
     return hash;
 }
@@ -176,8 +178,11 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(const cublasLtMatrixLayout_t layout) 
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *operation, cublasComputeType_t compute,
                                         cudaDataType scale) {
-    need(compute == CUBLAS_COMPUTE_32F && scale == CUDA_R_32F, "sums in fp32");
-    return create(operation, new Operation);
+    need((compute == CUBLAS_COMPUTE_32F || compute == CUBLAS_COMPUTE_32F_FAST_TF32) && scale == CUDA_R_32F,
+         "sums in fp32");
+    Operation *made = new Operation;
+    made->tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    return create(operation, made);
 }
 cublasStatus_t cublasLtMatmulDescDestroy(const cublasLtMatmulDesc_t operation) { return destroy<Operation>(operation); }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t attribute,
@@ -222,7 +227,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     need(!(preference->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE), "a repeatable reduction");
     need(preference->workspace >= 1 << 20, "a workspace");
     const Operation &o = *AS(Operation, operation);
-    check_epilogue(o, *AS(Matrix, d));
+    check_epilogue(o, *AS(Matrix, a), *AS(Matrix, d));
     Algorithm algorithm = {};
     algorithm.product = product_of(o, *AS(Matrix, a), *AS(Matrix, b), *AS(Matrix, d)), algorithm.magic = MAGIC;
     for (int i = 0; i < 4; i++) algorithm.alignment[i] = (uint16_t)preference->alignment[i];
@@ -270,28 +275,39 @@ struct Memory {
     size_t bytes;
 };
 static void check_aux(const Operation &operation, Memory a, Memory b, Memory d, int64_t n, float keep) {
-    const size_t bytes = (size_t)(operation.aux_stride * n) * 2;
+    const size_t bytes = (size_t)(operation.aux_stride * n) * 2; // at least
     need(keep == 0, "no sum into what went through a GELU");
     need(apart(operation.aux, bytes, d.data, d.bytes), "an aux beside the result");
     need(apart(operation.aux, bytes, a.data, a.bytes) && apart(operation.aux, bytes, b.data, b.bytes),
          "an aux beside the factors");
 }
 
+// The time of a product whose first operand is A.
+static double us_of(int candidate, bool gelu, const void *A) {
+    const bool fast = emu::cached == A && candidate == emu_device.fast_when_cached;
+    emu::cached = A, emu_counts.epilogues += gelu;
+    return (fast ? 1 : candidate == emu_device.fastest ? 5 : 10) + (gelu ? emu_device.epilogue_us : 0);
+}
+
+// To 10 bits of fraction, ties away from zero.
+static float tf32_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    if ((bits & 0x7f800000) != 0x7f800000) bits = (bits + 0x1000) & ~0x1fffu;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
 // The rows of A or the columns of B, each of k numbers. stored: their numbers are neighbours in memory.
-static std::vector<float> vectors_of(const void *data, const Matrix &matrix, int64_t count, int64_t k, bool stored) {
+static std::vector<float> vectors_of(const void *data, const Matrix &matrix, int64_t count, int64_t k, bool stored,
+                                     bool tf32) {
     std::vector<float> numbers((size_t)(count * k));
     for (int64_t i = 0; i < count; i++)
         for (int64_t l = 0; l < k; l++)
             numbers[(size_t)(i * k + l)] = at(data, matrix.type, stored ? l + i * matrix.stride : i + l * matrix.stride);
+    for (float &number : numbers)
+        if (tf32) number = tf32_of(number);
     return numbers;
-}
-
-// The microseconds of a product that reads A.
-static double time_of(int candidate, const void *A, bool has_epilogue) {
-    const bool is_cached = emu::cached == A && candidate == emu_device.fast_when_cached;
-    const double us = is_cached ? 1 : candidate == emu_device.fastest ? 5 : 10;
-    emu::cached = A, emu_counts.epilogues += has_epilogue;
-    return us + (has_epilogue ? emu_device.epilogue_us : 0);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t descriptor, const void *alpha,
@@ -308,7 +324,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     need(algorithm.product == product_of(operation, a, b, d), "the algorithm of another product");
     need(C == D && layout_c == layout_d, "sums in place");
     need(a.type == b.type && (d.type == a.type || d.type == CUDA_R_32F), "operands of one type");
-    check_epilogue(operation, d);
+    check_epilogue(operation, a, d);
     need(!has_bias(operation) || as_aligned(operation.bias, algorithm.bias), "a bias as the heuristic saw it");
     need(!does_gelu(operation) || as_aligned(operation.aux, algorithm.aux), "an aux as the heuristic saw it");
     check_matrix(a, A, algorithm.alignment[0]);
@@ -327,13 +343,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const auto dot = candidate ? dot_product<4> : dot_product<8>; // other bits, so that it shows
     need(workspace_bytes >> 20 >= algorithm.workspace || emu_device.workspace <= workspace_bytes,
          "a workspace as the heuristic was told");
+    const double us = us_of(candidate, does_gelu(operation), A);
     emu_counts.workspace = workspace_bytes;
-    const double us = time_of(candidate, A, does_gelu(operation));
     emu_counts.products++, emu_counts.flops += (uint64_t)(2 * m * n * k), emu_counts.candidate = candidate;
     auto work = [=] {
         emu::touch(A, bytes_of(a)), emu::touch(B, bytes_of(b)), emu::touch(D, bytes_of(d));
         memset((char *)workspace + workspace_bytes - 16, 0xff, 16); // partial sums
-        const std::vector<float> x = vectors_of(A, a, m, k, ta), y = vectors_of(B, b, n, k, !tb);
+        const std::vector<float> x = vectors_of(A, a, m, k, ta, operation.tf32),
+                                 y = vectors_of(B, b, n, k, !tb, operation.tf32);
         for (int64_t j = 0; j < n; j++)
             for (int64_t i = 0; i < m; i++) {
                 float total = dot(&x[(size_t)(i * k)], &y[(size_t)(j * k)], k) * scale;

@@ -237,7 +237,9 @@ inline void store_release(int *p, int value) {
 }
 inline float exp2_fast(float x) { return exp2f(x); }
 
-#ifdef ACT_FP16
+#if defined ACT_FP32
+enum { EMU_FP16 = 0 };
+#elif defined ACT_FP16
 enum { EMU_FP16 = 1 };
 static inline uint32_t pack(float first, float second) { return fp16_of(first) | (uint32_t)fp16_of(second) << 16; }
 static inline float low(uint32_t word) { return fp16_value((uint16_t)word); }

@@ -4,7 +4,7 @@
 # planted in a trainer, of which two processes and then one train on emulated GPUs with the same losses.
 set -u
 # A kernel is compiled without sanitizers, five times as fast, unless a sanitizer prints the message.
-mutants() { # name | file, of kernels/cuda if no folder is named | the edit, for sed | the test | its message | sm_75, fp16, sm_90 or sm_120, if not a card with bf16 and mma
+mutants() { # name | file, of kernels/cuda if no folder is named | the edit, for sed | the test | its message | sm_75, fp16, fp32, sm_90 or sm_120, if not a card with bf16 and mma
     cat <<'END'
 barrier|attention_backward.cu|/__syncthreads(); \/\/ dS of all warps/d|attention_of_64|nothing orders the write
 wait|attention_forward.cu|s/^        cp_async_wait<0>();//|attention_of_more|the same bits in every run
@@ -83,6 +83,8 @@ workspace_end|matmul_cublaslt.c|s/while (bytes > cuda.scratch_bytes/while (bytes
 workspace_key|matmul_cublaslt.c|s/gemm_name(p, workspace_bytes(), name);/gemm_name(p, WORKSPACE_LEAST, name);/|for_each_workspace|rror
 workspace_given|kernels/cuda/libraries/product_choices.c|s/(given \&\& !entry->given)/given/|for_each_workspace|rror
 cached|matmul_cublaslt.c|/cudaMemsetAsync(cuda.scratch/d|no_cache_holds|rror
+tf32|matmul_cublaslt.c|s/cuda.tf32 ? "tf32" : //|to_tf32|rror
+precision|kernels/cuda/backend_cuda.c|s/== PRECISION_HIGH \&\&/== PRECISION_HIGHEST \&\&/|to_tf32|rror
 replaced|matmul_cublaslt.c|/the product's plan may have replaced it/d|full_table|rror
 other_cards|device.c|s/cuda.capability == 90/cuda.capability >= 90/|attention_of_64|a card that has none|sm_120
 gaps|trainer/model/layer_offload.c|s/network->ops->zero(network_at(network, gradients->kept), gradients->bytes);/(void)0;/|gradients_and_residuals|rror
@@ -90,6 +92,9 @@ chosen|trainer/optim/step.c|s/if (!reduce \&\& !network->ops->graph_begin(key, !
 skipped_keys|attention_forward.cu|s/block \* QUERIES\] \/ KEYS/block * QUERIES] \/ KEYS + 1/|attention_within_documents|error
 last_keys|attention_backward.cu|s/(mask, b, tile, T) >= kb \* KEYS/(mask, b, tile, T) > kb * KEYS/|attention_within_documents|error
 last_queries|attention_backward.cu|s/(mask, b, tile, T) >= (kb + 1) \* KEYS/(mask, b, tile, T) >= kb * KEYS/|attention_within_documents|waits for a block
+rows_fade|attention_fp32.cu|s/sums\[i\] \*= fade/sums[i] *= 1/|attention_of_64|rror|fp32
+rows_kept|attention_fp32.cu|s/if (!kept) p = 0;//|attention_with_dropout|rror|fp32
+rows_left|attention_fp32.cu|s/if (!__ballot_sync(0xffffffffu, sees)) break;/if (!sees) break;/|attention_within|emu:|fp32
 swizzle|attention.cuh|s/W % 4 == 0 ? row >> 1 & 3/W % 4 == 0 ? row \& 1/|bank_conflicts|emu_counts.bank_conflicts
 END
 }
@@ -125,6 +130,10 @@ sm_75)
 fp16)
     export TEST_DTYPE=float16 && compile="$compile -DACT_FP16 -DSORTED_TOKENS=32"
     object=$file.fp16.o
+    ;;
+fp32)
+    export TEST_DTYPE=float32 && compile="$compile -DACT_FP32"
+    object=$file.fp32.o
     ;;
 sm_90 | sm_120) export EMU_CAPABILITY=${card#sm_} ;;
 ranks) program=emulated/trainer ;;

@@ -16,6 +16,7 @@ on_cuda="tests/cuda/*.c tests/operations/test_operations.c"
 list() { # PROGRAM TEST VARIABLE=VALUE...: a test in one of the ways a card could answer; registers; ptx
     names $on_cuda tests/cuda/emulator/*.c | sed 's/^/test-emu /'
     names $on_cuda | grep -v by_what_was_fastest | sed 's/.*/test-emu & TEST_DTYPE=float16 PAIR_ORDERS=2/'
+    names $on_cuda | grep -v by_what_was_fastest | sed 's/.*/test-emu & TEST_DTYPE=float32 PAIR_ORDERS=2/'
     names $on_cuda | grep attention | sed 's/.*/test-emu & EMU_CAPABILITY=90/'
     names $on_cuda | grep attention_of_64 | sed 's/.*/test-emu & EMU_CAPABILITY=120/'
     names $on_cuda | grep -E 'attention_(of|with)' | sed 's/.*/test-emu-75 & EMU_CAPABILITY=75 EMU_BLOCKS=1/'

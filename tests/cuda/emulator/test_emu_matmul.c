@@ -5,6 +5,7 @@
 #include "tests/cuda/emulator/device.h"
 #include "tests/test.h"
 #include <dirent.h>
+#include <math.h>
 
 enum { TIMED = 5 }; // calls of a candidate
 enum { M = 24, ROWS = 64, COLS = 32, WIDE = M * ROWS, NARROW = M * COLS, MOST = ROWS * COLS };
@@ -309,6 +310,46 @@ TEST(cuda_chooses_a_product_for_each_workspace) {
     choose(NULL, of_64);
     CHECK(chosen.candidate == 0);
     emu_device.fastest = 1, emu_device.workspace = 1 << 20;
+}
+
+// Float32 operands as they are, or rounded to TF32, whose choices are kept apart.
+TEST(cuda_rounds_float32_operands_to_tf32_where_the_precision_is_high) {
+    enum { SIZE = 64 };
+    static float in[SIZE * SIZE], out[2][SIZE * SIZE];
+    static char choices[2][CHOICES_BYTES];
+    char why[256];
+    for (int i = 0; i < SIZE * SIZE; i++) in[i] = (float)rng_normal(9, 0, (uint64_t)i);
+    for (int high = 0; high < 2; high++) {
+        const BackendChoice choice = {.dtype = DTYPE_FP32,
+                                      .threads = 1,
+                                      .deterministic = true,
+                                      .cache_dir = "precision",
+                                      .matmul_precision = high ? PRECISION_HIGH : PRECISION_HIGHEST};
+        const Backend *on = backend_cuda(&choice, why);
+        CHECK(on && on->act_bytes == 4 && on->par_bytes == 4 && on->master_bytes == 0);
+        const size_t bytes = on->scratch_bytes(&(Shape){1, SIZE, SIZE, 1, 64, SIZE, 1});
+        void *at[] = {on->alloc(bytes), on->alloc(sizeof in), on->alloc(sizeof in)};
+        on->bind_scratch(at[0], bytes);
+        on->upload(at[1], in, sizeof in);
+        const Weight weight = {at[1], NULL, SIZE, SIZE};
+        CHECK(on->graph_begin(0, true));
+        on->matmul_forward(at[2], at[1], &weight, NULL, SIZE);
+        on->graph_end(0);
+        on->download(out[high], at[2], sizeof in);
+        on->choices_get(choices[high], sizeof choices[high]);
+        for (int i = 0; i < 3; i++) on->release(at[i]);
+        on->close();
+    }
+    double exact = 0, rounded = 0, size = 0;
+    for (int i = 0; i < SIZE * SIZE; i++) {
+        double sum = 0;
+        for (int k = 0; k < SIZE; k++) sum += (double)in[i / SIZE * SIZE + k] * (double)in[i % SIZE * SIZE + k];
+        exact = fmax(exact, fabs((double)out[0][i] - sum)), rounded = fmax(rounded, fabs((double)out[1][i] - sum));
+        size = fmax(size, fabs(sum));
+    }
+    CHECK(exact < 1e-6 * size && rounded > 1e-5 * size && rounded < 1e-3 * size);
+    CHECK_TEXT(choices[0], "\nfloat32 64x64x64");
+    CHECK_TEXT(choices[1], "\ntf32 64x64x64");
 }
 
 // In a step other operations come between two products of the same operands.
