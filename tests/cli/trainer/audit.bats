@@ -79,6 +79,16 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     [ "$("$BIN/trainer" which other --step=2 | grep -c 'a "b" train tokens')" -eq 4 ]
 }
 
+@test "a run that read from a loader replays with it, or with its dataset" {
+    serve_until_ready "$data"
+    "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place --out_dir=run --max_iters=2
+    run_match 0 "steps 1 to 2 are equal" replay run
+    stop_loader
+    run_match 0 "steps 1 to 2 are equal" replay run "$data"
+    "$BIN/trainer" which run --step=2 "$data"
+    run_match 2 "name the datasets that it served" "$BIN/trainer" which run --step=2
+}
+
 @test "a replay knows every line that a run writes" {
     cd "$ROOT"
     names=$(cat trainer/run/*.c | tr '\n' ' ' | grep -oP 'metrics_add\(&run->metrics, [^"]*"\\"\K\w+' | sort -u)
