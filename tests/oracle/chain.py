@@ -77,7 +77,6 @@ class Chain:
             if "loss" not in line:
                 continue
             step, between = line["step"], int(self.config["eval_interval"])
-            due = step % between == 0 or step == int(self.config["max_iters"])
             last = link(last, step, self.fingerprint, self.config, self.ids, line["first_sample"], line["loss"], line["norm"],
-                        self.weights[step] if due else NONE)
+                        self.weights[step] if step % between == 0 else NONE)
             yield step, last.hex()

@@ -93,7 +93,7 @@ static void weights_hash(const Network *network, uint8_t hash[32]) {
 
 static bool weights_due(const Config *config, uint64_t step) {
     const uint64_t between = (uint64_t)config->eval_interval;
-    return step == (uint64_t)config->max_iters || (between && step % between == 0);
+    return between && step % between == 0;
 }
 
 static void first_link(const Config *config, RunState *state) {

@@ -11,8 +11,8 @@
 //   loss, norm as in metrics.jsonl; a value that is not finite is the NaN 7ff8000000000000
 //   data       H("data", the batch hash of each micro-batch of the step, in order of samples)
 //   batch hash H("batch", u64 first sample, u32 samples, u32 bytes of an id, the ids of the samples)
-//   weights    after the last step and after each that an evaluation follows: H("weights", the f32 parameters, tensor by
-//              tensor in the order and layout of optimizer.safetensors with AdamW); after others 32 zero bytes
+//   weights    after each step that eval_interval divides: H("weights", the f32 parameters, tensor by tensor in the order
+//              and layout of optimizer.safetensors with AdamW); after others 32 zero bytes
 //
 // So the chain does not depend on the number of processes, on batches that were requested again, or on where the state
 // of the run lies. A run that an earlier version began has link 0 before its first step with this one.
