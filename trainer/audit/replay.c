@@ -60,6 +60,27 @@ static json_t *config_of(const Record *record, const RecordLine *line) {
     return NULL;
 }
 
+// Whether a run writes the present value of a key as this text.
+static bool is_written(const Config *config, int key, const char *text) {
+    char now[256];
+    config_value(config, key, now, sizeof now);
+    return !strcmp(now, text);
+}
+
+// Whether the configuration has every key of the record, as a run writes it.
+static int check_config(const Record *record, const Config *config, json_t *keys) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(keys, name, value) {
+        int key = 0;
+        while (key < KEY_COUNT && strcmp(config_key(key), name)) key++;
+        if (key < KEY_COUNT && json_is_string(value) && is_written(config, key, json_string_value(value))) continue;
+        return fail(EX_DATA, "'%s': its configuration has %s=%.80s, which this replay has not", record->path, name,
+                    json_is_string(value) ? json_string_value(value) : "");
+    }
+    return 0;
+}
+
 // The run goes on with other values of some keys.
 static int change_config(Replay *replay, const RecordLine *line) {
     Config *config = &replay->run.config;
@@ -83,7 +104,7 @@ static int change_config(Replay *replay, const RecordLine *line) {
                           "after step %" PRIu64 " the run has %s=%s, before it %s: replay the steps up to it, and "
                           "those from %" PRIu64 " on, apart",
                           line->step, name, then, now, line->step + 1);
-        else if (!config_parse(config, key, then))
+        else if (!config_parse(config, key, then) || !is_written(config, key, then))
             result = fail(EX_DATA, "'%s': %s cannot be %s", replay->record.path, name, then);
         if (result < 0) break;
     }
@@ -248,7 +269,9 @@ static int take_config(ConfigReader *reader, const char *directory, const Replay
     SavedState keys = {.config = config_of(&replay->record, &step->process)};
     if (!keys.config) return -1;
     saved_state_fill(&keys, reader, replay->record.path);
+    const int checked = check_config(&replay->record, config, keys.config);
     saved_state_close(&keys);
+    if (checked < 0) return -1;
     config->out_dir = directory;
     config->checkpoint_interval = (AutoInt){false, 0};
     config->tensorboard_log = config->eval_only = false;

@@ -52,6 +52,11 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 2 "not A..B" replay run --steps=5..3
     run_match 0 "are equal" replay run --steps=1 "$BATS_FILE_TMPDIR/data2"
     run_match 66 "metrics.jsonl" replay nowhere
+    for flip in "\"seed\"/\"Seed\"" "\"always_save_checkpoint\": \"True\"/\"always_save_checkpoint\": \"true\""; do # the values stay the same
+        sed -i "s/$flip/" run/metrics.jsonl
+        run_match 65 "its configuration has" replay run
+        cp "$BATS_FILE_TMPDIR/runs/whole/metrics.jsonl" run/
+    done
     printf x | dd of="$(checkpoint run 16)/optimizer.safetensors" bs=1 seek=2000 conv=notrunc status=none
     run_match 65 "is damaged" replay run --steps=17..18
     run_match 65 "is damaged" replay run
