@@ -34,7 +34,8 @@ typedef struct {
     void *received_self;
 } BatchStream;
 
-// Starts at sample `first`, or with turns at the first batch of this process in the step that starts there. Requests made ahead are kept when the new range continues the old one, else cancelled.
+// Starts at sample `first`, or with turns at the first batch of this process in the step that starts there. Requests
+// made ahead are kept when the new range continues the old one, else cancelled.
 void batch_stream_start(BatchStream *stream, const BatchSource *source, const FeedRequest *form, uint64_t first,
                         uint64_t end);
 // Receives the batch at `next`; the caller returns it with source->release. Fails with 76 when the batch does not hold

@@ -8,6 +8,7 @@
 #include "shardtool/format/dataset.h"
 #include "tests/simulate/scenario.h"
 #include "tests/unit/loader/fixture_loader.h"
+#include <malloc.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -41,8 +42,8 @@ static void make_datasets(void) {
         Dataset dataset;
         make_test_dataset(names[i], &made[i]);
         if (dataset_open(&dataset, names[i]) < 0) sim_fail("%s", err_text());
-        world.bases[i] = (LawSource){names[i], made[i].salt, {made[i].train_tokens, made[i].val_tokens}, {0}};
-        memcpy(world.bases[i].fingerprint, dataset.fingerprint, 32);
+        sim_world.bases[i] = (LawSource){names[i], made[i].salt, {made[i].train_tokens, made[i].val_tokens}, {0}};
+        memcpy(sim_world.bases[i].fingerprint, dataset.fingerprint, 32);
         dataset_close(&dataset);
     }
 }
@@ -134,6 +135,7 @@ int main(int argc, char **argv) {
     sim_summary = mmap(NULL, sizeof *sim_summary, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (!made || chdir(made) < 0 || sim_summary == MAP_FAILED) return 71;
     log_silent = !sim_verbose;
+    mallopt(M_MMAP_THRESHOLD, 32 << 20), mallopt(M_TRIM_THRESHOLD, 64 << 20); // fewer pages are touched
     make_datasets();
     if (seed) first = seed, count = 1;
     const bool holds = run_histories(first, count, seconds);

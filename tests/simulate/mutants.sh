@@ -3,12 +3,11 @@
 # loader, links the simulator with it, and prints after how many histories (at most COUNT, from seed 1 on) one failed, and how.
 # Exits with 1 when one is not found. SIMLIBS: what the Makefile links the simulator with.
 set -u
-mutants() { # name | file of loader/ | the edit, for sed
+mutants() { # name | file, of loader/ if it is not a path from the root | the edit, for sed
     cat <<'END'
 offset|client/feed_connection.c|s/batch->offset == request->received && payload_bytes/payload_bytes/
 no_resend|client/feed_connection.c|/clock_ns() >= feed->retry_ns) connection_retry/d
 unchanged|client/feed_connection.c|s/^        feed->changed = true;$//
-two_changes|client/feed_connection.c|s/welcome->same_samples < before ? welcome->same_samples : before/welcome->same_samples/
 not_replaced|client/feed_connection.c|/WIRE_BATCH_REPLACED/d
 payload|client/feed_connection.c|s/crc32c(0, rows, batch->length) != batch->payload_crc/false/
 other_loader|client/feed_connection.c|/if (replaces_dataset(feed, welcome)) return pass_over/d
@@ -31,7 +30,6 @@ other_dataset|server/jobs.c|s/if (!served .. memcmp(fp8, served->dataset.fingerp
 users|server/jobs.c|/copy.served->users--;/d
 last_job|server/jobs.c|/server->last_job == &job->next) server->last_job = link/d
 unflagged|server/jobs.c|s/replaced ? WIRE_BATCH_REPLACED : 0/0/
-same_request|server/jobs.c|s/slot->req_id == request->header.req_id/true/
 count|server/jobs.c|s/served->highest = get->first_sample + get->rows;/(void)0;/
 late_answer|server/jobs.c|s/job->route = \*route, job->header = request->header;/server->jobs->route = *route;/
 unread|server/unread.c|/atomic_fetch_sub(unread->total/d
@@ -46,15 +44,16 @@ too_late|server/reload.c|s/if (from >= first) return 0;/return 0;/
 counters|server/reload.c|/keep_counters(fresh, before);$/d
 check|server/reload.c|s/if (!reload->request.control.check) {/if (true) {/
 vocabulary|server/reload.c|s/if (memcmp(other->vocab_fp, current->vocab_fp, 32) ||/if (false \&\&/
-served_twice|server/reload.c|s/server->previous = before;/served_retire(\&server->closing, before);/
 half_line|server/served.c|s/fallocate(fd, .*) < 0 \&\&/false \&\&/
 kept_line|server/served.c|s/ftruncate(fd, size) < 0/false/
 evicted|server/frame_cache.c|s/if (!old->pins) drop_frame/drop_frame/
 taken|server/frame_cache.c|s/ || frame->pins) continue;/) continue;/
 forgotten|server/frame_cache.c|s/bool waits = !frame->decoding;/bool waits = true;/
 retry|server/frame_cache.c|s/frame->state == FRAME_FAILED \&\& clock_ns()/false \&\& clock_ns()/
-track|server/row_reader.c|s/if (track->served == served) \*track = (Track){0};//
+track|server/row_reader.c|s/if (track->served == served) \*track = (Track){0};/(void)0;/
 found|server/row_reader.c|s/copy->column = copy->skipped = 0, copy->found = false/copy->column = copy->skipped = 0/
+not_agreed|trainer/optim/step.c|s/sums\[CHANGED\] > 0 ? FEED_CHANGED : FEED_BATCH/found/
+not_compared|trainer/ranks/ranks.c|s/ranks_agree(ranks, compare_text((const char \*)mine->data, first))/0/
 END
 }
 if [ "${1:-}" = --list ]; then
@@ -65,8 +64,9 @@ build=$1 only=${2:-} bad=0
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
 while IFS='|' read -r name file edit; do
     [ -z "$only" ] || [ "$only" = "$name" ] || continue
-    sed "$edit" "loader/$file" >"$folder/$name.c"
-    if cmp -s "loader/$file" "$folder/$name.c"; then
+    [ -e "$file" ] || file=loader/$file
+    sed "$edit" "$file" >"$folder/$name.c"
+    if cmp -s "$file" "$folder/$name.c"; then
         echo "$name: the edit changes nothing" && bad=1
         continue
     fi

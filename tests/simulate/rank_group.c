@@ -25,7 +25,7 @@ static Collective collectives[TRAINERS_MAX];
 static bool round_is_over(void *self) { return exchange.round != *(const uint64_t *)self; }
 
 static const Trainer *this_trainer(void) {
-    const Trainer *trainer = world.trainers;
+    const Trainer *trainer = sim_world.trainers;
     while (trainer->node != sim_node) trainer++;
     return trainer;
 }
@@ -37,7 +37,7 @@ static int all_gather(void *values, size_t bytes, size_t share, char why[COLLECT
     if (bytes > EXCHANGE_MAX) sim_fail("an exchange of %zu bytes", bytes);
     if (from < bytes)
         memcpy(exchange.given + from, (uint8_t *)values + from, share < bytes - from ? share : bytes - from);
-    if (++exchange.arrived == world.ranks) {
+    if (++exchange.arrived == sim_world.ranks) {
         memcpy(exchange.result, exchange.given, bytes);
         exchange.arrived = 0, exchange.round++;
     }
@@ -56,14 +56,14 @@ static const CollectiveRow row = {.name = "simulated", .all_gather = all_gather,
 void ranks_restart(void) {
     exchange.round++, exchange.arrived = 0;
     step.ranks = 0;
-    for (unsigned i = 0; i < world.ranks; i++) {
-        Trainer *trainer = &world.trainers[i];
+    for (unsigned i = 0; i < sim_world.ranks; i++) {
+        Trainer *trainer = &sim_world.trainers[i];
         const uint64_t rows = trainer->rows;
         if (trainer->node) node_kill(trainer->node);
-        collectives[i] = (Collective){.row = &row, .rank = i, .world = world.ranks};
+        collectives[i] = (Collective){.row = &row, .rank = i, .world = sim_world.ranks};
         trainer->ranks = &collectives[i];
-        trainer->next = world.trainers[0].first + (step.number * world.ranks + i) * rows,
-        trainer->skip = rows * (world.ranks - 1);
+        trainer->next = sim_world.trainers[0].first + (step.number * sim_world.ranks + i) * rows,
+        trainer->skip = rows * (sim_world.ranks - 1);
         trainer->node = node_start("rank", trainer_main, trainer);
     }
 }
@@ -81,6 +81,6 @@ FeedResult ranks_step(Trainer *trainer, FeedResult found, const FeedDataset *dat
     if (found != FEED_BATCH) sim_fail("a step is taken without the batch of rank %d", trainer->number);
     if (step.ranks && memcmp(step.fingerprint, dataset->fingerprint, 32)) sim_fail("a step of two datasets");
     memcpy(step.fingerprint, dataset->fingerprint, 32);
-    if (++step.ranks == world.ranks) step.ranks = 0, step.number++;
+    if (++step.ranks == sim_world.ranks) step.ranks = 0, step.number++;
     return FEED_BATCH;
 }

@@ -5,12 +5,13 @@
 #include "loader/client/query.h"
 #include "loader/server/server_internal.h"
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-World world;
+World sim_world;
 
 // The datasets are in the folder above: a and b, a short one, and one of another vocabulary.
 const Spec specs[SPECS] = {
@@ -35,8 +36,8 @@ static int serve(Loader *loader) {
     Endpoint *endpoint = allocate_zeroed(1, sizeof *endpoint);
     ServerConfig *config = allocate_zeroed(1, sizeof *config);
     char *text = NULL;
-    *config = (ServerConfig){.cache_bytes = world.cache_bytes, .threads = 2};
-    if (world.keeps_state) config->state_path = loader->place[0] == 'p' ? "p.state" : "q.state";
+    *config = (ServerConfig){.cache_bytes = sim_world.cache_bytes, .threads = 2};
+    if (sim_world.keeps_state) config->state_path = loader->place[0] == 'p' ? "p.state" : "q.state";
     if (parse_spec(&config->spec, &specs[loader->spec]) < 0 ||
         (config->state_path && served_spec_load(&config->spec, &text, config->state_path) < 0) ||
         endpoint_parse(endpoint, loader->endpoint, true) < 0 || !(loader->server = server_open(endpoint, config)))
@@ -60,17 +61,18 @@ static void loader_main(void *self) {
 // Starts again what has ended, as a supervisor does.
 static void supervise(void *self) {
     for (;;) {
-        for (Loader *loader = world.loaders; loader < world.loaders + world.loader_count; loader++)
+        for (Loader *loader = sim_world.loaders; loader < sim_world.loaders + sim_world.loader_count; loader++)
             if (!loader->node || (!loader->node->alive && sim_chance(200))) {
-                loader->server = NULL, loader->stopping = false, world.starts++;
+                loader->server = NULL, loader->stopping = false, sim_world.starts++;
                 loader->node = node_start(loader->place, loader_main, loader);
             }
-        for (unsigned i = 0; i < world.ranks; i++)
-            if (!world.trainers[i].node || (!world.trainers[i].node->alive && !world.trainers[i].ended)) {
+        for (unsigned i = 0; i < sim_world.ranks; i++)
+            if (!sim_world.trainers[i].node || (!sim_world.trainers[i].node->alive && !sim_world.trainers[i].ended)) {
                 ranks_restart();
                 break;
             }
-        for (Trainer *trainer = world.trainers + world.ranks; trainer < world.trainers + world.trainer_count; trainer++)
+        for (Trainer *trainer = sim_world.trainers + sim_world.ranks;
+             trainer < sim_world.trainers + sim_world.trainer_count; trainer++)
             if (!trainer->node || (!trainer->node->alive && !trainer->ended && sim_chance(200)))
                 trainer->node = node_start("trainer", trainer_main, trainer);
         task_sleep(sim_spread(10 * MS));
@@ -99,11 +101,11 @@ static void swap(const Loader *loader) {
     static const Spec wrong[] = {
         {1, {"../v"}, NULL, {0}, {0}}, {1, {"../none"}, NULL, {0}, {0}}, {2, {"../a:1", "../v:1"}, NULL, {0}, {0}}};
     const bool is_wrong = sim_chance(150), check = sim_chance(150);
-    const int number = (int)sim_below(world.wide ? 3 : SPEC_LINK);
+    const int number = (int)sim_below(sim_world.wide ? 3 : SPEC_LINK);
     const Spec *spec = is_wrong ? &wrong[sim_below(3)] : &specs[number];
     WireControl control = {.action = WIRE_SWAP, .words = (uint32_t)spec->count, .check = check};
     Buffer words = {0};
-    Change *change = &world.changes[world.change_count++];
+    Change *change = &sim_world.changes[sim_world.change_count++];
     *change = (Change){.spec = is_wrong || check ? -1 : number};
     for (int i = 0; i < spec->count; i++) buffer_add(&words, spec->words[i], strlen(spec->words[i]) + 1);
     if (spec->schedule)
@@ -117,17 +119,18 @@ static void swap(const Loader *loader) {
 static void reweight(const Loader *loader) {
     WireControl control = {.action = WIRE_REWEIGHT, .words = 2};
     Buffer words = {0};
-    Change *change = &world.changes[world.change_count++];
+    Change *change = &sim_world.changes[sim_world.change_count++];
     *change = (Change){.reweight = true, .spec = -1, .weights = {1 + (uint32_t)sim_below(5), (uint32_t)sim_below(5)}};
-    if (sim_chance(500)) change->from = world.highest + 65536 + sim_below(200000);
-    if (sim_chance(100)) change->from = 1 + sim_below(world.highest + 65536); // too late, for a loader that knows it
+    if (sim_chance(500)) change->from = sim_world.highest + 65536 + sim_below(200000);
+    if (sim_chance(100))
+        change->from = 1 + sim_below(sim_world.highest + 65536); // too late, for a loader that knows it
     control.from_sample = change->from;
     for (int i = 0; i < 2; i++) buffer_print(&words, "%u", change->weights[i]), buffer_add(&words, "", 1);
-    const uint64_t received = world.received;
+    const uint64_t received = sim_world.received;
     change->outcome = ask(loader, &control, &words);
     buffer_close(&words);
-    bool knows = world.starts == world.loader_count; // what trainers have received
-    for (unsigned i = 0; i < world.change_count; i++) knows = knows && world.changes[i].reweight;
+    bool knows = sim_world.starts == sim_world.loader_count; // what trainers have received
+    for (unsigned i = 0; i < sim_world.change_count; i++) knows = knows && sim_world.changes[i].reweight;
     if (change->outcome == DONE && knows && change->from && change->from < received)
         sim_fail("weights from sample %llu on, but trainers have received %llu", (unsigned long long)change->from,
                  (unsigned long long)received);
@@ -135,39 +138,42 @@ static void reweight(const Loader *loader) {
 }
 
 static void point_link(unsigned base) {
-    if (base) world.link_changed = true;
+    if (base) sim_world.link_changed = true;
     unlink("link.new");
     if (symlink(base ? "../b" : "../a", "link.new") < 0) sim_fail("no link");
-    if (rename("link.new", "link") == 0) world.link = base; // else the disk is full
+    if (rename("link.new", "link") == 0) sim_world.link = base; // else the disk is full
 }
 
 static void operator_main(void *self) {
-    const uint64_t every = *(const uint64_t *)self, end = 3 * S;
-    world.operates = true;
+    const uint64_t every = *(const uint64_t *)self, end = 2 * S;
+    sim_world.operates = true;
     while (sim_now < end) {
         task_sleep(sim_spread(every));
-        const Loader *loader = &world.loaders[0];
+        const Loader *loader = &sim_world.loaders[0];
         sim_summary->controls++;
         if (loader->spec == SPEC_LINK) {
-            point_link((unsigned)sim_below(2));
-            for (unsigned i = 0; i < world.loader_count; i++) system_signal(world.loaders[i].node, SIGHUP);
-        } else if (world.change_count < CHANGES_MAX && sim_chance(500)) {
+            do { // perhaps while the loader opens it
+                point_link((unsigned)sim_below(2));
+                for (unsigned i = 0; i < sim_world.loader_count; i++) system_signal(sim_world.loaders[i].node, SIGHUP);
+                task_sleep(sim_spread(20 * US));
+            } while (sim_chance(500));
+        } else if (sim_world.change_count < CHANGES_MAX && sim_chance(500)) {
             swap(loader);
-        } else if (world.change_count < CHANGES_MAX) {
+        } else if (sim_world.change_count < CHANGES_MAX) {
             reweight(loader);
         }
     }
-    world.operates = false, world.calm_ns = sim_now + 2 * S;
+    sim_world.operates = false, sim_world.calm_ns = sim_now + 2 * S;
 }
 
 // --- what happens to them
 
-static Loader *some_loader(void) { return &world.loaders[sim_below(world.loader_count)]; }
-static Trainer *some_trainer(void) { return &world.trainers[sim_below(world.trainer_count)]; }
+static Loader *some_loader(void) { return &sim_world.loaders[sim_below(sim_world.loader_count)]; }
+static Trainer *some_trainer(void) { return &sim_world.trainers[sim_below(sim_world.trainer_count)]; }
 
 static void end_connection(void) { net_break(sim_random()); }
 static void freeze_connection(void) {
-    if (world.tcp) net_freeze(sim_random(), sim_chance(100) ? 15 * S : sim_spread(500 * MS));
+    if (sim_world.tcp) net_freeze(sim_random(), sim_chance(100) ? 15 * S : sim_spread(500 * MS));
 }
 static void stall_loader(void) { node_stall(some_loader()->node, sim_spread(200 * MS)); }
 static void stall_trainer(void) { node_stall(some_trainer()->node, sim_spread(200 * MS)); }
@@ -189,11 +195,11 @@ static void slow_disk(void) { sim_disk_ns = sim_chance(500) ? 20 * US : 30 * MS;
 static void slow_reads(void) { sim_decode_ns = sim_chance(500) ? 100 * US : 50 * MS; }
 static void failing_reads(void) {
     sim_decode_errors = sim_decode_errors ? 0 : 20;
-    world.errors_allowed = true;
+    sim_world.errors_allowed = true;
 }
 static void remove_socket(void) {
     Loader *loader = some_loader();
-    if (world.tcp || !loader->server || sim_chance(800)) return;
+    if (sim_world.tcp || !loader->server || sim_chance(800)) return;
     loader->disturbed = true;
     unlink(sim_chance(500) ? loader->server->endpoint->ctl : loader->server->endpoint->zmq_address + strlen("ipc://"));
 }
@@ -209,7 +215,7 @@ enum { FAULTS = sizeof faults / sizeof *faults };
 static void heal(void) {
     sim_disk_full = false, sim_disk_ns = 20 * US, sim_decode_ns = 100 * US, sim_decode_errors = 0;
     sim_network.lossy = sim_network.damaged = 0;
-    world.healed = true, world.calm_ns = sim_now + 2 * S;
+    sim_world.healed = true, sim_world.calm_ns = sim_now + 2 * S;
     sim_event("heal", 0, 0);
 }
 
@@ -217,8 +223,8 @@ static void heal(void) {
 
 static bool all_ended(void *self) {
     (void)self;
-    for (unsigned i = 0; i < world.trainer_count; i++)
-        if (!world.trainers[i].ended || world.trainers[i].node->alive) return false;
+    for (unsigned i = 0; i < sim_world.trainer_count; i++)
+        if (!sim_world.trainers[i].ended || sim_world.trainers[i].node->alive) return false;
     return true;
 }
 
@@ -227,25 +233,27 @@ static bool node_ended(void *self) { return !((Node *)self)->alive; }
 // A dataset that a change has made must be served: the last one that was reported as done, or a later one of which
 // nothing was reported.
 static void check_served(const LawDataset *served, int spec) {
-    bool may_be = world.loaders[0].spec == spec;
-    for (unsigned i = 0; i < world.change_count; i++) {
-        const Change *change = &world.changes[i];
+    bool may_be = sim_world.loaders[0].spec == spec;
+    for (unsigned i = 0; i < sim_world.change_count; i++) {
+        const Change *change = &sim_world.changes[i];
         if (change->reweight || change->spec < 0 || change->outcome == REFUSED) continue;
-        may_be = (may_be && (change->outcome != DONE || !world.keeps_state)) || change->spec == spec;
+        may_be = (may_be && (change->outcome != DONE || !sim_world.keeps_state)) || change->spec == spec;
     }
-    if (spec == SPEC_LINK) may_be = served->sources[0] == &world.bases[world.link];
+    if (spec == SPEC_LINK) may_be = served->sources[0] == &sim_world.bases[sim_world.link];
     if (!may_be) sim_fail("what was reported as done is not served at the end");
-    for (unsigned i = 0; i < world.change_count; i++) {
-        const Change *change = &world.changes[i];
+    for (unsigned i = 0; i < sim_world.change_count; i++) {
+        const Change *change = &sim_world.changes[i];
         bool found = !change->reweight || change->outcome != DONE || !change->from;
         for (unsigned k = 1; k < served->entry_count; k++) found = found || served->entries[k].from == change->from;
-        if (!found && world.change_count == 1) sim_fail("weights that were reported as done do not hold at the end");
+        if (!found && sim_world.change_count == 1)
+            sim_fail("weights that were reported as done do not hold at the end");
     }
 }
 
 static void audit_main(void *self) {
-    FeedConfig config = world.trainers[0].config;
+    FeedConfig config = sim_world.trainers[0].config;
     LawDataset served;
+    config.endpoint = sim_world.loaders[0].endpoint;
     Feed *feed = feed_open(&config);
     if (!feed) sim_fail("no loader at the end: %s", err_text());
     check_served(&served, describe_dataset(feed, &served));
@@ -269,11 +277,11 @@ static void end_history(void) {
     heal();
     if (!task_wait(all_ended, NULL, 400 * S)) sim_fail("no progress for 400 s after the last fault");
     node_start("audit", audit_main, &audited);
-    task_sleep(200 * S);
+    task_sleep(80 * S); // a replaced dataset stays for 60 s
     if (!audited) sim_fail("the audit does not end");
-    for (unsigned i = 0; i < world.loader_count; i++) check_rest(&world.loaders[i]);
-    for (unsigned i = 0; i < world.loader_count; i++) {
-        Loader *loader = &world.loaders[i];
+    for (unsigned i = 0; i < sim_world.loader_count; i++) check_rest(&sim_world.loaders[i]);
+    for (unsigned i = 0; i < sim_world.loader_count; i++) {
+        Loader *loader = &sim_world.loaders[i];
         loader->stopping = true;
         system_signal(loader->node, SIGTERM);
         if (!task_wait(node_ended, loader->node, 10 * S)) sim_fail("the loader does not stop");
@@ -284,7 +292,7 @@ static void end_history(void) {
 }
 
 static void fate_main(void *self) {
-    const uint64_t end = S / 2 + sim_below(3 * S), every = MS * (5 + sim_below(200));
+    const uint64_t end = S / 2 + sim_below(3 * S / 2), every = MS * (5 + sim_below(200));
     const uint64_t chosen = sim_chance(100) ? 0 : sim_random(); // which faults there are in this history
     while (sim_now < end) {
         task_sleep(sim_spread(every));
@@ -301,37 +309,37 @@ static void fate_main(void *self) {
 // --- the beginning
 
 static void set_loaders(void) {
-    world.tcp = sim_chance(350);
-    world.loader_count = sim_chance(200) ? 2 : 1;
-    world.keeps_state = sim_chance(600);
-    world.wide = sim_chance(80);
-    world.cache_bytes = 131072ull << sim_below(5);
+    sim_world.tcp = sim_chance(350);
+    sim_world.loader_count = sim_chance(200) ? 2 : 1;
+    sim_world.keeps_state = sim_chance(600);
+    sim_world.wide = sim_chance(80);
+    sim_world.cache_bytes = sim_chance(100) ? 16384 : 131072ull << sim_below(5);
     const int spec = (int)sim_below(SPECS);
-    world.differ = world.loader_count > 1 && sim_chance(300);
-    for (unsigned i = 0; i < world.loader_count; i++) {
-        Loader *loader = &world.loaders[i];
-        loader->place[0] = "pq"[i], loader -> spec = i && world.differ ? (spec + 1) % SPEC_LINK : spec;
-        if (world.wide && loader->spec == 3) loader->spec = 0; // its rows would not fit in the short dataset
-        snprintf(loader->endpoint, sizeof loader->endpoint, world.tcp ? "tcp://127.0.0.1:70%02u" : "ipc://%.*s",
-                 world.tcp ? i + 1 : 1, loader->place);
+    sim_world.differ = sim_world.loader_count > 1 && sim_chance(300);
+    for (unsigned i = 0; i < sim_world.loader_count; i++) {
+        Loader *loader = &sim_world.loaders[i];
+        loader->place[0] = "pq"[i], loader -> spec = i && sim_world.differ ? (spec + 1) % SPEC_LINK : spec;
+        if (sim_world.wide && loader->spec == 3) loader->spec = 0; // its rows would not fit in the short dataset
+        snprintf(loader->endpoint, sizeof loader->endpoint, sim_world.tcp ? "tcp://127.0.0.1:70%02u" : "ipc://%.*s",
+                 sim_world.tcp ? i + 1 : 1, loader->place);
     }
-    snprintf(world.endpoints, sizeof world.endpoints, "%s%s%s", world.loaders[0].endpoint,
-             world.loader_count > 1 ? "," : "", world.loaders[1].endpoint);
+    snprintf(sim_world.endpoints, sizeof sim_world.endpoints, "%s%s%s", sim_world.loaders[0].endpoint,
+             sim_world.loader_count > 1 ? "," : "", sim_world.loaders[1].endpoint);
 }
 
 static void set_trainer(Trainer *trainer) {
     static const uint64_t places[] = {0, 0, 0, 300, 65500, 131000, 1ull << 40};
     static const uint8_t endless[] = {SAMPLING_EPOCH, SAMPLING_EPOCH, SAMPLING_SHIFTED, SAMPLING_DOCUMENTS,
                                       SAMPLING_CROP};
-    trainer->rows = 1 + (uint32_t)sim_below(world.wide ? 100 : 8);
+    trainer->rows = 1 + (uint32_t)sim_below(sim_world.wide ? 100 : 8);
     trainer->mode = endless[sim_below(sizeof endless)];
     trainer->seed = sim_below(3), trainer->next = places[sim_below(7)];
     trainer->stream = sim_chance(400), trainer->skip = sim_chance(300) ? trainer->rows * sim_below(4) : 0;
     trainer->left = 10 + (unsigned)sim_below(10);
-    trainer->work_ns = world.wide ? 100 * MS : sim_chance(400) ? 100 * MS : sim_chance(800) ? 25 * MS : 3 * MS;
-    trainer->config = (FeedConfig){.endpoint = world.endpoints,
+    trainer->work_ns = sim_world.wide ? 100 * MS : sim_chance(500) ? 100 * MS : sim_chance(850) ? 30 * MS : 4 * MS;
+    trainer->config = (FeedConfig){.endpoint = sim_world.endpoints,
                                    .vocab_size = 50304,
-                                   .sequence_tokens = world.wide ? 1000 : 4 + (uint32_t)sim_below(60),
+                                   .sequence_tokens = sim_world.wide ? 1000 : 4 + (uint32_t)sim_below(60),
                                    .max_rows = trainer->rows,
                                    .window = (uint32_t)sim_below(7),
                                    .timeout_ms = 200000,
@@ -344,25 +352,28 @@ void history_run(void) {
     point_link(0);
     sim_network.latency_ns = sim_chance(700) ? 30 * US : sim_chance(700) ? MS : 40 * MS;
     sim_network.bytes_per_ms = sim_chance(800) ? 1 << 20 : 1 << 14;
+    if (sim_chance(250)) mallopt(M_PERTURB, 0xA5); // freed memory has other contents
+    sim_network.damaged = sim_chance(100) ? 100 : 0;
     set_loaders();
-    world.trainer_count = 1 + (unsigned)sim_below(TRAINERS_MAX);
-    if (sim_chance(250)) world.ranks = 2 + (unsigned)sim_below(2);
-    if (world.ranks > world.trainer_count) world.trainer_count = world.ranks;
-    for (unsigned i = 0; i < world.trainer_count; i++) {
-        Trainer *trainer = &world.trainers[i];
+    sim_world.trainer_count = 1 + (unsigned)sim_below(TRAINERS_MAX);
+    if (sim_chance(250)) sim_world.ranks = 2 + (unsigned)sim_below(2);
+    if (sim_world.ranks > sim_world.trainer_count) sim_world.trainer_count = sim_world.ranks;
+    for (unsigned i = 0; i < sim_world.trainer_count; i++) {
+        Trainer *trainer = &sim_world.trainers[i];
         set_trainer(trainer);
         trainer->number = (int)i, trainer->first = trainer->next;
-        if (i >= world.ranks) continue;
-        const Trainer *rank_0 = world.trainers;
+        if (i >= sim_world.ranks) continue;
+        const Trainer *rank_0 = sim_world.trainers;
         trainer->stream = true, trainer->rows = trainer->config.max_rows = rank_0->rows;
         trainer->seed = rank_0->seed, trainer->mode = rank_0->mode;
         trainer->config.sequence_tokens = rank_0->config.sequence_tokens;
     }
     every = sim_chance(300) ? 8 * MS : MS * (50 + sim_below(600));
-    const bool one = world.loader_count == 1 && !world.tcp, link = world.loaders[0].spec == SPEC_LINK;
+    const bool one = sim_world.loader_count == 1 && !sim_world.tcp, link = sim_world.loaders[0].spec == SPEC_LINK;
     node_start("supervisor", supervise, NULL);
     node_start("fate", fate_main, NULL);
-    if (((one && !link) || (link && !world.differ)) && sim_chance(600)) node_start("operator", operator_main, &every);
+    if (((one && !link) || (link && !sim_world.differ)) && sim_chance(600))
+        node_start("operator", operator_main, &every);
     sim_run();
     sim_fail("everybody waits for ever");
 }

@@ -65,7 +65,7 @@ typedef struct {
     unsigned starts;            // of loaders
     char endpoints[100];
 } World;
-extern World world;
+extern World sim_world;
 
 void history_run(void); // in a process and an empty folder of its own; ends the process
 

@@ -160,18 +160,24 @@ static void link_free(Link *link) {
     free(link);
 }
 
-// Of what is under way, a part from its beginning arrives, and all of it where `whole`.
-static void cut(Queue *from, Queue *to, bool whole) {
-    uint64_t kept = whole ? from->count : sim_below(from->count + 1);
-    while (to && kept--) arrive(from, to);
-    queue_clear(from);
+// Of what is under way, a part from its beginning is kept, and all of it where `whole`.
+static void cut(Queue *queue, bool whole) {
+    uint64_t kept = whole ? queue->count : sim_below(queue->count + 1);
+    Queue all = *queue;
+    *queue = (Queue){.latest = all.latest};
+    while (all.first && kept--) queue_add(queue, queue_take(&all));
+    queue_clear(&all);
 }
 
+// What is kept of the dealer's messages arrives in its time, perhaps after those of its next connection.
 static void link_break(Link *link, bool up_whole, bool down_whole) {
     if (link->state == BROKEN) return;
     sim_event("break", link->up.count, link->down.count);
-    cut(&link->up, link->router ? &link->arrived : NULL, up_whole && link->frozen_until <= sim_now);
-    cut(&link->down, link->dealer ? &link->dealer->inbox : NULL, down_whole && link->frozen_until <= sim_now);
+    cut(&link->up, up_whole && link->frozen_until <= sim_now);
+    cut(&link->down, down_whole && link->frozen_until <= sim_now);
+    while (link->dealer && link->down.first) arrive(&link->down, &link->dealer->inbox);
+    queue_clear(&link->down);
+    if (!link->router || link->state != UP) queue_clear(&link->up);
     link->state = BROKEN, link->break_at = 0;
     link->event = sim_now + sim_spread(sim_network.latency_ns);
 }
@@ -234,12 +240,13 @@ static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 // When the first message of a queue arrives; UINT64_MAX while the receiver has no room.
 static uint64_t delivery(const Link *link, const Queue *queue, const Socket *receiver, const Queue *inbox) {
-    if (link->state != UP || !receiver || !queue->first || inbox->count >= (unsigned)receiver->receive_max)
-        return UINT64_MAX;
+    if (!receiver || !queue->first || inbox->count >= (unsigned)receiver->receive_max) return UINT64_MAX;
     return later(later(queue->first->arrival, link->frozen_until), receiver->node->stalled_until);
 }
 
-static uint64_t delivery_up(const Link *link) { return delivery(link, &link->up, link->router, &link->arrived); }
+static uint64_t delivery_up(const Link *link) {
+    return link->state < UP ? UINT64_MAX : delivery(link, &link->up, link->router, &link->arrived);
+}
 static uint64_t delivery_down(const Link *link) {
     return link->dealer ? delivery(link, &link->down, link->dealer, &link->dealer->inbox) : UINT64_MAX;
 }
@@ -267,7 +274,8 @@ void net_run(void) {
         if (delivery_down(link) <= sim_now) arrive(&link->down, &link->dealer->inbox);
         if (link->break_at && link->break_at <= sim_now) link_break(link, false, false);
         if (event_time(link) <= sim_now) link_event(link);
-        if (!link->dealer && (!link->router || (link->state == BROKEN && !link->arrived.first))) link_free(link);
+        if (!link->dealer && (!link->router || (link->state == BROKEN && !link->arrived.first && !link->up.first)))
+            link_free(link);
     }
 }
 
@@ -305,7 +313,7 @@ static void socket_gone(Socket *socket, bool lingers) {
         }
         if (link->router == socket) {
             link->router = NULL;
-            queue_clear(&link->arrived);
+            queue_clear(&link->arrived), queue_clear(&link->up);
             link_break(link, false, lingers);
         }
     }
@@ -433,10 +441,12 @@ static Queue *outgoing(const Socket *socket, Link *link) {
     return socket->type == ZMQ_DEALER ? &link->up : &link->down;
 }
 
-// Changes a bit, in a copy: the sender may still use its memory. Not of CONTROL, whose second part has no checksum.
+// Changes a bit, in a copy: the sender may still use its memory. More often of a NOTICE, which is not repeated; not of
+// CONTROL, whose second part has no checksum.
 static void damage(Message *message) {
-    enum { TYPE = 6, CONTROL = 9 };
-    if (message->parts->data[TYPE] == CONTROL) return;
+    enum { TYPE = 6, NOTICE = 6, CONTROL = 9 };
+    const uint8_t type = message->parts->data[TYPE];
+    if (type == CONTROL || !sim_chance(type == NOTICE ? 5 * sim_network.damaged : sim_network.damaged)) return;
     Part **at = sim_chance(500) && message->parts->next ? &message->parts->next : &message->parts, *part = *at;
     if (!part->size) return;
     Part *copy = part_new(part->data, part->size);
@@ -458,7 +468,7 @@ static void send_message(Socket *socket) {
     Queue *queue = outgoing(socket, link);
     message->arrival = arrival(queue, message->bytes);
     sim_event("send", message->parts->size > 6 ? message->parts->data[6] : 0, message->bytes);
-    if (sim_chance(sim_network.damaged)) damage(message);
+    if (sim_network.damaged) damage(message);
     queue_add(queue, message);
     if (sim_chance(sim_network.lossy)) link_break(link, false, false);
 }

@@ -22,6 +22,7 @@ typedef struct {
     LawDataset dataset; // that the trainer knows
     FeedRequest asked[WIRE_WINDOW_MAX];
     unsigned asked_count, lent_count;
+    bool settled; // it has received a batch, or FEED_CHANGED
     Lent lent[LENT_MAX];
     BatchSource source;
     BatchStream stream;
@@ -34,15 +35,16 @@ static const uint8_t modes[MODES] = {SAMPLING_EPOCH, SAMPLING_SHIFTED,  SAMPLING
 
 static const LawSource *source_named(const char *name, const uint8_t fingerprint[32]) {
     for (int i = 0; i < BASES; i++)
-        if (fingerprint ? !memcmp(world.bases[i].fingerprint, fingerprint, 32) : !strcmp(world.bases[i].name, name))
-            return &world.bases[i];
+        if (fingerprint ? !memcmp(sim_world.bases[i].fingerprint, fingerprint, 32)
+                        : !strcmp(sim_world.bases[i].name, name))
+            return &sim_world.bases[i];
     return NULL;
 }
 
 // Whether the entry is one that the operator asked for.
 static bool was_asked(const LawDataset *dataset, unsigned entry) {
-    for (unsigned i = 0; i < world.change_count; i++) {
-        const Change *change = &world.changes[i];
+    for (unsigned i = 0; i < sim_world.change_count; i++) {
+        const Change *change = &sim_world.changes[i];
         uint32_t weights[LAW_SOURCES];
         if (!change->reweight || change->outcome == REFUSED ||
             (change->from && change->from != dataset->entries[entry].from))
@@ -57,19 +59,19 @@ static bool is_spec(const LawDataset *dataset, const Spec *spec) {
     uint32_t weights[LAW_SOURCES] = {65536};
     if (spec->count != (int)dataset->source_count) return false;
     for (int i = 0; i < spec->count; i++)
-        if (dataset->sources[i] != &world.bases[spec->bases[i]] && spec != &specs[SPEC_LINK]) return false;
+        if (dataset->sources[i] != &sim_world.bases[spec->bases[i]] && spec != &specs[SPEC_LINK]) return false;
     if (spec->count > 1) law_scale(spec->weights, dataset->source_count, weights);
     return !memcmp(weights, dataset->entries[0].weights, dataset->source_count * sizeof *weights);
 }
 
 // The number of the specification that the dataset comes from; -1: of none that may be served.
 static int spec_of(const LawDataset *dataset) {
-    for (unsigned i = 0; i < world.loader_count; i++)
-        if (is_spec(dataset, &specs[world.loaders[i].spec])) return world.loaders[i].spec;
-    for (unsigned i = 0; i < world.change_count; i++)
-        if (!world.changes[i].reweight && world.changes[i].outcome != REFUSED && world.changes[i].spec >= 0 &&
-            is_spec(dataset, &specs[world.changes[i].spec]))
-            return world.changes[i].spec;
+    for (unsigned i = 0; i < sim_world.loader_count; i++)
+        if (is_spec(dataset, &specs[sim_world.loaders[i].spec])) return sim_world.loaders[i].spec;
+    for (unsigned i = 0; i < sim_world.change_count; i++)
+        if (!sim_world.changes[i].reweight && sim_world.changes[i].outcome != REFUSED &&
+            sim_world.changes[i].spec >= 0 && is_spec(dataset, &specs[sim_world.changes[i].spec]))
+            return sim_world.changes[i].spec;
     return -1;
 }
 
@@ -103,11 +105,12 @@ static void learn_dataset(Run *run, bool again) {
     describe_dataset(run->feed, &run->dataset);
     sim_event("dataset", get_u32(feed_dataset(run->feed)->fingerprint), same);
     if (!again) return;
-    if (world.differ) sim_fail("another loader's dataset replaces that of the trainer");
+    if (sim_world.differ) sim_fail("another loader's dataset replaces that of the trainer");
     const uint64_t law = law_same_samples(&before, &run->dataset);
-    const bool one_change = world.change_count == 1 && !world.link_changed && law != UINT64_MAX;
+    const bool one_change = run->settled; // before the first batch there may have been several
     if (same > law || (same < law && one_change))
         sim_fail("%llx samples are said to be the same, %llx are", (unsigned long long)same, (unsigned long long)law);
+    run->settled = true;
 }
 
 // --- requests
@@ -135,7 +138,7 @@ static FeedRequest some_request(Run *run) {
     } else {
         run->trainer->next += trainer->rows + trainer->skip;
     }
-    raise_to(&world.highest, &request);
+    raise_to(&sim_world.highest, &request);
     return request;
 }
 
@@ -171,10 +174,11 @@ static void on_batch(Run *run, const FeedBatch *batch, const FeedRequest *reques
     Lent *lent = &run->lent[run->lent_count++];
     *lent = (Lent){*batch, *request, run->dataset};
     check_batch(run, lent);
-    raise_to(&world.received, request);
+    run->settled = true;
+    raise_to(&sim_world.received, request);
     sim_event("batch", request->first_sample, batch->rows ? *(const uint16_t *)batch->ids : 0);
     sim_summary->batches++;
-    if (trainer->left && world.healed && !world.operates && sim_now > world.calm_ns) trainer->left--;
+    if (trainer->left && sim_world.healed && !sim_world.operates && sim_now > sim_world.calm_ns) trainer->left--;
     task_sleep(sim_spread(trainer->work_ns));
     while (run->lent_count == LENT_MAX || (run->lent_count && sim_chance(600))) give_back(run);
 }
@@ -182,7 +186,7 @@ static void on_batch(Run *run, const FeedBatch *batch, const FeedRequest *reques
 // --- a run: from opening to closing, or to an error
 
 static void check_error(const char *where) {
-    const bool disk = err_code() == EX_IO && world.errors_allowed;
+    const bool disk = err_code() == EX_IO && sim_world.errors_allowed;
     if (!disk) sim_fail("%s fails: %s (%d)", where, err_text(), err_code());
     err_clear();
 }
@@ -193,7 +197,7 @@ static FeedResult next_of_stream(Run *run) {
     request.first_sample = run->stream.next;
     FeedResult result = batch_stream_next(&run->stream, &batch);
     const bool received = result == FEED_BATCH;
-    if (run->stream.requested > world.highest) world.highest = run->stream.requested;
+    if (run->stream.requested > sim_world.highest) sim_world.highest = run->stream.requested;
     if (result == FEED_ERROR) check_error("batch_stream_next");
     if (run->trainer->ranks) result = ranks_step(run->trainer, result, feed_dataset(run->feed));
     if (received && result != FEED_BATCH) feed_release(run->feed, &batch);
@@ -227,7 +231,7 @@ static void run_batches(Run *run) {
     Trainer *trainer = run->trainer;
     const FeedRequest form = {.seed = trainer->seed, .mode = (uint8_t)trainer->mode, .rows = trainer->rows};
     run->source = source_of_feed(run->feed);
-    run->stream.skip = trainer->skip;
+    run->stream.turns.skip = trainer->skip;
     if (trainer->stream) batch_stream_start(&run->stream, &run->source, &form, trainer->next, UINT64_MAX);
     FeedResult result = FEED_BATCH;
     while (result == FEED_BATCH && (trainer->ranks || (trainer->left && !sim_chance(20)))) {
@@ -239,8 +243,8 @@ static void run_batches(Run *run) {
         result = FEED_BATCH;
     }
     while (run->lent_count) give_back(run);
-    const Server *server = world.loaders[0].server;
-    if (!trainer->left && !trainer->ranks && server && world.loader_count == 1 &&
+    const Server *server = sim_world.loaders[0].server;
+    if (!trainer->left && !trainer->ranks && server && sim_world.loader_count == 1 &&
         memcmp(server->current->dataset.fingerprint, feed_dataset(run->feed)->fingerprint, 32))
         sim_fail("a trainer does not learn of another dataset");
 }
