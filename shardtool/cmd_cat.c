@@ -171,7 +171,7 @@ static void close_target(Target *target) {
 
 static int run(int count, char **arguments) {
     if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset (- is standard input)");
-    if (jobs_check(threads) < 0) return -1;
+    if (jobs_check(threads) < 0 || paths_check_vocabulary(count, arguments) < 0) return -1;
     static Target target;
     int status = open_target(&target, count, arguments);
     for (int i = 0; status == 0 && i < count; i++) status = shards_visit(arguments[i], split, put_shard, &target);

@@ -30,7 +30,7 @@ static int most_first(const void *a, const void *b) {
 
 typedef struct {
     const Vocab *vocab; // of the first shard: GPT-2's, or that of the file its dataset has
-    bool has_text;      // all shards are of this vocabulary; the ids of another one are printed without their text
+    bool has_text;      // the shards are of this vocabulary; ids of another one are printed without their text
     Row ids[IDS_MAX];
 } Histogram;
 
@@ -68,7 +68,8 @@ static void print_row(const Histogram *histogram, const Row *row) {
 static int run(int count, char **arguments) {
     static Histogram histogram; // 16 MiB of zeros, which the program's file does not hold
     histogram.has_text = true;
-    int status = paths_visit(count, arguments, split, count_ids, &histogram);
+    int status = paths_check_vocabulary(count, arguments);
+    if (status == 0) status = paths_visit(count, arguments, split, count_ids, &histogram);
     if (status == 0) {
         size_t used = 0;
         for (uint32_t i = 0; i < IDS_MAX; i++)

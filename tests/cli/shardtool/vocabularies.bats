@@ -68,6 +68,12 @@ END
     done
     shardtool tokenize -q --docs lines -o gpt2 "$text"
     run_match 65 "have different vocabularies" shardtool cat -o both.zst "$data/train/000/000000.zst" gpt2/train/000/000000.zst
+    for command in "cat" "cat --raw -o both.bin" hist; do
+        run_match 65 "'$data' and 'gpt2' have different vocabularies" shardtool $command "$data" gpt2
+        run_match 65 "have different vocabularies" shardtool $command gpt2/train/000/000000.zst "$data/train/000/000000.zst"
+    done
+    [ "$(shardtool cat "$data" gpt2 2>/dev/null | wc -c)" = 0 ] && [ ! -e both.bin ]
+    shardtool cat "$data" "$data/train/000/000000.zst" >same.bin
     run_match 65 "vocabular" shardtool shuffle -q -o no "$data" gpt2
     run_match 2 "another vocabulary" shardtool tokenize -q -o "$data" --docs lines --val 0.2 "$text"
     rm mixed/tokenizer.json
