@@ -4,8 +4,10 @@ The vocabularies are GPT-2's tokens with each pattern, and one of few merges, in
 made by several pairs or by none. With the package tokenizers also against its own, from the files that we write."""
 # peers: transformers
 import base64
+import json
 import os
 import random
+import subprocess
 import sys
 import time
 
@@ -176,6 +178,36 @@ def test_a_tokenizer_json_with_the_pattern_of_qwen2_has_the_ids_of_tokenizers():
 
 def test_a_tokenizer_json_with_the_pattern_of_o200k_has_the_ids_of_tokenizers():
     against_tokenizers("o200k")
+
+
+def test_a_possessive_count_is_refused_where_tokenizers_repeats_it():
+    """tiktoken's regex of cl100k_base in a tokenizer.json: tokenizers cuts no run of digits, and tiktoken after three."""
+    try:
+        import tokenizers
+    except ImportError:
+        raise runner.Skip("needs the package tokenizers")
+    import tiktoken.load
+    import tiktoken_ext.openai_public as public
+
+    public.load_tiktoken_bpe = lambda *arguments, **named: {}
+    regex = public.cl100k_base()["pat_str"]
+    ranks = few_ranks(5) | {b"1234": 900}
+    for token in (b"12", b"34"):
+        ranks.setdefault(token, len(ranks))
+    ranks = {token: rank for rank, token in enumerate(sorted(ranks, key=lambda token: (len(token), ranks[token])))}
+    write_tiktoken("digits.tiktoken", ranks)
+    with open("text.txt", "w") as file:
+        file.write("12345678")
+    runner.call(SHARDTOOL, "tokenize", "-q", "--force", "-o", "data", "--vocabulary", "digits.tiktoken", "--pattern", "gpt4", "text.txt")
+    with open("data/tokenizer.json", encoding="utf-8") as file:
+        made = json.load(file)
+    made["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = regex
+    with open("possessive.json", "w", encoding="utf-8") as file:
+        json.dump(made, file)
+    theirs = tokenizers.Tokenizer.from_file("possessive.json").encode("12345678", add_special_tokens=False).ids
+    assert theirs != reference(ranks, regex).encode_ordinary("12345678")
+    result = subprocess.run([SHARDTOOL, "encode", "--vocabulary", "possessive.json", "text.txt"], capture_output=True, text=True)
+    assert result.returncode == 65 and "its pattern has {1,3}+" in result.stderr, (result.returncode, result.stderr)
 
 
 TINY = ("--n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=1 --gradient_accumulation_steps=1 --eval_iters=1 --eval_interval=1 "
