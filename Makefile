@@ -142,7 +142,7 @@ $(O)/test: $(TESTS:%.c=$(O)/%.o) $(REPLAYS) $(O)/core.a
 
 # The simulator of the loader's protocol replaces ZeroMQ, and what these functions do for the loader and its client.
 SIM_WRAP := close open connect send sendmsg eventfd socket memfd_create accept4 signalfd signal pthread_sigmask clock_gettime getrandom usleep \
-            pthread_create pthread_join pthread_detach pthread_cond_init pthread_cond_destroy pthread_cond_signal \
+            pthread_create pthread_join pthread_detach pthread_mutex_lock pthread_cond_init pthread_cond_destroy pthread_cond_signal \
             pthread_cond_broadcast pthread_cond_wait pthread_cond_timedwait write fallocate fsync rename truncate mapguard_run \
             frame_decode endpoint_check_files die
 SIMULATOR := $(patsubst %.c,$(O)/%.o,$(wildcard tests/simulate/*.c) tests/unit/loader/fixture_loader.c)
@@ -151,7 +151,7 @@ $(O)/simulate: $(SIMULATOR) $(O)/core.a
 	$(LINK)
 ## simulate  histories of loader and trainers from seeds, with faults, under a virtual clock (S=60 seconds; SEED=n: one, with its steps)
 simulate: $(O)/simulate ; $(Q)$< $(if $(SEED),--seed=$(SEED) --verbose,--seconds=$(or $(S),60))
-## simulate-bugs  bugs planted in the protocol are found by the simulator, after how many histories (M=name: this one)
+## simulate-bugs  bugs planted in the protocol and after how many histories the simulator finds each (M=name: this one)
 simulate-bugs: private LIBS += $(SIM_WRAP:%=-Wl,--wrap=%)
 simulate-bugs: $(O)/simulate ; $(Q)SIMLIBS='$(LIBS)' tests/simulate/mutants.sh $(O) $(M)
 

@@ -11,8 +11,6 @@ unchanged|client/feed_connection.c|s/^        feed->changed = true;$//
 not_replaced|client/feed_connection.c|/WIRE_BATCH_REPLACED/d
 payload|client/feed_connection.c|s/crc32c(0, rows, batch->length) != batch->payload_crc/false/
 other_loader|client/feed_connection.c|/if (replaces_dataset(feed, welcome)) return pass_over/d
-dead_ring|client/feed_connection.c|/^    feed_ring_withdraw(feed);$/d
-old_ring|client/feed_ring.c|s/if (!closed \&\& feed_ring_allocate(feed) < 0)/if (false)/
 lost_slots|client/feed_ring.c|s/request->ready = false;//
 lent|client/feed.c|s/feed->slots\[request->slot\] = SLOT_LENT;/feed->slots[request->slot] = SLOT_FREE;/
 generation|client/feed.c|s/generation = ++feed->generation\[slot\]/generation = feed->generation[slot]/
@@ -35,19 +33,16 @@ late_answer|server/jobs.c|s/job->route = \*route, job->header = request->header;
 unread|server/unread.c|/atomic_fetch_sub(unread->total/d
 account|server/unread.c|/atomic_fetch_sub(unread->account/d
 ring_jobs|server/server.c|/jobs_cancel(server, attachment->id);/d
-rings|server/server.c|s/if (attachment->id .. ctl_receive_ring/if (ctl_receive_ring/
 in_use|server/server.c|s/if (served->users || /if (/
 state|server/reload.c|s/return served_spec_save(.*);/return 0;/
 refused|server/reload.c|s/if (reload->appended \&\& truncate/if (false \&\& truncate/
 again|server/reload.c|/if (reload->again) server_reload(server);/d
 too_late|server/reload.c|s/if (from >= first) return 0;/return 0;/
-counters|server/reload.c|/keep_counters(fresh, before);$/d
 check|server/reload.c|s/if (!reload->request.control.check) {/if (true) {/
 vocabulary|server/reload.c|s/if (memcmp(other->vocab_fp, current->vocab_fp, 32) ||/if (false \&\&/
 half_line|server/served.c|s/fallocate(fd, .*) < 0 \&\&/false \&\&/
 kept_line|server/served.c|s/ftruncate(fd, size) < 0/false/
 evicted|server/frame_cache.c|s/if (!old->pins) drop_frame/drop_frame/
-taken|server/frame_cache.c|s/ || frame->pins) continue;/) continue;/
 forgotten|server/frame_cache.c|s/bool waits = !frame->decoding;/bool waits = true;/
 retry|server/frame_cache.c|s/frame->state == FRAME_FAILED \&\& clock_ns()/false \&\& clock_ns()/
 track|server/row_reader.c|s/if (track->served == served) \*track = (Track){0};/(void)0;/
@@ -74,7 +69,7 @@ while IFS='|' read -r name file edit; do
     ${CC:-gcc} -std=c11 -D_GNU_SOURCE -DHAVE_CUDA=0 -I. -O1 -g -w -c "$folder/$name.c" -o "$folder/$name.o" &&
         ${CC:-gcc} -fopenmp "$folder/$name.o" "$build"/tests/simulate/*.o "$build/tests/unit/loader/fixture_loader.o" \
             "$build/core.a" $SIMLIBS -o "$folder/simulate" || exit 1
-    if "$folder/simulate" --count="${COUNT:-1000}" >"$folder/out" 2>&1; then
+    if "$folder/simulate" --count="${COUNT:-3000}" >"$folder/out" 2>&1; then
         echo "$name: NOT FOUND" && bad=1
     else
         printf '%-14s %5s  %s\n' "$name" "$(sed -nE 's/^([0-9]+) histories.*/\1/p' "$folder/out")" \

@@ -181,6 +181,13 @@ static void kill_loader(void) {
     node_kill(some_loader()->node);
     sim_summary->kills++;
 }
+static bool disk_is_used(void *self) { return (void)self, sim_disk_user; }
+static void kill_writer(void) {
+    if (!task_wait(disk_is_used, NULL, 200 * MS) || !sim_disk_user) return;
+    Node *node = sim_disk_user;
+    sim_disk_user = NULL;
+    if (node == sim_world.loaders[0].node) node_kill(node), sim_summary->kills++;
+}
 static void kill_trainer(void) {
     node_kill(some_trainer()->node);
     sim_summary->kills++;
@@ -207,9 +214,10 @@ static void damage_messages(void) { sim_network.damaged = sim_network.damaged ? 
 static void lose_messages(void) { sim_network.lossy = sim_network.lossy ? 0 : 20; }
 
 typedef void Fault(void);
-static Fault *const faults[] = {end_connection, freeze_connection, stall_loader,  stall_trainer, kill_loader,
-                                kill_trainer,   stop_loader,       reload,        fill_disk,     slow_disk,
-                                slow_reads,     failing_reads,     remove_socket, lose_messages, damage_messages};
+static Fault *const faults[] = {end_connection, freeze_connection, stall_loader,    stall_trainer,
+                                kill_loader,    kill_trainer,      stop_loader,     reload,
+                                fill_disk,      slow_disk,         slow_reads,      failing_reads,
+                                remove_socket,  lose_messages,     damage_messages, kill_writer};
 enum { FAULTS = sizeof faults / sizeof *faults };
 
 static void heal(void) {

@@ -1,5 +1,6 @@
 // Chance, virtual time, and the tasks.
 #include "tests/simulate/sim.h"
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -144,7 +145,9 @@ bool task_wait(bool (*ready)(void *self), void *self, uint64_t ns) {
     task->run_ns = 0;
     task->error.code = 0;
     if (err_code()) err_take(&task->error);
+    const int number = errno;
     if (_setjmp(task->at) == 0) _longjmp(scheduler, 1);
+    errno = number;
     if (task->error.code) err_give(&task->error);
     return ready && ready(self);
 }

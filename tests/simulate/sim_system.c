@@ -26,6 +26,7 @@
 enum { FDS_MAX = 1024, SIGNALS_MAX = 64 };
 
 bool sim_disk_full;
+Node *sim_disk_user;
 uint64_t sim_disk_ns = 20 * US, sim_decode_ns = 200 * US;
 unsigned sim_decode_errors;
 uint64_t sim_io = 1;
@@ -114,6 +115,7 @@ void system_node_ended(const Node *node) {
 
 WRAP(int, clock_gettime, (clockid_t clock, struct timespec *time)) {
     if (!sim_node) return __real_clock_gettime(clock, time);
+    if (sim_chance(3)) task_sleep(sim_spread(20 * US)); // another process runs, or this one is stopped in its work
     const uint64_t ns = sim_now + sim_node->clock_offset;
     *time = (struct timespec){(time_t)(ns / S), (long)(ns % S)};
     return 0;
@@ -165,6 +167,11 @@ WRAP(int, pthread_join, (pthread_t id, void **result)) {
 }
 WRAP(int, pthread_detach, (pthread_t id)) { return (void)id, 0; }
 
+WRAP(int, pthread_mutex_lock, (pthread_mutex_t * mutex)) {
+    while (pthread_mutex_trylock(mutex) != 0) task_sleep(US);
+    return 0;
+}
+
 // A condition holds the number of its signals; a task that waits goes on after the next one.
 typedef struct {
     const uint64_t *signals;
@@ -208,7 +215,9 @@ WRAP(int, pthread_cond_timedwait, (pthread_cond_t * condition, pthread_mutex_t *
 // A call that reaches the disk: it takes a time, in which the process may be killed, and may fail.
 static bool disk_fails(void) {
     if (!sim_node) return false;
+    sim_disk_user = sim_node;
     task_sleep(sim_spread(sim_disk_ns));
+    sim_disk_user = NULL;
     if (sim_disk_full) errno = ENOSPC;
     return sim_disk_full;
 }

@@ -216,6 +216,7 @@ static FeedResult next_of_requests(Run *run) {
         run->asked_count = 0;
         return next_of_requests(run);
     }
+    if (sim_chance(50)) task_sleep(sim_spread(run->trainer->work_ns)); // answers arrive before it waits for them
     FeedBatch batch;
     const FeedResult result = feed_next(run->feed, &batch);
     if (result == FEED_ERROR) check_error("feed_next");
@@ -255,7 +256,7 @@ void trainer_main(void *self) {
         Run *run = calloc(1, sizeof *run);
         run->trainer = trainer;
         run->feed = feed_open(&trainer->config);
-        if (run->feed) learn_dataset(run, false);
+        if (run->feed) learn_dataset(run, false), task_sleep(sim_spread(trainer->work_ns)); // as it loads a model
         if (!run->feed || feed_attach(run->feed) < 0)
             check_error("feed_open");
         else if (!trainer->ranks || ranks_begin(trainer, feed_dataset(run->feed)))
