@@ -31,7 +31,14 @@ chapters() { # RDB FOLDER
         }' "$@"
 }
 
+reads_rdb() { perl -MCompress::Zlib -e 1 2>/dev/null; }
+
 if [ ! -d $text ]; then
+    reads_rdb || [ "$(id -u)" != 0 ] || apt-get install -y -qq perl >/dev/null 2>&1 || true
+    reads_rdb || {
+        echo "missing: run 'sudo apt-get install perl', or pass your own text with TEXT=path" >&2
+        exit 71
+    }
     rdb=/$data
     mkdir -p build/text
     if [ ! -f $rdb ]; then

@@ -13,7 +13,6 @@ table() {
 | --- | --- | --- | --- | --- |
 | cc | gcc | gcc | gcc | gcc |
 | make | make | make | make | make |
-| perl | perl | perl-IO-Compress | perl | perl |
 | stdlib.h | libc6-dev | glibc-devel | glibc | glibc-devel |
 | omp.h | libomp-dev | libomp-devel | openmp | libomp-devel |
 | zstd.h | libzstd-dev | libzstd-devel | zstd | libzstd-devel |
@@ -63,7 +62,6 @@ find_missing() {
         case $need in
         cc) command -v "${cc%% *}" >/dev/null ;;
         make) command -v make >/dev/null ;;
-        perl) perl -MCompress::Zlib -e 1 2>/dev/null ;; # for the text of the demo
         omp.h) [[ $cc != *clang* ]] || finds omp.h ;;
         *) finds "$need" ;;
         esac && continue
