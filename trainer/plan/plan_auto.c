@@ -129,16 +129,17 @@ static double choose_settings(Config *config, Config given, const Model *model, 
 }
 
 // The order is part of the bits of a run, so it depends on mem_limit, and neither on free memory nor on the number of
-// processes.
+// processes. Where it would need more in host memory, it costs copies, whose time is not predicted.
 static ReduceOrder choose_order(const Config *given, const Model *model, const Backend *backend) {
     const double worth = 1.02; // what the same bits for any number of processes may cost
     const MemoryLimits limits = {given->mem_limit, 0};
-    Config alone = *given, chosen;
+    Config alone = *given, least, chosen;
     alone.world = 1, alone.reduce_order = REDUCE_FAST;
-    const double fast = choose_settings(&chosen, alone, model, backend, &limits);
+    const double fast = choose_settings(&least, alone, model, backend, &limits);
     if (fast == INFINITY) return step_cost_sums(model, backend, &alone) <= worth - 1 ? REDUCE_FIXED : REDUCE_FAST;
     alone.reduce_order = REDUCE_FIXED;
-    return choose_settings(&chosen, alone, model, backend, &limits) <= worth * fast ? REDUCE_FIXED : REDUCE_FAST;
+    const double fixed = choose_settings(&chosen, alone, model, backend, &limits);
+    return fixed <= worth * fast && chosen.offload == least.offload ? REDUCE_FIXED : REDUCE_FAST;
 }
 
 void plan_auto(Config *config, const Backend *backend, bool here) {

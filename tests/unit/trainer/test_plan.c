@@ -308,7 +308,7 @@ TEST(plan_chooses_the_logits_chunk) {
         Config config = gpt2_124m();
         backend.memory_bytes = (size_t)(rows[i].card * (1 << 30));
         config.batch_size.value = rows[i].rows, config.mem_limit = (uint64_t)(rows[i].limit * (1 << 30));
-        config.loss_chunk_rows = rows[i].chunk;
+        config.loss_chunk_rows = rows[i].chunk, config.reduce_order = REDUCE_FAST;
         make(&config, &backend); // with 1024
         const MemoryPlan least = plan;
         plan_auto(&config, &backend, false);
