@@ -68,6 +68,24 @@ static int check_ids(const VocabTable *table, unsigned *count) {
     return *count ? 0 : fail(EX_DATA, "it has no tokens");
 }
 
+// A dataset keeps tokens by their bytes: its tokenizer.json could not be read again with two of the same.
+static int check_special(const VocabTable *table, unsigned count) {
+    TokenNames special;
+    int status = 0;
+    token_names_open(&special, table->vocab);
+    for (unsigned id = count; status == 0 && id < table->size; id++) {
+        const Bytes token = token_at(table, id);
+        unsigned other = token_names_find(&table->names, token.data, token.size);
+        if (other == NO_TOKEN) other = token_names_find(&special, token.data, token.size);
+        if (other != NO_TOKEN)
+            status = fail(EX_DATA, "the special token '%.*s' of id %u is also the token of id %u", (int)token.size,
+                          (const char *)token.data, id, other);
+        token_names_add(&special, id);
+    }
+    token_names_close(&special);
+    return status;
+}
+
 int vocab_table_build(VocabTable *table, size_t pairs) {
     unsigned count;
     if (check_ids(table, &count) < 0) return -1;
@@ -84,6 +102,7 @@ int vocab_table_build(VocabTable *table, size_t pairs) {
         token_names_add(&table->names, id);
         if (token.size == 1) vocab->byte_token[*token.data] = id;
     }
+    if (check_special(table, count) < 0) return -1;
     for (unsigned byte = 0; byte < 256; byte++)
         if (vocab->byte_token[byte] == NO_TOKEN)
             return fail(EX_DATA, "no token is the byte 0x%02X: a vocabulary on bytes has all 256", byte);

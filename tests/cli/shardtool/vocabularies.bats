@@ -176,6 +176,9 @@ END
     refused '.model.merges[5] = "zz yy"' "a merge is not of two tokens that give a third"
     refused '.model.merges |= (.[0:9] + [.[20]] + .[9:])' "merges are not in the order of their ids"
     refused 'del(.model.vocab["a"])' "no token has the id"
+    refused '.added_tokens += [{"id": 400, "content": "<|pad|>", "special": true}]' "the special token '<|pad|>' of id 400 is also the token of id 398"
+    (cat "$vocab/vocabulary.tiktoken" && printf '%s 398\n' "$(printf '<|endoftext|>' | base64)") >bad.tiktoken
+    run_match 65 "the special token '<|endoftext|>' of id 399 is also the token of id 398" shardtool encode --vocabulary bad.tiktoken --pattern gpt4 "$text"
     echo '{"model": ' >bad.json
     run_match 65 "'bad.json': it is not JSON" shardtool encode --vocabulary bad.json "$text"
     run_match 2 "a .tiktoken file does not name its pattern: add --pattern" shardtool encode --vocabulary "$vocab/vocabulary.tiktoken" "$text"
