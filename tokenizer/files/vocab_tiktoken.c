@@ -31,17 +31,28 @@ static int base64_decode(Bytes text, uint8_t out[VOCAB_TOKEN_MAX], size_t *size)
     return bits & ((1u << held) - 1) ? -1 : 0;
 }
 
-static int read_line(VocabTable *table, Bytes line, unsigned rank) {
+static bool is_space(uint8_t byte) { return byte == ' ' || (byte >= '\t' && byte <= '\r'); }
+
+// Cuts the next word off the line, as Python's split does.
+static Bytes next_word(Bytes *line) {
+    const uint8_t *end = line->data + line->size, *at = line->data;
+    while (at < end && is_space(*at)) at++;
+    const uint8_t *word = at;
+    while (at < end && !is_space(*at)) at++;
+    *line = (Bytes){at, (size_t)(end - at)};
+    return (Bytes){word, (size_t)(at - word)};
+}
+
+static int read_line(VocabTable *table, Bytes line, unsigned number, unsigned rank) {
     uint8_t token[VOCAB_TOKEN_MAX];
     size_t size;
-    const uint8_t *blank = memchr(line.data, ' ', line.size);
-    char number[16];
-    snprintf(number, sizeof number, "%u", rank);
-    if (!blank || base64_decode((Bytes){line.data, (size_t)(blank - line.data)}, token, &size) < 0)
-        return fail(EX_DATA, "line %u is not a token in base64, a blank and a rank", rank + 1);
-    const size_t digits = (size_t)(line.data + line.size - blank - 1);
-    if (digits != strlen(number) || memcmp(blank + 1, number, digits))
-        return fail(EX_DATA, "line %u does not have the rank %u: ranks count from 0 without a gap", rank + 1, rank);
+    char wanted[16];
+    const Bytes text = next_word(&line), digits = next_word(&line);
+    snprintf(wanted, sizeof wanted, "%u", rank);
+    if (!digits.size || next_word(&line).size || base64_decode(text, token, &size) < 0)
+        return fail(EX_DATA, "line %u is not a token in base64, a blank and a rank", number);
+    if (digits.size != strlen(wanted) || memcmp(digits.data, wanted, digits.size))
+        return fail(EX_DATA, "line %u does not have the rank %u: ranks count from 0 without a gap", number, rank);
     return vocab_table_add(table, rank, (Bytes){token, size}, false);
 }
 
@@ -62,8 +73,10 @@ static int add_splits(VocabTable *table) {
 
 static int read_ranks(VocabTable *table, Bytes file) {
     Bytes line;
-    for (unsigned rank = 0; bytes_next_line_or_rest(&file, &line); rank++)
-        if (read_line(table, line, rank) < 0) return -1;
+    for (unsigned number = 1, rank = 0; bytes_next_line_or_rest(&file, &line); number++) {
+        Bytes rest = line;
+        if (next_word(&rest).size && read_line(table, line, number, rank++) < 0) return -1;
+    }
     return 0;
 }
 

@@ -35,6 +35,13 @@ setup() {
     shardtool encode --vocabulary "$data/tokenizer.json" --pattern o200k "$text" | cmp - ids
     shardtool encode --vocabulary pair --pattern o200k "$text" | cmp - ids
     shardtool encode --vocabulary two.tiktoken --pattern o200k "$text" | cmp - ids
+    # the ends of lines of Windows, and empty lines, as tiktoken and tokenizers read them
+    sed 's/$/\r/' two.tiktoken >lines.tiktoken
+    sed -i 's/$/\r/' pair/merges.txt
+    shardtool encode --vocabulary lines.tiktoken --pattern o200k "$text" | cmp - ids
+    sed '5s/$/\n\n/;7s/ /\t /' two.tiktoken >lines.tiktoken
+    shardtool encode --vocabulary lines.tiktoken --pattern o200k "$text" | cmp - ids
+    shardtool encode --vocabulary pair --pattern o200k "$text" | cmp - ids
     shardtool tokenize -q --docs lines --val 0.2 --vocabulary "$data/tokenizer.json" -o again "$text"
     shardtool diff "$data" again
     cmp "$data/tokenizer.json" again/tokenizer.json
