@@ -81,13 +81,14 @@ int saved_state_compare(const SavedState *saved, const Config *config, const cha
     Buffer other = {0}, changes = {0};
     const unsigned long long step = saved->state.step, last = (unsigned long long)config->max_iters;
     const bool complete = step >= last && !config->eval_only;
+    Difference vocabulary;
     int result = 0;
     list_differences(saved, config, false, &other);
     list_differences(saved, config, true, &changes);
     if (other.size)
-        result =
-            fail(EX_USAGE, "the checkpoint '%s' is of another run: %s (another out_dir, or --fresh, starts a new one)",
-                 path, (const char *)other.data);
+        result = fail(differs(saved, config, KEY_vocab_size, &vocabulary) ? EX_PROTOCOL : EX_USAGE,
+                      "the checkpoint '%s' is of another run: %s (another out_dir, or --fresh, starts a new one)", path,
+                      (const char *)other.data);
     else if (complete && step > last)
         result = fail(EX_USAGE, "nothing to do: step %llu of the run in '%s' is beyond max_iters %llu", step,
                       config->out_dir, last);

@@ -108,6 +108,9 @@ END
     shardtool train-vocabulary -q -V 400 --pattern gpt2 -o other "$text"
     shardtool tokenize -q --docs lines --val 0.2 --vocabulary other -o others "$text"
     run_match 76 "is another vocabulary than that with which the run in 'run' was trained" trainer train "${tiny[@]}" --dataset=others --out_dir=run --max_iters=7
+    shardtool train-vocabulary -q -V 380 --pattern gpt2 -o smaller "$text"
+    shardtool tokenize -q --docs lines --val 0.2 --vocabulary smaller -o fewer "$text"
+    run_match 76 "vocab_size is 380, was 400" trainer train "${tiny[@]}" --dataset=fewer --out_dir=run --max_iters=7
     run_match 76 "is another vocabulary" trainer sample --out_dir=run --vocabulary=others/tokenizer.json --start=a --device=cpu
     run_match 65 "have different vocabularies" "$BIN/loader" serve "$data:1" others:1 --endpoint "ipc://$PWD/mill"
 }
@@ -133,8 +136,8 @@ END
     cmp mine/tokenizer.json model/tokenizer.json
     trainer eval --quiet --init_from=./model --dataset=mine --eval_iters=1 --device=cpu
     # one is not taken for the other
-    run_match 2 "vocab_size is GPT-2's 50257, was 50257 of another vocabulary" trainer train "${tiny[@]}" --dataset=gpt2 --out_dir=run --max_iters=3
-    run_match 2 "vocab_size is 50257 of another vocabulary, was GPT-2's" trainer train "${tiny[@]}" --dataset=mine --out_dir=old --max_iters=2
+    run_match 76 "vocab_size is GPT-2's 50257, was 50257 of another vocabulary" trainer train "${tiny[@]}" --dataset=gpt2 --out_dir=run --max_iters=3
+    run_match 76 "vocab_size is 50257 of another vocabulary, was GPT-2's" trainer train "${tiny[@]}" --dataset=mine --out_dir=old --max_iters=2
     run_match 76 "vocabular" trainer eval --init_from=./model --dataset=gpt2 --eval_iters=1 --device=cpu
     run_match 65 "have different vocabularies" "$BIN/loader" serve gpt2:1 mine:1 --endpoint "ipc://$PWD/mill"
     "$BIN/loader" serve mine --quiet --endpoint "ipc://$PWD/mill" 3>&- &
