@@ -5,6 +5,7 @@
 #include "shardtool/interchange/interchange.h"
 #include "shardtool/support/dataset_vocabulary.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static InterchangeOptions to = {.format = INTERCHANGE_NONE};
@@ -20,17 +21,30 @@ static const Option options[] = {
     ROW_END,
 };
 
+static int name_tokenizer(TokenReader *tokens, char name[65]) {
+    const ShardFile *shard = token_reader_shard(tokens, 0);
+    if (!shard) return -1;
+    if (vocab_is_gpt2_fingerprint(shard->vocab_fp))
+        snprintf(name, 65, "gpt2");
+    else
+        hex_encode(name, shard->vocab_fp, 32);
+    return 0;
+}
+
 static int export_path(const Interchange *format, const char *path, const char *folder) {
     bool any = false;
     for (int split = 0; split < (dataset_is(path) ? SPLIT_COUNT : 1); split++) {
         TokenReader tokens;
         if (token_reader_open(&tokens, path, split) < 0) return -1;
+        char tokenizer[65];
         Exporter exporter = {.tokens = &tokens,
+                             .tokenizer = tokenizer,
                              .folder = folder,
                              .name = split_names[split],
                              .file_tokens = file_tokens,
                              .eot_before = interchange_eot_before(&to)};
-        int status = tokens.tokens ? exporter_run(&exporter, format->write) : 0;
+        int status = tokens.tokens ? name_tokenizer(&tokens, tokenizer) : 0;
+        if (status == 0 && tokens.tokens) status = exporter_run(&exporter, format->write);
         any |= tokens.tokens > 0;
         token_reader_close(&tokens);
         if (status < 0) return -1;

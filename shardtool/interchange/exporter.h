@@ -7,6 +7,7 @@
 typedef struct {
     TokenReader *tokens;
     const char *folder, *name; // of the files: "train" or "val", then what exporter_open adds
+    const char *tokenizer;     // its name: "gpt2", or the fingerprint of the vocabulary
     uint64_t file_tokens;      // of --file-tokens
     uint64_t count, at;        // ids of the split; ids written so far
     bool eot_before;

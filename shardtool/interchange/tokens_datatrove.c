@@ -62,10 +62,10 @@ static int add_end(const Exporter *exporter, Buffer *out, const Document *docume
 
 static int write_indexed(Exporter *exporter) {
     uint64_t documents;
-    char metric[32], text[64];
+    char metric[32], text[128];
     print_metric(metric, exporter->count);
-    int length =
-        snprintf(text, sizeof text, "gpt2|%u\n%" PRIu64 "\n%s", exporter->tokens->id_bytes, exporter->count, metric);
+    int length = snprintf(text, sizeof text, "%s|%u\n%" PRIu64 "\n%s", exporter->tokenizer, exporter->tokens->id_bytes,
+                          exporter->count, metric);
     if (exporter_write(exporter, ".ds", (Bytes){0}, exporter->count) < 0 || exporter_open(exporter, ".ds.index") < 0 ||
         exporter_add_documents(exporter, add_end, &documents) < 0 || newfile_commit(&exporter->file) < 0)
         return -1;
