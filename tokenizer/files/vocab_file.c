@@ -20,7 +20,8 @@ static const Vocab *take(VocabTable *table, int status, const char *name) {
 }
 
 const Vocab *vocab_open_bytes(Bytes file, const char *name, const char *pattern) {
-    const bool is_json = ends_with(name, ".json"), is_tiktoken = ends_with(name, ".tiktoken");
+    const bool is_json = ends_with(name, ".json"),
+               is_tiktoken = ends_with(name, ".tiktoken") || ends_with(name, "tokenizer.model");
     if (!is_json && !is_tiktoken) {
         if (!pattern) return vocab_open_characters_text(file, name);
         fail(EX_USAGE, "--pattern is for .tiktoken, and '%s' is a file of characters", name);

@@ -1,6 +1,6 @@
 // Files of vocabularies: byte-level BPE as other tools write it, and the characters of a file. By the name of the path:
 //
-//   NAME.tiktoken    a token a line, base64 and its rank from 0: any two tokens whose bytes together are a token merge,
+//   NAME.tiktoken    and tokenizer.model, as Llama 3 has it: a token a line, base64 and its rank from 0: any two tokens whose bytes together are a token merge,
 //                    lower ranks first. The file has no pattern, so that one must be named.
 //   NAME.json        tokenizer.json of Hugging Face: BPE on bytes, by ByteLevel or by Split and ByteLevel
 //   a directory      its characters.txt, tokenizer.json, vocabulary.tiktoken with vocabulary.json (of train-vocabulary), or

@@ -35,6 +35,8 @@ setup() {
     shardtool encode --vocabulary "$data/tokenizer.json" --pattern o200k "$text" | cmp - ids
     shardtool encode --vocabulary pair --pattern o200k "$text" | cmp - ids
     shardtool encode --vocabulary two.tiktoken --pattern o200k "$text" | cmp - ids
+    cp two.tiktoken tokenizer.model # the name that Llama 3 has for it
+    shardtool encode --vocabulary tokenizer.model --pattern o200k "$text" | cmp - ids
     # the ends of lines of Windows, and empty lines, as tiktoken and tokenizers read them
     sed 's/$/\r/' two.tiktoken >lines.tiktoken
     sed -i 's/$/\r/' pair/merges.txt
@@ -195,6 +197,8 @@ END
     run_match 2 "unknown pattern 'gpt9'" shardtool encode --vocabulary "$vocab/vocabulary.tiktoken" --pattern gpt9 "$text"
     run_match 2 "its pattern is o200k: leave --pattern gpt2 out" shardtool encode --vocabulary "$data/tokenizer.json" --pattern gpt2 "$text"
     run_match 2 "name one" shardtool encode --vocabulary "$vocab" --characters "$text" "$text"
+    printf '\n\x0e\n\x05<unk>\x15\0\0\0\0' >tokenizer.model # SentencePiece's
+    run_match 65 "line 2 is not a token in base64" shardtool encode --vocabulary tokenizer.model --pattern gpt4 "$text"
     sed '5s/ 4/ 7/' "$vocab/vocabulary.tiktoken" >bad.tiktoken
     run_match 65 "line 5 does not have the rank 4" shardtool encode --vocabulary bad.tiktoken --pattern gpt4 "$text"
     run_match 66 "no vocab.json with merges.txt" shardtool encode --vocabulary . "$text"
