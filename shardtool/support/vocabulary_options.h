@@ -14,7 +14,8 @@ typedef struct {
         {OPT_STRING, "vocabulary", &(options)->vocabulary, "PATH",                                                     \
          "a vocabulary of train-vocabulary or of another tool: a directory, tokenizer.json or NAME.tiktoken"},         \
     {                                                                                                                  \
-        OPT_STRING, "pattern", &(options)->pattern, "NAME", "the pattern of NAME.tiktoken: " PATTERN_NAMES             \
+        OPT_STRING, "pattern", &(options)->pattern, "NAME",                                                            \
+            "the pattern of a vocabulary that names none, as NAME.tiktoken: " PATTERN_NAMES                            \
     }
 
 bool vocabulary_is_named(const VocabularyOptions *options);

@@ -137,7 +137,7 @@ static int write_one(const char *folder, const char *name, const Buffer *content
 }
 
 int vocabulary_files_write(const char *folder, const VocabularyFiles *files) {
-    static const char *const replaced[] = {VOCAB_FILE, VOCABULARY_MANIFEST};
+    static const char *const replaced[] = {VOCAB_FILE, VOCABULARY_MANIFEST, "vocab.json", "merges.txt"};
     TokenBytes tokens;
     Buffer ranks = {0}, manifest = {0};
     char path[PATH_MAX_BYTES];
@@ -167,11 +167,15 @@ int vocabulary_files_convert(const char *folder, uint64_t size) {
     static const struct {
         const char *name;
         void (*print)(const Vocab *vocab, Buffer *out);
-    } forms[] = {{"vocab.json", vocab_print_json}, {"merges.txt", vocab_print_merges}, {VOCAB_FILE, vocab_print_file}};
+        bool has_pattern; // the others are read with the pattern of GPT-2
+    } forms[] = {{"vocab.json", vocab_print_json, false},
+                 {"merges.txt", vocab_print_merges, false},
+                 {VOCAB_FILE, vocab_print_file, true}};
     const Vocab *vocab = vocab_open_path(folder, NULL);
     int status = vocab ? 0 : -1;
     for (unsigned i = 0; status == 0 && i < sizeof forms / sizeof *forms; i++) {
         Buffer out = {0};
+        if (!forms[i].has_pattern && !vocab_has_pattern_of_gpt2(vocab)) continue;
         forms[i].print(vocab, &out);
         status = write_one(folder, forms[i].name, &out);
         buffer_close(&out);

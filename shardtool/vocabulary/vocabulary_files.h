@@ -4,7 +4,8 @@
 //   vocabulary.json      one line: pattern, size, special tokens, options, inputs, totals, SHA-256 of vocabulary.tiktoken
 //
 // Without vocabulary.json the other files do not count. From these two files follow those of other tools, tokenizer.json
-// as the last: vocab.json, merges.txt, tokenizer.json. A vocabulary of more than VOCAB_IDS_MAX ids has none of them.
+// as the last: vocab.json and merges.txt, which name no pattern, for that of GPT-2 only, and tokenizer.json. A
+// vocabulary of more than VOCAB_IDS_MAX ids has none of them.
 #pragma once
 
 #include "shardtool/ingest/inputs.h"

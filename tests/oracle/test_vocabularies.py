@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -208,6 +209,35 @@ def test_a_possessive_count_is_refused_where_tokenizers_repeats_it():
     assert theirs != reference(ranks, regex).encode_ordinary("12345678")
     result = subprocess.run([SHARDTOOL, "encode", "--vocabulary", "possessive.json", "text.txt"], capture_output=True, text=True)
     assert result.returncode == 65 and "its pattern has {1,3}+" in result.stderr, (result.returncode, result.stderr)
+
+
+def test_what_auto_tokenizer_takes_from_files_beside_is_refused():
+    """Each of these files changes the ids of AutoTokenizer."""
+    try:
+        import transformers
+    except ImportError:
+        raise runner.Skip("needs the package transformers")
+    ranks = few_ranks(7)
+    write_tiktoken("beside.tiktoken", ranks)
+    with open("text.txt", "w") as file:
+        file.write("ab the mill <|mill|>")
+    runner.call(SHARDTOOL, "tokenize", "-q", "--force", "-o", "data", "--vocabulary", "beside.tiktoken", "--pattern", "gpt2", "text.txt")
+    mill = {"content": "the mill", "special": False, "lstrip": False, "rstrip": False, "normalized": False, "single_word": False}
+    added = {"added_tokens_decoder": {str(len(ranks) + 1): mill}}
+    for number, config in enumerate([{}, {"add_prefix_space": True}, added]):
+        model = f"model{number}"
+        os.makedirs(model)
+        shutil.copy("data/tokenizer.json", model)
+        with open(f"{model}/tokenizer_config.json", "w", encoding="utf-8") as file:
+            json.dump({"tokenizer_class": "GPT2Tokenizer"} | config, file)
+        theirs = transformers.AutoTokenizer.from_pretrained(model)("ab the mill <|mill|>")["input_ids"]
+        result = subprocess.run([SHARDTOOL, "encode", "--vocabulary", model, "text.txt"], capture_output=True, text=True)
+        if not config:
+            plain = theirs
+            assert result.returncode == 0 and [int(id) for id in result.stdout.split()] == plain
+        else:
+            assert theirs != plain, config
+            assert result.returncode == 65 and "tokenizer_config.json" in result.stderr, (config, result.stderr)
 
 
 TINY = ("--n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=1 --gradient_accumulation_steps=1 --eval_iters=1 --eval_interval=1 "

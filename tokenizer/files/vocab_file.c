@@ -2,6 +2,7 @@
 #include "tokenizer/files/vocab_file.h"
 #include "common/err.h"
 #include "common/file/file.h"
+#include "tokenizer/files/vocab_config.h"
 #include "tokenizer/files/vocab_table.h"
 #include <stdio.h>
 #include <sys/stat.h>
@@ -61,15 +62,29 @@ static const Vocab *open_pair(ReadPair *read, const char *json_path, const char 
     return vocab;
 }
 
+// A file of Hugging Face as AutoTokenizer reads it: with the files beside it.
+static const Vocab *check_beside(const Vocab *vocab, const char *path) {
+    char directory[PATH_MAX_BYTES];
+    const char *slash = strrchr(path, '/');
+    if (!vocab || !ends_with(path, ".json")) return vocab;
+    snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    if (vocab_config_check(slash == path ? "/" : directory, vocab) == 0) return vocab;
+    vocab_close(vocab);
+    return NULL;
+}
+
 const Vocab *vocab_open_path(const char *path, const char *pattern) {
     struct stat status;
     char file[PATH_MAX_BYTES], merges[PATH_MAX_BYTES];
-    if (stat(path, &status) < 0 || !S_ISDIR(status.st_mode)) return open_file(path, pattern);
-    if (file_in(file, path, CHARACTERS_FILE) || file_in(file, path, VOCAB_FILE)) return open_file(file, pattern);
+    if (stat(path, &status) < 0 || !S_ISDIR(status.st_mode)) return check_beside(open_file(path, pattern), path);
+    if (file_in(file, path, CHARACTERS_FILE) || file_in(file, path, VOCAB_FILE))
+        return check_beside(open_file(file, pattern), file);
     if (file_in(file, path, "vocabulary.json") && file_in(merges, path, "vocabulary.tiktoken"))
         return open_pair(vocab_read_trained, file, merges, pattern);
-    if (file_in(file, path, "vocab.json") && file_in(merges, path, "merges.txt"))
-        return open_pair(vocab_read_json_and_merges, file, merges, pattern);
+    if (file_in(file, path, "vocab.json") && file_in(merges, path, "merges.txt")) {
+        if (vocab_config_pattern(path, pattern) < 0) return NULL;
+        return check_beside(open_pair(vocab_read_json_and_merges, file, merges, pattern), file);
+    }
     fail(EX_NOINPUT,
          "'%s' has no " CHARACTERS_FILE ", no " VOCAB_FILE
          ", no vocabulary.tiktoken with vocabulary.json, and no vocab.json with merges.txt",

@@ -4,7 +4,8 @@
 //                    lower ranks first. The file has no pattern, so that one must be named.
 //   NAME.json        tokenizer.json of Hugging Face: BPE on bytes, by ByteLevel or by Split and ByteLevel
 //   a directory      its characters.txt, tokenizer.json, vocabulary.tiktoken with vocabulary.json (of train-vocabulary), or
-//                    vocab.json with merges.txt, the first that there is
+//                    vocab.json with merges.txt, the first that there is; those of Hugging Face together with the files
+//                    beside them (vocab_config.h)
 //   another file     characters (vocab.h)
 //
 // Ids are in the order of merges: bytes, then merges, then special tokens. The id that ends a document is that of
@@ -31,6 +32,7 @@ void vocab_print_file(const Vocab *vocab, Buffer *out);
 
 // The forms of other tools. tokenizer.json has every pair that merges. -1 after fail() (65) when the tool would merge
 // other pairs, or has no such form: characters, and in .tiktoken merges of which other pairs give the same bytes.
+bool vocab_has_pattern_of_gpt2(const Vocab *vocab);        // vocab.json with merges.txt are read with it
 void vocab_print_json(const Vocab *vocab, Buffer *out);    // vocab.json
 void vocab_print_merges(const Vocab *vocab, Buffer *out);  // merges.txt
 int vocab_print_tiktoken(const Vocab *vocab, Buffer *out); // NAME.tiktoken

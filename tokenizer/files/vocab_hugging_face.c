@@ -191,15 +191,41 @@ int vocab_read_tokenizer_json(VocabTable *table, Bytes file, const char *pattern
 
 // ---- vocab.json and merges.txt
 
+// The next line that is not empty, without the carriage return of Windows.
+static bool next_merge(Bytes *merges, Bytes *line) {
+    while (bytes_next_line_or_rest(merges, line)) {
+        if (line->size && line->data[line->size - 1] == '\r') line->size--;
+        if (line->size) return true;
+    }
+    return false;
+}
+
+// The id of the token that a merge gives, by its spelling.
+static json_int_t merged_id(const json_t *vocab, Bytes line, Buffer *spelled) {
+    const uint8_t *blank = memchr(line.data, ' ', line.size);
+    if (!blank) return -1;
+    const size_t left = (size_t)(blank - line.data);
+    spelled->size = 0;
+    buffer_add(spelled, line.data, left);
+    buffer_add(spelled, blank + 1, line.size - left - 1);
+    buffer_add(spelled, "", 1);
+    return json_integer_value(json_object_get(vocab, (const char *)spelled->data));
+}
+
 // Marks the tokens after those of bytes and merges: they are special.
 static int mark_special(VocabTable *table, json_t *vocab, Bytes merges) {
     Bytes line;
-    uint64_t count = 256;
-    while (bytes_next_line_or_rest(&merges, &line)) count += line.size > 0;
+    Buffer spelled = {0};
+    json_int_t last = 255;
+    while (next_merge(&merges, &line)) {
+        const json_int_t id = merged_id(vocab, line, &spelled);
+        if (id > last) last = id;
+    }
+    buffer_close(&spelled);
     const char *key;
     json_t *value;
     json_object_foreach(vocab, key,
-                        value) if (json_is_integer(value) && json_integer_value(value) >= (json_int_t)count &&
+                        value) if (json_is_integer(value) && json_integer_value(value) > last &&
                                    vocab_table_add(table, (uint64_t)json_integer_value(value),
                                                    (Bytes){(const uint8_t *)key, strlen(key)}, true) < 0) return -1;
     return 0;
@@ -215,8 +241,7 @@ int vocab_read_json_and_merges(VocabTable *table, Bytes json, Bytes merges, cons
     if (status == 0) status = mark_special(table, vocab, merges);
     if (status == 0) status = read_tokens(table, vocab);
     if (status == 0) status = vocab_table_build(table, merges.size / 4 + 1);
-    while (status == 0 && bytes_next_line_or_rest(&merges, &line))
-        if (line.size) status = merge_line(table, line, &last);
+    while (status == 0 && next_merge(&merges, &line)) status = merge_line(table, line, &last);
     json_decref(vocab);
     return status;
 }

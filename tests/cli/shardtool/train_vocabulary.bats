@@ -115,7 +115,9 @@ fails() { # STATUS PATTERN COMMAND...
 
 @test "tokenize takes the vocabulary, from its own files as from tokenizer.json, and decode gives the text back" {
     make_docs
-    train -o out --pattern o200k --special '<|user|>' docs.jsonl
+    train -o out docs.jsonl
+    train -o out --force --pattern o200k --special '<|user|>' docs.jsonl
+    [ "$(ls out | paste -s -d ' ')" = "tokenizer.json vocabulary.json vocabulary.tiktoken" ] # the others name no pattern
     shardtool tokenize -q --vocabulary out --val 0 -o data docs.jsonl
     shardtool decode --json data | jq -c '{text}' | cmp - docs.jsonl
     [ "$(shardtool info --json data | jq -c '[.vocab_size, .eot_id]')" = '[600,599]' ]

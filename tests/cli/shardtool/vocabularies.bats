@@ -81,7 +81,8 @@ END
         run_match 65 "'$data' and 'gpt2' have different vocabularies" shardtool $command "$data" gpt2
         run_match 65 "have different vocabularies" shardtool $command gpt2/train/000/000000.zst "$data/train/000/000000.zst"
     done
-    [ "$(shardtool cat "$data" gpt2 2>/dev/null | wc -c)" = 0 ] && [ ! -e both.bin ]
+    [ "$(shardtool cat "$data" gpt2 2>/dev/null | wc -c)" = 0 ]
+    [ ! -e both.bin ]
     shardtool cat "$data" "$data/train/000/000000.zst" >same.bin
     run_match 65 "vocabular" shardtool shuffle -q -o no "$data" gpt2
     run_match 2 "another vocabulary" shardtool tokenize -q -o "$data" --docs lines --val 0.2 "$text"
@@ -202,4 +203,49 @@ END
     sed '5s/ 4/ 7/' "$vocab/vocabulary.tiktoken" >bad.tiktoken
     run_match 65 "line 5 does not have the rank 4" shardtool encode --vocabulary bad.tiktoken --pattern gpt4 "$text"
     run_match 66 "no vocab.json with merges.txt" shardtool encode --vocabulary . "$text"
+}
+
+@test "files of Hugging Face beside a vocabulary that change its ids are refused by name, and the class names the pattern" {
+    mkdir fast pair
+    cp "$data/tokenizer.json" fast
+    jq -c .model.vocab "$data/tokenizer.json" >pair/vocab.json
+    jq -r '"#version: 0.2", .model.merges[]' "$data/tokenizer.json" >pair/merges.txt
+    config=tokenizer_config.json
+    for folder in fast pair; do
+        echo '{"add_prefix_space": false, "added_tokens_decoder": {"399": {"content": "<|endoftext|>", "special": true}}}' >$folder/$config
+        echo '{"<|pad|>": 398}' >$folder/added_tokens.json
+        shardtool encode --vocabulary $folder --pattern o200k "$text" >ids
+        shardtool encode --vocabulary "$vocab" "$text" | cmp - ids
+        rm $folder/added_tokens.json
+        change() { # JSON, message
+            echo "$1" >$folder/$config
+            run_match 65 "$folder/$config': $2" shardtool encode --vocabulary $folder --pattern o200k "$text"
+        }
+        change '{"add_prefix_space": true}' "add_prefix_space is not supported"
+        change '{"added_tokens_decoder": {"399": {"content": "<|endoftext|>", "special": false}}}' "the added token '<|endoftext|>' cuts text"
+        change '{"added_tokens_decoder": {"400": {"content": "<|mill|>", "special": true}}}' "the added token '<|mill|>' is not the token 400"
+        change '{"added_tokens_decoder": {"399": {"content": "<|pad|>", "special": true}}}' "the added token '<|pad|>' is not the token 399"
+        change '{"added_tokens_decoder": {"x": {}}}' "an added token has no content"
+        echo '{' >$folder/$config
+        run_match 65 "$folder/$config' is not JSON" shardtool encode --vocabulary $folder --pattern o200k "$text"
+        rm $folder/$config
+        echo '{"the mill": 400}' >$folder/added_tokens.json
+        run_match 65 "$folder/added_tokens.json': the added token 'the mill' is not the token 400" shardtool encode --vocabulary $folder --pattern o200k "$text"
+        rm $folder/added_tokens.json
+    done
+    echo '{"add_prefix_space": true}' >fast/$config
+    run_match 65 "add_prefix_space" shardtool encode --vocabulary fast/tokenizer.json "$text"
+    # the pattern of vocab.json with merges.txt
+    echo '{"tokenizer_class": "Qwen2Tokenizer"}' >pair/$config
+    run_match 2 "'pair': its tokenizer_config.json names the Qwen2Tokenizer, which does not tell the pattern of vocab.json" shardtool encode --vocabulary pair "$text"
+    shardtool encode --vocabulary pair --pattern o200k "$text" | cmp - ids
+    echo '{"model_max_length": 1024}' >pair/$config
+    run_match 2 "names no tokenizer_class" shardtool encode --vocabulary pair "$text"
+    for class in GPT2Tokenizer GPT2TokenizerFast; do
+        echo "{\"tokenizer_class\": \"$class\"}" >pair/$config
+        run_match 2 "names the $class, whose pattern is gpt2: leave --pattern o200k out" shardtool encode --vocabulary pair --pattern o200k "$text"
+        shardtool encode --vocabulary pair "$text" >gpt2.ids
+    done
+    rm pair/$config
+    shardtool encode --vocabulary pair --pattern gpt2 "$text" | cmp - gpt2.ids
 }

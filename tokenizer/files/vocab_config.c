@@ -1,0 +1,115 @@
+// The files that change a tokenizer of Hugging Face from beside it.
+#include "tokenizer/files/vocab_config.h"
+#include "common/err.h"
+#include "common/file/file.h"
+#include "common/json_read.h"
+#include "tokenizer/merge/pattern.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define CONFIG_FILE "tokenizer_config.json"
+#define ADDED_FILE  "added_tokens.json"
+enum { CONFIG_BYTES_MAX = 64 << 20 };
+
+// *root is NULL where there is no file.
+static int read_file(const char *directory, const char *name, json_t **root) {
+    char path[PATH_MAX_BYTES];
+    Buffer text = {0};
+    json_error_t error;
+    *root = NULL;
+    snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 64, directory, name);
+    if (access(path, F_OK) < 0) return 0;
+    int status = file_read(&text, path, CONFIG_BYTES_MAX);
+    if (status == 0 && !(*root = json_parse((Bytes){text.data, text.size}, JSON_REJECT_DUPLICATES, &error)))
+        status = fail(EX_DATA, "'%s' is not JSON: %s at line %d", path, error.text, error.line);
+    buffer_close(&text);
+    return status;
+}
+
+// ---- the pattern
+
+static int check_class(const char *class, const char *pattern) {
+    const bool is_gpt2 = class && (!strcmp(class, "GPT2Tokenizer") || !strcmp(class, "GPT2TokenizerFast"));
+    if (is_gpt2 && pattern && strcmp(pattern, "gpt2"))
+        return fail(EX_USAGE, "its " CONFIG_FILE " names the %s, whose pattern is gpt2: leave --pattern %s out", class,
+                    pattern);
+    if (is_gpt2 || pattern) return 0;
+    return fail(EX_USAGE,
+                "its " CONFIG_FILE " names %s%s, which does not tell the pattern of vocab.json with merges.txt: add "
+                "--pattern, " PATTERN_NAMES,
+                class ? "the " : "no tokenizer_class", class ? class : "");
+}
+
+int vocab_config_pattern(const char *directory, const char *pattern) {
+    json_t *root;
+    if (read_file(directory, CONFIG_FILE, &root) < 0) return -1;
+    const int status = root ? check_class(json_string_value(json_object_get(root, "tokenizer_class")), pattern) : 0;
+    json_decref(root);
+    return status < 0 ? fail_in("the vocabulary '%s'", directory) : 0;
+}
+
+// ---- what changes the ids
+
+static int check_prefix_space(const Vocab *vocab, const json_t *value) {
+    (void)vocab;
+    return json_is_true(value) ? fail(EX_DATA, "add_prefix_space is not supported") : 0;
+}
+
+// Special tokens that the vocabulary has change nothing.
+static int check_token(const Vocab *vocab, const char *content, json_int_t id, bool special) {
+    if (!content) return fail(EX_DATA, "an added token has no content");
+    if (!special)
+        return fail(EX_DATA, "the added token '%s' cuts text, which is not supported: only special tokens are",
+                    content);
+    if (id >= 0 && id < vocab_size(vocab) && vocab_is_special(vocab, (unsigned)id)) {
+        const Bytes own = vocab_bytes(vocab, (unsigned)id);
+        if (own.size == strlen(content) && !memcmp(own.data, content, own.size)) return 0;
+    }
+    return fail(EX_DATA,
+                "the added token '%s' is not the token %lld of the vocabulary: only those that it has are "
+                "supported",
+                content, (long long)id);
+}
+
+static int check_decoder(const Vocab *vocab, const json_t *tokens) {
+    const char *key;
+    json_t *token;
+    json_object_foreach((json_t *)tokens, key, token) {
+        char *end;
+        const long long id = strtoll(key, &end, 10);
+        const char *content = json_string_value(json_object_get(token, "content"));
+        const bool special = json_is_true(json_object_get(token, "special"));
+        if (check_token(vocab, content, *end ? -1 : id, special) < 0) return -1;
+    }
+    return 0;
+}
+
+static int check_added(const Vocab *vocab, const json_t *tokens) {
+    const char *content;
+    json_t *id;
+    json_object_foreach((json_t *)tokens, content, id) {
+        if (check_token(vocab, content, json_is_integer(id) ? json_integer_value(id) : -1, true) < 0) return -1;
+    }
+    return 0;
+}
+
+static const struct {
+    const char *file, *key; // NULL: the whole file
+    int (*check)(const Vocab *vocab, const json_t *value);
+} rows[] = {
+    {CONFIG_FILE, "add_prefix_space", check_prefix_space},
+    {CONFIG_FILE, "added_tokens_decoder", check_decoder},
+    {ADDED_FILE, NULL, check_added},
+};
+
+int vocab_config_check(const char *directory, const Vocab *vocab) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *root;
+        if (read_file(directory, rows[i].file, &root) < 0) return -1;
+        const int status = rows[i].check(vocab, rows[i].key ? json_object_get(root, rows[i].key) : root);
+        json_decref(root);
+        if (status < 0) return fail_in("'%s/%s'", directory, rows[i].file);
+    }
+    return 0;
+}
