@@ -335,7 +335,7 @@ static void nccl_close(void) {
             (void)cudaEventDestroy(phases[i].exchanged);
         }
         (void)cudaStreamDestroy(stream);
-        (void)cudaFree(received);
+        if (received) (void)cudaFree(received);
     }
     stream = NULL, received = NULL;
 }
