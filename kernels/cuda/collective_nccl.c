@@ -335,6 +335,7 @@ static void nccl_close(void) {
             (void)cudaEventDestroy(phases[i].exchanged);
         }
         (void)cudaStreamDestroy(stream);
+        cuda_wait(cuda.stream, "ending the exchanges with other GPUs"); // with what waited for them
         if (received) (void)cudaFree(received);
     }
     stream = NULL, received = NULL;

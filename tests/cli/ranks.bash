@@ -62,7 +62,7 @@ make_emulated_conf() {
 # rank_1_stops: two processes on emulated GPUs, and rank 1 stops between the exchanges of a step. status.0 is that of the other one.
 rank_1_stops() {
     printf '#!/bin/sh\nEMU_NCCL_STOP=stop.$OMPI_COMM_WORLD_RANK exec %s "$@"\n' "$PROGRAM" >program && chmod +x program
-    PROGRAM=$PWD/program launch 2 --device=cuda "${often[@]}" --data_timeout=2
+    PROGRAM=$PWD/program launch 2 --device=cuda "${often[@]}" --data_timeout=2 --reduce_order=fast # which reduces by NCCL
     wait_for_checkpoint run
     touch stop.1
     wait_until test -e status.0
