@@ -906,7 +906,7 @@ END
     run_match 0 "64 x 8 sequences*recompute  mlp in 11 layers, norm in 1: saves * time +8.6 % (rates of an H200)" "$BIN/trainer" "${card[@]}"
     [[ "$output" == *"* mlp: and the input of GELU"* ]]
     run_code 83 "$BIN/trainer" "${card[@]}" --n_layer=48 --n_head=25 --n_embd=1600 --offload=none
-    [[ "$output" == *"these fit: --batch_size=8 --gradient_accumulation_steps=64 --offload=optimizer ("* ]]
+    [[ "$output" == *"these fit: "*"--batch_size=8 --gradient_accumulation_steps=64 --loss_chunk_rows=256 --offload=optimizer ("* ]]
     run_match 83 "no batch size fits" "$BIN/trainer" "${card[@]/11.3GiB/8GiB}" --n_layer=48 --n_head=25 --n_embd=1600
 }
 
