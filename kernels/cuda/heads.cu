@@ -109,6 +109,7 @@ __global__ void __launch_bounds__(THREADS)
             const act *gain = value ? NULL : query ? q_gain : k_gain;
             const size_t at = ((size_t)n * h.all() + head) * D;
             float d[4] = {}, x[4] = {}, w[4] = {};
+#pragma unroll 1 // else ptxas spills in float32 on 8.0
             for (int copy = 0; copy < shares && used; copy++) {
                 float more[4];
                 load4(more, dqkv + ((size_t)n * 3 * h.H + first + copy) * D, lane, D);
