@@ -48,7 +48,7 @@ capture|graph.c|s/^        graphs\[key\].capturing = true;/&  void *late; cudaMa
 other_card|kernels/cuda/libraries/product_choices.c|s/if (strcmp(line, card)) return/if (0) return/|choices_of_a_checkpoint|rror
 given|kernels/cuda/libraries/product_choices.c|s/(entry->given .. !known->given)/!entry->given/|choices_of_a_checkpoint|rror
 check|kernels/cuda/libraries/product_choices.c|s/ \&\& !memcmp(check + text, line + text, CHECK_DIGITS + 1)//|damaged_file|rror
-no_choice|kernels/cuda/libraries/product_choices.c|s/!entry .. none_are_made ../!entry ||/|choices_of_a_checkpoint|rror
+no_choice|kernels/cuda/libraries/product_choices.c|s/!entry .. none_are_made/!entry/|choices_of_a_checkpoint|rror
 by_atomics|matmul_cublaslt.c|s/reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)/reduction)/|damaged_file|rror
 apart|matmul_cublaslt.c|s/plan->usable = !choice.apart;/plan->usable = true;/|epilogue_and_a_kernel|wrong use
 dropped|attention.cuh|s/ \* scale : 0;/ * scale : x[n][e];/|attention_with_dropout|relative error
