@@ -60,7 +60,7 @@ bench-shards bench-parquet bench-nest: bench-%: test-deps $(O)/bin/shardtool
 ## soak     a loader under a fault a minute: memory, descriptors and samples stay the same (MINUTES=30)
 soak: test-deps $(O)/bin/loader $(O)/bin/shardtool
 	$(Q)$(PYTHON) tests/bench/soak_loader.py $(O)/bin $(or $(MINUTES),30)
-## soak-train  a run of two processes under a fault a minute beside an undisturbed one: steps kept, seconds lost, equal bits (HOURS=2 BETWEEN=60 SEED=1)
+## soak-train  two processes under a fault a minute beside an undisturbed one: steps kept, seconds lost, equal bits (HOURS=2 BETWEEN=60 SEED=1)
 soak-train: all
 	$(Q)python3 tests/bench/soak_train.py $(O)/bin $(or $(HOURS),2) $(or $(BETWEEN),60) $(or $(SEED),1)
 ## soak-tokenizer  memory of one encoder over GB=10 of text without repeats; fails when it grows
