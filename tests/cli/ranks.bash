@@ -59,6 +59,17 @@ make_emulated_conf() {
     sed -i -E "s/^n_layer =.*/n_layer = 2/; s/^n_embd =.*/n_embd = 64/; s/^block_size =.*/block_size = 8/; s/^batch_size =.*/batch_size = 1/; s/^max_iters =.*/max_iters = 2/; s/^dtype =.*/dtype = 'auto'/" tiny.conf
 }
 
+# For one process on the emulated backend: a folder of the test's own, with tiny.conf and the programs.
+enter_emulated() {
+    [ -x "$BIN/../emulated/trainer" ] || skip "built without nvcc"
+    enter_test
+    mkdir programs && cp "$BIN/../emulated/trainer" "$BIN/loader" programs/
+    BIN=programs
+    write_tiny_conf tiny.conf
+    make_emulated_conf
+    export ASAN_OPTIONS=detect_leaks=0
+}
+
 # rank_1_stops: two processes on emulated GPUs, and rank 1 stops between the exchanges of a step. status.0 is that of the other one.
 rank_1_stops() {
     printf '#!/bin/sh\nEMU_NCCL_STOP=stop.$OMPI_COMM_WORLD_RANK exec %s "$@"\n' "$PROGRAM" >program && chmod +x program

@@ -5,14 +5,8 @@ load ../ranks
 setup_file() { make_character_data; }
 
 setup() {
-    [ -x "$BIN/../emulated/trainer" ] || skip "built without nvcc"
-    enter_test
-    mkdir programs && cp "$BIN/../emulated/trainer" "$BIN/loader" programs/
-    BIN=programs
-    write_tiny_conf tiny.conf
-    make_emulated_conf
+    enter_emulated
     options=(--dataset="$BATS_FILE_TMPDIR/data" --sample_tokens=0 --log_interval=1)
-    export ASAN_OPTIONS=detect_leaks=0
 }
 
 gpu() { "$BIN/trainer" train tiny.conf --device=cuda "${options[@]}" "$@"; }

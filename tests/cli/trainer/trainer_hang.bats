@@ -6,14 +6,9 @@ load ../ranks
 setup_file() { make_character_data; }
 
 setup() {
-    [ -x "$BIN/../emulated/trainer" ] || skip "built without nvcc"
-    enter_test
-    mkdir programs && cp "$BIN/../emulated/trainer" "$BIN/loader" programs/
-    BIN=programs
-    write_tiny_conf tiny.conf
-    make_emulated_conf
+    enter_emulated
     options=(--dataset="$BATS_FILE_TMPDIR/data" --device=cuda --sample_tokens=0)
-    export EMU_HANG=hang ASAN_OPTIONS=detect_leaks=0
+    export EMU_HANG=hang
 }
 
 # fault 63
