@@ -37,7 +37,7 @@ done
 strip --strip-unneeded "$pack"/bin/* "$pack/test-gpu" "$pack/bench_gpu" "$pack"/lib/*
 git rev-parse --short=7 HEAD >"$pack/commit"
 cp tests/operations/test_operations.c "$pack/tests/operations"
-mkdir -p "$pack/trainer/model" && cp trainer/plan/gpu_peaks.def "$pack/trainer/model" # for report.py
+mkdir -p "$pack/trainer/plan" && cp trainer/plan/gpu_peaks.def "$pack/trainer/plan" # for report.py
 cp -r tests/cuda/device tests/cuda/*.c "$pack/tests/cuda" # the names of the tests are read from the sources
 cp tests/bench/bench_gpu*.{py,json} tests/bench/nanogpt_model.py "$pack/tests/bench"
 printf '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/tests/cuda/device/run_device.sh" . "$@"\n' >"$pack/run.sh"

@@ -2,7 +2,7 @@
 """Training steps on a device beside PyTorch, and each operation alone: make bench-gpu.
 
 BUILD is the folder with bin/ and bench_gpu, in a checkout or in a pack of make gpu-pack: nothing is built or installed
-here. DIR receives bench.jsonl, device.txt and gpu-results.md. A command that fails, exceeds its limit or finds no time
+here. DIR receives bench.jsonl and gpu-results.md. A command that fails, exceeds its limit or finds no time
 left is a row with a note. Rows of an earlier run of this commit on the same device stay until their command runs again. With --torch
 only the rows of PyTorch are measured: its compilation takes minutes. 0: every command that was asked for has figures.
 """
@@ -206,10 +206,8 @@ def measure_torch():
         torch_step(implementation, "124M", 64, 60)
 
 
-def commit():
-    if os.path.exists("commit"):  # in the archive of make gpu-pack
-        return open("commit").read().strip()
-    return subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
+def report(*arguments):
+    subprocess.run([sys.executable, "tests/cuda/device/report.py", options.out, *arguments], timeout=60)
 
 
 def main():
@@ -218,19 +216,14 @@ def main():
         print("bench-gpu: no NVIDIA GPU or driver on this machine", file=sys.stderr)
         sys.exit(80)
     os.makedirs(options.out, exist_ok=True)
-    for name, content in ("device.txt", device), ("rows.txt", f"{commit()} on {device}"):
-        path = f"{options.out}/{name}"
-        if not os.path.exists(path) or open(path).read() != content:
-            open(f"{options.out}/bench.jsonl", "w").close()
-            with open(path, "w") as out:
-                out.write(content)
+    report("--begin", "bench.jsonl", device)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         measure_torch() if options.torch else measure()
     except KeyboardInterrupt:
         sys.exit("bench-gpu: interrupted; earlier rows are kept")
     finally:
-        subprocess.run([sys.executable, "tests/cuda/device/report.py", options.out], timeout=60)
+        report()
     print(f"{measured} rows measured, {missing} missing", file=sys.stderr)
     sys.exit(missing > 0 or measured == 0)
 

@@ -26,7 +26,9 @@ END
 }
 
 @test "the report marks times that differ by more than 25 %, and keeps the sections without new results" {
-    echo "NVIDIA H200, 570.1, 143771 MiB" >"$out/device.txt"
+    report() { python3 "$ROOT/tests/cuda/device/report.py" "$out" "$@"; }
+    measured() { sed -n "/^## $1/,/^## $2/s/^Measured: //p" gpu-results.md; }
+    cd "$out" && report --begin bench.jsonl "NVIDIA H200, 570.1, 143771 MiB"
     cat >"$out/bench.jsonl" <<'END'
 {"what": "trace", "name": "attention_forward", "B": 64, "calls": 12, "ms": 5.0, "tflops": 200}
 {"what": "trace", "name": "matmul_forward 65536 x 2304 x 768", "B": 64, "calls": 12, "ms": 9.0, "tflops": 600}
@@ -35,19 +37,44 @@ END
 {"what": "gemm", "tflops": 770}
 {"what": "step", "model": "124M", "B": 64, "ms": 120, "tokens_per_second": 546133, "flops_per_token": 752500000, "mhz": 1755.0, "watts": 690.4, "before_bytes": 1073741824, "opened_bytes": 2147483648, "arena_bytes": 4294967296, "end_bytes": 4831838208}
 END
-    cd "$out" && python3 "$OLDPWD/tests/cuda/device/report.py" "$out"
+    report
     [ "$(grep -cE '^Measured: no commit, 20..-..-.., NVIDIA H200, 570.1' gpu-results.md)" = "$(grep -c '^## ' gpu-results.md)" ] # out of a checkout
     grep -q '^| attention_forward | 12 | 5.000 | 200 | 5.2 |  |$' gpu-results.md
     grep -q '^| matmul_forward | 24 | 18.000 | 450 | 11.4 | \*\*off\*\* |$' gpu-results.md
     grep -q '^| step |  | 125.000 | - | 119.6 |  |$' gpu-results.md
     grep -q '^| 124M | 64 | 1.00 | 2.00 | 4.00 | 4.50 |$' gpu-results.md
     grep -q ' | 411 | 42% | 53% | - | - | 1755 | 690 |  |$' gpu-results.md # of 989 TFLOP/s, trainer/plan/gpu_peaks.def
-    rm bench.jsonl && echo "passed loss (1 s)" >tests.txt && echo 1234567 >commit
-    python3 "$OLDPWD/tests/cuda/device/report.py" "$out"
+    # a section without new results, and results of another commit, keep the line of their own commit
+    echo 1234567 >commit
+    report --begin tests.txt "NVIDIA H200, 570.1, 143771 MiB" && echo "passed loss (1 s)" >tests.txt && report
     grep -q '^passed loss' gpu-results.md
     grep -q '^| attention_forward | 12' gpu-results.md
-    [ "$(sed -n '/^## Tests/,/^## A step/s/^Measured: \([^,]*\),.*/\1/p' gpu-results.md)" = 1234567 ]
-    [ "$(sed -n '/^## A step/,/^## E/s/^Measured: \([^,]*\),.*/\1/p' gpu-results.md)" = "no commit" ]
+    [[ "$(measured Tests 'A step')" == "1234567, 20"*", NVIDIA H200, 570.1, 143771 MiB" ]]
+    [[ "$(measured 'A step' E)" == "no commit, 20"* ]]
+    echo 89abcde >commit
+    report --begin bench.jsonl "NVIDIA H200, 570.1, 143771 MiB"
+    echo '{"what": "trace", "name": "adamw", "B": 64, "calls": 1, "ms": 1.0}' >bench.jsonl && report
+    [[ "$(measured Tests 'A step')" == "1234567, "* && "$(measured 'A step, ' E)" == "89abcde, "* ]]
+    [[ "$(measured 'A training step' M)" == "no commit, "* ]] # of which this commit has no row
+    not grep -q '^| attention_forward | 12' gpu-results.md
+    # rows stay for more rows of the same commit and device, and for no others
+    report --begin bench.jsonl "NVIDIA H200, 570.1, 143771 MiB"
+    grep -q adamw bench.jsonl
+    report --begin bench.jsonl "NVIDIA H100, 570.1, 81559 MiB"
+    [ ! -s bench.jsonl ]
+}
+
+@test "a report in a checkout does not make its commit another one, and a changed file does" {
+    mkdir -p "$out"/{docs,results} && cp -r tests "$out" && cd "$out" && echo one >docs/gpu-results.md
+    git init -q . && git add docs tests && git -c user.name=test -c user.email=test commit -qm one
+    report() { python3 tests/cuda/device/report.py results "$@"; }
+    report --begin tests.txt "a GPU" && echo "passed loss (1 s)" >results/tests.txt && report
+    grep -q "^Measured: $(git rev-parse --short=7 HEAD), 20..-..-.., a GPU$" docs/gpu-results.md
+    report --begin tests.txt "a GPU" && [ -s results/tests.txt ]
+    echo >>tests/README.md
+    report --begin tests.txt "a GPU" && [ ! -s results/tests.txt ]
+    echo "passed loss (1 s)" >results/tests.txt && report
+    grep -q "^Measured: $(git rev-parse --short=7 HEAD)-dirty, " docs/gpu-results.md
 }
 
 @test "a planner that cannot run is not a model that does not fit" {

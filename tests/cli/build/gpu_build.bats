@@ -48,6 +48,10 @@ toolkit() { # RELEASE: an nvcc that only prints its version
         run_code 80 "$pack/$script" --out "$BATS_TEST_TMPDIR/out"
         [[ "$output" == *": no NVIDIA GPU or driver on this machine" ]]
     done
+    cd "$pack" && report() { python3 tests/cuda/device/report.py "$BATS_TEST_TMPDIR/out" "$@"; }
+    mkdir -p "$BATS_TEST_TMPDIR/out" && report --begin bench.jsonl "NVIDIA H200"
+    echo '{"what": "step", "model": "124M", "B": 64, "ms": 1}' >"$BATS_TEST_TMPDIR/out/bench.jsonl" && report
+    grep -q 'MFU is of 989 TFLOP/s' "$BATS_TEST_TMPDIR/out/gpu-results.md"
     for wrong in "--only loss extra" "--only (" "--seconds abc" "--only"; do
         run_code 2 "$pack/run.sh" $wrong
     done
@@ -79,4 +83,8 @@ toolkit() { # RELEASE: an nvcc that only prints its version
     wait $! || status=$?
     [ "$status" = 130 ]
     grep -q "FAILED operation_loss.*: interrupted" out/tests.txt
+    rm hangs && echo 1234567 >commit # another one
+    run_code 0 device --only operation_gelu
+    not grep -q operation_loss out/tests.txt
+    grep -q '^Measured: 1234567, ' out/gpu-results.md
 }

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""report.py DIR: writes DIR/gpu-results.md from the results of run_device.sh and bench_gpu.py in DIR.
+"""report.py DIR: writes DIR/gpu-results.md from the results of run_device.sh (tests.txt) and bench_gpu.py (bench.jsonl) in DIR.
 
-In a checkout it also renews docs/gpu-results.md. A section without new results keeps the old ones, with their commit.
+report.py DIR --begin FILE DEVICE: names commit, date and DEVICE of the results that FILE will receive, in DIR/FILE.of, and empties
+FILE where it has those of another commit or device. In a checkout the report also renews docs/gpu-results.md. A section
+without new results keeps the old ones, with the line of the commit that they are of.
 """
 import json
 import os
@@ -68,6 +70,8 @@ def peak_of(device):
 
 
 def steps(rows, device):
+    if not any(r["what"] in ("step", "eager", "compile") for r in rows):
+        return
     gemm = max((r.get("tflops", 0) for r in rows if r["what"] == "gemm"), default=0)
     peak = peak_of(device)
     # our own step says how many FLOPs a token takes: the peers' are the same model's
@@ -104,6 +108,8 @@ def memory(rows):
 def operations(rows):
     rows = [r for r in rows if r["what"] == "op"]
     sizes = sorted({r["B"] for r in rows})
+    if not rows:
+        return
     yield "\n## Each operation\n\n124M, T = 1024. us, and TFLOP/s or GB/s.\n"
     yield "| operation |" + "".join(f" B={B} | |" for B in sizes)
     yield "|---|" + "---|---|" * len(sizes)
@@ -169,32 +175,47 @@ def write(path, new):
         out.write("".join(heading + body.rstrip() + "\n\n" for heading, body in (old | new).items()).rstrip() + "\n")
 
 
+def git(*arguments):
+    return subprocess.run(["git", *arguments], capture_output=True, text=True)
+
+
 def commit():
+    """With "-dirty" where files were changed since, those of docs aside, which a report renews."""
     if os.path.exists("commit"):  # in the archive of make gpu-pack
         return open("commit").read().strip()
-    git = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True)
-    return git.stdout.strip() or "no commit"
+    name = git("rev-parse", "--short=7", "HEAD").stdout.strip()
+    changed = name and git("diff", "--quiet", "HEAD", "--", ".", ":!docs").returncode
+    return (name or "no commit") + ("-dirty" if changed else "")
+
+
+def begin(name, device):
+    old, new = read(f"{name}.of").strip(), f"{commit()}, {time.strftime('%Y-%m-%d')}, {device.strip()}"
+    if not old or [*old.split(", ")[:1], *old.split(", ")[2:]] != [*new.split(", ")[:1], *new.split(", ")[2:]]:
+        open(os.path.join(folder, name), "w").close()
+    with open(os.path.join(folder, f"{name}.of"), "w") as out:
+        out.write(new + "\n")
+
+
+def new_sections(name, make):
+    """The sections that `make` yields of the results in DIR/NAME, each with the line of their commit, date and device."""
+    of = read(f"{name}.of").strip()
+    parts = sections("\n".join(make(of))) if of and read(name) else {}
+    return {heading: f"\n\nMeasured: {of}{body}" for heading, body in parts.items() if heading}
+
+
+def benchmarks(of):
+    rows = read_rows()
+    parts = [*steps(rows, of), *memory(rows), *trace(rows, of), *operations(rows), *attention(rows)]
+    return parts + [f"\nGEMM: {r['note']}" for r in rows if r["what"] == "gemm" and "note" in r]
 
 
 def main():
-    device = read("device.txt").strip()
-    text = [HEAD]
-    if not device:
-        text.append("**Not measured yet**: no machine with a GPU has run them.\n")
-    if read("tests.txt"):
-        text.append("## Tests\n\n```\n" + read("tests.txt") + "```\n")
-    rows = read_rows()
-    if rows:
-        text += [*steps(rows, device), *memory(rows), *trace(rows, device), *operations(rows), *attention(rows)]
-        text += [f"\nGEMM: {r['note']}" for r in rows if r["what"] == "gemm" and "note" in r]
-    new = sections("\n".join(text))
-    if device:
-        measured = f"\n\nMeasured: {commit()}, {time.strftime('%Y-%m-%d')}, {device}"
-        new = {heading: measured + body if heading else body for heading, body in new.items()}
-    write(os.path.join(folder, "gpu-results.md"), new)
-    if os.path.isdir("docs") and device:
-        write("docs/gpu-results.md", new)
+    new = new_sections("tests.txt", lambda _: ["## Tests\n\n```\n" + read("tests.txt") + "```"])
+    new |= new_sections("bench.jsonl", benchmarks)
+    write(os.path.join(folder, "gpu-results.md"), {"": HEAD} | new)
+    if os.path.isdir("docs") and new:
+        write("docs/gpu-results.md", {"": HEAD} | new)
 
 
 folder = sys.argv[1]
-main()
+begin(*sys.argv[3:5]) if sys.argv[2:3] == ["--begin"] else main()

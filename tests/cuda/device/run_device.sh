@@ -2,8 +2,8 @@
 # Tests the CUDA backend on a device: run_device.sh BUILD [--out DIR] [--only WORDS] [--seconds N] [--dry-run].
 #
 # BUILD is the folder with bin/ and test-gpu, in a checkout or in a pack of make gpu-pack: nothing is built or installed
-# here. DIR (build/gpu) receives tests.txt, device.txt, logs/ and gpu-results.md, even when a test fails; rows of an earlier
-# run on the same device stay where this one has none. WORDS is a regular expression: only tests with a matching name
+# here. DIR (build/gpu) receives tests.txt, logs/ and gpu-results.md, even when a test fails; rows of an earlier
+# run of this commit on the same device stay where this one has none. WORDS is a regular expression: only tests with a matching name
 # run. A test that finds none of the N seconds (450) left is skipped; one that exceeds its own limit fails. 0: all that were asked for passed. --dry-run needs no GPU: the programs train on the
 # CPU, tiny, in place of the GPU, so that a mistake of this script is found before there is one.
 set -u
@@ -37,8 +37,7 @@ work=$(mktemp -d) || exit 73
 mkdir -p "$out/logs" && results=$work/tests.txt && : >"$results" && touch "$out/tests.txt" || exit 73
 device="the CPU, in a dry run"
 [ $gpu = cpu ] || device=$(timeout 60 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader) || device="a GPU that nvidia-smi does not describe"
-[ "$(cat "$out/device.txt" 2>/dev/null)" = "$device" ] || : >"$out/tests.txt"
-echo "$device" >"$out/device.txt"
+timeout 60 python3 tests/cuda/device/report.py "$out" --begin tests.txt "$device" || exit 73
 passed=0 failed=0 skipped=0 status=0 running='' child=''
 finish() {
     awk '/^[a-zA-Z]+ / { name = $0; sub(/^[^ ]+ /, "", name); sub(/( \(|: ).*/, "", name) }
