@@ -39,7 +39,7 @@ git rev-parse --short=7 HEAD >"$pack/commit"
 cp tests/operations/test_operations.c "$pack/tests/operations"
 mkdir -p "$pack/trainer/plan" && cp trainer/plan/gpu_peaks.def "$pack/trainer/plan" # for report.py
 cp -r tests/cuda/device tests/cuda/*.c "$pack/tests/cuda" # the names of the tests are read from the sources
-cp tests/bench/bench_gpu*.{py,json} tests/bench/nanogpt_model.py "$pack/tests/bench"
+cp tests/bench/bench_gpu*.{py,json} tests/bench/{nanogpt_model,timing}.py tests/oracle/philox.py "$pack/tests/bench"
 printf '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/tests/cuda/device/run_device.sh" . "$@"\n' >"$pack/run.sh"
 cat >"$pack/bench.sh" <<'END'
 #!/usr/bin/env bash
@@ -54,7 +54,7 @@ Needs: a driver for CUDA $cuda or newer, $cublaslt (of the CUDA toolkit $cuda or
 Where libc is older than that of the machine that made this archive, compat/ has one.
 
 ./run.sh [--out DIR] [--only WORDS] [--seconds 450]      tests: 0 all passed, 1 not all, 80 no GPU, 65 the archive is damaged
-./bench.sh [--out DIR] [--only WORDS] [--seconds 450]    figures; with --torch those of PyTorch beside them
+./bench.sh [--out DIR] [--only WORDS] [--seconds 450]    figures; with --torch those of PyTorch, with --run a run beside it
 ./run.sh --dry-run --out DIR                             what run.sh does with the programs, on the CPU
 
 DIR (build/gpu) receives gpu-results.md. Rows of an earlier run stay where a later one has none.

@@ -20,6 +20,9 @@ bench-cpu: all test-deps build/bench/data/dataset.jsonl
 ## bench-gpu  training speed, operations and memory on a device beside PyTorch; writes docs/gpu-results.md
 bench-gpu: all $(O)/bench_gpu
 	$(Q)python3 tests/bench/bench_gpu.py $(O) && python3 tests/bench/bench_gpu.py $(O) --torch
+## bench-gpu-run  one run of 124M on a device beside nanoGPT's model and loop in PyTorch: losses, time, memory, kill and resume
+bench-gpu-run: all
+	$(Q)python3 tests/bench/bench_gpu.py $(O) --run
 ## bench-save  what a checkpoint of 124M costs the training beside it (S="n_layer=6 ...")
 bench-save: all build/bench/data/dataset.jsonl
 	$(Q)python3 tests/bench/bench_save.py $(O)/bin build/bench/data build/bench $(S)

@@ -9,7 +9,6 @@ FILE the text is a part of the demo's, as long as tiny shakespeare. The trainer 
 Usage: bench_chars.py BIN [FILE]"""
 import glob
 import json
-import math
 import os
 import resource
 import subprocess
@@ -21,7 +20,7 @@ import types
 import numpy as np
 import torch
 
-from nanogpt_model import GPT
+from nanogpt_model import GPT, learning_rate, make_optimizer
 
 CONF, SEEDS, GOAL = "config/shakespeare_char.conf", (1337, 1), 0.03
 LENGTH = 1_115_394  # characters of tiny shakespeare
@@ -67,23 +66,14 @@ def ours(trainer, folder, seed, sampling, eval_tokens):
         return [line["val_loss"] for line in map(json.loads, lines) if "val_loss" in line][-1]
 
 
-def learning_rate(step):
-    if step < conf.warmup_iters:
-        return conf.learning_rate * (step + 1) / (conf.warmup_iters + 1)
-    share = (step - conf.warmup_iters) / (conf.lr_decay_iters - conf.warmup_iters)
-    return conf.min_lr + 0.5 * (1 + math.cos(math.pi * share)) * (conf.learning_rate - conf.min_lr)
-
-
 def theirs(seed, train, val, vocab):
     T = conf.block_size
     torch.manual_seed(seed)
     model = GPT(conf.n_layer, conf.n_embd, conf.n_head, T, V=vocab)
-    groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.1},
-              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]  # fmt: skip
-    optimizer = torch.optim.AdamW(groups, lr=conf.learning_rate, betas=(0.9, conf.beta2), fused=True)
+    optimizer = make_optimizer(model, conf)
     for step in range(conf.max_iters):
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step)
+            group["lr"] = learning_rate(conf, step)
         rows = torch.stack([train[at : at + T + 1] for at in torch.randint(len(train) - T, (conf.batch_size,))])
         model(rows[:, :-1], rows[:, 1:]).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

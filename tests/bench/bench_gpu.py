@@ -4,7 +4,8 @@
 BUILD is the folder with bin/ and bench_gpu, in a checkout or in a pack of make gpu-pack: nothing is built or installed
 here. DIR receives bench.jsonl and gpu-results.md. A command that fails, exceeds its limit or finds no time
 left is a row with a note. Rows of an earlier run of this commit on the same device stay until their command runs again. With --torch
-only the rows of PyTorch are measured: its compilation takes minutes. 0: every command that was asked for has figures.
+only the rows of PyTorch are measured: its compilation takes minutes; with --run only a run beside nanoGPT's (bench_gpu_run.py), whose
+losses DIR/run receives. 0: every command that was asked for has figures.
 """
 import argparse
 import json
@@ -29,6 +30,7 @@ parser.add_argument("--out", metavar="DIR", default="build/gpu", help="build/gpu
 parser.add_argument("--only", metavar="WORDS", default="", help="regular expression for the commands to run")
 parser.add_argument("--seconds", type=float, default=450)
 parser.add_argument("--torch", action="store_true")
+parser.add_argument("--run", action="store_true")
 options = parser.parse_args()
 build = options.build
 options.out = os.path.join(os.environ.get("CALLED_FROM", ""), options.out)  # a pack's script goes to its own folder first
@@ -210,6 +212,10 @@ def report(*arguments):
     subprocess.run([sys.executable, "tests/cuda/device/report.py", options.out, *arguments], timeout=60)
 
 
+def measure_run():
+    run([sys.executable, "tests/bench/bench_gpu_run.py", build, f"{options.out}/run"], {"model": "124M"}, 440)
+
+
 def main():
     status, device, _ = call(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"], 60)
     if status != 0:
@@ -219,7 +225,7 @@ def main():
     report("--begin", "bench.jsonl", device)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        measure_torch() if options.torch else measure()
+        measure_run() if options.run else measure_torch() if options.torch else measure()
     except KeyboardInterrupt:
         sys.exit("bench-gpu: interrupted; earlier rows are kept")
     finally:

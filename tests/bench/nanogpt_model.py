@@ -1,4 +1,4 @@
-"""nanoGPT's model, as its train.py builds it, for the benchmarks that stand beside it."""
+"""nanoGPT's model, optimizer and learning rate, as its train.py makes them, for the benchmarks that stand beside it."""
 import math
 
 import torch
@@ -38,3 +38,25 @@ class GPT(nn.Module):
             x = block(x)
         logits = F.linear(self.ln(x), self.wte.weight)
         return F.cross_entropy(logits.view(-1, logits.size(-1)), targets.reshape(-1))
+
+
+NAMES = {"blocks": "h", "ln1": "ln_1", "ln2": "ln_2", "qkv": "attn.c_attn", "att": "attn.c_proj", "fc": "mlp.c_fc",
+         "proj": "mlp.c_proj", "ln": "ln_f"}  # fmt: skip
+
+
+def nanogpt_name(name):
+    """The name that a parameter has in a ckpt.pt of nanoGPT."""
+    return "transformer." + ".".join(NAMES.get(part, part) for part in name.split("."))
+
+
+def make_optimizer(model, conf):
+    groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.1},
+              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]  # fmt: skip
+    return torch.optim.AdamW(groups, lr=conf.learning_rate, betas=(0.9, conf.beta2), fused=True)
+
+
+def learning_rate(conf, step):
+    if step < conf.warmup_iters:
+        return conf.learning_rate * (step + 1) / (conf.warmup_iters + 1)
+    share = (step - conf.warmup_iters) / (conf.lr_decay_iters - conf.warmup_iters)
+    return conf.min_lr + 0.5 * (1 + math.cos(math.pi * share)) * (conf.learning_rate - conf.min_lr)

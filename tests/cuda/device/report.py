@@ -163,6 +163,25 @@ def attention(rows):
                f" {number(r, 'backward_ms', '{:.3f}')} | {r.get('note', '')} |")
 
 
+def runs(rows):
+    rows = [r for r in rows if r["what"] == "run"]
+    if rows:
+        yield ("\n## A run beside nanoGPT\n\nThe same text, initial weights, batches and steps through the trainer and through nanoGPT's model"
+               " and loop in PyTorch; of each pair of figures the second is PyTorch's. off: the greatest difference of the losses of a step."
+               " s: of the whole process. used: the card's memory, most during the run less before. kill -9: the losses and weights of a second run"
+               " that was killed after its checkpoint and started again.\n\n"
+               "| model | B | type | steps | tokens | last losses | off | s | ms a step | used GiB | kill -9 | PyTorch | note |\n"
+               "|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+    for r in rows:
+        pair = lambda key, form, scale=1: f"{number(r, key, form, scale)}, {number(r, 'torch_' + key, form, scale)}"
+        tokens = r.get("B", 0) * r.get("accumulation", 0) * r.get("T", 0) * r.get("steps", 0)
+        kill = f"at {r['killed_at']} of {r['steps']}: {'the same bits' if r['equal'] else '**other bits**'}" if "equal" in r else "-"
+        off = f"{r['difference']:.5f} at {r['difference_step']}" if "difference" in r else "-"
+        yield (f"| {r.get('model', '')} | {r.get('accumulation', '-')} x {r.get('B', '-')} x {r.get('T', '-')} | {r.get('dtype', '-')} | {r.get('steps', '-')}"
+               f" | {tokens:,} | {pair('last_loss', '{:.4f}')} | {off} | {pair('seconds', '{:.1f}')} | {pair('ms', '{:.1f}')}"
+               f" | {pair('used_bytes', '{:.2f}', 2**-30)} | {kill} | {r.get('torch', '').split('+')[0]} {r.get('by', '')} | {r.get('note', '')} |")
+
+
 def sections(text):
     """The sections of a report by their "## " heading; the text above the first heading is under ""."""
     parts = re.split(r"^(## .*)$", text, flags=re.M)
@@ -205,7 +224,7 @@ def new_sections(name, make):
 
 def benchmarks(of):
     rows = read_rows()
-    parts = [*steps(rows, of), *memory(rows), *trace(rows, of), *operations(rows), *attention(rows)]
+    parts = [*steps(rows, of), *memory(rows), *trace(rows, of), *operations(rows), *attention(rows), *runs(rows)]
     return parts + [f"\nGEMM: {r['note']}" for r in rows if r["what"] == "gemm" and "note" in r]
 
 
