@@ -2,23 +2,22 @@
 #include "trainer/plan/shards.h"
 #include "common/sizes.h"
 
-static size_t up(size_t elements) { return norm_pieces(elements) * NORM_PIECE; }
-
 int shard_buckets(const Model *model, unsigned shards) { return shards > 1 ? model->shape.layers + 2 : 1; }
 
-// The start of a bucket, and for the number after the last the end of the range. The piece at a border belongs to the
+// The start of a bucket, and for the number after the last the end of the range. Starts are multiples of a piece for
+// each shard, so that the shares of all buckets but the vectors have one size. What lies at a border belongs to the
 // bucket that the backward pass completes later: of two layers the lower one, and else the vectors.
-static size_t bucket_start(const Model *model, int bucket) {
+static size_t bucket_start(const Model *model, unsigned shards, int bucket) {
     const int layers = model->shape.layers;
-    const size_t vectors = model->decay_elements / NORM_PIECE * NORM_PIECE;
+    const size_t unit = (size_t)shards * NORM_PIECE, vectors = model->decay_elements / unit * unit;
     if (bucket == 0) return 0;
     if (bucket > layers) return bucket == layers + 1 ? vectors : model->elements;
-    return size_smaller(up(model_tensor(model, PARAM_QKV_W, bucket - 1)->offset), vectors);
+    return size_smaller(round_up(model_tensor(model, PARAM_QKV_W, bucket - 1)->offset, unit), vectors);
 }
 
 GradientBucket shard_bucket(const Model *model, unsigned shards, int bucket) {
     if (shards == 1) return (GradientBucket){0, model->elements, model->elements};
-    const size_t first = bucket_start(model, bucket), count = bucket_start(model, bucket + 1) - first;
+    const size_t first = bucket_start(model, shards, bucket), count = bucket_start(model, shards, bucket + 1) - first;
     return (GradientBucket){first, count, (norm_pieces(count) + shards - 1) / shards * NORM_PIECE};
 }
 

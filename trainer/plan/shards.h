@@ -4,14 +4,15 @@
 // The range is cut into buckets: the embeddings, the matrices of each layer, and the vectors, in that order. A layer's
 // bucket is complete as soon as the backward pass has left the layer. Every rank has one share of each bucket, so that
 // reducing a bucket loads all ranks alike. Borders lie between pieces of the norm (NORM_PIECE elements), whose sums
-// therefore do not depend on the number of ranks.
+// therefore do not depend on the number of ranks. The shares of a bucket have one size, as NCCL's ReduceScatter and
+// AllGather require; only the vectors' may be cut.
 #pragma once
 
 #include "trainer/shape/optimizer.h"
 
 typedef struct {
     size_t first, count; // elements of the flat range; count may be 0
-    size_t share;        // elements of each rank; the last ones may have fewer, or none
+    size_t share;        // elements of each rank; of the vectors, the last ones may have fewer, or none
 } GradientBucket;
 
 // The part of a bucket that a rank has. The parts of a rank lie one after another, each in the room of a share.

@@ -9,7 +9,7 @@ typedef struct {
 } Size;
 static const Size sizes[] = {{1, 16, 16}, {3, 32, 32}, {2, 72, 64}, {12, 768, 1024}, {48, 1600, 1024}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
-static const unsigned worlds[] = {1, 2, 3, 4, 7, 64, 1024};
+static const unsigned worlds[] = {1, 2, 3, 4, 7, 8, 64, 1024};
 enum { WORLDS = sizeof worlds / sizeof *worlds };
 
 static Model model_of(const Size *size) {
@@ -43,6 +43,7 @@ TEST(shards_hold_every_element_once_and_in_place) {
                     next += range.count;
                 }
                 CHECK_EQUAL(next, bucket.first + bucket.count);
+                if (b < shard_buckets(&model, worlds[w]) - 1) CHECK_EQUAL(bucket.count, worlds[w] * bucket.share);
                 shares += bucket.share;
             }
             CHECK_EQUAL(next, model.elements);
