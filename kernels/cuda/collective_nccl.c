@@ -24,6 +24,10 @@
 
 enum { CHECK_MS = 50, MS = 1000000 }; // between two checks of the other ranks during a wait; ns
 
+// Blocks of threads of an exchange, each of which takes a multiprocessor from the backward pass beside it. NCCL by itself
+// takes up to 32; NCCL_MAX_CTAS sets another number. Not measured.
+enum { MOST_BLOCKS = 16 };
+
 static const char *const library_names[] = {"libnccl.so.2", NULL};
 static Nccl nccl;
 static ncclComm_t comm;
@@ -304,10 +308,17 @@ static int nccl_make_id(uint8_t id[COLLECTIVE_ID]) {
 
 static int nccl_open(const Collective *collective, const uint8_t id[COLLECTIVE_ID]) {
     ncclUniqueId made;
-    ncclConfig_t config = {sizeof config, NCCL_CONFIG_MAGIC, NCCL_VERSION_NEEDED, 0};
-    int version = 0;
+    ncclConfig_t config = {.size = sizeof config,
+                           .magic = NCCL_CONFIG_MAGIC,
+                           .version = NCCL_CONFIG_VERSION,
+                           .cluster_size = NCCL_CONFIG_DEFAULT,
+                           .least_blocks = NCCL_CONFIG_DEFAULT,
+                           .most_blocks = MOST_BLOCKS};
+    int version = 0, least, highest;
     memcpy(made.bytes, id, COLLECTIVE_ID);
-    cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
+    // else the blocks of an exchange wait for those of products that were launched before it
+    cuda_check(cudaDeviceGetStreamPriorityRange(&least, &highest), "creating a stream");
+    cuda_check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest), "creating a stream");
     for (int i = 0; i < PHASES; i++) {
         cuda_check(cudaEventCreateWithFlags(&phases[i].computed, cudaEventDisableTiming), "creating an event");
         cuda_check(cudaEventCreateWithFlags(&phases[i].exchanged, cudaEventDisableTiming), "creating an event");

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/libraries/library_search.h"
 #include <cuda_runtime_api.h>
+#include <limits.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -21,13 +22,15 @@ typedef enum { NCCL_SUCCESS = 0, NCCL_INVALID_USAGE = 5, NCCL_IN_PROGRESS = 7 } 
 typedef enum { NCCL_UINT8 = 1, NCCL_FLOAT32 = 7 } ncclDataType_t;
 typedef enum { NCCL_SUM = 0 } ncclRedOp_t;
 
-// As in 2.14. Later versions read `size` and `version` and use defaults for the members they have added.
+// As in 2.17. Other versions read `size` and `version`: later ones use defaults for the members they have added, and
+// 2.14 to 2.16 end with `blocking`.
 typedef struct {
     size_t size;
     unsigned magic, version;
-    int blocking;
+    int blocking, cluster_size, least_blocks, most_blocks; // of threads; NCCL_CONFIG_DEFAULT: as NCCL has it
+    const char *net_name;                                  // NULL: as NCCL has it
 } ncclConfig_t;
-enum { NCCL_CONFIG_MAGIC = 0xcafebeef };
+enum { NCCL_CONFIG_MAGIC = 0xcafebeef, NCCL_CONFIG_VERSION = 21700, NCCL_CONFIG_DEFAULT = INT_MIN };
 
 #define NCCL_FUNCTIONS(X)                                                                                              \
     X(ncclResult_t, GetVersion, (int *version))                                                                        \

@@ -64,6 +64,7 @@ static Work work_of(std::function<void()> run) {
 }
 
 struct CUstream_st {
+    int priority;
     std::deque<Work> work;
     struct CUgraph_st *graph = nullptr; // being captured
     Clock clock;
@@ -78,6 +79,7 @@ struct CUgraphExec_st {
     std::vector<std::function<void()>> nodes;
 };
 
+enum { HIGHEST_PRIORITY = -5 };
 static std::vector<cudaStream_t> streams; // in the order they were made
 static std::map<const char *, size_t> pinned;
 static std::map<void *, size_t> allocations;
@@ -204,6 +206,7 @@ static void put(cudaStream_t stream, Work work) {
 
 void emu::exchange(cudaStream_t stream, const Buffers &buffers, std::function<bool()> arrive) {
     NEED(known(stream) && !stream->graph);
+    if (stream->priority != HIGHEST_PRIORITY) emu::die("an exchange in a stream that waits behind the operations");
     for (cudaStream_t other : streams)
         if (other->has_kernels && !is_before(other, other->clock, stream->clock))
             emu::die("an exchange begins, and no event orders it after the operations so far");
@@ -337,11 +340,17 @@ cudaError_t cudaHostUnregister(void *host) {
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
-    NEED(flags == cudaStreamNonBlocking);
-    streams.push_back(*stream = new CUstream_st);
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *highest) {
+    return *least = 0, *highest = HIGHEST_PRIORITY, cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
+    NEED(flags == cudaStreamNonBlocking && priority <= 0 && priority >= HIGHEST_PRIORITY);
+    streams.push_back(*stream = new CUstream_st{priority});
     emu_counts.live++;
     return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+    return cudaStreamCreateWithPriority(stream, flags, 0);
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     NEED(known(stream) && stream->work.empty() && !stream->graph);

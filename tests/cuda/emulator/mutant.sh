@@ -59,6 +59,8 @@ count|collective_nccl.c|s/nccl.Broadcast(part, part, size,/nccl.Broadcast(part, 
 type|collective_nccl.c|s/size, NCCL_FLOAT32, NCCL_SUM/size, collective->rank ? NCCL_UINT8 : NCCL_FLOAT32, NCCL_SUM/|ranks|different types in a reduction|ranks
 other|collective_nccl.c|s/const bool even = bytes/const bool even = !collective->rank \&\& bytes/|ranks|ranks call|ranks
 offset|trainer/optim/step.c|s/start + bucket.first \/ unit/start + bucket.first \/ unit \/ network->collective->world/|ranks|losses of two processes are not those of one|ranks
+priority|collective_nccl.c|s/cudaStreamNonBlocking, highest/cudaStreamNonBlocking, least/|ranks|behind the operations|ranks
+blocks|collective_nccl.c|s/MOST_BLOCKS};/NCCL_CONFIG_DEFAULT};/|ranks|too many multiprocessors|ranks
 before_reduce|collective_nccl.c|/cudaStreamWaitEvent(stream, phases/d|ranks|no event orders it after the operations so far|ranks
 after_gather|collective_nccl.c|/cudaStreamWaitEvent(cuda.stream, phases/d|ranks|touches a buffer of an exchange|ranks
 gather_first|trainer/optim/step.c|/^        offload_update(network);/d;s/^        if (!plan_updates_whole(plan)) network_pack(network);/        offload_update(network);\n&/|ranks|losses of two processes are not those of one|ranks

@@ -269,8 +269,10 @@ ncclResult_t GetUniqueId(ncclUniqueId *id) {
 }
 
 ncclResult_t CommInitRankConfig(ncclComm_t *made, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config) {
-    if (config->size != 24 || config->magic != NCCL_CONFIG_MAGIC || config->version < 21400 || config->blocking)
+    if (config->size != 40 || config->magic != NCCL_CONFIG_MAGIC || config->version < 21700 || config->blocking ||
+        config->cluster_size != INT_MIN || config->least_blocks != INT_MIN || config->net_name)
         refuse("a configuration of another kind");
+    if (config->most_blocks < 1 || config->most_blocks > 16) refuse("too many multiprocessors for an exchange");
     if (getenv("EMU_NCCL_FAILS")) return NCCL_INVALID_USAGE;
     const int file = open(id.bytes, O_RDWR);
     void *common = mmap(nullptr, sizeof(Common), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
