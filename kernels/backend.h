@@ -46,7 +46,7 @@ typedef struct {
     int threads;    // CPU
 } Shape;
 
-enum { BACKEND_GRAPHS = 4, BACKEND_SLOTS = 3, CHOICES_BYTES = 32 << 10 };
+enum { BACKEND_GRAPHS = 4106, BACKEND_SLOTS = 3, CHOICES_BYTES = 32 << 10 }; // graphs: optim/step.c, of 1024 layers
 
 // The norm of all gradients is added up from sums of this many elements, wherever each sum was made: its bits do not
 // depend on how many processes divide the gradients.

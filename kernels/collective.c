@@ -77,7 +77,8 @@ void collective_close(Collective *collective, bool by_signal) {
     if (!collective->row || collective->world == 1) return;
     Error cause;
     err_take(&cause);
-    const bool together = collective_barrier(collective) == 0; // then no rank needs this one's part any more
+    const bool settled = collective_settle(collective) == 0;
+    const bool together = settled && collective_barrier(collective) == 0; // then no rank needs this one's part any more
     close_device(collective);
     if (together && !by_signal) collective->row->close();
     err_clear();
@@ -174,6 +175,31 @@ int collective_finish(Collective *collective) {
     if (collective->lost) return -1;
     if (collective->device) collective->device->finish();
     return 0;
+}
+
+void collective_mark(Collective *collective, int place) {
+    if (collective->device && !collective->lost) collective->device->mark(place);
+}
+
+void collective_defer(Collective *collective) {
+    if (!collective->device || collective->lost) return;
+    collective->device->defer();
+    collective->deferred = true;
+}
+
+void collective_await(Collective *collective, int place) {
+    if (collective->deferred && !collective->lost) collective->device->await(place);
+}
+
+void collective_await_all(Collective *collective) {
+    collective_await(collective, -1);
+    collective->deferred = false;
+}
+
+int collective_settle(Collective *collective) {
+    if (!collective->deferred) return 0;
+    collective_await_all(collective);
+    return collective_wait(collective);
 }
 
 int collective_wait(Collective *collective) {

@@ -49,7 +49,7 @@ typedef struct {
 // A row for memory of GPUs. Its functions return -1 after fail(), and so do open and wait when collective_check does.
 // An exchange begins when the backend's operations so far are done. No call but open and wait waits for the device.
 typedef struct Collective Collective;
-enum { COLLECTIVE_CARD = 16, COLLECTIVE_ID = 128 };
+enum { COLLECTIVE_CARD = 16, COLLECTIVE_ID = 128, COLLECTIVE_MARKS = 1026 };
 typedef struct DeviceCollectiveRow {
     const char *name;
     int (*load)(uint8_t card[COLLECTIVE_CARD]); // finds the library, and names this process's GPU
@@ -59,6 +59,9 @@ typedef struct DeviceCollectiveRow {
     int (*ordered_sum)(const Collective *collective, float *values, size_t count, size_t share, const OrderedSum *sum);
     int (*all_gather)(const Collective *collective, void *values, size_t bytes, size_t share);
     void (*finish)(void);
+    void (*mark)(int place);  // place < COLLECTIVE_MARKS
+    void (*await)(int place); // -1: all that were deferred
+    void (*defer)(void);
     int (*wait)(const Collective *collective);
     uint64_t (*sent)(void);
     void (*close)(void); // also ends what a lost rank leaves unfinished; after it, the operations after `finish` run
@@ -69,6 +72,7 @@ struct Collective {
     const DeviceCollectiveRow *device;        // NULL: memory of the backend is host memory
     unsigned rank, world, local_first, local; // RankPlace
     bool lost;
+    bool deferred; // exchanges were, and not all operations from here on run after them
 };
 
 extern Collective collective_none; // rank 0 of 1: every call does nothing and returns 0
@@ -100,6 +104,16 @@ int collective_begin_ordered_sum(Collective *collective, float *values, size_t c
 int collective_begin_all_gather(Collective *collective, void *values, size_t bytes, size_t share);
 int collective_finish(Collective *collective);
 int collective_wait(Collective *collective);
+
+// In place of collective_finish: exchanges that only some operations need. Those after collective_await of a place run
+// when the exchanges before collective_mark of that place are done, and the others at once; collective_wait waits for the
+// operations before deferred exchanges alone. After collective_await_all they are finished, and collective_settle also
+// waits. These do nothing where no exchange is deferred.
+void collective_mark(Collective *collective, int place); // place < COLLECTIVE_MARKS
+void collective_defer(Collective *collective);
+void collective_await(Collective *collective, int place);
+void collective_await_all(Collective *collective);
+int collective_settle(Collective *collective);
 
 // Of host memory. These wait until they are done.
 int collective_all_gather(Collective *collective, void *values, size_t bytes, size_t share);

@@ -35,13 +35,16 @@ static cudaStream_t stream;
 
 // The exchanges between two waits, up to each finish. The operations of a phase run after the exchanges of the one
 // before.
-enum { PHASES = 4 };      // a step has up to three
+enum { PHASES = 5 };      // a step has up to three, and one that the step before has deferred
 enum { PIECE = 1 << 20 }; // elements of an ordered sum that are received from each rank at a time
-static struct {
+typedef struct {
     cudaEvent_t computed, exchanged; // the operations before the exchanges are done; the exchanges so far are done
-} phases[PHASES];
+} Phase;
+static Phase phases[PHASES];
 static unsigned phase;
-static float *received; // a piece from each rank
+static bool has_deferred;                   // the last phase: no operation waits for it yet
+static cudaEvent_t marks[COLLECTIVE_MARKS]; // NULL until they are used
+static float *received;                     // a piece from each rank
 
 static uint64_t sent;
 
@@ -125,7 +128,7 @@ static bool is_own_turn(unsigned finished) {
         if (cudaEventQuery(phases[i].computed) == cudaErrorNotReady) return true;
         if (cudaEventQuery(phases[i].exchanged) == cudaErrorNotReady) return false;
     }
-    return false;
+    return has_deferred && cudaEventQuery(phases[finished].computed) == cudaErrorNotReady;
 }
 
 // Exits (80) when this rank's GPU hangs; the other ranks notice a rank that has ended. given_up: the wait for them
@@ -136,16 +139,25 @@ static void watch_own(DeviceWait *own, unsigned finished, bool given_up) {
     if (given_up) device_wait_fail(own);
 }
 
+// The phases before `finished` are over; a deferred one becomes the first.
+static void forget_phases(unsigned finished) {
+    const Phase first = phases[0];
+    if (has_deferred) phases[0] = phases[finished], phases[finished] = first;
+    phase = has_deferred;
+}
+
+// Of deferred exchanges it waits for the operations before them: the host would wait for these without a look at the
+// other ranks.
 static int nccl_wait(const Collective *collective) {
     const uint64_t started = clock_ns();
     uint64_t checked = started, watched = started;
     DeviceWait own = {.what = "computing before an exchange with other GPUs"};
-    const unsigned finished = phase;
-    const cudaEvent_t exchanged = phases[finished ? finished - 1 : 0].exchanged;
-    phase = 0;
+    const unsigned finished = phase - has_deferred;
+    if (!phase) return 0;
+    const cudaEvent_t last = has_deferred ? phases[finished].computed : phases[finished - 1].exchanged;
     for (unsigned polls = 0;; polls++) {
-        const cudaError_t done = cudaEventQuery(exchanged);
-        if (done == cudaSuccess) return 0;
+        const cudaError_t done = cudaEventQuery(last);
+        if (done == cudaSuccess) return forget_phases(finished), 0;
         if (done != cudaErrorNotReady) cuda_check(done, "exchanging with other GPUs");
         (void)cudaGetLastError(); // else the next launch would report it
         ncclResult_t state = NCCL_SUCCESS;
@@ -267,11 +279,27 @@ static int nccl_all_gather(const Collective *collective, void *buffer, size_t by
     return settle(collective, result, EX_AGAIN, "copying between GPUs");
 }
 
+static void nccl_defer(void) {
+    assert(phase < PHASES && !has_deferred);
+    cuda_check(cudaEventRecord(phases[phase++].exchanged, stream), "ordering an exchange");
+    has_deferred = true;
+}
+
+static void nccl_mark(int place) {
+    assert(place < COLLECTIVE_MARKS);
+    if (!marks[place]) cuda_check(cudaEventCreateWithFlags(&marks[place], cudaEventDisableTiming), "creating an event");
+    cuda_check(cudaEventRecord(marks[place], stream), "ordering an exchange");
+}
+
+static void nccl_await(int place) {
+    const cudaEvent_t event = place < 0 ? phases[phase - 1].exchanged : marks[place];
+    cuda_check(cudaStreamWaitEvent(cuda.stream, event, 0), "ordering an exchange");
+    if (place < 0) has_deferred = false;
+}
+
 static void nccl_finish(void) {
-    assert(phase < PHASES);
-    cuda_check(cudaEventRecord(phases[phase].exchanged, stream), "ordering an exchange");
-    cuda_check(cudaStreamWaitEvent(cuda.stream, phases[phase].exchanged, 0), "ordering an exchange");
-    phase++;
+    nccl_defer();
+    nccl_await(-1);
 }
 
 // ---- open and close
@@ -345,13 +373,18 @@ static void nccl_close(void) {
             (void)cudaEventDestroy(phases[i].computed);
             (void)cudaEventDestroy(phases[i].exchanged);
         }
+        for (int i = 0; i < COLLECTIVE_MARKS; i++) {
+            if (marks[i]) (void)cudaEventDestroy(marks[i]);
+            marks[i] = NULL;
+        }
         (void)cudaStreamDestroy(stream);
         cuda_wait(cuda.stream, "ending the exchanges with other GPUs"); // with what waited for them
         if (received) (void)cudaFree(received);
     }
     stream = NULL, received = NULL;
+    phase = 0, has_deferred = false;
 }
 
 const DeviceCollectiveRow collective_nccl = {
-    "nccl",          nccl_load,   nccl_make_id, nccl_open, nccl_reduce_scatter, nccl_ordered_sum,
-    nccl_all_gather, nccl_finish, nccl_wait,    nccl_sent, nccl_close};
+    "nccl",      nccl_load, nccl_make_id, nccl_open,  nccl_reduce_scatter, nccl_ordered_sum, nccl_all_gather,
+    nccl_finish, nccl_mark, nccl_await,   nccl_defer, nccl_wait,           nccl_sent,        nccl_close};

@@ -43,8 +43,12 @@ void checkpoint_writer_open(CheckpointWriter *writer, const Network *network, co
     size_t at = writer->plan.params = writer->plan.master = 0;
     at += master_bytes(network);
     for (int i = 0; i < plan->optimizer->state_count; i++) writer->plan.states[i] = at, at += state_bytes(network, i);
-    writer->view = (Network){
-        .ops = &writer->ops, .model = network->model, .plan = &writer->plan, .arena = copy, .staging = staging};
+    writer->view = (Network){.ops = &writer->ops,
+                             .model = network->model,
+                             .plan = &writer->plan,
+                             .collective = &collective_none,
+                             .arena = copy,
+                             .staging = staging};
 }
 
 void checkpoint_writer_close(CheckpointWriter *writer) {

@@ -17,7 +17,15 @@ static Recompute level_of(const PassLayout *pass, int layer, int layers) {
     return layer == layers - 1 && level ? RECOMPUTE_GELU : level;
 }
 
-void network_backward(const Network *network, const PassLayout *pass, int B, int T, bool add) {
+void network_backward_norm(const Network *network, const PassLayout *pass, int B, int T, bool add) {
+    const Buffers x = network_buffers(network, pass, 0);
+    const int N = B * T, C = network->model->shape.channels, last = network->model->shape.layers - 1;
+    network->ops->layernorm_backward(x.dres, x.dres_act, G(LNF_W, 0), G(LNF_B, 0),
+                                     network_dropout(network, pass) ? NULL : G(PROJ_B, last), x.dnorm, x.res3, x.mean3,
+                                     x.rstd3, P(LNF_W, 0), N, C, true, add); // (N,C)
+}
+
+void network_backward_layer(const Network *network, const PassLayout *pass, int l, int B, int T, bool add) {
     const Backend *ops = network->ops;
     const ModelShape *shape = &network->model->shape;
     const int N = B * T, C = shape->channels, H = shape->heads, D = C / H, L = shape->layers;
@@ -25,55 +33,61 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
     const bool swiglu = shape->activation == ACTIVATION_SWIGLU;
     const bool has_heads = shape_has_heads(shape);
     const Dropout *dropout = network_dropout(network, pass);
-    Buffers x = network_buffers(network, pass, 0);
+    const Buffers x = network_buffers(network, pass, l);
+    layer_offload_await_input(network, pass, l);
+    layer_offload_await_gradients(network, l);
+    network_block_again(network, pass, l, level_of(pass, l, L), B, T);
 
-    ops->layernorm_backward(x.dres, x.dres_act, G(LNF_W, 0), G(LNF_B, 0), dropout ? NULL : G(PROJ_B, L - 1), x.dnorm,
-                            x.res3, x.mean3, x.rstd3, P(LNF_W, 0), N, C, true, add); // (N,C)
-    for (int l = L - 1; l >= 0; l--) {
-        x = network_buffers(network, pass, l);
-        layer_offload_await_input(network, pass, l);
-        layer_offload_await_gradients(network, l);
-        network_block_again(network, pass, l, level_of(pass, l, L), B, T);
+    const Act *dmlp = dropout ? x.dmlp : x.dres_act, *dproj = dropout ? x.dproj : x.dres_act;
+    if (dropout) ops->dropout(x.dmlp, G(PROJ_B, l), x.dres_act, dropout, l, DROPOUT_MLP_OUT, B, T, C, add); // (N,C)
+    ops->matmul_backward_weight(G(PROJ_W, l), dmlp, x.gelu, N, C, F, add);                                  // (C,F)
+    if (swiglu) {
+        ops->matmul_backward_input(x.dfc, dmlp, W(PROJ_W, l), N); // (N,F)
+        ops->swiglu_backward(x.fc, G(FC_B, l), x.dfc, N, F, add); // (N,2F)
+    } else
+        ops->matmul_gelu_backward(x.dfc, G(FC_B, l), dmlp, x.fc, W(PROJ_W, l), N, shape->activation, add); // (N,F)
+    const Act *dfc = swiglu ? x.fc : x.dfc;
+    ops->matmul_backward_weight(G(FC_W, l), dfc, x.ln2, N, fc, C, add); // (P,C)
+    ops->matmul_backward_input(x.dnorm, dfc, W(FC_W, l), N);            // (N,C)
+    ops->layernorm_backward(x.dres, x.dres_act, G(LN2_W, l), G(LN2_B, l), dropout ? NULL : G(ATT_B, l), x.dnorm, x.res2,
+                            x.mean2, x.rstd2, P(LN2_W, l), N, C, false, add); // (N,C)
 
-        const Act *dmlp = dropout ? x.dmlp : x.dres_act, *dproj = dropout ? x.dproj : x.dres_act;
-        if (dropout) ops->dropout(x.dmlp, G(PROJ_B, l), x.dres_act, dropout, l, DROPOUT_MLP_OUT, B, T, C, add); // (N,C)
-        ops->matmul_backward_weight(G(PROJ_W, l), dmlp, x.gelu, N, C, F, add);                                  // (C,F)
-        if (swiglu) {
-            ops->matmul_backward_input(x.dfc, dmlp, W(PROJ_W, l), N); // (N,F)
-            ops->swiglu_backward(x.fc, G(FC_B, l), x.dfc, N, F, add); // (N,2F)
-        } else
-            ops->matmul_gelu_backward(x.dfc, G(FC_B, l), dmlp, x.fc, W(PROJ_W, l), N, shape->activation, add); // (N,F)
-        const Act *dfc = swiglu ? x.fc : x.dfc;
-        ops->matmul_backward_weight(G(FC_W, l), dfc, x.ln2, N, fc, C, add); // (P,C)
-        ops->matmul_backward_input(x.dnorm, dfc, W(FC_W, l), N);            // (N,C)
-        ops->layernorm_backward(x.dres, x.dres_act, G(LN2_W, l), G(LN2_B, l), dropout ? NULL : G(ATT_B, l), x.dnorm,
-                                x.res2, x.mean2, x.rstd2, P(LN2_W, l), N, C, false, add); // (N,C)
+    if (dropout)
+        ops->dropout(x.dproj, G(ATT_B, l), x.dres_act, dropout, l, DROPOUT_ATTENTION_OUT, B, T, C, add); // (N,C)
+    ops->matmul_backward_weight(G(ATT_W, l), dproj, x.att, N, C, C, add);                                // (C,C)
+    ops->matmul_backward_input(x.dnorm, dproj, W(ATT_W, l), N);                                          // (N,C)
+    Act *dheads = x.dqkv;
+    const Attention attention = network_attention(network, pass, l, B, T, 0);
+    ops->attention_backward(x.dqkv, has_heads ? NULL : G(QKV_B, l), x.dnorm, x.att, x.lse, x.qkv, &attention,
+                            add); // (N,3C)
+    if (K < H) dheads = row_at(x.dqkv, N, 3 * C, ops->act_bytes);
+    if (has_heads)
+        ops->heads_backward(dheads, G(Q_GAIN, l), G(K_GAIN, l), G(QKV_B, l), x.dqkv, x.heads, P(Q_GAIN, l),
+                            P(K_GAIN, l), network_rotation(network, 0), B, T, H, K, D, add); // (N,J)
+    ops->matmul_backward_weight(G(QKV_W, l), dheads, x.ln1, N, J, C, add);                   // (J,C)
+    ops->matmul_backward_input(x.dnorm, dheads, W(QKV_W, l), N);                             // (N,C)
+    ops->layernorm_backward(x.dres, x.dres_act, G(LN1_W, l), G(LN1_B, l), l && !dropout ? G(PROJ_B, l - 1) : NULL,
+                            x.dnorm, x.res1, x.mean1, x.rstd1, P(LN1_W, l), N, C, false, add); // (N,C)
+    network_add_layer_gradients(network, l);
+    layer_offload_store_gradients(network, l, add || network->apart);
+    layer_offload_fetch_input(network, pass, l);
+}
 
-        if (dropout)
-            ops->dropout(x.dproj, G(ATT_B, l), x.dres_act, dropout, l, DROPOUT_ATTENTION_OUT, B, T, C, add); // (N,C)
-        ops->matmul_backward_weight(G(ATT_W, l), dproj, x.att, N, C, C, add);                                // (C,C)
-        ops->matmul_backward_input(x.dnorm, dproj, W(ATT_W, l), N);                                          // (N,C)
-        Act *dheads = x.dqkv;
-        const Attention attention = network_attention(network, pass, l, B, T, 0);
-        ops->attention_backward(x.dqkv, has_heads ? NULL : G(QKV_B, l), x.dnorm, x.att, x.lse, x.qkv, &attention,
-                                add); // (N,3C)
-        if (K < H) dheads = row_at(x.dqkv, N, 3 * C, ops->act_bytes);
-        if (has_heads)
-            ops->heads_backward(dheads, G(Q_GAIN, l), G(K_GAIN, l), G(QKV_B, l), x.dqkv, x.heads, P(Q_GAIN, l),
-                                P(K_GAIN, l), network_rotation(network, 0), B, T, H, K, D, add); // (N,J)
-        ops->matmul_backward_weight(G(QKV_W, l), dheads, x.ln1, N, J, C, add);                   // (J,C)
-        ops->matmul_backward_input(x.dnorm, dheads, W(QKV_W, l), N);                             // (N,C)
-        ops->layernorm_backward(x.dres, x.dres_act, G(LN1_W, l), G(LN1_B, l), l && !dropout ? G(PROJ_B, l - 1) : NULL,
-                                x.dnorm, x.res1, x.mean1, x.rstd1, P(LN1_W, l), N, C, false, add); // (N,C)
-        if (network->layer_done) network->layer_done(network, l);
-        network_add_layer_gradients(network, l);
-        layer_offload_store_gradients(network, l, add || network->apart);
-        layer_offload_fetch_input(network, pass, l);
-    }
+void network_backward_embedding(const Network *network, const PassLayout *pass, int B, int T, bool add) {
+    const Backend *ops = network->ops;
+    const ModelShape *shape = &network->model->shape;
+    const int C = shape->channels;
+    const Buffers x = network_buffers(network, pass, 0);
+    const Dropout *dropout = network_dropout(network, pass);
     if (dropout) ops->dropout_residual(x.dres, dropout, B, T, C); // (N,C)
     if (shape->untied && !add)                                    // the head has not written it
         ops->zero(G(WTE, 0), (size_t)shape->padded_vocab * (size_t)C * ops->grad_bytes);
-    ops->embed_backward(G(WTE, 0), G(WPE, 0), x.dres, x.tokens, B, T, C, network->model->shape.vocab,
-                        add); // (V,C), (T,C)
+    ops->embed_backward(G(WTE, 0), G(WPE, 0), x.dres, x.tokens, B, T, C, shape->vocab, add); // (V,C), (T,C)
     network_add_kept_gradients(network);
+}
+
+void network_backward(const Network *network, const PassLayout *pass, int B, int T, bool add) {
+    network_backward_norm(network, pass, B, T, add);
+    for (int l = network->model->shape.layers - 1; l >= 0; l--) network_backward_layer(network, pass, l, B, T, add);
+    network_backward_embedding(network, pass, B, T, add);
 }

@@ -92,34 +92,58 @@ void network_block_again(const Network *network, const PassLayout *pass, int l, 
     block_forward(network, pass, l, level, network_buffers(network, pass, l).res1, NULL, B, T, 0);
 }
 
-static void forward(const Network *network, const PassLayout *pass, int B, int T, int from) {
+static void forward_embedding(const Network *network, const PassLayout *pass, int B, int T, int from) {
     const Backend *ops = network->ops;
-    const int N = B * T - from, C = network->model->shape.channels;
-    Buffers x = network_buffers(network, pass, 0);
+    const int C = network->model->shape.channels;
+    const Buffers x = network_buffers(network, pass, 0);
     const Dropout *dropout = network_dropout(network, pass);
-    const Res *in = x.res1;
-
     const Par *positions = P(WPE, 0);
     if (positions) positions = row_at(positions, from, C, ops->par_bytes);
     const ModelShape *shape = &network->model->shape;
     const void *tokens = row_at(x.tokens, from, 1, shape_id_bytes(shape));
     ops->embed_forward(x.res1, tokens, P(WTE, 0), positions, B, T - from, C, shape->vocab); // (N,C)
     if (dropout) ops->dropout_residual(x.res1, dropout, B, T, C);                           // (N,C)
-    for (int l = 0; l < network->model->shape.layers; l++) {
-        x = network_buffers(network, pass, l);
-        block_forward(network, pass, l, RECOMPUTE_BLOCK, in, l ? x.branch : NULL, B, T, from);
-        layer_offload_store_input(network, pass, l);
-        ops->matmul_forward(x.branch, x.gelu, W(PROJ_W, l), P(PROJ_B, l), N);                             // (N,C)
-        if (dropout) ops->dropout(x.branch, NULL, x.branch, dropout, l, DROPOUT_MLP_OUT, B, T, C, false); // (N,C)
-        in = x.res2;
-    }
-    ops->layernorm_forward(x.res3, x.ln3, x.mean3, x.rstd3, in, x.branch, P(LNF_W, 0), P(LNF_B, 0), N, C); // (N,C)
+}
+
+static void forward_layer(const Network *network, const PassLayout *pass, int l, int B, int T, int from) {
+    const Backend *ops = network->ops;
+    const int C = network->model->shape.channels;
+    const Buffers x = network_buffers(network, pass, l);
+    const Res *in = l ? network_buffers(network, pass, l - 1).res2 : x.res1;
+    const Dropout *dropout = network_dropout(network, pass);
+    block_forward(network, pass, l, RECOMPUTE_BLOCK, in, l ? x.branch : NULL, B, T, from);
+    layer_offload_store_input(network, pass, l);
+    ops->matmul_forward(x.branch, x.gelu, W(PROJ_W, l), P(PROJ_B, l), B * T - from);                  // (N,C)
+    if (dropout) ops->dropout(x.branch, NULL, x.branch, dropout, l, DROPOUT_MLP_OUT, B, T, C, false); // (N,C)
+}
+
+static void forward_norm(const Network *network, const PassLayout *pass, int N) {
+    const Buffers x = network_buffers(network, pass, network->model->shape.layers - 1);
+    network->ops->layernorm_forward(x.res3, x.ln3, x.mean3, x.rstd3, x.res2, x.branch, P(LNF_W, 0), P(LNF_B, 0), N,
+                                    network->model->shape.channels); // (N,C)
+}
+
+static void forward(const Network *network, const PassLayout *pass, int B, int T, int from) {
+    collective_settle(network->collective);
+    forward_embedding(network, pass, B, T, from);
+    for (int l = 0; l < network->model->shape.layers; l++) forward_layer(network, pass, l, B, T, from);
+    forward_norm(network, pass, B * T - from);
 }
 
 void network_forward(const Network *network, const PassLayout *pass, int B, int T) { forward(network, pass, B, T, 0); }
 
 void network_forward_last(const Network *network, const PassLayout *pass, int T, int from) {
     forward(network, pass, 1, T, from);
+}
+
+void network_forward_embedding(const Network *network, const PassLayout *pass, int B, int T) {
+    forward_embedding(network, pass, B, T, 0);
+}
+void network_forward_layer(const Network *network, const PassLayout *pass, int layer, int B, int T) {
+    forward_layer(network, pass, layer, B, T, 0);
+}
+void network_forward_norm(const Network *network, const PassLayout *pass, int B, int T) {
+    forward_norm(network, pass, B * T);
 }
 
 // The logits are never a whole (N,V): those of a chunk become their own gradient, are used, and make room for the next.

@@ -168,6 +168,7 @@ void network_pack(Network *network) {
 
 static void get(const Network *network, void *to, size_t offset, size_t bytes) {
     const void *from = network_at(network, offset);
+    collective_settle(network->collective);
     if (offset < network->plan->bytes)
         network->ops->download(to, from, bytes);
     else
@@ -176,6 +177,7 @@ static void get(const Network *network, void *to, size_t offset, size_t bytes) {
 
 static void put(const Network *network, size_t offset, const void *from, size_t bytes) {
     void *to = network_at(network, offset);
+    collective_settle(network->collective);
     if (offset < network->plan->bytes)
         network->ops->upload(to, from, bytes);
     else

@@ -12,8 +12,6 @@ typedef struct Network {
     int64_t micro_batches;  // of a step, those of all processes
     int micro;              // of the micro-batches of this process in a step, the number of the one that is computed
     bool apart; // its gradients are in plan->micro_gradients, and the backward pass adds them to those before
-    // Called when the backward pass has completed the gradients of a layer; may be NULL.
-    void (*layer_done)(const struct Network *network, int layer);
     unsigned char *arena, *host; // host: page-locked, for offloaded ranges
     Weight *weights;             // operands of matmuls: 4 per layer, then the head
     int weight_count;
@@ -84,6 +82,12 @@ Attention network_attention(const Network *network, const PassLayout *pass, int 
 // Runs B sequences of T tokens (at most those of the pass and the model's block) up to the last norm.
 void network_forward(const Network *network, const PassLayout *pass, int B, int T);
 
+// Its parts, in this order: the embedding, each layer, the last norm. They do not wait for parameters that are still
+// received from other ranks (collective_await).
+void network_forward_embedding(const Network *network, const PassLayout *pass, int B, int T);
+void network_forward_layer(const Network *network, const PassLayout *pass, int layer, int B, int T);
+void network_forward_norm(const Network *network, const PassLayout *pass, int B, int T);
+
 // The same for rows `from` to T - 1 of one sequence of T tokens, into the first rows of the buffers. The cache of the
 // pass has the keys and values of the rows before.
 void network_forward_last(const Network *network, const PassLayout *pass, int T, int from);
@@ -95,8 +99,12 @@ void network_block_again(const Network *network, const PassLayout *pass, int lay
 // of the head, both scaled by `scale` and by the loss_scale of the step's scalars; `add` false starts new gradients.
 void network_losses(const Network *network, const PassLayout *pass, int B, int T, float scale, bool backward, bool add);
 
-// The backward pass: from the gradient that network_losses has written down to the embedding.
+// The backward pass: from the gradient that network_losses has written down to the embedding. And its parts, in this
+// order: the last norm, each layer from the last to the first, whose gradients are complete then, and the rest.
 void network_backward(const Network *network, const PassLayout *pass, int B, int T, bool add);
+void network_backward_norm(const Network *network, const PassLayout *pass, int B, int T, bool add);
+void network_backward_layer(const Network *network, const PassLayout *pass, int layer, int B, int T, bool add);
+void network_backward_embedding(const Network *network, const PassLayout *pass, int B, int T, bool add);
 
 // The logits of one row of the batch, to `vocab` host floats.
 void network_logits(const Network *network, const PassLayout *pass, int row, float *logits);

@@ -6,7 +6,8 @@
 #include "trainer/optim/schedule.h"
 #include <math.h>
 
-enum { FIRST_MICRO_BATCH, NEXT_MICRO_BATCH, NORM, UPDATE }; // keys of recordings
+// Keys of recordings; from PARTS on those of the parts of a micro-batch, and then of one whose gradients are added.
+enum { FIRST_MICRO_BATCH, NEXT_MICRO_BATCH, NORM, UPDATE, PARTS };
 
 void step_begin(Network *network, const Config *config, const StepPosition *position) {
     *network->scalars = (StepScalars){.loss_scale = position->loss_scale};
@@ -66,15 +67,29 @@ static void reduce_bucket(const Network *network, int index) {
 
 static void reduce_layer(const Network *network, int layer) { reduce_bucket(network, shard_bucket_of_layer(layer)); }
 
-// Copies every share of a range that has an element of `bytes` for each `unit` parameters to all ranks.
+// Begins to copy the shares of a bucket, in a range that has an element of `bytes` for each `unit` parameters, to all
+// ranks.
+static void gather_bucket(const Network *network, int index, size_t range, size_t bytes, size_t unit) {
+    const GradientBucket bucket = bucket_at(network, index);
+    const size_t count = (bucket.count + unit - 1) / unit * bytes, share = bucket.share / unit * bytes;
+    unsigned char *start = network_at(network, range + bucket.first / unit * bytes);
+    if (count) collective_begin_all_gather(network->collective, start, count, share);
+}
+
 static void gather(const Network *network, size_t range, size_t bytes, size_t unit) {
-    unsigned char *start = network_at(network, range);
-    for (int i = 0; i < bucket_count(network); i++) {
-        const GradientBucket bucket = bucket_at(network, i);
-        const size_t count = (bucket.count + unit - 1) / unit * bytes, share = bucket.share / unit * bytes;
-        if (count) collective_begin_all_gather(network->collective, start + bucket.first / unit * bytes, count, share);
-    }
+    for (int i = 0; i < bucket_count(network); i++) gather_bucket(network, i, range, bytes, unit);
     collective_finish(network->collective);
+}
+
+// Parameters, in the order in which the forward pass of the next step waits for them (run_parts).
+static void gather_parameters(const Network *network) {
+    const int last = bucket_count(network) - 1;
+    for (int i = 0; i <= last; i++) {
+        const int bucket = i < 2 ? i * last : i - 1; // the embeddings, the vectors, each layer
+        gather_bucket(network, bucket, network->plan->params, network->ops->par_bytes, 1);
+        collective_mark(network->collective, bucket);
+    }
+    collective_defer(network->collective);
 }
 
 // Ends the reduction of the gradients. Then each rank has the losses of all and the gradients of its shards, or, where
@@ -90,32 +105,89 @@ static void exchange(const Network *network) {
 
 // ---- micro-batches
 
-// `reduce`: the gradients are summed over the ranks while the backward pass runs.
-static void run_micro_batch(Network *network, float scale, int micro, bool reduce) {
-    const PassLayout *pass = &network->plan->train;
-    int B = pass->rows, T = network->model->shape.block;
+// Whether its gradients are added to those of the micro-batches before; else `micro` is added as a whole, after its
+// layers.
+static bool begin_micro_batch(Network *network, int micro) {
     StepScalars *scalars = network_at(network, network->plan->scalars);
-    const bool add = micro && !network->plan->fixed_order; // else `micro` is added as a whole, after its layers
     network->micro = micro, network->apart = micro && network->plan->micro_gradients.layer_bytes;
     if (network->plan->dropout) { // masks depend on samples, not on micro-batches
         const Collective *ranks = network->collective;
-        network->scalars->dropout.first_sample = ((uint32_t)micro * ranks->world + ranks->rank) * (uint32_t)B;
+        network->scalars->dropout.first_sample =
+            ((uint32_t)micro * ranks->world + ranks->rank) * (uint32_t)network->plan->train.rows;
         network->ops->upload(&scalars->dropout, &network->scalars->dropout, sizeof scalars->dropout);
     }
-    const int key = micro ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH;
-    const bool copies = pass->host_inputs || network->plan->layer_gradients.layer_bytes; // they cannot be recorded
-    if (!reduce && !network->ops->graph_begin(key, !copies)) return;
-    layer_offload_begin_gradients(network, micro);
-    network_forward(network, pass, B, T);
-    network_losses(network, pass, B, T, scale, true, add);
-    network->ops->sum_losses(network_loss(network), network_at(network, pass->losses), B * T);
-    network->layer_done = reduce ? reduce_layer : NULL;
-    network_backward(network, pass, B, T, add);
-    network->layer_done = NULL, network->apart = false;
-    if (!reduce) network->ops->graph_end(key);
+    return micro && !network->plan->fixed_order;
 }
 
-void step_micro_batch(Network *network, float scale, int micro) { run_micro_batch(network, scale, micro, false); }
+static bool is_recorded(const Network *network) { // copies cannot be recorded
+    return !network->plan->train.host_inputs && !network->plan->layer_gradients.layer_bytes;
+}
+
+static void sum_losses(const Network *network) {
+    const PassLayout *pass = &network->plan->train;
+    network->ops->sum_losses(network_loss(network), network_at(network, pass->losses),
+                             pass->rows * network->model->shape.block);
+}
+
+void step_micro_batch(Network *network, float scale, int micro) {
+    const PassLayout *pass = &network->plan->train;
+    const int key = micro ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH, B = pass->rows, T = network->model->shape.block;
+    const bool add = begin_micro_batch(network, micro);
+    collective_settle(network->collective);
+    if (network->ops->graph_begin(key, is_recorded(network))) {
+        layer_offload_begin_gradients(network, micro);
+        network_forward(network, pass, B, T);
+        network_losses(network, pass, B, T, scale, true, add);
+        sum_losses(network);
+        network_backward(network, pass, B, T, add);
+        network->ops->graph_end(key);
+    }
+    network->apart = false;
+}
+
+// The parts of a micro-batch: the embedding, each layer, the head, each layer of the backward pass, and its rest.
+static int part_count(const Network *network) { return 2 * network->model->shape.layers + 3; }
+
+static void run_part(const Network *network, int part, float scale, bool add) {
+    const PassLayout *pass = &network->plan->train;
+    const int B = pass->rows, T = network->model->shape.block, layers = network->model->shape.layers;
+    if (part == 0) {
+        layer_offload_begin_gradients(network, network->micro);
+        network_forward_embedding(network, pass, B, T);
+    } else if (part <= layers)
+        network_forward_layer(network, pass, part - 1, B, T);
+    else if (part == layers + 1) {
+        network_forward_norm(network, pass, B, T);
+        network_losses(network, pass, B, T, scale, true, add);
+        network_backward_norm(network, pass, B, T, add);
+    } else if (part < 2 * layers + 2)
+        network_backward_layer(network, pass, 2 * layers + 1 - part, B, T, add);
+    else
+        network_backward_embedding(network, pass, B, T, add);
+}
+
+// A micro-batch with a recording for each of its parts. Each part of the forward pass waits for its own parameters,
+// which ranks may still receive, and with `exchanges` the gradients of a layer begin to be summed over the ranks as soon
+// as they are complete. The place of the loss depends on the micro-batch, so it is not recorded.
+static void run_parts(Network *network, float scale, int micro, bool exchanges) {
+    Collective *ranks = network->collective;
+    const int layers = network->model->shape.layers, parts = part_count(network), head = layers + 1;
+    const bool add = begin_micro_batch(network, micro);
+    const int key = PARTS + (add ? parts : 0);
+    for (int part = 0; part < parts; part++) {
+        if (part < head)
+            collective_await(ranks, part ? shard_bucket_of_layer(part - 1) : bucket_count(network) - 1);
+        else if (part == head)
+            collective_await_all(ranks);
+        if (network->ops->graph_begin(key + part, is_recorded(network))) {
+            run_part(network, part, scale, add);
+            network->ops->graph_end(key + part);
+        }
+        if (part == head) sum_losses(network);
+        if (exchanges && part > head && part < parts - 1) reduce_layer(network, 2 * layers + 1 - part);
+    }
+    network->apart = false;
+}
 
 // ---- the update
 
@@ -174,7 +246,7 @@ static void update(Network *network) {
     const bool alone = plan->shards == 1; // an exchange may be in flight else, which a choice by timing would wait for
     if (!alone || network->ops->graph_begin(UPDATE, !plan->update.slice)) { // copies to host memory are not recorded
         offload_update(network);
-        if (!alone) gather(network, plan->params, network->ops->par_bytes, 1);
+        if (!alone) gather_parameters(network);
         if (!plan_updates_whole(plan)) network_pack(network);
         if (alone) network->ops->graph_end(UPDATE);
     }
@@ -197,6 +269,8 @@ void step_warm_up(Network *network, const Config *config) {
     const float nan = NAN, scale = (float)(1 / step_tokens(network, config));
     const StepPosition position = {.loss_scale = 1};
     const LayerGradients *away = &network->plan->layer_gradients;
+    const Collective *ranks = network->collective;
+    const int last = (int)((config->gradient_accumulation_steps - 1 - ranks->rank) / ranks->world); // of this process
     const size_t first_gradient = away->layer_bytes ? away->kept : network->plan->grads;
     step_begin(network, config, &position);
     for (int run = 0; run < 2; run++) {                       // the first run is executed, the second recorded
@@ -204,9 +278,12 @@ void step_warm_up(Network *network, const Config *config) {
                            (size_t)pass->rows * (size_t)(config->block_size + 1) *
                                shape_id_bytes(&network->model->shape));
         for (int add = 0; add <= adds; add++) step_micro_batch(network, scale, add);
+        if (ranks->world > 1) run_parts(network, scale, 0, false);
+        if (ranks->world > 1 && last) run_parts(network, scale, last, false);
         network->ops->download(network->scalars, network_at(network, network->plan->scalars), sizeof *network->scalars);
         network_write(network, first_gradient, DTYPE_FP32, 0, 1, &nan); // the norm is not finite: nothing is updated
         step_end(network);
+        collective_settle(network->collective);
     }
 }
 
@@ -244,10 +321,19 @@ typedef struct {
     bool reduces;  // gradients are summed over the ranks after it
 } Round;
 
-// The sums of the round before are complete: its gradients are overwritten, and the host may wait for copies of a batch.
+// What was exchanged in the round before is complete: its gradients are overwritten, and the host may wait for copies of
+// a batch.
 static int finish_round(Collective *ranks) {
     collective_finish(ranks);
     return collective_wait(ranks);
+}
+
+static void run_own(Network *network, const Round *round, float scale, bool exchanges) {
+    const bool parts = exchanges || (!round->micro && network->collective->world > 1); // parameters may be awaited
+    if (parts)
+        run_parts(network, scale, round->micro, exchanges);
+    else
+        step_micro_batch(network, scale, round->micro);
 }
 
 // All processes agree before they begin to exchange gradients: in the backward pass, or after it where there is none or
@@ -256,14 +342,15 @@ static FeedResult run_round(Network *network, const Round *round, BatchStream *s
                             const atomic_int *stop) {
     Collective *ranks = network->collective;
     const bool overlaps = round->reduces && !round->rechecks;
-    if (round->micro && round->reduces && network->plan->fixed_order && finish_round(ranks) < 0) return FEED_ERROR;
+    const bool finishes = round->micro == 1 || (round->micro && network->plan->fixed_order);
+    if (ranks->world > 1 && finishes && finish_round(ranks) < 0) return FEED_ERROR;
     // a single process has checked it before the step
     const bool stops = stop && *stop && (round->micro || ranks->world > 1);
     FeedResult found = stops ? FEED_STOPPED : round->own ? next_batch(network, stream) : FEED_BATCH;
     if (overlaps) found = step_agree(ranks, found);
-    if (found == FEED_BATCH && round->own) run_micro_batch(network, scale, round->micro, overlaps);
-    if (found == FEED_BATCH && round->rechecks && recheck_first_micro_batch(network, scale, step) < 0)
-        found = FEED_ERROR;
+    if (found == FEED_BATCH && round->own) run_own(network, round, scale, overlaps);
+    if (found == FEED_BATCH && round->rechecks) // which waits for the device
+        if (finish_round(ranks) < 0 || recheck_first_micro_batch(network, scale, step) < 0) found = FEED_ERROR;
     if (!overlaps && (round->reduces || found != FEED_BATCH)) found = step_agree(ranks, found);
     network->micro = round->micro;
     if (found == FEED_BATCH && round->reduces) reduce_rest(network, !overlaps || !round->own);

@@ -127,8 +127,11 @@ static void forget_exchanges() {
                     exchanges.end());
 }
 
-[[noreturn]] static void die_in_flight() {
-    emu::die("the host waits while an exchange is in flight: for ever, when a process is lost");
+// A wait of the host for what runs after an exchange that is not done.
+static void refuse_in_flight(const Clock &waited_for) {
+    for (auto &one : exchanges)
+        if (!one->done && is_before(one->stream, one->clock, waited_for))
+            emu::die("the host waits while an exchange is in flight: for ever, when a process is lost");
 }
 
 static bool touching; // work that no event orders with an exchange runs, and may not touch its buffers
@@ -165,10 +168,11 @@ static bool is_of_exchange(cudaEvent_t event) {
     return false;
 }
 
-static bool hung; // a kernel hangs: streams with kernels stand still
+static bool hung; // a kernel hangs: streams with kernels stand still, but for that of the exchanges
 
 static bool ready(cudaStream_t stream) {
-    if (stream->work.empty() || (hung && stream->has_kernels)) return false;
+    const bool stands = hung && stream->has_kernels && stream->priority != HIGHEST_PRIORITY;
+    if (stream->work.empty() || stands) return false;
     const Work &first = stream->work.front();
     if (first.exchange) return first.exchange->done = first.exchange->done || first.exchange->arrive();
     return !first.wait || first.wait->done >= first.needs;
@@ -250,7 +254,7 @@ enum { POLL_US = 100 }; // of a query whose answer does not change, so that poll
 static void drain(cudaStream_t stream) {
     NEED(known(stream) && !capturing());
     emu_counts.host_waits++, emu_counts.drains++;
-    if (in_flight()) die_in_flight();
+    refuse_in_flight(stream->clock);
     while (!stream->work.empty())
         if (!step(stream)) usleep(POLL_US);
     join(host_clock, stream->clock);
@@ -362,7 +366,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 // cudaStreamSynchronize and cudaEventSynchronize are missing: a GPU that hangs would block them for ever (cuda_wait).
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
     NEED(known(stream) && !capturing());
-    if (in_flight()) die_in_flight();
+    refuse_in_flight(stream->clock);
     while (!stream->work.empty())
         if (!step(stream)) return usleep(POLL_US), cudaErrorNotReady;
     emu::note("wait for a stream", stream);
@@ -403,7 +407,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     NEED(!capturing());
-    if (in_flight() && !is_of_exchange(event)) die_in_flight();
+    if (!is_of_exchange(event)) refuse_in_flight(event->clock);
     while (event->done < event->asked)
         if (!step(streams.front())) return usleep(POLL_US), cudaErrorNotReady;
     emu::note("wait for an event", event);

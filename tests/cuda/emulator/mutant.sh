@@ -58,12 +58,16 @@ sample|attention.cuh|s/dropout.first_sample + (uint32_t)b/dropout.first_sample/|
 count|collective_nccl.c|s/nccl.Broadcast(part, part, size,/nccl.Broadcast(part, part, size - collective->rank,/|ranks|different counts in a broadcast|ranks
 type|collective_nccl.c|s/size, NCCL_FLOAT32, NCCL_SUM/size, collective->rank ? NCCL_UINT8 : NCCL_FLOAT32, NCCL_SUM/|ranks|different types in a reduction|ranks
 other|collective_nccl.c|s/const bool even = bytes/const bool even = !collective->rank \&\& bytes/|ranks|ranks call|ranks
-offset|trainer/optim/step.c|s/start + bucket.first \/ unit/start + bucket.first \/ unit \/ network->collective->world/|ranks|losses of two processes are not those of one|ranks
+offset|trainer/optim/step.c|s/range + bucket.first \/ unit/range + bucket.first \/ unit \/ network->collective->world/|ranks|touches a buffer of an exchange|ranks
 priority|collective_nccl.c|s/cudaStreamNonBlocking, highest/cudaStreamNonBlocking, least/|ranks|behind the operations|ranks
 blocks|collective_nccl.c|s/MOST_BLOCKS};/NCCL_CONFIG_DEFAULT};/|ranks|too many multiprocessors|ranks
 before_reduce|collective_nccl.c|/cudaStreamWaitEvent(stream, phases/d|ranks|no event orders it after the operations so far|ranks
-after_gather|collective_nccl.c|/cudaStreamWaitEvent(cuda.stream, phases/d|ranks|touches a buffer of an exchange|ranks
-gather_first|trainer/optim/step.c|/^        offload_update(network);/d;s/^        if (!plan_updates_whole(plan)) network_pack(network);/        offload_update(network);\n&/|ranks|losses of two processes are not those of one|ranks
+after_gather|collective_nccl.c|/cudaStreamWaitEvent(cuda.stream, event/d|ranks|touches a buffer of an exchange|ranks
+gather_first|trainer/optim/step.c|/^        offload_update(network);/d;s/^        if (!plan_updates_whole(plan)) network_pack(network);/        offload_update(network);\n&/|ranks|touches a buffer of an exchange|ranks
+own_layer|trainer/optim/step.c|s/shard_bucket_of_layer(part - 1)/shard_bucket_of_layer(part - 2)/|ranks|touches a buffer of an exchange|ranks
+early_sum|trainer/optim/step.c|s/reduce_layer(network, 2 \* layers + 1 - part)/reduce_layer(network, 2 * layers - part < 0 ? 0 : 2 * layers - part)/|ranks|rror|ranks
+other_part|trainer/optim/step.c|s/PARTS + (add ? parts : 0)/PARTS/|ranks|losses of two processes are not those of one|ranks
+unsettled_read|trainer/model/network.c|/collective_settle/d|ranks|touches a buffer of an exchange|ranks
 host_wait|collective_nccl.c|s/^    sent += (count/    cuda_wait(stream, "");\n&/|ranks|the host waits while an exchange is in flight|ranks
 no_poll|trainer/optim/step.c|/collective_wait/d|ranks|the host waits while an exchange is in flight|ranks
 blamed|collective_nccl.c|s/== cudaErrorNotReady) return false;/== cudaErrorNotReady) return i > 0;/|stopped|the GPU has not finished|ranks
@@ -90,7 +94,7 @@ precision|kernels/cuda/backend_cuda.c|s/== PRECISION_HIGH \&\&/== PRECISION_HIGH
 replaced|matmul_cublaslt.c|/the product's plan may have replaced it/d|full_table|rror
 other_cards|device.c|s/cuda.capability == 90/cuda.capability >= 90/|attention_of_64|a card that has none|sm_120
 gaps|trainer/model/layer_offload.c|s/network->ops->zero(network_at(network, gradients->kept), gradients->bytes);/(void)0;/|gradients_and_residuals|rror
-chosen|trainer/optim/step.c|s/if (!reduce \&\& !network->ops->graph_begin(key, !copies)) return;/if (!reduce \&\& !copies \&\& !network->ops->graph_begin(key, true)) return;/;s/if (!reduce) network->ops->graph_end/if (!reduce \&\& !copies) network->ops->graph_end/|every_offload|rror
+chosen|trainer/optim/step.c|s/network->ops->graph_begin(key, is_recorded(network))/(is_recorded(network) ? network->ops->graph_begin(key, true) : true)/;s/        network->ops->graph_end(key);/        if (is_recorded(network)) network->ops->graph_end(key);/|every_offload|rror
 skipped_keys|attention_forward.cu|s/block \* QUERIES\] \/ KEYS/block * QUERIES] \/ KEYS + 1/|attention_within_documents|error
 last_keys|attention_backward.cu|s/(mask, b, tile, T) >= kb \* KEYS/(mask, b, tile, T) > kb * KEYS/|attention_within_documents|error
 last_queries|attention_backward.cu|s/(mask, b, tile, T) >= (kb + 1) \* KEYS/(mask, b, tile, T) >= kb * KEYS/|attention_within_documents|waits for a block
@@ -154,7 +158,7 @@ if [ "$card" = ranks ]; then
         rank_1_stops
         cp stderr log
         [ "$(cat status.0)" = 75 ] && echo "planted bug '$name' was not caught" && exit 1
-    elif timeout 100 bash -c "$(declare -f ranks); data=$data; ranks 2 --device=cuda --out_dir=two" >log 2>&1; then
+    elif timeout 100 bash -c "$(declare -f ranks); data=$data; ranks 2 --device=cuda --out_dir=two --eval_interval=2 --eval_iters=1" >log 2>&1; then
         ranks 1 --device=cuda --out_dir=one >/dev/null 2>&1
         close_losses one two >/dev/null && echo "planted bug '$name' was not caught" && exit 1
         echo "the losses of two processes are not those of one" >>log

@@ -134,3 +134,64 @@ TEST(cuda_step_sums_the_norm_once_where_spikes_are_skipped) {
     CHECK_EQUAL(lines_with(calls, "adamw"), 1);
     free(calls);
 }
+
+// A rank of two whose exchanges do nothing.
+static int exchanges;
+static int no_gather(void *values, size_t bytes, size_t share, char why[COLLECTIVE_WHY]) {
+    memset((char *)values + share, 0, bytes - share);
+    return (void)why, 0;
+}
+static int no_reduction(const Collective *ranks, float *values, size_t count, size_t share) {
+    return (void)ranks, (void)values, (void)count, (void)share, exchanges++, 0;
+}
+static int no_sum(const Collective *ranks, float *values, size_t count, size_t share, const OrderedSum *sum) {
+    return (void)sum, no_reduction(ranks, values, count, share);
+}
+static int no_device_gather(const Collective *ranks, void *values, size_t bytes, size_t share) {
+    return (void)ranks, (void)values, (void)bytes, (void)share, 0;
+}
+static void no_finish(void) {}
+static void no_place(int place) { (void)place; }
+static int no_wait(const Collective *ranks) { return (void)ranks, 0; }
+static const CollectiveRow no_row = {.name = "none", .all_gather = no_gather};
+static const DeviceCollectiveRow no_device_row = {.name = "none",
+                                                  .reduce_scatter = no_reduction,
+                                                  .ordered_sum = no_sum,
+                                                  .all_gather = no_device_gather,
+                                                  .finish = no_finish,
+                                                  .mark = no_place,
+                                                  .await = no_place,
+                                                  .defer = no_finish,
+                                                  .wait = no_wait};
+
+// After the warm-up no operation of a micro-batch is launched by itself, also where parameters and gradients are exchanged
+// between its parts. in_parts: of the three micro-batches of this rank; reducing: of these.
+static void run_rank(const char *options, int in_parts, int reducing) {
+    enum { LAYERS = 3, ROUNDS = 3 };
+    TinyShape shape = {.device = DEVICE_CUDA, .type = DTYPE_BF16, .threads = 1, .layers = LAYERS, .heads = 2};
+    shape.channels = 64, shape.block = BLOCK, shape.vocab = 60, shape.batch = ROWS, shape.accumulation = 2 * ROUNDS;
+    shape.world = 2, shape.dropout = 0.1, shape.options = options;
+    Tiny tiny;
+    tiny_open(&tiny, &shape);
+    Collective ranks = {.row = &no_row, .device = &no_device_row, .world = 2};
+    tiny.network.collective = &ranks;
+    step_warm_up(&tiny.network, &tiny.config);
+    for (uint64_t step = 0; step < 2; step++) {
+        exchanges = 0;
+        emu_record();
+        tiny_step(&tiny, step * ROUNDS * ROWS, AFTER_STEPS(step));
+        char *calls = strdup(emu_recorded());
+        CHECK(calls);
+        CHECK_EQUAL(lines_with(calls, "product"), 0);
+        CHECK_EQUAL(lines_with(calls, "graph begins"), 0);
+        CHECK_EQUAL(lines_with(calls, "graph "), (ROUNDS - in_parts) + in_parts * (2 * LAYERS + 3));
+        CHECK_EQUAL(exchanges, reducing * (LAYERS + 2));
+        free(calls);
+    }
+    tiny_close(&tiny);
+}
+
+TEST(cuda_replays_micro_batches_whose_gradients_are_exchanged) {
+    run_rank("reduce_order=fast", 2, 1);
+    run_rank("reduce_order=fixed", 3, 3);
+}

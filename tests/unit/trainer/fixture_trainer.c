@@ -87,7 +87,7 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     config->loss_chunk_rows = shape->chunk_rows ? shape->chunk_rows : 1024;
     config->bias = shape->bias, config->recompute = shape->recompute,
     config->recompute_layers = shape->recompute_layers;
-    config->offload = shape->offload;
+    config->offload = shape->offload, config->world = shape->world;
     config->dropout = shape->dropout, config->document_mask = shape->end_of_text;
     config->learning_rate = 1e-3, config->min_lr = 1e-4, config->warmup_iters = 2, config->lr_decay_iters = 10;
     if (shape->options) set_options(config, shape->options);

@@ -21,6 +21,7 @@ typedef struct {
     double dropout;
     int end_of_text;            // 0: no document_mask
     int threads;                // 0: two
+    unsigned world;             // processes that the plan is made for; 0: one
     const Optimizer *optimizer; // NULL: AdamW
     const char *cache_dir;      // of the backend; NULL: none
     const char *options;        // of the model, as "norm=rmsnorm,mlp=swiglu"; NULL: none
