@@ -1,5 +1,6 @@
 // A loader whose files or moments are bad: damaged, exchanged or truncated shards, and reloads at any time.
 #include "common/log.h"
+#include "loader/client/feed_internal.h"
 #include "loader/server/served.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <signal.h>
@@ -8,6 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include <zmq.h>
 
 enum { T = 64, ROWS = 8 };
 static const TestDataset other = {
@@ -32,6 +34,28 @@ TEST(feed_follows_a_change_of_the_dataset_between_open_and_attach) {
     for (uint64_t first = 40; first < 100; first += ROWS) read_rows(feed, 2, ROWS, T, first);
     feed_close(feed);
     stop_loader(pid, SIGTERM);
+}
+
+// A caller that does not know of the change yet may request what the new dataset does not have.
+TEST(feed_reports_a_change_before_the_refusal_of_a_request_for_the_old_dataset) {
+    make_test_dataset("a", &test_small);
+    make_test_dataset("b", &other);
+    pid_t pid = start_loader_with("a", "p", "b", NULL);
+    const FeedConfig config = test_feed_config(T, ROWS);
+    Feed *feed = feed_open(&config);
+    stop_loader(pid, SIGKILL);
+    pid = start_loader("b", "p");
+    wait_for_loader("p", 2);
+    CHECK(feed_attach(feed) == 0);
+    const FeedRequest second = {.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = ROWS, .source = 2};
+    FeedBatch batch;
+    CHECK(feed_request(feed, &second) == 0);
+    zmq_pollitem_t refusal = {.socket = feed->socket, .events = ZMQ_POLLIN};
+    CHECK_EQUAL(zmq_poll(&refusal, 1, FOREVER), 1);
+    CHECK_EQUAL(feed_next(feed, &batch), FEED_CHANGED);
+    read_rows(feed, 2, ROWS, T, 0);
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
 // fault 40
