@@ -144,7 +144,7 @@ $(O)/test: $(TESTS:%.c=$(O)/%.o) $(REPLAYS) $(O)/core.a
 SIM_WRAP := close open connect send sendmsg eventfd socket memfd_create accept4 signalfd signal pthread_sigmask clock_gettime getrandom usleep \
             pthread_create pthread_join pthread_detach pthread_mutex_lock pthread_cond_init pthread_cond_destroy pthread_cond_signal \
             pthread_cond_broadcast pthread_cond_wait pthread_cond_timedwait write fallocate fsync rename truncate mapguard_run \
-            frame_decode endpoint_check_files die
+            frame_decode endpoint_check_files server_send_error die
 SIMULATOR := $(patsubst %.c,$(O)/%.o,$(wildcard tests/simulate/*.c) tests/unit/loader/fixture_loader.c)
 $(O)/simulate: private LIBS += $(SIM_WRAP:%=-Wl,--wrap=%)
 $(O)/simulate: $(SIMULATOR) $(O)/core.a

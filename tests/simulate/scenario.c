@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -63,7 +64,7 @@ static void supervise(void *self) {
     for (;;) {
         for (Loader *loader = sim_world.loaders; loader < sim_world.loaders + sim_world.loader_count; loader++)
             if (!loader->node || (!loader->node->alive && sim_chance(200))) {
-                loader->server = NULL, loader->stopping = false, sim_world.starts++;
+                loader->server = NULL, loader->stopping = loader->disturbed = false, sim_world.starts++;
                 loader->node = node_start(loader->place, loader_main, loader);
             }
         for (unsigned i = 0; i < sim_world.ranks; i++)
@@ -80,28 +81,59 @@ static void supervise(void *self) {
     (void)self;
 }
 
+// Rings are told from rings that have ended: only a loader that has started again is sent numbers that it never gave.
+typedef void SendError(Server *server, const Route *route, const WireHeader *request, WireCode code, uint32_t detail,
+                       const char *format, ...) PRINTF_LIKE(6, 7);
+SendError __real_server_send_error, __wrap_server_send_error;
+void __wrap_server_send_error(Server *server, const Route *route, const WireHeader *request, WireCode code,
+                              uint32_t detail, const char *format, ...) {
+    char text[sizeof((WireError *)0)->text];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (code == WIRE_SLOT && sim_world.starts == sim_world.loader_count)
+        sim_fail("a request for a ring that has ended is an error");
+    __real_server_send_error(server, route, request, code, detail, "%s", text);
+}
+
 // --- the operator
 
 static Outcome ask(const Loader *loader, const WireControl *control, const Buffer *words) {
+    enum { WAIT_MS = 60000 };
+    const uint64_t began_ns = sim_now;
     Query query;
     Buffer sentence = {0};
     WireMessage request, reply;
     memset(&request, 0, sizeof request);
     request.header.type = WIRE_CONTROL, request.control = *control;
     int status = query_open(&query, loader->endpoint, NULL, NULL);
-    if (status == 0) status = query_send(&query, &request, (Bytes){words->data, words->size}, 60000, &reply, &sentence);
+    if (status == 0)
+        status = query_send(&query, &request, (Bytes){words->data, words->size}, WAIT_MS, &reply, &sentence);
     if (status < 0 && err_code() != EX_PEER) sim_fail("the operator's request fails: %s", err_text());
+    if (status < 0 && sim_now - began_ns >= WAIT_MS * MS) sim_fail("a loader that has ended is not noticed");
     err_clear();
     query_close(&query);
     buffer_close(&sentence);
     return status < 0 ? UNKNOWN : reply.control.exit_code ? REFUSED : DONE;
 }
 
+// Of a trainer whose rows are longer than the short dataset; 0: none is connected.
+static uint64_t wide_session(const Server *server) {
+    for (unsigned i = 0; server && i < SESSIONS_MAX; i++)
+        if (server->sessions[i].sequence_tokens == WIDE_TOKENS) return server->sessions[i].id;
+    return 0;
+}
+
 static void swap(const Loader *loader) {
     static const Spec wrong[] = {
         {1, {"../v"}, NULL, {0}, {0}}, {1, {"../none"}, NULL, {0}, {0}}, {2, {"../a:1", "../v:1"}, NULL, {0}, {0}}};
-    const bool is_wrong = sim_chance(150), check = sim_chance(150);
-    const int number = (int)sim_below(sim_world.wide ? 3 : SPEC_LINK);
+    const bool is_wrong = sim_chance(150);
+    const bool brief = sim_world.wide && sim_chance(400); // a source is too short for those who are connected
+    const bool check = brief || sim_chance(150);
+    const int any = (int)sim_below(sim_world.wide ? 3 : SPEC_LINK), number = brief ? 3 : sim_chance(400) ? 2 : any;
+    const uint64_t session = wide_session(loader->server);
+    const unsigned starts = sim_world.starts;
     const Spec *spec = is_wrong ? &wrong[sim_below(3)] : &specs[number];
     WireControl control = {.action = WIRE_SWAP, .words = (uint32_t)spec->count, .check = check};
     Buffer words = {0};
@@ -113,6 +145,9 @@ static void swap(const Loader *loader) {
     change->outcome = ask(loader, &control, &words);
     buffer_close(&words);
     if (is_wrong && change->outcome == DONE) sim_fail("a swap to a dataset that cannot be served is done");
+    if (brief && change->outcome == DONE && session && starts == sim_world.starts && loader->server &&
+        session_find(loader->server, session))
+        sim_fail("a swap to a source that is too short for a trainer can be made");
     sim_event("swap", (uint64_t)number, change->outcome);
 }
 
@@ -121,7 +156,11 @@ static void reweight(const Loader *loader) {
     Buffer words = {0};
     Change *change = &sim_world.changes[sim_world.change_count++];
     *change = (Change){.reweight = true, .spec = -1, .weights = {1 + (uint32_t)sim_below(5), (uint32_t)sim_below(5)}};
-    if (sim_chance(500)) change->from = sim_world.highest + 65536 + sim_below(200000);
+    if (sim_chance(350)) change->from = sim_world.highest + 65536 + sim_below(200000);
+    if (sim_chance(350)) { // so near that trainers come too close while the loader opens the datasets
+        change->from = sim_world.highest + 65536 + sim_below(4);
+        if (sim_chance(500)) sim_disk_ns = 30 * MS;
+    }
     if (sim_chance(100))
         change->from = 1 + sim_below(sim_world.highest + 65536); // too late, for a loader that knows it
     control.from_sample = change->from;
@@ -144,6 +183,24 @@ static void point_link(unsigned base) {
     if (rename("link.new", "link") == 0) sim_world.link = base; // else the disk is full
 }
 
+// After which everybody knows what is served.
+static uint64_t notice_ns(void) { return 2 * S + 50 * sim_network.latency_ns; }
+
+static bool disk_is_used(void *self) { return (void)self, sim_disk_user; }
+// In any of the calls that write a file, perhaps on a disk that is full by then.
+static void kill_writer(void *self) {
+    const bool full = sim_disk_full;
+    sim_disk_full = full || sim_chance(500);
+    bool used = task_wait(disk_is_used, NULL, 200 * MS);
+    while (used && sim_chance(600)) {
+        task_sleep(sim_spread(sim_disk_ns));
+        used = task_wait(disk_is_used, NULL, MS);
+    }
+    sim_disk_full = full;
+    if (used && sim_disk_user == sim_world.loaders[0].node) node_kill(sim_disk_user), sim_summary->kills++;
+    (void)self;
+}
+
 static void operator_main(void *self) {
     const uint64_t every = *(const uint64_t *)self, end = 2 * S;
     sim_world.operates = true;
@@ -151,6 +208,7 @@ static void operator_main(void *self) {
         task_sleep(sim_spread(every));
         const Loader *loader = &sim_world.loaders[0];
         sim_summary->controls++;
+        if (sim_chance(100)) task_start(sim_node, kill_writer, NULL, 0);
         if (loader->spec == SPEC_LINK) {
             do { // perhaps while the loader opens it
                 point_link((unsigned)sim_below(2));
@@ -163,7 +221,7 @@ static void operator_main(void *self) {
             reweight(loader);
         }
     }
-    sim_world.operates = false, sim_world.calm_ns = sim_now + 2 * S;
+    sim_world.operates = false, sim_world.calm_ns = sim_now + notice_ns();
 }
 
 // --- what happens to them
@@ -181,13 +239,6 @@ static void kill_loader(void) {
     node_kill(some_loader()->node);
     sim_summary->kills++;
 }
-static bool disk_is_used(void *self) { return (void)self, sim_disk_user; }
-static void kill_writer(void) {
-    if (!task_wait(disk_is_used, NULL, 200 * MS) || !sim_disk_user) return;
-    Node *node = sim_disk_user;
-    sim_disk_user = NULL;
-    if (node == sim_world.loaders[0].node) node_kill(node), sim_summary->kills++;
-}
 static void kill_trainer(void) {
     node_kill(some_trainer()->node);
     sim_summary->kills++;
@@ -200,8 +251,8 @@ static void reload(void) { system_signal(some_loader()->node, SIGHUP); }
 static void fill_disk(void) { sim_disk_full = !sim_disk_full; }
 static void slow_disk(void) { sim_disk_ns = sim_chance(500) ? 20 * US : 30 * MS; }
 static void slow_reads(void) { sim_decode_ns = sim_chance(500) ? 100 * US : 50 * MS; }
-static void failing_reads(void) {
-    sim_decode_errors = sim_decode_errors ? 0 : 20;
+static void failing_disk(void) {
+    sim_disk_errors = sim_disk_errors ? 0 : 20;
     sim_world.errors_allowed = true;
 }
 static void remove_socket(void) {
@@ -214,16 +265,15 @@ static void damage_messages(void) { sim_network.damaged = sim_network.damaged ? 
 static void lose_messages(void) { sim_network.lossy = sim_network.lossy ? 0 : 20; }
 
 typedef void Fault(void);
-static Fault *const faults[] = {end_connection, freeze_connection, stall_loader,    stall_trainer,
-                                kill_loader,    kill_trainer,      stop_loader,     reload,
-                                fill_disk,      slow_disk,         slow_reads,      failing_reads,
-                                remove_socket,  lose_messages,     damage_messages, kill_writer};
+static Fault *const faults[] = {end_connection, freeze_connection, stall_loader,  stall_trainer, kill_loader,
+                                kill_trainer,   stop_loader,       reload,        fill_disk,     slow_disk,
+                                slow_reads,     failing_disk,      remove_socket, lose_messages, damage_messages};
 enum { FAULTS = sizeof faults / sizeof *faults };
 
 static void heal(void) {
-    sim_disk_full = false, sim_disk_ns = 20 * US, sim_decode_ns = 100 * US, sim_decode_errors = 0;
+    sim_disk_full = false, sim_disk_ns = 20 * US, sim_decode_ns = 100 * US, sim_disk_errors = 0;
     sim_network.lossy = sim_network.damaged = 0;
-    sim_world.healed = true, sim_world.calm_ns = sim_now + 2 * S;
+    sim_world.healed = true, sim_world.calm_ns = sim_now + notice_ns();
     sim_event("heal", 0, 0);
 }
 
@@ -237,6 +287,7 @@ static bool all_ended(void *self) {
 }
 
 static bool node_ended(void *self) { return !((Node *)self)->alive; }
+static bool operator_has_ended(void *self) { return (void)self, !sim_world.operates; }
 
 // A dataset that a change has made must be served: the last one that was reported as done, or a later one of which
 // nothing was reported.
@@ -273,15 +324,19 @@ static void audit_main(void *self) {
 static void check_rest(const Loader *loader) {
     const Server *server = loader->server;
     if (!server) sim_fail("a loader does not run at the end");
+    if (loader->disturbed) sim_fail("a loader stays where its sockets have been removed");
     if (server->jobs) sim_fail("a request is left");
     if (server->attachment_count) sim_fail("%u rings are left", server->attachment_count);
     if (server->unread.total) sim_fail("%llu bytes are counted as unread", (unsigned long long)server->unread.total);
+    for (unsigned i = 0; i < UNREAD_PEERS; i++)
+        if (server->unread.accounts[i].bytes) sim_fail("bytes are counted as unread by a peer");
     if (server->previous || server->closing) sim_fail("a replaced dataset stays open");
     if (server->reload.running) sim_fail("a reload does not end");
 }
 
 static void end_history(void) {
     bool audited = false;
+    task_wait(operator_has_ended, NULL, UINT64_MAX); // his last change may be the one whose NOTICE is lost
     heal();
     if (!task_wait(all_ended, NULL, 400 * S)) sim_fail("no progress for 400 s after the last fault");
     node_start("audit", audit_main, &audited);
@@ -347,7 +402,7 @@ static void set_trainer(Trainer *trainer) {
     trainer->work_ns = sim_world.wide ? 100 * MS : sim_chance(500) ? 100 * MS : sim_chance(850) ? 30 * MS : 4 * MS;
     trainer->config = (FeedConfig){.endpoint = sim_world.endpoints,
                                    .vocab_size = 50304,
-                                   .sequence_tokens = sim_world.wide ? 1000 : 4 + (uint32_t)sim_below(60),
+                                   .sequence_tokens = sim_world.wide ? WIDE_TOKENS : 4 + (uint32_t)sim_below(60),
                                    .max_rows = trainer->rows,
                                    .window = (uint32_t)sim_below(7),
                                    .timeout_ms = 200000,
@@ -358,7 +413,7 @@ void history_run(void) {
     static uint64_t every;
     close(creat("first.schedule", 0600)), close(creat("second.schedule", 0600));
     point_link(0);
-    sim_network.latency_ns = sim_chance(700) ? 30 * US : sim_chance(700) ? MS : 40 * MS;
+    sim_network.latency_ns = sim_chance(700) ? 30 * US : sim_chance(700) ? MS : sim_chance(700) ? 40 * MS : 600 * MS;
     sim_network.bytes_per_ms = sim_chance(800) ? 1 << 20 : 1 << 14;
     if (sim_chance(250)) mallopt(M_PERTURB, 0xA5); // freed memory has other contents
     sim_network.damaged = sim_chance(100) ? 100 : 0;
@@ -382,6 +437,7 @@ void history_run(void) {
     node_start("fate", fate_main, NULL);
     if (((one && !link) || (link && !sim_world.differ)) && sim_chance(600))
         node_start("operator", operator_main, &every);
+    if (sim_chance(50)) node_start("deaf peer", deaf_peer_main, &sim_world.loaders[0]);
     sim_run();
     sim_fail("everybody waits for ever");
 }

@@ -6,7 +6,7 @@
 #include "tests/simulate/law.h"
 #include "tests/simulate/sim.h"
 
-enum { BASES = 4, LOADERS_MAX = 2, TRAINERS_MAX = 4, CHANGES_MAX = 64, SPECS = 6 };
+enum { BASES = 4, LOADERS_MAX = 2, TRAINERS_MAX = 4, CHANGES_MAX = 64, SPECS = 6, WIDE_TOKENS = 1000 };
 
 // What a loader may be told to serve; its words are those of the command line.
 typedef struct {
@@ -73,6 +73,8 @@ void history_run(void); // in a process and an empty folder of its own; ends the
 void ranks_restart(void);                                             // also starts them the first time
 bool ranks_begin(const Trainer *trainer, const FeedDataset *dataset); // whether all have the same dataset
 FeedResult ranks_step(Trainer *trainer, FeedResult found, const FeedDataset *dataset); // what all do
+
+void deaf_peer_main(void *loader); // deaf_peer.c
 
 // trainer.c
 void trainer_main(void *trainer);

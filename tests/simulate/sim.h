@@ -70,7 +70,7 @@ bool net_freeze(uint64_t which, uint64_t ns); // nothing passes for so long
 extern bool sim_disk_full;
 extern Node *sim_disk_user;                 // that waits for the disk, or NULL
 extern uint64_t sim_disk_ns, sim_decode_ns; // how long a call and a frame take
-extern unsigned sim_decode_errors;          // thousandths of frames that cannot be read
-extern uint64_t sim_io;                     // counts the calls after which a descriptor may be readable
+extern unsigned sim_disk_errors; // thousandths: of frames that cannot be read; of files not written, 10 times
+extern uint64_t sim_io;          // counts the calls after which a descriptor may be readable
 void system_node_ended(const Node *node);
 void system_signal(const Node *node, int number);

@@ -28,7 +28,7 @@ enum { FDS_MAX = 1024, SIGNALS_MAX = 64 };
 bool sim_disk_full;
 Node *sim_disk_user;
 uint64_t sim_disk_ns = 20 * US, sim_decode_ns = 200 * US;
-unsigned sim_decode_errors;
+unsigned sim_disk_errors;
 uint64_t sim_io = 1;
 
 static int reserved = -1; // the descriptor that has space on a full disk
@@ -105,6 +105,7 @@ WRAP(int, pthread_sigmask, (int how, const sigset_t *mask, sigset_t *before)) {
 WRAP(sighandler_t, signal, (int number, sighandler_t handler)) { return (void)number, handler; }
 
 void system_node_ended(const Node *node) {
+    if (sim_disk_user == node) sim_disk_user = NULL;
     for (unsigned i = 0; i < SIGNALS_MAX; i++)
         if (signal_pipes[i].node == node) signal_pipes[i].node = NULL;
     for (int fd = 0; fd < FDS_MAX; fd++)
@@ -235,7 +236,13 @@ WRAP(ssize_t, write, (int fd, const void *data, size_t size)) {
     if (fails && size < 2) return -1;
     return __real_write(fd, data, fails ? sim_below(size / 2) + 1 : size);
 }
-WRAP(int, fsync, (int fd)) { return disk_fails() ? -1 : __real_fsync(fd); }
+WRAP(int, fsync, (int fd)) {
+    struct stat st;
+    if (disk_fails()) return -1;
+    if (sim_node && sim_chance(10 * sim_disk_errors) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        return errno = EIO, -1;
+    return __real_fsync(fd);
+}
 WRAP(int, rename, (const char *from, const char *to)) { return disk_fails() ? -1 : __real_rename(from, to); }
 WRAP(int, truncate, (const char *path, off_t size)) {
     disk_fails();
@@ -254,7 +261,7 @@ int __wrap_endpoint_check_files(void) { return 0; } // there is no libzmq that n
 
 WRAP(int, frame_decode, (const FramePlace *place, ShardCursor *cursor, void *ids)) {
     task_sleep(sim_spread(sim_decode_ns));
-    if (sim_chance(sim_decode_errors)) return fail(EX_IO, "the simulated disk cannot read a frame");
+    if (sim_chance(sim_disk_errors)) return fail(EX_IO, "the simulated disk cannot read a frame");
     return __real_frame_decode(place, cursor, ids);
 }
 

@@ -126,12 +126,13 @@ static FeedRequest some_request(Run *run) {
     FeedRequest request = {.seed = trainer->seed, .mode = (uint8_t)trainer->mode, .rows = trainer->rows};
     const uint32_t T = trainer->config.sequence_tokens;
     request.first_sample = run->trainer->next;
-    if (sim_chance(150)) { // an evaluation, or another place
+    if (sim_chance(run->settled ? 150 : 400)) { // an evaluation, or another place
         request.mode = modes[sim_below(MODES)], request.split = (uint8_t)sim_below(2);
         request.rows = 1 + (uint32_t)sim_below(trainer->rows);
-        request.source = sim_chance(300) ? (uint16_t)sim_below(run->dataset.source_count + 1) : 0;
+        request.source = sim_chance(500) ? (uint16_t)sim_below(run->dataset.source_count + 1) : 0;
         if (sim_chance(300)) request.sequence_tokens = 1 + (uint32_t)sim_below(T);
-        request.first_sample = sim_below(sim_chance(300) ? 1ull << 40 : 400);
+        const bool trains = !request.split && !request.source && !sampling_ends(request.mode); // weights come after it
+        request.first_sample = sim_below(!trains && sim_chance(300) ? 1ull << 40 : 400);
     } else if (sim_chance(100)) { // about where weights change
         const uint64_t from = run->dataset.entries[sim_below(run->dataset.entry_count)].from;
         request.first_sample = from + sim_below(40) - (from ? sim_below(20) : 0);
@@ -194,14 +195,14 @@ static void check_error(const char *where) {
 static FeedResult next_of_stream(Run *run) {
     FeedBatch batch;
     FeedRequest request = run->stream.form;
-    request.first_sample = run->stream.next;
+    request.first_sample = run->trainer->next;
     FeedResult result = batch_stream_next(&run->stream, &batch);
     const bool received = result == FEED_BATCH;
     if (run->stream.requested > sim_world.highest) sim_world.highest = run->stream.requested;
     if (result == FEED_ERROR) check_error("batch_stream_next");
     if (run->trainer->ranks) result = ranks_step(run->trainer, result, feed_dataset(run->feed));
     if (received && result != FEED_BATCH) feed_release(run->feed, &batch);
-    if (result == FEED_BATCH) run->trainer->next = run->stream.next, on_batch(run, &batch, &request);
+    if (result == FEED_BATCH) run->trainer->next += request.rows + run->trainer->skip, on_batch(run, &batch, &request);
     return result;
 }
 
@@ -216,7 +217,8 @@ static FeedResult next_of_requests(Run *run) {
         run->asked_count = 0;
         return next_of_requests(run);
     }
-    if (sim_chance(50)) task_sleep(sim_spread(run->trainer->work_ns)); // answers arrive before it waits for them
+    if (sim_chance(run->settled ? 50 : 500)) // answers arrive before it waits for them
+        task_sleep(sim_spread(run->trainer->work_ns));
     FeedBatch batch;
     const FeedResult result = feed_next(run->feed, &batch);
     if (result == FEED_ERROR) check_error("feed_next");
@@ -232,8 +234,12 @@ static void run_batches(Run *run) {
     Trainer *trainer = run->trainer;
     const FeedRequest form = {.seed = trainer->seed, .mode = (uint8_t)trainer->mode, .rows = trainer->rows};
     run->source = source_of_feed(run->feed);
-    run->stream.turns.skip = trainer->skip;
-    if (trainer->stream) batch_stream_start(&run->stream, &run->source, &form, trainer->next, UINT64_MAX);
+    run->stream.turns = (BatchTurns){.skip = trainer->skip};
+    if (trainer->ranks)
+        run->stream.turns.first = (uint64_t)trainer->number * trainer->rows,
+        run->stream.turns.step = trainer->rows + trainer->skip;
+    if (trainer->stream)
+        batch_stream_start(&run->stream, &run->source, &form, trainer->next - run->stream.turns.first, UINT64_MAX);
     FeedResult result = FEED_BATCH;
     while (result == FEED_BATCH && (trainer->ranks || (trainer->left && !sim_chance(20)))) {
         result = trainer->stream ? next_of_stream(run) : next_of_requests(run);
