@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A planted bug must be caught: mutant.sh BUILD NAME edits one line of the CUDA backend, builds the emulated backend with
 # it, and passes when the named test fails with the expected message. mutant.sh --list prints their names; the bugs of "ranks" are
-# planted in a trainer, of which two processes and then one train on emulated GPUs with the same losses.
+# planted in a trainer, of which two processes and then one train on emulated GPUs with the same losses; with "fixed" and "fixed_cpu", by
+# which three train on CPUs, the bits must be the same, in a fixed order of sums.
 set -u
 # A kernel is compiled without sanitizers, five times as fast, unless a sanitizer prints the message.
 mutants() { # name | file, of kernels/cuda if no folder is named | the edit, for sed | the test | its message | sm_75, fp16, fp32, sm_90 or sm_120, if not a card with bf16 and mma
@@ -71,6 +72,17 @@ unsettled_read|trainer/model/network.c|/collective_settle/d|ranks|touches a buff
 host_wait|collective_nccl.c|s/^    sent += (count/    cuda_wait(stream, "");\n&/|ranks|the host waits while an exchange is in flight|ranks
 no_poll|trainer/optim/step.c|/collective_wait/d|ranks|the host waits while an exchange is in flight|ranks
 blamed|collective_nccl.c|s/== cudaErrorNotReady) return false;/== cudaErrorNotReady) return i > 0;/|stopped|the GPU has not finished|ranks
+ranks_order|gradient_sums.cu|s/add8(sum, r == rank ? own + i : received + r \* stride + i);/{ const unsigned q = before ? ranks - 1 - r : r; add8(sum, q == rank ? own + i : received + q * stride + i); }/|fixed|the bits of several processes are not those of one|ranks
+round_apart|gradient_sums.cu|s/load8(sum, before ? before + i : rank/load8(sum, rank/;s/r = before ? 0 : 1/r = 1/;s/^    store8(after + i, sum);/    if (before) add8(sum, before + i);\n&/|fixed|the bits of several processes are not those of one|ranks
+losses_round|trainer/optim/step.c|s/sum += losses\[rank \* each + micro\];/sum = (float)(sum + losses[rank * each + micro]);/|fixed_cpu|the bits of several processes are not those of one|ranks
+blocks|trainer/run/train.c|s/(BatchTurns){ranks->rank \* rows, (ranks->world - 1) \* rows,/(BatchTurns){ranks->rank * ((uint64_t)run->network.plan->rounds * rows), 0,/|fixed_cpu|the bits of several processes are not those of one|ranks
+fast_alone|trainer/optim/step.c|s/micro \&\& !network->plan->fixed_order;/micro \&\& network->collective->world == 1;/;s/network->apart = micro \&\& network->plan->micro_gradients.layer_bytes/network->apart = false/|fixed_cpu|the bits of several processes are not those of one|ranks
+fast_layers|trainer/model/network.c|s/add_gradients(network, first, first + micro->layer_bytes, layer);/if (layer) &/|fixed_cpu|the bits of several processes are not those of one|ranks
+last_round|trainer/optim/step.c|s/left < ranks->world ? (unsigned)left : ranks->world/ranks->world/|fixed_cpu|the bits of several processes are not those of one|ranks
+whole|trainer/optim/step.c|s/gather(network, network->plan->grads, network->ops->grad_bytes, 1);/(void)0;/|fixed_cpu|the bits of several processes are not those of one|ranks
+norm_own|trainer/optim/step.c|/gather(network, plan->sums/d|fixed_cpu|the bits of several processes are not those of one|ranks
+host_order|kernels/mpi/collective_mpi.c|s/const float \*other = received + (size_t)i \* PIECE;/const float *other = received + (size_t)(before ? ranks - 1 - i : i) * PIECE;/|fixed_cpu|the bits of several processes are not those of one|ranks
+host_apart|kernels/mpi/collective_mpi.c|s/const float \*first = before ? before : received;/const float *first = received;/;s/for (int i = before ? 0 : 1; i < ranks; i++) {/for (int i = 1; i <= ranks - !before; i++) {/;s/const float \*other = received + (size_t)i \* PIECE;/const float *other = i < ranks ? received + (size_t)i * PIECE : before;/|fixed_cpu|the bits of several processes are not those of one|ranks
 tile_step|wgmma.cuh|s/128 \* WGMMA_TERMS/64 * WGMMA_TERMS/|attention_of_64|relative error|sm_90
 keys_landed|attention_forward.cu|s/if (C::WGMMA) async_fence();//|attention_of_64|without async_fence|sm_90
 queries_landed|attention_backward.cu|s/if (C::WGMMA) async_fence();//|attention_of_64|without async_fence|sm_90
@@ -145,19 +157,37 @@ sm_90 | sm_120) export EMU_CAPABILITY=${card#sm_} ;;
 ranks) program=emulated/trainer ;;
 esac
 objects=$(tr ' ' '\n' <"$build/$program.objects" | grep -v "/$object$")
-# shellcheck disable=SC2086
-$compile -O1 $instrument -I"$folder" -I. -isystem "$CUDA_HOME/include" -c "$source" -o "$folder/mutant.o" || exit 1
-# shellcheck disable=SC2086
-g++ $sanitize -Wl,-S -fopenmp "$folder/mutant.o" $objects "$build/host.a" $EMULIBS -o "$folder/test" || exit 1
+if [[ $file == kernels/mpi/* ]]; then # a shared object
+    mkdir -p "$folder/lib/millrace" && cp "$build/$program" "$folder/test" || exit 1
+    mpicc -std=c11 -D_GNU_SOURCE -O1 -ffp-contract=off -fPIC -shared -I. "$source" -o "$folder/lib/millrace/mpi.so" || exit 1
+else
+    # shellcheck disable=SC2086
+    $compile -O1 $instrument -I"$folder" -I. -isystem "$CUDA_HOME/include" -c "$source" -o "$folder/mutant.o" || exit 1
+    # shellcheck disable=SC2086
+    g++ $sanitize -Wl,-S -fopenmp "$folder/mutant.o" $objects "$build/host.a" $EMULIBS -o "$folder/test" || exit 1
+fi
 if [ "$card" = ranks ]; then
     BIN=$PWD/$build/bin DATA=$PWD/tests/data BATS_FILE_TMPDIR=$folder BATS_TEST_TMPDIR=$folder PROGRAM=$folder/bin/trainer
     export ASAN_OPTIONS=detect_leaks=0 PROGRAM
-    mkdir "$folder/bin" && mv "$folder/test" "$PROGRAM" && ln -s "$BIN/../lib" "$folder/lib" && ln -s "$BIN/loader" "$folder/bin/loader"
+    mkdir "$folder/bin" && mv "$folder/test" "$PROGRAM" && { [ -e "$folder/lib" ] || ln -s "$BIN/../lib" "$folder/lib"; } && ln -s "$BIN/loader" "$folder/bin/loader"
     . tests/cli/helpers.bash && . tests/cli/ranks.bash && setup_ranks && make_character_data && make_emulated_conf || exit 1
     if [ "$word" = stopped ]; then
         rank_1_stops
         cp stderr log
         [ "$(cat status.0)" = 75 ] && echo "planted bug '$name' was not caught" && exit 1
+    elif [[ $word == fixed* ]]; then
+        options="--reduce_order=fixed --gradient_accumulation_steps=5" count=2 runs="part"
+        if [ "$word" = fixed ]; then options="$options --device=cuda"; else options="$options --device=cpu --dtype=float32" count=3 runs="part whole"; fi
+        export -f ranks && export data
+        bits() { cat "$(checkpoint "$1" 2)"/{model,optimizer}.safetensors <(losses "$1") | sha256sum; }
+        timeout 200 bash -c "ranks 1 $options --out_dir=one" >log 2>&1 || { tail -15 log && exit 1; }
+        for run in $runs; do
+            [ "$run" = whole ] && options="$options --zero_stage=0"
+            timeout 200 bash -c "ranks $count $options --out_dir=$run" >log 2>&1 || { tail -15 log && exit 1; }
+            [ "$(bits one)" = "$(bits "$run")" ] || runs=
+        done
+        [ "$runs" ] && echo "planted bug '$name' was not caught" && exit 1
+        echo "the bits of several processes are not those of one" >>log
     elif timeout 100 bash -c "$(declare -f ranks); data=$data; ranks 2 --device=cuda --out_dir=two --eval_interval=2 --eval_iters=1" >log 2>&1; then
         ranks 1 --device=cuda --out_dir=one >/dev/null 2>&1
         close_losses one two >/dev/null && echo "planted bug '$name' was not caught" && exit 1
