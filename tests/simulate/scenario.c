@@ -81,7 +81,8 @@ static void supervise(void *self) {
     (void)self;
 }
 
-// Rings are told from rings that have ended: only a loader that has started again is sent numbers that it never gave.
+// A request for a ring that has ended is dropped. One for a ring that the loader never had is an error, and only a loader
+// that has started again receives it.
 typedef void SendError(Server *server, const Route *route, const WireHeader *request, WireCode code, uint32_t detail,
                        const char *format, ...) PRINTF_LIKE(6, 7);
 SendError __real_server_send_error, __wrap_server_send_error;
@@ -336,7 +337,7 @@ static void check_rest(const Loader *loader) {
 
 static void end_history(void) {
     bool audited = false;
-    task_wait(operator_has_ended, NULL, UINT64_MAX); // his last change may be the one whose NOTICE is lost
+    task_wait(operator_has_ended, NULL, UINT64_MAX); // the last change may be the one whose NOTICE is lost
     heal();
     if (!task_wait(all_ended, NULL, 400 * S)) sim_fail("no progress for 400 s after the last fault");
     node_start("audit", audit_main, &audited);
