@@ -11,6 +11,7 @@ typedef struct {
     const uint8_t *data;
     size_t size;
 } Bytes;
+static inline Bytes bytes_of_text(const char *text) { return (Bytes){(const uint8_t *)text, strlen(text)}; }
 
 // Removes the first line from `rest`; `line` does not have its line feed. False when `rest` has no line feed: then it
 // is empty, or its last line is incomplete, and nothing changes.

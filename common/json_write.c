@@ -80,7 +80,7 @@ void json_add_text(Buffer *out, Bytes text, bool last, JsonCarry *carry) {
 
 void json_add_string(Buffer *out, const char *string) {
     buffer_add(out, "\"", 1);
-    json_add_text(out, (Bytes){(const uint8_t *)string, strlen(string)}, true, &(JsonCarry){.size = 0});
+    json_add_text(out, bytes_of_text(string), true, &(JsonCarry){.size = 0});
     buffer_add(out, "\"", 1);
 }
 

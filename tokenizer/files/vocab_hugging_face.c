@@ -93,7 +93,7 @@ static int read_tokens(VocabTable *table, json_t *vocab) {
         const json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
         if (id < 0) return fail(EX_DATA, "the id of '%s' is not a number", key);
         if ((uint64_t)id < VOCAB_IDS_MAX && table->tokens[id].special) continue; // its name is no spelling of bytes
-        if (vocab_unspell((Bytes){(const uint8_t *)key, strlen(key)}, token, &size) < 0) return -1;
+        if (vocab_unspell(bytes_of_text(key), token, &size) < 0) return -1;
         if (vocab_table_add(table, (uint64_t)id, (Bytes){token, size}, false) < 0) return -1;
     }
     return json_is_object(vocab) ? 0 : fail(EX_DATA, "it has no 'vocab'");
@@ -224,10 +224,9 @@ static int mark_special(VocabTable *table, json_t *vocab, Bytes merges) {
     buffer_close(&spelled);
     const char *key;
     json_t *value;
-    json_object_foreach(vocab, key,
-                        value) if (json_is_integer(value) && json_integer_value(value) > last &&
-                                   vocab_table_add(table, (uint64_t)json_integer_value(value),
-                                                   (Bytes){(const uint8_t *)key, strlen(key)}, true) < 0) return -1;
+    json_object_foreach(vocab, key, value) if (json_is_integer(value) && json_integer_value(value) > last &&
+                                               vocab_table_add(table, (uint64_t)json_integer_value(value),
+                                                               bytes_of_text(key), true) < 0) return -1;
     return 0;
 }
 

@@ -80,7 +80,7 @@ static void print_pre_tokenizer(const Vocab *vocab, Buffer *out) {
     }
     const char *regex = pattern_regex(vocab->pattern);
     buffer_print(out, "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": \"");
-    add_text(out, (Bytes){(const uint8_t *)regex, strlen(regex)});
+    add_text(out, bytes_of_text(regex));
     buffer_print(out, "\"}, \"behavior\": \"Isolated\", \"invert\": false}, ");
     print_byte_level(false, out);
     buffer_print(out, "]}");

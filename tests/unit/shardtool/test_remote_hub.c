@@ -2,17 +2,15 @@
 #include "shardtool/remote/hub_listing.h"
 #include "tests/test.h"
 
-static Bytes bytes_of(const char *text) { return (Bytes){(const uint8_t *)text, strlen(text)}; }
-
 #define HASH "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f"
 
 TEST(a_page_of_a_hub_gives_paths_sizes_and_the_hashes_of_files_in_lfs) {
     HubTree tree;
     CHECK_EQUAL(
-        hub_tree_parse(&tree,
-                       bytes_of("[{\"type\":\"directory\",\"path\":\"a\"},"
-                                "{\"type\":\"file\",\"path\":\"a/\\u00e9\",\"size\":7,\"lfs\":{\"oid\":\"" HASH "\"}},"
-                                "{\"type\":\"file\",\"path\":\"b\",\"size\":0,\"lfs\":null}]")),
+        hub_tree_parse(
+            &tree, bytes_of_text("[{\"type\":\"directory\",\"path\":\"a\"},"
+                                 "{\"type\":\"file\",\"path\":\"a/\\u00e9\",\"size\":7,\"lfs\":{\"oid\":\"" HASH "\"}},"
+                                 "{\"type\":\"file\",\"path\":\"b\",\"size\":0,\"lfs\":null}]")),
         0);
     CHECK_EQUAL(tree.count, 2);
     CHECK(!strcmp(tree.files[0].path, "a/\xc3\xa9") && !strcmp(tree.files[0].sha256, HASH));
@@ -35,7 +33,7 @@ TEST(a_malformed_page_of_a_hub_is_refused) {
                                         "[{\"type\":\"file\",\"path\":\"a\",\"size\":1,\"lfs\":{\"oid\":\"0f\"}}]"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         HubTree tree;
-        CHECK_EQUAL(hub_tree_parse(&tree, bytes_of(texts[i])), -1);
+        CHECK_EQUAL(hub_tree_parse(&tree, bytes_of_text(texts[i])), -1);
         CHECK_ERROR(EX_DATA, "hub");
         hub_tree_close(&tree);
     }
@@ -43,8 +41,8 @@ TEST(a_malformed_page_of_a_hub_is_refused) {
 
 TEST(the_commit_of_a_revision_has_forty_digits) {
     char commit[HUB_COMMIT_DIGITS + 1];
-    CHECK_EQUAL(hub_commit_parse(commit, bytes_of("{\"sha\":\"0123456789abcdef0123456789abcdef01234567\"}")), 0);
+    CHECK_EQUAL(hub_commit_parse(commit, bytes_of_text("{\"sha\":\"0123456789abcdef0123456789abcdef01234567\"}")), 0);
     CHECK(!strcmp(commit, "0123456789abcdef0123456789abcdef01234567"));
-    CHECK_EQUAL(hub_commit_parse(commit, bytes_of("{\"sha\":\"main\"}")), -1);
+    CHECK_EQUAL(hub_commit_parse(commit, bytes_of_text("{\"sha\":\"main\"}")), -1);
     CHECK_ERROR(EX_DATA, "commit");
 }

@@ -5,8 +5,6 @@
 #include "shardtool/remote/s3_sign.h"
 #include "tests/test.h"
 
-static Bytes bytes_of(const char *text) { return (Bytes){(const uint8_t *)text, strlen(text)}; }
-
 TEST(hmac_is_that_of_rfc_4231) {
     uint8_t mac[32];
     char hex[65];
@@ -35,14 +33,15 @@ TEST(signatures_are_those_of_the_documentation_of_s3) {
 
 TEST(a_page_of_a_listing_gives_keys_sizes_etags_and_the_token_of_the_next_page) {
     S3Listing listing;
-    CHECK_EQUAL(s3_listing_parse(&listing, bytes_of("<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"x\"><!-- > -->"
-                                                    "<Contents><Key>a+b%2fc&amp;</Key><Size>12</Size>"
-                                                    "<ETag>&quot;0f&#34;</ETag></Contents>"
-                                                    "<Contents><Size>0</Size><Key>%C3%A9</Key></Contents>"
-                                                    "<IsTruncated>true</IsTruncated><Delimiter/>"
-                                                    "<NextContinuationToken>t+/=</NextContinuationToken>"
-                                                    "<EncodingType>url</EncodingType></ListBucketResult>\n")),
-                0);
+    CHECK_EQUAL(
+        s3_listing_parse(&listing, bytes_of_text("<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"x\"><!-- > -->"
+                                                 "<Contents><Key>a+b%2fc&amp;</Key><Size>12</Size>"
+                                                 "<ETag>&quot;0f&#34;</ETag></Contents>"
+                                                 "<Contents><Size>0</Size><Key>%C3%A9</Key></Contents>"
+                                                 "<IsTruncated>true</IsTruncated><Delimiter/>"
+                                                 "<NextContinuationToken>t+/=</NextContinuationToken>"
+                                                 "<EncodingType>url</EncodingType></ListBucketResult>\n")),
+        0);
     CHECK_EQUAL(listing.count, 2);
     CHECK(!strcmp(listing.objects[0].key, "a b/c&") && !strcmp(listing.objects[0].etag, "\"0f\""));
     CHECK_EQUAL(listing.objects[0].size, 12);
@@ -50,8 +49,8 @@ TEST(a_page_of_a_listing_gives_keys_sizes_etags_and_the_token_of_the_next_page) 
     CHECK(!strcmp(listing.next, "t+/="));
     s3_listing_close(&listing);
     CHECK_EQUAL(
-        s3_listing_parse(&listing, bytes_of("<ListBucketResult><Contents><Key>a+%2f</Key><Size>1</Size></Contents>"
-                                            "</ListBucketResult>")),
+        s3_listing_parse(&listing, bytes_of_text("<ListBucketResult><Contents><Key>a+%2f</Key><Size>1</Size></Contents>"
+                                                 "</ListBucketResult>")),
         0);
     CHECK(!strcmp(listing.objects[0].key, "a+%2f") && !listing.next); // a server that does not escape
     s3_listing_close(&listing);
@@ -80,15 +79,16 @@ TEST(a_malformed_listing_is_refused) {
         "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         S3Listing listing;
-        CHECK_EQUAL(s3_listing_parse(&listing, bytes_of(texts[i])), -1);
+        CHECK_EQUAL(s3_listing_parse(&listing, bytes_of_text(texts[i])), -1);
         CHECK_ERROR(EX_DATA, "listing");
         s3_listing_close(&listing);
     }
 }
 
 TEST(a_profile_has_the_values_of_its_section_alone) {
-    const Bytes text = bytes_of("region = none\n# [default]\n[default]\r\nRegion = a b \r\n  region = nested\nx=\x01\n"
-                                "[profile two] # comment\nregion=b\nregion = c");
+    const Bytes text =
+        bytes_of_text("region = none\n# [default]\n[default]\r\nRegion = a b \r\n  region = nested\nx=\x01\n"
+                      "[profile two] # comment\nregion=b\nregion = c");
     char value[PROFILE_VALUE_BYTES];
     CHECK(profile_find(text, "default", "region", value) && !strcmp(value, "a b"));
     CHECK(profile_find(text, "profile two", "region", value) && !strcmp(value, "c"));

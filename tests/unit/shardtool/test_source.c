@@ -3,12 +3,10 @@
 #include "shardtool/ingest/source.h"
 #include "tests/unit/shardtool/fixture_documents.h"
 
-static Bytes bytes_of(const char *text) { return (Bytes){(const uint8_t *)text, strlen(text)}; }
-
 static void check_documents(const char *text, SourceDocs docs, const char *want) {
     SourceOptions options = {.docs = docs, .text_field = "text"};
     Buffer out = {0};
-    CHECK(read_documents(memory_stream(bytes_of(text)), &options, &out) == 0);
+    CHECK(read_documents(memory_stream(bytes_of_text(text)), &options, &out) == 0);
     buffer_add(&out, "", 1);
     if (strcmp((char *)out.data, want)) {
         print_error("'%s' gives '%s', not '%s'\n", text, (char *)out.data, want);
@@ -44,7 +42,7 @@ static void slide_over_edge(const char *filler, const char *text, SourceOptions 
         buffer_add(&input, text, length);
         CHECK(read_documents(memory_stream((Bytes){input.data, lead}), &options, &want) == 0);
         size_t head = want.size;
-        CHECK(read_documents(memory_stream(bytes_of(text)), &options, &got) == 0);
+        CHECK(read_documents(memory_stream(bytes_of_text(text)), &options, &got) == 0);
         buffer_add(&want, got.data, got.size);
         CHECK(read_documents(memory_stream((Bytes){input.data, input.size}), &options, &got) == 0);
         CHECK_EQUAL(got.size, want.size);

@@ -125,8 +125,8 @@ static Sampled sampled_text(Tiny *tiny, const char *start, const char *stop) {
     Sampled sampled = {0};
     const Sampler sampler = {.temperature = 5, .seed = 5};
     const Vocab *vocab = vocab_open();
-    CHECK(vocab && sample_text(&tiny->network, vocab, &sampler, (Bytes){(const uint8_t *)start, strlen(start)}, 120,
-                               stop, add_sampled, &sampled) == 0);
+    CHECK(vocab &&
+          sample_text(&tiny->network, vocab, &sampler, bytes_of_text(start), 120, stop, add_sampled, &sampled) == 0);
     vocab_close(vocab);
     return sampled;
 }
