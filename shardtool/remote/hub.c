@@ -1,6 +1,7 @@
 #include "shardtool/remote/hub.h"
 #include "common/file/file.h"
 #include "shardtool/remote/hub_listing.h"
+#include "shardtool/remote/transfer_request.h"
 #include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>

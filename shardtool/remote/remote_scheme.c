@@ -2,6 +2,7 @@
 #include "shardtool/remote/remote_scheme.h"
 #include "shardtool/remote/hub.h"
 #include "shardtool/remote/s3.h"
+#include "shardtool/remote/transfer_request.h"
 #include <stdio.h>
 
 static int make_https(Remote *remote, const RemoteEntry *entry, RemoteObject *object) {

@@ -2,6 +2,7 @@
 #include "common/file/file.h"
 #include "shardtool/remote/aws_profile.h"
 #include "shardtool/remote/s3_listing.h"
+#include "shardtool/remote/transfer_request.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

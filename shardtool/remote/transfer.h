@@ -69,7 +69,7 @@ struct Transfer {
     TransferState state;
     Error error; // of TRANSFER_FAILED
     Response response;
-    // For transfer.c:
+    // For transfer.c and transfer_request.c:
     Remote *remote;
     uint64_t got, got_before, resume_ns, heard_ns, dropped;
     unsigned failures, hops;
@@ -86,9 +86,6 @@ enum { DOCUMENT_BYTES_MAX = 64 << 20 };
 Remote *remote_open(const RemoteOptions *options, const char *url); // NULL after fail(); `url`: why, for the message
 void remote_close(Remote *remote);                                  // after all transfers are stopped; accepts NULL
 
-// 2 when the URL may not be requested: not https, or with a password in it.
-int remote_check_url(const Remote *remote, const char *url, const char *name);
-bool remote_same_origin(const Remote *remote, const char *a, const char *b); // scheme, host and port
 void object_close(RemoteObject *object);
 
 void transfer_start(Remote *remote, Transfer *transfer);
