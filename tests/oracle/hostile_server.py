@@ -50,6 +50,18 @@ class Session:
                 return self.rng.choice(self.survived)
             return None
 
+    def spoils_listing(self, handler):
+        """Whether a page of a listing gets an answer that is survived in place of the page."""
+        fault = self.next_fault("listing")
+        if fault in ("503", "500", "429"):
+            handler.answer(int(fault), b"later", Retry_After="0")
+        elif fault in ("cut", "cut header"):
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n[")
+            handler.reset()
+        else:
+            return False
+        return True
+
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"

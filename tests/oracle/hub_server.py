@@ -78,12 +78,8 @@ class Hub(Session):
     def send_tree(self, handler, commit, folder, query):
         fields = urllib.parse.parse_qs(query)
         assert fields["recursive"] == ["true"]
-        fault = self.next_fault("listing")
-        if fault in ("503", "500", "429"):
-            return handler.answer(int(fault), b"later", Retry_After="0")
-        if fault in ("cut", "cut header"):
-            handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n[")
-            return handler.reset()
+        if self.spoils_listing(handler):
+            return
         inside = folder + "/" if folder else ""
         files = self.revisions[commit]
         names = sorted(name for name in files if name.startswith(inside))

@@ -62,12 +62,8 @@ class Bucket(Session):
 
     def list_objects(self, handler, prefix, token):
         self.listed += 1
-        fault = self.next_fault("listing")
-        if fault in ("503", "500", "429"):
-            return handler.answer(int(fault), b"<Error><Code>SlowDown</Code></Error>", Retry_After="0")
-        if fault in ("cut", "cut header"):
-            handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n<ListBucketResult>")
-            return handler.reset()
+        if self.spoils_listing(handler):
+            return
         names = sorted((name for name in self.objects if name.startswith(prefix)), key=str.encode)
         begin = int(token.removeprefix("t+/=")) if token else 0
         page = names[begin : begin + self.page]
