@@ -22,6 +22,15 @@ typedef struct {
     struct timespec modified; // when it was opened
 } FileStream;
 
+// The remote files after the one that is read, with their first bytes requested: without it, each small file takes a
+// round trip of its own.
+enum { AHEAD_FILES = 16, AHEAD_BYTES = 8 << 20 };
+typedef struct {
+    RemoteFile *files[AHEAD_FILES];   // file number n at n % AHEAD_FILES; NULL: not opened, or none
+    size_t sizes[AHEAD_FILES], bytes; // requested
+    uint64_t end;                     // the first file that was not looked at
+} FilesAhead;
+
 struct Source {
     const Inputs *inputs;
     SourceOptions *options;
@@ -29,6 +38,7 @@ struct Source {
     uint64_t start_document;                    // of the first file, at `start`
     ReadPlace start;
     FileStream stream;
+    FilesAhead ahead;
     FormatReader *reader;
 };
 
@@ -90,13 +100,40 @@ static int remote_seek(Stream *stream, uint64_t offset) {
     return 0;
 }
 
+static void open_ahead(Source *source) {
+    FilesAhead *ahead = &source->ahead;
+    const Inputs *inputs = source->inputs;
+    char path[PATH_MAX_BYTES];
+    RemoteEntry entry;
+    if (ahead->end < source->next_file) ahead->end = source->next_file;
+    for (; ahead->end < inputs->file_count && ahead->end < source->next_file + AHEAD_FILES; ahead->end++) {
+        const size_t slot = ahead->end % AHEAD_FILES;
+        if (ahead->bytes >= AHEAD_BYTES) return;
+        if (!input_entry(inputs, &inputs->files[ahead->end], path, &entry)) continue;
+        ahead->files[slot] = remote_file_open(inputs->remote, &entry);
+        if (!ahead->files[slot]) return err_clear(); // it fails again when it is read
+        ahead->bytes += ahead->sizes[slot] = remote_file_begin(ahead->files[slot]);
+    }
+}
+
+static RemoteFile *take_ahead(FilesAhead *ahead, uint64_t number) {
+    const size_t slot = number % AHEAD_FILES;
+    RemoteFile *file = ahead->files[slot];
+    if (file) ahead->bytes -= ahead->sizes[slot];
+    ahead->files[slot] = NULL;
+    return file;
+}
+
 static int open_remote(Source *source, const RemoteEntry *entry) {
     FileStream *file = &source->stream;
     Stream *stream = &file->stream;
     stream->read = remote_read_some, stream->read_at = remote_read_at, stream->seek = remote_seek;
     file->regular = false, file->fd = -1;
-    file->remote = remote_file_open(source->inputs->remote, entry);
-    return file->remote ? reader_open(&source->reader, stream, source->options) : -1;
+    file->remote = take_ahead(&source->ahead, source->next_file - 1);
+    if (!file->remote) file->remote = remote_file_open(source->inputs->remote, entry);
+    const int status = file->remote ? reader_open(&source->reader, stream, source->options) : -1;
+    if (status == 0) open_ahead(source);
+    return status;
 }
 
 static int open_file(Source *source) {
@@ -204,5 +241,6 @@ bool source_is_remote(const Source *source, uint64_t *file) {
 void source_close(Source *source) {
     if (!source) return;
     close_file(source);
+    for (uint64_t i = 0; i < AHEAD_FILES; i++) remote_file_close(take_ahead(&source->ahead, i));
     free(source);
 }

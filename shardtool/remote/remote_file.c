@@ -28,8 +28,7 @@ struct RemoteFile {
 
 RemoteFile *remote_file_open(Remote *remote, const RemoteEntry *entry) {
     RemoteFile *file = allocate_zeroed(1, sizeof *file);
-    file->remote = remote, file->name = strdup(entry->name);
-    if (!file->name) die(EX_MEMORY, "no memory for a URL");
+    file->remote = remote, file->name = remote_copy(entry->name, strlen(entry->name));
     const RemoteEntry kept = {file->name, entry->query, entry->validator, entry->size}; // the object borrows the name
     if (remote_entry_object(remote, &kept, &file->object) < 0) {
         remote_file_close(file);
@@ -60,7 +59,7 @@ static RemoteBlock *request_block(RemoteFile *file, uint64_t number) {
     for (unsigned i = 1; i < BLOCKS; i++)
         if (file->blocks[i].used < block->used) block = &file->blocks[i];
     transfer_stop(&block->transfer);
-    if (!block->bytes) block->bytes = allocate_zeroed(1, BLOCK_BYTES);
+    if (!block->bytes) block->bytes = allocate_zeroed(1, block_size(file, 0)); // no other block is larger
     block->number = number, block->used = ++file->clock, block->entered = false;
     block->transfer = (Transfer){.object = &file->object,
                                  .begin = block_begin(number),
@@ -105,6 +104,12 @@ static RemoteBlock *load_block(RemoteFile *file, uint64_t number) {
     }
     hash_block(file, block);
     return block;
+}
+
+size_t remote_file_begin(RemoteFile *file) {
+    if (!file->object.size) return 0;
+    request_block(file, 0);
+    return block_size(file, 0);
 }
 
 ssize_t remote_file_read_at(RemoteFile *file, uint64_t offset, void *data, size_t size) {

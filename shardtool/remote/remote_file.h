@@ -10,6 +10,8 @@
 
 typedef struct RemoteFile RemoteFile;
 RemoteFile *remote_file_open(Remote *remote, const RemoteEntry *entry); // requests nothing yet; NULL after fail()
+// Requests the first bytes of a file that is read later; returns their number, at most 2 MiB.
+size_t remote_file_begin(RemoteFile *file);
 // Fewer than `size` bytes only at the end; -1 after fail().
 ssize_t remote_file_read_at(RemoteFile *file, uint64_t offset, void *data, size_t size);
 bool remote_file_has_failed(const RemoteFile *file); // a transfer, so that the error is not one of the content

@@ -1,5 +1,5 @@
 """shardtool on URLs against its own runs on the same local files: a hostile server, seeded sessions, kills."""
-import concurrent.futures, glob, gzip, json, lzma, os, random, shutil, signal, subprocess, sys, time
+import concurrent.futures, glob, gzip, json, lzma, os, random, shutil, signal, subprocess, sys, threading, time
 import pyarrow as pa, pyarrow.parquet as pq, zstandard
 import remote_runs, runner
 from hostile_server import FATAL, SECRET, SURVIVED, Session
@@ -82,6 +82,22 @@ def test_what_may_not_be_requested_is_refused():
     tool("text", web.url("origin", "refused/missing"), code=66)
     tool("text", "--retries", "0", "--timeout", "2", "https://localhost:1/a", code=74)
     tool("text", "--retries", "0", "https://no-such-host.invalid/a", code=74)
+
+
+def test_small_files_are_requested_side_by_side():
+    many = {f"{i:02}.txt": f"text {i}".encode() for i in range(13)}  # the first is requested alone
+    bucket = web.add("beside", Bucket(many, {KEY: (SECRET, None)}, page=100))
+    together, route = threading.Barrier(4), bucket.route
+
+    def wait(handler, file, query):
+        if file and file != "00.txt":
+            together.wait(60)  # of files that are requested one after another, this ends with an error
+        return route(handler, file, query)
+
+    bucket.route = wait
+    keys = {"AWS_ENDPOINT_URL": web.url("origin").rstrip("/"), "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+    done = tool("text", "-0", "--retries", "0", "s3://beside/", **keys)
+    assert done.stdout == b"".join(text + b"\0" for text in many.values())
 
 
 def test_a_wait_that_the_server_asks_for_is_kept_and_printed():
