@@ -161,7 +161,8 @@ static int rebuild_tables(const char *path) {
     size_t start = 0;
     int status = read_head(map, &member, &start) < 0 ? fail_in("shard '%s'", path) : 0;
     if (status == 0) {
-        ShardParams params = {member.frame_tokens, member.vocab_size, member.eot_id, {0}, {0}};
+        ShardParams params = {
+            .frame_tokens = member.frame_tokens, .vocab_size = member.vocab_size, .eot_id = member.eot_id};
         memcpy(params.vocab_fp, member.vocab_fp, 32);
         memcpy(params.params_fp, member.params_fp, 32);
         ShardWriter writer;

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 static uint64_t threads, max_word = ENCODER_MAX_WORD, val_seed, shard_tokens = 128 << 20, max_tokens,
-                         frame_tokens = SHARD_FRAME_TOKENS;
+                         frame_tokens = SHARD_FRAME_TOKENS, level = SHARD_LEVEL;
 static double val = 0.0005;
 static const char *output, *part_option;
 static VocabularyOptions vocabulary;
@@ -32,6 +32,7 @@ static const Option options[] = {
     {OPT_SIZE, "shard-tokens", &shard_tokens, "N", "tokens per shard, rounded up to whole frames"},
     {OPT_SIZE, "max-tokens", &max_tokens, "N", "end with the document that reaches N tokens, 0 = no limit"},
     {OPT_SIZE, "frame-tokens", &frame_tokens, "N", "tokens per compressed frame"},
+    {OPT_SIZE, "level", &level, "1..19", "of compression: 1 is faster, more are smaller, see docs/datasets.md"},
     {OPT_STRING, "part", &part_option, "I/N",
      "tokenize every N-th file, from the I-th on, to DIR/part-I-of-N (see merge)"},
     INPUT_ROWS,
@@ -63,7 +64,9 @@ static void print_number(char out[32], double number) {
 static void make_params(Buffer *line, const char *share) {
     char invalid[16];
     word_print(INVALID_UTF8_WORDS, invalid_utf8, invalid, sizeof invalid);
-    buffer_print(line, "frame_tokens=%" PRIu64 ";codec=dfast,4,17,16,17,1;eot=after;invalid=%s", frame_tokens, invalid);
+    buffer_print(line, "frame_tokens=%" PRIu64 ";codec=", frame_tokens);
+    shard_level_print(line, (unsigned)level);
+    buffer_print(line, ";eot=after;invalid=%s", invalid);
     input_print_params(line);
     if (max_tokens) buffer_print(line, ";max_tokens=%" PRIu64, max_tokens);
     buffer_print(line, ";val=%s;val_seed=%" PRIu64 ";shard_tokens=%" PRIu64, share, val_seed, shard_tokens);
@@ -79,6 +82,8 @@ static int check_options(bool to_stdout) {
     if (frame_tokens < 1 || frame_tokens > SHARD_FRAME_TOKENS_MAX)
         return fail(EX_USAGE, "--frame-tokens %" PRIu64 " is not between 1 and %d", frame_tokens,
                     SHARD_FRAME_TOKENS_MAX);
+    if (level < 1 || level > SHARD_LEVEL_MAX)
+        return fail(EX_USAGE, "--level %" PRIu64 " is not between 1 and %d", level, SHARD_LEVEL_MAX);
     if (to_stdout)
         val = 0, shard_tokens = 0;
     else if (shard_tokens < 1)
@@ -259,7 +264,7 @@ static void set_params(RunParams *run) {
     run->line.data[run->line.size - 1] = '\0'; // drop the line end, which only the hash includes
     text->invalid = invalid_utf8, text->max_word = max_word, text->val = val, text->val_seed = val_seed;
     shards->threads = (unsigned)threads, shards->shard_tokens = shard_tokens;
-    shards->params.frame_tokens = frame_tokens;
+    shards->params.frame_tokens = frame_tokens, shards->params.level = (unsigned)level;
     shards->params.vocab_size = vocab_size(text->vocab);
     shards->params.eot_id = vocab_end_of_text(text->vocab);
     vocab_fingerprint(text->vocab, shards->params.vocab_fp);

@@ -39,6 +39,8 @@ enum {
     SHARD_TRAILER_BYTES = 84,
     SHARD_ENTRY_BYTES = 12, // of an entry of the seek table
     SHARD_FOOTER_BYTES = 9,
+    SHARD_LEVEL = 3, // of compression
+    SHARD_LEVEL_MAX = 19,
     SKIPPABLE_BYTES = 8 // magic and length of a skippable frame
 };
 
@@ -121,7 +123,11 @@ typedef struct {
     uint64_t frame_tokens;
     uint32_t vocab_size, eot_id;
     uint8_t vocab_fp[32], params_fp[32];
+    unsigned level; // of compression: 1 to SHARD_LEVEL_MAX; 0: SHARD_LEVEL
 } ShardParams;
+
+// Adds the parameters of zstd at a level: "dfast,4,17,16,17,1".
+void shard_level_print(Buffer *text, unsigned level);
 
 // The compressor of one thread. shard_encode replaces `frame` with the zstd frame of ids, after decoding it again and
 // comparing; 65 when an id is not below vocab_size.

@@ -12,17 +12,50 @@ struct ShardEncoder {
     Buffer check;
 };
 
-// Every parameter is explicit: the parameters of a level depend on the input size and on the version of zstd. minMatch
-// 4 is two ids of u16.
-static void set_parameters(ZSTD_CCtx *compress, size_t bytes) {
-    int window = 17;
+// The parameters of a level are ours, and every one is explicit: those of zstd depend on the input size and on its version, and
+// are for text. minMatch 4 is two ids of u16. A level between two rows is the lower one; docs/datasets.md has their sizes and speeds.
+// "fast" with a target length would leave the literals as they are.
+enum { WINDOW_LOG = 17 };
+static const struct ShardLevel {
+    unsigned level;
+    const char *name; // of the strategy
+    ZSTD_strategy strategy;
+    int min_match, hash_log, chain_log, search_log, target_length;
+} levels[] = {
+    {1, "fast", ZSTD_fast, 4, 14, 12, 1, 0},     {3, "dfast", ZSTD_dfast, 4, 17, 16, 1, 1},
+    {5, "greedy", ZSTD_greedy, 4, 15, 15, 3, 8}, {7, "lazy", ZSTD_lazy, 4, 15, 15, 3, 16},
+    {9, "lazy", ZSTD_lazy, 4, 15, 15, 5, 16},    {16, "btopt", ZSTD_btopt, 4, 16, 16, 6, 64},
+};
+
+static const struct ShardLevel *find_level(unsigned level) {
+    size_t i = sizeof levels / sizeof *levels - 1;
+    while (levels[i].level > (level ? level : SHARD_LEVEL)) i--;
+    return &levels[i];
+}
+
+void shard_level_print(Buffer *text, unsigned level) {
+    const struct ShardLevel *row = find_level(level);
+    buffer_print(text, "%s,%d,%d,%d,%d,%d", row->name, row->min_match, row->hash_log, row->chain_log, WINDOW_LOG,
+                 row->search_log);
+    if (row->target_length > 1) buffer_print(text, ",%d", row->target_length);
+}
+
+static void set_parameters(ZSTD_CCtx *compress, unsigned level, size_t bytes) {
+    const struct ShardLevel *row = find_level(level);
+    int window = WINDOW_LOG;
     while (window < 31 && (size_t)1 << window < bytes) window++; // a window that covers the frame: single segment
     const struct {
         ZSTD_cParameter name;
         int value;
-    } parameters[] = {{ZSTD_c_strategy, ZSTD_dfast}, {ZSTD_c_minMatch, 4},        {ZSTD_c_hashLog, 17},
-                      {ZSTD_c_chainLog, 16},         {ZSTD_c_windowLog, window},  {ZSTD_c_searchLog, 1},
-                      {ZSTD_c_targetLength, 1},      {ZSTD_c_contentSizeFlag, 1}, {ZSTD_c_checksumFlag, 1}};
+    } parameters[] = {{ZSTD_c_strategy, (int)row->strategy},
+                      {ZSTD_c_minMatch, row->min_match},
+                      {ZSTD_c_hashLog, row->hash_log},
+                      {ZSTD_c_chainLog, row->chain_log},
+                      {ZSTD_c_windowLog, window},
+                      {ZSTD_c_searchLog, row->search_log},
+                      {ZSTD_c_targetLength, row->target_length},
+                      {ZSTD_c_contentSizeFlag, 1},
+                      {ZSTD_c_checksumFlag, 1}};
     for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) {
         size_t status = ZSTD_CCtx_setParameter(compress, parameters[i].name, parameters[i].value);
         if (ZSTD_isError(status)) die(EX_BUG, "libzstd %s: %s", ZSTD_versionString(), ZSTD_getErrorName(status));
@@ -49,8 +82,8 @@ static int fail_zstd(size_t result) {
     return fail(no_memory ? EX_MEMORY : EX_BUG, "libzstd %s: %s", ZSTD_versionString(), ZSTD_getErrorName(result));
 }
 
-static int compress_bytes(ShardEncoder *encoder, const void *data, size_t size, Buffer *out) {
-    set_parameters(encoder->compress, size);
+static int compress_bytes(ShardEncoder *encoder, unsigned level, const void *data, size_t size, Buffer *out) {
+    set_parameters(encoder->compress, level, size);
     size_t bound = ZSTD_compressBound(size);
     buffer_reserve(out, bound);
     size_t bytes = ZSTD_compress2(encoder->compress, out->data + out->size, bound, data, size);
@@ -74,7 +107,7 @@ int shard_encode(ShardEncoder *encoder, const ShardParams *params, const void *i
         return fail(EX_DATA, "id %u is not in the vocabulary of %u", id_at(ids, i, bytes), params->vocab_size);
     }
     frame->size = 0;
-    return compress_bytes(encoder, ids, count * bytes, frame);
+    return compress_bytes(encoder, params->level, ids, count * bytes, frame);
 }
 
 static void add_u32(Buffer *buffer, uint32_t v) { buffer_add(buffer, &v, sizeof v); }
@@ -200,7 +233,7 @@ static int put_index(ShardWriter *writer) {
     uint8_t flags =
         (uint8_t)((writer->continues_before ? SHARD_CONTINUES_BEFORE : 0) | (open_end ? SHARD_CONTINUES_AFTER : 0));
     buffer_add(&payload, &flags, 1);
-    int status = compress_bytes(encoder, writer->lengths.data, writer->lengths.size, &payload);
+    int status = compress_bytes(encoder, 0, writer->lengths.data, writer->lengths.size, &payload);
     if (status == 0) status = put_skippable(writer, SHARD_INDEX_MAGIC, &payload);
     buffer_close(&payload);
     shard_encoder_close(encoder);

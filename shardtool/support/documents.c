@@ -8,7 +8,8 @@
 static int add_params(DocumentInputs *inputs, const char *path, const ShardFile *shard) {
     ShardParams *params = &inputs->params;
     if (params->vocab_size == 0) {
-        *params = (ShardParams){shard->frame_tokens, shard->vocab_size, shard->eot_id, {0}, {0}};
+        *params = (ShardParams){
+            .frame_tokens = shard->frame_tokens, .vocab_size = shard->vocab_size, .eot_id = shard->eot_id};
         memcpy(params->vocab_fp, shard->vocab_fp, 32);
     }
     if (memcmp(params->vocab_fp, shard->vocab_fp, 32) || params->vocab_size != shard->vocab_size ||

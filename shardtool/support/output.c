@@ -17,8 +17,10 @@ static void set_params(Output *output, const OutputPlan *plan) {
     shard_tokens += (frame_tokens - shard_tokens % frame_tokens) % frame_tokens;
     shards->threads = (unsigned)output_options.threads, shards->shard_tokens = shard_tokens;
     shards->params = plan->params;
-    buffer_print(&output->line, "%s;%s%sframe_tokens=%" PRIu64 ";codec=dfast,4,17,16,17,1;shard_tokens=%" PRIu64 "\n",
-                 plan->command, plan->settings, *plan->settings ? ";" : "", frame_tokens, shard_tokens);
+    buffer_print(&output->line, "%s;%s%sframe_tokens=%" PRIu64 ";codec=", plan->command, plan->settings,
+                 *plan->settings ? ";" : "", frame_tokens);
+    shard_level_print(&output->line, plan->params.level);
+    buffer_print(&output->line, ";shard_tokens=%" PRIu64 "\n", shard_tokens);
     sha256(output->line.data, output->line.size, shards->params.params_fp);
     output->line.data[output->line.size - 1] = '\0'; // drop the line end, which only the hash includes
 }

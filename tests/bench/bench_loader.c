@@ -56,7 +56,7 @@ static void add_shard(Dataset *dataset, int split, const uint16_t *ids, size_t c
     char path[PATH_MAX_BYTES], folder[PATH_MAX_BYTES];
     dataset_shard_path(path, dataset->path, split, dataset->shard_count[split]);
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    ShardParams params = {frame_tokens, VOCAB, EOT, {0}, {0}};
+    ShardParams params = {.frame_tokens = frame_tokens, .vocab_size = VOCAB, .eot_id = EOT};
     memcpy(params.vocab_fp, dataset->vocab_fp, sizeof params.vocab_fp);
     ShardWriter writer;
     ShardEncoder *encoder = shard_encoder_open();

@@ -164,6 +164,28 @@ def test_bytes_do_not_depend_on_threads():
         assert tree(out) == seen, threads
 
 
+def test_a_level_changes_the_size_and_not_the_ids():
+    rng = random.Random(8)
+    phrases = [words(rng, rng.randrange(2, 20)) for _ in range(3000)]
+    texts = [" ".join(phrases[min(int(rng.expovariate(1 / 300)), 2999)] for _ in range(rng.randrange(300))) for _ in range(300)]
+    write("level.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in texts).encode())
+    sizes = {}
+    for level in range(1, 20):
+        out = f"level{level}"
+        run("tokenize", "-o", out, "--val", "0", "--level", str(level), "level.jsonl")
+        (path,) = shards(out, "train")
+        assert zstd_dc(path) == zstd_dc(shards("level1", "train")[0]), level
+        sizes[level] = os.path.getsize(path)
+        run("verify", "-q", out)
+    assert sizes[1] > sizes[3] > sizes[9] > sizes[19], sizes
+    run("tokenize", "-o", "level", "--val", "0", "level.jsonl")
+    assert tree("level") == tree("level3")
+    refused = runner.call(TOOL, "tokenize", "-o", "level1", "--val", "0", "level.jsonl", code=2).stderr
+    assert b"--level" in refused, refused  # other bytes than those there
+    for level in "0", "20", "-1":
+        run("tokenize", "-o", "none", "--level", level, "level.jsonl", code=2)
+
+
 def test_long_document_equals_the_whole():
     rng = random.Random(4)
     text = words(rng, 9000) * 50 + "x" * 1200000 + words(rng, 9000) * 50  # several windows, one of them a single word

@@ -26,7 +26,7 @@ static void make_shard(Dataset *dataset, int split, const TestDataset *spec, uin
     dataset_shard_path(path, dataset->path, split, dataset->shard_count[split]);
     snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(path, '/') - path), path);
     CHECK(dir_make(directory) == 0);
-    ShardParams params = {spec->frame_tokens, TEST_VOCAB, TEST_EOT, {0}, {0}};
+    ShardParams params = {.frame_tokens = spec->frame_tokens, .vocab_size = TEST_VOCAB, .eot_id = TEST_EOT};
     memcpy(params.vocab_fp, dataset->vocab_fp, 32);
     ShardWriter writer;
     ShardEncoder *encoder = shard_encoder_open();
