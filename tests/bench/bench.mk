@@ -56,8 +56,9 @@ bench-vocabulary: test-deps $(O)/bin/shardtool
 	$(Q)$(PYTHON) tests/bench/bench_vocabulary.py $(O)/bin/shardtool build/bench/vocabulary "$(FILE)" "$(V)" "$(RUNS)"
 ## bench-shards   datasets from JSON lines beside nanoGPT's prepare and datatrove; verify, text, merge, memory (GB=1: large inputs)
 ## bench-parquet  MB of text a second out of Parquet files beside pyarrow
+## bench-remote   the stages of tokenize beside their libraries, levels, and URLs through TLS beside disk and pyarrow with tiktoken (GB=4)
 ## bench-nest  MB of text a second out of a tar of .xz tars beside xz -dc
-bench-shards bench-parquet bench-nest: bench-%: test-deps $(O)/bin/shardtool
+bench-shards bench-parquet bench-remote bench-nest: bench-%: test-deps $(O)/bin/shardtool
 	$(Q)[ $* != shards ] || $(PIP) datatrove==0.10.1 orjson tokenizers==0.23.3 || true
 	$(Q)mkdir -p build/bench/$* && $(PYTHON) tests/bench/bench_$*.py $(O)/bin/shardtool build/bench/$* $(GB)
 ## soak     a loader under a fault a minute: memory, descriptors and samples stay the same (MINUTES=30)

@@ -89,6 +89,26 @@ def load(folder):
     return chosen
 
 
+def write_parquet(path, documents, rows, options):
+    """The columns of FineWeb, with groups of so many rows; the options are those of pyarrow's writer."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    n = len(documents)
+    table = pa.table({
+        "text": [document.decode() for document in documents],
+        "id": [f"<urn:uuid:{i:032x}>" for i in range(n)],
+        "dump": ["CC-MAIN-2024-10"] * n,
+        "url": [f"https://example.org/{i}" for i in range(n)],
+        "language": ["en"] * n,
+        "language_score": [0.65 + i % 100 / 300 for i in range(n)],
+        "token_count": [len(document) // 4 for document in documents],
+    })  # fmt: skip
+    with pq.ParquetWriter(path, table.schema, **options) as writer:
+        for batch in table.to_batches(max_chunksize=rows):
+            writer.write_batch(batch, rows)
+
+
 if __name__ == "__main__":
     for group, items in load("build/bench").items():
         print(group, len(items), sum(map(len, items)))

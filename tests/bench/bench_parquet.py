@@ -11,8 +11,6 @@ import subprocess
 import sys
 
 import bench_corpus
-import pyarrow as pa
-import pyarrow.parquet as pq
 from timing import best
 
 TOOL, FOLDER = sys.argv[1:3]
@@ -30,22 +28,6 @@ for run in range(3):
 """
 
 
-def write(path, documents, rows, options):
-    n = len(documents)
-    table = pa.table({
-        "text": [document.decode() for document in documents],
-        "id": [f"<urn:uuid:{i:032x}>" for i in range(n)],
-        "dump": ["CC-MAIN-2024-10"] * n,
-        "url": [f"https://example.org/{i}" for i in range(n)],
-        "language": ["en"] * n,
-        "language_score": [0.65 + i % 100 / 300 for i in range(n)],
-        "token_count": [len(document) // 4 for document in documents],
-    })  # fmt: skip
-    with pq.ParquetWriter(path, table.schema, **options) as writer:
-        for batch in table.to_batches(max_chunksize=rows):
-            writer.write_batch(batch, rows)
-
-
 def timed_pyarrow(path):
     """The best wall and CPU seconds of three runs in one process, without the start of Python."""
     done = subprocess.run([sys.executable, "-c", PYARROW, path], check=True, stdout=subprocess.PIPE, text=True)
@@ -61,7 +43,7 @@ def main():
     print(f"{'':26}{'':20}{'wall s':>8}{'CPU s':>8}{'MB/s':>8}{'of pyarrow':>12}")
     for name, (rows, options) in LAYOUTS.items():
         path = os.path.join(FOLDER, "bench.parquet")
-        write(path, documents, rows, options)
+        bench_corpus.write_parquet(path, documents, rows, options)
         dataset = os.path.join(FOLDER, "dataset")
         commands = {
             "text": [TOOL, "text", path],
