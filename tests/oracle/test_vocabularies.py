@@ -211,33 +211,50 @@ def test_a_possessive_count_is_refused_where_tokenizers_repeats_it():
     assert result.returncode == 65 and "its pattern has {1,3}+" in result.stderr, (result.returncode, result.stderr)
 
 
+def merged_ranks():
+    """GPT-2's first tokens, each of which merges make."""
+    return {token: rank for token, rank in gpt2.ranks().items() if rank < 3000}
+
+
+def beside(transformers, model, json_file, files):
+    """The ids of AutoTokenizer of a text, and what shardtool says, with these files beside a tokenizer.json."""
+    os.makedirs(model)
+    shutil.copy(json_file, f"{model}/tokenizer.json")
+    for name, content in files.items():
+        with open(f"{model}/{name}", "w", encoding="utf-8") as file:
+            json.dump(content, file)
+    text = "ab the mill <|mill|> 1234567 it's"
+    with open("text.txt", "w") as file:
+        file.write(text)
+    result = subprocess.run([SHARDTOOL, "encode", "--vocabulary", model, "text.txt"], capture_output=True, text=True)
+    return transformers.AutoTokenizer.from_pretrained(model)(text)["input_ids"], result
+
+
 def test_what_auto_tokenizer_takes_from_files_beside_is_refused():
     """Each of these files changes the ids of AutoTokenizer."""
     try:
         import transformers
     except ImportError:
         raise runner.Skip("needs the package transformers")
-    ranks = few_ranks(7)
-    write_tiktoken("beside.tiktoken", ranks)
+    write_tiktoken("beside.tiktoken", merged_ranks())
     with open("text.txt", "w") as file:
-        file.write("ab the mill <|mill|>")
-    runner.call(SHARDTOOL, "tokenize", "-q", "--force", "-o", "data", "--vocabulary", "beside.tiktoken", "--pattern", "gpt2", "text.txt")
+        file.write("a")
+    for name in ("gpt2", "llama3"):
+        runner.call(SHARDTOOL, "tokenize", "-q", "--force", "-o", name, "--vocabulary", "beside.tiktoken", "--pattern", name, "text.txt")
     mill = {"content": "the mill", "special": False, "lstrip": False, "rstrip": False, "normalized": False, "single_word": False}
-    added = {"added_tokens_decoder": {str(len(ranks) + 1): mill}}
-    for number, config in enumerate([{}, {"add_prefix_space": True}, added]):
-        model = f"model{number}"
-        os.makedirs(model)
-        shutil.copy("data/tokenizer.json", model)
-        with open(f"{model}/tokenizer_config.json", "w", encoding="utf-8") as file:
-            json.dump({"tokenizer_class": "GPT2Tokenizer"} | config, file)
-        theirs = transformers.AutoTokenizer.from_pretrained(model)("ab the mill <|mill|>")["input_ids"]
-        result = subprocess.run([SHARDTOOL, "encode", "--vocabulary", model, "text.txt"], capture_output=True, text=True)
-        if not config:
-            plain = theirs
-            assert result.returncode == 0 and [int(id) for id in result.stdout.split()] == plain
-        else:
-            assert theirs != plain, config
-            assert result.returncode == 65 and "tokenizer_config.json" in result.stderr, (config, result.stderr)
+    config, special, own = "tokenizer_config.json", "special_tokens_map.json", {"tokenizer_class": "GPT2Tokenizer"}
+    plain, result = beside(transformers, "plain", "gpt2/tokenizer.json", {config: own})
+    assert result.returncode == 0 and [int(id) for id in result.stdout.split()] == plain
+    changes = [(config, {"add_prefix_space": True}), (config, {"added_tokens_decoder": {"3001": mill}}), (config, {"pad_token": "l"})]
+    changes += [(special, {"cls_token": {"content": "l", "lstrip": False}}), (special, {"extra_special_tokens": ["h"]})]
+    for number, (name, change) in enumerate(changes):
+        theirs, result = beside(transformers, f"model{number}", "gpt2/tokenizer.json", {config: own} | {name: own | change})
+        assert theirs != plain, (name, change)
+        assert result.returncode == 65 and name in result.stderr, (change, result.stderr)
+    theirs, result = beside(transformers, "other", "llama3/tokenizer.json", {config: own})
+    assert theirs == plain and result.returncode == 65 and "tokenizer_class" in result.stderr, result.stderr
+    theirs, result = beside(transformers, "fast", "llama3/tokenizer.json", {config: {"tokenizer_class": "PreTrainedTokenizerFast"}})
+    assert theirs != plain and [int(id) for id in result.stdout.split()] == theirs
 
 
 TINY = ("--n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=1 --gradient_accumulation_steps=1 --eval_iters=1 --eval_interval=1 "

@@ -1,8 +1,13 @@
-// tokenizer_config.json and added_tokens.json, which lie beside tokenizer.json or vocab.json with merges.txt of a model
-// of Hugging Face and change what AutoTokenizer makes of them.
+// tokenizer_config.json, special_tokens_map.json and added_tokens.json, which lie beside tokenizer.json or vocab.json
+// with merges.txt of a model of Hugging Face and change what AutoTokenizer makes of them. The last two count where
+// tokenizer_config.json has no added_tokens_decoder.
 #pragma once
 
 #include "tokenizer/merge/vocab.h"
+
+// Whether vocab.json with merges.txt alone give the ids of the vocabulary: their readers cut text by the pattern of GPT-2,
+// and take no piece for a token that merges do not make.
+bool vocab_has_pair(const Vocab *vocab);
 
 // The pattern of vocab.json with merges.txt in a directory, which have none themselves: *pattern as named, or NULL for
 // GPT-2's. -1 after fail() (2) when the class of tokenizer_config.json has another pattern than the named one, or one

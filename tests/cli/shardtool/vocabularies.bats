@@ -226,6 +226,16 @@ END
         change '{"added_tokens_decoder": {"400": {"content": "<|mill|>", "special": true}}}' "the added token '<|mill|>' is not the token 400"
         change '{"added_tokens_decoder": {"399": {"content": "<|pad|>", "special": true}}}' "the added token '<|pad|>' is not the token 399"
         change '{"added_tokens_decoder": {"x": {}}}' "an added token has no content"
+        change '{"pad_token": "mill"}' "its pad_token 'mill' is not a special token of the vocabulary"
+        change '{"image_token": {"content": "<s>"}}' "its image_token '<s>' is not"
+        change '{"extra_special_tokens": {"a": "<|pad|>", "b": "m"}}' "its extra_special_tokens 'm' is not"
+        # special_tokens_map.json counts only without added_tokens_decoder
+        echo '{"additional_special_tokens": ["<|pad|>", {"content": "\\n"}], "unk_token": null}' >$folder/special_tokens_map.json
+        echo '{"eos_token": "<|endoftext|>", "add_bos_token": true, "pad_token": {"content": "<|pad|>"}}' >$folder/$config
+        run_match 65 "$folder/special_tokens_map.json': its additional_special_tokens" shardtool encode --vocabulary $folder --pattern o200k "$text"
+        echo '{"added_tokens_decoder": {"398": {"content": "<|pad|>", "special": true}}}' >$folder/$config
+        shardtool encode --vocabulary $folder --pattern o200k "$text" | cmp - ids
+        rm $folder/special_tokens_map.json
         echo '{' >$folder/$config
         run_match 65 "$folder/$config' is not JSON" shardtool encode --vocabulary $folder --pattern o200k "$text"
         rm $folder/$config
@@ -235,6 +245,10 @@ END
     done
     echo '{"add_prefix_space": true}' >fast/$config
     run_match 65 "add_prefix_space" shardtool encode --vocabulary fast/tokenizer.json "$text"
+    echo '{"tokenizer_class": "GPT2TokenizerFast"}' >fast/$config
+    run_match 65 "the GPT2TokenizerFast has the pattern gpt2 and no tokens but those of merges" shardtool encode --vocabulary fast "$text"
+    echo '{"tokenizer_class": "PreTrainedTokenizerFast"}' >fast/$config
+    shardtool encode --vocabulary fast "$text" | cmp - ids
     # the pattern of vocab.json with merges.txt
     echo '{"tokenizer_class": "Qwen2Tokenizer"}' >pair/$config
     run_match 2 "'pair': its tokenizer_config.json names the Qwen2Tokenizer, which does not tell the pattern of vocab.json" shardtool encode --vocabulary pair "$text"
