@@ -4,6 +4,7 @@
 #include "common/hash.h"
 #include "common/json_read.h"
 #include "common/json_write.h"
+#include "tokenizer/files/vocab_config.h"
 #include "tokenizer/files/vocab_file.h"
 #include <inttypes.h>
 #include <openssl/evp.h>
@@ -167,15 +168,15 @@ int vocabulary_files_convert(const char *folder, uint64_t size) {
     static const struct {
         const char *name;
         void (*print)(const Vocab *vocab, Buffer *out);
-        bool has_pattern; // the others are read with the pattern of GPT-2
-    } forms[] = {{"vocab.json", vocab_print_json, false},
-                 {"merges.txt", vocab_print_merges, false},
-                 {VOCAB_FILE, vocab_print_file, true}};
+        bool of_pair;
+    } forms[] = {{"vocab.json", vocab_print_json, true},
+                 {"merges.txt", vocab_print_merges, true},
+                 {VOCAB_FILE, vocab_print_file, false}};
     const Vocab *vocab = vocab_open_path(folder, NULL);
     int status = vocab ? 0 : -1;
     for (unsigned i = 0; status == 0 && i < sizeof forms / sizeof *forms; i++) {
         Buffer out = {0};
-        if (!forms[i].has_pattern && !vocab_has_pattern_of_gpt2(vocab)) continue;
+        if (forms[i].of_pair && !vocab_has_pair(vocab)) continue;
         forms[i].print(vocab, &out);
         status = write_one(folder, forms[i].name, &out);
         buffer_close(&out);

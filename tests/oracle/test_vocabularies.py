@@ -261,8 +261,22 @@ TINY = ("--n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=1 --gra
         "--max_iters=1 --warmup_iters=1 --lr_decay_iters=2 --dtype=float32 --threads=1 --device=cpu --sample_tokens=0").split()  # fmt: skip
 
 
+def check_pair(model, texts, wanted):
+    """What reads vocab.json and merges.txt alone has the same ids, or the files are not there. Returns whether they are."""
+    import tokenizers
+
+    files = [os.path.join(model, name) for name in ("vocab.json", "merges.txt")]
+    if not any(map(os.path.exists, files)):
+        return False
+    pair = tokenizers.ByteLevelBPETokenizer.from_file(*files)
+    for text, ids in zip(texts, wanted):
+        assert pair.encode(text).ids == ids, (model, text)
+    return True
+
+
 def test_auto_tokenizer_gives_the_ids_of_exported_models(folder):
-    """From the directory that trainer export writes, against tiktoken; of each pattern, one with more than 65,536 ids."""
+    """From the directory that trainer export writes, against tiktoken; of each pattern, one with more than 65,536 ids.
+    vocab.json and merges.txt, which have no pattern, are written only of what they describe."""
     try:
         import transformers
     except ImportError:
@@ -270,14 +284,15 @@ def test_auto_tokenizer_gives_the_ids_of_exported_models(folder):
     trainer = os.path.join(os.environ["BIN"], "trainer")
     with open("words.txt", "w") as file:
         file.writelines(f"the mill of words and {i} more\n" for i in range(300))
-    for name, pattern in pieces.patterns():
-        ranks = wide_ranks(7) if name == "o200k" else few_ranks(7)
+    rows = [(name, pattern, wide_ranks(7) if name == "o200k" else few_ranks(7)) for name, pattern in pieces.patterns()]
+    rows.append(("gpt2", rows[0][1], merged_ranks()))
+    for number, (name, pattern, ranks) in enumerate(rows):
         write_tiktoken(f"{folder}/auto.tiktoken", ranks)
-        data, model = f"{folder}/{name}", f"{folder}/model-{name}"
+        data, model, run = (f"{folder}/{kind}-{number}" for kind in ("data", "model", "run"))
         runner.call(SHARDTOOL, "tokenize", "-q", "--docs", "lines", "--val", "0.3", "-o", data, "--vocabulary",
                     f"{folder}/auto.tiktoken", "--pattern", name, "words.txt")  # fmt: skip
-        runner.call(trainer, "train", "--quiet", *TINY, f"--dataset={data}", f"--out_dir={folder}/run-{name}")
-        runner.call(trainer, "export", "-q", "-o", model, f"--out_dir={folder}/run-{name}")
+        runner.call(trainer, "train", "--quiet", *TINY, f"--dataset={data}", f"--out_dir={run}")
+        runner.call(trainer, "export", "-q", "-o", model, f"--out_dir={run}")
         tokenizer = transformers.AutoTokenizer.from_pretrained(model)
         texts = [text.decode() for text in documents(11)[:600]]
         want = reference(ranks, pattern).encode_ordinary_batch(texts, num_threads=1)
@@ -285,6 +300,7 @@ def test_auto_tokenizer_gives_the_ids_of_exported_models(folder):
             assert tokenizer(text)["input_ids"] == ids, (name, text, ids)
         assert tokenizer.eos_token_id == len(ranks) == len(tokenizer) - 1
         assert tokenizer.decode(want[0]) == texts[0]
+        assert check_pair(model, texts, want) == (number == len(rows) - 1), name
 
 
 if __name__ == "__main__":

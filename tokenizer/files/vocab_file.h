@@ -32,7 +32,6 @@ void vocab_print_file(const Vocab *vocab, Buffer *out);
 
 // The forms of other tools. tokenizer.json has every pair that merges. -1 after fail() (65) when the tool would merge
 // other pairs, or has no such form: characters, and in .tiktoken merges of which other pairs give the same bytes.
-bool vocab_has_pattern_of_gpt2(const Vocab *vocab);        // vocab.json with merges.txt are read with it
 void vocab_print_json(const Vocab *vocab, Buffer *out);    // vocab.json
 void vocab_print_merges(const Vocab *vocab, Buffer *out);  // merges.txt
 int vocab_print_tiktoken(const Vocab *vocab, Buffer *out); // NAME.tiktoken

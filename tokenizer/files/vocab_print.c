@@ -35,8 +35,6 @@ static void print_tokens(const Vocab *vocab, unsigned count, Buffer *out) {
     buffer_print(out, "}");
 }
 
-bool vocab_has_pattern_of_gpt2(const Vocab *vocab) { return vocab->pattern == PATTERN_gpt2; }
-
 void vocab_print_json(const Vocab *vocab, Buffer *out) { print_tokens(vocab, vocab->size, out); }
 
 // The merges, each between `begin` and `end`, with `comma` between them.

@@ -3,6 +3,7 @@
 #include "common/file/file.h"
 #include "common/json_write.h"
 #include "common/utf8.h"
+#include "tokenizer/files/vocab_config.h"
 #include "tokenizer/files/vocab_file.h"
 #include "tokenizer/tokenizer.h"
 #include <stdio.h>
@@ -151,6 +152,8 @@ static void print_merged(const ExportedModel *model, Buffer *out) { vocab_print_
 static void print_merged_vocab(const ExportedModel *model, Buffer *out) { vocab_print_json(model->vocab, out); }
 static void print_merged_merges(const ExportedModel *model, Buffer *out) { vocab_print_merges(model->vocab, out); }
 
+enum { PAIR_FILES = 2 }; // the first files of merges: only of vocabularies whose ids they give
+
 static const TokenizerFile merge_files[] = {
     {"vocab.json", print_merged_vocab},
     {"merges.txt", print_merged_merges},
@@ -165,7 +168,9 @@ static void file_path(char path[PATH_MAX_BYTES], const char *directory, const ch
 }
 
 static const TokenizerFile *files_of(const Vocab *vocab) {
-    return vocab_is_gpt2(vocab) ? gpt2_files : vocab_is_characters(vocab) ? character_files : merge_files;
+    if (vocab_is_gpt2(vocab)) return gpt2_files;
+    if (vocab_is_characters(vocab)) return character_files;
+    return vocab_has_pair(vocab) ? merge_files : merge_files + PAIR_FILES;
 }
 
 // Calls `visit` with the path and the bytes of each file, until it returns another status than 0.

@@ -104,12 +104,19 @@ END
     trainer train --quiet "${tiny[@]}" --dataset="$data" --out_dir=run --max_iters=6
     trainer sample --out_dir=run --start='The mill' --max_new_tokens=9 --num_samples=1 --device=cpu | grep -q '^The mill'
     trainer export -q -o model --out_dir=run
-    for file in tokenizer.json vocab.json merges.txt tokenizer_config.json; do cmp run/ckpt-00000006/$file model/$file; done
+    for file in tokenizer.json tokenizer_config.json; do cmp run/ckpt-00000006/$file model/$file; done
     shardtool encode --vocabulary model "$text" | cmp - <(shardtool encode --vocabulary "$vocab" "$text")
     trainer sample --init_from=./model --start='The' --max_new_tokens=5 --num_samples=1 --device=cpu | grep -q '^The'
     # another vocabulary of the same size, and GPT-2's
     shardtool train-vocabulary -q -V 400 --pattern gpt2 -o other "$text"
     shardtool tokenize -q --docs lines --val 0.2 --vocabulary other -o others "$text"
+    # vocab.json and merges.txt name no pattern: their readers take that of GPT-2
+    [ -z "$(find run model -name vocab.json -o -name merges.txt)" ]
+    trainer train --quiet "${tiny[@]}" --dataset=others --out_dir=pair --max_iters=1
+    trainer export -q -o two --out_dir=pair
+    for file in tokenizer.json vocab.json merges.txt; do cmp pair/ckpt-00000001/$file two/$file; done
+    rm two/tokenizer.json
+    shardtool encode --vocabulary two --pattern gpt2 "$text" | cmp - <(shardtool encode --vocabulary other "$text")
     run_match 76 "is another vocabulary than that with which the run in 'run' was trained" trainer train "${tiny[@]}" --dataset=others --out_dir=run --max_iters=7
     shardtool train-vocabulary -q -V 380 --pattern gpt2 -o smaller "$text"
     shardtool tokenize -q --docs lines --val 0.2 --vocabulary smaller -o fewer "$text"
