@@ -20,7 +20,7 @@ typedef struct {
 
 typedef struct {
     _Alignas(BUCKET_BYTES) uint64_t keys[PRETOKENIZE_BATCH][SMALL_KEY];
-    uint32_t buckets[PRETOKENIZE_BATCH]; // offsets in tables[0], in bytes
+    uint32_t buckets[PRETOKENIZE_BATCH]; // offsets in bytes: in tables[0], of missing large pieces in tables[1]
     Found found[PRETOKENIZE_BATCH];
     uint16_t missing[PRETOKENIZE_BATCH]; // indices of the pieces that are not in their bucket
 } PieceBatch;
@@ -47,11 +47,26 @@ ENTRY_INLINE void batch_prefetch_missing(PieceBatch *batch, const PieceCache *ca
         size_t i = batch->missing[n], size = starts[i + 1] - starts[i];
         batch->found[i].count = FOUND_IDS + 1;
         if (size > SMALL_BYTES)
-            piece_prefetch(cache, text + starts[i], size);
+            batch->buckets[i] = piece_prefetch(cache, text + starts[i], size);
         else
             for (size_t way = bucket_entries(SMALL_KEY); way < WAYS; way += bucket_entries(SMALL_KEY))
                 __builtin_prefetch(entry_at(table, batch->buckets[i] / (16 * SMALL_KEY) ^ way, SMALL_KEY));
     }
+}
+
+// The ids of a piece that is not in its bucket of the small table, or has more ids than Found.
+ENTRY_INLINE size_t batch_emit_missing(PieceCache *cache, const uint8_t *piece, size_t size, uint32_t offset,
+                                       const uint64_t *key, uint16_t *ids) {
+    if (size <= SMALL_BYTES) {
+        const uint64_t *bucket = cache->tables[0].entries + offset / 8;
+        if (!key_differs(bucket, key, SMALL_KEY)) return entry_emit(bucket, SMALL_KEY, ids); // a wide entry
+    } else if (size <= LARGE_BYTES) {
+        const uint64_t *bucket = cache->tables[1].entries + offset / 8;
+        uint64_t large[LARGE_KEY];
+        key_load(large, piece, size, LARGE_KEY);
+        if (!key_differs(bucket, large, LARGE_KEY)) return entry_emit(bucket, LARGE_KEY, ids);
+    }
+    return piece_cache_encode_one(cache, piece, size, ids);
 }
 
 ENTRY_INLINE size_t batch_emit(const PieceBatch *batch, PieceCache *cache, const uint8_t *text, const uint32_t *starts,
@@ -59,15 +74,13 @@ ENTRY_INLINE size_t batch_emit(const PieceBatch *batch, PieceCache *cache, const
     uint16_t *out = ids;
     for (size_t i = 0; i < count; i++) {
         const Found *found = &batch->found[i];
-        const uint64_t *bucket = cache->tables[0].entries + batch->buckets[i] / 8;
         __builtin_prefetch(out + IDS_AHEAD, 1);
         memcpy(out, found, sizeof *found); // always all of it, so that no loop is needed
         if (__builtin_expect(found->count <= FOUND_IDS, 1))
             out += found->count;
-        else if (!key_differs(bucket, batch->keys[i], SMALL_KEY)) // a wide entry
-            out += entry_emit(bucket, SMALL_KEY, out);
         else
-            out += piece_cache_encode_one(cache, text + starts[i], starts[i + 1] - starts[i], out);
+            out += batch_emit_missing(cache, text + starts[i], starts[i + 1] - starts[i], batch->buckets[i],
+                                      batch->keys[i], out);
     }
     return (size_t)(out - ids);
 }

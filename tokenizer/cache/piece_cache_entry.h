@@ -105,20 +105,23 @@ ENTRY_INLINE size_t entry_emit(const uint64_t *entry, unsigned width, uint16_t *
     return count;
 }
 
-// Prefetches the bucket where a piece is looked for first.
-ENTRY_INLINE void piece_prefetch(const PieceCache *cache, const uint8_t *piece, size_t size) {
+// Prefetches the bucket where a piece of more than SMALL_BYTES is looked for first. Returns its offset in tables[1], in
+// bytes, or 0.
+ENTRY_INLINE uint32_t piece_prefetch(const PieceCache *cache, const uint8_t *piece, size_t size) {
     uint64_t key[WHOLE_KEY];
-    if (size <= SMALL_BYTES) {
-        key_load(key, piece, size, SMALL_KEY);
-        __builtin_prefetch(entry_at(&cache->tables[0], key_hash(key, SMALL_KEY), SMALL_KEY));
-    } else if (size <= LARGE_BYTES) {
+    if (size <= LARGE_BYTES) {
+        const PieceTable *table = &cache->tables[1];
         key_load(key, piece, size, LARGE_KEY);
-        __builtin_prefetch(entry_at(&cache->tables[1], key_hash(key, LARGE_KEY), LARGE_KEY));
-    } else if (size <= WHOLE_BYTES) {
+        const size_t index = key_hash(key, LARGE_KEY) & table->mask;
+        __builtin_prefetch(entry_at(table, index, LARGE_KEY));
+        return (uint32_t)(index * 16 * LARGE_KEY);
+    }
+    if (size <= WHOLE_BYTES) {
         memcpy(key, piece, 8 * LARGE_KEY);
         key[WHOLE_KEY - 1] = (uint64_t)size << 56;
         uint64_t hash = key_hash(key, WHOLE_KEY);
         for (unsigned line = 0; line < 2 * WHOLE_KEY / 8; line++)
             __builtin_prefetch(entry_at(&cache->tables[2], hash, WHOLE_KEY) + 8 * line);
     }
+    return 0;
 }
