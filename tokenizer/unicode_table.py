@@ -42,7 +42,7 @@ low_numbers = bits(0x800, lambda point: classes[point] == 2)
 letter_blocks = bits(0x10000 // BLOCK, lambda number: block_is(number, 1))
 mixed_blocks = bits(0x10000 // BLOCK, lambda number: not block_is(number, 0, 1))
 form_blocks = bits(0x10000 // BLOCK, lambda number: any(forms[BLOCK * number : BLOCK * (number + 1)]))
-low_forms = [bits(0x800, lambda point: forms[point] == form) for form in FORMS.values()]
+low_forms = [bits(0x800, lambda point: forms[point] >> plane & 1) for plane in (0, 1)]
 end, index, blocks = planes(classes)
 far_marks = [point for point in range(0x20000, 0x110000) if forms[point]]
 assert far_marks == list(range(far_marks[0], far_marks[-1] + 1)) and {forms[point] for point in far_marks} == {FORMS["M"]}
@@ -90,8 +90,8 @@ const uint8_t unicode_mixed_blocks[{len(mixed_blocks)}] = {{
 {rows(mixed_blocks, str, 28)}
 }};
 
-// The same for forms: the index, masks of the low and the high bit, one bit a code point below U+0800 for each form, and
-// one bit a block that has any.
+// The same for forms: the index, masks of the low and the high bit, these two bits of code points below U+0800, and one
+// bit a block that has any.
 enum {{ UNICODE_FORMS_END = 0x{forms_end:X} }}; // from here on only the marks of the next line have a form
 enum {{ UNICODE_FAR_MARKS = 0x{far_marks[0]:X}, UNICODE_FAR_MARKS_END = 0x{far_marks[-1] + 1:X} }};
 static const uint16_t unicode_form_index[{len(forms_index)}] = {{
@@ -100,15 +100,11 @@ static const uint16_t unicode_form_index[{len(forms_index)}] = {{
 static const uint64_t unicode_form_masks[{len(forms_masks)}][2] = {{
 {rows(forms_masks, lambda m: f"{{0x{m[0]:016X}, 0x{m[1]:016X}}}", 2)}
 }};
-const uint8_t unicode_low_uppers[{len(low_forms[0])}] = {{
+const uint8_t unicode_low_forms[2][{len(low_forms[0])}] = {{{{
 {rows(low_forms[0], str, 28)}
-}};
-const uint8_t unicode_low_lowers[{len(low_forms[1])}] = {{
+}}, {{
 {rows(low_forms[1], str, 28)}
-}};
-const uint8_t unicode_low_marks[{len(low_forms[2])}] = {{
-{rows(low_forms[2], str, 28)}
-}};
+}}}};
 const uint8_t unicode_form_blocks[{len(form_blocks)}] = {{
 {rows(form_blocks, str, 28)}
 }};

@@ -74,6 +74,11 @@ BLOCK_INLINE uint64_t block_equal(const uint8_t *at, uint8_t byte) {
     return mask_equal(_mm256_loadu_si256((const __m256i *)at), _mm256_loadu_si256((const __m256i *)(at + 32)),
                       (char)byte);
 }
+BLOCK_INLINE uint64_t block_equal_folded(const uint8_t *at, uint8_t lower) {
+    const __m256i fold = _mm256_set1_epi8(0x20);
+    return mask_equal(_mm256_or_si256(_mm256_loadu_si256((const __m256i *)at), fold),
+                      _mm256_or_si256(_mm256_loadu_si256((const __m256i *)(at + 32)), fold), (char)lower);
+}
 BLOCK_INLINE uint64_t block_range(const uint8_t *at, uint8_t first, uint8_t last) {
     const __m256i low = _mm256_loadu_si256((const __m256i *)at), high = _mm256_loadu_si256((const __m256i *)(at + 32));
     return mask_range(low, high, (char)first, (char)last);

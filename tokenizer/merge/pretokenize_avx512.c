@@ -107,6 +107,9 @@ static inline void starts_write(uint32_t *starts, uint64_t bits, uint32_t base) 
 }
 
 BLOCK_INLINE uint64_t block_equal(const uint8_t *at, uint8_t byte) { return mask_equal(_mm512_loadu_si512(at), byte); }
+BLOCK_INLINE uint64_t block_equal_folded(const uint8_t *at, uint8_t lower) {
+    return mask_equal(_mm512_or_si512(_mm512_loadu_si512(at), _mm512_set1_epi8(0x20)), lower);
+}
 BLOCK_INLINE uint64_t block_range(const uint8_t *at, uint8_t first, uint8_t last) {
     return mask_range(_mm512_loadu_si512(at), first, last);
 }
@@ -118,9 +121,11 @@ BLOCK_INLINE void block_forms(PatternBlock *block, const uint8_t *at, uint64_t l
     low_index(bytes, _mm512_loadu_si512(at + 1), &index, &bit);
     const uint64_t four = mask_from(bytes, 0xF0), three = mask_from(bytes, 0xE0) & ~four, two = leads & ~(three | four);
     if (two) {
-        block->upper |= two & look_up_256(unicode_low_uppers, index, bit);
-        block->lower |= two & look_up_256(unicode_low_lowers, index, bit);
-        block->mark |= two & look_up_256(unicode_low_marks, index, bit);
+        const uint64_t low = two & look_up_256(unicode_low_forms[0], index, bit),
+                       high = two & look_up_256(unicode_low_forms[1], index, bit);
+        block->upper |= low & ~high;
+        block->lower |= high & ~low;
+        block->mark |= low & high;
     }
     uint64_t mixed = four;
     if (three) mixed |= three & look_up_128(unicode_form_blocks, _mm512_and_si512(index, _mm512_set1_epi8(0x7F)), bit);

@@ -44,9 +44,11 @@ static inline void block_look_up(PretokenizeBlock *block, const uint8_t *at, uin
     }
 }
 
+// The bytes of `run` from each seed, which is in it, to the end of its run: the carry of an addition follows them.
+static inline uint64_t flood(uint64_t run, uint64_t seeds) { return run & (~(run + seeds) | seeds); }
+
 static inline uint64_t spread(uint64_t class, uint64_t before, uint64_t follow) {
-    for (int i = 0; i < 3; i++) class |= (class << 1 | before >> 63) & follow;
-    return class;
+    return class | flood(follow, (class << 1 | before >> 63) & follow);
 }
 
 // Whether the continuation bytes `follow` are exactly where the first bytes `leads` need them; `three` and `four` are

@@ -15,7 +15,7 @@ Form unicode_form(uint32_t point);
 
 // Tables for scanners that look up many characters at a time. Bit n of byte m stands for number 8*m + n.
 extern const uint8_t unicode_low_letters[256], unicode_low_numbers[256]; // code points below U+0800
-extern const uint8_t unicode_low_uppers[256], unicode_low_lowers[256], unicode_low_marks[256];
+extern const uint8_t unicode_low_forms[2][256];                          // the low and the high bit of the form
 // Blocks of 64 code points below U+10000 that are all letters; that are neither all letters nor all CLASS_OTHER; that
 // have a form.
 extern const uint8_t unicode_letter_blocks[128], unicode_mixed_blocks[128], unicode_form_blocks[128];
