@@ -28,13 +28,15 @@ static const Vocab *vocab_of_bytes(void) {
         &text,
         "{\"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": \"BPE\", \"merges\": [], \"vocab\": {");
     Buffer json = {0};
-    vocab_print_json(vocab_open(), &json);
+    const Vocab *own = vocab_open();
+    vocab_print_json(own, &json);
     const uint8_t *end = memmem(json.data, json.size, ": 255", 5);
     buffer_add(&text, json.data + 1, (size_t)(end - json.data) + 4);
     buffer_print(&text, "}}, \"added_tokens\": [{\"id\": 256, \"content\": \"<|pad|>\", \"special\": true}, "
                         "{\"id\": 257, \"content\": \"<|endoftext|>\", \"special\": true}]}");
     const Vocab *vocab = vocab_open_bytes((Bytes){text.data, text.size}, VOCAB_FILE, NULL);
     if (!vocab) abort();
+    vocab_close(own);
     buffer_close(&json);
     buffer_close(&text);
     return vocab;
