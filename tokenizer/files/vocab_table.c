@@ -135,8 +135,28 @@ static bool is_same(const Vocab *vocab, const Vocab *own) {
     return same;
 }
 
+// Datasets and runs keep the vocabulary as tokenizer.json, which they have to read again: its size, but for brackets.
+static int check_file_size(const Vocab *vocab) {
+    uint64_t bytes = 0, *spelled = allocate_zeroed(vocab->size, sizeof *spelled);
+    for (unsigned id = 0; id < vocab->size; id++) {
+        const Bytes token = vocab_bytes(vocab, id);
+        for (size_t i = 0; i < token.size;
+             i++) // as vocab_spelling says; a backslash is before a quotation mark and a backslash
+            spelled[id] += token.data[i] > ' ' && token.data[i] < 127 && !strchr("\"\\", token.data[i]) ? 1 : 2;
+        bytes += spelled[id] + 13; // with its id
+    }
+    for (uint64_t slot = 0; slot < 1ull << (64 - vocab->pair_shift); slot++)
+        if (vocab->pair_slots[slot]) bytes += spelled[(vocab->pair_slots[slot] & 0xFFFFFF) - 1] + 5;
+    free(spelled);
+    if (bytes <= VOCAB_FILE_BYTES_MAX) return 0;
+    return fail(EX_DATA,
+                "its %u tokens and %u merges are a tokenizer.json of %llu MiB, and files of at most %d are supported",
+                vocab->size, vocab->pairs, (unsigned long long)bytes >> 20, VOCAB_FILE_BYTES_MAX >> 20);
+}
+
 const Vocab *vocab_table_take(VocabTable *table) {
     Vocab *vocab = table->vocab;
+    if (check_file_size(vocab) < 0) return NULL;
     if (vocab->pattern == PATTERN_gpt2 && vocab->size == TOKEN_COUNT) {
         Vocab *own = vocab_build(vocab_merges(), "built-in table");
         own->trie = trie_open();
