@@ -113,6 +113,11 @@ def test_a_stateful_data_loader_continues_exactly():
                 resumed = StatefulDataLoader(batches_at(), batch_size=None, num_workers=workers)
                 resumed.load_state_dict(state)
                 assert firsts(resumed, 6) == wanted_firsts(ids, range(yielded, yielded + 6)), (workers, yielded)
+                if workers and yielded % workers:  # workers at different places cannot go on in other steps
+                    other = StatefulDataLoader(batches_at(world=2, rank=0), batch_size=None, num_workers=workers)
+                    other.load_state_dict(state)
+                    assert "only with steps of 4 samples" in refusal(lambda: next(iter(other)), ValueError)
+        assert "is not a state" in refusal(lambda: batches_at().load_state_dict({}), ValueError)
         total = len([0 for _ in batches_at(split="val", mode="permuted")])
         for workers in (0, 2):  # a pass to its end, and one more
             loader = StatefulDataLoader(batches_at(split="val", mode="permuted"), batch_size=None, num_workers=workers)

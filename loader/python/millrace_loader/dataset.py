@@ -218,10 +218,18 @@ class TokenBatches(_Base):
         if self._read_by_workers[0] and torch.utils.data.get_worker_info() is None:
             raise RuntimeError("workers of a DataLoader read these batches, this object does not have their position: "
                                "use torchdata's StatefulDataLoader and its state_dict, or num_workers=0")
-        return {"consumed": self.consumed, "seed": self.seed, "mode": self.mode, "mode_number": wire.MODES[self.mode],
-                "split": self.split, "T": self.T, "source": self.source, "dataset": self._fingerprint}
+        state = {"consumed": self.consumed, "seed": self.seed, "mode": self.mode, "mode_number": wire.MODES[self.mode],
+                 "split": self.split, "T": self.T, "source": self.source, "dataset": self._fingerprint}
+        if self._read_by_workers[0]:  # each worker has a position of its own, counted in these steps
+            state["step"] = self.batch * self.world
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if not isinstance(state, dict) or "mode" not in state:
+            raise ValueError("this is not a state that state_dict of TokenBatches has given")
+        if state.get("step", self.batch * self.world) != self.batch * self.world:
+            raise ValueError(f"the state is one of workers, which go on only with steps of {state['step']} samples (batch * world), "
+                             f"not {self.batch * self.world}: to change them, use num_workers=0")
         wire.check_word("mode", state["mode"], wire.MODES)
         wire.check_word("split", state["split"], wire.SPLITS)
         number = state.get("mode_number")  # states of version 0.1 have neither the number nor T
