@@ -349,7 +349,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *highest) {
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
     NEED(flags == cudaStreamNonBlocking && priority <= 0 && priority >= HIGHEST_PRIORITY);
-    streams.push_back(*stream = new CUstream_st{priority});
+    streams.push_back(*stream = new CUstream_st{});
+    (*stream)->priority = priority;
     emu_counts.live++;
     return cudaSuccess;
 }
