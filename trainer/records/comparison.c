@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/saved_state.h"
+#include "trainer/config/config.h"
 #include "trainer/records/chart.h"
 #include "trainer/records/html.h"
 #include <jansson.h>
@@ -77,9 +78,12 @@ static void print_chart(Buffer *out, const char *title, const char *key, bool sm
     free(lines);
 }
 
-static const char *value_of(const ComparedRun *run, const char *key) {
-    const char *text = json_string_value(json_object_get(run->saved.config, key));
-    return text ? text : "";
+// A checkpoint may leave out a key that has its default. A run without a checkpoint does not say.
+static const char *value_of(const ComparedRun *run, int key, char text[static PATH_MAX_BYTES]) {
+    const char *saved = json_string_value(json_object_get(run->saved.config, config_key(key)));
+    if (saved || !run->saved.config) return saved ? saved : "";
+    config_default(key, text, PATH_MAX_BYTES);
+    return text;
 }
 
 // The dataset and the evaluation as the checkpoint names them: losses of different ones do not compare.
@@ -120,8 +124,7 @@ static void print_data(Buffer *out, const ComparedRun *runs, int count) {
 
 // The keys whose values differ between two of the runs that have a checkpoint.
 static void print_differences(Buffer *out, const ComparedRun *runs, int count) {
-    const char *key;
-    json_t *value;
+    char text[PATH_MAX_BYTES], other[PATH_MAX_BYTES];
     const ComparedRun *first = runs;
     while (first < runs + count && !first->saved.config) first++;
     if (first == runs + count) return;
@@ -133,15 +136,15 @@ static void print_differences(Buffer *out, const ComparedRun *runs, int count) {
     }
     buffer_print(out, "</tr>\n");
     print_data(out, runs, count);
-    json_object_foreach(first->saved.config, key, value) {
+    for (int key = 0; key < KEY_COUNT; key++) {
         bool differs = false;
         for (int i = 0; i < count; i++)
-            differs |= runs[i].saved.config && strcmp(value_of(&runs[i], key), value_of(first, key));
+            differs |= runs[i].saved.config && strcmp(value_of(&runs[i], key, text), value_of(first, key, other));
         if (!differs) continue;
-        buffer_print(out, "<tr><th>%s</th>", key);
+        buffer_print(out, "<tr><th>%s</th>", config_key(key));
         for (int i = 0; i < count; i++) {
             buffer_print(out, "<td>");
-            html_string(out, value_of(&runs[i], key));
+            html_string(out, value_of(&runs[i], key, text));
             buffer_print(out, "</td>");
         }
         buffer_print(out, "</tr>\n");

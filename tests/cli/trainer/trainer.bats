@@ -90,6 +90,11 @@ END
         grep -q "<td>run $rate</td><td>24</td>.*<td>$(jq -r 'select(.val_loss) | .val_loss' "run $rate/metrics.jsonl" | tail -1 | xargs printf %.4f)</td>" runs.html
     done
     [ "$(sed '1,/different keys/d' runs.html | grep -oE '^<tr><th>[a-z_]+' | tr -d '\n')" = "<tr><th>dataset<tr><th>learning_rate" ]
+    train --out_dir=rope --quiet --learning_rate=1e-3 --position=rope
+    for runs in "run 1e-3,rope" "rope,run 1e-3"; do # a checkpoint leaves out a key of the model that has its default
+        "$BIN/trainer" report "${runs%,*}" "${runs#*,}"
+        grep -q '<tr><th>position</th><td>\(learned</td><td>rope\|rope</td><td>learned\)</td></tr>' runs.html
+    done
     "$BIN/shardtool" tokenize -q --val 0.5 -o other "$BATS_FILE_TMPDIR/docs"
     train --out_dir=third --quiet --dataset=other
     "$BIN/trainer" report "run 1e-3" third
