@@ -1,23 +1,33 @@
 #!/usr/bin/env bash
-# demo.sh BIN [TEXT] [FRESH]: trains a small GPT from raw text in build/demo. A second run resumes; FRESH=1 starts over.
+# demo.sh BIN [TEXT] [FRESH]: trains a small GPT from raw text in build/demo. A second run resumes; FRESH=1 starts over and leaves
+# what was there in build/demo-before.
 set -eu
 bin=$1 text=${2:-} fresh=${3:-}
 demo=build/demo
 endpoint=ipc://$demo/loader
 
 say() { printf '\n== %s\n' "$*"; }
-[ -z "$fresh" ] || rm -rf "$demo"
-mkdir -p "$demo"
-
-docs=() # one file of text is one document, which goes to one split as a whole
-[ ! -f "$text" ] || docs=(--docs paragraphs)
+docs=() # of texts without marks, each document goes to one split as a whole
+[ -z "$text" ] || docs=(--docs paragraphs)
 [ -n "$text" ] || text=$(scripts/corpus.sh)
 
 # shellcheck disable=SC2206  # TEXT may name several files
 [ -e "$text" ] && files=("$text") || files=($text)
+for file in "${files[@]}"; do
+    [ -r "$file" ] || { echo "make demo: cannot read '$file', which TEXT names" >&2 && exit 66; }
+done
+if [ -n "$fresh" ] && [ -e "$demo" ]; then
+    rm -rf "$demo-before"
+    mv "$demo" "$demo-before"
+fi
+mkdir -p "$demo"
+
 say "shardtool train-vocabulary: 8,192 ids, because a small model spends most of its time on GPT-2's 50,257"
 vocabulary=(--vocabulary $demo/vocabulary)
 "$bin/shardtool" train-vocabulary -V 8192 ${docs[@]+"${docs[@]}"} -o $demo/vocabulary "${files[@]}" || {
+    status=$?
+    [ $status != 2 ] || echo "make demo: with another TEXT, FRESH=1 starts over" >&2
+    [ $status = 65 ] || exit $status # 65: too little text
     echo "going on with GPT-2's vocabulary"
     vocabulary=()
 }

@@ -121,6 +121,17 @@ setup() {
     grep -q 'demo.sh build/release/bin' <(make -n demo CUDA=1)
 }
 
+@test "make demo leaves the demo of before until it can read TEXT, and then beside the new one" {
+    cd "$BATS_TEST_TMPDIR"
+    mkdir -p build/demo fake && touch build/demo/mark
+    printf '#!/bin/sh\nexit 2\n' >fake/shardtool && chmod +x fake/shardtool
+    run_match 66 "cannot read 'none'" "$ROOT/scripts/demo.sh" fake none 1
+    [ -e build/demo/mark ]
+    echo text >text
+    run_match 2 "FRESH=1 starts over" "$ROOT/scripts/demo.sh" fake text 1
+    [ -e build/demo-before/mark ] && [ ! -e build/demo/mark ]
+}
+
 @test "the text of the demo has a file for each chapter, and a line for each paragraph" {
     [ ! -e /usr/lib/R/site-library/janeaustenr ] || skip "the package r-cran-janeaustenr is installed"
     cd "$BATS_TEST_TMPDIR"
