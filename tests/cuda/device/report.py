@@ -215,10 +215,10 @@ def begin(name, device):
         out.write(new + "\n")
 
 
-def new_sections(name, make):
-    """The sections that `make` yields of the results in DIR/NAME, each with the line of their commit, date and device."""
+def new_sections(name, lines_of):
+    """The sections that `lines_of` yields of the results in DIR/NAME, each with the line of their commit, date and device."""
     of = read(f"{name}.of").strip()
-    parts = sections("\n".join(make(of))) if of and read(name) else {}
+    parts = sections("\n".join(lines_of(of))) if of and read(name) else {}
     return {heading: f"\n\nMeasured: {of}{body}" for heading, body in parts.items() if heading}
 
 
