@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/machine/launch.h"
 #include "trainer/audit/replay.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,6 +29,7 @@ static int run(int count, char **arguments) {
     ReplayResult result = {0};
     char link[65];
     if (count < 1) return fail(EX_USAGE, "expected the run directory");
+    launch_forget(); // the training loop would wait for ranks that have ended
     int status = parse_steps(&result);
     if (status < 0 || config_read(&reader, 0, NULL) < 0) return -1;
     status = replay(&result, arguments[0], &reader, count - 1, arguments + 1);

@@ -27,6 +27,11 @@ int launch_number(const char *variable, unsigned *number) {
     return 1;
 }
 
+void launch_forget(void) {
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
+        unsetenv(launchers[i].rank), unsetenv(launchers[i].world);
+}
+
 int launch_find(Launch *launch) {
     *launch = (Launch){.world = 1};
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {

@@ -13,6 +13,9 @@ typedef struct {
 // variables contradict each other.
 int launch_find(Launch *launch);
 
+// Takes the variables of launchers out of the environment: this process then is rank 0 of 1. Not thread-safe.
+void launch_forget(void);
+
 // The number in an environment variable: 1 when it is there, 0 when it is not, -1 after fail() (2) when it is no
 // number.
 int launch_number(const char *variable, unsigned *number);

@@ -83,6 +83,7 @@ load ../ranks
     for rank in 1 2; do
         grep -qx "trainer: 'eval' runs once, in rank 0: rank $rank of the 3 processes of mpirun ends here" stderr
     done
+    diff <("$BIN/trainer" replay run) <(timeout 60 mpirun -n 2 "$BIN/trainer" replay run)
     mpirun -n 3 "$BIN/trainer" export --out_dir=run -o exported
     [ -e exported/model.safetensors ]
     diff <(mpirun -n 3 "$BIN/trainer" sample --out_dir=run --max_new_tokens=5 --threads=1) \
