@@ -118,7 +118,9 @@ static int import_inputs(const Interchange *format, const Inputs *inputs) {
                        .settings = settings,
                        .inputs = inputs,
                        .vocabulary = is_gpt2 ? NULL : vocabulary,
-                       .params = {SHARD_FRAME_TOKENS, vocab_size(vocab), vocab_end_of_text(vocab), {0}, {0}},
+                       .params = {.frame_tokens = SHARD_FRAME_TOKENS,
+                                  .vocab_size = vocab_size(vocab),
+                                  .eot_id = vocab_end_of_text(vocab)},
                        .val = "0"};
     vocab_fingerprint(vocab, plan.params.vocab_fp);
     vocab_close(vocab);
