@@ -15,17 +15,23 @@ enum { T = 64, ROWS = 8 };
 static const TestDataset other = {
     .salt = 2, .train_tokens = 90000, .val_tokens = 5000, .shard_tokens = 60000, .frame_tokens = 4096};
 
-// The trainer initializes its weights between feed_open and feed_attach, which takes seconds.
+// A feed that was opened when the loader `*pid` served one dataset, and attached after another loader has begun to serve
+// "b": the trainer initializes its weights in between, which takes seconds. Replaces *pid.
+static Feed *attach_to_another(pid_t *pid) {
+    const FeedConfig config = test_feed_config(T, ROWS);
+    Feed *feed = feed_open(&config);
+    stop_loader(*pid, SIGKILL);
+    *pid = start_loader("b", "p");
+    wait_for_loader("p", 2);
+    CHECK(feed_attach(feed) == 0);
+    return feed;
+}
+
 TEST(feed_follows_a_change_of_the_dataset_between_open_and_attach) {
     make_test_dataset("a", &test_small);
     make_test_dataset("b", &other);
     pid_t pid = start_loader("a", "p");
-    const FeedConfig config = test_feed_config(T, ROWS);
-    Feed *feed = feed_open(&config);
-    stop_loader(pid, SIGKILL);
-    pid = start_loader("b", "p");
-    wait_for_loader("p", 2);
-    CHECK(feed_attach(feed) == 0);
+    Feed *feed = attach_to_another(&pid);
     // The change is known, the caller is not: its requests must not be answered after FEED_CHANGED.
     FeedBatch batch;
     while (feed_capacity(feed)) request_rows(feed, ROWS, 0);
@@ -36,17 +42,12 @@ TEST(feed_follows_a_change_of_the_dataset_between_open_and_attach) {
     stop_loader(pid, SIGTERM);
 }
 
-// A caller that does not know of the change yet may request what the new dataset does not have.
+// A caller to whom the change was not reported yet requests rows of a source that the new dataset does not have.
 TEST(feed_reports_a_change_before_the_refusal_of_a_request_for_the_old_dataset) {
     make_test_dataset("a", &test_small);
     make_test_dataset("b", &other);
     pid_t pid = start_loader_with("a", "p", "b", NULL);
-    const FeedConfig config = test_feed_config(T, ROWS);
-    Feed *feed = feed_open(&config);
-    stop_loader(pid, SIGKILL);
-    pid = start_loader("b", "p");
-    wait_for_loader("p", 2);
-    CHECK(feed_attach(feed) == 0);
+    Feed *feed = attach_to_another(&pid);
     const FeedRequest second = {.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = ROWS, .source = 2};
     FeedBatch batch;
     CHECK(feed_request(feed, &second) == 0);
