@@ -22,8 +22,8 @@ typedef struct {
     struct timespec modified; // when it was opened
 } FileStream;
 
-// The remote files after the one that is read, with their first bytes requested: without it, each small file takes a
-// round trip of its own.
+// The remote files that follow the one that is read. Their first bytes are requested ahead, so that small files do not
+// take a round trip each.
 enum { AHEAD_FILES = 16, AHEAD_BYTES = 8 << 20 };
 typedef struct {
     RemoteFile *files[AHEAD_FILES];   // file number n at n % AHEAD_FILES; NULL: not opened, or none

@@ -1,4 +1,4 @@
-// transfer_request.h: the header and credentials of a request, and what is compared of its response.
+// The header and the credentials of a request, and the checks of its response.
 #include "shardtool/remote/transfer_request.h"
 #include "common/log.h"
 #include "shardtool/remote/s3_sign.h"

@@ -15,7 +15,7 @@ void remote_url_part(const CurlLibrary *curl, const char *url, CURLUPart part, c
 
 void transfer_launch(
     Transfer *transfer); // requests the rest of the range, at transfer->at or, without it, at the object's URL
-// Whether the body that follows is the one that was requested. Responses that have one are checked before their first byte.
+// Checks, before the first byte of a body, that it is the one that was requested.
 int transfer_check(Transfer *transfer);
 // What a hub sends with a file, or with the redirect to the host that has it.
 int transfer_check_hub(Transfer *transfer);

@@ -184,7 +184,7 @@ static void point_link(unsigned base) {
     if (rename("link.new", "link") == 0) sim_world.link = base; // else the disk is full
 }
 
-// After which everybody knows what is served.
+// The time in which every client has learned what is served.
 static uint64_t notice_ns(void) { return 2 * S + 50 * sim_network.latency_ns; }
 
 static bool disk_is_used(void *self) { return (void)self, sim_disk_user; }

@@ -84,9 +84,7 @@ static int check_token(const Vocab *vocab, const char *content, json_int_t id, b
         const Bytes own = vocab_bytes(vocab, (unsigned)id);
         if (own.size == strlen(content) && !memcmp(own.data, content, own.size)) return 0;
     }
-    return fail(EX_DATA,
-                "the added token '%s' is not the token %lld of the vocabulary: only those that it has are "
-                "supported",
+    return fail(EX_DATA, "the added token '%s' is not the token %lld of the vocabulary: use a vocabulary that has it",
                 content, (long long)id);
 }
 
@@ -115,8 +113,8 @@ static int check_added(const Vocab *vocab, const json_t *tokens) {
 static int check_name(const TokenNames *special, const char *key, const json_t *value) {
     const char *name = json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
     if (!name || !*name || token_names_find(special, (const uint8_t *)name, strlen(name)) != NO_TOKEN) return 0;
-    return fail(EX_DATA, "its %s '%s' is not a special token of the vocabulary: only those that it has are supported",
-                key, name);
+    return fail(EX_DATA, "its %s '%s' is not a special token of the vocabulary: use a vocabulary that has it", key,
+                name);
 }
 
 static int check_names_of(const TokenNames *special, const char *key, const json_t *values) {

@@ -321,7 +321,7 @@ typedef struct {
     bool reduces;  // gradients are summed over the ranks after it
 } Round;
 
-// What was exchanged in the round before is complete: its gradients are overwritten, and the host may wait for copies of
+// Ends the exchanges of the round before, because this round overwrites its gradients and the host may wait for copies of
 // a batch.
 static int finish_round(Collective *ranks) {
     collective_finish(ranks);
