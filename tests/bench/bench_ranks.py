@@ -52,9 +52,10 @@ def train(folder, name, world, options):
 # on a GPU. Assumed: a card computes at the rate that bench_gpu_expected.json predicts for 124M; the backward pass is two
 # thirds of a micro-batch; a ring of reduce-scatter or all-gather reaches 250 GB/s between the cards of a machine
 # (NVLink) and 11 GB/s where one link of 100 Gb/s joins two machines; a call takes 20 us more. Gradients (fp32) are
-# reduced by layer during the last backward pass, the embeddings' after it; parameters (bf16) are gathered after the
-# update, which each rank does for its part at 3.8 TB/s and 30 bytes a parameter. With reduce_order = fixed every
-# micro-batch is reduced in its backward pass, and each rank adds its part of world gradients at 3.8 TB/s and 4 bytes.
+# reduced by layer during the last backward pass, the embeddings' after it. After the update, which each rank does for
+# its part at 3.8 TB/s and 30 bytes a parameter, parameters (bf16) are gathered: the embeddings, and then the layers beside
+# the forward pass, a third of a micro-batch, whose layers wait for theirs. With reduce_order = fixed every micro-batch is
+# reduced in its backward pass, and each rank adds its part of world gradients at 3.8 TB/s and 4 bytes.
 MODELS = {"124M": (12, 768, 64), "1558M": (48, 1600, 16)}  # layers, channels, sequences of 1,024 tokens a micro-batch
 MACHINES = {"8 x H100, NVLink": (8, 250e9), "2 x 8 x H100, 100 Gb/s": (16, 11e9)}
 
@@ -79,12 +80,14 @@ def predict():
                 ring, one = (world - 1) / world / bytes_s, rows * block * flops / rate
                 reduce_s = ring * 4 * elements + (layers + 2) * call_s
                 last_s, gather_s = ring * 4 * embeddings, ring * 2 * elements + 2 * (layers + 2) * call_s
-                shown = last_s + max(0, reduce_s - last_s - one * 2 / 3) + gather_s
+                layer_s = ring * 2 * 12 * channels**2 + 2 * call_s
+                wait_s = ring * 2 * embeddings + 4 * call_s + layer_s + (layers - 1) * max(0, layer_s - one / 3 / layers)
+                shown = last_s + max(0, reduce_s - last_s - one * 2 / 3) + wait_s
                 saved = 30 * elements * (1 - 1 / world) / 3.8e12  # of the update
                 step = micros * one - saved + shown
                 tokens = world * micros * rows * block / step
                 each = last_s + max(0, reduce_s - last_s - one * 2 / 3) + 4 * elements / 3.8e12
-                fixed = micros * (one + each) + gather_s - saved
+                fixed = micros * (one + each) + wait_s - saved
                 print(f"{name:8}{machine:26}{micros:6}{step * 1e3:9.1f}{reduce_s * 1e3:8.1f}{gather_s * 1e3:8.1f}"
                       f"{shown * 1e3:7.1f}{tokens:11.0f}{tokens / (world * rows * block / one) * 100:8.0f}%"
                       f"{fixed * 1e3:10.1f}{(fixed / step - 1) * 100:+7.1f}%")
