@@ -101,6 +101,7 @@ class Run:
         port = free_port()
         self.bin, self.name, self.loader_endpoint = folder, name, f"tcp://127.0.0.1:{port}"
         self.relay = Relay(port)
+        self.relayed = f"tcp://127.0.0.1:{self.relay.port}"
         log = open(f"{name}.log", "w")
         environment = {**os.environ, "LD_PRELOAD": os.path.abspath("slow.so") if ranks == 2 else "", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -108,7 +109,7 @@ class Run:
                                         self.loader_endpoint], stderr=log)
         self.trainer = subprocess.Popen(
             [SUPERVISE, "mpirun", "-q", "--bind-to", "none", "--oversubscribe", "-n", f"{ranks}", f"{folder}/trainer", "train",
-             "run.conf", "--vocabulary=characters", f"--out_dir={name}", f"--loader=tcp://127.0.0.1:{self.relay.port}", f"--max_iters={steps}"],
+             "run.conf", "--vocabulary=characters", f"--out_dir={name}", f"--loader={self.relayed}", f"--max_iters={steps}"],
             stdout=log, stderr=log, env=environment)
 
     def pids(self, *words):
@@ -120,7 +121,7 @@ class Run:
             except (OSError, ValueError):
                 continue
             if entry.name.isdigit() and line[0].endswith(words) and any(
-                    self.loader_endpoint in word or word == f"--out_dir={self.name}" for word in line):
+                    word in (self.loader_endpoint, f"--loader={self.relayed}") for word in line):
                 found.append(int(entry.name))
         return sorted(found)
 
