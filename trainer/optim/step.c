@@ -376,21 +376,24 @@ static FeedResult run_micro_batches(Network *network, const Config *config, Batc
     return found;
 }
 
-FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
-                    const atomic_int *stop, StepResult *result) {
-    const double tokens = step_tokens(network, config);
+FeedResult step_gradients(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
+                          const atomic_int *stop) {
     step_begin(network, config, position);
-    FeedResult found = run_micro_batches(network, config, stream, position->step, (float)(1 / tokens), stop);
-    if (found != FEED_BATCH) return found;
+    const float scale = (float)(1 / step_tokens(network, config));
+    return run_micro_batches(network, config, stream, position->step, scale, stop);
+}
+
+int step_apply(Network *network, const Config *config, const StepPosition *position, StepResult *result) {
+    const double tokens = step_tokens(network, config);
     exchange(network);
-    if (network->collective->lost) return FEED_ERROR;
+    if (network->collective->lost) return -1;
     gradient_norm(network);
     const bool applied = !skip_spike(network, config, position, tokens);
     if (applied) update(network);
-    if (network->collective->lost) return FEED_ERROR;
+    if (network->collective->lost) return -1;
     *result = (StepResult){.loss = network->scalars->loss / tokens,
                            .norm = network->scalars->norm,
                            .learning_rate = schedule_rate(config, position->step)};
     result->finite = isfinite(result->loss) && isfinite(result->norm), result->applied = applied && result->finite;
-    return FEED_BATCH;
+    return 0;
 }

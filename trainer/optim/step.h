@@ -26,17 +26,21 @@ typedef struct {
 // first micro-batch overwrites the gradients.
 void step_warm_up(Network *network, const Config *config);
 
-// Takes gradient_accumulation_steps micro-batches from the stream, divided by the number of network->collective's
-// processes. FEED_BATCH: done, see `result`. Otherwise nothing was applied, and the stream is at some micro-batch of
-// the step. `stop` may be NULL; it is checked between micro-batches. All processes return the same.
-FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
-                    const atomic_int *stop, StepResult *result);
+// The gradients of gradient_accumulation_steps micro-batches from the stream, divided by the number of
+// network->collective's processes. FEED_BATCH: done. Otherwise the stream is at some micro-batch of the step. `stop` may
+// be NULL; it is checked between micro-batches. All processes return the same.
+FeedResult step_gradients(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
+                          const atomic_int *stop);
+
+// Applies the gradients of all processes, see `result`. -1 when a process has ended: with zero_stage=0 in host memory
+// nothing was applied then.
+int step_apply(Network *network, const Config *config, const StepPosition *position, StepResult *result);
 
 // The result for all processes from that of each: an error (pending only where it happened), FEED_STOPPED, FEED_CHANGED
 // or FEED_BATCH, the first of these that any process has.
 FeedResult step_agree(Collective *ranks, FeedResult found);
 
-// The parts of step_run, for callers with their own batches (network_tokens before each micro-batch). Only step_end
+// The parts of a step, for callers with their own batches (network_tokens before each micro-batch). Only step_end
 // waits for the device; network->scalars then has the results. scale: 1 / tokens of the step.
 void step_begin(Network *network, const Config *config, const StepPosition *position);
 void step_micro_batch(Network *network, float scale, int micro); // micro: 0 for the first of the step

@@ -56,22 +56,22 @@ static int by_sample(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// The hash of the step's data, from the batches of all processes.
-static int data_hash(Chain *chain, const Network *network, uint8_t hash[32]) {
-    const size_t share = chain->most * sizeof *chain->batches, count = chain->world * chain->most;
+int chain_share(Chain *chain, const Network *network) {
+    const size_t share = chain->most * sizeof *chain->batches;
     for (size_t i = chain->count; i < chain->most; i++) own_batches(chain, network)[i].first_sample = UINT64_MAX;
-    if (chain->world > 1 &&
-        collective_all_gather(network->collective, chain->batches, chain->world * share, share) < 0) {
-        chain->lost = true;
-        return -1;
-    }
+    if (chain->world == 1) return 0;
+    return collective_all_gather(network->collective, chain->batches, chain->world * share, share);
+}
+
+// The hash of the step's data, from the batches of all processes.
+static void data_hash(Chain *chain, uint8_t hash[32]) {
+    const size_t count = chain->world * chain->most;
     qsort(chain->batches, count, sizeof *chain->batches, by_sample);
     Sha256 sha;
     begin_hash(&sha, "data");
     for (size_t i = 0; i < count && chain->batches[i].first_sample != UINT64_MAX; i++)
         sha256_add(&sha, chain->batches[i].hash, sizeof chain->batches[i].hash);
     sha256_close(&sha, hash);
-    return 0;
 }
 
 static void weights_hash(const Network *network, uint8_t hash[32]) {
@@ -107,11 +107,11 @@ static void first_link(const Config *config, RunState *state) {
     buffer_close(&text);
 }
 
-int chain_end(Chain *chain, const Network *network, const Config *config, const StepResult *result, RunState *state) {
+void chain_end(Chain *chain, const Network *network, const Config *config, const StepResult *result, RunState *state) {
     static const uint8_t none[sizeof state->chain];
     uint8_t data[32], weights[32] = {0};
     Sha256 sha;
-    if (data_hash(chain, network, data) < 0) return -1;
+    data_hash(chain, data);
     if (!memcmp(state->chain, none, sizeof none)) first_link(config, state);
     if (weights_due(config, state->step)) weights_hash(network, weights);
     begin_hash(&sha, "step");
@@ -122,5 +122,4 @@ int chain_end(Chain *chain, const Network *network, const Config *config, const 
     add_real(&sha, result->loss), add_real(&sha, (double)result->norm);
     sha256_add(&sha, weights, sizeof weights);
     sha256_close(&sha, state->chain);
-    return 0;
 }

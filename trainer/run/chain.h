@@ -34,14 +34,16 @@ typedef struct {
     ChainBatch *batches; // of the step, of every process: (world, most)
     size_t most, count;  // count: micro-batches that this process has received
     unsigned world, id_bytes;
-    bool lost; // another process ended before it had sent its hashes: the link of the step is not known
 } Chain;
 
 void chain_open(Chain *chain, const Network *network, const Config *config);
 void chain_close(Chain *chain); // accepts a zeroed struct
 
-// Of each step: begin, each micro-batch that this process receives, end. chain_end sets state->chain, the link of
-// state->step, with the hashes of all processes, which all call it. -1 when one of them has ended.
+// Of each step: begin, each micro-batch that this process receives, share, end.
 void chain_begin(Chain *chain);
 void chain_add_batch(Chain *chain, const Network *network, const FeedBatch *batch);
-int chain_end(Chain *chain, const Network *network, const Config *config, const StepResult *result, RunState *state);
+// Gives the hashes of the batches to all processes, which all call it before the update: when one of them ends, the
+// others have the state and the link of the step before. -1 when one of them has ended.
+int chain_share(Chain *chain, const Network *network);
+// Sets state->chain, the link of state->step.
+void chain_end(Chain *chain, const Network *network, const Config *config, const StepResult *result, RunState *state);

@@ -105,7 +105,9 @@ static Next step_now(Run *run) {
     const uint64_t first_sample = run_use(run)->consumed;
     uint64_t started = clock_ns(), waited = feed_stats(run->feed).wait_ns, sent = collective_sent(&run->collective);
     const StepPosition place = {state->step, state->updates, loss_scaler_scale(&state->scaler), &state->spikes};
-    FeedResult found = step_run(&run->network, &run->config, &run->stream, &place, &run->stop, &result);
+    FeedResult found = step_gradients(&run->network, &run->config, &run->stream, &place, &run->stop);
+    if (found == FEED_BATCH && chain_share(&run->chain, &run->network) < 0) found = FEED_ERROR;
+    if (found == FEED_BATCH && step_apply(&run->network, &run->config, &place, &result) < 0) found = FEED_ERROR;
     if (found != FEED_BATCH) return batch_stream_cancel(&run->stream), handle_event(run, found);
 
     const double spike = spike_score(&state->spikes, result.loss, (double)result.norm);
@@ -116,7 +118,7 @@ static Next step_now(Run *run) {
     state->evaluated = false, state->last_loss = NAN;
     state->nonfinite += !result.finite;
     state->nonfinite_streak = result.finite ? 0 : state->nonfinite_streak + 1;
-    if (chain_end(&run->chain, &run->network, &run->config, &result, state) < 0) return NEXT_EXIT;
+    chain_end(&run->chain, &run->network, &run->config, &result, state);
     loss_scaler_step(&state->scaler, isfinite(result.loss), isfinite(result.norm));
     const uint64_t ns = clock_ns() - started, wait_ns = feed_stats(run->feed).wait_ns - waited;
     loop_record_step(run, &result, first_sample, place.loss_scale, ns, wait_ns,
@@ -135,8 +137,8 @@ static Next step_now(Run *run) {
 
 // Whether this process still has the state of the last whole step after a rank was lost. Where the ranks divide the
 // optimizer's state, the part of the lost rank is in the last checkpoint alone. A GPU may have run the update without
-// the gradients of the lost rank. Without its hashes the link of the step is not known.
-static bool has_state(const Run *run) { return !run_divided(run) && run->backend->in_host_memory && !run->chain.lost; }
+// the gradients of the lost rank.
+static bool has_state(const Run *run) { return !run_divided(run) && run->backend->in_host_memory; }
 
 static void log_lost_state(const Run *run) {
     char path[PATH_MAX_BYTES] = "";

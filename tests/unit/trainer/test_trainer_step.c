@@ -299,15 +299,14 @@ TEST(step_stopped_between_micro_batches_changes_nothing) {
     shape.accumulation = 3;
     Tiny tiny;
     tiny_open(&tiny, &shape);
-    StepResult result;
     atomic_int stop = 1;
     float *before = tiny_read(&tiny, tiny.plan.params);
     tiny_start(&tiny, 0);
-    CHECK(step_run(&tiny.network, &tiny.config, &tiny.stream, AFTER_STEPS(0), &stop, &result) == FEED_STOPPED);
+    CHECK(step_gradients(&tiny.network, &tiny.config, &tiny.stream, AFTER_STEPS(0), &stop) == FEED_STOPPED);
     CHECK_EQUAL(tiny.memory.served, 1);
     tiny_start(&tiny, 0); // the same step from its start
     tiny.memory.event = FEED_CHANGED, tiny.memory.event_at = 3;
-    CHECK(step_run(&tiny.network, &tiny.config, &tiny.stream, AFTER_STEPS(0), NULL, &result) == FEED_CHANGED);
+    CHECK(step_gradients(&tiny.network, &tiny.config, &tiny.stream, AFTER_STEPS(0), NULL) == FEED_CHANGED);
     float *after = tiny_read(&tiny, tiny.plan.params);
     CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
     free(before), free(after), tiny_close(&tiny);
