@@ -209,8 +209,9 @@ static int check_vocabulary(const TextDecoding *decoding, TokenReader *tokens, c
     if (vocab_has_fingerprint(decoding->vocab, shard->vocab_fp) && vocab_size(decoding->vocab) == shard->vocab_size)
         return 0;
     const bool kept = !vocabulary_is_named(&vocabulary) && !vocab_is_gpt2(decoding->vocab);
-    return fail(EX_PROTOCOL, "'%s' has another vocabulary, of %u ids%s%s: name its file (--characters, --vocabulary)",
-                path, shard->vocab_size, kept ? ", than its " : "", kept ? vocab_file_name(decoding->vocab) : "");
+    return fail(kept ? EX_DATA : EX_PROTOCOL,
+                "'%s' has another vocabulary, of %u ids%s%s: name its file (--characters, --vocabulary)", path,
+                shard->vocab_size, kept ? ", than its " : "", kept ? vocab_file_name(decoding->vocab) : "");
 }
 
 static int decode_shard(TextDecoding *decoding, const char *path) {

@@ -53,10 +53,18 @@ static int export_path(const Interchange *format, const char *path, const char *
 }
 
 // The formats hold ids alone: the file of a vocabulary other than GPT-2's goes beside them, where import reads it.
-static int export_vocabulary(const char *path, const char *folder) {
-    char file[PATH_MAX_BYTES];
-    if (!dataset_is(path) || !dataset_vocabulary_file(file, path)) return 0;
-    log_line("the ids are those of '%s', which is written beside them", strrchr(file, '/') + 1);
+static int find_vocabulary(const char *path, char file[PATH_MAX_BYTES]) {
+    Dataset dataset;
+    *file = '\0';
+    if (!dataset_is(path)) return 0;
+    if (dataset_open(&dataset, path) < 0) return -1;
+    const int status = dataset_vocabulary_find(file, &dataset);
+    dataset_close(&dataset);
+    return status;
+}
+
+static int export_vocabulary(const char *file, const char *folder) {
+    if (*file) log_line("the ids are those of '%s', which is written beside them", strrchr(file, '/') + 1);
     return dataset_vocabulary_copy(folder, file);
 }
 
@@ -67,13 +75,15 @@ static int run(int count, char **arguments) {
     if (!output) return fail(EX_USAGE, "missing -o DIR");
     if (file_tokens < 1 || file_tokens > INT32_MAX)
         return fail(EX_USAGE, "--file-tokens %" PRIu64 " is not between 1 and %d", file_tokens, INT32_MAX);
+    char vocabulary[PATH_MAX_BYTES];
+    if (find_vocabulary(arguments[0], vocabulary) < 0) return -1;
     Buffer pattern = {0};
     interchange_pattern(&pattern);
     NewFolder folder;
     int status = newfolder_open(&folder, output, force, (const char *)pattern.data);
     buffer_close(&pattern);
     if (status == 0) status = export_path(format, arguments[0], folder.temp);
-    if (status == 0) status = export_vocabulary(arguments[0], folder.temp);
+    if (status == 0) status = export_vocabulary(vocabulary, folder.temp);
     if (status == 0)
         status = newfolder_commit(&folder);
     else

@@ -4,6 +4,7 @@
 #include "shardtool/interchange/interchange.h"
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/source_overlap.h"
+#include "shardtool/support/vocabulary_options.h"
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,9 +14,11 @@
 #include <unistd.h>
 
 static InterchangeOptions from = {.format = INTERCHANGE_NONE};
+static VocabularyOptions vocabulary;
 
 static const Option options[] = {
     ROWS_INTERCHANGE("from", &from),
+    VOCABULARY_ROWS(&vocabulary),
     ROWS_OUTPUT,
     ROW_END,
 };
@@ -83,7 +86,7 @@ static int import_files(Importer *importer, const Interchange *format, const Inp
     return output_finish(&importer->output);
 }
 
-// Finds the file of the ids' vocabulary, as export leaves it beside them. 0 also without one, for GPT-2's.
+// Finds the file of the ids' vocabulary, as export leaves it beside them. 0 also without one.
 static int find_vocabulary(const Inputs *inputs, char path[PATH_MAX_BYTES]) {
     for (uint64_t i = 0; i < inputs->argument_count; i++) {
         const char *argument = inputs->arguments[i].path, *slash = strrchr(argument, '/');
@@ -97,33 +100,41 @@ static int find_vocabulary(const Inputs *inputs, char path[PATH_MAX_BYTES]) {
         snprintf(meta, sizeof meta, "%.*s/meta.pkl", PATH_MAX_BYTES - 16, folder);
         if (access(meta, F_OK) == 0)
             return fail(EX_DATA,
-                        "'%s' is beside the ids, which are of its characters and not of GPT-2's vocabulary: make the "
-                        "dataset from the text by shardtool characters, and tokenize --characters",
+                        "'%s' is beside the ids, which are of its characters and not of GPT-2's vocabulary: name their "
+                        "file (--characters), or make the dataset from the text (shardtool characters, tokenize)",
                         meta);
     }
     *path = '\0';
     return 0;
 }
 
+// The vocabulary that options name, that of a file beside the ids, or GPT-2's.
+static const Vocab *open_vocabulary(const Inputs *inputs) {
+    char path[PATH_MAX_BYTES];
+    if (vocabulary_is_named(&vocabulary)) return vocabulary_options_open(&vocabulary);
+    if (find_vocabulary(inputs, path) < 0) return NULL;
+    if (!*path)
+        log_line("the ids are taken as GPT-2's: --vocabulary names another vocabulary");
+    else
+        log_line("the ids are of '%s'", path);
+    return *path ? vocab_open_path(path, NULL) : vocab_open();
+}
+
 static int import_inputs(const Interchange *format, const Inputs *inputs) {
-    char eot[16], settings[64], vocabulary[PATH_MAX_BYTES];
+    char eot[16], settings[64];
     word_print(EOT_WORDS, from.eot, eot, sizeof eot);
     snprintf(settings, sizeof settings, "from=%s;eot=%s", format->name, eot);
-    if (find_vocabulary(inputs, vocabulary) < 0) return -1;
-    const Vocab *vocab = *vocabulary ? vocab_open_path(vocabulary, NULL) : vocab_open();
+    const Vocab *vocab = open_vocabulary(inputs);
     if (!vocab) return -1;
-    const bool is_gpt2 = vocab_is_gpt2(vocab);
-    if (!is_gpt2) log_line("the ids are of '%s'", vocabulary);
     OutputPlan plan = {.command = "import",
                        .settings = settings,
                        .inputs = inputs,
-                       .vocabulary = is_gpt2 ? NULL : vocabulary,
+                       .vocab = vocab,
                        .params = {.frame_tokens = SHARD_FRAME_TOKENS,
                                   .vocab_size = vocab_size(vocab),
                                   .eot_id = vocab_end_of_text(vocab)},
                        .val = "0"};
     vocab_fingerprint(vocab, plan.params.vocab_fp);
-    vocab_close(vocab);
 
     static Importer importer;
     importer.vocab_size = plan.params.vocab_size, importer.end_of_text = plan.params.eot_id;

@@ -79,9 +79,10 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
         return fail(EX_CREATE, "'%s' already holds a dataset; --force replaces it", output);
     if (dataset_build_start(build, force) < 0 || dataset_build_clear(build) < 0 || dataset_open(&first, paths[0]) < 0)
         return -1;
+    char vocabulary[PATH_MAX_BYTES];
     begin_whole(&whole, &first, build->target);
     uint8_t(*fingerprints)[32] = allocate_zeroed((size_t)count, sizeof *fingerprints);
-    int status = 0;
+    int status = dataset_vocabulary_find(vocabulary, &first);
     for (int i = 0; status == 0 && i < count; i++) {
         Dataset part;
         status = dataset_open(&part, paths[i]);
@@ -93,9 +94,7 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
         dataset_close(&part);
     }
     if (status == 0) status = dataset_build_finish(build, &whole);
-    char vocabulary[PATH_MAX_BYTES];
-    if (status == 0)
-        status = dataset_vocabulary_copy(output, dataset_vocabulary_file(vocabulary, paths[0]) ? vocabulary : NULL);
+    if (status == 0) status = dataset_vocabulary_copy(output, vocabulary);
     if (status == 0)
         log_line("%d dataset%s, %" PRIu64 " train and %" PRIu64 " val tokens", count, PLURAL(count),
                  whole.tokens[SPLIT_TRAIN], whole.tokens[SPLIT_VAL]);

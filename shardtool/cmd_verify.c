@@ -179,7 +179,8 @@ static void verify_path(Verifier *verifier, const char *path) {
             const DatasetShard *shard = &dataset.shards[split][i];
             submit(verifier, shard->path, shard, &dataset);
         }
-    if (dataset_vocabulary_check(&dataset) < 0) report_other(verifier, path);
+    char vocabulary[PATH_MAX_BYTES];
+    if (dataset_vocabulary_find(vocabulary, &dataset) < 0) report_other(verifier, path);
     Unlisted unlisted = {verifier, &dataset};
     if (dataset_files(path, report_unlisted, &unlisted) < 0) report_other(verifier, path);
     dataset_close(&dataset);

@@ -43,7 +43,7 @@ int dataset_vocabulary_keep(const char *directory, const Vocab *vocab) {
 }
 
 int dataset_vocabulary_copy(const char *directory, const char *from) {
-    if (!from) return keep(directory, NULL, (Bytes){0});
+    if (!*from) return keep(directory, NULL, (Bytes){0});
     Buffer text = {0};
     int status = file_read(&text, from, VOCAB_FILE_BYTES_MAX);
     if (status == 0) status = keep(directory, strrchr(from, '/') + 1, (Bytes){text.data, text.size});
@@ -51,20 +51,25 @@ int dataset_vocabulary_copy(const char *directory, const char *from) {
     return status;
 }
 
-int dataset_vocabulary_check(const Dataset *dataset) {
-    char path[PATH_MAX_BYTES];
+const Vocab *dataset_vocabulary_open(const char *path, const uint8_t fingerprint[32]) {
+    const Vocab *vocab = vocab_open_path(path, NULL);
+    if (!vocab || vocab_has_fingerprint(vocab, fingerprint)) return vocab;
+    vocab_close(vocab);
+    fail(EX_DATA, "'%s' is damaged or of another dataset: copy the file of the vocabulary with which this one was made",
+         path);
+    return NULL;
+}
+
+int dataset_vocabulary_find(char path[PATH_MAX_BYTES], const Dataset *dataset) {
+    *path = '\0';
     if (vocab_is_gpt2_fingerprint(dataset->vocab_fp)) return 0;
     if (!dataset_vocabulary_file(path, dataset->path))
         return fail(EX_DATA,
                     "'%s' has no " CHARACTERS_FILE " and no " VOCAB_FILE
                     ": copy the file of the vocabulary with which the dataset was made",
                     dataset->path);
-    const Vocab *vocab = vocab_open_path(path, NULL);
+    const Vocab *vocab = dataset_vocabulary_open(path, dataset->vocab_fp);
     if (!vocab) return -1;
-    const bool same = vocab_has_fingerprint(vocab, dataset->vocab_fp);
     vocab_close(vocab);
-    if (same) return 0;
-    return fail(EX_DATA,
-                "'%s' is damaged or of another dataset: copy the file of the vocabulary with which this one was made",
-                path);
+    return 0;
 }

@@ -10,9 +10,12 @@
 bool dataset_vocabulary_file(char path[PATH_MAX_BYTES], const char *directory); // its path; whether it exists
 
 // Writes the file of a vocabulary, or copies that of another dataset; one of another kind is removed. Of GPT-2's
-// vocabulary, and with NULL, there is none.
+// vocabulary, and from "", there is none.
 int dataset_vocabulary_keep(const char *directory, const Vocab *vocab);
 int dataset_vocabulary_copy(const char *directory, const char *from);
 
-// 65 when the file is missing, damaged or of another dataset.
-int dataset_vocabulary_check(const Dataset *dataset);
+// The vocabulary of a file beside ids of that fingerprint. NULL after fail(): 65 when it is damaged or of other ids.
+const Vocab *dataset_vocabulary_open(const char *path, const uint8_t fingerprint[32]);
+
+// Sets the path of the file, "" for GPT-2's vocabulary. 65 also when there is none.
+int dataset_vocabulary_find(char path[PATH_MAX_BYTES], const Dataset *dataset);

@@ -55,21 +55,6 @@ static int is_same(const Output *output, const char *path, bool *same) {
     return 0;
 }
 
-// The file of the inputs' vocabulary, if it has one.
-static bool input_vocabulary(const Output *output, char path[PATH_MAX_BYTES]) {
-    const Dataset *dataset = &output->dataset;
-    bool found = false;
-    if (output->vocabulary) return snprintf(path, PATH_MAX_BYTES, "%s", output->vocabulary) > 0;
-    for (uint64_t i = 0; !vocab_is_gpt2_fingerprint(dataset->vocab_fp) && i < dataset->source_count && !found; i++)
-        found = dataset_vocabulary_file(path, dataset->sources[i].path);
-    return found;
-}
-
-static int keep_vocabulary(const Output *output) {
-    char path[PATH_MAX_BYTES];
-    return dataset_vocabulary_copy(output->build.directory, input_vocabulary(output, path) ? path : NULL);
-}
-
 static int open_directory(Output *output, const OutputPlan *plan, const char *path) {
     for (uint64_t i = 0; i < plan->inputs->argument_count; i++)
         if (refuse_as_output(plan->inputs->arguments[i].path, path) < 0) return -1;
@@ -81,7 +66,7 @@ static int open_directory(Output *output, const OutputPlan *plan, const char *pa
         if (!same)
             return fail(EX_CREATE, "'%s' already holds another dataset: choose another directory, or --force", path);
         log_line("'%s' is already complete", path);
-        return keep_vocabulary(output) < 0 ? -1 : 1; // if that run was killed before it did
+        return dataset_vocabulary_keep(path, output->vocab) < 0 ? -1 : 1; // if that run was killed before it did
     }
     dataset_close(&output->dataset);
     if (dataset_build_start(&output->build, output_options.force) < 0 || dataset_build_clear(&output->build) < 0)
@@ -91,27 +76,37 @@ static int open_directory(Output *output, const OutputPlan *plan, const char *pa
     return 0;
 }
 
-// The manifest counts the bytes of the documents' text.
-static int load_id_bytes(Output *output) {
+// The vocabulary of the ids: the plan's, or that of an input. NULL where no input has its file.
+static int find_vocabulary(Output *output, const OutputPlan *plan) {
+    const uint8_t *fingerprint = plan->params.vocab_fp;
     char path[PATH_MAX_BYTES];
-    const Vocab *vocab = input_vocabulary(output, path) ? vocab_open_path(path, NULL) : vocab_open();
-    if (!vocab) return -1;
-    if (vocab_has_fingerprint(vocab, output->shards.params.vocab_fp)) {
-        output->id_lengths = allocate_zeroed(IDS_MAX, sizeof *output->id_lengths);
-        for (unsigned id = 0; id < vocab_size(vocab); id++)
-            if (!vocab_is_special(vocab, id)) output->id_lengths[id] = (uint16_t)vocab_bytes(vocab, id).size;
-    }
-    vocab_close(vocab);
+    output->vocab = plan->vocab;
+    if (!output->vocab && vocab_is_gpt2_fingerprint(fingerprint)) return (output->vocab = vocab_open()) ? 0 : -1;
+    for (uint64_t i = 0; !output->vocab && i < plan->inputs->argument_count; i++)
+        if (dataset_vocabulary_file(path, plan->inputs->arguments[i].path) &&
+            !(output->vocab = dataset_vocabulary_open(path, fingerprint)))
+            return -1;
     return 0;
 }
 
+// The manifest counts the bytes of the documents' text, where the vocabulary is known.
+static void load_id_bytes(Output *output) {
+    if (!output->vocab) return;
+    output->id_lengths = allocate_zeroed(IDS_MAX, sizeof *output->id_lengths);
+    for (unsigned id = 0; id < vocab_size(output->vocab); id++)
+        if (!vocab_is_special(output->vocab, id))
+            output->id_lengths[id] = (uint16_t)vocab_bytes(output->vocab, id).size;
+}
+
 int output_open(Output *output, const char *path, const OutputPlan *plan) {
-    *output = (Output){.vocabulary = plan->vocabulary};
+    *output = (Output){0};
     if (!path) return fail(EX_USAGE, "missing -o DIR (-o - writes one shard to standard output)");
     if (jobs_check(output_options.threads) < 0) return -1;
     if (output_options.shard_tokens < 1) return fail(EX_USAGE, "--shard-tokens must be at least 1");
     output->to_stdout = !strcmp(path, "-");
     if (output->to_stdout && cli_refuse_terminal() != 0) return -1;
+    if (find_vocabulary(output, plan) < 0) return -1;
+    load_id_bytes(output);
     set_params(output, plan);
     if (output->to_stdout)
         begin_dataset(output, plan, path); // collects the totals only
@@ -119,7 +114,6 @@ int output_open(Output *output, const char *path, const OutputPlan *plan) {
         int status = open_directory(output, plan, path);
         if (status) return status;
     }
-    if (load_id_bytes(output) < 0) return -1;
     output->sink = shard_sink_open(&output->shards, plan->inputs, &output->dataset);
     if (!output->sink) return -1;
     progress_start(&output->progress, "writing", "tok", plan->tokens);
@@ -154,7 +148,7 @@ int output_finish(Output *output) {
     int status = shard_sink_finish(output->sink);
     if (status == 0 && output->added == 0) status = fail(EX_NOINPUT, "no documents are left to write");
     if (status == 0 && !output->to_stdout) status = dataset_build_finish(&output->build, &output->dataset);
-    if (status == 0 && !output->to_stdout) status = keep_vocabulary(output);
+    if (status == 0 && !output->to_stdout) status = dataset_vocabulary_keep(output->build.directory, output->vocab);
     progress_finish(&output->progress);
     const Dataset *dataset = &output->dataset;
     uint64_t documents = dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL];
@@ -172,5 +166,6 @@ void output_close(Output *output) {
     if (output->dataset.path) dataset_close(&output->dataset);
     buffer_close(&output->line);
     free(output->id_lengths);
+    vocab_close(output->vocab);
     *output = (Output){0};
 }

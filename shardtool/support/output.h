@@ -5,6 +5,7 @@
 #include "shardtool/format/dataset_build.h"
 #include "shardtool/pipeline/shard_sink.h"
 #include "shardtool/support/option_rows.h"
+#include "tokenizer/files/vocab_file.h"
 
 // The options of all these commands.
 typedef struct {
@@ -31,10 +32,10 @@ extern OutputOptions output_options;
 typedef struct {
     const char *command; // in the manifest, with `settings`: "filter", "min_tokens=5"
     const char *settings;
-    const Inputs *inputs;   // their paths and digests go into the manifest
-    const char *vocabulary; // its file; NULL: it is that of the inputs, which are datasets
-    ShardParams params;     // params_fp is computed
-    const char *val;        // of the manifest
+    const Inputs *inputs; // their paths and digests go into the manifest
+    const Vocab *vocab;   // of the ids, which output_close closes; NULL: that of the inputs, which are datasets
+    ShardParams params;   // params_fp is computed
+    const char *val;      // of the manifest
     uint64_t val_seed;
     uint64_t tokens; // expected, for the progress line; 0 = unknown
 } OutputPlan;
@@ -46,7 +47,7 @@ typedef struct {
     ShardSinkOptions shards;
     ShardSink *sink;
     Buffer line;               // the manifest's params
-    const char *vocabulary;    // of the plan
+    const Vocab *vocab;        // of the ids; NULL where it is not known
     uint16_t *id_lengths;      // of each id's text, in bytes; NULL where the vocabulary is not known
     uint64_t document_bytes;   // of the document being added
     bool is_open[SPLIT_COUNT]; // the last document has no end-of-text id

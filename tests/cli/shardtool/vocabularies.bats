@@ -92,6 +92,49 @@ END
     run_match 1 "'mixed/tokenizer.json' is damaged or of another dataset" shardtool verify --quick mixed
 }
 
+@test "no command takes a vocabulary that was changed or exchanged under a dataset" {
+    cp -r "$data" set
+    shardtool export --to nanogpt -o files set
+    cmp "$data/tokenizer.json" files/tokenizer.json
+    shardtool import --from nanogpt -o back files
+    [ "$(shardtool info --json back | jq -c '[.vocab_fingerprint, .tokens]')" = "$(shardtool info --json set | jq -c '[.vocab_fingerprint, .tokens]')" ]
+    shardtool filter --min-tokens 1 -o filtered set
+    shardtool train-vocabulary -q -V 400 --pattern o200k --special '<|other|>' -o other "$text" # as many ids, other ones
+    cp other/tokenizer.json set/tokenizer.json
+    commands=("export --to nanogpt" "export --to llmc" "filter --min-tokens 1" shuffle dedup merge "split --parts 2")
+    for command in "${commands[@]}"; do
+        run_match 65 "'set/tokenizer.json' is damaged or of another dataset" shardtool $command -o new set
+        [ ! -e new/dataset.jsonl ] && [ ! -e new/train.bin ]
+    done
+    run_match 65 "'set/tokenizer.json' is damaged or of another dataset" shardtool filter --min-tokens 1 -o filtered set # it is complete
+    cmp "$data/tokenizer.json" filtered/tokenizer.json
+    run_match 65 "another vocabulary, of 400 ids, than its tokenizer.json" shardtool decode set
+    rm set/tokenizer.json
+    for command in merge "export --to nanogpt"; do
+        run_match 65 "'set' has no characters.txt and no tokenizer.json" shardtool $command -o new set
+        [ ! -e new/dataset.jsonl ] && [ ! -e new/train.bin ]
+    done
+    # a file beside ids of GPT-2's vocabulary is of something else
+    shardtool tokenize -q --docs lines -o gpt2 "$text"
+    cp other/tokenizer.json gpt2
+    shardtool export --to nanogpt -o gpt2files gpt2
+    shardtool merge -o joined gpt2
+    [ ! -e gpt2files/tokenizer.json ] && [ ! -e joined/tokenizer.json ]
+}
+
+@test "import takes the vocabulary that an option names, and prints which one it takes without" {
+    shardtool export --to nanogpt -o files "$data"
+    rm files/tokenizer.json
+    run_match 0 "the ids are taken as GPT-2's" shardtool import --from nanogpt -o wrong files
+    for name in "$vocab" "$data/tokenizer.json"; do
+        shardtool import -q --force --from nanogpt --vocabulary "$name" -o back files
+        cmp "$data/tokenizer.json" back/tokenizer.json
+        cmp <(shardtool decode "$data") <(shardtool decode back)
+    done
+    printf ab >few.txt
+    run_match 65 "at index 0 is not in the vocabulary of 3" shardtool import --from nanogpt --characters few.txt -o few files
+}
+
 @test "a model takes the vocabulary of its dataset, and runs, checkpoints and exported models keep it" {
     tiny=(--n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=4 --gradient_accumulation_steps=1 --eval_iters=2
         --eval_interval=5 --dtype=float32 --threads=1 --warmup_iters=2 --lr_decay_iters=10 --device=cpu --sample_tokens=0)
@@ -186,6 +229,11 @@ END
     refused '.model.type = "Unigram"' "its model Unigram is not supported: only BPE is"
     refused '.model.type = "WordPiece"' "its model WordPiece is not supported"
     refused '.model.dropout = 0.1' "its dropout is not supported"
+    for same in '.model.dropout = 0.0' '.normalizer = {"type": "Sequence", "normalizers": []}' \
+        '.pre_tokenizer = {"type": "Sequence", "pretokenizers": [.pre_tokenizer]}' '.truncation = {"max_length": 8}'; do
+        jq "$same" "$data/tokenizer.json" >same.json
+        shardtool encode --vocabulary same.json "$text" | cmp - <(shardtool encode --vocabulary "$data" "$text")
+    done
     refused '.model.byte_fallback = true' "its byte_fallback is not supported"
     refused '.pre_tokenizer = {"type": "Metaspace"}' "the pre-tokenizer Metaspace is not supported"
     refused '.pre_tokenizer.pretokenizers[0].pattern.Regex = "x+"' "its pattern is none of gpt2, gpt4, llama3, qwen2 or o200k: x+"
@@ -209,6 +257,10 @@ END
     run_match 65 "line 2 is not a token in base64" shardtool encode --vocabulary tokenizer.model --pattern gpt4 "$text"
     sed '5s/ 4/ 7/' "$vocab/vocabulary.tiktoken" >bad.tiktoken
     run_match 65 "line 5 does not have the rank 4" shardtool encode --vocabulary bad.tiktoken --pattern gpt4 "$text"
+    (cat "$vocab/vocabulary.tiktoken" && printf '%s 398\n' "$(head -c 256 /dev/zero | base64 -w0)") >bad.tiktoken
+    run_match 65 "the token of id 398 has 256 bytes, and at most 255 are supported" shardtool encode --vocabulary bad.tiktoken --pattern gpt4 "$text"
+    (cat "$vocab/vocabulary.tiktoken" && printf '%s 398\n' "$(head -c 300 /dev/zero | base64 -w0)") >bad.tiktoken
+    run_match 65 "line 399 has a token of more than 255 bytes" shardtool encode --vocabulary bad.tiktoken --pattern gpt4 "$text"
     run_match 66 "no vocab.json with merges.txt" shardtool encode --vocabulary . "$text"
 }
 
