@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define FORMAT "MILLVOC1"
+#define FORMAT      "MILLVOC1"
+#define CONFIG_FILE "tokenizer_config.json"
 enum { BYTE_IDS = 256, MANIFEST_BYTES_MAX = 64 << 20 };
 
 // The bytes of all tokens but the special ones: token id is bytes[start[id] .. start[id + 1]).
@@ -138,7 +139,7 @@ static int write_one(const char *folder, const char *name, const Buffer *content
 }
 
 int vocabulary_files_write(const char *folder, const VocabularyFiles *files) {
-    static const char *const replaced[] = {VOCAB_FILE, VOCABULARY_MANIFEST, "vocab.json", "merges.txt"};
+    static const char *const replaced[] = {VOCAB_FILE, VOCABULARY_MANIFEST, "vocab.json", "merges.txt", CONFIG_FILE};
     TokenBytes tokens;
     Buffer ranks = {0}, manifest = {0};
     char path[PATH_MAX_BYTES];
@@ -161,6 +162,10 @@ int vocabulary_files_write(const char *folder, const VocabularyFiles *files) {
     return status;
 }
 
+static void print_config(const Vocab *vocab, Buffer *out) {
+    vocab_print_config(vocab, "PreTrainedTokenizerFast", "", out);
+}
+
 int vocabulary_files_convert(const char *folder, uint64_t size) {
     char path[PATH_MAX_BYTES];
     set_path(path, folder, VOCAB_FILE);
@@ -171,6 +176,7 @@ int vocabulary_files_convert(const char *folder, uint64_t size) {
         bool of_pair;
     } forms[] = {{"vocab.json", vocab_print_json, true},
                  {"merges.txt", vocab_print_merges, true},
+                 {CONFIG_FILE, print_config, false},
                  {VOCAB_FILE, vocab_print_file, false}};
     const Vocab *vocab = vocab_open_path(folder, NULL);
     int status = vocab ? 0 : -1;

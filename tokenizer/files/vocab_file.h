@@ -35,3 +35,6 @@ void vocab_print_file(const Vocab *vocab, Buffer *out);
 void vocab_print_json(const Vocab *vocab, Buffer *out);    // vocab.json
 void vocab_print_merges(const Vocab *vocab, Buffer *out);  // merges.txt
 int vocab_print_tiktoken(const Vocab *vocab, Buffer *out); // NAME.tiktoken
+
+// tokenizer_config.json: the class of transformers, and the token that ends and begins a text. `more`: further lines.
+void vocab_print_config(const Vocab *vocab, const char *class, const char *more, Buffer *out);

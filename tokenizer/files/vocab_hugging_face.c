@@ -16,6 +16,7 @@ static bool is_text(const json_t *object, const char *key, const char *value) {
 static bool is_set(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
     return value && !json_is_null(value) && !json_is_false(value) &&
+           !(json_is_number(value) && json_number_value(value) == 0) &&
            !(json_is_string(value) && !json_string_length(value));
 }
 
@@ -64,6 +65,8 @@ static int read_split(const json_t *split, Pattern *pattern) {
 
 static int read_pre_tokenizer(const json_t *part, Pattern *pattern) {
     const json_t *parts = json_object_get(part, "pretokenizers");
+    if (is_text(part, "type", "Sequence") && json_array_size(parts) == 1)
+        return read_pre_tokenizer(json_array_get(parts, 0), pattern);
     if (is_byte_level(part, true)) return *pattern = PATTERN_gpt2, 0;
     if (is_text(part, "type", "Sequence") && json_array_size(parts) == 2 &&
         is_byte_level(json_array_get(parts, 1), false))
@@ -153,7 +156,11 @@ static int check_model(const json_t *root, const json_t *model) {
     static const char *const unsupported[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
                                               "byte_fallback"};
     const json_t *normalizer = json_object_get(root, "normalizer");
-    if (json_is_object(normalizer)) return fail(EX_DATA, "its normalizer %s is not supported", type_of(normalizer));
+    const bool is_empty = is_text(normalizer, "type", "Sequence") &&
+                          json_is_array(json_object_get(normalizer, "normalizers")) &&
+                          !json_array_size(json_object_get(normalizer, "normalizers"));
+    if (json_is_object(normalizer) && !is_empty)
+        return fail(EX_DATA, "its normalizer %s is not supported", type_of(normalizer));
     if (!is_text(model, "type", "BPE") && (json_object_get(model, "type") || !json_object_get(model, "merges")))
         return fail(EX_DATA, "its model %s is not supported: only BPE is", type_of(model));
     for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)

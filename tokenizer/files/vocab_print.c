@@ -119,6 +119,17 @@ void vocab_print_file(const Vocab *vocab, Buffer *out) {
 
 // ---- .tiktoken
 
+void vocab_print_config(const Vocab *vocab, const char *class, const char *more, Buffer *out) {
+    const Bytes end = vocab_bytes(vocab, vocab_end_of_text(vocab));
+    buffer_print(out,
+                 "{\n \"tokenizer_class\": \"%s\",\n%s \"clean_up_tokenization_spaces\": false,\n \"bos_token\": \"",
+                 class, more);
+    add_text(out, end);
+    buffer_print(out, "\",\n \"eos_token\": \"");
+    add_text(out, end);
+    buffer_print(out, "\"\n}\n");
+}
+
 static void add_base64(Bytes token, Buffer *out) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < token.size; i += 3) {

@@ -13,8 +13,8 @@ static int digit(uint8_t byte) {
                                         : -1;
 }
 
-// Decodes base64 with padding. -1 without an error when it is not, or is too long.
-static int base64_decode(Bytes text, uint8_t out[VOCAB_TOKEN_MAX], size_t *size) {
+// Decodes base64 with padding. -1 without an error when it is not.
+static int base64_decode(Bytes text, uint8_t *out, size_t *size) {
     uint32_t bits = 0;
     unsigned held = 0;
     *size = 0;
@@ -25,7 +25,6 @@ static int base64_decode(Bytes text, uint8_t out[VOCAB_TOKEN_MAX], size_t *size)
         if (value < 0) return -1;
         bits = bits << 6 | (uint32_t)value, held += 6;
         if (held < 8) continue;
-        if (*size == VOCAB_TOKEN_MAX) return -1;
         out[(*size)++] = (uint8_t)(bits >> (held -= 8));
     }
     return bits & ((1u << held) - 1) ? -1 : 0;
@@ -44,15 +43,19 @@ static Bytes next_word(Bytes *line) {
 }
 
 static int read_line(VocabTable *table, Bytes line, unsigned number, unsigned rank) {
-    uint8_t token[VOCAB_TOKEN_MAX];
+    uint8_t token[VOCAB_TOKEN_MAX + 4];
     size_t size;
     char wanted[16];
     const Bytes text = next_word(&line), digits = next_word(&line);
+    if (text.size > (VOCAB_TOKEN_MAX + 3) / 3 * 4)
+        return fail(EX_DATA, "line %u has a token of more than %d bytes, which are not supported", number,
+                    VOCAB_TOKEN_MAX);
     snprintf(wanted, sizeof wanted, "%u", rank);
     if (!digits.size || next_word(&line).size || base64_decode(text, token, &size) < 0)
         return fail(EX_DATA, "line %u is not a token in base64, a blank and a rank", number);
     if (digits.size != strlen(wanted) || memcmp(digits.data, wanted, digits.size))
-        return fail(EX_DATA, "line %u does not have the rank %u: ranks count from 0 without a gap", number, rank);
+        return fail(EX_DATA, "line %u does not have the rank %u: ranks count from 0, in order and without a gap",
+                    number, rank);
     return vocab_table_add(table, rank, (Bytes){token, size}, false);
 }
 

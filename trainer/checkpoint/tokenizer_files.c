@@ -74,19 +74,13 @@ static void print_tokenizer(const ExportedModel *model, Buffer *out) {
 }
 
 static void print_config(const ExportedModel *model, const char *class, const char *more, Buffer *out) {
-    buffer_print(out,
-                 "{\n \"tokenizer_class\": \"%s\",\n \"model_max_length\": %d,\n%s"
-                 " \"clean_up_tokenization_spaces\": false,\n \"bos_token\": \"",
-                 class, model->shape->block, more);
-    add_text(out, vocab_bytes(model->vocab, vocab_end_of_text(model->vocab)));
-    buffer_print(out, "\",\n \"eos_token\": \"");
-    add_text(out, vocab_bytes(model->vocab, vocab_end_of_text(model->vocab)));
-    buffer_print(out, "\"");
+    char lines[128];
+    snprintf(lines, sizeof lines, " \"model_max_length\": %d,\n%s", model->shape->block, more);
+    vocab_print_config(model->vocab, class, lines, out);
 }
 
 static void print_gpt2_config(const ExportedModel *model, Buffer *out) {
-    print_config(model, "GPT2Tokenizer", " \"add_prefix_space\": false,\n", out);
-    buffer_print(out, ",\n \"unk_token\": \"<|endoftext|>\"\n}\n");
+    print_config(model, "GPT2Tokenizer", " \"add_prefix_space\": false,\n \"unk_token\": \"<|endoftext|>\",\n", out);
 }
 
 static void print_generation_config(const ExportedModel *model, Buffer *out) {
@@ -121,7 +115,6 @@ static void print_character_tokenizer(const ExportedModel *model, Buffer *out) {
 
 static void print_fast_config(const ExportedModel *model, Buffer *out) {
     print_config(model, "PreTrainedTokenizerFast", "", out);
-    buffer_print(out, "\n}\n");
 }
 
 // ----

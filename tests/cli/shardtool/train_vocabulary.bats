@@ -3,7 +3,7 @@
 
 load ../helpers
 
-files='.lock merges.txt tokenizer.json vocab.json vocabulary.json vocabulary.tiktoken'
+files='.lock merges.txt tokenizer.json tokenizer_config.json vocab.json vocabulary.json vocabulary.tiktoken'
 make_docs() { # docs.jsonl: 300 documents
     jq -nc 'range(300) | {text: ("document \(.) of the mill, and of the \(. * 7919) wheels\n" * (. % 40 + 1))}' >docs.jsonl
 }
@@ -117,7 +117,7 @@ fails() { # STATUS PATTERN COMMAND...
     make_docs
     train -o out docs.jsonl
     train -o out --force --pattern o200k --special '<|user|>' docs.jsonl
-    [ "$(ls out | paste -s -d ' ')" = "tokenizer.json vocabulary.json vocabulary.tiktoken" ] # the others name no pattern
+    [ "$(ls out | paste -s -d ' ')" = "tokenizer.json tokenizer_config.json vocabulary.json vocabulary.tiktoken" ] # the others name no pattern
     shardtool tokenize -q --vocabulary out --val 0 -o data docs.jsonl
     shardtool decode --json data | jq -c '{text}' | cmp - docs.jsonl
     [ "$(shardtool info --json data | jq -c '[.vocab_size, .eot_id]')" = '[600,599]' ]
