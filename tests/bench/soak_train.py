@@ -27,7 +27,7 @@ block_size = 64
 batch_size = 4
 gradient_accumulation_steps = 2
 warmup_iters = 100
-eval_interval = 2000
+eval_interval = 20000
 eval_iters = 4
 sample_tokens = 0
 log_interval = 1000
@@ -235,24 +235,25 @@ FAULTS = (kill_the_trainer, kill_a_rank, kill_the_loader, stop_the_trainer, stop
 
 
 def disturb(run, steps, between, rng):
-    """Injects all kinds in shuffled order, again and again. Returns for each kind the list of (seconds, steps) lost."""
+    """Injects all kinds in shuffled order, again and again. Returns for each kind the list of (seconds until the run was a step
+    further than before the fault, steps that were made again)."""
     lost, kinds = collections.defaultdict(list), []
-    while run.trainer.poll() is None:
-        pause = rng.expovariate(1 / between)
-        end = time.monotonic() + pause
+    while True:
+        end = time.monotonic() + rng.expovariate(1 / between)
         while time.monotonic() < end and run.trainer.poll() is None:
             time.sleep(0.1)
         kinds = kinds or rng.sample(FAULTS, len(FAULTS))
-        fault, before, began, clock = kinds.pop(), run.step(), run_resumes(run), time.monotonic()
+        fault, before, ranks, began, clock = kinds.pop(), run.step(), run.pids("/trainer"), run_resumes(run), time.monotonic()
         if run.trainer.poll() is not None or before >= steps - 1:
-            break
+            return lost
         fault(run, rng)
+        killed = fault in (kill_the_trainer, kill_a_rank, damage_the_newest_checkpoint)
+        while killed and run.trainer.poll() is None and not set(run.pids("/trainer")) - set(ranks):
+            time.sleep(0.02)
         run.wait_for(before + 1)
-        again = sum(run_resumes(run)[len(began):])
-        lost[fault.__name__].append((time.monotonic() - clock, again))
-        print(f"{time.strftime('%T')} step {before}: {fault.__name__}: {lost[fault.__name__][-1][0]:.1f} s, "
-              f"{again} steps made again", flush=True)
-    return lost
+        seconds, again = time.monotonic() - clock, sum(run_resumes(run)[len(began):])
+        lost[fault.__name__].append((seconds, again))
+        print(f"{time.strftime('%T')} step {before}: {fault.__name__}: {seconds:.1f} s, {again} steps made again", flush=True)
 
 
 def run_resumes(run):
@@ -299,7 +300,7 @@ def main(folder, hours, between="60", seed="1"):
     code, took = run.close(), time.monotonic() - clock
     if whole.close():
         sys.exit(f"the undisturbed run failed: {place}/whole.log")
-    again = sum(count for kind in lost.values() for _, count in kind)
+    again = sum(run_resumes(run))
     for name, kind in sorted(lost.items()):
         print(f"{name.replace('_', ' '):30} {len(kind):4} times, {sum(s for s, _ in kind) / len(kind):6.1f} s and "
               f"{sum(n for _, n in kind) / len(kind):6.1f} steps each")

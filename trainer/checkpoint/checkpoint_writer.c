@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 static void copy_bytes(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
@@ -65,6 +66,9 @@ static void *write_copy(void *argument) {
                          ? fail_errno("cannot sync the metrics of the run in '%s'", writer->config->out_dir)
                          : checkpoint_save(&writer->view, &writer->state, writer->config, writer->config->out_dir);
     err_take(&writer->error);
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    writer->processor_s = (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
     atomic_store(&writer->done, true);
     return NULL;
 }

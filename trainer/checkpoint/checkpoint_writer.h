@@ -15,7 +15,8 @@ typedef struct {
     Backend ops;
     size_t copy_bytes;
     const Config *config;
-    RunState state; // of the copy
+    RunState state;     // of the copy
+    double processor_s; // of the thread, for the last save
     int metrics_fd;
     pthread_t thread;
     bool running;

@@ -17,6 +17,7 @@ static void collect_save(Run *run, bool wait) {
     int result = checkpoint_writer_result(&run->saves.writer, wait);
     if (result > 0) {
         run->saves.seconds = (double)(clock_ns() - run->saves.started_ns) * 1e-9;
+        run->saves.cost += run->saves.writer.processor_s;
         run->saves.step = run->saves.writer.state.step;
         metrics_add(&run->metrics, run->state.step, "\"saved_step\": %llu, \"save_ms\": %.1f",
                     (unsigned long long)run->saves.step, run->saves.seconds * 1e3);
@@ -33,13 +34,14 @@ static int write_checkpoint(Run *run, bool beside, uint64_t started) {
     if (metrics_flush(&run->metrics) < 0) return -1;
     if (beside && checkpoint_writer_start(&saves->writer, network, &run->state, run->metrics.fd)) {
         saves->started_ns = started;
-        metrics_add(&run->metrics, run->state.step, "\"save_wait_ms\": %.1f", (double)(clock_ns() - started) * 1e-6);
+        saves->cost = (double)(clock_ns() - started) * 1e-9;
+        metrics_add(&run->metrics, run->state.step, "\"save_wait_ms\": %.1f", saves->cost * 1e3);
         return 0;
     }
     if (metrics_sync(&run->metrics) < 0 ||
         checkpoint_save(run_whole(run), &run->state, &run->config, run->config.out_dir) < 0)
         return -1;
-    saves->seconds = (double)(clock_ns() - started) * 1e-9;
+    saves->seconds = saves->cost = (double)(clock_ns() - started) * 1e-9;
     saves->step = run->state.step;
     return 0;
 }
@@ -81,10 +83,10 @@ double save_interval_s(double save_s, double run_s, unsigned kills) {
 static uint64_t plan_interval(const Run *run) {
     const double disk_bytes_s = 500e6; // a guess, until a save was measured
     const double guess_s = (double)checkpoint_bytes(&run->model, run->plan.optimizer) / disk_bytes_s;
-    const double save_s = run->saves.seconds > 0 ? run->saves.seconds : guess_s;
+    const double cost_s = run->saves.seconds > 0 ? run->saves.cost : guess_s;
     const double step_s = run->pace.step_seconds / (double)(run->state.step - run->pace.first_step);
-    const double interval_s = save_interval_s(save_s, step_s * (double)run->state.step, run->metrics.kills);
-    return (uint64_t)fmax(1, interval_s / step_s);
+    const double interval_s = save_interval_s(cost_s, step_s * (double)run->state.step, run->metrics.kills);
+    return (uint64_t)fmax(1, fmax(interval_s, run->saves.seconds) / step_s); // a save begins when the last has ended
 }
 
 int run_save_due(Run *run) {
