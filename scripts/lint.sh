@@ -60,7 +60,7 @@ trainer/inference   common tokenizer trainer/config trainer/plan trainer/model t
 trainer/records     common trainer/config trainer/plan trainer/model trainer/checkpoint
 trainer/ranks       common kernels trainer/config trainer/model trainer/setup
 trainer/run         common kernels trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/setup trainer/records trainer/ranks
-trainer/audit       common shardtool/format loader/protocol trainer/config trainer/checkpoint trainer/setup trainer/run
+trainer/audit       common shardtool/format loader/protocol trainer/config trainer/checkpoint trainer/setup trainer/records trainer/run
 trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/export trainer/setup trainer/inference trainer/records trainer/run trainer/audit
 END
 }

@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/saved_state.h"
+#include "trainer/records/history.h"
 #include "trainer/records/metrics.h"
 #include <jansson.h>
 #include <math.h>
@@ -90,6 +91,17 @@ static int print_checkpoint(const char *path) {
     return 0;
 }
 
+// The lowest loss, its step, and the first evaluation that it is compared with: one of other tokens is not.
+static void print_best(const char *run, const RunState *state) {
+    History history;
+    print_loss("best_val_loss", state->best_loss);
+    if (!isfinite(state->best_loss)) return;
+    history_read(&history, run, state->step);
+    print_number("best_step", (double)state->best_step);
+    print_number("best_since", (double)history_rule_step(&history, state->eval_rule));
+    history_close(&history);
+}
+
 // The last evaluation of metrics.jsonl, which may be later than the checkpoint: its step, loss, bits per byte, and the
 // losses of the sources of a mixture, and the epochs of the data before it.
 static void print_evaluation(json_t *evaluation) {
@@ -117,7 +129,7 @@ static int run(int count, char **arguments) {
     else
         printf("%-22s %llu\n", found ? "step" : "step (not saved yet)", (unsigned long long)state.step);
     print_loss("val_loss_before", state.first_loss);
-    print_loss("best_val_loss", state.best_loss);
+    print_best(arguments[0], &state);
     json_t *evaluation = metrics_last_with(arguments[0], "val_loss");
     if (evaluation)
         print_evaluation(evaluation);

@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include "trainer/audit/record.h"
 #include "trainer/checkpoint/saved_state.h"
+#include "trainer/records/history.h"
 #include <dirent.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -77,24 +78,45 @@ static void add_data(const SavedState *saved, Buffer *out) {
                  value_of(saved, "sampling"), value_of(saved, "seed"), value_of(saved, "block_size"));
 }
 
-static void add_training(const SavedState *saved, const char *run, Buffer *out) {
-    const RunState *state = &saved->state;
-    char count[16];
-    const char *key;
-    json_t *value;
-    buffer_print(out, "\n## Training\n\n- from: ");
-    add_word(out, *state->init_from ? state->init_from : "scratch");
-    buffer_print(out, "\n- steps: %" PRIu64 ", of which %" PRIu64 " changed the weights; tokens: %s (%" PRIu64 ")\n",
-                 state->step, state->updates, human_count(count, (double)state->tokens), state->tokens);
+static void add_losses(const RunState *state, const History *history, Buffer *out) {
     if (isfinite(state->last_loss)) buffer_print(out, "- validation loss: %.4f\n", state->last_loss);
     if (isfinite(state->best_loss))
         buffer_print(out, "- lowest validation loss of the run: %.4f at step %" PRIu64 "\n", state->best_loss,
                      state->best_step);
-    add_versions(run, state->step, out);
+    if (history->rule_count < 2) return;
+    buffer_print(out, "- ");
+    history_add_rules(history, out);
+    buffer_print(out, "\n");
+}
+
+// Every key, with all values that it had.
+static void add_keys(const SavedState *saved, const History *history, Buffer *out) {
+    const char *key;
+    json_t *value;
+    if (history->key_count && history->keys[0].step)
+        buffer_print(out, "\nThe values in the steps up to %" PRIu64 " are not recorded.\n", history->keys[0].step);
     buffer_print(out, "\n```\n");
-    json_object_foreach(saved->config, key, value)
-        buffer_print(out, "%s = %s\n", key, json_string_value(value) ? json_string_value(value) : "");
+    json_object_foreach(saved->config, key, value) {
+        buffer_print(out, "%s = ", key);
+        history_add(history, key, value_of(saved, key), out);
+        buffer_print(out, "\n");
+    }
     buffer_print(out, "```\n");
+}
+
+static void add_training(const SavedState *saved, const char *run, Buffer *out) {
+    const RunState *state = &saved->state;
+    History history;
+    char count[16];
+    history_read(&history, run, state->step);
+    buffer_print(out, "\n## Training\n\n- from: ");
+    add_word(out, *state->init_from ? state->init_from : "scratch");
+    buffer_print(out, "\n- steps: %" PRIu64 ", of which %" PRIu64 " changed the weights; tokens: %s (%" PRIu64 ")\n",
+                 state->step, state->updates, human_count(count, (double)state->tokens), state->tokens);
+    add_losses(state, &history, out);
+    add_versions(run, state->step, out);
+    add_keys(saved, &history, out);
+    history_close(&history);
 }
 
 static int by_name(const void *a, const void *b) { return strcmp(a, b); }

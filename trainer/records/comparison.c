@@ -7,6 +7,7 @@
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/config/config.h"
 #include "trainer/records/chart.h"
+#include "trainer/records/history.h"
 #include "trainer/records/html.h"
 #include <jansson.h>
 #include <math.h>
@@ -17,6 +18,7 @@
 typedef struct {
     const char *name;
     Curves curves;
+    History history;
     SavedState saved; // of the newest checkpoint; zeroed where there is none
 } ComparedRun;
 
@@ -33,7 +35,15 @@ static int read_run(ComparedRun *run, const char *name) {
     run->name = name;
     snprintf(path, sizeof path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, name);
     if (curves_read(&run->curves, path) < 0) return -1;
+    history_read(&run->history, name, UINT64_MAX);
     return read_state(run);
+}
+
+static void close_run(ComparedRun *run) {
+    curves_close(&run->curves);
+    history_close(&run->history);
+    saved_state_close(&run->saved);
+    *run = (ComparedRun){0};
 }
 
 static void print_cell(Buffer *out, const char *format, double value) {
@@ -78,24 +88,38 @@ static void print_chart(Buffer *out, const char *title, const char *key, bool sm
     free(lines);
 }
 
-// A checkpoint may leave out a key that has its default. A run without a checkpoint does not say.
+// All values that a key had. A checkpoint may leave out a key that has its default. A run without a checkpoint does not
+// say.
 static const char *value_of(const ComparedRun *run, int key, char text[static PATH_MAX_BYTES]) {
     const char *saved = json_string_value(json_object_get(run->saved.config, config_key(key)));
-    if (saved || !run->saved.config) return saved ? saved : "";
+    Buffer values = {0};
+    *text = 0;
+    if (!run->saved.config) return text;
     config_default(key, text, PATH_MAX_BYTES);
+    history_add(&run->history, config_key(key), saved ? saved : text, &values);
+    snprintf(text, PATH_MAX_BYTES, "%.*s", (int)values.size, (const char *)values.data);
+    buffer_close(&values);
     return text;
 }
 
-// The dataset and the evaluation as the checkpoint names them: losses of different ones do not compare.
+static void print_use(Buffer *out, const RunState *state, const uint8_t fingerprint[32]) {
+    char hex[65];
+    for (int i = 0; i < state->dataset_count; i++)
+        if (!memcmp(state->datasets[i].fingerprint, fingerprint, 32)) html_string(out, state->datasets[i].name);
+    hex_encode(hex, fingerprint, 32);
+    buffer_print(out, " <code>%.12s</code>", hex);
+}
+
+// The datasets and the evaluation as the checkpoint names them: losses of different ones do not compare.
 static void print_dataset(Buffer *out, const ComparedRun *run) {
     const RunState *state = &run->saved.state;
     buffer_print(out, "<td>");
-    if (run->saved.config && state->dataset_count) {
-        const DatasetUse *use = &state->datasets[state->dataset];
-        char hex[65];
-        hex_encode(hex, use->fingerprint, 32);
-        html_string(out, use->name);
-        buffer_print(out, " <code>%.12s</code>", hex);
+    if (run->saved.config && state->dataset_count)
+        print_use(out, state,
+                  state->change_count ? state->changes[0].old : state->datasets[state->dataset].fingerprint);
+    for (int i = 0; i < state->change_count; i++) {
+        buffer_print(out, ", from step %llu on ", (unsigned long long)state->changes[i].step + 1);
+        print_use(out, state, state->changes[i].new);
     }
     buffer_print(out, "</td>");
 }
@@ -112,17 +136,23 @@ static void print_data(Buffer *out, const ComparedRun *runs, int count) {
     for (int i = 0; i < count; i++) print_dataset(out, &runs[i]);
     buffer_print(out, "</tr>\n");
     while (!first->saved.config) first++; // there is one
-    for (int i = 0; i < count; i++) other |= evaluates_other(&runs[i], first);
+    for (int i = 0; i < count; i++) other |= evaluates_other(&runs[i], first) || runs[i].history.rule_count > 1;
     if (!other) return;
     buffer_print(out, "<tr><th>evaluation</th>");
-    for (int i = 0; i < count; i++)
-        buffer_print(out, "<td>%s</td>",
+    for (int i = 0; i < count; i++) {
+        buffer_print(out, "<td>%s",
                      evaluates_other(&runs[i], first) ? "of other tokens: its losses do not compare with the first"
                                                       : "");
+        if (runs[i].history.rule_count > 1) {
+            buffer_print(out, evaluates_other(&runs[i], first) ? "; " : "");
+            history_add_rules(&runs[i].history, out);
+        }
+        buffer_print(out, "</td>");
+    }
     buffer_print(out, "</tr>\n");
 }
 
-// The keys whose values differ between two of the runs that have a checkpoint.
+// The keys whose values differ between two of the runs that have a checkpoint, or changed in one.
 static void print_differences(Buffer *out, const ComparedRun *runs, int count) {
     char text[PATH_MAX_BYTES], other[PATH_MAX_BYTES];
     const ComparedRun *first = runs;
@@ -139,7 +169,8 @@ static void print_differences(Buffer *out, const ComparedRun *runs, int count) {
     for (int key = 0; key < KEY_COUNT; key++) {
         bool differs = false;
         for (int i = 0; i < count; i++)
-            differs |= runs[i].saved.config && strcmp(value_of(&runs[i], key, text), value_of(first, key, other));
+            differs |= runs[i].saved.config && (history_changed(&runs[i].history, config_key(key)) ||
+                                                strcmp(value_of(&runs[i], key, text), value_of(first, key, other)));
         if (!differs) continue;
         buffer_print(out, "<tr><th>%s</th>", config_key(key));
         for (int i = 0; i < count; i++) {
@@ -180,8 +211,7 @@ int comparison_write(const char *path, char **names, int count) {
         result = read_run(&runs[read], names[i]);
         const bool empty = result < 0 && err_code() == EX_NOINPUT && count > 1; // a run that was refused, for runs/*
         if (empty) log_warn("'%s' has no steps, and is left out", names[i]), err_clear();
-        if (empty)
-            curves_close(&runs[read].curves), saved_state_close(&runs[read].saved), runs[read] = (ComparedRun){0};
+        if (empty) close_run(&runs[read]);
         read += result == 0;
         if (empty) result = 0;
     }
@@ -190,7 +220,7 @@ int comparison_write(const char *path, char **names, int count) {
         print_page(&page, runs, read);
         result = file_write(path, (Bytes){page.data, page.size});
     }
-    for (int i = 0; i < count; i++) curves_close(&runs[i].curves), saved_state_close(&runs[i].saved);
+    for (int i = 0; i < count; i++) close_run(&runs[i]);
     free(runs);
     buffer_close(&page);
     return result;

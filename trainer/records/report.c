@@ -5,6 +5,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "trainer/records/chart.h"
+#include "trainer/records/history.h"
 #include "trainer/records/html.h"
 #include "trainer/records/metrics.h"
 #include <jansson.h>
@@ -33,7 +34,7 @@ static void print_evaluation(Buffer *out, json_t *evaluation) {
     }
 }
 
-static void print_summary(Buffer *out, const Report *report, const Curves *curves) {
+static void print_summary(Buffer *out, const Report *report, const Curves *curves, const History *history) {
     const RunState *state = report->state;
     char count[16];
     buffer_print(out, "<table>\n<tr><th>steps</th><td>%llu of %lld", (unsigned long long)state->step,
@@ -48,6 +49,11 @@ static void print_summary(Buffer *out, const Report *report, const Curves *curve
                      (unsigned long long)state->best_step);
     if (isfinite(state->last_loss))
         buffer_print(out, "<tr><th>validation loss now</th><td>%.4f</td></tr>\n", state->last_loss);
+    if (history->rule_count > 1) {
+        buffer_print(out, "<tr><th>evaluation</th><td>");
+        history_add_rules(history, out);
+        buffer_print(out, "</td></tr>\n");
+    }
     print_evaluation(out, curves->evaluation);
     if (curves->seconds > 0)
         buffer_print(out, "<tr><th>speed</th><td>%.0f tokens/s in steps, mean of the run</td></tr>\n",
@@ -97,8 +103,8 @@ static void print_data(Buffer *out, const RunState *state) {
     buffer_print(out, "<tr><td>vocabulary</td><td><code>%s</code></td><td></td></tr>\n</table>\n", hex);
 }
 
-static void print_settings(Buffer *out, const Report *report) {
-    Buffer plan = {0};
+static void print_settings(Buffer *out, const Report *report, const History *history) {
+    Buffer plan = {0}, values = {0};
     memory_plan_print(report->plan, report->config, report->model, report->backend, &plan);
     buffer_print(out, "<h2>Memory plan</h2>\n<pre>");
     html_text(out, (const char *)plan.data, plan.size);
@@ -107,10 +113,13 @@ static void print_settings(Buffer *out, const Report *report) {
     for (int key = 0; key < KEY_COUNT; key++) {
         char value[256];
         config_value(report->config, key, value, sizeof value);
+        values.size = 0;
+        history_add(history, config_key(key), value, &values);
         buffer_print(out, "%-28s = ", config_key(key));
-        html_string(out, value);
+        html_text(out, values.data, values.size);
         buffer_print(out, "\n");
     }
+    buffer_close(&values);
     buffer_print(out, "</pre>\n");
 }
 
@@ -158,13 +167,16 @@ static void print_samples(Buffer *out, const json_t *samples) {
 
 static void print_page(Buffer *out, const Report *report, const Curves *curves) {
     char title[PATH_MAX_BYTES + 16];
+    History history;
+    history_read(&history, report->config->out_dir, UINT64_MAX);
     snprintf(title, sizeof title, "Training run %s", report->config->out_dir);
     html_begin(out, title);
-    print_summary(out, report, curves);
+    print_summary(out, report, curves, &history);
     print_charts(out, curves);
     print_samples(out, curves->samples);
     print_data(out, report->state);
-    print_settings(out, report);
+    print_settings(out, report, &history);
+    history_close(&history);
     buffer_print(out, "</html>\n");
 }
 

@@ -71,6 +71,7 @@ bool loop_record_evaluation(Run *run, const Evaluation evaluations[SPLIT_COUNT])
     evaluation_add_sources(&members, val, DIGITS);
     evaluation_add_sources(&members, trained, DIGITS);
     if (feed_dataset(run->feed)->source_count == 1) evaluation_add_value(&members, "epochs", epochs(run), DIGITS);
+    buffer_print(&members, ", \"eval_rule\": \"%016llx\"", (unsigned long long)val->rule);
     metrics_add(&run->metrics, state->step, "%.*s", (int)members.size - 2, (const char *)members.data + 2);
     buffer_close(&members);
     return best;

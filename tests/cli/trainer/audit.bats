@@ -151,6 +151,30 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     [ "$(jq -r .dataset which | xargs -n 1 basename | sort | uniq -c | xargs)" = "1 data 3 data2" ]
 }
 
+@test "the card and both reports have every value that a key had, and from which step on" {
+    resume() { "$BIN/trainer" train tiny.conf --quiet --out_dir=run --eval_interval=4 "$@"; }
+    resume --dataset="$data" --max_iters=4
+    resume --dataset="$data" --max_iters=8 --learning_rate=3e-3 --eval_iters=2
+    cp -r run/ckpt-00000008 run/kept
+    resume --dataset="$BATS_FILE_TMPDIR/data2" --max_iters=12 --eval_iters=2
+    "$BIN/trainer" export --quiet --card --out_dir=run -o model
+    "$BIN/trainer" report run
+    for file in model/README.md run/report.html; do
+        grep -Eqx 'learning_rate += 0.001, from step 5 on 0.003, from step 9 on 0.001' $file
+        grep -Eqx 'eval_iters += 4, from step 5 on 2' $file
+        grep -Eqx 'weight_decay += 0.1' $file
+        grep -q 'evaluations read other tokens from step 8 on, and from step 12 on: losses' $file
+    done
+    grep -q '<tr><th>learning_rate</th><td>0.001, from step 5 on 0.003, from step 9 on 0.001</td></tr>' runs.html
+    fingerprint() { "$BIN/shardtool" info --json "$1" | jq -r '.fingerprint[:12]'; }
+    grep -q "<th>dataset</th><td>data <code>$(fingerprint "$data")</code>, from step 9 on data2 <code>$(fingerprint "$BATS_FILE_TMPDIR/data2")</code></td>" runs.html
+    grep -q '<th>evaluation</th><td>evaluations read other tokens from step 8 on, and from step 12 on: ' runs.html
+    not grep -q weight_decay runs.html
+    # a model of an earlier checkpoint has the values up to its step
+    "$BIN/trainer" export --quiet --card --init_from=run/kept -o before
+    grep -qx 'learning_rate = 0.001, from step 5 on 0.003' before/README.md
+}
+
 @test "the card of an exported model has its data, order, tokens, versions and hashes" {
     "$BIN/trainer" export --quiet --card --out_dir="$BATS_FILE_TMPDIR/runs/whole" -o model
     run cat model/README.md

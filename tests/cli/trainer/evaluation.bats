@@ -126,11 +126,16 @@ check_bytes() { # DATASET of tokenize_two
     train --max_iters=8
     run train --max_iters=16
     [[ "$status" -eq 0 && "$output" != *"starts again"* && "$output" == *"best so far"* ]]
+    "$BIN/trainer" status --json rule | jq -e '.best_step == 16 and .best_since == 0'
     run train --max_iters=24 --eval_tokens=64 --learning_rate=10 # a larger loss
     [[ "$output" == *"the best validation loss so far, "*" at step 16, is of an evaluation of another order, size, dataset or mixture: the best loss starts again"* ]]
     "$BIN/trainer" status --json rule | jq -e '.best_val_loss == .val_loss and .best_val_loss > .val_loss_before'
     run train --max_iters=32 --eval_tokens=64 --eval_order=sequential
     [[ "$output" == *"at step 24, is of an evaluation of another order"* ]]
+    "$BIN/trainer" status rule | grep -qE '^best_since +32$'
+    # each line has its rule: an order, a size and data of its own have a rule of their own
+    jq -c 'select(.val_loss) | .eval_rule' rule/metrics.jsonl >rules
+    [ "$(uniq -c rules | awk '{print $1}' | xargs)" = "3 1 1" ]
 }
 
 @test "the losses of a run are not compared with those of another dataset or other weights" {
