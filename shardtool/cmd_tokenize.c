@@ -153,7 +153,9 @@ static int run_pipeline(DatasetBuild *build, const RunParams *run, const Inputs 
     if (status == 0 && build) status = dataset_build_finish(build, dataset);
     skips_abandon(&source_options.skips);
     progress_finish(&progress);
-    if (status == 0) summary_print(&(Summary){dataset, &result, done_before, started_ns, max_tokens, val, json});
+    if (status == 0)
+        summary_print(
+            &(Summary){dataset, pipeline.base, &result, done_before, resume, started_ns, max_tokens, val, json});
     return status;
 }
 

@@ -12,6 +12,21 @@ static uint64_t peak_memory(void) {
     return getrusage(RUSAGE_SELF, &usage) ? 0 : (uint64_t)usage.ru_maxrss * 1024;
 }
 
+// What this run has added to the dataset that it appends to, or else all.
+typedef struct {
+    uint64_t documents, tokens[SPLIT_COUNT], source_bytes;
+} Added;
+
+static Added added(const Summary *summary) {
+    const Dataset *now = summary->dataset, *base = summary->base;
+    Added sums = {.source_bytes = now->source_bytes - (base ? base->source_bytes : 0)};
+    for (int split = 0; split < SPLIT_COUNT; split++) {
+        sums.documents += now->documents[split] - (base ? base->documents[split] : 0);
+        sums.tokens[split] = now->tokens[split] - (base ? base->tokens[split] : 0);
+    }
+    return sums;
+}
+
 static void print_json(const Summary *summary, double seconds) {
     const Dataset *dataset = summary->dataset;
     const PipelineResult *result = summary->result;
@@ -25,6 +40,11 @@ static void print_json(const Summary *summary, double seconds) {
     json_add_real(&out, "val_share", val / all, 6);
     json_add_number(&out, "source_bytes", dataset->source_bytes);
     json_add_number(&out, "bytes", bytes);
+    const Added sums = added(summary);
+    json_add_number(&out, "added_documents", sums.documents);
+    json_add_number(&out, "added_train_tokens", sums.tokens[SPLIT_TRAIN]);
+    json_add_number(&out, "added_val_tokens", sums.tokens[SPLIT_VAL]);
+    json_add_number(&out, "added_source_bytes", sums.source_bytes);
     json_add_real(&out, "ratio", train + val > 0 ? (double)bytes / (2 * all) : 0, 4);
     json_add_key(&out, "inputs");
     buffer_print(&out, "{");
@@ -32,7 +52,7 @@ static void print_json(const Summary *summary, double seconds) {
     for (unsigned row = 0; (name = input_format_name(row)); row++)
         if (source_options.inputs_read[row]) json_add_number(&out, name, source_options.inputs_read[row]);
     buffer_print(&out, "}");
-    json_add_bool(&out, "continued", summary->done_before);
+    json_add_bool(&out, "continued", summary->continued);
     json_add_bool(&out, "full", result->is_full);
     json_add_number(&out, "skipped", source_options.skips.count);
     json_add_number(&out, "null_texts", source_options.skips.nulls);
@@ -72,18 +92,24 @@ static void log_small_split(const Summary *summary, uint64_t documents) {
 void summary_print(const Summary *summary) {
     const Dataset *dataset = summary->dataset;
     const PipelineResult *result = summary->result;
-    uint64_t documents = dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL];
-    double seconds = (double)(clock_ns() - summary->started_ns) * 1e-9, size = (double)dataset->source_bytes;
+    const uint64_t documents = dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL];
+    const Added sums = added(summary);
+    const uint64_t before = dataset->source_bytes - sums.source_bytes;
+    const uint64_t read = dataset->source_bytes - (before > summary->done_before ? before : summary->done_before);
+    const double seconds = (double)(clock_ns() - summary->started_ns) * 1e-9;
     char bytes[16], memory[16];
     Buffer inputs = {0};
     list_inputs(&inputs);
     log_line("%" PRIu64 " document%s, %" PRIu64 " train and %" PRIu64
              " val tokens from %s of text (%s%s) in %.1f s, %s of memory: %.1f MB/s of text",
-             documents, PLURAL(documents), dataset->tokens[SPLIT_TRAIN], dataset->tokens[SPLIT_VAL],
-             human_bytes(bytes, size), (const char *)inputs.data, summary->done_before ? " in this run" : "", seconds,
-             human_bytes(memory, (double)peak_memory()),
-             seconds > 0 ? (size - (double)summary->done_before) / seconds * 1e-6 : 0);
+             sums.documents, PLURAL(sums.documents), sums.tokens[SPLIT_TRAIN], sums.tokens[SPLIT_VAL],
+             human_bytes(bytes, (double)sums.source_bytes), (const char *)inputs.data,
+             summary->continued ? " in this run" : "", seconds, human_bytes(memory, (double)peak_memory()),
+             seconds > 0 ? (double)read / seconds * 1e-6 : 0);
     buffer_close(&inputs);
+    if (summary->base)
+        log_line("the dataset now has %" PRIu64 " document%s, %" PRIu64 " train and %" PRIu64 " val tokens", documents,
+                 PLURAL(documents), dataset->tokens[SPLIT_TRAIN], dataset->tokens[SPLIT_VAL]);
     if (summary->json) print_json(summary, seconds);
     if (result->is_full)
         log_line("ended at --max-tokens %" PRIu64 ": documents after that are left out", summary->max_tokens);
@@ -91,6 +117,6 @@ void summary_print(const Summary *summary) {
         log_line("%" PRIu64 " row%s not meet --where and %s left out", source_options.left_out,
                  source_options.left_out == 1 ? " does" : "s do", source_options.left_out == 1 ? "is" : "are");
     log_skips();
-    log_replaced(result->replaced, dataset->source_bytes);
+    log_replaced(result->replaced, sums.source_bytes);
     log_small_split(summary, documents);
 }

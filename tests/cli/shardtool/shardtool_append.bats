@@ -32,6 +32,21 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     [ -z "$(leftovers)" ]
 }
 
+@test "the summary of --append has what this call has added, and what the dataset has now" {
+    counts() { shardtool info --json "$1" | jq -r '[.train_documents + .val_documents, .train_tokens, .val_tokens] | @tsv'; }
+    options=${common#-q}
+    shardtool tokenize -q -o alone $options b.jsonl
+    shardtool tokenize -q -o out $options a.jsonl
+    run_code 0 shardtool tokenize --json --append -o out $options b.jsonl
+    read -r documents train val < <(counts alone)
+    read -r all all_train all_val < <(counts out)
+    [[ $documents = 400 && $all = 800 && $all_val -gt $val ]]
+    [[ "$output" == *"shardtool: 400 documents, $train train and $val val tokens from $(jq -j .text b.jsonl | wc -c | awk '{printf "%.1f", $1 / 1024}') KiB of text (1 jsonl) in "* ]]
+    [[ "$output" == *"the dataset now has 800 documents, $all_train train and $all_val val tokens"* ]]
+    grep '^{' <<<"$output" | jq -e ".added_documents == 400 and .added_train_tokens == $train and .added_val_tokens == $val and
+        .documents == 800 and .train_tokens == $all_train and .val_tokens == $all_val and .inputs.jsonl == 1 and (.continued | not)"
+}
+
 @test "--append after a last shard that is full, or without validation documents" {
     for options in "--val 0 --frame-tokens 4 --shard-tokens 8" "--val 0 --frame-tokens 4 --shard-tokens 4" "--val 1 --frame-tokens 4 --shard-tokens 8"; do
         for n in 3 5 7 15 20; do
