@@ -17,8 +17,15 @@ enum { FILE_MAX_BYTES = 1 << 20, NAME_BYTES = 64 };
 // nanoGPT's keys for torch.compile, torch.distributed and Weights & Biases, and what advice to its users adds.
 static const char *const ignored_keys[] = {"compile", "backend", "mode", NULL};
 static const char ignored_prefix[] = "wandb_";
-// First words of lines for Python or a shell; a value that begins with torch, or a call that is set to no key, is one, too.
-static const char *const ignored_statements[] = {"import", "from", "export", "torch", NULL};
+// Beginnings of lines for Python, a notebook or a shell, and of fences that are copied from a chat. A value that begins
+// with torch, or a call that is set to no key, is one, too.
+static const char *const ignored_statements[] = {"import ", "from ", "export ", "torch.", "os.", "print(",
+                                                 "exec(",   "%",     "!",       "```",    NULL};
+static const char *const docstrings[] = {"\"\"\"", "'''", NULL};
+// What nanoGPT's train.py computes from the keys. Where it is an expression of them, later values may use it.
+static const char *const computed_names[] = {"tokens_per_iter", "ddp_world_size", "master_process",
+                                             "seed_offset",     "device_type",    "ptdtype",
+                                             "config_keys",     "config",         NULL};
 
 // What other programs call a key or a word: for the hint in a mistake.
 typedef struct {
@@ -68,6 +75,8 @@ typedef struct {
     const char *file; // NULL: a flag
     const char *line; // its first byte
     int number;
+    const char *docstring; // the quotes that end the docstring in which the line begins, or NULL
+    int docstring_number;
 } Assignment;
 
 __attribute__((format(printf, 3, 4))) static void mistake(const Assignment *place, int column, const char *format,
@@ -94,6 +103,12 @@ static bool same_name(const char *text, const char *name, size_t length) {
 static bool is_among(const char *const *names, const char *name, size_t length) {
     while (*names && !same_name(*names, name, length)) names++;
     return *names;
+}
+
+// The one of `beginnings` with which a text begins, or NULL.
+static const char *beginning(const char *const *beginnings, const char *text) {
+    while (*beginnings && strncmp(text, *beginnings, strlen(*beginnings))) beginnings++;
+    return *beginnings;
 }
 
 static bool is_ignored(const char *name, size_t length) {
@@ -214,7 +229,7 @@ static void store_word(const Assignment *place, const char *at, const Option *op
 // A word may stand without quotes, as in flags and in "recompute = 5".
 static const char *read_bare_word(const Assignment *place, const char *at, const Option *option) {
     const char *end = at;
-    while (*end && !strchr(" \t\r#", *end)) end++;
+    while (*end && !strchr(" \t\r#;", *end)) end++;
     char *text = arena_push(&place->reader->strings, (size_t)(end - at) + 1);
     memcpy(text, at, (size_t)(end - at));
     text[end - at] = 0;
@@ -228,7 +243,13 @@ static const char *read_value(const Assignment *place, const char *at, const Opt
     if (is_word && *at != '"' && *at != '\'') return read_bare_word(place, at, option);
     ExpressionReader reader = {.find = find_name, .names = place->reader, .strings = &place->reader->strings};
     Value value;
+    int word;
     const char *end = expression_read(&reader, at, &value);
+    if (!end && is_word && !strncmp(reader.where, "torch.", 6) &&
+        config_find_word(key_index(place->reader, option), "auto", &word)) { // auto inspects the device itself
+        note_ignored(place->reader, option->name, strlen(option->name));
+        return reader.where + strcspn(reader.where, ";#");
+    }
     if (!end && *reader.error)
         mistake(place, column(place, reader.where), "'%s' takes %s: %s", option->name, type_names[option->type],
                 reader.error);
@@ -276,18 +297,15 @@ static const char *set_variable(const Assignment *place, const char *name, size_
     return end;
 }
 
-// Notes an ignored line. A second statement in it, which would be lost with it, is a mistake.
-static void ignore_line(const Assignment *place, const char *name, size_t length) {
+// Notes an ignored statement. Returns the next one in the line, or NULL.
+static const char *ignore_statement(const Assignment *place, const char *name, size_t length) {
     char quote = 0;
     note_ignored(place->reader, name, length);
     for (const char *at = name; *at && (quote || *at != '#'); at++) {
-        if (!quote && *at == ';') {
-            at = skip_blank(at + 1);
-            if (*at && *at != '#') mistake(place, column(place, at), "a second statement: give it a line of its own");
-            return;
-        }
+        if (!quote && *at == ';') return at + 1;
         if (quote ? *at == quote : *at == '"' || *at == '\'') quote = quote ? 0 : *at;
     }
+    return NULL;
 }
 
 // Whether a value is a call, as in model = GPT(config).
@@ -297,56 +315,78 @@ static bool is_call(const char *value) {
     return at > value && !isdigit((unsigned char)*value) && *at == '(';
 }
 
-static void read_line(const Assignment *place) {
-    static const char fence[] = "```"; // of a text that was copied from a chat
-    const char *name = skip_blank(place->line), *end = name;
-    if (!*name || *name == '#') return;
-    if (!strncmp(name, fence, sizeof fence - 1)) {
-        note_ignored(place->reader, name, sizeof fence - 1);
-        return;
+// The type in batch_size: int = 8.
+static const char *skip_annotation(const char *at) {
+    if (*at != ':') return at;
+    const char *end = at + 1;
+    while (isalnum((unsigned char)*end) || (*end && strchr("_.,|[] ", *end))) end++;
+    return *end == '=' ? end : at;
+}
+
+// Reads a statement. Returns the next one in the line, or NULL at its end and after a mistake.
+static const char *read_statement(Assignment *place, const char *at) {
+    const char *name = skip_blank(at), *end = name;
+    if (!*name || *name == '#') return NULL;
+    place->docstring = beginning(docstrings, name);
+    if (place->docstring) {
+        note_ignored(place->reader, name, strlen(place->docstring));
+        place->docstring_number = place->number;
+        return name + strlen(place->docstring);
     }
     while (isalnum((unsigned char)*end) || *end == '_') end++;
     size_t length = (size_t)(end - name);
-    const char *at = skip_blank(end);
-    const bool of_torch = *at == '=' && !strncmp(skip_blank(at + 1), "torch.", 6);
-    if (of_torch || is_among(ignored_statements, name, length)) {
-        ignore_line(place, name, of_torch ? length : strcspn(name, " \t\r=("));
-        return;
-    }
+    at = skip_annotation(skip_blank(end));
+    const char *value = *at == '=' ? skip_blank(at + 1) : "";
+    const bool of_torch = !strncmp(value, "torch.", 6);
+    if (of_torch || beginning(ignored_statements, name))
+        return ignore_statement(place, name, of_torch ? length : strcspn(name, " \t\r=("));
     if (!length || *at != '=' || at[1] == '=') {
         mistake(place, column(place, name), "not a 'key = value' line, as n_layer = 12");
-        return;
+        return NULL;
     }
     const Option *option = find_option(place->reader, name, length);
-    const char *rest = NULL, *value = skip_blank(at + 1);
-    if (is_ignored(name, length) || (!option && is_call(value))) {
-        ignore_line(place, name, length);
-        return;
-    }
+    const char *rest = NULL;
     char text[NAME_BYTES];
     snprintf(text, sizeof text, "%.*s", (int)length, name);
+    if (is_ignored(name, length)) return ignore_statement(place, name, length);
     if (option)
         rest = take_origin(place, option, name) ? read_value(place, value, option) : NULL;
-    else if (length >= NAME_BYTES || !(rest = set_variable(place, name, length, value)))
+    else if (length >= NAME_BYTES || !(rest = set_variable(place, name, length, value))) {
+        if (is_call(value) || is_among(computed_names, name, length)) return ignore_statement(place, name, length);
         unknown_key(place, column(place, name), text);
-    if (!rest) return;
+    }
+    if (!rest) return NULL;
     rest = skip_blank(rest);
+    if (*rest == ';') return rest + 1;
     if (*rest && *rest != '#')
         mistake(place, column(place, rest), "unexpected text after the value of '%s': '%s'", text, rest);
+    return NULL;
 }
 
-// A name that no later value uses was meant as a key.
+static void read_line(Assignment *place) {
+    for (const char *at = place->line; at; at = read_statement(place, at)) {
+        if (!place->docstring) continue;
+        at = strstr(at, place->docstring);
+        if (!at) return;
+        at += strlen(place->docstring), place->docstring = NULL;
+    }
+}
+
+// A name that no later value uses was meant as a key, unless train.py computes it.
 static void check_variables(Assignment *place) {
     for (Variable *variable = place->reader->variables; variable; variable = variable->next) {
         if (variable->used) continue;
         place->number = variable->number, variable->used = true;
-        unknown_key(place, variable->column, variable->name);
+        if (is_among(computed_names, variable->name, strlen(variable->name)))
+            note_ignored(place->reader, variable->name, strlen(variable->name));
+        else
+            unknown_key(place, variable->column, variable->name);
     }
 }
 
 void config_file(ConfigReader *reader, const char *path) {
     Buffer text = {0};
-    Assignment place = {reader, path, "", 0};
+    Assignment place = {.reader = reader, .file = path};
     reader->files++;
     if (file_read_stream(&text, path, FILE_MAX_BYTES) < 0) {
         struct stat status;
@@ -368,6 +408,8 @@ void config_file(ConfigReader *reader, const char *path) {
             read_line(&place);
         if (next) next++;
     }
+    place.number = place.docstring_number;
+    if (place.docstring) mistake(&place, 1, "the docstring has no closing %s", place.docstring);
     check_variables(&place);
     buffer_close(&text);
 }
@@ -383,7 +425,7 @@ static void key_name(char name[NAME_BYTES], const char *flag, size_t length) {
 
 // The shell has removed the quotes of a flag, so that any text is a string. true and false may have any case.
 void config_flag(ConfigReader *reader, const char *assignment) {
-    Assignment place = {reader, NULL, assignment, 0};
+    Assignment place = {.reader = reader, .line = assignment};
     const char *equals = strchr(assignment, '=');
     size_t length = equals ? (size_t)(equals - assignment) : strlen(assignment);
     char name[NAME_BYTES];

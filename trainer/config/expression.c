@@ -15,7 +15,7 @@ typedef struct {
     int depth;
 } Parser;
 
-static const char *read_sum(Parser *parser, const char *at, Value *value);
+static const char *read_choice(Parser *parser, const char *at, Value *value);
 
 static const char *skip_blank(const char *at) {
     while (*at == ' ' || *at == '\t' || *at == '\r') at++;
@@ -71,6 +71,30 @@ static const char *read_text(Parser *parser, const char *at, Value *value) {
     return at + 1;
 }
 
+// The end of a word at `at`, or NULL.
+static const char *skip_word(const char *at, const char *word) {
+    const size_t length = strlen(word);
+    return !strncmp(at, word, length) && !is_name(at[length]) ? at + length : NULL;
+}
+
+static const char *read_parenthesis(Parser *parser, const char *at, Value *value) {
+    const char *end = read_choice(parser, skip_blank(at + 1), value);
+    if (!end) return NULL;
+    end = skip_blank(end);
+    return *end == ')' ? end + 1 : error(parser, at, "the parenthesis is not closed");
+}
+
+// Python's int and float of a number. Returns NULL without an error at any other text.
+static const char *read_conversion(Parser *parser, const char *at, Value *value) {
+    const bool whole = skip_word(at, "int");
+    const char *open = whole ? skip_word(at, "int") : skip_word(at, "float");
+    if (!open || *open != '(') return NULL;
+    const char *end = read_parenthesis(parser, open, value);
+    if (end && value->type != VALUE_NUMBER) return error(parser, at, "only numbers can be computed with");
+    if (end) *value = number(whole ? trunc(value->number) : value->number, whole);
+    return end;
+}
+
 static const char *read_name(Parser *parser, const char *at, Value *value) {
     const char *end = at;
     while (is_name(*end)) end++;
@@ -87,12 +111,9 @@ static const char *read_atom(Parser *parser, const char *at, Value *value) {
     if (*at == '"' || *at == '\'') return read_text(parser, at, value);
     if (isdigit((unsigned char)*at) || (*at == '.' && isdigit((unsigned char)at[1])))
         return read_number(parser, at, value);
-    if (is_name(*at)) return read_name(parser, at, value);
-    if (*at != '(') return NULL;
-    const char *end = read_sum(parser, skip_blank(at + 1), value);
-    if (!end) return NULL;
-    end = skip_blank(end);
-    return *end == ')' ? end + 1 : error(parser, at, "the parenthesis is not closed");
+    if (*at == '(') return read_parenthesis(parser, at, value);
+    const char *end = read_conversion(parser, at, value);
+    return end || *parser->reader->error || !is_name(*at) ? end : read_name(parser, at, value);
 }
 
 // Applies `operation` (its first byte, 'p' for **, 'f' for //) to *left.
@@ -166,8 +187,28 @@ static const char *read_sum(Parser *parser, const char *at, Value *value) {
     return end;
 }
 
+static bool is_true(const Value *value) {
+    if (value->type == VALUE_TEXT) return *value->text;
+    return value->type == VALUE_FLAG ? value->flag : value->number != 0;
+}
+
+// Python's x if CONDITION else y, where the condition is a value.
+static const char *read_choice(Parser *parser, const char *at, Value *value) {
+    const char *end = read_sum(parser, at, value), *from = end ? skip_word(skip_blank(end), "if") : NULL;
+    if (!from) return end;
+    if (parser->depth++ == DEPTH_MAX) return error(parser, at, "the expression is nested too deeply");
+    Value condition, other;
+    from = skip_blank(from), end = read_sum(parser, from, &condition);
+    end = end ? skip_word(skip_blank(end), "else") : NULL;
+    if (!end) return error(parser, from, "the condition has no value here: write the value that is meant");
+    end = read_choice(parser, skip_blank(end), &other);
+    if (end && !is_true(&condition)) *value = other;
+    parser->depth--;
+    return end;
+}
+
 const char *expression_read(ExpressionReader *reader, const char *at, Value *value) {
     Parser parser = {reader, 0};
     reader->error[0] = 0, reader->where = at;
-    return read_sum(&parser, at, value);
+    return read_choice(&parser, at, value);
 }

@@ -1,4 +1,5 @@
-// Values of Python configuration files: numbers with + - * / // % ** and parentheses, strings, True, False, and names.
+// Values of Python configuration files: numbers with + - * / // % ** and parentheses, int() and float(), strings, True,
+// False, names, and "x if CONDITION else y" of these.
 #pragma once
 
 #include "common/arena.h"

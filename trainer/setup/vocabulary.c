@@ -2,6 +2,7 @@
 #include "trainer/setup/vocabulary.h"
 #include "common/err.h"
 #include "common/file/file.h"
+#include "common/log.h"
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/setup/loader_process.h"
 #include "trainer/shape/params.h"
@@ -66,9 +67,11 @@ int vocabulary_resolve(ConfigReader *reader, const char *model) {
     if (!*config->vocabulary && find_file(path, config, model))
         config->vocabulary = arena_copy_string(&reader->strings, path);
     if (!*config->vocabulary && !config->vocab_size) return 0;
-    if (!*config->vocabulary && config->vocab_size == padded_vocab(GPT2_VOCAB))
-        return fail(EX_USAGE, "vocab_size is %lld, GPT-2's %d with padding, which is added here: leave vocab_size out",
-                    (long long)config->vocab_size, GPT2_VOCAB);
+    if (!*config->vocabulary && config->vocab_size == padded_vocab(GPT2_VOCAB)) { // as nanoGPT sets it
+        log_line("vocab_size %lld is GPT-2's %d with padding, which is added here", (long long)config->vocab_size,
+                 GPT2_VOCAB);
+        return config->vocab_size = 0, 0;
+    }
     if (!*config->vocabulary)
         return fail(EX_NOINPUT,
                     "the model has a vocabulary of %lld ids: name its " CHARACTERS_FILE " or " VOCAB_FILE

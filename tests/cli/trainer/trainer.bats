@@ -382,14 +382,17 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     run_match 65 "'marked' line 1: not a JSON object: " evaluate --choices=marked
 }
 
-@test "vocab_size=50304, as in many files for nanoGPT, is refused with what to do, 2" {
-    run_match 2 "vocab_size is 50304, GPT-2's 50257 with padding, which is added here: leave vocab_size out" train --vocab_size=50304
+@test "vocab_size=50304, as in many files for nanoGPT, is GPT-2's vocabulary with its padding" {
+    echo 'vocab_size = 50304' >padded.py
+    diff <("$BIN/trainer" plan tiny.conf 2>/dev/null) <("$BIN/trainer" plan tiny.conf padded.py 2>note)
+    grep -F "vocab_size 50304 is GPT-2's 50257 with padding, which is added here" note
+    run_match 66 "the model has a vocabulary of 50305 ids" "$BIN/trainer" plan tiny.conf --vocab_size=50305
 }
 
-@test "a statement behind an ignored one in its line is a mistake" {
-    for line in "torch.manual_seed(1); n_embd = 8" "wandb_log = False; n_embd = 8" "import os; n_embd = 8"; do
+@test "a statement behind an ignored one in its line is read" {
+    for line in "torch.manual_seed(1); n_embd = 7" "wandb_log = False; n_embd = 7" "import os; n_embd = 7"; do
         echo "$line" >two.py
-        run_match 2 "a second statement: give it a line of its own" "$BIN/trainer" plan tiny.conf two.py
+        run_match 2 "two.py:1: 'n_embd' 7 is not divisible" "$BIN/trainer" plan tiny.conf two.py
     done
     echo "wandb_run_name = 'a; b' # one; statement" >one.py
     run_match 0 "ignored: wandb_run_name" "$BIN/trainer" plan tiny.conf one.py
@@ -405,8 +408,8 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     run_match 0 "ignored: torch.set_float32_matmul_precision, mode, export, torch._dynamo.config.suppress_errors, scaler, model" \
         "$BIN/trainer" plan tiny.conf pasted.py
     printf '%s\n' '```python' 'model = GPT(GPTConfig(n_layer=9))' 'scaler = GradScaler(enabled=True)' 'batch_size = 2' '```' >chat.py
-    run_match 0 "ignored: \`\`\`, model, scaler, \`\`\`" "$BIN/trainer" plan tiny.conf chat.py
-    echo 'max_iters = int(3)' >call.py
+    run_match 0 "ignored: \`\`\`python, model, scaler, \`\`\`" "$BIN/trainer" plan tiny.conf chat.py
+    echo 'max_iters = round(3)' >call.py
     run_match 2 "call.py:1:13: 'max_iters' takes an integer" "$BIN/trainer" plan tiny.conf call.py
     run_match 2 "'mem_limit' is 12 bytes: did you mean '12GiB'?" "$BIN/trainer" plan tiny.conf --mem_limit=12
     run_match 2 "unknown key 'prompt', did you mean 'start'?" "$BIN/trainer" sample --prompt=x

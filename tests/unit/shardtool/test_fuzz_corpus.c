@@ -6,10 +6,11 @@
 
 #define TARGETS(X)                                                                                                     \
     X(archive)                                                                                                         \
+    X(config)                                                                                                          \
     X(import)                                                                                                          \
     X(jsonl)                                                                                                           \
-    X(manifest)                                                                                                        \
     X(listing)                                                                                                         \
+    X(manifest)                                                                                                        \
     X(parquet) X(parquet_page) X(piece_run) X(record) X(response) X(shard) X(vocabulary) X(vocabulary_config) X(wire)
 #define DECLARE(name) int fuzz_##name(const uint8_t *data, size_t size);
 TARGETS(DECLARE)

@@ -238,6 +238,11 @@ TEST(config_computes_values_as_python_does) {
         {"beta1 + 0.05 * 1", 0.95},
         {"batch_size * 2 ** 3", 96},
         {"max_iters // 100", 6000},
+        {"int(6e5)", 600000},
+        {"int(-2.5)", -2},
+        {"float(3) / int( 2.9 )", 1.5},
+        {"3 if True else 4", 3},
+        {"3 if bias else 4 if dropout else (5 if 'a' else 6) * 2", 10},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char line[64];
@@ -247,6 +252,67 @@ TEST(config_computes_values_as_python_does) {
         CHECK(fabs(reader.config.min_lr - rows[i].value) < 1e-15 * fabs(rows[i].value) + 1e-18);
         config_close(&reader);
     }
+}
+
+// Lines of nanoGPT's train.py and of notebooks that its users paste with a configuration.
+TEST(config_reads_or_ignores_pasted_lines_of_python) {
+    read_text(
+        "\"\"\"\nbatch_size = 99\nTo run on a single GPU: $ python train.py --batch_size=32 --compile=False\n\"\"\"\n"
+        "'''one line''' # and a comment\n"
+        "import os; n_layer = 3 # a second statement is read\n"
+        "os.environ[\"CUDA_VISIBLE_DEVICES\"] = \"0;1\"\n"
+        "os.environ.setdefault('OMP_NUM_THREADS', '1')\n"
+        "%env TOKENIZERS_PARALLELISM=false\n"
+        "!pip install tiktoken\n"
+        "dtype = 'bfloat16' if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else 'float16' # "
+        "'float32'\n"
+        "eval_iters = int(2e2);\n"
+        "ddp_world_size = 1; n_head = 4; n_embd = 64 * ddp_world_size; wandb_log = False; gelu = tanh; bias = True\n"
+        "batch_size: int = 8\n"
+        "learning_rate : float = 1e-3\n"
+        "tokens_per_iter = gradient_accumulation_steps * ddp_world_size * batch_size * block_size\n"
+        "print(f\"tokens per iteration will be: {tokens_per_iter:,}\")\n"
+        "device_type = 'cuda' if 'cuda' in device else 'cpu' # for later use in torch.autocast\n"
+        "config_keys = [k for k,v in globals().items() if not k.startswith('_')]\n"
+        "exec(open('configurator.py').read()) # overrides from command line or config file\n"
+        "config = {k: globals()[k] for k in config_keys} # will be useful for logging\n"
+        "seed = 7 if True else 8");
+    CHECK_TEXT(mistakes(), "");
+    CHECK_EQUAL(reader.mistake_count, 0);
+    CHECK_TEXT((char *)reader.ignored.data, "\"\"\", ''', import, os.environ[\"CUDA_VISIBLE_DEVICES\"], "
+                                            "os.environ.setdefault, %env, !pip, dtype, wandb_log, "
+                                            "print, device_type, config_keys, exec, config, tokens_per_iter");
+    const Config *c = &reader.config;
+    CHECK(c->n_layer == 3 && c->n_head == 4 && c->n_embd == 64 && c->bias && c->gelu == GELU_TANH);
+    CHECK(c->batch_size.value == 8 && c->learning_rate == 1e-3 && c->eval_iters == 200 && c->seed == 7);
+    CHECK(c->dtype == DTYPE_AUTO);
+    config_close(&reader);
+}
+
+// fault 83
+TEST(config_reports_pasted_lines_that_it_cannot_read) {
+    read_text("batch_size = 64 if torch.cuda.is_available() else 8\n"
+              "eval_iters = 4 if block_size < 512 else 8\n"
+              "n_layer = int('6')\n"
+              "seed = 1; seed = 2\n"
+              "n_head: int\n"
+              "bias = True; what is this\n"
+              "max_iters = int(6e5\n"
+              "'''\n"
+              "n_embd = 1\n");
+    static const char *const wanted[] = {
+        "a.py:1:20: 'batch_size' takes an integer or 'auto': the condition has no value here: write the value that is",
+        "a.py:2:19: 'eval_iters' takes an integer: the condition has no value here: write the value that is meant\n",
+        "a.py:3:11: 'n_layer' takes an integer: only numbers can be computed with\n",
+        "a.py:4:11: 'seed' is set twice, first at a.py:4",
+        "a.py:5:1: not a 'key = value' line, as n_layer = 12\n",
+        "a.py:6:14: not a 'key = value' line, as n_layer = 12\n",
+        "a.py:7:16: 'max_iters' takes an integer: the parenthesis is not closed\n",
+        "a.py:8:1: the docstring has no closing '''\n",
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) CHECK_TEXT(mistakes(), wanted[i]);
+    CHECK_EQUAL(reader.mistake_count, sizeof wanted / sizeof *wanted);
+    config_close(&reader);
 }
 
 TEST(config_names_have_the_values_that_were_set_above) {
