@@ -247,6 +247,9 @@ static int parse_short(const Command *command, const char *given, const char *ne
     const Option *option = option_find(command->options, given, 1);
     if (!option) return fail(EX_USAGE, "unknown option '-%s' (see --help)", given);
     if (option->type == OPT_FLAG && !given[1]) return *(bool *)option->value = true, 1;
+    if (given[1] == '=')
+        return fail(EX_USAGE, "'-%s' has an = behind a short option: write -%c %s", given, *given,
+                    given[2] ? given + 2 : option->argument);
     const char *value = given[1] ? given + 1 : next;
     if (!value) return fail(EX_USAGE, "option '-%c' needs a value: %s", *given, option->argument);
     if (set_given(option, value) < 0) return fail_in("-%c", *given);

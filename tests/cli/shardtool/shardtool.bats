@@ -347,6 +347,10 @@ assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b
 
 @test "bad options are 2 and name the allowed values" {
     run_match 2 "-o DIR" shardtool tokenize
+    echo a text >x
+    run_match 2 "'-o=out' has an = behind a short option: write -o out" shardtool tokenize -o=out x
+    run_match 2 "'-j=' has an = behind a short option: write -j N" shardtool tokenize -o out -j= x
+    [ ! -e =out ]
     run_code 2 shardtool tokenize -o out --val 2 x
     run_match 2 "1024" shardtool tokenize -o out -j 1025 x
     run_match 2 "file|lines|paragraphs" shardtool tokenize -o out --docs words x
