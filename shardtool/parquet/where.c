@@ -50,7 +50,8 @@ int where_parse(Where *where, const char *text) {
                     text);
     memcpy(where->column, column.data, column.size);
     Bytes literal = trim(at, at + strlen(at));
-    if (is_quoted(literal))
+    where->quoted = is_quoted(literal);
+    if (where->quoted)
         literal.data++, literal.size -= 2;
     else if (!literal.size)
         return fail(EX_USAGE, "--where '%s' has no value; an empty string is \"\"", text);
@@ -82,7 +83,6 @@ int where_bind(WhereTest *test, const Where *where, const ParquetColumn *column)
         return fail(EX_DATA, "--where '%s': column '%s' is %s; only strings, integers and floats can be compared",
                     where->text, where->column,
                     column->logical ? column->logical : parquet_type_name((int)column->type));
-    if (column->type == PARQUET_BYTE_ARRAY) return 0;
     char number[128], *end = number;
     if (where->literal.size < sizeof number) {
         memcpy(number, where->literal.data, where->literal.size);
@@ -91,7 +91,13 @@ int where_bind(WhereTest *test, const Where *where, const ParquetColumn *column)
                        : column->type == PARQUET_DOUBLE ? (long double)strtod(number, &end)
                                                         : strtold(number, &end);
     }
-    if (end != number && !*end) return 0;
+    const bool is_number = end != number && !*end;
+    if (column->type == PARQUET_BYTE_ARRAY && is_number && !where->quoted && number[strcspn(number, "0123456789")])
+        return fail(EX_USAGE,
+                    "--where '%s': column '%s' is text, which is compared byte by byte: quote the value, \"%s\", to "
+                    "compare it so",
+                    where->text, where->column, number);
+    if (is_number || column->type == PARQUET_BYTE_ARRAY) return 0;
     return fail(EX_USAGE, "--where '%s': '%.*s' is not a number, and column '%s' is %s", where->text,
                 (int)where->literal.size, (const char *)where->literal.data, where->column,
                 parquet_type_name((int)column->type));

@@ -62,6 +62,11 @@ setup() {
     [[ "$output" == *"'high' is not a number, and column 'language_score' is DOUBLE" ]]
     run_code 2 shardtool text --where 'language!=de and language_score>0.65' small.parquet
     [[ "$output" == *": quote the value 'de and language_score>0.65', or give each condition its own --where" ]]
+    for condition in 'language>=0.65' 'language == 5' 'text!=-1e3'; do
+        run_code 2 shardtool text --where "$condition" small.parquet
+        [[ "$output" == *": column '${condition%%[ >!]*}' is text, which is compared byte by byte: quote the value, \""*"\", to compare it so" ]]
+    done
+    run_code 0 shardtool text -0 --where 'text>"0.65"' small.parquet
     printf '{"text": "a"}\n' >lines.jsonl
     run_match 65 "'lines.jsonl' has no columns, so --where" shardtool text --where 'language_score>1' lines.jsonl
     run_code 2 shardtool tokenize -o out --where 'a=1' lines.jsonl
