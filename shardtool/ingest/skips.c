@@ -75,7 +75,9 @@ static int skip(Skips *skips, const char *name, const char *unit, uint64_t numbe
 int skips_add(Skips *skips, const char *name, const char *unit, uint64_t number) {
     int code = err_code();
     if (code != EX_DATA && code != EX_NOINPUT && code != EX_PERMISSION) return -1;
-    if (!is_allowed(skips)) return skips->max ? fail_in("more than --max-bad %" PRIu64 " bad inputs", skips->max) : -1;
+    if (!is_allowed(skips))
+        return skips->max ? fail_in("more than --max-bad %" PRIu64 " bad lines, rows, members and files", skips->max)
+                          : -1;
     return skip(skips, name, unit, number);
 }
 
@@ -95,8 +97,10 @@ void skips_print(const Skips *skips, Buffer *text) {
 
 int skips_finish(Skips *skips) {
     if (!skips->keep_going && skips->max_share > 0 && bad_count(skips) && is_above_share(skips))
-        return fail(EX_DATA, "%" PRIu64 " of %" PRIu64 " inputs are bad, more than --max-bad %g%%; the first: %s",
-                    bad_count(skips), skips->documents + bad_count(skips), 100 * skips->max_share, skips->first);
+        return fail(EX_DATA,
+                    "%" PRIu64 " bad lines, rows, members and files beside %" PRIu64
+                    " documents, more than --max-bad %g%%; the first: %s",
+                    bad_count(skips), skips->documents, 100 * skips->max_share, skips->first);
     if (skips->base && open_list(skips) < 0) return -1;
     return skips->file.temp[0] ? newfile_commit(&skips->file) : 0;
 }

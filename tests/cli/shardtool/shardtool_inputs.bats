@@ -348,7 +348,7 @@ open("lost.zip", "wb").write(data)'
     tar cf in/b.tar c.txt d.bin cut.xz e.txt
     printf '%%PDF-1.4\n' >in/p.pdf && echo good 5 >in/z.txt
     run_code 65 shardtool tokenize -o out in
-    run_match 65 "more than --max-bad 3 bad inputs: " shardtool tokenize -o out --max-bad 3 in
+    run_match 65 "more than --max-bad 3 bad lines, rows, members and files: " shardtool tokenize -o out --max-bad 3 in
     run_match 0 "skipped 4 bad inputs, the first: 'in/a.jsonl' line 2" shardtool tokenize -o out --max-bad 4 in
     [ "$(jq -r .input out/skipped.jsonl)" = "in/a.jsonl
 in/b.tar:d.bin
@@ -362,7 +362,7 @@ in/p.pdf" ]
     shardtool diff out all
     run_match 0 "skipped 4 bad inputs" shardtool text -q --keep-going in
     for i in 1 2 3 4 5; do [[ "$output" == *"good $i"* ]]; done
-    run_match 65 "4 of *more than --max-bad 20%" shardtool tokenize -o share --max-bad 20% in
+    run_match 65 "4 bad lines, rows, members and files beside 5 documents, more than --max-bad 20%" shardtool tokenize -o share --max-bad 20% in
     run_code 0 shardtool tokenize -o share --max-bad 50% in
     shardtool tokenize -q -o out --force in/z.txt
     [ ! -e out/skipped.jsonl ]
