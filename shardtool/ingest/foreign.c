@@ -35,9 +35,9 @@ static const struct {
      "is an ELF program"},
     {MAGIC("\x89PNG\r\n\x1A\n"), "is a PNG image"},
     {MAGIC("\xFF\xD8\xFF"), "is a JPEG image"},
-    {MAGIC("\xFF\xFE\0\0"), "is UTF-32 text: convert it to UTF-8 first"},
-    {MAGIC("\xFF\xFE"), "is UTF-16 text: convert it to UTF-8 first"},
-    {MAGIC("\xFE\xFF"), "is UTF-16 text: convert it to UTF-8 first"},
+    {MAGIC("\xFF\xFE\0\0"), "is UTF-32 text: convert it to UTF-8 first (iconv -f UTF-32 -t UTF-8)"},
+    {MAGIC("\xFF\xFE"), "is UTF-16 text: convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)"},
+    {MAGIC("\xFE\xFF"), "is UTF-16 text: convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)"},
 };
 
 static bool starts_with(Bytes head, const void *magic, size_t size) {
@@ -70,8 +70,9 @@ const char *foreign_find(Bytes head) {
     return NULL;
 }
 
-// In UTF-16, every second byte is below 9 in nearly all scripts except those of East Asia, and hardly any other byte.
+// A byte order mark begins no text in UTF-8. In UTF-16, every second byte is below 9 in nearly all scripts except those of East Asia, and hardly any other byte.
 const char *utf16_find(Bytes head) {
+    if (starts_with(head, "\xFF\xFE", 2) || starts_with(head, "\xFE\xFF", 2)) return foreign_find(head);
     size_t low[2] = {0}, pairs = head.size / 2;
     for (size_t i = 0; i < 2 * pairs; i++) low[i % 2] += head.data[i] < 9;
     if (pairs < 4 || low[0] + low[1] < pairs * 7 / 8 || (low[0] > pairs / 8 && low[1] > pairs / 8)) return NULL;

@@ -10,5 +10,5 @@ const char *misplaced_find(Bytes head);
 const char *not_json_lines_find(Bytes head);
 bool looks_like_json_lines(Bytes head); // most lines begin as objects
 bool looks_like_table(Bytes head);      // CSV or TSV: all lines, four at least, have as many commas, tabs or semicolons
-// Text that is probably UTF-16, judged by its zeros. NULL for others.
+// Text in UTF-16, judged by its byte order mark or its zeros. NULL for others.
 const char *utf16_find(Bytes head);

@@ -302,6 +302,19 @@ open("lost.zip", "wb").write(data)'
     run_match 0 "'lost.zip' counts 3 members at its end and has 2: some may be lost" shardtool text lost.zip
 }
 
+@test "UTF-16 with a byte order mark is named, as a file and in a folder" {
+    mkdir in
+    for text in 'A page of text.' '中文没有低字节'; do
+        for encoding in UTF-16LE UTF-16BE; do
+            printf '\xef\xbb\xbf%s' "$text" | iconv -f UTF-8 -t $encoding >page && cp page in/page.txt
+            for input in page in - in/page.txt; do
+                run_match 65 "is UTF-16 text: convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)" shardtool text $input <page
+            done
+            iconv -f UTF-16 -t UTF-8 page | shardtool text - >text
+        done
+    done
+}
+
 @test "UTF-16 without a byte order mark is named, as a file and in a folder" {
     printf 'A page of text.\nWith two lines.\n' >latin && printf 'Страница текста,\nв ней две строки.\n' >cyrillic
     mkdir in
