@@ -65,6 +65,7 @@ static const ManualRow descriptions[] = {
      "made with different options, or by import, filter and other commands; their vocabulary has to be the same.",
      NULL},
     {"decode", "Of a dataset, prints the training split, or that of --split.", NULL},
+    {"cat", "Of a dataset, reads the training split, or that of --split; a shard has no splits.", NULL},
     {"diff",
      "Compares the files of shards, or with --content the ids alone: shards that are cut in other places are then "
      "equal.",

@@ -76,7 +76,7 @@ void log_replaced(uint64_t replaced, uint64_t text_bytes);
 #define ROW_JOBS(variable)                                                                                             \
     { OPT_SIZE, "j,jobs", variable, "N", "worker threads, 0 = one per core" }
 #define ROW_SPLIT(variable)                                                                                            \
-    { OPT_WORD, "split", variable, SPLIT_WORDS, "split of a dataset" }
+    { OPT_WORD, "split", variable, SPLIT_WORDS, "read this split of a dataset, and not the other" }
 #define ROW_IDS(variable)                                                                                              \
     { OPT_FLAG, "ids", variable, NULL, "decimal ids, one range per line, instead of raw ids" }
 #define ROW_OVERWRITE(variable)                                                                                        \
