@@ -42,8 +42,10 @@ static void print_run(const MemoryPlan *plan, const Config *config, const Model 
 }
 
 static void print_table(const MemoryPlan *plan, Buffer *out) {
+    const double link = 20e9; // bytes/s
     const PlanRow *rows = plan->table.rows;
     char bytes[16];
+    buffer_print(out, "  %-30s %14s  %10s\n", "buffer", "bytes", "size");
     for (int i = 0; i < plan->table.count; i++)
         if (!rows[i].copied)
             buffer_print(out, "  %-30s %14zu  %10s%s\n", rows[i].name, rows[i].bytes,
@@ -51,9 +53,9 @@ static void print_table(const MemoryPlan *plan, Buffer *out) {
     buffer_print(out, "  %-30s %14zu  %10s\n", "arena", plan->bytes, human_bytes(bytes, (double)plan->bytes));
     for (int i = 0; i < plan->table.count; i++)
         if (rows[i].copied)
-            buffer_print(out, "  %-30s %14zu  %10s  (%.2f s of copies %s, at 20 GB/s each way)\n", rows[i].name,
-                         rows[i].bytes, human_bytes(bytes, (double)rows[i].bytes), (double)rows[i].bytes / 20e9,
-                         rows[i].copied);
+            buffer_print(out, "  %-30s %14zu  %10s  (%.2f s of copies %s, at %.1f GiB/s each way)\n", rows[i].name,
+                         rows[i].bytes, human_bytes(bytes, (double)rows[i].bytes), (double)rows[i].bytes / link,
+                         rows[i].copied, link / 0x1p30);
 }
 
 void memory_plan_print(const MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,

@@ -70,7 +70,7 @@ void plan_print_choices(const Config *config, int64_t loss_chunk_rows, const Mod
                         Buffer *out) {
     const Backend states[] = {with_state(backend, 4, 4), with_state(backend, 4, 2), with_state(backend, 0, 2)};
     const size_t columns = backend->in_host_memory ? 3 : 4; // the last: fp32, in host memory
-    const char *title = config->mem_limit ? "largest batch_size in mem_limit, by optimizer_state" : "";
+    const char *title = config->mem_limit ? "largest batch_size in mem_limit, in sequences, by optimizer_state" : "";
     print_recompute(config, model, backend, out);
     print_spare(config, model, backend, out);
     buffer_print(out, "\n  %-34s %8s %10s  %s\n", "recompute", "time", "arena", title);

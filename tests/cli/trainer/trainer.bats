@@ -755,6 +755,13 @@ END
     [[ "$output" != *"has room for"* ]]
 }
 
+@test "plan has one form of units: bytes and multiples of 1024" {
+    "$BIN/trainer" plan tiny.conf --device=cpu --mem_limit=1GiB --offload=optimizer >output
+    grep -q '^  buffer  *bytes  *size$' output
+    grep -q 'arena  largest batch_size in mem_limit, in sequences, by optimizer_state$' output
+    not grep -E '[0-9] ?[KMGT]B' output
+}
+
 @test "plan prints the hours of a run: by a probe of the CPU, by the run in out_dir, or for given rates" {
     run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100000000
     # steps of 2 * 2 * 16 tokens; 6 * (all parameters but the positions) + 12 L C T operations a token
