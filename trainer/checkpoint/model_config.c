@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool model_is_gpt2(const ModelShape *shape) {
@@ -259,12 +260,33 @@ void model_path(char path[PATH_MAX_BYTES], const char *init_from, const char *ou
     if (!find_model(path, init_from, out_dir, folder)) snprintf(path, PATH_MAX_BYTES, "%s", init_from);
 }
 
+static int refuse_file(const char *path) {
+    char folder[PATH_MAX_BYTES];
+    struct stat status;
+    const char *slash = strrchr(path, '/');
+    if (stat(path, &status) || !S_ISREG(status.st_mode)) return 0;
+    if (slash ? is_model(folder, path, (int)(slash - path), "") : is_model(folder, ".", 1, ""))
+        return fail(EX_NOINPUT, "'%s' is a file of a model: name its directory, --init_from=%s", path, folder);
+    return fail(EX_NOINPUT,
+                "'%s' is a file, and a model is a directory: from nanoGPT's ckpt.pt or llm.c's .bin one is made by "
+                "`trainer import -o DIR %s`, for --init_from=DIR",
+                path, path);
+}
+
+int model_refuse(const char *path) {
+    char same[PATH_MAX_BYTES];
+    if (!is_model(same, "", 0, path)) return refuse_file(path);
+    return fail(EX_NOINPUT, "'%s' is a model, not the directory of a run: name it by --init_from=%s", path, path);
+}
+
 int model_directory(char path[PATH_MAX_BYTES], const char *init_from, const char *out_dir) {
     char folder[PATH_MAX_BYTES];
     uint64_t step;
     if (!is_model(path, "", 0, init_from) && checkpoint_any(init_from, path, &step))
         return fail(EX_NOINPUT, "'%s' is a run: name its checkpoint, as '%s'", init_from, path);
-    if (find_model(path, init_from, out_dir, folder)) return checkpoint_verify_model(path);
+    const bool found = find_model(path, init_from, out_dir, folder);
+    if (refuse_file(found ? path : init_from) < 0) return -1;
+    if (found) return checkpoint_verify_model(path);
     return fail(EX_NOINPUT,
                 "there is no directory '%s' here, beside '%s' or in $MILLRACE_MODELS: put config.json and "
                 "model.safetensors of the model '%s' into '%s%s'",

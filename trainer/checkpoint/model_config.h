@@ -22,6 +22,9 @@ int model_config_resolve(ConfigReader *reader, bool resume);
 // The path of the directory that init_from names as model_directory gives it; init_from itself where there is none.
 void model_path(char path[PATH_MAX_BYTES], const char *init_from, const char *out_dir);
 
+// Fails (66) where a path is a file or the directory of a model, with what init_from has to name instead.
+int model_refuse(const char *path);
+
 // The directory that init_from names: a path, or a name of a directory beside out_dir or in $MILLRACE_MODELS. A
 // checkpoint is verified. 66 with what to put where, 65 when it is damaged.
 int model_directory(char path[PATH_MAX_BYTES], const char *init_from, const char *out_dir);

@@ -56,6 +56,7 @@ int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *wh
     if (found > 0) take_settings(reader, &run);
     if (found) return found < 0 ? -1 : 0;
     if (names_model) return model_directory(path, config->init_from, config->out_dir);
+    if (model_refuse(config->out_dir) < 0) return -1;
     return fail(EX_NOINPUT, "there is no checkpoint in '%s': name the run by --out_dir", config->out_dir);
 }
 

@@ -38,6 +38,22 @@ EOF
     [ ! -e other ]
 }
 
+@test "a file, or a model that is named as a run, is refused with what to name instead, 66" {
+    printf 0123456789 >abc
+    cp "$files/float32.pt" ckpt.pt
+    trainer import -q -o model --characters abc "$files/llmc3.bin"
+    for option in "train --init_from" "sample --init_from" "sample --out_dir" "eval --out_dir" "export -o made --out_dir"; do
+        run_match 66 "'ckpt.pt' is a file*\`trainer import -o DIR ckpt.pt\`, for --init_from=DIR" trainer $option=ckpt.pt
+        run_match 66 "'model/model.safetensors' is a file of a model: name its directory, --init_from=model" trainer $option=model/model.safetensors
+        cd model
+        run_match 66 "'config.json' is a file of a model: name its directory, --init_from=." trainer $option=config.json
+        cd ..
+    done
+    run_match 66 "'./ckpt.pt' is a file*\`trainer import -o DIR ./ckpt.pt\`" trainer plan --init_from=./ckpt.pt
+    run_match 66 "'model' is a model, not the directory of a run: name it by --init_from=model" trainer sample --out_dir=model
+    trainer sample -q --init_from=model/. --max_new_tokens=1 --num_samples=1 --device=cpu --start=0 --block_size=3
+}
+
 @test "a vocabulary of another size than the model's is refused" {
     printf 'aa bb ab %.0s' {1..40} >text.txt
     "$BIN/shardtool" train-vocabulary -q -V 259 -o vocab text.txt
