@@ -1,6 +1,9 @@
 # make -j8 [CUDA=0] [SAN=address|undefined|thread] [CC=clang] [V=1]; everything built lands in build/.
 SAN    ?=
-NVCC   := $(or $(NVCC),$(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc)))
+# nvcc is that of the toolkit CUDA_HOME, else the one in PATH. Where PATH has ccache under this name, ccache starts that of CUDA_HOME.
+NVCC_FOUND := $(shell command -v nvcc)
+NVCC_HOME  := $(wildcard $(addsuffix /bin/nvcc,$(CUDA_HOME)))
+NVCC   := $(or $(NVCC),$(if $(NVCC_HOME),$(filter %/ccache,$(realpath $(NVCC_FOUND))) $(NVCC_HOME)),$(firstword $(NVCC_FOUND) $(wildcard /usr/local/cuda/bin/nvcc)))
 # nvcc before 11.8 cannot compile the kernels: then the programs are built for the CPU alone.
 NVCC_VERSION := $(if $(NVCC),$(shell $(NVCC) --version | sed -nE 's/.*release ([0-9]+\.[0-9]+).*/\1/p'))
 NVCC_OLD     := $(if $(NVCC),$(shell printf '11.8\n$(or $(NVCC_VERSION),0)\n' | sort -CV || echo 1))

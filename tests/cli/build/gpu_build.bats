@@ -35,6 +35,23 @@ toolkit() { # RELEASE: an nvcc that only prints its version
     done
 }
 
+nvcc_of() { "$@" make -pn CUDA=0 help | sed -n 's/^NVCC := //p' | xargs; } # COMMAND...
+
+@test "nvcc is that of CUDA_HOME before the one in PATH, and ccache in PATH under its name starts it" {
+    unset NVCC
+    mkdir -p "$BATS_TEST_TMPDIR"/{home/bin,path,cache}
+    toolkit 12.4 && cp "$BATS_TEST_TMPDIR/nvcc" "$BATS_TEST_TMPDIR/home/bin"
+    toolkit 13.0 && cp "$BATS_TEST_TMPDIR/nvcc" "$BATS_TEST_TMPDIR/path"
+    cp "$BATS_TEST_TMPDIR/nvcc" "$BATS_TEST_TMPDIR/cache/ccache" && ln -s ccache "$BATS_TEST_TMPDIR/cache/nvcc"
+    cd "$ROOT"
+    home=$BATS_TEST_TMPDIR/home path=$BATS_TEST_TMPDIR/path cache=$BATS_TEST_TMPDIR/cache
+    [ "$(nvcc_of env CUDA_HOME="$home" PATH="$path:$PATH")" = "$home/bin/nvcc" ]
+    [ "$(nvcc_of env CUDA_HOME="$home" PATH="$cache:$path:$PATH")" = "$cache/ccache $home/bin/nvcc" ]
+    [ "$(nvcc_of env CUDA_HOME="$path" PATH="$path:$PATH")" = "$path/nvcc" ] # a folder without bin/nvcc
+    [ "$(nvcc_of env -u CUDA_HOME PATH="$path:$PATH")" = "$path/nvcc" ]
+    [ "$(nvcc_of env CUDA_HOME="$home" NVCC=other PATH="$path:$PATH")" = other ]
+}
+
 # The pack is made of the programs as they are built here, so LD_LIBRARY_PATH stands for the run path of make gpu-pack.
 @test "the programs of a pack start where there is nothing but libc, and its scripts report a missing GPU" {
     build="$BIN/.." pack="$BATS_TEST_TMPDIR/gpu-pack"
