@@ -64,7 +64,8 @@ ptx_kept   = $(call ptx_for,$(or $(filter 90,$(1)),$(lastword $(1))))
 hopper    := $(if $(shell printf '12.0\n$(NVCC_VERSION)\n' | sort -CV && echo 1),90a,90)
 gencode    = $(foreach a,$(1:90=$(hopper)),-gencode arch=compute_$(call ptx_for,$(a)),code=sm_$(a)) \
              -gencode arch=compute_$(ptx_kept),code=compute_$(ptx_kept)
-nvcc       = $(NVCC) $(DEFS) -O3 -g -lineinfo -std=c++17 $(1) -Xcompiler -Wall,-Wextra $(WERROR:%=% all-warnings) \
+# Line tables for profilers with -g alone: a program without debugging information is smaller without them.
+nvcc       = $(NVCC) $(DEFS) -O3 $(if $(filter -g%,$(CFLAGS)),-g -lineinfo) -std=c++17 $(1) -Xcompiler -Wall,-Wextra $(WERROR:%=% all-warnings) \
              -Xptxas -v $(CPPFLAGS) -MMD -MP -c $< -o $@ 2>$@.ptxas || { cat $@.ptxas; exit 1; }
 endif
 # The CUDA emulator: the sources of the CUDA backend compiled for the host behind tests/cuda/emulator/emu.h, with
@@ -249,9 +250,10 @@ test-gpu: $(if $(CUSRC),all $(O)/test-gpu,$(if $(filter test-gpu,$(MAKECMDGOALS)
 $(O)/test-gpu: private LIBS += -lcmocka
 $(O)/test-gpu: $(DEVICE_TESTS:%.c=$(O)/%.o) $(O)/core.a
 	$(LINK)
+# With -g, for the line tables of the kernels, which strip leaves in.
 ## gpu-pack   an archive that runs both on a machine with a driver, cuBLASLt and python3 alone: NVARCH=90
 gpu-pack:
-	$(Q)$(MAKE) BUILD=build/pack NVARCH='$(if $(filter command line,$(origin NVARCH)),$(NVARCH),90)' CFLAGS=-O3 \
+	$(Q)$(MAKE) BUILD=build/pack NVARCH='$(if $(filter command line,$(origin NVARCH)),$(NVARCH),90)' CFLAGS='-O3 -g' \
 	    LDFLAGS="-s -Wl,--disable-new-dtags,-rpath,'\$$\$$ORIGIN/lib:\$$\$$ORIGIN/../lib'" pack-now
 pack-now: all $(O)/test-gpu $(O)/bench_gpu
 	$(Q)scripts/gpu_pack.sh $(O) build/gpu-pack.tar.xz

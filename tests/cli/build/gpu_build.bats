@@ -52,6 +52,16 @@ nvcc_of() { "$@" make -pn CUDA=0 help | sed -n 's/^NVCC := //p' | xargs; } # COM
     [ "$(nvcc_of env CUDA_HOME="$home" NVCC=other PATH="$path:$PATH")" = other ]
 }
 
+@test "kernels have line tables in a build with -g and in the pack, and not in a program that make dist builds" {
+    toolkit 13.0
+    compiled() { make -n NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" "$@" | grep -- '-o .*/gelu.cu.o'; }
+    kernel=$BATS_TEST_TMPDIR/build/release/kernels/cuda/gelu.cu.o
+    [[ "$(compiled "$kernel")" == *" -lineinfo "* ]]
+    [[ "$(compiled "$kernel" CFLAGS=-O3)" != *" -lineinfo "* ]]
+    [[ "$(compiled gpu-pack NVARCH=90)" == *" -lineinfo "* ]]
+    grep -q '^## dist ' Makefile && sed -n '/^dist:/,/^$/p' Makefile | grep -q ' CFLAGS=-O3 '
+}
+
 # The pack is made of the programs as they are built here, so LD_LIBRARY_PATH stands for the run path of make gpu-pack.
 @test "the programs of a pack start where there is nothing but libc, and its scripts report a missing GPU" {
     build="$BIN/.." pack="$BATS_TEST_TMPDIR/gpu-pack"
