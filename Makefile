@@ -121,7 +121,9 @@ $(O)/commit.h: always
 $(O)/common/cli/version.o: DEFS += -include $(O)/commit.h -DVERSION='"$(VERSION)"' -DCUDA_BUILD='"$(CUDA_BUILD)"'
 $(O)/common/cli/version.o: $(O)/commit.h
 CUDA_BUILD = $(if $(filter 0,$(CUDA)),without CUDA,CUDA $(NVCC_VERSION) for compute capability \
-               $(shell echo $(NVARCH) | sed -E 's/([0-9])( |$$)/.\1\2/g'); cuBLASLt 12 or 13)
+               $(shell echo $(NVARCH) | sed -E 's/([0-9])( |$$)/.\1\2/g'); cuBLASLt 12 or 13$(DRIVER:%=; driver % or later))
+# The oldest driver that the runtime of this nvcc works with.
+DRIVER     = $(patsubst $(basename $(NVCC_VERSION)):%,%,$(filter $(basename $(NVCC_VERSION)):%,11:450 12:525 13:580))
 $(O)/%.o: %.S
 	@mkdir -p $(@D); echo "  AS   $<"
 	$(Q)$(CC) -I. -c $< -o $@

@@ -1,6 +1,7 @@
 // The one object that depends on version and commit: the Makefile defines VERSION, COMMIT, COMMIT_DATE and CUDA_BUILD.
 #include "common/cli/version.h"
 #include "common/machine/cpu.h"
+#include <dlfcn.h>
 #include <stdio.h>
 
 const char *const version = VERSION;
@@ -14,9 +15,22 @@ const char *const version_cuda = CUDA_BUILD;
 #define INSTRUCTIONS "portable"
 #endif
 
+// The driver reports the latest CUDA that it supports. Its library is not linked: the program starts without one.
+static void print_driver(void) {
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY);
+    int cuda = 0, (*get)(int *) = NULL;
+    if (library) *(void **)&get = dlsym(library, "cuDriverGetVersion");
+    if (get && get(&cuda) == 0 && cuda > 0)
+        printf("; driver of this machine: for CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
+    else
+        printf("; driver of this machine: none");
+}
+
 void version_print(const char *program) {
     printf("%s (millrace) %s\n", program, version);
     *version_commit ? printf("commit %s of %s\n", version_commit, version_date) : printf("commit unknown\n");
     printf("instructions " INSTRUCTIONS "; this processor: %s\n", cpu_isa_name(cpu_isa()));
-    printf("%s\n", version_cuda);
+    printf("%s", version_cuda);
+    if (HAVE_CUDA) print_driver();
+    printf("\n");
 }

@@ -17,8 +17,24 @@ commit_of() { git -C "$1" log -1 --abbrev=12 --format="$2"; }
         [ "${lines[0]}" = "$program (millrace) $version" ]
         [ "${lines[1]}" = "commit $(commit_of "$ROOT" %H | cut -c -12)$changed of $(commit_of "$ROOT" %cs)" ]
         [[ "${lines[2]}" == "instructions "*"; this processor: portable" ]]
-        [[ "${lines[3]}" == "without CUDA" || "${lines[3]}" == "CUDA "*" for compute capability "* ]]
+        [[ "${lines[3]}" == "without CUDA" || "${lines[3]}" == "CUDA "*" for compute capability "*"; cuBLASLt 12 or 13; driver "*" or later; driver of this machine: "* ]]
         [ "${#lines[@]}" = 4 ]
+    done
+}
+
+@test "--version names the CUDA that the driver of this machine supports, or that there is none" {
+    [[ "$("$BIN/trainer" --version)" != *"without CUDA"* ]] || skip "built without CUDA"
+    echo 'int cuDriverGetVersion(int *version) { return *version = 12040, 0; }' | gcc -shared -x c - -o libcuda.so.1
+    LD_LIBRARY_PATH=$PWD run_match 0 "; driver of this machine: for CUDA 12.4" "$BIN/trainer" --version
+    echo 'int cuDriverGetVersion(int *version) { return *version = 0, 100; }' | gcc -shared -x c - -o libcuda.so.1
+    LD_LIBRARY_PATH=$PWD run_match 0 "; driver of this machine: none" "$BIN/trainer" --version
+}
+
+@test "the oldest driver that the program needs follows from the version of nvcc" {
+    for pair in 11.8:450 12.4:525 13.0:580; do
+        printf '#!/bin/sh\necho "Cuda compilation tools, release %s, V1"\n' "${pair%:*}" >nvcc && chmod +x nvcc
+        make -C "$ROOT" -n NVCC="$PWD/nvcc" BUILD="$PWD/build" NVARCH=80 "$PWD/build/release/common/cli/version.o" >steps
+        grep -qF "CUDA ${pair%:*} for compute capability 8.0; cuBLASLt 12 or 13; driver ${pair#*:} or later" steps
     done
 }
 
