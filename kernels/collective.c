@@ -12,8 +12,7 @@
 static const CollectiveRow none = {.name = "none"};
 Collective collective_none = {.row = &none, .world = 1};
 
-// The first row that serves the launcher is taken. NAME.so in ../lib/millrace beside the folder of this program has
-// the CollectiveRow collective_NAME.
+// The first row that serves the launcher is taken. NAME.so in one of `folders` has the CollectiveRow collective_NAME.
 typedef struct {
     const char *launcher; // NULL: any
     const char *name, *title;
@@ -25,6 +24,9 @@ static const Library libraries[] = {
      "by the mpirun of the MPI that millrace was built with, or by srun --mpi=pmix"},
 };
 
+// From the folder of this program. A wheel has its objects in the first, because `pip install --target` leaves out lib.
+static const char *const folders[] = {"../libexec/millrace", "../lib/millrace"};
+
 static const Library *library_of(const Launch *launch) {
     const Library *library = libraries;
     while (library->launcher && strcmp(library->launcher, launch->launcher)) library++;
@@ -33,9 +35,13 @@ static const Library *library_of(const Launch *launch) {
 
 static const CollectiveRow *load_row(const Library *library, const Launch *launch) {
     char path[PATH_MAX_BYTES], name[64];
-    snprintf(name, sizeof name, "../lib/millrace/%s.so", library->name);
-    if (program_path(path, name) < 0) return NULL;
-    if (access(path, F_OK) < 0) {
+    bool found = false;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && !found; i++) {
+        snprintf(name, sizeof name, "%s/%s.so", folders[i], library->name);
+        if (program_path(path, name) < 0) return NULL;
+        found = access(path, F_OK) == 0;
+    }
+    if (!found) {
         fail(EX_USAGE, "%s started %u processes, and '%s' is missing, which is built where %s is installed",
              launch->launcher, launch->world, path, library->package);
         return NULL;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """wheel.py TREE VERSION OUT: the wheel millrace-gpt from the folder of make dist. The programs go to the environment's bin, where pip
-puts scripts; everything else beside it, as in the folder, so that the programs find each other, mpi.so and NVIDIA's wheels. The Python
-client is inside. No build backend: a wheel is a zip archive with three text files. The same folder gives the same bytes."""
+puts scripts; everything else beside it, as in the folder, so that the programs find each other and NVIDIA's wheels; but mpi.so in libexec
+instead of lib, which `pip install --target` leaves out. The Python client is inside. No build backend: a wheel is a zip archive with three text files. The same folder gives the same bytes."""
 import base64
 import hashlib
 import os
@@ -57,6 +57,7 @@ def entries():
             yield f"millrace_loader/{path.name}", path.read_bytes(), 0o644
     for path in sorted(p for p in tree.rglob("*") if p.is_file()):
         inside = path.relative_to(tree).as_posix()
+        inside = inside.replace("lib/millrace/", "libexec/millrace/")
         place = f"scripts/{path.name}" if inside.startswith("bin/") else f"data/{inside}"
         yield f"{name}.data/{place}", path.read_bytes(), 0o755 if os.access(path, os.X_OK) else 0o644
     yield f"{name}.dist-info/METADATA", METADATA.encode(), 0o644

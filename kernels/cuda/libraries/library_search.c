@@ -69,7 +69,7 @@ static bool load_from_list(const char *folders, const char *const names[], Found
 }
 
 static bool load_beside_program(const char *const names[], FoundLibrary *found) {
-    static const char *const places[] = {"lib/millrace", "lib/python3*/*-packages/nvidia/*/lib"};
+    static const char *const places[] = {"lib/millrace", "lib/python3*/*-packages/nvidia/*/lib", "nvidia/*/lib", "lib"};
     char program[PATH_MAX_BYTES], folder[PATTERN_BYTES], pattern[PATTERN_BYTES + 64];
     if (program_path(program, "..") < 0) return err_clear(), false;
     quote(folder, program, strlen(program));

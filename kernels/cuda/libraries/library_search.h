@@ -14,7 +14,8 @@ typedef struct {
 // Loads the first library of one of `names`, which end with NULL; an earlier place goes before an earlier name:
 //   1. the folders of LD_LIBRARY_PATH
 //   2. ../lib/millrace beside the folder of this program
-//   3. the wheels of NVIDIA in the Python environment in which the program lies
+//   3. the wheels of NVIDIA in the Python environment in which the program lies, or in the folder in which
+//      `pip install --target` has put it; ../lib, where conda has its packages
 //   4. lib64 of the toolkit that CUDA_HOME or CUDA_PATH names
 //   5. where the dynamic linker looks, then lib64 of /usr/local/cuda and of /usr/local/cuda-*
 void library_search(const char *const names[], FoundLibrary *found);

@@ -44,6 +44,15 @@ finds() { # FILE [NAME...]
     finds "$venv/lib/python3.11/dist-packages/nvidia/nccl/lib/libstandin.so.2" libstandin.so.2
 }
 
+@test "a library of CUDA is found in the folder of pip install --target and in an environment of conda" {
+    put "$venv/nvidia/cublas/lib/libstandin.so.12"
+    finds "$venv/nvidia/cublas/lib/libstandin.so.12"
+    put "$venv/lib/libstandin.so.13"
+    finds "$venv/nvidia/cublas/lib/libstandin.so.12"
+    rm -r "$venv/nvidia"
+    finds "$venv/lib/libstandin.so.13"
+}
+
 @test "LD_LIBRARY_PATH goes before the program's folder, and that before the toolkit and the system" {
     put path/libstandin.so.12 toolkit/lib64/libstandin.so.13
     CUDA_HOME=toolkit finds toolkit/lib64/libstandin.so.13

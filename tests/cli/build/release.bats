@@ -84,3 +84,14 @@ for line in open("SHA256SUMS"):
     steps=$(grep -oE 'release.sh check|tests/run.sh |scripts/dist/libraries.sh|scripts/dist/tree.sh|bats tests/dist|release.sh pack' "$BATS_TEST_TMPDIR/steps" | uniq | paste -sd ,)
     [ "$steps" = "release.sh check,tests/run.sh ,scripts/dist/libraries.sh,scripts/dist/tree.sh,bats tests/dist,release.sh pack" ]
 }
+
+@test "pip install --target leaves out no file of the wheel" {
+    "$ROOT/scripts/install.sh" install "$BIN" ../folder
+    install -D "$BIN/shardtool" ../folder/lib/millrace/mpi.so # in its place, where MPI was not installed
+    "$ROOT/scripts/dist/wheel.py" ../folder 1.2.3 ..
+    python3 -m pip --version || skip "no pip"
+    python3 -m pip install -q --no-index --no-deps --target ../target ../millrace_gpt-1.2.3-*.whl
+    (cd ../folder && find . -type f | sed 's|/lib/|/libexec/|' | sort) >files
+    while read -r file; do [ -s "../target/$file" ] || { echo "no $file" && false; }; done <files
+    [ -s ../target/libexec/millrace/mpi.so ] && [ "$(wc -l <files)" -gt 50 ]
+}

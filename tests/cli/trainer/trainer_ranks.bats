@@ -155,6 +155,8 @@ load ../ranks
     version=$("$BIN/trainer" --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+[^ ]*' | head -1)
     sed "s/$version/9${version:1}/g" "$BIN/trainer" >bin/trainer && chmod +x bin/trainer
     run_match 2 "rank 1 runs millrace 9${version:1}, rank 0 runs millrace $version" two --n_layer=1 --n_layer=1 "$PWD/bin/trainer"
-    rm lib/millrace/mpi.so
+    cp "$BIN/trainer" bin && mkdir libexec && mv lib/millrace libexec # as in a wheel
+    mpirun -n 2 bin/trainer train tiny.conf --dataset="$data" --out_dir=run --max_iters=1 --quiet
+    rm libexec/millrace/mpi.so
     run_match 2 "mpirun started 2 processes, and *lib/millrace/mpi.so' is missing" mpirun -n 2 bin/trainer train tiny.conf --dataset="$data" --out_dir=run
 }
