@@ -15,6 +15,7 @@ fi
 for program in shardtool loader trainer; do
     [ -x "$bin/$program" ] || { echo "'$bin/$program' is not built: run make first" >&2 && exit 66; }
 done
+umask 022 # what is installed is for all users
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 man=$work/share/man doc=$work/share/doc/millrace
 install -d "$man/man1" "$man/man5" "$work"/share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d,millrace/config} "$doc"

@@ -3,6 +3,7 @@
 # linked into the programs; then the same as .tar.xz, as wheel and as Debian package beside it. The same sources give the same bytes: times
 # are that of the commit (SOURCE_DATE_EPOCH).
 set -eu
+umask 022
 bin=$1 floor=$2 tree=$3 version=$4 here=$(cd "$(dirname "$0")" && pwd)
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 1700000000)}
 rm -rf "$tree"
@@ -10,6 +11,7 @@ rm -rf "$tree"
 rm "$tree/share/millrace/installed"
 cp -r "$floor/licences" "$tree/share/doc/millrace/licences"
 sort "$floor/versions" >"$tree/share/doc/millrace/licences/versions"
+chmod -R u=rwX,go=rX "$tree"
 find "$tree" -exec touch -h -d "@$epoch" {} +
 cd "$(dirname "$tree")"
 rm -f ./*.tar.xz ./*.whl ./*.deb

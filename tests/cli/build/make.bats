@@ -59,6 +59,14 @@ setup() {
     for program in shardtool loader trainer; do cmp "$BIN/$program" "a prefix/bin/"*"$program"; done
 }
 
+@test "what root installs under umask 077 can be read and run by all users" {
+    umask 077
+    "$ROOT/scripts/install.sh" install "$BIN" "$BATS_TEST_TMPDIR/usr"
+    cd "$BATS_TEST_TMPDIR/usr"
+    [ "$(find . -type f | wc -l)" -gt 50 ]
+    [ -z "$(find . \( -type d -o -path './bin/*' \) ! -perm 755)$(find share -type f ! -perm 644)" ]
+}
+
 @test "uninstall removes what install has copied, and nothing else" {
     cd "$BATS_TEST_TMPDIR"
     mkdir -p usr/bin usr/share/man/man1
