@@ -135,6 +135,9 @@ class Run:
         except OSError:
             return 0
 
+    def log(self):
+        return pathlib.Path(f"{self.name}.log").read_text(errors="replace")
+
     def wait_for(self, step, limit=600):
         end = time.monotonic() + limit
         while self.step() < step and self.trainer.poll() is None:
@@ -243,23 +246,23 @@ def disturb(run, steps, between, rng):
         while time.monotonic() < end and run.trainer.poll() is None:
             time.sleep(0.1)
         kinds = kinds or rng.sample(FAULTS, len(FAULTS))
-        fault, before, ranks, began, clock = kinds.pop(), run.step(), run.pids("/trainer"), run_resumes(run), time.monotonic()
+        fault, before, log, clock = kinds.pop(), run.step(), run.log(), time.monotonic()
         if run.trainer.poll() is not None or before >= steps - 1:
             return lost
         fault(run, rng)
         killed = fault in (kill_the_trainer, kill_a_rank, damage_the_newest_checkpoint)
-        while killed and run.trainer.poll() is None and not set(run.pids("/trainer")) - set(ranks):
+        while killed and run.trainer.poll() is None and "trainer: resuming at step" not in run.log()[len(log):]:
             time.sleep(0.02)
+        time.sleep(0.5 if killed else 0)  # it removes the lines of the lost steps from metrics.jsonl
         run.wait_for(before + 1)
-        seconds, again = time.monotonic() - clock, sum(run_resumes(run)[len(began):])
+        seconds, again = time.monotonic() - clock, sum(steps_again(run.log()[len(log):]))
         lost[fault.__name__].append((seconds, again))
         print(f"{time.strftime('%T')} step {before}: {fault.__name__}: {seconds:.1f} s, {again} steps made again", flush=True)
 
 
-def run_resumes(run):
-    """The lost steps that its log names, one number for each resume."""
-    return [int(number) for number in re.findall(r"(\d+) steps? after step \d+ w\w+ not saved",
-                                                 pathlib.Path(f"{run.name}.log").read_text(errors="replace"))]
+def steps_again(log):
+    """The lost steps that a log names, one number for each resume."""
+    return [int(number) for number in re.findall(r"(\d+) steps? after step \d+ w\w+ not saved", log)]
 
 
 def same_weights(steps):
@@ -300,7 +303,7 @@ def main(folder, hours, between="60", seed="1"):
     code, took = run.close(), time.monotonic() - clock
     if whole.close():
         sys.exit(f"the undisturbed run failed: {place}/whole.log")
-    again = sum(run_resumes(run))
+    again = sum(steps_again(run.log()))
     for name, kind in sorted(lost.items()):
         print(f"{name.replace('_', ' '):30} {len(kind):4} times, {sum(s for s, _ in kind) / len(kind):6.1f} s and "
               f"{sum(n for _, n in kind) / len(kind):6.1f} steps each")
