@@ -12,7 +12,7 @@
 #include "trainer/plan/plan_choices.h"
 #include "trainer/records/metrics.h"
 #include "trainer/setup/backend_for.h"
-#include "trainer/setup/loader_process.h"
+#include "trainer/setup/data_check.h"
 #include "trainer/setup/vocabulary.h"
 #include <stdio.h>
 
@@ -50,13 +50,13 @@ static void print_measured(const Config *config, double tokens, Buffer *text) {
 
 // Prints the size of the run and its time: at the median rate of the last steps of the run in out_dir, at that of a probe of
 // the CPU, or at given rates.
-static void print_time(const Config *config, const Model *model, const Backend *backend, Buffer *text) {
+static void print_time(const Config *config, const Model *model, const Backend *backend, uint64_t train_tokens,
+                       Buffer *text) {
     const double tokens = (double)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size);
     const double total = tokens * (double)config->max_iters, flops = total * model_token_flops(model);
     char count[16], time[16], other[16];
-    const double epoch = loader_process_train_tokens(config);
     buffer_print(text, "\nrun        %lld steps, %s tokens, ", (long long)config->max_iters, human_count(count, total));
-    if (epoch > 0) buffer_print(text, "%.2f epochs of '%s', ", total / epoch, config->dataset);
+    if (train_tokens) buffer_print(text, "%.2f epochs of '%s', ", total / (double)train_tokens, config->dataset);
     buffer_print(text, "%.3g FLOP", flops);
     const double rate = backend->in_host_memory ? gemm_rate_probe(backend, &model->shape,
                                                                   (int)(config->batch_size.value * config->block_size))
@@ -71,6 +71,9 @@ static void print_time(const Config *config, const Model *model, const Backend *
 }
 
 static int print_plan(Config *config) {
+    FeedDataset dataset;
+    const int found = data_check_find(config, &dataset);
+    if (found < 0) return -1;
     const Backend *backend = backend_for(config, true, NULL);
     if (!backend) return -1;
     const int64_t loss_chunk_rows = config->loss_chunk_rows;
@@ -82,10 +85,11 @@ static int print_plan(Config *config) {
     model_open(&model, &shape);
     memory_plan_init(&plan, config, &model, backend, optimizer_of(config->optimizer));
     memory_plan_print(&plan, config, &model, backend, &text);
-    print_time(config, &model, backend, &text);
+    print_time(config, &model, backend, dataset.tokens[SPLIT_TRAIN], &text);
     plan_print_choices(config, loss_chunk_rows, &model, backend, &text);
     int result = memory_plan_check(&plan, config, backend, false);
     if (result == 0 || err_code() != EX_USAGE) fwrite(text.data, 1, text.size, stdout); // also one that is too large
+    if (result == 0 && found) result = data_check(config, &dataset);
     buffer_close(&text);
     model_close(&model);
     backend->close();

@@ -102,7 +102,9 @@ static const ManualRow descriptions[] = {
      NULL},
     {"plan",
      "The plan lists every buffer of the one allocation, the time of the run, and what other levels of recompute and "
-     "sizes of a micro-batch would need. Nothing is allocated, and no GPU is needed. 83 or 82: it does not fit.",
+     "sizes of a micro-batch would need. Nothing is allocated, and no GPU is needed. 83 or 82: it does not fit. A "
+     "dataset that is here is refused "
+     "as by train.",
      NULL},
     {"status",
      "`step' is the step of the newest checkpoint, from which the run would resume, and `max_iters' the last step of "

@@ -12,6 +12,7 @@
 #include "trainer/plan/plan_auto.h"
 #include "trainer/plan/plan_check.h"
 #include "trainer/setup/backend_for.h"
+#include "trainer/setup/data_check.h"
 #include "trainer/setup/loader_process.h"
 #include <ctype.h>
 #include <glob.h>
@@ -93,6 +94,7 @@ static void add_machine(Buffer *out, Bytes checks) {
 
 static void add_dataset(Buffer *out, const Config *config) {
     char path[PATH_MAX_BYTES];
+    FeedDataset dataset;
     add_title(out, "dataset");
     if (*config->loader || !*config->dataset || !loader_process_dataset(path, config)) {
         buffer_print(out, "%s\n", *config->loader ? "of a running loader" : "none");
@@ -100,7 +102,10 @@ static void add_dataset(Buffer *out, const Config *config) {
     }
     snprintf(path + strlen(path), sizeof path - strlen(path), "/dataset.jsonl");
     add_hash(out, "manifest", path);
-    buffer_print(out, "%.0f training tokens\n", loader_process_train_tokens(config));
+    if (data_check_find(config, &dataset) > 0)
+        buffer_print(out, "%llu training tokens\n", (unsigned long long)dataset.tokens[SPLIT_TRAIN]);
+    else
+        add_error(out);
 }
 
 static void add_configuration(Buffer *out, const ConfigReader *given) {

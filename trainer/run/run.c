@@ -14,6 +14,7 @@
 #include "trainer/records/evaluation.h"
 #include "trainer/run/run_data.h"
 #include "trainer/run/run_directory.h"
+#include "trainer/setup/data_check.h"
 #include "trainer/setup/vocabulary.h"
 #include <jansson.h>
 #include <stdio.h>
@@ -153,11 +154,17 @@ static int prepare(Run *run, bool fresh) {
     return check_threads(config);
 }
 
+static int start_loader(Run *run) {
+    FeedDataset dataset;
+    const int found = data_check_find(&run->config, &dataset);
+    if (found < 0 || (found && data_check(&run->config, &dataset) < 0)) return -1;
+    return loader_process_open(&run->loader_process, &run->config);
+}
+
 // One loader serves all processes of a machine.
 static int open_loader(Run *run) {
     const bool starts = run->collective.rank == run->collective.local_first;
-    if (ranks_agree(&run->collective, starts ? loader_process_open(&run->loader_process, &run->config) : 0) < 0)
-        return -1;
+    if (ranks_agree(&run->collective, starts ? start_loader(run) : 0) < 0) return -1;
     return ranks_share_loader(&run->collective, &run->config, &run->loader_process);
 }
 

@@ -4,45 +4,10 @@
 #include "common/hash.h"
 #include "common/json_write.h"
 #include "common/log.h"
+#include "trainer/setup/data_check.h"
 #include "trainer/setup/vocabulary.h"
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-// What to do about a split that is too small for a sequence of `block` tokens. A share is twice what is needed, because
-// the split of a document is a matter of chance.
-static void advise(const FeedDataset *dataset, int split, uint64_t block, char text[160]) {
-    enum { FEW_DOCUMENTS = 20 };
-    const uint64_t documents = dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL];
-    const double tokens = (double)(dataset->tokens[SPLIT_TRAIN] + dataset->tokens[SPLIT_VAL]);
-    const double share = ceil(200 * (double)(block + 1) / tokens) / 100;
-    char cut[80] = "";
-    if (documents < FEW_DOCUMENTS)
-        snprintf(cut, sizeof cut, "--docs paragraphs (here %llu went to one split each as a whole) and ",
-                 (unsigned long long)documents);
-    if (share > 0.5)
-        snprintf(text, 160, "tokenize more text, or set a smaller block_size");
-    else if (split == SPLIT_TRAIN)
-        snprintf(text, 160, "tokenize with %s--val %g or less", cut, 1 - share);
-    else
-        snprintf(text, 160, "tokenize with %s--val %g or more, or set eval_interval=0", cut, share);
-}
-
-static int check_dataset(const Run *run, const FeedDataset *dataset) {
-    static const char *const splits[] = {"training", "validation"};
-    const bool evaluates = run->config.eval_interval || run->config.eval_only;
-    for (int split = SPLIT_TRAIN; split <= (evaluates ? SPLIT_VAL : SPLIT_TRAIN); split++) {
-        bool val = split == SPLIT_VAL;
-        uint64_t block = (uint64_t)(val ? config_eval_block(&run->config) : run->config.block_size);
-        if (dataset->tokens[split] > block) continue;
-        char advice[160];
-        advise(dataset, split, block, advice);
-        return fail(EX_USAGE, "the %s data of '%s' has %llu tokens, block_size %llu needs at least %llu: %s",
-                    splits[split], dataset->name, (unsigned long long)dataset->tokens[split], (unsigned long long)block,
-                    (unsigned long long)block + 1, advice);
-    }
-    return 0;
-}
 
 // Called while a rank waits for data, which never comes when the rank that started the loader has ended.
 static int check_while_waiting(void *self) {
@@ -75,10 +40,10 @@ int run_data_open(Run *run) {
                     config->vocabulary, config->out_dir);
     if (run->state.dataset_count) memcpy(feed.dataset, run_use(run)->fingerprint, sizeof feed.dataset);
     run->feed = feed_open(&feed);
-    if (!run->feed || vocabulary_check(config, feed_dataset(run->feed)) < 0) return -1;
+    if (!run->feed || data_check(config, feed_dataset(run->feed)) < 0) return -1;
     run->source = source_of_feed(run->feed);
     memcpy(run->state.vocab_fp, feed_dataset(run->feed)->vocab_fp, sizeof run->state.vocab_fp);
-    return check_dataset(run, feed_dataset(run->feed));
+    return 0;
 }
 
 static DatasetUse *find_use(Run *run, const FeedDataset *dataset) {
@@ -154,7 +119,7 @@ int run_data_update(Run *run) {
     const DatasetUse *old = state->dataset_count ? run_use(run) : NULL;
     if (run->replays && check_replayed(run, dataset) < 0) return -1;
     if (old && !memcmp(old->fingerprint, dataset->fingerprint, 32)) return 0;
-    if (check_dataset(run, dataset) < 0) return -1;
+    if (data_check(&run->config, dataset) < 0) return -1;
     // A mixture with further weights from a later sample on is the same stream of samples until there.
     const bool extended = old && dataset->same_samples && old->consumed <= dataset->same_samples;
     if (extended)

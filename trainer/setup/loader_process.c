@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
@@ -118,11 +117,9 @@ static int make_directory(LoaderProcess *loader_process) {
     return 0;
 }
 
-#define MANIFEST "dataset.jsonl"
-
 static bool is_dataset(const char *path) {
     char manifest[PATH_MAX_BYTES];
-    snprintf(manifest, sizeof manifest, "%.*s/" MANIFEST, PATH_MAX_BYTES - 32, path);
+    snprintf(manifest, sizeof manifest, "%.*s/dataset.jsonl", PATH_MAX_BYTES - 32, path);
     return access(manifest, F_OK) == 0;
 }
 
@@ -132,23 +129,6 @@ bool loader_process_dataset(char path[PATH_MAX_BYTES], const Config *config) {
     snprintf(path, PATH_MAX_BYTES, "data/%.*s", PATH_MAX_BYTES - 8,
              config->dataset); // where nanoGPT keeps its datasets
     return is_dataset(path);
-}
-
-double loader_process_train_tokens(const Config *config) {
-    char path[PATH_MAX_BYTES], *line = NULL;
-    size_t size = 0;
-    double tokens = 0;
-    if (*config->loader || !*config->dataset || !loader_process_dataset(path, config)) return 0;
-    snprintf(path + strlen(path), sizeof path - strlen(path), "/" MANIFEST);
-    FILE *manifest = fopen(path, "re");
-    if (manifest && getline(&line, &size, manifest) > 0) {
-        json_t *header = json_loads(line, 0, NULL);
-        tokens = json_number_value(json_object_get(json_object_get(header, "train"), "tokens"));
-        json_decref(header);
-    }
-    free(line);
-    if (manifest) fclose(manifest);
-    return tokens;
 }
 
 static int fail_no_dataset(const char *name) {

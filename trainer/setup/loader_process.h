@@ -19,8 +19,6 @@ typedef struct {
 int loader_program(char path[PATH_MAX_BYTES]);
 // The directory that the key `dataset` names; false when there is none.
 bool loader_process_dataset(char path[PATH_MAX_BYTES], const Config *config);
-// Tokens of its training split; 0 when there is none, or the configuration names a loader.
-double loader_process_train_tokens(const Config *config);
 // Starts a loader when the configuration names a dataset and no loader; otherwise there is no loader process. Fails
 // with 66 when there is no such dataset. The feed waits until the loader is ready.
 int loader_process_open(LoaderProcess *loader_process, const Config *config);

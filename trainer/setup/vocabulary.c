@@ -121,7 +121,16 @@ int vocabulary_fingerprint(const Config *config, uint8_t fingerprint[32]) {
 int vocabulary_check(const Config *config, const FeedDataset *dataset) {
     const uint32_t ids = config->vocab_size ? (uint32_t)config->vocab_size : GPT2_VOCAB;
     const bool is_gpt2 = vocab_is_gpt2_fingerprint(dataset->vocab_fp);
-    if (dataset->vocab_size == ids && (*config->vocabulary || is_gpt2)) return 0;
+    uint8_t own[32];
+    memcpy(own, dataset->vocab_fp, sizeof own);
+    if (vocabulary_fingerprint(config, own) < 0) return -1;
+    if (dataset->vocab_size == ids && (*config->vocabulary || is_gpt2)) {
+        if (!memcmp(own, dataset->vocab_fp, sizeof own)) return 0;
+        return fail(EX_PROTOCOL,
+                    "the dataset '%s' has another vocabulary than '%s', of as many ids: name the " CHARACTERS_FILE
+                    " or " VOCAB_FILE " of the dataset by --vocabulary",
+                    dataset->name, config->vocabulary);
+    }
     if (dataset->vocab_size == ids)
         return fail(
             EX_PROTOCOL,

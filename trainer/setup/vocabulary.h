@@ -21,6 +21,6 @@ int vocabulary_token_bytes(const Config *config, uint8_t bytes[IDS_MAX]);
 
 // Sets the fingerprint of another vocabulary for the handshake with a loader. Changes nothing for GPT-2's.
 int vocabulary_fingerprint(const Config *config, uint8_t fingerprint[32]);
-int vocabulary_check(const Config *config, const FeedDataset *dataset); // 76 when it has other ids
+int vocabulary_check(const Config *config, const FeedDataset *dataset); // 76 when it has another one
 
 int vocabulary_keep(const Config *config, const char *directory); // copies the file, if there is one

@@ -479,6 +479,32 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     [[ "$output" == *"the validation data of 'noval' has 0 tokens, block_size 16 needs at least 17"*"--val"* ]]
 }
 
+@test "plan ends as train does with a dataset that cannot be trained on" {
+    "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
+    "$BIN/shardtool" tokenize --quiet --val 0.5 -o damaged "$BATS_FILE_TMPDIR/docs/part-aa" "$BATS_FILE_TMPDIR/docs/part-ab"
+    sed -i 's/"tokens":1/"tokens":2/' damaged/dataset.jsonl
+    seq 400 | sed 's/.*/& lines/' >text.txt
+    "$BIN/shardtool" characters text.txt >abc
+    "$BIN/shardtool" tokenize --quiet --docs lines --val 0.5 -o chars --characters abc text.txt
+    tr 'lines' 'LINES' <text.txt >upper.txt
+    "$BIN/shardtool" characters upper.txt >upper
+    (cat text.txt && echo X) | "$BIN/shardtool" characters >more
+    ends() { # CODE WORDS OPTION...: of both, the same sentence
+        run_match "$1" "$2" "$BIN/trainer" train tiny.conf --out_dir=run "${@:3}"
+        local last=${lines[-1]#trainer train: }
+        run_match "$1" "$2" "$BIN/trainer" plan tiny.conf --out_dir=run "${@:3}"
+        grep -qxF "trainer plan: $last" <<<"$output"
+    }
+    ends 2 "the validation data of 'noval' has 0 tokens" --dataset=noval
+    ends 2 "the training data of 'noval' has" --dataset=noval --block_size=60000 --eval_interval=0
+    ends 76 "the dataset 'chars' has a vocabulary of 18 ids, and the model one of 19" --dataset=chars --vocabulary=more
+    ends 76 "the dataset 'chars' has another vocabulary than 'upper', of as many ids" --dataset=chars --vocabulary=upper
+    ends 65 "damaged" --dataset=damaged
+    [ ! -e run/metrics.jsonl ]
+    run_match 0 "arena" "$BIN/trainer" plan tiny.conf --dataset=noval --eval_interval=0
+    run_match 0 "arena" "$BIN/trainer" plan tiny.conf --dataset=nowhere # that is not made yet
+}
+
 # fault 71
 @test "one file of text is one document: tokenize and train say how to cut it, and the demo cuts it" {
     seq 6000 | sed 's/.*/& a line\n/' >"one text.txt"

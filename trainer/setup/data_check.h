@@ -1,0 +1,12 @@
+// Whether a model can be trained on a dataset.
+#pragma once
+
+#include "loader/client/feed.h"
+#include "trainer/config/config.h"
+
+// -1 after fail(): 76 when the dataset has another vocabulary, 2 when a split has too few tokens.
+int data_check(const Config *config, const FeedDataset *dataset);
+
+// Describes the dataset that the key `dataset` names, by its manifest, as a loader would. 1; 0 when there is none here, or
+// the configuration names a loader; -1 after fail() (65).
+int data_check_find(const Config *config, FeedDataset *dataset);
