@@ -102,15 +102,16 @@ static void print_best(const char *run, const RunState *state) {
     history_close(&history);
 }
 
-// The last evaluation of metrics.jsonl, which may be later than the checkpoint: its step, loss, bits per byte, and the
-// losses of the sources of a mixture, and the epochs of the data before it.
+// The last evaluation of metrics.jsonl, which may be later than the checkpoint: its step, loss, bits per byte, the losses
+// of the sources of a mixture, and the epochs of the data before it.
 static void print_evaluation(json_t *evaluation) {
     const char *key;
     json_t *value;
     print_number("evaluated_step", json_number_value(json_object_get(evaluation, "step")));
-    json_object_foreach(evaluation, key, value) if (!strcmp(key, "val_loss") || strstr(key, "_bpb") ||
-                                                    strchr(key, '/') || !strcmp(key, "epochs"))
+    json_object_foreach(evaluation, key, value) if (!strcmp(key, "val_loss") || strstr(key, "_bpb") || strchr(key, '/'))
         print_loss(key, json_is_number(value) ? json_number_value(value) : NAN);
+    value = json_object_get(evaluation, "epochs");
+    if (value) print_loss("evaluated_epochs", json_number_value(value));
 }
 
 static int run(int count, char **arguments) {

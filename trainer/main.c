@@ -113,8 +113,9 @@ static const ManualRow descriptions[] = {
      "repeated after a kill. `evaluated_step' is that of the last evaluation, whose losses `val_loss' and `val_bpb' "
      "(bits per byte) are; `best_val_loss' is the lowest that the checkpoint knows, at `best_step', of the evaluations "
      "since `best_since', "
-     "which have all read the same tokens. `tokens' and `epochs' count the "
-     "training data of the checkpoint and of that evaluation. `tokens_per_s' is the median of the last 100 steps or "
+     "which have all read the same tokens. `tokens' counts the training data up to "
+     "`step', and `evaluated_epochs' how often the run had seen its dataset at `evaluated_step'. `tokens_per_s' is the "
+     "median of the last 100 steps or "
      "fewer, without evaluations and saves. `gpu_used', `gpu_free' and `gpu_busy' are memory and use of the GPU by all "
      "processes at the last step that was logged, where the driver has NVML.",
      NULL},
