@@ -19,7 +19,7 @@ typedef struct {
     Record record;
     Bytes rest;                // lines that are not compared yet
     bool opened, differs, bad; // bad: an error is pending since a line was compared
-    uint64_t world;            // processes of the run
+    uint64_t last;             // the last step that is replayed
     uint64_t compared;         // the last step of a checkpoint that was compared
     unsigned checkpoints;
     int path_count; // datasets that the user names
@@ -107,6 +107,21 @@ static int change_config(Replay *replay, const RecordLine *line) {
     return result;
 }
 
+// Whether one process adds the gradients as those of the run did.
+static int check_order(const Config *config, const RecordLine *process) {
+    uint64_t world;
+    if (!record_number(process, "world", &world) || world < 2 || config->reduce_order != REDUCE_FAST) return 0;
+    return fail(EX_USAGE,
+                "a run with reduce_order=fast and %" PRIu64
+                " processes cannot be recomputed bit for bit by one process: "
+                "use reduce_order=fixed where a replay is wanted",
+                world);
+}
+
+static int change_process(Replay *replay, const RecordLine *line) {
+    return change_config(replay, line) < 0 ? -1 : check_order(&replay->run.config, line);
+}
+
 static int roll_back(Replay *replay, const RecordLine *line) {
     RunState *state = &replay->run.state;
     uint64_t nonfinite, from, to;
@@ -137,7 +152,11 @@ static int next_compared(Replay *replay, RecordLine *line) {
         if (line->step != replay->run.state.step)
             return fail(EX_DATA, "'%s': a line of step %" PRIu64 " stands behind step %" PRIu64, replay->record.path,
                         line->step, replay->run.state.step);
-        if (line->kind == LINE_PROCESS && replay->run.feed && change_config(replay, line) < 0) return -1;
+        if (line->kind == LINE_PROCESS && replay->run.feed && change_process(replay, line) < 0) {
+            if (line->step < replay->last || err_code() != EX_USAGE) return -1;
+            err_clear();
+            return 0; // of steps that are not replayed
+        }
         if (line->kind == LINE_ROLLED_BACK && roll_back(replay, line) < 0) return -1;
         replay->rest = rest;
     }
@@ -146,12 +165,11 @@ static int next_compared(Replay *replay, RecordLine *line) {
 // ---- comparing
 
 static void say_difference(Replay *replay, const RecordLine *given, const LineDifference *difference) {
-    char recorded[96], computed[96], more[64] = "";
+    char recorded[96], computed[96];
     replay->differs = true;
-    if (replay->world > 1) snprintf(more, sizeof more, " (by %" PRIu64 " processes: see reduce_order)", replay->world);
-    fail(EX_NO, "step %" PRIu64 ": %.*s is %s in '%s'%s, and %s when it is computed again", given->step,
+    fail(EX_NO, "step %" PRIu64 ": %.*s is %s in '%s', and %s when it is computed again", given->step,
          (int)difference->key.size, (const char *)difference->key.data, text_of(difference->recorded, recorded),
-         replay->record.path, more, text_of(difference->given, computed));
+         replay->record.path, text_of(difference->given, computed));
 }
 
 // Metrics.compare
@@ -304,6 +322,7 @@ static int find_start(Replay *replay, ReplayResult *result, const char *director
     uint64_t step = replay->record.last_step;
     if (!result->last) result->last = step;
     if (!result->first) result->first = 1;
+    replay->last = result->last;
     if (!step || result->last > step)
         return fail(EX_NOINPUT, "'%s' has no step %" PRIu64 ": its last is %" PRIu64, replay->record.path,
                     step ? result->last : 1, step);
@@ -340,7 +359,7 @@ static int open_replay(Replay *replay, ReplayResult *result, const char *directo
         take_config(reader, directory, replay, &step, &state) < 0 || verify_dataset(&reader->config) < 0 ||
         check_link(replay, &state, result->from) < 0 || skip_lines(replay, result->from, state.evaluated) < 0)
         return -1;
-    record_number(&step.process, "world", &replay->world);
+    if (check_order(&reader->config, &step.process) < 0) return -1;
     run->replays = true, run->replayed_from = result->from;
     run->metrics.compare = compare_line, run->metrics.compare_self = replay;
     if (stop_on_signals(&run->stop) < 0) return -1;

@@ -39,6 +39,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 0 "steps 1 to 8 are equal" replay run
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=10 --batch_size=1 --gradient_accumulation_steps=4
     run_match 2 "after step 8 the run has batch_size=1, before it 2" replay run
+    run_match 0 "steps 1 to 8 are equal" replay run --steps=1..8
     run_match 0 "steps 9 to 10 are equal" replay run --steps=9..10
 }
 

@@ -96,3 +96,14 @@ setup() {
     [[ "$output" != *reduce_order* ]]
     run_match 0 "*reduce_order is now fixed, was fast until step 6*" "$BIN/trainer" "${old[@]}" --max_iters=7 --reduce_order=fixed
 }
+
+@test "a replay refuses the steps of several processes with reduce_order=fast, 2, and computes those of one" {
+    ranks 1 --quiet --out_dir=run --reduce_order=fast --max_iters=3
+    ranks 2 --quiet --out_dir=run --reduce_order=fast --max_iters=6
+    message="a run with reduce_order=fast and 2 processes cannot be recomputed bit for bit by one process: use reduce_order=fixed where a replay is wanted"
+    run_match 2 "$message" "$BIN/trainer" replay run
+    run_match 2 "$message" "$BIN/trainer" replay run --steps=4..6
+    run_match 0 "steps 1 to 3 are equal" "$BIN/trainer" replay run --steps=1..3
+    ranks 2 --quiet --out_dir=fixed --reduce_order=fixed --max_iters=6
+    run_match 0 "steps 1 to 6 are equal" "$BIN/trainer" replay fixed
+}
