@@ -48,7 +48,7 @@ int endpoint_parse(Endpoint *endpoint, const char *address, bool keys) {
         snprintf(dir, sizeof dir, "/tmp/millrace-%u", (unsigned)geteuid());
     size_t length = strlen(dir);
     while (length > 1 && dir[length - 1] == '/') dir[--length] = 0;
-    if (!length) return fail(EX_USAGE, "the endpoint has an empty directory name");
+    if (!length) return fail(EX_USAGE, "the endpoint has an empty directory name: write ipc://DIR");
     if (length + sizeof "/data.sock" > ENDPOINT_PATH_MAX)
         return fail(EX_USAGE, "'%s' is too long for a socket: at most %zu bytes", dir,
                     ENDPOINT_PATH_MAX - sizeof "/data.sock");
@@ -79,7 +79,8 @@ int endpoint_check(const Endpoint *endpoint) {
         if (errno == ENOENT || errno == ENOTDIR) return 0;
         return fail_errno("cannot inspect '%s'", endpoint->dir);
     }
-    if (!S_ISDIR(st.st_mode)) return fail(EX_CREATE, "'%s' is not a directory", endpoint->dir);
+    if (!S_ISDIR(st.st_mode))
+        return fail(EX_CREATE, "'%s' is not a directory: ipc://DIR is that of a running loader", endpoint->dir);
     if (st.st_uid != geteuid())
         return fail(EX_PERMISSION, "'%s' belongs to user %u, this process runs as %u: choose another --endpoint",
                     endpoint->dir, (unsigned)st.st_uid, (unsigned)geteuid());

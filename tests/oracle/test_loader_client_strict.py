@@ -4,6 +4,7 @@ import logging
 import multiprocessing
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -60,14 +61,47 @@ def test_arguments_are_checked_at_once():
                              ({"split": "test"}, "split 'test' is not one of train, val"),
                              ({"mode": "random"}, "mode 'random' is not one of crop,"), ({"window": 65}, "window 65 is not from 1 to 64"),
                              ({"window": 0}, "window 0"), ({"batch": 0}, "batch 0"), ({"T": 0}, "T 0"),
-                             ({"T": 2**20, "batch": 2**10}, "more than the protocol allows (64 MiB)"),
-                             ({"rank": 2, "world": 2}, "rank 2 is not from 0 to 1"), ({"world": 0}, "world 0"),
+                             ({"T": 2**20, "batch": 2**10}, "more than the protocol allows (64 MiB): take fewer"),
+                             ({"rank": 2, "world": 2}, "rank 2 is not from 0 to 1: world, the number of processes, is 2"), ({"world": 0}, "world 0"),
                              ({"loader_key": "x" * 40}, "a key file and the loader's public key must be given together")):
         assert words in refusal(lambda: TokenBatches("ipc://nobody", **{"T": T, "batch": 4, **arguments}), ValueError), words
-    refusal(lambda: TokenBatches("ipc://nobody", T, 4.5), TypeError)
+    assert refusal(lambda: TokenBatches("ipc://nobody", T, 4.5), TypeError) == "batch 4.5 is not a whole number"
+    assert refusal(lambda: TokenBatches("ipc://nobody", "64", 4), TypeError) == "T '64' is not a whole number"
     for arguments in ({"T": True}, {"batch": np.True_}, {"seed": True}, {"start": False}, {"window": True}, {"rank": False}):
         words = refusal(lambda: TokenBatches("ipc://nobody", **{"T": T, "batch": 4, **arguments}), TypeError)
         assert words == f"{[*arguments][0]} is a number, not True or False", words
+
+
+def test_each_message_of_the_client_names_the_place_and_the_next_step():
+    client.make_data()
+    words = refusal(lambda: Feed("./data", T, 4, timeout=1))
+    assert words == "'./data' is a dataset, not the endpoint of a loader: start one by `loader serve ./data`, which prints it", words
+    assert "for 1 s: is one running? `loader serve DATASET --endpoint ipc://nobody` starts it" in refusal(
+        lambda: Feed("ipc://nobody", T, 4, timeout=1))
+    with client.Loader("ipc://place") as loader:
+        assert "the loader at ipc://place refuses: " in refusal(lambda: Feed("ipc://place", T, 4, vocab_size=100, timeout=60))
+        feed = Feed("ipc://place", T, 4, window=1, timeout=60)
+        assert "call request first" in refusal(feed.next)
+        assert refusal(lambda: feed.request(0, "epoch", 5, SEED, 0)) == "rows 5 is not from 1 to 4"
+        feed.request(0, "epoch", 4, SEED, 0)
+        assert "the window of 1 requests is full: take a batch with next first" in refusal(
+            lambda: feed.request(0, "epoch", 4, SEED, 4))
+        feed.next()
+        batches = TokenBatches("ipc://place", T, 4, source="web")
+        assert refusal(lambda: next(iter(batches))) == "source 'web' is not one of: 1 'data'"
+        batches.close()
+        os.kill(loader.process.pid, signal.SIGSTOP)
+        try:
+            feed._timeout = 0.05
+            feed.request(0, "epoch", 4, SEED, 4)
+            assert "`loader status --endpoint ipc://place` shows what it does" in refusal(feed.next)
+        finally:
+            os.kill(loader.process.pid, signal.SIGCONT)
+        feed.close()
+    for name in "numpy", "zmq":
+        code = f"import sys; sys.path.insert(0, sys.argv[1]); sys.modules['{name}'] = None; import millrace_loader"
+        done = subprocess.run([sys.executable, "-c", code, client.PACKAGE], capture_output=True, text=True)
+        assert f"millrace_loader needs {name}, which is not installed: pip install numpy pyzmq" in done.stderr, done.stderr
 
 
 def test_key_files_are_refused_as_the_loader_does():

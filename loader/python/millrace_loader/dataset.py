@@ -63,13 +63,14 @@ class TokenBatches(_Base):
         seed = 1337 if seed is None else seed
         check_sizes(T, batch, window)
         wire.check_range("world", world, 1, _SAMPLE_MAX)
-        wire.check_range("rank", rank, 0, world - 1)
+        wire.check_range("rank", rank, 0, world - 1, f": world, the number of processes, is {world}")
         wire.check_range("start", start, 0, _SAMPLE_MAX)
         wire.check_range("seed", seed, 0, 2**64 - 1)
         wire.check_word("split", split, wire.SPLITS)
         wire.check_word("mode", mode, wire.MODES)
         if (device is not None or pin_memory) and torch is None:
-            raise ValueError("device and pin_memory need torch")
+            raise ValueError("device and pin_memory need torch, which is not installed: install it, or leave both out and "
+                             "take numpy arrays")
         parse_endpoints(endpoint, bool(key_file))
         read_keys(key_file, loader_key)
         client_name(name)
@@ -105,7 +106,7 @@ class TokenBatches(_Base):
             if self._fingerprint not in (None, served) and not self._keeps_samples(feed.same_samples):
                 feed.close()
                 raise ValueError(f"the loader serves dataset '{feed.dataset.name}' ({served[:16]}), the state is of "
-                                 f"{(self._fingerprint or '')[:16]}")
+                                 f"{(self._fingerprint or '')[:16]}: serve that one, or begin without the state")
             self._feed, self._fingerprint = feed, self._fingerprint or served
         return self._feed
 
@@ -133,7 +134,8 @@ class TokenBatches(_Base):
             return _SAMPLE_MAX
         tokens = getattr(dataset.sources[source - 1] if source else dataset, f"{self.split}_tokens")
         if tokens <= self.T:
-            raise LoaderError(f"the {self.split} split has {tokens} tokens, a sample of T {self.T} needs {self.T + 1}")
+            raise LoaderError(f"the {self.split} split has {tokens} tokens, a sample of T {self.T} needs {self.T + 1}: "
+                              "take a smaller T, or serve a larger dataset")
         return int((tokens - 1) // self.T)
 
     # --- iteration
@@ -226,7 +228,7 @@ class TokenBatches(_Base):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if not isinstance(state, dict) or "mode" not in state:
-            raise ValueError("this is not a state that state_dict of TokenBatches has given")
+            raise ValueError(f"this {type(state).__name__} is not a state: load what state_dict of TokenBatches has returned")
         if state.get("step", self.batch * self.world) != self.batch * self.world:
             raise ValueError(f"the state is one of workers, which go on only with steps of {state['step']} samples (batch * world), "
                              f"not {self.batch * self.world}: to change them, use num_workers=0")
@@ -239,10 +241,12 @@ class TokenBatches(_Base):
             raise ValueError(f"the order of samples '{state['mode']}' of the state's version is another one now: "
                              "finish the run with that version")
         if state.get("T", self.T) != self.T:
-            raise ValueError(f"the state counts samples of T {state['T']}, this object has T {self.T}")
+            raise ValueError(f"the state counts samples of T {state['T']}, this object has T {self.T}: make it with that T, "
+                             "or begin without the state")
         for field, value in self._given.items():
             if value not in (None, state[field]):
-                raise ValueError(f"the state has {field} {state[field]!r}, this object was given {field} {value!r}")
+                raise ValueError(f"the state has {field} {state[field]!r}, this object was given {field} {value!r}: "
+                                 "leave it out to go on with the state's")
         self.close()
         self.consumed, self.seed, self.mode, self.split = (state[key] for key in ("consumed", "seed", "mode", "split"))
         self.source, self._fingerprint = state.get("source", 0), state["dataset"]

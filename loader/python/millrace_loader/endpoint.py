@@ -27,7 +27,10 @@ class Endpoint(NamedTuple):
         except (FileNotFoundError, NotADirectoryError):
             return
         if not stat.S_ISDIR(status.st_mode):
-            raise NotADirectoryError(f"'{self.directory}' is not a directory")
+            raise NotADirectoryError(f"'{self.directory}' is not a directory: ipc://DIR is that of a running loader")
+        if os.path.exists(f"{self.directory}/dataset.jsonl"):
+            raise ValueError(f"'{self.directory}' is a dataset, not the endpoint of a loader: start one by `loader serve "
+                             f"{self.directory}`, which prints it")
         if status.st_uid != os.geteuid():
             raise PermissionError(f"'{self.directory}' belongs to user {status.st_uid}, this process runs as "
                                   f"{os.geteuid()}: choose another endpoint")
@@ -56,7 +59,7 @@ def _parse_tcp(address: str, keys: bool) -> Endpoint:
 def _parse_ipc(path: str) -> Endpoint:
     directory = path.rstrip("/") or path[:1]
     if not directory:
-        raise ValueError("the endpoint has an empty directory name")
+        raise ValueError("the endpoint has an empty directory name: write ipc://DIR")
     if len(os.fsencode(directory)) + len("/data.sock") >= _PATH_MAX:
         raise ValueError(f"'{directory}' is too long for a socket: at most {_PATH_MAX - len('/data.sock') - 1} bytes")
     return Endpoint(f"ipc://{directory}", f"ipc://{directory}/data.sock", directory)

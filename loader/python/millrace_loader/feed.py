@@ -33,7 +33,8 @@ def check_sizes(sequence_tokens: int, max_rows: int, window: int, id_bytes: int 
     wire.check_range("window", window, 1, wire.WINDOW_MAX)
     batch_bytes = max_rows * (sequence_tokens + 1) * id_bytes
     if batch_bytes > wire.PAYLOAD_MAX:
-        raise ValueError(f"batch {max_rows} of T {sequence_tokens} is more than the protocol allows (64 MiB)")
+        raise ValueError(f"batch {max_rows} of T {sequence_tokens} is more than the protocol allows (64 MiB): "
+                         "take fewer sequences at once")
     return batch_bytes
 
 
@@ -167,7 +168,7 @@ class Feed:
             return
         if welcome.vocab_size > self._vocab_size:
             raise LoaderError(f"the loader's dataset '{welcome.name}' has {welcome.vocab_size} ids, the model only "
-                              f"{self._vocab_size}")
+                              f"{self._vocab_size}: raise vocab_size, or serve another dataset")
         self._id_bytes = wire.id_bytes(welcome.vocab_size)
         try:
             self._connection.fit_slots(check_sizes(self._T, self._max_rows, self._window, self._id_bytes))
@@ -248,7 +249,7 @@ class Feed:
         if error.code != "AUTH" and (not known or error.code == "BUSY"):
             return  # BUSY: the request is sent again at the deadline
         if error.code not in ("DATASET", "SLOT"):
-            raise LoaderError(f"{error.code}: {error.text}")
+            raise LoaderError(f"the loader at {self._endpoints[self._place].name} refuses: {error.text} ({error.code})")
         if error.code == "SLOT":
             self._connection.detach()
         self._reopen()
@@ -279,7 +280,8 @@ class Feed:
 
     def _on_event(self, event: int) -> None:
         if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-            raise LoaderError("the loader does not allow the key of this client")
+            raise LoaderError(f"the loader at {self._endpoints[self._place].name} does not allow the key of this client: add it "
+                              "to its --allow file")
         if event == zmq.EVENT_DISCONNECTED and self._ready:
             self._open_next()
             return
@@ -326,8 +328,12 @@ class Feed:
             self._step()
 
     def _hint(self) -> str:
-        unanswered_tcp = not self._ready and not self._endpoints[self._place].directory
-        return ": check its address, and the keys on both sides" if unanswered_tcp else ""
+        endpoint = self._endpoints[self._place]
+        if self._ready:
+            return f": `loader status --endpoint {endpoint.name}` shows what it does"
+        if not endpoint.directory:
+            return ": check its address, and the keys on both sides"
+        return f": is one running? `loader serve DATASET --endpoint {endpoint.name}` starts it"
 
     def _names(self) -> str:
         return ", ".join(endpoint.name for endpoint in self._endpoints)
@@ -343,8 +349,9 @@ class Feed:
         """Requests samples [first_sample, first_sample + rows). `split`: 0 train, 1 val; `mode`: a word of wire.MODES;
         `source`: 0 all, i only source i of the dataset, the first being 1."""
         self._check_usable()
-        if not self.capacity or not 0 < rows <= self._max_rows:
-            raise ValueError("more requests than the window, or rows out of range")
+        wire.check_range("rows", rows, 1, self._max_rows)
+        if not self.capacity:
+            raise ValueError(f"the window of {self._window} requests is full: take a batch with next first")
         used = {request.slot for request in self._requests} | {self._lent}
         pending = _Pending(wire.Request(split, wire.MODES[mode], source, rows, self._T, seed, first_sample))
         self._number(pending, next(slot for slot in range(self._window + 1) if slot not in used))
@@ -360,13 +367,14 @@ class Feed:
         more than 65,536 ids."""
         self._check_usable()
         if not self._requests and not self._changed:
-            raise ValueError("next without a request")
+            raise ValueError("next without a request: call request first")
         self._lent = -1
         self._wait(lambda: self._changed or self._requests[0].batch)
         if self._changed:
             self._changed = False
             self.cancel()
-            raise DatasetChanged(f"the loader serves dataset '{self.dataset.name}' now")
+            raise DatasetChanged(f"the loader serves dataset '{self.dataset.name}' now, with other samples: iterate, or "
+                                 "request, again to read them")
         request = self._requests.popleft()
         self._lent = request.slot
         return self._connection.slots.rows(request.slot, request.batch.rows if request.batch else 0, self._T + 1,
@@ -383,7 +391,7 @@ class Feed:
 
     def _check_usable(self) -> None:
         if not self.usable:
-            raise LoaderError("this feed is closed, or belongs to another process")
+            raise LoaderError("this feed is closed, or belongs to another process: open one here")
 
     def close(self) -> None:
         self._finalizer()

@@ -34,11 +34,13 @@ CTL_ATTACH = struct.Struct("<I2HQ2IQ")
 CTL_REPLY = struct.Struct("<I2H3Q")
 
 
-def check_range(name: str, value: int, low: int, high: int) -> None:
+def check_range(name: str, value: int, low: int, high: int, hint: str = "") -> None:
     if type(value).__name__ in ("bool", "bool_"):  # Python's and NumPy's, which some versions accept as 0 and 1
         raise TypeError(f"{name} is a number, not True or False")
+    if not hasattr(value, "__index__"):
+        raise TypeError(f"{name} {value!r} is not a whole number")
     if not low <= operator.index(value) <= high:
-        raise ValueError(f"{name} {value} is not from {low} to {high}")
+        raise ValueError(f"{name} {value} is not from {low} to {high}{hint}")
 
 
 def id_bytes(vocab_size: int) -> int:
