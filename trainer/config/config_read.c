@@ -23,9 +23,9 @@ static const char *const ignored_statements[] = {"import ", "from ", "export ", 
                                                  "exec(",   "%",     "!",       "```",    NULL};
 static const char *const docstrings[] = {"\"\"\"", "'''", NULL};
 // What nanoGPT's train.py computes from the keys. Where it is an expression of them, later values may use it.
-static const char *const computed_names[] = {"tokens_per_iter", "ddp_world_size", "master_process",
-                                             "seed_offset",     "device_type",    "ptdtype",
-                                             "config_keys",     "config",         NULL};
+static const char *const computed_names[] = {
+    "tokens_per_iter", "ddp_world_size", "master_process", "seed_offset",   "device_type", "ptdtype",
+    "config_keys",     "config",         "iter_num",       "best_val_loss", NULL};
 
 // What other programs call a key or a word: for the hint in a mistake.
 typedef struct {

@@ -276,12 +276,14 @@ TEST(config_reads_or_ignores_pasted_lines_of_python) {
         "config_keys = [k for k,v in globals().items() if not k.startswith('_')]\n"
         "exec(open('configurator.py').read()) # overrides from command line or config file\n"
         "config = {k: globals()[k] for k in config_keys} # will be useful for logging\n"
+        "iter_num = 0; best_val_loss = 1e9\n"
         "seed = 7 if True else 8");
     CHECK_TEXT(mistakes(), "");
     CHECK_EQUAL(reader.mistake_count, 0);
-    CHECK_TEXT((char *)reader.ignored.data, "\"\"\", ''', import, os.environ[\"CUDA_VISIBLE_DEVICES\"], "
-                                            "os.environ.setdefault, %env, !pip, dtype, wandb_log, "
-                                            "print, device_type, config_keys, exec, config, tokens_per_iter");
+    CHECK_TEXT((char *)reader.ignored.data,
+               "\"\"\", ''', import, os.environ[\"CUDA_VISIBLE_DEVICES\"], "
+               "os.environ.setdefault, %env, !pip, dtype, wandb_log, "
+               "print, device_type, config_keys, exec, config, best_val_loss, iter_num, tokens_per_iter");
     const Config *c = &reader.config;
     CHECK(c->n_layer == 3 && c->n_head == 4 && c->n_embd == 64 && c->bias && c->gelu == GELU_TANH);
     CHECK(c->batch_size.value == 8 && c->learning_rate == 1e-3 && c->eval_iters == 200 && c->seed == 7);
