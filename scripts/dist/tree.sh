@@ -9,8 +9,11 @@ epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 1700000
 rm -rf "$tree"
 "$here/../install.sh" install "$bin" "$tree"
 rm "$tree/share/millrace/installed"
-cp -r "$floor/licences" "$tree/share/doc/millrace/licences"
-sort "$floor/versions" >"$tree/share/doc/millrace/licences/versions"
+licences=$tree/share/doc/millrace/licences
+cp -r "$floor/licences" "$licences"
+cuda=$("$tree/bin/millrace-trainer" --version | sed -nE 's/^CUDA ([0-9.]+) .*/libcudart_static \1/p')
+[ -z "$cuda" ] || sed -n '/^libcudart_static$/,/^$/p' "$here/../../NOTICE" >"$licences/libcudart_static"
+echo "$cuda" | sort - "$floor/versions" | sed '/^$/d' >"$licences/versions"
 chmod -R u=rwX,go=rX "$tree"
 find "$tree" -exec touch -h -d "@$epoch" {} +
 cd "$(dirname "$tree")"

@@ -45,7 +45,8 @@ a GPU, a driver and the extra `cu12` or `cu13`.
     millrace-trainer train --dataset=data/books --out_dir=runs/books
     millrace-trainer doctor
 
-The manual is in `share/doc/millrace` of the environment.
+The manual is in `share/doc/millrace` of the environment. The licences of the libraries inside the programs are in its
+`licences`; with the CUDA backend there is NVIDIA's CUDA runtime among them, under the End User License Agreement of the CUDA Toolkit.
 """
 WHEEL = f"Wheel-Version: 1.0\nGenerator: millrace\nRoot-Is-Purelib: false\nTag: {tag}\n"
 

@@ -71,6 +71,13 @@ package_life() {
         <("$ROOT/scripts/deps.sh" packages apt | tr ' ' '\n' | grep -- -dev | grep -v libc6 | sort)
 }
 
+@test "the maintainer of a package is who DEBEMAIL names, and NVIDIA's runtime stands in its copyright" {
+    command -v dh >/dev/null || skip "needs debhelper"
+    [ "$(dpkg-deb -f "$(deb_of folder)" Maintainer)" = "millrace developers <${DEBEMAIL:-millrace@example.org}>" ]
+    [ "$(dpkg-deb -f "$(DEBEMAIL=mill@example.com later_deb_of folder)" Maintainer)" = "millrace developers <mill@example.com>" ]
+    dpkg-deb --fsys-tarfile "$(deb_of folder)" | tar -xO ./usr/share/doc/millrace-gpt/copyright | grep -q libcudart_static
+}
+
 @test "Debian 11: the package of the folder is installed, runs, serves under systemd, is upgraded and purged" { package_life folder bullseye; }
 @test "Debian 12: the package of the source is installed, runs, serves under systemd, is upgraded and purged" { package_life source bookworm; }
 

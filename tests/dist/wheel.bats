@@ -41,6 +41,18 @@ for name, digest, size in rows:
 PYTHON
 }
 
+@test "pip install --target gives the same programs, which find mpi.so and libraries of NVIDIA's wheels beside it" {
+    python3 -m venv env
+    env/bin/pip install -q --no-index --no-deps --target folder "$wheel"
+    for program in shardtool millrace-loader millrace-trainer; do cmp "$TREE/bin/$program" folder/bin/$program; done
+    [ ! -e "$TREE/lib/millrace/mpi.so" ] || cmp "$TREE/lib/millrace/mpi.so" folder/libexec/millrace/mpi.so
+    sh "$ROOT/tests/dist/first_steps.sh" "$PWD/folder" >log 2>&1 || { tail -n 30 log && false; }
+    [[ "$(folder/bin/millrace-trainer --version)" != *"without CUDA"* ]] || return 0
+    mkdir -p folder/nvidia/cublas/lib && echo 'int in_stand_in;' | gcc -shared -x c - -o folder/nvidia/cublas/lib/libcublasLt.so.12
+    run env -u LD_LIBRARY_PATH folder/bin/millrace-trainer doctor
+    [[ "$output" == *"/nvidia/cublas/lib/libcublasLt.so.12"* ]]
+}
+
 @test "twine and auditwheel accept the wheel" {
     python3 -m venv tools && tools/bin/pip install -q twine auditwheel 2>log || skip "twine and auditwheel cannot be installed here"
     tools/bin/twine check --strict "$wheel"
