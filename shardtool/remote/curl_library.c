@@ -22,7 +22,9 @@ const CurlLibrary *curl_library(const char *url) {
     void *library = NULL;
     for (unsigned i = 0; !library && i < sizeof names / sizeof *names; i++) library = dlopen(names[i], RTLD_NOW);
     if (!library) {
-        fail(EX_NOINPUT, "'%s' is read by libcurl, which this system does not have: install libcurl4, or read a pipe",
+        fail(EX_NOINPUT,
+             "cannot read '%s': there is no libcurl.so.4 on this machine: install the package libcurl4 (Debian, "
+             "Ubuntu, openSUSE), libcurl (Fedora) or curl (Arch), or read a pipe",
              url);
         return NULL;
     }
@@ -31,7 +33,9 @@ const CurlLibrary *curl_library(const char *url) {
     *(void **)&init = dlsym(library, "curl_global_init"), *(void **)&version = dlsym(library, "curl_version_info");
     if (!init || !version || version(CURLVERSION_NOW)->version_num < VERSION_LEAST || !has_functions(library, &curl) ||
         init(CURL_GLOBAL_DEFAULT)) {
-        fail(EX_NOINPUT, "'%s' is read by libcurl 7.68 or later, and this system has an older one", url);
+        fail(EX_NOINPUT,
+             "cannot read '%s': libcurl.so.4 of this machine is older than 7.68: install a later one, or read a pipe",
+             url);
         return NULL;
     }
     loaded = true;

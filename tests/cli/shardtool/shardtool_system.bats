@@ -211,3 +211,15 @@ END
     [ "$(ls -A . ..)" = "$(printf '.:\na.tar\nout\n\n..:\nin')" ]
     [ ! -e /tmp/millrace-absolute.txt ]
 }
+
+@test "a URL without libcurl, or with an old one, is refused with the package that has it" {
+    mkdir none old
+    echo text | tee none/libcurl.so.4 >none/libcurl-gnutls.so.4
+    LD_LIBRARY_PATH=$PWD/none run_match 66 "cannot read 'https://127.0.0.1/a.txt': there is no libcurl.so.4 on this machine: install the package libcurl4 (Debian" \
+        shardtool tokenize -o out https://127.0.0.1/a.txt
+    printf '#include <curl/curl.h>\nCURLcode curl_global_init(long flags) { return (void)flags, CURLE_OK; }
+        curl_version_info_data *curl_version_info(CURLversion v) { static curl_version_info_data data; data.version_num = 0x074300; return (void)v, &data; }' |
+        gcc -shared -fPIC -x c - -o old/libcurl.so.4
+    LD_LIBRARY_PATH=$PWD/old run_match 66 "cannot read 'https://127.0.0.1/a.txt': libcurl.so.4 of this machine is older than 7.68" shardtool tokenize -o out https://127.0.0.1/a.txt
+    [ ! -e out ]
+}
