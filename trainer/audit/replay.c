@@ -231,7 +231,7 @@ static int skip_lines(Replay *replay, uint64_t from, bool evaluated) {
         replay->rest = rest;
     }
     while (from && found > 0 && (found = record_next(&replay->record, &rest, &line)) > 0 && line.step == from) {
-        if (line.kind != LINE_SPIKE && !(line.kind == LINE_EVALUATION && evaluated)) break;
+        if (line.kind != LINE_NOTE && line.kind != LINE_SPIKE && !(line.kind == LINE_EVALUATION && evaluated)) break;
         replay->rest = rest;
     }
     return found < 0 ? -1 : 0;

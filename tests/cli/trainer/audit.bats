@@ -24,6 +24,9 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     [[ "$output" == *"from the checkpoint of step 16"*"chain $(chain run 20)"* ]]
     cp -r "$data" copy
     run_match 0 "steps 3 to 3 are equal" replay run --steps=3 copy
+    cp -r run slow # a save that ended only at the evaluation of a later checkpoint
+    sed -i '/"step": 16, "val_loss"/i {"step": 16, "saved_step": 8, "save_ms": 900.0}' slow/metrics.jsonl
+    run_match 0 "steps 17 to 18 are equal" replay slow --steps=17..18
     diff -r run "$BATS_FILE_TMPDIR/runs/whole" # nothing is written
 }
 
