@@ -76,10 +76,12 @@ static bool parse_link(Bytes value, Response *response) {
     return true;
 }
 
-// A date is not parsed: a wait of a minute serves as well.
+// A date ("Fri, 31 Dec 1999 ...") is not parsed: a wait of a minute serves as well. Anything else is no wait.
 static bool parse_retry(Bytes value, Response *response) {
     enum { DATE_WAIT_S = 60 };
-    if (!take_number(&value, &response->retry_after_s) || value.size) response->retry_after_s = DATE_WAIT_S;
+    const bool is_date = value.size > 3 && value.data[3] == ',';
+    if (!take_number(&value, &response->retry_after_s) || value.size)
+        response->retry_after_s = is_date ? DATE_WAIT_S : 0;
     return true;
 }
 

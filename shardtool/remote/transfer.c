@@ -143,7 +143,7 @@ static void end_by_status(Transfer *transfer) {
     else if (status == 408 || status == 429 || (status >= 500 && status <= 599))
         try_again(transfer, EX_IO, why);
     else if ((transfer->began_moved || transfer->hops) && status != 416 && status >= 400) // an expired signature
-        try_again(transfer, EX_PERMISSION, why);
+        try_again(transfer, status == 404 || status == 410 ? EX_NOINPUT : EX_PERMISSION, why);
     else {
         if (status == 401 || status == 403)
             transfer_refuse(transfer, EX_PERMISSION, "%s: it requires credentials, or a signature that has not expired",

@@ -84,7 +84,8 @@ static int check_identity(Transfer *transfer) {
         return transfer_refuse(transfer, EX_DATA, "the file changed: %" PRIu64 " bytes at first, now %" PRIu64,
                                object->size, response->total);
     if (object->has_size && (*object->validator || object->seen) && strcmp(validator, object->validator) != 0)
-        return transfer_refuse(transfer, EX_DATA, "the file changed while it was read (its ETag was %s, now it is %s)",
+        return transfer_refuse(transfer, EX_DATA,
+                               "the file changed while it was read (its ETag or date was %s, now it is %s)",
                                *object->validator ? object->validator : "missing", *validator ? validator : "missing");
     if (!object->seen) object->was_html = response_is_html(response);
     if (response_is_html(response) && !object->was_html)

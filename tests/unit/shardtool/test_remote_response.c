@@ -61,4 +61,7 @@ TEST(a_field_longer_than_its_place_is_malformed_and_a_date_to_retry_is_a_minute)
     CHECK(response_of(header).malformed);
     CHECK_EQUAL(response_of("HTTP/1.1 503\r\nRetry-After: 17\r\n").retry_after_s, 17);
     CHECK_EQUAL(response_of("HTTP/1.1 503\r\nRetry-After: Fri, 31 Dec 1999 23:59:59 GMT\r\n").retry_after_s, 60);
+    CHECK_EQUAL(response_of("HTTP/1.1 503\r\nRetry-After: -5\r\n").retry_after_s, 0);
+    CHECK_EQUAL(response_of("HTTP/1.1 503\r\nRetry-After: nan\r\n").retry_after_s, 0);
+    CHECK_EQUAL(response_of("HTTP/1.1 503\r\nRetry-After: 5 s\r\n").retry_after_s, 0);
 }
