@@ -355,6 +355,8 @@ static int list_urls(Walk *walk, char **arguments, size_t count) {
 static int walk_argument(Walk *walk, const char *path) {
     struct stat st;
     if (walk->reads_urls && remote_is_url(path)) return walk_url(walk);
+    if (walk->reads_urls && strstr(path, "://") && !file_exists(path))
+        return fail(EX_USAGE, "'%.60s' is no URL that is read: https://, s3:// or hf://, in small letters", path);
     walk->path.size = 0;
     buffer_add(&walk->path, path, strlen(path));
     walk->root_length = walk->path.size;
@@ -420,6 +422,8 @@ static int refuse_twice(Walk *walk) {
         InputFile *one = &files[a->file], *two = &files[b->file];
         char path[PATH_MAX_BYTES], other[PATH_MAX_BYTES];
         input_path(walk->inputs, one, path), input_path(walk->inputs, two, other);
+        if (!strcmp(path, other))
+            return fail(EX_USAGE, "'%s' twice: URLs that differ in their query alone are one file", path);
         if (input_folder(walk->inputs, one)->argument != input_folder(walk->inputs, two)->argument)
             return fail(EX_USAGE, "the same file twice: '%s' and '%s'", path, other);
         if (!linked++) log_warn("skipped '%s': the same file as '%s'", other, path);

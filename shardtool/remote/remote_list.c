@@ -42,6 +42,13 @@ static int add_looked(Look *look, const RemoteScheme *scheme) {
         buffer_print(&validator, ENTRY_SHA256 "%.64s", object->linked + 1);
     else
         buffer_print(&validator, "%s", object->validator);
+    if (!validator.size) {
+        buffer_close(&name);
+        return fail(EX_DATA,
+                    "'%s': the server sends no ETag and no Last-Modified, so a change of the file between two "
+                    "requests would not be noticed: download it first",
+                    argument->name);
+    }
     buffer_add(&validator, "", 1);
     argument_set_name(argument, (const char *)name.data, name.size);
     const char *query = look->url + (scheme->has_query ? strcspn(look->url, "?#") : strlen(look->url));

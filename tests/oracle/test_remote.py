@@ -73,7 +73,7 @@ def test_only_the_footer_and_the_pages_of_the_columns_are_requested():
 
 
 def test_what_may_not_be_requested_is_refused():
-    web.add("refused", Session(files))
+    session = web.add("refused", Session(files))
     elsewhere = "http://192.0.2.1/a.txt"  # an address for documentation
     assert b"--allow-http" in tool("text", elsewhere, code=2).stderr
     assert b"user name" in tool("text", f"https://me:{SECRET}@localhost:{web.ports['origin']}/refused/a.jsonl", code=2).stderr
@@ -82,6 +82,12 @@ def test_what_may_not_be_requested_is_refused():
     tool("text", web.url("origin", "refused/missing"), code=66)
     tool("text", "--retries", "0", "--timeout", "2", "https://localhost:1/a", code=74)
     tool("text", "--retries", "0", "https://no-such-host.invalid/a", code=74)
+    for scheme in ("ftp", "HTTPS"):
+        assert b"no URL that is read" in tool("text", f"{scheme}://localhost/a", code=2).stderr
+    url = web.url("origin", "refused/a.jsonl")
+    assert b"query alone" in tool("text", f"{url}?file=1", f"{url}?file=2", code=2).stderr
+    session.etag = " "  # and no Last-Modified: a file that changes between two requests, or after a kill, would look the same
+    assert b"no ETag and no Last-Modified" in tool("tokenize", "-o", "unknown", url, code=65).stderr
 
 
 def test_small_files_are_requested_side_by_side():
