@@ -21,6 +21,11 @@ uint64_t clock_ns(void) {
 }
 
 void text_printable(char *text) {
+    for (char *at = text; (at = strstr(at, "://"));) {
+        at += strcspn(at, "?' ");
+        const char *rest = *at == '?' ? at + strcspn(at, "' ") : at;
+        memmove(at, rest, strlen(rest) + 1);
+    }
     for (; *text; text++)
         if ((unsigned char)*text < ' ' || *text == 0x7F) *text = '?';
 }

@@ -55,8 +55,8 @@ static void cpu_choices_set(const char *text) {
     char now[128];
     cpu_choices_get(now, sizeof now);
     if (!strncmp(text, "cpu: ", 5) && strcmp(text, now) != 0)
-        log_warn("the checkpoint was computed with %s, and this run goes on with %s: its bits are not those of a run "
-                 "that stayed with one of them",
+        log_warn("the run was computed with %s, and goes on with %s: its bits are not those of a run that stayed with "
+                 "one of them",
                  text + 5, now + 5);
 }
 

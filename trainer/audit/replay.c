@@ -326,6 +326,12 @@ static int find_start(Replay *replay, ReplayResult *result, const char *director
     if (!step || result->last > step)
         return fail(EX_NOINPUT, "'%s' has no step %" PRIu64 ": its last is %" PRIu64, replay->record.path,
                     step ? result->last : 1, step);
+    uint64_t newest;
+    if (checkpoint_up_to(directory, UINT64_MAX, &newest) && newest > step)
+        return fail(EX_DATA,
+                    "'%s' ends with step %" PRIu64 ", and there is a checkpoint of step %" PRIu64
+                    ": its end is missing",
+                    replay->record.path, step, newest);
     if (result->first == 1 || !checkpoint_up_to(directory, result->first - 1, &result->from)) result->from = 0;
     if (!checkpoint_up_to(directory, result->from ? result->from : UINT64_MAX, &step)) return 0;
     SavedState saved;
@@ -360,7 +366,7 @@ static int open_replay(Replay *replay, ReplayResult *result, const char *directo
         check_link(replay, &state, result->from) < 0 || skip_lines(replay, result->from, state.evaluated) < 0)
         return -1;
     if (check_order(&reader->config, &step.process) < 0) return -1;
-    run->replays = true, run->replayed_from = result->from;
+    run->replays = true, run->replayed_from = result->from, run->replayed_choices = state.choices;
     run->metrics.compare = compare_line, run->metrics.compare_self = replay;
     if (stop_on_signals(&run->stop) < 0) return -1;
     if (run_open(run, &reader->config, false, false) < 0) return -1;

@@ -39,6 +39,7 @@ static size_t kept_bytes(Metrics *metrics, Bytes text, int64_t step, bool evalua
     for (; next_step(&rest, &line_step, &members); kept = text.size - rest.size) {
         if (line_step > step || (line_step == step && !evaluated && begins(members, ", \"val_loss\""))) break;
         metrics->kills += begins(members, lost_member);
+        metrics->kept_step = (uint64_t)line_step;
     }
     for (rest = (Bytes){text.data + kept, text.size - kept}; next_step(&rest, &line_step, &members);)
         if (line_step > last) last = line_step;
@@ -63,6 +64,28 @@ int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evalu
     return 0;
 }
 
+void metrics_follow(Metrics *metrics) { metrics->follows = true; }
+
+int metrics_take_over(Metrics *metrics, const char *out_dir, uint64_t step, bool events) {
+    const Buffer kept = metrics->pending;
+    int64_t kept_step = -1;
+    char *members;
+    const bool has_step = next_step(&(Bytes){kept.data, kept.size}, &kept_step, &members) && kept_step == (int64_t)step;
+    const int result = metrics_open(metrics, out_dir, (int64_t)step - has_step, true, events);
+    metrics->pending = kept;
+    if (!has_step) metrics->pending.size = 0;
+    return result < 0 ? -1 : metrics_flush(metrics);
+}
+
+// Keeps a line of a process that follows, of which `pending` has those of an earlier step or of the same.
+static void keep_line(Metrics *metrics, uint64_t step, const char *line) {
+    int64_t kept_step;
+    char *members;
+    Bytes kept = {metrics->pending.data, metrics->pending.size};
+    if (next_step(&kept, &kept_step, &members) && kept_step != (int64_t)step) metrics->pending.size = 0;
+    buffer_print(&metrics->pending, "%s%llu, %s}\n", head, (unsigned long long)step, line);
+}
+
 // Writes all pending lines, or none.
 int metrics_flush(Metrics *metrics) {
     Buffer *pending = &metrics->pending;
@@ -83,11 +106,15 @@ void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
     const uint64_t minute_ns = 60000000000;
     char line[LINE_MAX_BYTES];
     va_list list;
-    if (!metrics->path[0] && !metrics->compare) return;
+    if (!metrics->path[0] && !metrics->compare && !metrics->follows) return;
     va_start(list, format);
     int length = vsnprintf(line, sizeof line, format, list);
     va_end(list);
     assert(length >= 0 && (size_t)length < sizeof line);
+    if (metrics->follows) {
+        keep_line(metrics, step, line);
+        return;
+    }
     buffer_print(&metrics->pending, "%s%llu, %s}\n", head, (unsigned long long)step, line);
     if (metrics->compare) {
         metrics->compare(metrics->compare_self, (Bytes){metrics->pending.data, metrics->pending.size - 1});

@@ -7,10 +7,12 @@ typedef struct {
     int fd;
     char path[PATH_MAX_BYTES];
     uint64_t bytes;                          // of the lines in the file
-    Buffer pending;                          // lines that could not be written yet
+    Buffer pending;                          // lines that could not be written yet, or are kept by metrics_follow
+    bool follows;                            // of the last step alone
     uint64_t warned_ns;                      // time of the last warning about that
     EventFile events;                        // the same for TensorBoard, where it is open
     uint64_t lost_steps;                     // steps in the lines that were removed when it was opened
+    uint64_t kept_step;                      // the step of the last line that was kept then
     unsigned kills;                          // how often that was so before: lines with "lost_steps"
     void (*compare)(void *self, Bytes line); // set: receives each line, and nothing is written
     void *compare_self;
@@ -21,9 +23,14 @@ typedef struct {
 // after it (`evaluated`), and so is a torn last line. `events` adds an event file beside it.
 int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evaluated, bool events);
 
+// For a process that writes no lines while another one does: keeps those of its last step. When the other process has
+// ended, metrics_take_over opens the file in its place and writes them as the lines of `step`, which may be missing.
+void metrics_follow(Metrics *metrics);
+int metrics_take_over(Metrics *metrics, const char *out_dir, uint64_t step, bool events);
+
 // Appends one line: "step", then the members that `format` prints. Lines that cannot be written, as on a full disk, are
 // kept with a warning once a minute, and written with a later line or by metrics_sync. Nothing happens where
-// metrics_open was not called, unless `compare` is set.
+// neither metrics_open nor metrics_follow was called, unless `compare` is set.
 void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 // Adds a line with lost_steps, which later calls of metrics_open count as a kill.

@@ -83,6 +83,7 @@ static int open_state(Run *run) {
                           ? checkpoint_of_step(config->out_dir, run->replayed_from, run->saves.resumed_from, state)
                           : 0;
     if (found < 0) return -1;
+    if (!found && run->replays) snprintf(state->choices, sizeof state->choices, "%s", run->replayed_choices);
     if (!found) *run->saves.resumed_from = 0;
     if (!found && resumes)
         return fail(EX_NOINPUT, "init_from is 'resume', and there is no checkpoint in '%s'", config->out_dir);
@@ -189,11 +190,17 @@ static int open_network(Run *run) {
 static int open_output(Run *run) {
     const Config *config = &run->config;
     if (!config->eval_only && !log_silent && !run->replays) measure_products(run);
-    if (!run_owns(run)) return 0;
+    if (!run_owns(run)) {
+        if (!config->eval_only && !run->replays) metrics_follow(&run->metrics);
+        return 0;
+    }
     if (vocabulary_keep(config, config->out_dir) < 0) return -1;
     if (metrics_open(&run->metrics, config->out_dir, *run->saves.resumed_from ? (int64_t)run->state.step : -1,
                      run->state.evaluated, config->tensorboard_log) < 0)
         return -1;
+    if (*run->saves.resumed_from && run->metrics.kept_step < run->state.step)
+        log_warn("'%s' ends with step %llu: the steps after it up to %llu are not recorded", run->metrics.path,
+                 (unsigned long long)run->metrics.kept_step, (unsigned long long)run->state.step);
     const unsigned long long lost = run->metrics.lost_steps;
     if (!lost) return 0;
     log_line("%llu step%s after step %llu %s not saved: the run was killed", lost, lost == 1 ? "" : "s",

@@ -53,6 +53,7 @@ typedef struct {
     bool replays;           // computes steps of an earlier run again: out_dir is read alone (trainer/audit/replay.h)
     uint64_t replayed_from; // the checkpoint that it begins with; 0: the initial weights
     DatasetUse replayed;    // the dataset of the first step
+    const char *replayed_choices; // of the backend, where it begins with the initial weights
     uint8_t token_bytes[IDS_MAX]; // of the vocabulary, for bits per byte
     RunState state;
     RunSaves saves;

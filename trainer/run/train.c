@@ -154,6 +154,11 @@ static bool take_over(Run *run) {
     const bool taken =
         !ranks_first(&run->collective) && lock_take(&run->lock, run->config.out_dir, "another out_dir") == 0;
     err_clear();
+    if (taken && has_state(run) &&
+        metrics_take_over(&run->metrics, run->config.out_dir, run->state.step, run->config.tensorboard_log) < 0) {
+        log_warn("%s", err_text());
+        err_clear();
+    }
     return taken;
 }
 

@@ -65,6 +65,11 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 65 "is damaged" replay run --steps=17..18
     run_match 65 "is damaged" replay run
     run_match 0 "from the initial weights" replay run --steps=9..12
+    cp -r "$BATS_FILE_TMPDIR/runs/whole" cut
+    sed -i '/"step": 22, "loss"/,$d' cut/metrics.jsonl
+    run_match 65 "ends with step 21, and there is a checkpoint of step 24: its end is missing" replay cut
+    run_match 0 "'cut/metrics.jsonl' ends with step 21: the steps after it up to 24 are not recorded" "$BIN/trainer" train tiny.conf \
+        --dataset="$data" --out_dir=cut --max_iters=25
     truncate -s -1 run/metrics.jsonl
     run_match 65 "the last line is cut short" replay run --steps=1
 }

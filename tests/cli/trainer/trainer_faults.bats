@@ -478,6 +478,7 @@ END
     [[ "$output" != *"was computed with"* ]]
     MILLRACE_ISA=avx2 run_code 0 train --dataset="$data" --out_dir=run --max_iters=3
     [[ "$output" != *"was computed with"* ]]
+    MILLRACE_ISA=portable run_match 1 "the run was computed with avx2" "$BIN/trainer" replay run --steps=1
     MILLRACE_ISA=portable run_code 0 train --dataset="$data" --out_dir=run --max_iters=4
-    [[ "$output" == *"the checkpoint was computed with avx2, oneDNN "*", and this run goes on with portable, oneDNN "* ]]
+    [[ "$output" == *"the run was computed with avx2, oneDNN "*", and goes on with portable, oneDNN "* ]]
 }

@@ -40,6 +40,14 @@ TEST(err_prints_no_control_characters_of_names) {
     err_clear();
 }
 
+TEST(err_prints_no_queries_of_urls) {
+    fail(EX_DATA, "'%s' and '%s' differ, do they?", "https://a.example/set?sig=SECRET&b=://x?SECRET",
+         "http://b?SECRET");
+    fail_in("s3://c/d?SECRET");
+    assert_string_equal(err_text(), "s3://c/d: 'https://a.example/set' and 'http://b' differ, do they?");
+    err_clear();
+}
+
 TEST(err_derives_the_exit_code_from_errno) {
     static const int pairs[][2] = {{ENOENT, EX_NOINPUT}, {EACCES, EX_PERMISSION}, {EMFILE, EX_LIMIT},
                                    {ENOMEM, EX_MEMORY},  {EROFS, EX_CREATE},      {ENOSPC, EX_IO}};
