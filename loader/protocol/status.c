@@ -3,6 +3,7 @@
 #include "common/json_write.h"
 #include "common/log.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <time.h>
 
 // --- the message
@@ -82,6 +83,8 @@ static const Field source_fields[] = {
     SOURCE("tokens", "tokens_total", "Tokens sent of a dataset for training.", tokens),
     SOURCE("highest_sample", "highest_sample", "Train samples requested, the last one + 1.", highest),
     SOURCE("replaced", "replaced", "1: another dataset has replaced it.", replaced),
+    SOURCE("next_weight", "next_weight", "Weight of a dataset from the next change on.", next_weight),
+    SOURCE("next_from", "next_from_sample", "First train sample of the next change of weights, 0: none.", next_from),
 };
 
 #define COUNT(fields) (sizeof(fields) / sizeof *(fields))
@@ -195,10 +198,13 @@ static void print_table(const Status *status, Buffer *out) {
         buffer_print(out, "\n%-24s %-16s %6s %12s\n", "source", "fingerprint", "weight", "tokens");
     for (uint32_t i = 0; i < status->totals.sources; i++) {
         const WireSourceStats *source = &status->sources[i];
-        char count[16];
-        buffer_print(out, "%-24s %016" PRIx64 " %6" PRIu64 " %12s%s\n", source->name,
+        char count[16], next[80] = "";
+        if (source->next_from)
+            snprintf(next, sizeof next, " (weight %" PRIu64 " from sample %" PRIu64 " on)", source->next_weight,
+                     source->next_from);
+        buffer_print(out, "%-24s %016" PRIx64 " %6" PRIu64 " %12s%s%s\n", source->name,
                      __builtin_bswap64(get_u64(source->fp8)), source->weight,
-                     human_count(count, (double)source->tokens), source->replaced ? " (replaced)" : "");
+                     human_count(count, (double)source->tokens), next, source->replaced ? " (replaced)" : "");
     }
     if (status->totals.clients)
         buffer_print(out, "\n%-16s %-6s %6s %10s %12s %12s %12s %12s %8s %12s %10s  %-15s %s\n", "client", "rows", "T",

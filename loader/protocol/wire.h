@@ -217,10 +217,11 @@ typedef struct {
 typedef struct {
     char name[56];
     uint8_t fp8[8];
-    uint64_t weight;          // 1, or of a mixture: as given
-    uint64_t batches, tokens; // tokens: for training, of the train split in modes without an end
-    uint64_t highest;         // of the train samples requested, the last one + 1
-    uint64_t replaced;        // 1: another dataset has replaced it, for new sessions
+    uint64_t weight;                 // 1, or of a mixture: as given
+    uint64_t batches, tokens;        // tokens: for training, of the train split in modes without an end
+    uint64_t highest;                // of the train samples requested, the last one + 1
+    uint64_t replaced;               // 1: another dataset has replaced it, for new sessions
+    uint64_t next_weight, next_from; // the next entry of the schedule, and its first sample; 0, 0: there is none
 } WireSourceStats;
 
 typedef enum { WIRE_SWAP = 1, WIRE_REWEIGHT } WireAction;
@@ -254,7 +255,7 @@ _Static_assert(sizeof(WireSource) == 88 && sizeof(WireWeights) == 72, "layout");
 _Static_assert(sizeof(WireGet) == 64, "layout");
 _Static_assert(sizeof(WireBatch) == 64, "layout");
 _Static_assert(sizeof(WireError) == 208, "layout");
-_Static_assert(sizeof(WireStats) == 136 && sizeof(WireClientStats) == 208 && sizeof(WireSourceStats) == 104, "layout");
+_Static_assert(sizeof(WireStats) == 136 && sizeof(WireClientStats) == 208 && sizeof(WireSourceStats) == 120, "layout");
 _Static_assert(sizeof(WireControl) == 32, "layout");
 _Static_assert(sizeof(CtlAttach) == 32 && sizeof(CtlReply) == 32, "layout");
 

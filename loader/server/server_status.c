@@ -38,26 +38,31 @@ static void add_client(const Server *server, const Session *session, Status *sta
         client->tokens_per_s = (uint64_t)((double)session->rate_tokens * 1e9 / (double)since_ns);
 }
 
-static void add_source(const Served *served, const Dataset *dataset, uint32_t weight, uint64_t tokens, bool replaced,
-                       Status *status) {
+// Adds the i-th dataset of `served`, with the weights of the last samples that were requested, and the next ones.
+static void add_source(const Served *served, unsigned i, bool replaced, Status *status) {
     if (status->totals.sources == STATUS_SOURCES_MAX) return;
     WireSourceStats *source = &status->sources[status->totals.sources++];
-    *source = (WireSourceStats){.weight = weight,
+    const bool mixed = served->source_count > 1;
+    const Dataset *dataset = mixed ? &served->parts[i] : &served->dataset;
+    *source = (WireSourceStats){.weight = 1,
                                 .batches = served->batches,
-                                .tokens = tokens,
+                                .tokens = served->source_tokens[i],
                                 .highest = served->highest,
                                 .replaced = replaced};
+    if (mixed) {
+        const Mixture *mixture = &served->mixture;
+        const MixtureEntry *entry = mixture_entry(mixture, served->highest), *next = entry + 1;
+        source->weight = entry->given[i];
+        if (next < mixture->entries + mixture->entry_count)
+            source->next_weight = next->given[i], source->next_from = next->from;
+    }
     snprintf(source->name, sizeof source->name, "%s", dataset->name);
     wire_clean_text(source->name, sizeof source->name);
     memcpy(source->fp8, dataset->fingerprint, sizeof source->fp8);
 }
 
 static void add_sources(const Served *served, bool replaced, Status *status) {
-    if (!served) return;
-    if (served->source_count == 1) add_source(served, &served->dataset, 1, served->source_tokens[0], replaced, status);
-    for (unsigned i = 0; served->source_count > 1 && i < served->source_count; i++)
-        add_source(served, &served->parts[i], mixture_entry(&served->mixture, served->highest)->given[i],
-                   served->source_tokens[i], replaced, status);
+    for (unsigned i = 0; served && i < served->source_count; i++) add_source(served, i, replaced, status);
 }
 
 void server_status(const Server *server, Status *status) {

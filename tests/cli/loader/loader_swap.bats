@@ -146,6 +146,18 @@ END
     [ "$(cat schedule)" = "1000000 1 1" ]
 }
 
+@test "status shows the weights of the next change after a reweight" {
+    : >schedule
+    serve_until_ready a:3 b --schedule schedule
+    status() { "$BIN/loader" status --endpoint ipc://place "$@"; }
+    next() { status --json | jq -c '[.sources[] | select(.replaced == 0) | [.weight, .next_weight, .next_from]]'; }
+    [ "$(next)" = "[[3,0,0],[1,0,0]]" ]
+    "$BIN/loader" reweight 1 5 --from 500000 --endpoint ipc://place
+    "$BIN/loader" reweight 2 0 --from 600000 --endpoint ipc://place
+    [ "$(next)" = "[[3,1,500000],[1,5,500000]]" ]
+    status | grep -qE '^b .* 1 +0 +\(weight 5 from sample 500000 on\)$'
+}
+
 @test "a schedule has more than 63 changes, weights are shown as given, and a directory may be named like one with a weight" {
     for i in $(seq 200); do echo "${i}00000 $((i % 2 + 1)) 1"; done >schedule
     mv b b:2
