@@ -46,29 +46,38 @@ static int write_checkpoint(Run *run, bool beside, uint64_t started) {
     return 0;
 }
 
-// Without the last save the last steps are lost: waits a minute for the disk to have room for it.
-static void wait_for_space(const Run *run) {
+// Without the last save the last steps are lost: waits a minute for the disk to have room for it. The other processes
+// are told every second, or they would give up the one that waits after data_timeout.
+static void wait_for_space(Run *run) {
     enum { SECONDS = 60 };
     const uint64_t bytes = checkpoint_bytes(&run->model, run->plan.optimizer);
-    for (int waited = 0; waited < SECONDS && checkpoint_check_space(run->config.out_dir, bytes) < 0; waited++) {
-        if (!waited) log_warn("the last save: %s; waiting %d s for space", err_text(), SECONDS);
+    const bool writes = run_owns(run) && run->saves.step != run->state.step;
+    bool full = true;
+    for (int waited = 0; full; waited++) {
+        full = writes && waited < SECONDS && checkpoint_check_space(run->config.out_dir, bytes) < 0;
+        if (full && !waited) log_warn("the last save: %s; waiting %d s for space", err_text(), SECONDS);
         err_clear();
-        sleep(1);
+        if (collective_broadcast(&run->collective, &full, sizeof full) < 0) err_clear(); // each goes on alone
+        if (full && writes) sleep(1);
     }
-    err_clear();
+}
+
+static int save(Run *run, bool beside, uint64_t started) {
+    bool needed = run->saves.step != run->state.step;
+    const int status = run_divided(run) ? ranks_gather_state(&run->network, run_whole(run), &needed) : 0;
+    if (status == 0 && !needed) return 0;
+    if (!run_owns(run)) return run->saves.step = run->state.step, status;
+    return status < 0 ? -1 : write_checkpoint(run, beside, started);
 }
 
 int run_save(Run *run, bool last) {
     const uint64_t started = clock_ns();
     run->saves.begun = run->state.step;
     collect_save(run, true);
-    bool needed = run->saves.step != run->state.step;
-    int status = run_divided(run) ? ranks_gather_state(&run->network, run_whole(run), &needed) : 0;
-    if (status == 0 && !needed) return 0;
-    if (!run_owns(run)) return run->saves.step = run->state.step, status;
-    if (status == 0 && last) wait_for_space(run);
-    if (status == 0) status = write_checkpoint(run, !last, started);
-    if (status == 0 || last) return status;
+    if (last) wait_for_space(run);
+    const int status = save(run, !last, started);
+    if (last) return run->collective.lost ? status : ranks_agree(&run->collective, status); // all exit with its code
+    if (status == 0 || !run_owns(run)) return status;
     warn_unsaved();
     return 0;
 }

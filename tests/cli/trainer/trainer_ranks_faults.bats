@@ -148,3 +148,41 @@ END
     ranks 4 --out_dir=unharmed --max_iters=$end
     same_run unharmed run $end
 }
+
+# fault 74
+@test "the other ranks wait with rank 0 for space for the last save, and all end with its code, 74" {
+    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root to mount a small file system"
+    command -v strace >/dev/null || skip "needs strace"
+    serve_until_ready "$data"
+    mkdir run
+    unshare -m bash -euc '
+        . "$1/helpers.bash" && . "$1/ranks.bash" && data=
+        mount -t tmpfs -o size=60m tmpfs run
+        fill() { wait_for_more_steps run && { head -c 100M /dev/zero >run/filler || true; } 2>/dev/null; }
+        codes() { [ "$(cat status.0 status.1)" = "$1
+$1" ]; }
+        launch 2 --loader=ipc://place --data_timeout=5
+        fill
+        kill -USR1 $(cat pid.*)
+        wait_until stderr_has "the last save: a checkpoint needs .* are free; waiting 60 s for space"
+        sleep 18 # after 15 s without a word a rank would be given up
+        for pid in $(cat pid.*); do kill -0 "$pid"; done
+        rm run/filler
+        wait_until is_gone "$TRAINER"
+        codes 75
+        has_checkpoint run
+        # strace lets the minute pass at once
+        cat >traced.sh <<END
+#!/bin/bash
+[ "\$OMPI_COMM_WORLD_RANK" = 0 ] || exec "$BIN/trainer" "\$@"
+exec strace -f -qq -o trace -e trace=clock_nanosleep -e inject=clock_nanosleep:retval=0 "$BIN/trainer" "\$@"
+END
+        chmod +x traced.sh
+        PROGRAM=$PWD/traced.sh launch 2 --loader=ipc://place
+        fill
+        kill -USR1 "$(cat run/.lock)" "$(cat pid.1)"
+        wait_until is_gone "$TRAINER"
+        codes 74
+        grep "^trainer" stderr | tail -n 1 | grep -qE "which is not saved: (checkpoint of step [0-9]+: a checkpoint needs|.*/metrics.jsonl.*No space left)"' \
+        - "$ROOT/tests/cli" || { cat stderr && false; }
+}
