@@ -18,7 +18,8 @@ typedef struct {
     uint64_t step;                     // step of the last checkpoint written or resumed from
     CheckpointWriter writer;
     uint64_t started_ns;      // start of the save that runs beside training
-    double seconds, cost;     // of the last save, 0: none was made; what it took of training (save_interval_s)
+    double wait;              // of the save that runs beside training
+    double seconds, cost;     // of the last saves, 0: none was made; what they took of training (save_interval_s)
     uint64_t begun, interval; // of checkpoint_interval, in steps and the same in all processes: the last save's, and
                               // the distance to the next; 0: not planned
 } RunSaves;

@@ -12,15 +12,21 @@ static void warn_unsaved(void) {
     err_clear();
 }
 
+// What a save took, for the plan of the next ones: at most twice as much as the one before, since a machine that stood
+// still once is no measure.
+static double measured(double before, double now) { return before > 0 && now > 2 * before ? 2 * before : now; }
+
 // Records a save that has ended. A failure is a warning.
 static void collect_save(Run *run, bool wait) {
     int result = checkpoint_writer_result(&run->saves.writer, wait);
     if (result > 0) {
-        run->saves.seconds = (double)(clock_ns() - run->saves.started_ns) * 1e-9;
-        run->saves.cost += run->saves.writer.processor_s;
+        RunSaves *saves = &run->saves;
+        const double seconds = (double)(clock_ns() - saves->started_ns) * 1e-9;
+        saves->seconds = measured(saves->seconds, seconds);
+        saves->cost = measured(saves->cost, saves->wait + saves->writer.processor_s);
         run->saves.step = run->saves.writer.state.step;
         metrics_add(&run->metrics, run->state.step, "\"saved_step\": %llu, \"save_ms\": %.1f",
-                    (unsigned long long)run->saves.step, run->saves.seconds * 1e3);
+                    (unsigned long long)run->saves.step, seconds * 1e3);
     }
     if (result < 0) warn_unsaved();
 }
@@ -34,14 +40,15 @@ static int write_checkpoint(Run *run, bool beside, uint64_t started) {
     if (metrics_flush(&run->metrics) < 0) return -1;
     if (beside && checkpoint_writer_start(&saves->writer, network, &run->state, run->metrics.fd)) {
         saves->started_ns = started;
-        saves->cost = (double)(clock_ns() - started) * 1e-9;
-        metrics_add(&run->metrics, run->state.step, "\"save_wait_ms\": %.1f", saves->cost * 1e3);
+        saves->wait = (double)(clock_ns() - started) * 1e-9;
+        metrics_add(&run->metrics, run->state.step, "\"save_wait_ms\": %.1f", saves->wait * 1e3);
         return 0;
     }
     if (metrics_sync(&run->metrics) < 0 ||
         checkpoint_save(run_whole(run), &run->state, &run->config, run->config.out_dir) < 0)
         return -1;
-    saves->seconds = saves->cost = (double)(clock_ns() - started) * 1e-9;
+    const double seconds = (double)(clock_ns() - started) * 1e-9;
+    saves->seconds = measured(saves->seconds, seconds), saves->cost = measured(saves->cost, seconds);
     saves->step = run->state.step;
     return 0;
 }
@@ -71,9 +78,9 @@ static int save(Run *run, bool beside, uint64_t started) {
 }
 
 int run_save(Run *run, bool last) {
-    const uint64_t started = clock_ns();
     run->saves.begun = run->state.step;
     collect_save(run, true);
+    const uint64_t started = clock_ns();
     if (last) wait_for_space(run);
     const int status = save(run, !last, started);
     if (last) return run->collective.lost ? status : ranks_agree(&run->collective, status); // all exit with its code
