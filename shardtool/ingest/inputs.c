@@ -422,7 +422,7 @@ static int refuse_twice(Walk *walk) {
         InputFile *one = &files[a->file], *two = &files[b->file];
         char path[PATH_MAX_BYTES], other[PATH_MAX_BYTES];
         input_path(walk->inputs, one, path), input_path(walk->inputs, two, other);
-        if (!strcmp(path, other))
+        if (!strcmp(path, other) && strstr(path, "://"))
             return fail(EX_USAGE, "'%s' twice: URLs that differ in their query alone are one file", path);
         if (input_folder(walk->inputs, one)->argument != input_folder(walk->inputs, two)->argument)
             return fail(EX_USAGE, "the same file twice: '%s' and '%s'", path, other);

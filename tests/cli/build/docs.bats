@@ -26,7 +26,7 @@ END
     ln -s "$ROOT/config" config
     cp "$DATA/small.parquet" fineweb/a.parquet
     printf '{"text": "one"}\n{"text": "two"}\n' | zstd -q >web/a.jsonl.zst
-    seq 2000 | split -l 2 -a 3 --additional-suffix=.txt - books/ && seq 500 >books/long.txt
+    seq 60000 | split -l 60 -a 3 --additional-suffix=.txt - books/ && seq 500 >books/long.txt
     seq 3000 | tee corpus.txt | xz >corpus.xz
     tar cJf corpus.tar.xz corpus.txt
     seq 400 | sed 's/$/\n/' >play.txt

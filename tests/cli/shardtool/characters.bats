@@ -118,7 +118,8 @@ setup() {
     shardtool characters other.txt >abc2
     shardtool tokenize -q --docs lines --val 0.2 --characters abc2 -o other other.txt
     run_code 76 trainer train "${tiny[@]}" --dataset=other --out_dir=run --max_iters=7
-    run_code 76 trainer train "${tiny[@]}" --vocabulary=abc2 --out_dir=run --max_iters=7
+    run_match 76 "has another vocabulary than 'abc2', of as many ids" trainer train "${tiny[@]}" --vocabulary=abc2 --out_dir=run --max_iters=7
+    run_code 76 trainer train "${tiny[@]}" --dataset=other --vocabulary=abc2 --out_dir=run --max_iters=7
     [[ "$output" == *"'abc2' is another vocabulary than that with which the run in 'run' was trained"* ]]
     cmp "$abc" run/characters.txt
     [ "$(wc -m <abc2)" = "$(wc -m <"$abc")" ]
