@@ -5,6 +5,7 @@
 #include "common/json_write.h"
 #include "common/log.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/records/history.h"
 #include "trainer/records/metrics.h"
@@ -124,6 +125,7 @@ static int run(int count, char **arguments) {
     run_state_init(&state);
     int found = checkpoint_newest(arguments[0], path, &state);
     if (found < 0) return -1;
+    if (!found && !started && model_refuse(arguments[0]) < 0) return -1;
     if (!found && !started) return fail(EX_NOINPUT, "there is no checkpoint in '%s'", arguments[0]);
     if (json)
         printf("{\"step\": %llu", (unsigned long long)state.step);
