@@ -80,7 +80,6 @@ static int open_directory(Output *output, const OutputPlan *plan, const char *pa
 static int find_vocabulary(Output *output, const OutputPlan *plan) {
     const uint8_t *fingerprint = plan->params.vocab_fp;
     char path[PATH_MAX_BYTES];
-    output->vocab = plan->vocab;
     if (!output->vocab && vocab_is_gpt2_fingerprint(fingerprint)) return (output->vocab = vocab_open()) ? 0 : -1;
     for (uint64_t i = 0; !output->vocab && i < plan->inputs->argument_count; i++)
         if (dataset_vocabulary_file(path, plan->inputs->arguments[i].path) &&
@@ -99,7 +98,7 @@ static void load_id_bytes(Output *output) {
 }
 
 int output_open(Output *output, const char *path, const OutputPlan *plan) {
-    *output = (Output){0};
+    *output = (Output){.vocab = plan->vocab};
     if (!path) return fail(EX_USAGE, "missing -o DIR (-o - writes one shard to standard output)");
     if (jobs_check(output_options.threads) < 0) return -1;
     if (output_options.shard_tokens < 1) return fail(EX_USAGE, "--shard-tokens must be at least 1");
