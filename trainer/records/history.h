@@ -30,5 +30,5 @@ bool history_changed(const History *history, const char *key); // whether it had
 
 // Adds from which steps on the evaluations have other rules; rule_count is 2 or more.
 void history_add_rules(const History *history, Buffer *out);
-// The first of the last evaluations with this rule, which are those that the best loss is of; 0 where it is not known.
+// The step of the evaluation since which all have this rule, so that their losses compare; 0 where it is not known.
 uint64_t history_rule_step(const History *history, uint64_t rule);

@@ -68,22 +68,11 @@ void metrics_follow(Metrics *metrics) { metrics->follows = true; }
 
 int metrics_take_over(Metrics *metrics, const char *out_dir, uint64_t step, bool events) {
     const Buffer kept = metrics->pending;
-    int64_t kept_step = -1;
-    char *members;
-    const bool has_step = next_step(&(Bytes){kept.data, kept.size}, &kept_step, &members) && kept_step == (int64_t)step;
+    const bool has_step = kept.size && metrics->kept_step == step;
     const int result = metrics_open(metrics, out_dir, (int64_t)step - has_step, true, events);
     metrics->pending = kept;
     if (!has_step) metrics->pending.size = 0;
     return result < 0 ? -1 : metrics_flush(metrics);
-}
-
-// Keeps a line of a process that follows, of which `pending` has those of an earlier step or of the same.
-static void keep_line(Metrics *metrics, uint64_t step, const char *line) {
-    int64_t kept_step;
-    char *members;
-    Bytes kept = {metrics->pending.data, metrics->pending.size};
-    if (next_step(&kept, &kept_step, &members) && kept_step != (int64_t)step) metrics->pending.size = 0;
-    buffer_print(&metrics->pending, "%s%llu, %s}\n", head, (unsigned long long)step, line);
 }
 
 // Writes all pending lines, or none.
@@ -111,11 +100,9 @@ void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
     int length = vsnprintf(line, sizeof line, format, list);
     va_end(list);
     assert(length >= 0 && (size_t)length < sizeof line);
-    if (metrics->follows) {
-        keep_line(metrics, step, line);
-        return;
-    }
+    if (metrics->follows && metrics->kept_step != step) metrics->pending.size = 0, metrics->kept_step = step;
     buffer_print(&metrics->pending, "%s%llu, %s}\n", head, (unsigned long long)step, line);
+    if (metrics->follows) return;
     if (metrics->compare) {
         metrics->compare(metrics->compare_self, (Bytes){metrics->pending.data, metrics->pending.size - 1});
         metrics->pending.size = 0;

@@ -12,7 +12,7 @@ typedef struct {
     uint64_t warned_ns;                      // time of the last warning about that
     EventFile events;                        // the same for TensorBoard, where it is open
     uint64_t lost_steps;                     // steps in the lines that were removed when it was opened
-    uint64_t kept_step;                      // the step of the last line that was kept then
+    uint64_t kept_step;                      // of the last line that was left in it then; of `pending` while it follows
     unsigned kills;                          // how often that was so before: lines with "lost_steps"
     void (*compare)(void *self, Bytes line); // set: receives each line, and nothing is written
     void *compare_self;

@@ -19,7 +19,7 @@ typedef struct {
     CheckpointWriter writer;
     uint64_t started_ns;      // start of the save that runs beside training
     double wait;              // of the save that runs beside training
-    double seconds, cost;     // of the last saves, 0: none was made; what they took of training (save_interval_s)
+    double seconds, cost;     // length of a save, and what it takes of training (save_interval_s); 0: not measured
     uint64_t begun, interval; // of checkpoint_interval, in steps and the same in all processes: the last save's, and
                               // the distance to the next; 0: not planned
 } RunSaves;

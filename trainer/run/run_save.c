@@ -12,8 +12,7 @@ static void warn_unsaved(void) {
     err_clear();
 }
 
-// What a save took, for the plan of the next ones: at most twice as much as the one before, since a machine that stood
-// still once is no measure.
+// The new estimate from what the last save took. It at most doubles, so that one pause of the machine does not set it.
 static double measured(double before, double now) { return before > 0 && now > 2 * before ? 2 * before : now; }
 
 // Records a save that has ended. A failure is a warning.
@@ -53,8 +52,8 @@ static int write_checkpoint(Run *run, bool beside, uint64_t started) {
     return 0;
 }
 
-// Without the last save the last steps are lost: waits a minute for the disk to have room for it. The other processes
-// are told every second, or they would give up the one that waits after data_timeout.
+// Without the last save the last steps are lost: waits a minute for the disk to have room for it. It sends the
+// other processes a message every second, because they give up a process that is silent for data_timeout.
 static void wait_for_space(Run *run) {
     enum { SECONDS = 60 };
     const uint64_t bytes = checkpoint_bytes(&run->model, run->plan.optimizer);

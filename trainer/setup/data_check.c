@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// What to do about a split that is too small for a sequence of `block` tokens. A share is twice what is needed, because
+// What to do about a split that is too small for a sequence of `block` tokens. The share that it names is twice the needed one, because
 // the split of a document is a matter of chance.
 static void advise(const FeedDataset *dataset, int split, uint64_t block, char text[160]) {
     enum { FEW_DOCUMENTS = 20 };
