@@ -370,6 +370,32 @@ TEST(metrics_open_counts_the_lost_steps_and_the_kills_before) {
     metrics_close(&metrics);
 }
 
+// The process that wrote the record ended before, between and after its lines of the last step, or a step later.
+TEST(metrics_of_a_process_that_takes_over_have_every_line_once) {
+    static const char all[] =
+        "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n{\"step\": 2, \"val_loss\": 5}\n",
+                      later[] = "{\"step\": 3, \"loss\": 1}\n";
+    const char *first = strchr(all, '\n') + 1, *second = strchr(first, '\n') + 1;
+    const size_t written[] = {(size_t)(first - all), (size_t)(second - all), sizeof all - 1,
+                              sizeof all + sizeof later - 2};
+    for (int i = 0; i < 4; i++) {
+        char text[sizeof all + sizeof later];
+        snprintf(text, sizeof text, "%s%s", all, later);
+        write_file("metrics.jsonl", text, written[i]);
+        Metrics metrics = {0};
+        metrics_follow(&metrics);
+        metrics_add(&metrics, 1, "\"loss\": 3");
+        metrics_add(&metrics, 2, "\"loss\": 2");
+        metrics_add(&metrics, 2, "\"val_loss\": 5");
+        CHECK(metrics_take_over(&metrics, ".", 2, false) == 0);
+        metrics_close(&metrics);
+        char *kept = read_file("metrics.jsonl", NULL);
+        CHECK_TEXT(kept, all);
+        CHECK_EQUAL(strlen(kept), sizeof all - 1);
+        free(kept);
+    }
+}
+
 // Compared with the smallest loss a second of all intervals: S / t for saves, and t / 2 M for the steps that a kill
 // undoes.
 TEST(save_interval_loses_the_least_time) {
