@@ -184,7 +184,8 @@ def measure():
     step("124M", 64, deterministic=0, gelu="tanh")
     for recompute in 1, 2, 3, 4, 5:
         step("124M", 16, recompute=recompute)
-    step("124M", 16, dtype="float16")
+    for dtype in "float16", "float32":
+        step("124M", 16, dtype=dtype)
     for offload in "optimizer", "gradients", "residuals", "all":
         step("124M", 16, offload=offload)
     for B in 64, 4:

@@ -116,7 +116,9 @@ one=("$build/test-gpu" --data tests/data --bin "$build/bin")
 for name in $([ $gpu = cpu ] || grep -ohE '^(TEST|OPERATION)\(\w+' tests/cuda/*.c tests/operations/test_operations.c |
     sed -e 's/OPERATION(/operation_/' -e 's/TEST(//' | grep -vE every_head_width); do
     check "$name" 60 "${one[@]}" "$name"
-    [ $status = 124 ] || check "$name, float16" 60 env TEST_DTYPE=float16 "${one[@]}" "$name"
+    for dtype in float16 float32; do
+        [ $status = 124 ] || check "$name, $dtype" 60 env TEST_DTYPE=$dtype "${one[@]}" "$name"
+    done
 done
 
 [ $gpu = cpu ] || check "a GPU that hangs ends the program" 30 sh -c '"$0" hang timeout=3; [ $? = 80 ]' "$build/bench_gpu"
@@ -130,7 +132,7 @@ elif command -v compute-sanitizer >/dev/null; then
     for word in embedding layernorm gelu attention_of loss update matmul; do
         check "memcheck $word" 100 compute-sanitizer --tool memcheck --error-exitcode 1 "${one[@]}" "$word"
     done
-    for word in loss attention_of_64 gelu_agrees; do
+    for word in loss attention_of_64 attention_with_dropout attention_within_documents gelu_agrees; do
         check "racecheck $word" 100 compute-sanitizer --tool racecheck --error-exitcode 1 "${one[@]}" "$word"
     done
 else
