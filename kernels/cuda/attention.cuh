@@ -29,13 +29,14 @@ template <int W> INLINE int chunks_first(int row, int chunk, int lane) {
     return chunk_at<W>(row + (lane & 7) + (lane >> 4) * 8, chunk + (lane >> 3 & 1));
 }
 
-// Starts the copy of rows [row, row + ROWS) of src; rows from T on and columns from width on are zeros.
+// Starts the copy of rows [row, row + ROWS) of src, by THREADS threads; rows from T on and columns from width on are
+// zeros.
 template <int W, int ROWS, int THREADS>
-INLINE void load_tile(uint4 *tile, const act *src, int stride, int row, int T, int width) {
-    static_assert(ROWS * W % THREADS == 0, "whole rounds: a loop from threadIdx.x to a bound would not be unrolled");
+INLINE void load_tile(uint4 *tile, const act *src, int stride, int row, int T, int width, int thread = threadIdx.x) {
+    static_assert(ROWS * W % THREADS == 0, "whole rounds: a loop from thread to a bound would not be unrolled");
 #pragma unroll
     for (int j = 0; j < ROWS * W / THREADS; j++) {
-        int i = j * THREADS + threadIdx.x, r = i / W, c = i % W;
+        int i = j * THREADS + thread, r = i / W, c = i % W;
         bool inside = row + r < T && c * 8 < width;
         cp_async16(tile + chunk_at<W>(r, c), src + (inside ? (row + r) * stride + c * 8 : 0), inside);
     }
@@ -131,18 +132,25 @@ template <ScoreRows ROWS, int N> INLINE void drop_scores(float (&x)[N][4], uint3
         for (int e = 0; e < 4; e++) x[n][e] = kept >> kept_bit<ROWS>(n, e) & 1 ? x[n][e] * scale : 0;
 }
 
-// The scores of accumulator n become weights, and dp, the gradients of weights, those of scores. of_query: the
-// statistics of the two queries of the four registers. diagonal: there may be keys after their query.
+// The scores of accumulator n become weights. lse: of the two queries of the four registers, in powers of two. diagonal:
+// there may be keys after their query.
+template <ScoreRows ROWS>
+INLINE void weigh_scores(float (&s)[4], const float (&lse)[2], float scale, bool diagonal, int n, int query, int key) {
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        s[e] = exp2_fast(s[e] * scale - lse[ROWS == QUERY_ROWS ? e >> 1 : e & 1]);
+        if (diagonal && is_later_key<ROWS>(n, e, query, key)) s[e] = 0; // in `mask_scores` it would take registers
+    }
+}
+
+// The same, and dp, the gradients of weights, become those of scores. of_query: the statistics of the two queries.
 template <ScoreRows ROWS>
 INLINE void gradient_of_scores(float (&s)[4], float (&dp)[4], const float2 (&of_query)[2], float scale, bool diagonal,
                                int n, int query, int key) {
+    const float lse[2] = {of_query[0].x, of_query[1].x};
+    weigh_scores<ROWS>(s, lse, scale, diagonal, n, query, key);
 #pragma unroll
-    for (int e = 0; e < 4; e++) {
-        const float2 x = of_query[ROWS == QUERY_ROWS ? e >> 1 : e & 1];
-        s[e] = exp2_fast(s[e] * scale - x.x);
-        if (diagonal && is_later_key<ROWS>(n, e, query, key)) s[e] = 0; // in `mask_scores` it would take registers
-        dp[e] = s[e] * (dp[e] - x.y);
-    }
+    for (int e = 0; e < 4; e++) dp[e] = s[e] * (dp[e] - of_query[ROWS == QUERY_ROWS ? e >> 1 : e & 1].y);
 }
 
 // Accumulators of 16 columns += a * b.

@@ -9,7 +9,7 @@
 // Split: the same kernel without dQ, then a second one for dQ. 7 products for 5, but no order between blocks: better
 // while the grid is only a few waves.
 #ifndef ACT_FP32 // attention_fp32.cu
-#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention_backward.cuh"
 
 // statistics (B,H,padded) = {lse in powers of two, sum of dO*O}; rows from T on {infinity, 0}, so that their P is 0
 // without a test. Resets the ticket and the turns, so that nothing else has to. Eight lanes compute a row.
@@ -37,22 +37,21 @@ __global__ void __launch_bounds__(256)
 
 // The variants of attention_keys_gradient, by the channels D of a head.
 struct KeysConfig {
-    static constexpr int WARPS = 4;      // of 16 keys each
-    static constexpr int QUERIES = 64;   // of a tile
-    static constexpr int PART = 16;      // queries in work at a time
-    static constexpr int BLOCKS = 3;     // on a multiprocessor
-    static constexpr bool KEPT = true;   // K and V wait in registers, and dS takes V's place in shared memory
-    static constexpr bool FUSED = true;  // dQ as well
-    static constexpr bool EXACT = true;  // width is D, which is worth the registers that three blocks are short of
-    static constexpr bool WGMMA = false; // the warps multiply together
-    static constexpr bool SKIPS = true;  // tiles of other documents, which takes registers
+    static constexpr int WARPS = 4;     // of 16 keys each
+    static constexpr int QUERIES = 64;  // of a tile
+    static constexpr int PART = 16;     // queries in work at a time
+    static constexpr int BLOCKS = 3;    // on a multiprocessor
+    static constexpr bool KEPT = true;  // K and V wait in registers, and dS takes V's place in shared memory
+    static constexpr bool FUSED = true; // dQ as well
+    static constexpr bool EXACT = true; // width is D, which is worth the registers that three blocks are short of
+    static constexpr bool SKIPS = true; // tiles of other documents, which takes registers
 };
 struct Keys64 : KeysConfig {
     static constexpr int D = 64;
 };
 struct Keys64Split : Keys64 {
     static constexpr bool FUSED = false;
-    static constexpr bool SKIPS = ARCH != 900; // wgmma takes its place there
+    static constexpr bool SKIPS = ARCH != 900; // attention_backward_wgmma.cu takes its place there
 };
 struct Keys64ThreeBlocks : Keys64 {
     static constexpr bool SKIPS = false;
@@ -62,10 +61,6 @@ struct Keys64TwoBlocks : Keys64 {
 };
 struct Keys64Narrow : Keys64TwoBlocks { // fewer channels than 64
     static constexpr bool EXACT = false;
-};
-struct Keys64Wgmma : Keys64 {
-    static constexpr int PART = 64;
-    static constexpr bool KEPT = false, EXACT = false, WGMMA = true;
 };
 struct Keys96 : KeysConfig {
     static constexpr int D = 96, QUERIES = 32, PART = 32, BLOCKS = 2;
@@ -103,31 +98,21 @@ INLINE void multiply_queries(float (&s)[C::PART / 8][4], float (&dp)[C::PART / 8
                              uint32_t (&keys)[C::D / 16][4], uint32_t (&values)[C::D / 16][4], int part) {
     constexpr int W = C::D / 8;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    if constexpr (C::WGMMA) {
-        wgmma_fence();
+    memset(s, 0, sizeof s), memset(dp, 0, sizeof dp);
 #pragma unroll
-        for (int d = 0; d < C::D / 16; d++) wgmma<LINE, LINE>(s, tiles.k, tiles.q, d, d > 0);
+    for (int d = 0; d < C::D / 16; d++) {
+        uint32_t f[4], kf[4], vf[4];
+        if (!C::KEPT) {
+            ldmatrix_x4(kf, tiles.k + rows_first<W>(warp * 16, 2 * d, lane));
+            ldmatrix_x4(vf, tiles.v + rows_first<W>(warp * 16, 2 * d, lane));
+        }
 #pragma unroll
-        for (int d = 0; d < C::D / 16; d++) wgmma<LINE, LINE>(dp, tiles.v, tiles.o, d, d > 0);
-        wgmma_commit();
-        wgmma_wait<0>(s), wgmma_wait<0>(dp);
-    } else {
-        memset(s, 0, sizeof s), memset(dp, 0, sizeof dp);
-#pragma unroll
-        for (int d = 0; d < C::D / 16; d++) {
-            uint32_t f[4], kf[4], vf[4];
-            if (!C::KEPT) {
-                ldmatrix_x4(kf, tiles.k + rows_first<W>(warp * 16, 2 * d, lane));
-                ldmatrix_x4(vf, tiles.v + rows_first<W>(warp * 16, 2 * d, lane));
-            }
-#pragma unroll
-            for (int n = 0; n < C::PART / 16; n++) {
-                int at = chunks_first<W>(part + n * 16, 2 * d, lane);
-                ldmatrix_x4(f, tiles.q + at);
-                add_product(s + 2 * n, C::KEPT ? keys[d] : kf, f);
-                ldmatrix_x4(f, tiles.o + at);
-                add_product(dp + 2 * n, C::KEPT ? values[d] : vf, f);
-            }
+        for (int n = 0; n < C::PART / 16; n++) {
+            int at = chunks_first<W>(part + n * 16, 2 * d, lane);
+            ldmatrix_x4(f, tiles.q + at);
+            add_product(s + 2 * n, C::KEPT ? keys[d] : kf, f);
+            ldmatrix_x4(f, tiles.o + at);
+            add_product(dp + 2 * n, C::KEPT ? values[d] : vf, f);
         }
     }
 }
@@ -150,60 +135,35 @@ INLINE void pack_gradients(uint32_t (&p)[C::PART / 16][4], uint32_t (&ds)[C::PAR
             p[n >> 1][to] = pack(s[n][2 * r], s[n][2 * r + 1]);
             ds[n >> 1][to] = pack(dp[n][2 * r], dp[n][2 * r + 1]);
             uint32_t *shared = (uint32_t *)(tiles.ds + chunk_at<C::QUERIES / 8>(row + r * 8, part / 8 + n));
-            if (C::WGMMA)
-                put_async(shared + t4, ds[n >> 1][to]);
-            else if (C::FUSED)
-                shared[t4] = ds[n >> 1][to];
+            if (C::FUSED) shared[t4] = ds[n >> 1][to];
         }
     }
 }
 
-// Dropout of packed weights.
-template <int N> INLINE void drop_packed(uint32_t (&p)[N][4], uint32_t kept) {
-#pragma unroll
-    for (int n = 0; n < 2 * N; n++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const uint32_t pair = kept >> kept_bit<KEY_ROWS>(n, 2 * r);
-            p[n >> 1][(n & 1) * 2 + r] &= (pair & 1 ? 0xffffu : 0) | (pair & 2 ? 0xffff0000u : 0);
-        }
-}
-
-// dV += P^T dO, dK += dS^T Q. By wgmma they are complete after a wait.
+// dV += P^T dO, dK += dS^T Q.
 template <class C>
 INLINE void add_queries(float (&dk)[C::D / 8][4], float (&dv)[C::D / 8][4], const uint32_t (&p)[C::PART / 16][4],
                         const uint32_t (&ds)[C::PART / 16][4], const Tiles &tiles, int part) {
-    if constexpr (C::WGMMA) {
-        async_fence();
-        wgmma_fence();
 #pragma unroll
-        for (int kk = 0; kk < C::PART / 16; kk++) wgmma<TERM>(dv, p[kk], tiles.o, kk);
+    for (int kk = 0; kk < C::PART / 16; kk++)
 #pragma unroll
-        for (int kk = 0; kk < C::PART / 16; kk++) wgmma<TERM>(dk, ds[kk], tiles.q, kk);
-        wgmma_commit();
-    } else {
-#pragma unroll
-        for (int kk = 0; kk < C::PART / 16; kk++)
-#pragma unroll
-            for (int n = 0; n < C::D / 16; n++) {
-                uint32_t f[4];
-                int at = rows_first<C::D / 8>(part + kk * 16, 2 * n, threadIdx.x % 32);
-                ldmatrix_x4_transposed(f, tiles.o + at);
-                add_product(dv + 2 * n, p[kk], f);
-                ldmatrix_x4_transposed(f, tiles.q + at);
-                add_product(dk + 2 * n, ds[kk], f);
-            }
-    }
+        for (int n = 0; n < C::D / 16; n++) {
+            uint32_t f[4];
+            int at = rows_first<C::D / 8>(part + kk * 16, 2 * n, threadIdx.x % 32);
+            ldmatrix_x4_transposed(f, tiles.o + at);
+            add_product(dv + 2 * n, p[kk], f);
+            ldmatrix_x4_transposed(f, tiles.q + at);
+            add_product(dk + 2 * n, ds[kk], f);
+        }
 }
 
 // Adds dS K to the sums of a tile of dQ. is_first: there are no sums so far. is_last: writes the result to dq, row 0 of
-// the tile. By wgmma, dk and dv are complete as well.
+// the tile.
 template <class C>
-INLINE void add_keys(act *dq, float4 *dq_sums, float (&dk)[C::D / 8][4], float (&dv)[C::D / 8][4], const Tiles &tiles,
-                     bool is_first, bool is_last, int first, int T, int stride, int width, float root) {
-    constexpr int COLUMNS = C::D / (C::WARPS / (C::QUERIES / 16)); // of dQ, a warp
-    constexpr int STRETCH =
-        COLUMNS % 32 || C::BLOCKS < 3 || C::WGMMA ? COLUMNS : COLUMNS / 2; // at a time: the peak of registers
+INLINE void add_keys(act *dq, float4 *dq_sums, const Tiles &tiles, bool is_first, bool is_last, int first, int T,
+                     int stride, int width, float root) {
+    constexpr int COLUMNS = C::D / (C::WARPS / (C::QUERIES / 16));                 // of dQ, a warp
+    constexpr int STRETCH = COLUMNS % 32 || C::BLOCKS < 3 ? COLUMNS : COLUMNS / 2; // at a time: the peak of registers
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row16 = warp % (C::QUERIES / 16), strip = warp / (C::QUERIES / 16);
     dq_sums += warp * (COLUMNS / 8) * 32 + lane;
@@ -216,23 +176,15 @@ INLINE void add_keys(act *dq, float4 *dq_sums, float (&dk)[C::D / 8][4], float (
                 float4 x = __ldcg(dq_sums + (c / 8 + n) * 32);
                 a[n][0] = x.x, a[n][1] = x.y, a[n][2] = x.z, a[n][3] = x.w;
             }
-        if constexpr (C::WGMMA) {
-            wgmma_fence();
 #pragma unroll
-            for (int kk = 0; kk < keys_of<C> / 16; kk++) wgmma<TERM, TERM>(a, tiles.ds, tiles.k, kk);
-            wgmma_commit();
-            wgmma_wait<0>(a), wgmma_wait<0>(dv), wgmma_wait<0>(dk);
-        } else {
+        for (int kk = 0; kk < keys_of<C> / 16; kk++) {
+            uint32_t sf[4], f[4];
+            ldmatrix_x4_transposed(sf, tiles.ds + chunks_first<C::QUERIES / 8>(kk * 16, 2 * row16, lane));
 #pragma unroll
-            for (int kk = 0; kk < keys_of<C> / 16; kk++) {
-                uint32_t sf[4], f[4];
-                ldmatrix_x4_transposed(sf, tiles.ds + chunks_first<C::QUERIES / 8>(kk * 16, 2 * row16, lane));
-#pragma unroll
-                for (int n = 0; n < STRETCH / 16; n++) {
-                    int at = rows_first<C::D / 8>(kk * 16, (strip * COLUMNS + c) / 8 + 2 * n, lane);
-                    ldmatrix_x4_transposed(f, tiles.k + at);
-                    add_product(a + 2 * n, sf, f);
-                }
+            for (int n = 0; n < STRETCH / 16; n++) {
+                int at = rows_first<C::D / 8>(kk * 16, (strip * COLUMNS + c) / 8 + 2 * n, lane);
+                ldmatrix_x4_transposed(f, tiles.k + at);
+                add_product(a + 2 * n, sf, f);
             }
         }
 #pragma unroll
@@ -261,9 +213,7 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
     constexpr int D = C::D, QUERIES = C::QUERIES, PART = C::PART, KEYS = keys_of<C>, W = D / 8, THREADS = C::WARPS * 32;
     const int width = C::EXACT ? D : any_width;
     static_assert(!C::KEPT || QUERIES <= D, "dS takes V's place");
-    static_assert(!C::WGMMA || (D == 64 && KEYS == 64 && QUERIES == 64 && PART == 64 && !C::KEPT && C::FUSED),
-                  "tiles of 64 x 64");
-    if (!is_launched<shared_bytes<C>> || (C::WGMMA && !has_wgmma)) return;
+    if (!is_launched<shared_bytes<C>>) return;
     DYNAMIC_SHARED(uint4, tiles);
     uint4 *k_tile = tiles, *v_tile = k_tile + KEYS * W, *q_tiles = v_tile + KEYS * W;
     uint4 *o_tiles = q_tiles + 2 * QUERIES * W, *s_tiles = o_tiles + 2 * QUERIES * W;
@@ -319,7 +269,6 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
         const Tiles now = {k_tile, v_tile, q_tiles + half * W, o_tiles + half * W, (const float4 *)(s_tiles + half / 2),
                            ds_tile};
         cp_async_wait<0>();
-        if (C::WGMMA) async_fence();
         __syncthreads(); // the tile has landed, and all warps have left the previous tile
         if (C::FUSED && threadIdx.x == 0 && tile > first)
             store_release(turn + tile - 1, (tile - 1) * QUERIES / KEYS - kb + 1);
@@ -344,7 +293,7 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
         int before = tile * QUERIES / KEYS - kb;
         if (threadIdx.x == 0) WAIT_UNTIL(load_acquire(turn + tile) == before);
         __syncthreads(); // dS of all warps has arrived, and it is our turn
-        add_keys<C>(dqkv + origin, dq_sums + ((size_t)bh * tile_count + tile) * (QUERIES * D / 4), dk, dv, now, !before,
+        add_keys<C>(dqkv + origin, dq_sums + ((size_t)bh * tile_count + tile) * (QUERIES * D / 4), now, !before,
                     skips ? first_key<QUERIES>(mask, b, tile, T) >= kb * KEYS : !kb, tile * QUERIES, T, stride, width,
                     root);
     }
@@ -459,38 +408,25 @@ __global__ void __launch_bounds__(C::THREADS, blocks_at_once<C::BLOCKS>)
                     pack(dq[n][2 * r] * root, dq[n][2 * r + 1] * root);
 }
 
-// Where the three arrays lie in the scratch; the sums of dQ come first, since they need the most alignment.
-typedef struct {
-    float4 *dq_sums;
-    float2 *statistics;
-    int *turns, turn_count;
-    int padded;
-    size_t bytes;
-} Scratch;
-
-static Scratch lay_out(char *base, int B, int T, int H, int D) {
-    Scratch s = {};
-    s.padded = (T + TILE - 1) / TILE * TILE;
-    size_t rows = (size_t)B * H * s.padded, sums = rows * attention_width(D) * sizeof(float);
-    s.turn_count = 1 + (int)(rows / 16); // of the shortest tile
-    s.dq_sums = (float4 *)base, s.statistics = (float2 *)(base + sums);
-    s.turns = (int *)(base + sums + rows * sizeof(float2));
-    s.bytes = sums + rows * sizeof(float2) + (size_t)s.turn_count * sizeof(int);
-    return s;
+// Where the three arrays lie in the scratch; the sums of dQ come first, since they need the most alignment. Returns their
+// bytes.
+static size_t lay_out(AttentionGradient *c, char *base) {
+    const Attention &a = c->a;
+    c->padded = (a.T + TILE - 1) / TILE * TILE;
+    const size_t rows = (size_t)a.B * a.H * c->padded, sums = rows * attention_width(a.D) * sizeof(float);
+    c->turn_count = 1 + (int)(rows / 16); // of the shortest tile
+    c->dq_sums = (float4 *)base, c->statistics = (float2 *)(base + sums);
+    c->turns = (int *)(base + sums + rows * sizeof(float2));
+    return sums + rows * sizeof(float2) + (size_t)c->turn_count * sizeof(int);
 }
 
 size_t FOR_ACT(cuda_attention_scratch)(const Shape *shape) {
-    return lay_out(NULL, shape->B, shape->T, shape->H, shape->C / shape->H).bytes;
+    AttentionGradient c = {};
+    c.a.B = shape->B, c.a.T = shape->T, c.a.H = shape->H, c.a.D = shape->C / shape->H;
+    return lay_out(&c, NULL);
 }
 
 namespace { // it differs from type to type
-
-struct Call {
-    act *dqkv;
-    const act *dout, *qkv;
-    Attention a;
-    Scratch scratch;
-};
 
 template <class C> struct Keys {
     // How many of its blocks run on a multiprocessor at a time.
@@ -503,32 +439,32 @@ template <class C> struct Keys {
         return blocks;
     }
 
-    static void launch(const Call &c) {
+    static void launch(const AttentionGradient &c) {
         if (!resident()) cuda_check(cudaErrorLaunchOutOfResources, "attention_backward");
         LAUNCH(attention_keys_gradient<C>, blocks_of((size_t)c.a.T, keys_of<C>) * (unsigned)(c.a.B * c.a.H),
-               C::WARPS * 32, shared_bytes<C>, cuda.stream, c.dqkv, c.scratch.dq_sums, c.scratch.turns, c.qkv, c.dout,
-               (const float2 *)c.scratch.statistics, attention_mask(c.a), c.a.T, c.scratch.padded, c.a.H, c.a.D);
+               C::WARPS * 32, shared_bytes<C>, cuda.stream, (act *)c.dqkv, c.dq_sums, c.turns, (const act *)c.qkv,
+               (const act *)c.dout, (const float2 *)c.statistics, attention_mask(c.a), c.a.T, c.padded, c.a.H, c.a.D);
     }
 };
 
 } // namespace
 
-static void launch_queries(const Call &c) {
+static void launch_queries(const AttentionGradient &c) {
     typedef QueriesConfig C;
     auto kernel = attention_queries_gradient<C>;
     static const cudaError_t allowed = ALLOW_SHARED(kernel, (int)C::bytes);
     cuda_check(allowed, "attention_backward");
     static const int resident = resident_blocks(kernel, C::THREADS, C::bytes);
     const dim3 grid(blocks_of((size_t)c.a.T, C::QUERIES), (unsigned)c.a.H, (unsigned)c.a.B);
-    LAUNCH(kernel, grid, C::THREADS, C::bytes, cuda.stream, c.dqkv, c.qkv, c.dout, (const float2 *)c.scratch.statistics,
-           attention_mask(c.a), c.a.T, c.scratch.padded, c.a.H, c.a.D, wave_of(grid, resident));
+    LAUNCH(kernel, grid, C::THREADS, C::bytes, cuda.stream, (act *)c.dqkv, (const act *)c.qkv, (const act *)c.dout,
+           (const float2 *)c.statistics, attention_mask(c.a), c.a.T, c.padded, c.a.H, c.a.D, wave_of(grid, resident));
 }
 
 // Heads of up to 64 channels: three blocks on a multiprocessor whose shared memory holds them, else two of the variant
 // with larger parts, as where documents are masked (SKIPS); and the split form while the grid would not fill the card
 // three times over.
-static void launch_64(const Call &c) {
-    if (attention_by_wgmma()) return Keys<Keys64Wgmma>::launch(c);
+static void launch_64(const AttentionGradient &c) {
+    if (attention_by_wgmma()) return FOR_ACT(attention_gradient_by_wgmma)(c);
     if (c.a.D != 64) return Keys<Keys64Narrow>::launch(c);
     AttentionForm form = cuda_attention_form;
     int blocks = c.a.B * c.a.H * (int)blocks_of((size_t)c.a.T, 64);
@@ -548,11 +484,11 @@ static void launch_64(const Call &c) {
 void FOR_ACT(cuda_attention_backward)(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
                                       const Act *qkv, const Attention *attention, bool add) {
     const Attention &a = *attention;
-    const Scratch scratch = lay_out((char *)cuda.scratch, a.B, a.T, a.H, a.D);
-    const Call c = {(act *)dqkv, (const act *)dout, (const act *)qkv, a, scratch};
-    LAUNCH(attention_statistics, blocks_of((size_t)a.B * scratch.padded * a.H * 8, 256), 256, 0, cuda.stream,
-           scratch.statistics, scratch.turns, scratch.turn_count, (const act *)out, c.dout, lse, a.B, a.T,
-           scratch.padded, a.H, a.D);
+    AttentionGradient c = {};
+    c.dqkv = dqkv, c.dout = dout, c.qkv = qkv, c.a = a;
+    lay_out(&c, (char *)cuda.scratch);
+    LAUNCH(attention_statistics, blocks_of((size_t)a.B * c.padded * a.H * 8, 256), 256, 0, cuda.stream, c.statistics,
+           c.turns, c.turn_count, (const act *)out, (const act *)dout, lse, a.B, a.T, c.padded, a.H, a.D);
     if (attention_width(a.D) == 64)
         launch_64(c);
     else if (attention_width(a.D) == 96)

@@ -85,14 +85,20 @@ host_order|kernels/mpi/collective_mpi.c|s/const float \*other = received + (size
 host_apart|kernels/mpi/collective_mpi.c|s/const float \*first = before ? before : received;/const float *first = received;/;s/for (int i = before ? 0 : 1; i < ranks; i++) {/for (int i = 1; i <= ranks - !before; i++) {/;s/const float \*other = received + (size_t)i \* PIECE;/const float *other = i < ranks ? received + (size_t)i * PIECE : before;/|fixed_cpu|the bits of several processes are not those of one|ranks
 tile_step|wgmma.cuh|s/128 \* WGMMA_TERMS/64 * WGMMA_TERMS/|attention_of_64|relative error|sm_90
 keys_landed|attention_forward.cu|s/if (C::WGMMA) async_fence();//|attention_of_64|without async_fence|sm_90
-queries_landed|attention_backward.cu|s/if (C::WGMMA) async_fence();//|attention_of_64|without async_fence|sm_90
-ds_written|attention_backward.cu|s/^        async_fence();//|attention_of_64|without async_fence|sm_90
-ds_barrier|attention_backward.cu|/__syncthreads(); \/\/ dS of all warps/d|attention_of_64|nothing orders the write|sm_90
+queries_landed|attention_backward_wgmma.cu|/cp_async_wait<0>();/{n;d}|attention_of_64|without async_fence|sm_90
+ds_barrier|attention_backward_wgmma.cu|/__syncthreads(); \/\/ the tile has landed/d|attention_of_64|written without async_fence|sm_90
 scores_wait|attention_forward.cu|s/wgmma_wait<TILES - 1>/wgmma_wait<TILES>/|attention_of_64|before its wait|sm_90
 sums_wait|attention_forward.cu|s/wgmma_wait<0>(softmax/wgmma_wait<1>(softmax/|attention_of_64|wgmma without a wait|sm_90
-both_words|attention_backward.cu|s/uint32_t kept = 0;/uint16_t kept = 0;/|attention_with_dropout|error|sm_90
+both_words|attention_backward_wgmma.cu|s/uint32_t kept = 0;/uint16_t kept = 0;/|attention_with_dropout|error|sm_90
 early_keys|attention_forward.cu|s/^        __syncthreads();/        if (C::WGMMA \&\& step + 1 < steps) load_keys(step + 1);\n&/|attention_of_64|error|sm_90
-early_queries|attention_backward.cu|s/^        __syncthreads(); \/\/ the tile has landed.*/        if (C::WGMMA \&\& tile + 1 < tile_count) load_queries(tile + 1);\n&/|attention_of_64|error|sm_90
+early_queries|attention_backward_wgmma.cu|s/^        __syncthreads(); \/\/ the tile has landed.*/        if (tile + 1 < end) load_queries(tile + 1);\n&/|attention_of_64|rror|sm_90
+group_ds|attention_backward_wgmma.cu|s/tiles.ds\[tile \& 1\]/tiles.ds[0]/|gradient_agrees|rror|sm_90
+group_ticket|attention_backward_wgmma.cu|s/= atomicAdd(turns, 1)/= (int)blockIdx.x/|gradient_agrees|waits for a block that has not run|sm_90
+group_acquire|attention_backward_wgmma.cu|s/WAIT_UNTIL(load_acquire(turn + tile) == turns)/WAIT_UNTIL(turn[tile] == turns)/|gradient_agrees|nothing orders the write|sm_90
+group_release|attention_backward_wgmma.cu|s/first_tile(block) + 2/first_tile(block) + 1/;s/turn + tile - 2, before(block, tile - 2)/turn + tile - 1, before(block, tile - 1)/|gradient_agrees|waits for a block that has not run|sm_90
+group_sees|attention_backward_wgmma.cu|s/KEYS + (group + 1) \* SIDE/KEYS + group * SIDE/|attention_within_documents|rror|sm_90
+group_last_keys|attention_backward_wgmma.cu|s/>= block.kb \* KEYS/> block.kb * KEYS/|attention_within_documents|rror|sm_90
+group_last_queries|attention_backward_wgmma.cu|s/>= (block.kb + 1) \* KEYS/>= block.kb * KEYS/|attention_within_documents|rror|sm_90
 first_sum|layernorm_backward.cu|s/ds\[i\] = first ? zero : /ds[i] = /|layernorm_gradient|relative error
 last_slot|copy_streams.c|s/for (int i = 0; i < BACKEND_SLOTS; i++)$/for (int i = 0; i < BACKEND_SLOTS - 1; i++)/|gradients_and_residuals|rror
 whole_stage|upload.c|s/bytes > STAGE_BYTES/bytes > UPLOAD_BYTES/|more_than_a_stage|wrong use
