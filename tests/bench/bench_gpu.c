@@ -66,6 +66,7 @@ static void open_backend(void) {
                                         .dtype = config.dtype,
                                         .deterministic = deterministic,
                                         .optimizer_state = config.optimizer_state,
+                                        .matmul_precision = config.matmul_precision,
                                         .cache_dir = backend_cache_dir(),
                                         .timeout_s = timeout},
                        why);

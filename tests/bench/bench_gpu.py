@@ -102,7 +102,8 @@ def clock_and_power(command, seconds):
             beside.wait()
         samples.seek(0)
         pairs = re.findall(r"^ *([0-9.]+) *, *([0-9.]+) *$", samples.read(), re.M)
-    busy = sorted(pairs, key=lambda pair: float(pair[1]))[len(pairs) // 2:]  # the start is idle
+    most = max((float(watts) for _, watts in pairs), default=0)
+    busy = [pair for pair in pairs if float(pair[1]) > 0.8 * most]  # neither the start nor a compilation
     if not busy:
         return result, {}
     return result, {key: statistics.median(float(pair[i]) for pair in busy) for i, key in enumerate(("mhz", "watts"))}

@@ -136,7 +136,8 @@ static void check_like_cpu(Form form, const Way *ways, int count, double limit, 
                 print_message("loss %.5f, the CPU's %.5f, plain %.5f\n", losses[step], want[step], plain[step]);
             CHECK(fabs(losses[step] - want[step]) < limit * want[step]);
         }
-        CHECK(fabs(norm - want_norm) < 10 * limit * want_norm);
+        // in fp16 a change of 1e-7 in every GELU moves this norm by 1.3e-3 of itself
+        CHECK(fabs(norm - want_norm) < (fp16 ? 20 : 10) * limit * want_norm);
         if (!run) memcpy(first, losses, sizeof first);
         CHECK(!memcmp(first, losses, sizeof first));
         CHECK(!run || same_bits(bits));
