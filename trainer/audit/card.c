@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "loader/protocol/mixture.h"
 #include "trainer/audit/record.h"
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/records/history.h"
@@ -56,7 +57,32 @@ static void add_versions(const char *run, uint64_t step, Buffer *out) {
     record_close(&record);
 }
 
-static void add_data(const SavedState *saved, Buffer *out) {
+// The datasets of a mixture with their shares, by the line of the run that begins with it.
+static void add_sources(const char *run, const char *fingerprint, Buffer *out) {
+    Record record = {0};
+    RecordLine line;
+    Bytes text;
+    char hex[65];
+    json_t *sources = NULL, *source;
+    size_t i;
+    if (record_open(&record, run) == 0)
+        for (Bytes rest = record.text; !sources && record_next(&record, &rest, &line) > 0;)
+            if (line.kind == LINE_DATASET && record_text(&line, "fingerprint", hex, sizeof hex) &&
+                !strcmp(hex, fingerprint) && record_member(&line, "sources", &text))
+                sources = json_loadb((const char *)text.data, text.size, 0, NULL);
+    json_array_foreach(sources, i, source) {
+        const char *name = json_string_value(json_object_get(source, "name"));
+        buffer_print(out, i ? ", " : "; a mixture of ");
+        add_word(out, name ? name : "");
+        buffer_print(out, " (%.2f %%)",
+                     100 * json_number_value(json_object_get(source, "weight")) / (double)MIXTURE_SUM);
+    }
+    json_decref(sources);
+    err_clear(); // a damaged record has none
+    record_close(&record);
+}
+
+static void add_data(const SavedState *saved, const char *run, Buffer *out) {
     const RunState *state = &saved->state;
     const uint64_t block = strtoull(value_of(saved, "block_size"), NULL, 10);
     char hex[65], count[16];
@@ -66,8 +92,10 @@ static void add_data(const SavedState *saved, Buffer *out) {
         hex_encode(hex, use->fingerprint, 32);
         buffer_print(out, "- ");
         add_word(out, use->name);
-        buffer_print(out, ", fingerprint `%s`: %" PRIu64 " samples, %s tokens\n", hex, use->consumed,
+        buffer_print(out, ", fingerprint `%s`: %" PRIu64 " samples, %s tokens", hex, use->consumed,
                      human_count(count, (double)use->consumed * (double)block));
+        add_sources(run, hex, out);
+        buffer_print(out, "\n");
     }
     for (int i = 0; i < state->change_count; i++) {
         hex_encode(hex, state->changes[i].new, 32);
@@ -171,7 +199,7 @@ int card_write(const char *exported, const char *checkpoint, const char *name, u
     add_word(&text, name);
     buffer_print(&text, "\n\nA language model of %s parameters, trained by millrace.\n",
                  human_count(count, (double)parameters));
-    add_data(&saved, &text);
+    add_data(&saved, run, &text);
     add_training(&saved, run, &text);
     int result = add_hashes(&saved, exported, &text);
     snprintf(path, sizeof path, "%.*s/README.md", PATH_MAX_BYTES - 64, exported);

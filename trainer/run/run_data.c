@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "trainer/setup/data_check.h"
 #include "trainer/setup/vocabulary.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -76,20 +77,32 @@ static int log_change(const Run *run, const DatasetUse *old, const FeedDataset *
     return fail(EX_AGAIN, "stopped: the loader has another dataset, and on_dataset_change is stop");
 }
 
+// Of a mixture: its datasets with their weights, of MIXTURE_SUM, at the next sample.
+static void add_sources(Buffer *line, const Run *run, uint64_t sample) {
+    const FeedDataset *dataset = feed_dataset(run->feed);
+    for (unsigned i = 0; i < dataset->source_count && dataset->source_count > 1; i++) {
+        buffer_print(line, i ? ", {\"name\": " : ", \"sources\": [{\"name\": ");
+        json_add_string(line, dataset->sources[i].name);
+        buffer_print(line, ", \"weight\": %u}", feed_weight(run->feed, i, sample));
+    }
+    if (dataset->source_count > 1) buffer_print(line, "]");
+}
+
 // `old` is NULL for the first dataset of the run.
 static void record_use(Run *run, const DatasetUse *use, const DatasetUse *old) {
-    char hex[65], change[128] = "";
-    Buffer name = {0};
+    char hex[65];
+    Buffer line = {0};
+    buffer_print(&line, "\"dataset\": ");
+    json_add_string(&line, use->name);
+    hex_encode(hex, use->fingerprint, 32);
+    buffer_print(&line, ", \"fingerprint\": \"%s\"", hex);
+    add_sources(&line, run, use->consumed);
     if (old) {
         hex_encode(hex, old->fingerprint, 32);
-        snprintf(change, sizeof change, ", \"old\": \"%s\", \"consumed\": %llu", hex,
-                 (unsigned long long)use->consumed);
+        buffer_print(&line, ", \"old\": \"%s\", \"consumed\": %" PRIu64, hex, use->consumed);
     }
-    hex_encode(hex, use->fingerprint, 32);
-    json_add_string(&name, use->name);
-    metrics_add(&run->metrics, run->state.step, "\"dataset\": %.*s, \"fingerprint\": \"%s\"%s", (int)name.size,
-                (const char *)name.data, hex, change);
-    buffer_close(&name);
+    metrics_add(&run->metrics, run->state.step, "%.*s", (int)line.size, (const char *)line.data);
+    buffer_close(&line);
 }
 
 int run_data_check_complete(const Run *run) {

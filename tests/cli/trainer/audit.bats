@@ -158,6 +158,9 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 66 "no mixture of them" "$BIN/trainer" which mixed --step=1 "$data" "$BATS_FILE_TMPDIR/data2"
     "$BIN/trainer" which mixed --step=1 --json "$data" "$BATS_FILE_TMPDIR/data2:3" >which
     [ "$(jq -r .dataset which | xargs -n 1 basename | sort | uniq -c | xargs)" = "1 data 3 data2" ]
+    [ "$(jq -c 'select(.dataset) | .sources' mixed/metrics.jsonl)" = '[{"name":"data","weight":16384},{"name":"data2","weight":49152}]' ]
+    "$BIN/trainer" export --quiet --card --out_dir=mixed -o model
+    grep -q 'a mixture of `data` (25.00 %), `data2` (75.00 %)' model/README.md
 }
 
 @test "the card and both reports have every value that a key had, and from which step on" {
