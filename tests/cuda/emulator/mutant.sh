@@ -116,9 +116,14 @@ chosen|trainer/optim/step.c|s/network->ops->graph_begin(key, is_recorded(network
 skipped_keys|attention_forward.cu|s/block \* QUERIES\] \/ KEYS/block * QUERIES] \/ KEYS + 1/|attention_within_documents|error
 last_keys|attention_backward.cu|s/(mask, b, tile, T) >= kb \* KEYS/(mask, b, tile, T) > kb * KEYS/|attention_within_documents|error
 last_queries|attention_backward.cu|s/(mask, b, tile, T) >= (kb + 1) \* KEYS/(mask, b, tile, T) >= kb * KEYS/|attention_within_documents|waits for a block
-rows_fade|attention_fp32.cu|s/sums\[i\] \*= fade/sums[i] *= 1/|attention_of_64|rror|fp32
-rows_kept|attention_fp32.cu|s/if (!kept) p = 0;//|attention_with_dropout|rror|fp32
-rows_left|attention_fp32.cu|s/if (!__ballot_sync(0xffffffffu, sees)) break;/if (!sees) break;/|attention_within|emu:|fp32
+rows_fade|attention_fp32.cu|s/sums\[i\]\[n\] \*= fade/sums[i][n] *= 1/|attention_of_64|rror|fp32
+rows_kept|attention_fp32.cu|s/if (!is_kept) weight = 0;//|attention_with_dropout|rror|fp32
+rows_left|attention_fp32.cu|s/>= keys + TILE) break;/>= keys) break;/|attention_within|rror|fp32
+rows_beyond|attention_fp32.cu|s/if (row_of(i) < to.count \&\& /if (/|attention_of_64|rror|fp32
+rows_wide|attention_fp32.cu|s/ \&\& c < from.D;/;/|attention_of_fewer|rror|fp32
+rows_diagonal|attention_fp32.cu|s/keys <= first_query; keys/keys < first_query; keys/|attention_of_64|rror|fp32
+rows_arrived|attention_fp32.cu|s/__syncthreads(); \/\/ the rows are there//|attention_of_64|rror|fp32
+rows_read|attention_fp32.cu|s/__syncwarp(); \/\/ the warp has read its weights//|attention_of_64|rror|fp32
 swizzle|attention.cuh|s/W % 4 == 0 ? row >> 1 & 3/W % 4 == 0 ? row \& 1/|bank_conflicts|emu_counts.bank_conflicts
 END
 }
