@@ -264,6 +264,21 @@ END
     run_match 66 "no vocab.json with merges.txt" shardtool encode --vocabulary . "$text"
 }
 
+@test "a .tiktoken whose merges would make a tokenizer.json that no reader takes is refused" {
+    # all words of up to 18 of two bytes that JSON spells out: 16 MB, and a merge for each way to cut each of them
+    python3 - >large.tiktoken <<'END'
+import base64
+lines = [f"{base64.b64encode(bytes([byte])).decode()} {byte}" for byte in range(256)]
+words = [b"\1", b"\2"]
+for _ in range(17):
+    words = [word + byte for word in words for byte in (b"\1", b"\2")]
+    lines += [f"{base64.b64encode(word).decode()} {len(lines) + i}" for i, word in enumerate(words)]
+print("\n".join(lines))
+END
+    run_match 65 "524541 tokens and 8388612 merges are a tokenizer.json of 337 MiB, and files of at most 256 are supported" \
+        shardtool encode --vocabulary large.tiktoken --pattern gpt4 "$text"
+}
+
 @test "files of Hugging Face beside a vocabulary that change its ids are refused by name, and the class names the pattern" {
     mkdir fast pair
     cp "$data/tokenizer.json" fast
