@@ -383,7 +383,9 @@ static void multiply_and_gelu(Gemm product, GemmOperands o, cublasLtEpilogue_t e
         if (may_choose(plan, g->add)) {
             product_choices_lock();
             if (!recall(plan)) {
-                float apart = gemm_plan_chosen(product, &o, g->add)->ms + time_of(gelu, g) - time_of(sum_bias, g);
+                // never below the product's time: where another program uses the card, the sums may seem to take longer
+                const float gelu_ms = fmaxf(time_of(gelu, g) - time_of(sum_bias, g), 0);
+                const float apart = gemm_plan_chosen(product, &o, g->add)->ms + gelu_ms;
                 plan = gemm_plan_for(both, &of_both); // the product's plan may have replaced it
                 time_candidates(plan, &of_both, apart), keep(plan);
             }

@@ -171,7 +171,7 @@ void operation_matmul_gelu(int M, int rows, int cols, Activation form, bool bias
         on->graph_end(0);
     });
     CHECK_NEAR(pre, rounded_once);
-    CHECK_NEAR(out, (form == ACTIVATION_RELU2 ? 3 : 2) * rounded_once); // a square has twice the error of pre
+    CHECK_NEAR(out, 3 * rounded_once); // a square has twice the error of pre, and float32 has fast exponentials
     CHECK_NEAR(d, 2 * rounded_once);
     CHECK_NEAR(dbias, 2 * rounded_once);
     pair_close();

@@ -27,7 +27,7 @@ static bool is_hung_by_file() { return access(getenv("EMU_HANG"), F_OK) == 0; }
 
 struct EmuDevice emu_device = {0, 13000, number("EMU_CAPABILITY", 80), 12ull << 30,
                                number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1, getenv("EMU_NVML") != nullptr, true, 2, 1 << 20, -1,
-                               getenv("EMU_HANG") ? is_hung_by_file : nullptr};
+                               getenv("EMU_HANG") ? is_hung_by_file : nullptr, nullptr};
 struct EmuCounts emu_counts;
 
 // How much of each stream is ordered before a piece of work, an event or what the host does next.

@@ -28,6 +28,7 @@ extern struct EmuDevice {
     uint64_t workspace;   // that a kept algorithm needs, in bytes
     int fast_when_cached; // the candidate that takes 1 us where the product before it had its operands; -1: none
     bool (*hangs)(void);  // a kernel hangs as long as it returns true; called at each step and query; NULL: none does
+    const char *slow;     // a kernel with this in its name takes 100 us; NULL: none does
 } emu_device;
 
 // Counted since the program started.

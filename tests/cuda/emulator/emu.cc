@@ -357,7 +357,8 @@ void launch(const char *name, const void *kernel, dim3 grid, dim3 block, size_t 
         fprintf(stderr, "emu: %s was not allowed %zu bytes of shared memory (ALLOW_SHARED)\n", name, dynamic);
         abort();
     }
-    enqueue(stream, [=] { run_grid(name, grid, block, dynamic, body); });
+    const bool slow = emu_device.slow && strstr(name, emu_device.slow);
+    enqueue(stream, [=] { run_grid(name, grid, block, dynamic, body); }, slow ? 100 : 1);
 }
 
 } // namespace emu
