@@ -132,6 +132,17 @@ template <ScoreRows ROWS, int N> INLINE void drop_scores(float (&x)[N][4], uint3
         for (int e = 0; e < 4; e++) x[n][e] = kept >> kept_bit<ROWS>(n, e) & 1 ? x[n][e] * scale : 0;
 }
 
+// Dropout of packed weights.
+template <int N> INLINE void drop_packed(uint32_t (&p)[N][4], uint32_t kept) {
+#pragma unroll
+    for (int n = 0; n < 2 * N; n++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const uint32_t pair = kept >> kept_bit<KEY_ROWS>(n, 2 * r);
+            p[n >> 1][(n & 1) * 2 + r] &= (pair & 1 ? 0xffffu : 0) | (pair & 2 ? 0xffff0000u : 0);
+        }
+}
+
 // The scores of accumulator n become weights. lse: of the two queries of the four registers, in powers of two. diagonal:
 // there may be keys after their query.
 template <ScoreRows ROWS>
@@ -203,3 +214,17 @@ static inline int attention_width(int D) {
 static inline bool attention_by_wgmma(void) {
     return cuda.wgmma && (cuda_attention_form == ATTENTION_AUTO || cuda_attention_form == ATTENTION_WGMMA);
 }
+
+// A call of the gradient, with what it has in the scratch.
+struct AttentionGradient {
+    Act *dqkv;
+    const Act *dout, *qkv;
+    Attention a;
+    float4 *dq_sums;    // (B,H,padded,width): of a tile so far
+    float2 *statistics; // (B,H,padded): attention_statistics
+    int *turns;         // a ticket, and how many blocks have added to each tile of dq_sums
+    int turn_count, padded;
+};
+
+// By wgmma, heads of up to 64 channels.
+void FOR_ACT(attention_gradient_by_wgmma)(const AttentionGradient &c);

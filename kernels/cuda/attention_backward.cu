@@ -9,7 +9,7 @@
 // Split: the same kernel without dQ, then a second one for dQ. 7 products for 5, but no order between blocks: better
 // while the grid is only a few waves.
 #ifndef ACT_FP32 // attention_fp32.cu
-#include "kernels/cuda/attention_backward.cuh"
+#include "kernels/cuda/attention.cuh"
 
 // statistics (B,H,padded) = {lse in powers of two, sum of dO*O}; rows from T on {infinity, 0}, so that their P is 0
 // without a test. Resets the ticket and the turns, so that nothing else has to. Eight lanes compute a row.

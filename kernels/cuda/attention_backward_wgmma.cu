@@ -4,7 +4,7 @@
 // another turns it into dQ: there is one barrier a step, and one warpgroup's products overlap with another's
 // exponentials.
 #ifndef ACT_FP32
-#include "kernels/cuda/attention_backward.cuh"
+#include "kernels/cuda/attention.cuh"
 
 namespace {
 
@@ -81,6 +81,22 @@ INLINE void add_keys(act *dq, float4 *dq_sums, const int *turn, const Tiles &til
                     pack(a[n][2 * r] * block.root, a[n][2 * r + 1] * block.root);
         }
     }
+}
+
+// dK of the warp's 16 keys from `key` on, and behind it dV; to: row 0 of the sequence.
+INLINE void store_keys(act *to, const float (&dk)[8][4], const float (&dv)[8][4], const Block &block, int key,
+                       float scale_of_kept) {
+    const int lane = threadIdx.x % 32, to_values = block.stride / 3;
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int row = key + (lane >> 2) + r * 8;
+            if (row >= block.T || n * 8 >= block.width) continue;
+            act *at = to + row * block.stride + n * 8 + 2 * (lane & 3);
+            *(uint32_t *)at = pack(dk[n][2 * r] * block.root, dk[n][2 * r + 1] * block.root);
+            *(uint32_t *)(at + to_values) = pack(dv[n][2 * r] * scale_of_kept, dv[n][2 * r + 1] * scale_of_kept);
+        }
 }
 
 __global__ void __launch_bounds__(THREADS, 1)
@@ -189,15 +205,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     wgmma_wait<0>(dv), wgmma_wait<0>(dk);
     __syncthreads();
     if (threadIdx.x == 0) store_release(turn + end - 1, before(block, end - 1) + 1);
-#pragma unroll
-    for (int n = 0; n < 8; n++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            if (first_key + g + r * 8 >= T || n * 8 >= width) continue;
-            act *to = dqkv + origin + out_stride + (first_key + g + r * 8) * block.stride + n * 8 + 2 * t4;
-            *(uint32_t *)to = pack(dk[n][2 * r] * block.root, dk[n][2 * r + 1] * block.root);
-            *(uint32_t *)(to + out_stride) = pack(dv[n][2 * r] * scale_of_kept, dv[n][2 * r + 1] * scale_of_kept);
-        }
+    store_keys(dqkv + origin + out_stride, dk, dv, block, first_key, scale_of_kept);
 }
 
 void FOR_ACT(attention_gradient_by_wgmma)(const AttentionGradient &c) {
