@@ -8,6 +8,7 @@
 // machines. All other sums have a fixed order.
 #pragma once
 
+#include "kernels/backend.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -49,7 +50,7 @@ typedef struct {
 // A row for memory of GPUs. Its functions return -1 after fail(), and so do open and wait when collective_check does.
 // An exchange begins when the backend's operations so far are done. No call but open and wait waits for the device.
 typedef struct Collective Collective;
-enum { COLLECTIVE_CARD = 16, COLLECTIVE_ID = 128, COLLECTIVE_MARKS = 1026 };
+enum { COLLECTIVE_CARD = 16, COLLECTIVE_ID = 128, COLLECTIVE_MARKS = LAYERS_MAX + 2 }; // marks: of buckets
 typedef struct DeviceCollectiveRow {
     const char *name;
     int (*load)(uint8_t card[COLLECTIVE_CARD]); // finds the library, and names this process's GPU

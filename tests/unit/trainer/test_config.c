@@ -151,6 +151,7 @@ TEST(every_number_among_the_keys_has_a_range_with_its_default) {
 #define AT_LEAST(low)                                           low, 0x1p53
 #include "trainer/config/keys.def"
     };
+    CHECK_EQUAL(rows[KEY_n_layer].high, LAYERS_MAX); // the tables of recordings and of marks have room for
     for (int key = 0; key < KEY_COUNT; key++) {
         char text[64];
         config_default(key, text, sizeof text);
