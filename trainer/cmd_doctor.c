@@ -6,19 +6,26 @@
 #include "common/machine/host_memory.h"
 #include "common/machine/pool.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/config/config.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/run/bug_report.h"
 #include "trainer/setup/backend_for.h"
+#include "trainer/setup/data_check.h"
 #include "trainer/setup/loader_process.h"
 #include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <zmq.h>
+
+extern char **environ;
 
 // A checkpoint of GPT-2 124M with its optimizer state, where no configuration is given.
 #define CHECKPOINT_BYTES 1.5e9
@@ -45,7 +52,7 @@ static bool sized; // by a configuration
 
 static Finding check_device(char *text, size_t size) {
     char why[256];
-    const Backend *backend = backend_open(&(BackendChoice){.device = DEVICE_AUTO, .dtype = DTYPE_AUTO}, why);
+    const Backend *backend = backend_open(&(BackendChoice){.device = config->device, .dtype = config->dtype}, why);
     snprintf(text, size, "%s", backend ? why : err_text());
     if (!backend) return err_clear(), BLOCKED;
     const bool unused = backend->in_host_memory && (!access("/dev/nvidiactl", F_OK) || !access("/dev/dxg", F_OK));
@@ -135,23 +142,62 @@ static Finding check_limits(char *text, size_t size) {
     return worst;
 }
 
+// Whether the program starts: one of which a part is missing is killed, or something else.
+static bool prints_version(char *path) {
+    char *arguments[] = {path, (char[]){"--version"}, NULL};
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    int status = -1;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    if (posix_spawn(&pid, path, &actions, NULL, arguments, environ) == 0)
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+        }
+    posix_spawn_file_actions_destroy(&actions);
+    return status == 0;
+}
+
 static Finding check_loader(char *text, size_t size) {
     char path[PATH_MAX_BYTES];
     int major, minor, patch;
     zmq_version(&major, &minor, &patch);
-    if (loader_program(path) == 0)
-        return snprintf(text, size, "'%s', ZeroMQ %d.%d.%d", path, major, minor, patch), FINE;
-    snprintf(text, size, "%s: a run needs loader= with the endpoint of a running one", err_text());
-    err_clear();
-    return WARNING;
+    if (loader_program(path) < 0) {
+        snprintf(text, size, "%s: a run needs loader= with the endpoint of a running one", err_text());
+        return err_clear(), WARNING;
+    }
+    snprintf(text, size, "'%s', ZeroMQ %d.%d.%d", path, major, minor, patch);
+    if (prints_version(path)) return FINE;
+    snprintf(text, size, "'%s' does not start: install it again, or name a running one with loader=", path);
+    return *config->loader ? WARNING : BLOCKED;
+}
+
+// What the run reads, where the configuration names it: the dataset, whether the model can be trained on it, and the
+// initial weights.
+static Finding check_inputs(char *text, size_t size) {
+    FeedDataset dataset;
+    char model[PATH_MAX_BYTES];
+    *text = 0;
+    const int found = data_check_find(config, &dataset);
+    if (found < 0 || (found && data_check(config, &dataset) < 0))
+        return snprintf(text, size, "%s", err_text()), err_clear(), BLOCKED;
+    if (!found && *config->dataset && !*config->loader && config_is_set(&reader, KEY_dataset))
+        return snprintf(text, size, "dataset: '%s' is no dataset directory", config->dataset), BLOCKED;
+    if (found) snprintf(text, size, "dataset '%s'", dataset.name);
+    if (!strcmp(config->init_from, "scratch") || !strcmp(config->init_from, "resume")) return FINE;
+    if (model_directory(model, config->init_from, config->out_dir) == 0 && access(model, F_OK) < 0)
+        fail_errno("'%s'", model);
+    if (*err_text()) return snprintf(text, size, "init_from: %s", err_text()), err_clear(), BLOCKED;
+    snprintf(text + strlen(text), size - strlen(text), "%sinitial weights '%s'", found ? ", " : "", model);
+    return FINE;
 }
 
 static const struct {
     const char *name;
     Finding (*check)(char *text, size_t size);
 } checks[] = {
-    {"device", check_device}, {"cuda", check_cuda}, {"cores", check_cores},   {"memory", check_memory},
-    {"run", check_run},       {"disk", check_disk}, {"limits", check_limits}, {"loader", check_loader},
+    {"device", check_device}, {"cuda", check_cuda},     {"cores", check_cores},
+    {"memory", check_memory}, {"run", check_run},       {"disk", check_disk},
+    {"limits", check_limits}, {"loader", check_loader}, {"inputs", check_inputs},
 };
 
 static void add_checks(Buffer *out, Finding *worst) {
@@ -159,7 +205,8 @@ static void add_checks(Buffer *out, Finding *worst) {
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         char text[2 * PATH_MAX_BYTES];
         Finding found = checks[i].check(text, sizeof text);
-        if (*text) buffer_print(out, "%-8s %-7s %s\n", words[found], checks[i].name, text);
+        const bool shown = found > FINE || !log_quiet || *report;
+        if (*text && shown) buffer_print(out, "%-8s %-7s %s\n", words[found], checks[i].name, text);
         if (found > *worst) *worst = found;
     }
 }

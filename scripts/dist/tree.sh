@@ -11,6 +11,11 @@ rm -rf "$tree"
 rm "$tree/share/millrace/installed"
 licences=$tree/share/doc/millrace/licences
 cp -r "$floor/licences" "$licences"
+for licence in OpenAI-modified-MIT Unicode-3.0; do # of the merges of GPT-2 and of the tables of Unicode, which are in the programs
+    sed -n "/^License: $licence\$/,/^\$/p" "$here/../../debian/copyright" >"$licences/$licence"
+done
+mkdir "$licences/common" # the texts that the others name as those of Debian
+grep -rhoE '/usr/share/common-licenses/[A-Z][A-Za-z0-9.-]*[A-Za-z0-9]' "$licences" | sort -u | while read -r text; do [ ! -f "$text" ] || cp -L "$text" "$licences/common"; done
 cuda=$("$tree/bin/millrace-trainer" --version | sed -nE 's/^CUDA ([0-9.]+) .*/libcudart_static \1/p')
 [ -z "$cuda" ] || sed -n '/^libcudart_static$/,/^$/p' "$here/../../NOTICE" >"$licences/libcudart_static"
 echo "$cuda" | sort - "$floor/versions" | sed '/^$/d' >"$licences/versions"
@@ -19,8 +24,9 @@ find "$tree" -exec touch -h -d "@$epoch" {} +
 cd "$(dirname "$tree")"
 rm -f ./*.tar.xz ./*.whl ./*.deb
 name=$(basename "$tree")
+[[ $version != *-dev ]] || version=$version$(date -u -d "@$epoch" +%Y%m%d%H%M) # pip and apt replace an older build by a newer one
 tar --sort=name --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$name" | xz -T1 >".partial-$name"
 mv ".partial-$name" "$name-linux-$(uname -m).tar.xz"
 "$here/wheel.py" "$name" "$version" .
-"$here/deb.sh" "$name" .
+"$here/deb.sh" "$name" "$version" .
 du -h --apparent-size -- "$name-linux-$(uname -m).tar.xz" ./*.whl ./*.deb

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-tree, version, out = Path(sys.argv[1]), sys.argv[2].replace("-dev", ".dev0"), Path(sys.argv[3])
+tree, version, out = Path(sys.argv[1]), sys.argv[2].replace("-dev", ".dev"), Path(sys.argv[3])
 platform = sys.argv[4] if len(sys.argv) > 4 else "manylinux_2_31_x86_64"
 name = f"millrace_gpt-{version}"
 tag = f"py3-none-{platform}"

@@ -19,9 +19,8 @@ later_deb_of() {
     mkdir later && cp -a "$BATS_FILE_TMPDIR/$1" later
     (
         cd "later/$1"
-        version=$(sed -nE '1s/.*\((.*)-1\).*/\1/p' debian/changelog)
-        sed -i "1s/($version-1)/(99.0-1)/" debian/changelog
-        if [ "$1" = folder ]; then scripts/dist/deb.sh "$TREE" ..; else debian/rules binary; fi
+        sed -i "1s/(.*)/(99.0-1)/" debian/changelog
+        if [ "$1" = folder ]; then scripts/dist/deb.sh "$TREE" 99.0 ..; else debian/rules binary; fi
     ) >log 2>&1 || { tail -n 30 log && return 1; }
     ls "$PWD"/later/millrace-gpt_99*.deb
 }
@@ -48,9 +47,9 @@ package_life() {
     [ "$(dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${Version}' millrace-gpt)" = 99.0-1 ]
     grep -q '^# edited' "$root/etc/default/millrace-loader"
     mkdir -p "$root/var/lib/private/millrace/data" && ln -s private/millrace "$root/var/lib/millrace" # as the service leaves them
-    touch "$root/var/lib/millrace/served"
+    touch "$root"/var/lib/millrace/{served,loader.key,allowed}
     in_system sh /var/lib/dpkg/info/millrace-gpt.postrm purge
-    [ ! -e "$root/var/lib/millrace/served" ] && rmdir "$root/var/lib/millrace/data" # datasets stay
+    [ "$(ls -A "$root/var/lib/millrace/")" = data ] && rmdir "$root/var/lib/millrace/data" # datasets stay
     touch "$root/var/lib/millrace/served"
     in_system apt-get purge -y --autoremove millrace-gpt
     diff before <(files)
@@ -69,6 +68,13 @@ package_life() {
     [[ "$(dpkg-deb -f "$(deb_of folder)" Depends)" =~ ^libc6\ \(\>=\ 2\.(2[0-9]|3[01])\)$ ]]
     diff <(sed -n '/^Build-Depends/,/^$/p' "$ROOT/debian/control" | sed -nE 's/^ ([a-z0-9-]+-dev),$/\1/p' | grep -v openmpi | sort) \
         <("$ROOT/scripts/deps.sh" packages apt | tr ' ' '\n' | grep -- -dev | grep -v libc6 | sort)
+}
+
+@test "the package between releases has the time of its commit, so that apt takes the newer one, and completion where Debian looks" {
+    version=$(sed -n 's/^VERSION := //p' "$ROOT/Makefile")
+    [[ $version != *-dev ]] || version=${version/-/\~}$(TZ=UTC git -C "$ROOT" log -1 --date=format-local:%Y%m%d%H%M --format=%cd)
+    [ "$(dpkg-deb -f "$(deb_of folder)" Version)" = "$version-1" ]
+    dpkg-deb -c "$(deb_of folder)" | grep -q ' ./usr/share/zsh/vendor-completions/_shardtool$'
 }
 
 @test "the maintainer of a package is who DEBEMAIL names, and NVIDIA's runtime stands in its copyright" {

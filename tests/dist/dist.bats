@@ -54,6 +54,9 @@ int main(void) { return (int)crc32(0, 0, 0); }' | gcc -x c - -o with -lz
         [ -s "$TREE/share/doc/millrace/licences/$library" ]
         grep -q "^$library " "$TREE/share/doc/millrace/licences/versions"
     done
+    grep -q "We don't claim ownership of the content" "$TREE/share/doc/millrace/licences/OpenAI-modified-MIT"
+    grep -q "NOTICE TO USER" "$TREE/share/doc/millrace/licences/Unicode-3.0"
+    grep -q "Apache License" "$TREE/share/doc/millrace/licences/common/Apache-2.0"
 }
 
 @test "a run gives the same bits with one thread and with two, as a build on this machine does" {

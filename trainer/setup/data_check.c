@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-// What to do about a split that is too small for a sequence of `block` tokens. The share that it names is twice the needed one, because
-// the split of a document is a matter of chance.
+// What to do about a split that is too small for a sequence of `block` tokens. The share that it names is twice the needed one, and
+// that of three documents, because the split of a document is a matter of chance.
 static void advise(const FeedDataset *dataset, int split, uint64_t block, char text[160]) {
     enum { FEW_DOCUMENTS = 20 };
     const uint64_t documents = dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL];
     const double tokens = (double)(dataset->tokens[SPLIT_TRAIN] + dataset->tokens[SPLIT_VAL]);
-    const double share = ceil(200 * (double)(block + 1) / tokens) / 100;
+    const double share = ceil(100 * fmax(2 * (double)(block + 1) / tokens, 3 / (double)documents)) / 100;
     char cut[80] = "";
     if (documents < FEW_DOCUMENTS)
         snprintf(cut, sizeof cut, "--docs paragraphs (here %llu went to one split each as a whole) and ",

@@ -20,6 +20,8 @@ enum {
     BRIEF_MS = 5000, // a loader that ends sooner than this is restarted with a delay
     DELAY_MIN_MS = 50,
     DELAY_MAX_MS = 1000,
+    STARTS = 5, // of loaders that never serve, in STARTS_MS at least
+    STARTS_MS = 5000,
     END_MS = 2000 // for the loader to end after a signal
 };
 
@@ -53,6 +55,7 @@ static int spawn(LoaderProcess *loader_process) {
     int error = posix_spawn(&loader_process->pid, loader_process->program, NULL, &attributes, arguments, environ);
     posix_spawnattr_destroy(&attributes);
     loader_process->started_ns = clock_ns();
+    if (!loader_process->first_ns) loader_process->first_ns = loader_process->started_ns;
     if (!error) return 0;
     loader_process->pid = 0;
     errno = error;
@@ -171,6 +174,11 @@ static int after_end(LoaderProcess *loader_process, int status) {
     loader_process->delay_ns = !brief ? 0 : delay_ns ? 2 * delay_ns : DELAY_MIN_MS * MS;
     if (loader_process->delay_ns > DELAY_MAX_MS * MS) loader_process->delay_ns = DELAY_MAX_MS * MS;
     loader_process->restart_ns = now + (brief ? delay_ns : 0);
+    if (!loader_process->served && ++loader_process->ends >= STARTS && now - loader_process->first_ns > STARTS_MS * MS)
+        return fail(EX_PEER,
+                    "the loader '%s' ended %d times before it served '%s': the program is damaged (install it "
+                    "again), or something on this machine ends it",
+                    loader_process->program, loader_process->ends, loader_process->dataset);
     if (WIFSIGNALED(status))
         log_warn("the loader was killed (signal %d): restarting it", WTERMSIG(status));
     else
@@ -181,8 +189,11 @@ static int after_end(LoaderProcess *loader_process, int status) {
 // Fails with the loader's exit code when it ended with an error, such as a damaged dataset.
 int loader_process_check(void *self) {
     LoaderProcess *loader_process = self;
+    char socket[128];
     int status;
     if (!*loader_process->directory) return 0;
+    snprintf(socket, sizeof socket, "%s/data.sock", loader_process->directory);
+    loader_process->served = loader_process->served || access(socket, F_OK) == 0;
     if (loader_process->pid && waitpid(loader_process->pid, &status, WNOHANG) == loader_process->pid &&
         after_end(loader_process, status) < 0)
         return -1;

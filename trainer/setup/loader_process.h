@@ -13,6 +13,9 @@ typedef struct {
     char program[PATH_MAX_BYTES], dataset[PATH_MAX_BYTES]; // to restart it
     int owner;                                             // the locked file DIRECTORY/owner
     uint64_t started_ns, restart_ns, delay_ns;
+    uint64_t first_ns; // the first start
+    bool served;       // one of the loaders has answered
+    int ends;          // of loaders, until one has served
 } LoaderProcess;
 
 // `loader` in the folder of this executable, or `millrace-loader`, its installed name. -1 (66) when there is none.
@@ -20,7 +23,8 @@ int loader_program(char path[PATH_MAX_BYTES]);
 // The directory that the key `dataset` names; false when there is none.
 bool loader_process_dataset(char path[PATH_MAX_BYTES], const Config *config);
 // Starts a loader when the configuration names a dataset and no loader; otherwise there is no loader process. Fails
-// with 66 when there is no such dataset. The feed waits until the loader is ready.
+// with 66 when there is no such dataset. The feed waits until the loader is ready. A loader that is killed or stopped is
+// started again, but with 69 the wait ends where none has become ready in five seconds and five starts.
 int loader_process_open(LoaderProcess *loader_process, const Config *config);
 // Copies the settings of the loader (endpoint, keys, timeout) to the configuration of a feed, which borrows the loader
 // process to watch it.

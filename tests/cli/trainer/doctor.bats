@@ -20,6 +20,24 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
     grep -qE "^error +disk +'file/below': Not a directory" <<<"$output"
 }
 
+@test "doctor names what a configuration asks for and this machine does not have, and with -q nothing else" {
+    run_code 1 ./trainer doctor -q --device=cuda
+    [[ "$output" == "error    device  no NVIDIA driver on this machine"* || "$output" == *"built without CUDA"* ]] && [ "${#lines[@]}" = 1 ]
+    run_code 1 ./trainer doctor -q --dataset=/no/where
+    [ "$output" = "error    inputs  dataset: '/no/where' is no dataset directory" ]
+    run_code 1 ./trainer doctor -q --init_from=/no/where
+    [ "$output" = "error    inputs  init_from: '/no/where': No such file or directory" ]
+    seq 90 >text
+    "$BIN/shardtool" tokenize -q --docs lines -o set text
+    run_match 1 "error    inputs  the training data of 'set' has 180 tokens" ./trainer doctor -q --dataset=set
+    mkdir model && touch model/model.safetensors && echo '{}' >model/config.json
+    run_match 0 "ok       inputs  dataset 'set', initial weights 'model'" ./trainer doctor --dataset=set --init_from=model --eval_interval=0 --block_size=8
+    truncate -s 100000 loader
+    run_code 1 ./trainer doctor -q
+    [ "$output" = "error    loader  '$PWD/loader' does not start: install it again, or name a running one with loader=" ]
+    run_code 0 ./trainer doctor -q --loader=tcp://mill:5
+}
+
 @test "doctor looks at the parent of a new directory, and at the size of the model of a configuration" {
     run_code 0 ./trainer doctor not/yet
     grep -qE "^(ok|warning) +disk +.* free in '.'" <<<"$output"

@@ -100,6 +100,13 @@ breakable_loader() {
     ends 0
 }
 
+@test "a loader that ends at every start before it has served is an error after five starts" {
+    breakable_loader
+    touch broken
+    run_code 69 programs/trainer train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=never
+    [[ "$output" == *"the loader '"*"/programs/loader' ended "*" times before it served 'Das Mühlrad': the program is damaged (install it again), or something on this machine ends it" ]]
+}
+
 @test "a loader that is stopped does not keep the trainer from exiting" {
     begin --dataset="Das Mühlrad" --out_dir=stopped --data_timeout=2 "${endless[@]}"
     wait_for_steps stopped 3
