@@ -46,10 +46,8 @@ typedef struct {
     int threads;    // CPU
 } Shape;
 
-enum { LAYERS_MAX = 1024, BACKEND_SLOTS = 3, CHOICES_BYTES = 32 << 10 };
-enum {
-    BACKEND_GRAPHS = 4 * LAYERS_MAX + 10
-}; // of a step (optim/step.c): of each layer forward and backward, new and added
+// Recordings of a step (optim/step.c): of each layer forward and backward, with new gradients and added ones; and others.
+enum { LAYERS_MAX = 1024, BACKEND_GRAPHS = 4 * LAYERS_MAX + 10, BACKEND_SLOTS = 3, CHOICES_BYTES = 32 << 10 };
 
 // The norm of all gradients is added up from sums of this many elements, wherever each sum was made: its bits do not
 // depend on how many processes divide the gradients.
