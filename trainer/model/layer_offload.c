@@ -1,6 +1,7 @@
 // Slots of the arena for what layers have in host memory. Both kinds use the slots of the same number: copies in are
 // ordered after the copies out of their slot.
 #include "trainer/model/layer_offload.h"
+#include <assert.h>
 
 enum { AHEAD = BACKEND_SLOTS - 1 };
 
@@ -62,23 +63,33 @@ void layer_offload_store_gradients(const Network *network, int layer, bool add) 
     fetch_gradients(network, layer - AHEAD, add);
 }
 
-void layer_offload_store_kept(const Network *network) {
-    const MemoryPlan *plan = network->plan;
-    const LayerGradients *gradients = &plan->layer_gradients;
-    const size_t before = gradients->first, after = gradients->end;
-    const size_t all = network->model->elements * network->ops->grad_bytes;
-    if (!gradients->layer_bytes) return;
-    unsigned char *host = network_at(network, plan->grads), *kept = network_at(network, gradients->kept);
-    network->ops->copy_out_async(0, host, kept, before);
-    network->ops->copy_out_async(0, host + after, kept + before, all - after);
+static size_t gradient_bytes(const Network *network) { return network->model->elements * network->ops->grad_bytes; }
+
+// Copies those behind the layers' to host memory, and waits for all copies there.
+static void store_last(const Network *network) {
+    const LayerGradients *gradients = &network->plan->layer_gradients;
+    network->ops->copy_out_async(0, network_at(network, network->plan->grads + gradients->end),
+                                 network_at(network, gradients->kept + gradients->first),
+                                 gradient_bytes(network) - gradients->end);
     network->ops->copy_out_wait();
 }
 
+void layer_offload_store_kept(const Network *network) {
+    const LayerGradients *gradients = &network->plan->layer_gradients;
+    if (!gradients->layer_bytes) return;
+    network->ops->copy_out_async(0, network_at(network, network->plan->grads), network_at(network, gradients->kept),
+                                 gradients->first);
+    store_last(network);
+}
+
+// Those before the layers' are where the update has them.
 void layer_offload_collect_gradients(const Network *network) {
     const MemoryPlan *plan = network->plan;
+    const size_t first = plan->layer_gradients.first;
     if (!plan->layer_gradients.layer_bytes) return;
-    layer_offload_store_kept(network); // where they are is memory of the update
-    network->ops->copy_in_async(0, network_at(network, plan->update.grads), network_at(network, plan->grads),
-                                network->model->elements * network->ops->grad_bytes);
+    assert(plan->update.grads == plan->layer_gradients.kept);
+    store_last(network);
+    network->ops->copy_in_async(0, network_at(network, plan->update.grads + first),
+                                network_at(network, plan->grads + first), gradient_bytes(network) - first);
     network->ops->copy_in_wait(0);
 }
