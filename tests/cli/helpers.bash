@@ -106,15 +106,15 @@ checkpoint() { printf '%s/ckpt-%08d' "$1" "$2"; }                               
 state() { grep -vE '^ *"(name|hash)"' "$1/state.json"; } # CHECKPOINT: all but what names the dataset's folder
 
 same_weights() { # RUN RUN STEP: every bit of the weights and of the optimizer, and every loss
-    for file in model optimizer; do cmp "$(checkpoint "$1" "$3")/$file.safetensors" "$(checkpoint "$2" "$3")/$file.safetensors"; done
-    diff <(losses "$1") <(losses "$2")
+    local one two
+    one=$(checkpoint "$1" "$3") two=$(checkpoint "$2" "$3")
+    cmp "$one/model.safetensors" "$two/model.safetensors" && cmp "$one/optimizer.safetensors" "$two/optimizer.safetensors" &&
+        diff <(losses "$1") <(losses "$2")
 }
 same_run() { # RUN RUN [STEP]: also the rest of the checkpoint
     local one two
     one=$(checkpoint "$1" "${3:-24}") two=$(checkpoint "$2" "${3:-24}")
-    same_weights "$1" "$2" "${3:-24}"
-    cmp "$one/config.json" "$two/config.json"
-    diff <(state "$one") <(state "$two")
+    same_weights "$1" "$2" "${3:-24}" && cmp "$one/config.json" "$two/config.json" && diff <(state "$one") <(state "$two")
 }
 
 # finish RUN OPTION...: two more steps of an interrupted run, the same steps as `RUN-whole` in one go; both hold the same bits.

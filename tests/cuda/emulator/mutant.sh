@@ -205,7 +205,7 @@ if [ "$card" = ranks ]; then
         echo "the losses of two processes are not those of one" >>log
     fi
 else
-    EMU_MULTIPROCESSORS=0 timeout 100 "$folder/test" --data tests/data --bin "$build/bin" "$word" >"$folder/log" 2>&1 &&
+    EMU_MULTIPROCESSORS=0 timeout 200 "$folder/test" --data tests/data --bin "$build/bin" "$word" >"$folder/log" 2>&1 &&
         echo "planted bug '$name' was not caught" && exit 1
 fi
 grep -qi -- "$words" "$folder/log" || { tail -15 "$folder/log" && exit 1; }
