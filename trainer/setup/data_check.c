@@ -14,7 +14,8 @@ static void advise(const FeedDataset *dataset, int split, uint64_t block, char t
     enum { FEW_DOCUMENTS = 20 };
     const uint64_t documents = dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL];
     const double tokens = (double)(dataset->tokens[SPLIT_TRAIN] + dataset->tokens[SPLIT_VAL]);
-    const double share = ceil(100 * fmax(2 * (double)(block + 1) / tokens, 3 / (double)documents)) / 100;
+    const double three = documents < FEW_DOCUMENTS ? 0 : 3 / (double)documents;
+    const double share = ceil(100 * fmax(2 * (double)(block + 1) / tokens, three)) / 100;
     char cut[80] = "";
     if (documents < FEW_DOCUMENTS)
         snprintf(cut, sizeof cut, "--docs paragraphs (here %llu went to one split each as a whole) and ",

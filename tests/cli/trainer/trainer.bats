@@ -478,6 +478,10 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
     run_code 2 "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run
     [[ "$output" == *"the validation data of 'noval' has 0 tokens, block_size 16 needs at least 17"*"--val"* ]]
+    seq 20 | sed 's/$/ of twenty lines, each of which is a document of some ten or twelve tokens and more/' >twenty
+    "$BIN/shardtool" tokenize --quiet --docs lines --val 0 -o twenty.data twenty
+    run_code 2 "$BIN/trainer" train tiny.conf --dataset=twenty.data --out_dir=run
+    [[ "$output" == *"tokenize with --val 0.15 or more, or set eval_interval=0" ]] # of three documents; of 17 tokens 0.01
 }
 
 @test "plan ends as train does with a dataset that cannot be trained on" {
