@@ -1,6 +1,7 @@
 // train-vocabulary: finds the merges of a byte-level BPE vocabulary in the documents of any inputs.
 #include "common/err.h"
 #include "common/machine/pool.h"
+#include "common/utf8.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/run_compare.h"
 #include "shardtool/support/source_overlap.h"
@@ -8,6 +9,7 @@
 #include "shardtool/vocabulary/counting.h"
 #include "shardtool/vocabulary/merging.h"
 #include "shardtool/vocabulary/vocabulary_files.h"
+#include "tokenizer/files/vocab_file.h"
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -55,7 +57,14 @@ static int check_specials(void) {
             if (!strcmp(specials.items[i], specials.items[j]))
                 return fail(EX_USAGE, "--special %s is there twice", specials.items[i]);
     for (size_t i = 0; i < specials.count; i++) {
-        if (!*specials.items[i]) return fail(EX_USAGE, "--special is empty");
+        const Bytes text = {(const uint8_t *)specials.items[i], strlen(specials.items[i])};
+        if (!text.size) return fail(EX_USAGE, "--special is empty");
+        if (utf8_valid(text) < text.size) return fail(EX_USAGE, "--special '%s' is not UTF-8", specials.items[i]);
+        if (text.size > VOCAB_TOKEN_MAX)
+            return fail(EX_USAGE, "--special has a token of %zu bytes, and at most %d are supported", text.size,
+                        VOCAB_TOKEN_MAX);
+        if (text.size == 1)
+            return fail(EX_USAGE, "--special %s: each byte is a token of the text: choose another", specials.items[i]);
         if (!strcmp(specials.items[i], end_of_text))
             return fail(EX_USAGE, "--special %s: it is always there, as the last id", end_of_text);
     }
@@ -91,7 +100,10 @@ static void make_params(TrainRun *run) {
     if (max_bytes) buffer_print(count, ";max_bytes=%" PRIu64, max_bytes);
     buffer_print(all, "%s;vocab_size=%" PRIu64 ";min_count=%" PRIu64, (const char *)count->data, vocab_size_option,
                  min_count);
-    for (size_t i = 0; i < specials.count; i++) buffer_print(all, "%s%s", i ? "," : ";special=", specials.items[i]);
+    for (size_t i = 0; i < specials.count; i++) {
+        buffer_print(all, i ? "," : ";special=");
+        params_add_value(all, specials.items[i], ',');
+    }
 }
 
 // 1 when the directory holds the result of this run.

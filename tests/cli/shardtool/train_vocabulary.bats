@@ -73,7 +73,11 @@ fails() { # STATUS PATTERN COMMAND...
     fails 65 "merges" train -V 50257 -o many docs.jsonl
     fails 2 '--memory 1.0 MiB is too small for 1 worker: at least ' train -j 1 --memory 1MiB -o out docs.jsonl
     fails 2 '<|endoftext|>: it is always there, as the last id' train --special '<|endoftext|>' -o out docs.jsonl
-    fails 2 'x is there twice' train --special x --special x -o out docs.jsonl
+    fails 2 '<x> is there twice' train --special '<x>' --special '<x>' -o out docs.jsonl
+    fails 2 "--special x: each byte is a token of the text" train --special x -o out docs.jsonl
+    fails 2 "is not UTF-8" train --special $'<\xff>' -o out docs.jsonl
+    fails 2 "--special has a token of 256 bytes, and at most 255 are supported" train --special "$(printf 'q%.0s' {1..256})" -o out docs.jsonl
+    [ ! -e out ]
     fails 66 'no-such-file' train -o out no-such-file
     : >empty.jsonl && fails 66 'the inputs contain no documents' train -o out empty.jsonl
     fails 65 "' mill' is also a token of the text, with id" train -o out --special ' mill' docs.jsonl
@@ -100,6 +104,8 @@ fails() { # STATUS PATTERN COMMAND...
     fails 2 'made with --special=<|endoftext|>, this run has --special=<|user|>,<|endoftext|>' train --special '<|user|>' -o out docs.jsonl
     head -n 200 docs.jsonl >fewer.jsonl
     fails 2 "'out' was made from other inputs" train -o out fewer.jsonl
+    train -o two --special '<a>,<b>;c=1' docs.jsonl # what separates tokens in the line of the options may be in one
+    fails 2 'made with --special=<a>%2C<b>%3Bc=1,<|endoftext|>, this run has --special=<a>,<b>' train --special '<a>' --special '<b>;c=1' -o two docs.jsonl
     train -V 500 --special '<|user|>' --force -o out docs.jsonl
     [ "$(wc -l <out/vocabulary.tiktoken)" = 498 ] && [ "$(jq -c .special out/vocabulary.json)" = '["<|user|>","<|endoftext|>"]' ]
 }
