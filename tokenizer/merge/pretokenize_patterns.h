@@ -75,25 +75,25 @@ BLOCK_INLINE void pattern_block_read(PatternBlock *block, const PatternRules *ru
 // word can begin; others are in words.
 BLOCK_INLINE void mark_words(const PatternRules *rules, const PatternBlock *before, const PatternBlock *block,
                              const PatternMarks *last, PatternMarks *marks) {
-    const uint64_t signs = other(&block->base) & ~block->mark, run = block->line_end | block->slash;
-    marks->words = block->base.letter;
-    marks->signs = signs;
-    if (rules->words != WORDS_BY_CASE && !(block->line_end | last->taken >> 63)) return;
-    for (;;) { // a slash that is taken is no sign, so that marks after it may be in words: then again
-        const uint64_t taken_before = marks->taken, alone = signs & ~taken_before;
-        if (rules->words == WORDS_BY_CASE) {
-            const uint64_t joining = alone | block->mark;
+    const bool cases = rules->words == WORDS_BY_CASE;
+    const uint64_t mark = cases ? block->mark : 0, slash = rules->after_signs == LINE_ENDS_SLASHES ? block->slash : 0,
+                   signs = other(&block->base) & ~mark, run = block->line_end | slash;
+    uint64_t taken = 0, taken_before;
+    do { // a slash that is taken is no sign, so that marks after it may be in words: then again
+        taken_before = taken;
+        const uint64_t alone = signs & ~taken;
+        if (cases) {
+            const uint64_t joining = alone | mark;
             const uint64_t second =
                 alone & ~block->follow &
                 (SHIFT_IN(alone, last->signs, 1) | SHIFT_IN(block->base.blank, before->base.blank, 1));
             marks->joined = flood(joining, second | (joining & last->joined >> 63));
-            marks->words = block->base.letter | (block->mark & ~marks->joined);
         }
-        marks->signs = alone | (block->mark & marks->joined);
-        const uint64_t seeds = (block->line_end & SHIFT_IN(marks->signs, last->signs, 1)) | (run & last->taken >> 63);
-        marks->taken = flood(run, seeds);
-        if (!block->slash || marks->taken == taken_before) break;
-    }
+        marks->signs = cases ? alone | (mark & marks->joined) : alone;
+        taken = flood(run, (block->line_end & SHIFT_IN(marks->signs, last->signs, 1)) | (run & last->taken >> 63));
+    } while ((taken ^ taken_before) & slash);
+    marks->words = block->base.letter | (cases ? mark & ~marks->joined : 0);
+    marks->taken = taken;
 }
 
 // Starts of numbers: each, or each third of a run.
@@ -166,9 +166,8 @@ BLOCK_INLINE uint64_t space_starts(const PatternBlock *before, const PatternBloc
     const uint64_t begins = space & ~SHIFT_IN(space, space_before, 1);
     // after the last line end of the white space
     uint64_t lines = SPACES(block) & SHIFT_IN(block->line_end, before->line_end, 1) & ~begins;
-    if (lines)
-        lines &= ~runs_into(lines, SPACES(block), block->line_end, SPACES(after), after->line_end, pretokenizer, next,
-                            false);
+    lines &=
+        ~runs_into(lines, SPACES(block), block->line_end, SPACES(after), after->line_end, pretokenizer, next, false);
     return begins | lines | (block_last_space(&before->base, &block->base, &after->base) & ~block->line_end);
 }
 
@@ -199,6 +198,7 @@ BLOCK_INLINE uint64_t case_starts(const PatternBlock *block, const PatternBlock 
     const uint64_t upper = words & block->upper;
     marks->lower = words & block->lower;
     marks->caseless = words & ~(block->upper | block->lower);
+    marks->late = 0;
     const uint64_t after_lower = SHIFT_IN(marks->lower, last->lower, 1);
     uint64_t starts = upper & after_lower;
     if (!(marks->caseless | last->caseless >> 63)) return starts;
@@ -216,17 +216,16 @@ BLOCK_INLINE uint64_t pattern_starts(const PatternRules *rules, const PatternBlo
     // a sign alone that no blank joins may begin a word
     const uint64_t signs =
         marks->signs & ~SHIFT_IN(marks->signs, last->signs, 1) & ~SHIFT_IN(block->base.blank, before->base.blank, 1);
-    uint64_t behind = signs << 1 | last->owed_word; // such a sign
-    marks->owed_word = signs >> 63;
-    for (uint64_t within; __builtin_expect((within = behind & block->follow) != 0, 0);) {
-        marks->owed_word |= within >> 63;
-        behind = (behind & ~block->follow) | within << 1;
-    }
+    uint64_t behind = signs << 1 | last->owed_word; // its first byte; the carry of an addition goes to its end
+    const uint64_t ends = block->follow + (behind & block->follow);
+    marks->owed_word = signs >> 63 | (ends < block->follow);
+    behind = (behind | ends) & ~block->follow;
     const uint64_t words =
         marks->words & ~SHIFT_IN(marks->words, last->words, 1) & ~behind & ~SHIFT_IN(SPACES(block), SPACES(before), 1);
     uint64_t starts = words | signs | number_starts(rules, before, block, last) |
                       space_starts(before, block, after, last, marks, pretokenizer, next);
     if (rules->contractions == CONTRACTIONS_SUFFIX) {
+        marks->contraction2 = marks->contraction3 = 0;
         if ((block->short2 | block->short3 | last->contraction2 | last->contraction3) != 0)
             starts = suffix_starts(block, last, marks, starts);
     } else {
@@ -246,7 +245,7 @@ BLOCK_INLINE size_t pretokenize_pattern(const PatternRules *rules, Pretokenizer 
     if (at >= size) return 0;
     bool invalid = pretokenizer->invalid;
     PatternBlock blocks[3];
-    PatternMarks both[2];
+    PatternMarks both[2] = {0};
     PatternBlock *before = &blocks[0], *block = &blocks[1], *after = &blocks[2];
     PatternMarks *last = &both[0], *marks = &both[1];
     *before = pretokenizer->pattern_before, *block = pretokenizer->pattern_block, *last = pretokenizer->marks;
@@ -256,7 +255,6 @@ BLOCK_INLINE size_t pretokenize_pattern(const PatternRules *rules, Pretokenizer 
         pattern_block_read(block, rules, pretokenizer, 0, before, &invalid);
     while (at < size && count <= PRETOKENIZE_BATCH - BLOCK) {
         pattern_block_read(after, rules, pretokenizer, at + BLOCK, block, &invalid);
-        *marks = (PatternMarks){0};
         uint64_t bits = pattern_starts(rules, before, block, after, last, marks, pretokenizer, at + 2 * BLOCK);
         bits |= at == 0; // the text begins a piece
         if (__builtin_expect(at + BLOCK > size, 0)) bits &= ~0ull >> (at + BLOCK - size);
