@@ -2,6 +2,8 @@
 //
 // make bench-tokenizer (mixed text, one core of a Xeon with AVX-512, 2026-11-21): computing the row numbers of a batch
 // beforehand, 16 at a time, gives 1.03x.
+// make bench-patterns (12 MB of mixed text, one core of an EPYC of Zen 4, 2026-11-26): prefetching the buckets of a batch, which
+// are as large as the first-level cache, only into the second gives 1.02x with gpt2's pattern and 1.05x with llama3's.
 #include "tokenizer/cache/piece_cache_batch.h"
 #include <immintrin.h>
 
@@ -34,7 +36,7 @@ static void prefetch_buckets(PieceBatch *batch, const PieceTable *table, size_t 
         __m512i buckets = _mm512_slli_epi32(_mm512_and_si512(hash_keys(_mm512_load_si512(batch->keys[i])), mask), 5);
         _mm_storeu_si128((__m128i *)&batch->buckets[i],
                          _mm512_castsi512_si128(_mm512_maskz_compress_epi32(0x1111, buckets)));
-        for (size_t j = i; j < i + 4; j++) __builtin_prefetch(table->entries + batch->buckets[j] / 8);
+        for (size_t j = i; j < i + 4; j++) __builtin_prefetch(table->entries + batch->buckets[j] / 8, 0, 2);
     }
 }
 
