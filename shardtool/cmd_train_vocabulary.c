@@ -91,6 +91,11 @@ static int check_options(TrainRun *run) {
     return count_workers_check(workers);
 }
 
+// A special token as an item of the list of them, so that each line is that of one command.
+static void add_special(Buffer *line, const char *token) {
+    for (; *token; token++) buffer_print(line, strchr(",;%", *token) ? "%%%02X" : "%c", (unsigned char)*token);
+}
+
 static void make_params(TrainRun *run) {
     char invalid[16];
     Buffer *count = &run->count_params, *all = &run->params;
@@ -102,7 +107,7 @@ static void make_params(TrainRun *run) {
                  min_count);
     for (size_t i = 0; i < specials.count; i++) {
         buffer_print(all, i ? "," : ";special=");
-        params_add_value(all, specials.items[i], ',');
+        add_special(all, specials.items[i]);
     }
 }
 

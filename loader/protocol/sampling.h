@@ -14,7 +14,7 @@
 //               chunks of K = n / 64G consecutive blocks, chunk c from block c*K on; R = n - 64GK blocks remain.
 //               With q = P(64 + j, size of the group)(p - j*n/G): for q < 64K, the sample is block q mod K of chunk
 //               i*G + P(i, G)(j), where i = q / K. Else it is block 64GK + (j*n/G + q - 64K(j+1) + s) mod R, with
-//               s = P(2^32 - 2, R)(e mod R).
+//               s = P(2^32 - 2, R)(e mod R), where P is that of epoch e (in `shifted` e / m).
 //               So each group has one chunk of each 64th of the split and its share of the remaining blocks: a sample of
 //               the whole split in about 64 extents of at most 512 KiB each. A split of up to 2^24 tokens is one group.
 //               The order needs no state and has no size limit.

@@ -81,8 +81,9 @@ static void handle_hello(Server *server, const Sender *peer, const WireMessage *
             dataset->name, dataset_vocab, dataset->vocab_size, model_vocab, hello->vocab_size);
     } else if (hello->vocab_size < dataset->vocab_size) {
         server_send_error(server, route, &request->header, WIRE_VOCAB, 0,
-                          "the loader's dataset '%.40s' has %u ids (vocabulary %s), the trainer's model only %u (%s)",
-                          dataset->name, dataset->vocab_size, dataset_vocab, hello->vocab_size, model_vocab);
+                          "the loader's dataset '%.40s' has %u ids (vocabulary %s), the trainer's model only %u: for a "
+                          "new model name the vocabulary's file with --vocabulary",
+                          dataset->name, dataset->vocab_size, dataset_vocab, hello->vocab_size);
     } else if (id_bytes(dataset->vocab_size) > 2 && request->header.minor < WIRE_MINOR_WIDE) {
         server_send_error(server, route, &request->header, WIRE_VOCAB, 0,
                           "the loader's dataset '%.40s' has %u ids, of 4 bytes each, and this client is of a release "

@@ -89,25 +89,14 @@ int input_check(void) {
     return 0;
 }
 
-void params_add_value(Buffer *line, const char *value, char separator) {
-    for (const char *at = value; *at; at++)
-        buffer_print(line, *at == ';' || *at == '%' || *at == separator ? "%%%02X" : "%c", (unsigned char)*at);
-}
-
 void input_print_params(Buffer *line) {
     char docs[16], format[16];
     word_print(DOCS_WORDS, source_options.docs, docs, sizeof docs);
     word_print(input_format_words, source_options.format, format, sizeof format);
-    buffer_print(line, ";docs=%s;field=", docs);
-    params_add_value(line, source_options.text_field, 0);
+    buffer_print(line, ";docs=%s;field=%s", docs, source_options.text_field);
     // Only where they are not the default, so that datasets made before these options existed keep their fingerprint.
     if (strcmp(format, "auto") != 0) buffer_print(line, ";format=%s", format);
-    if (strcmp(source_options.text_column, "text") != 0) {
-        buffer_print(line, ";column=");
-        params_add_value(line, source_options.text_column, 0);
-    }
-    for (size_t i = 0; i < source_options.where.count; i++) {
-        buffer_print(line, i ? "&" : ";where=");
-        params_add_value(line, source_options.where.items[i], '&');
-    }
+    if (strcmp(source_options.text_column, "text") != 0) buffer_print(line, ";column=%s", source_options.text_column);
+    for (size_t i = 0; i < source_options.where.count; i++)
+        buffer_print(line, "%s%s", i ? "&" : ";where=", source_options.where.items[i]);
 }

@@ -52,9 +52,6 @@ int input_check(void);                   // parses the input options; 2 when one
 int input_set_threads(uint64_t threads); // the value of -j, checked
 // Appends the input options that determine the documents: ";docs=file;field=text" and more, as one item each.
 void input_print_params(Buffer *line);
-// Appends a value of one of these items, or of a list of values with this separator, so that each line is that of one
-// command: a semicolon, a percent sign and the separator in it as %3B.
-void params_add_value(Buffer *line, const char *value, char separator);
 // Opens the INPUTs, calls `take` to read all documents, and reports the skipped inputs.
 int input_read(int count, char **arguments, int (*take)(Source *source));
 // Before a command writes the one file `path`: removes what killed runs left beside it, .NAME.tmp.PID. 73 when it exists
