@@ -1,7 +1,6 @@
 // train-vocabulary: finds the merges of a byte-level BPE vocabulary in the documents of any inputs.
 #include "common/err.h"
 #include "common/machine/pool.h"
-#include "common/utf8.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/run_compare.h"
 #include "shardtool/support/source_overlap.h"
@@ -9,7 +8,6 @@
 #include "shardtool/vocabulary/counting.h"
 #include "shardtool/vocabulary/merging.h"
 #include "shardtool/vocabulary/vocabulary_files.h"
-#include "tokenizer/files/vocab_file.h"
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,14 +55,7 @@ static int check_specials(void) {
             if (!strcmp(specials.items[i], specials.items[j]))
                 return fail(EX_USAGE, "--special %s is there twice", specials.items[i]);
     for (size_t i = 0; i < specials.count; i++) {
-        const Bytes text = {(const uint8_t *)specials.items[i], strlen(specials.items[i])};
-        if (!text.size) return fail(EX_USAGE, "--special is empty");
-        if (utf8_valid(text) < text.size) return fail(EX_USAGE, "--special '%s' is not UTF-8", specials.items[i]);
-        if (text.size > VOCAB_TOKEN_MAX)
-            return fail(EX_USAGE, "--special has a token of %zu bytes, and at most %d are supported", text.size,
-                        VOCAB_TOKEN_MAX);
-        if (text.size == 1)
-            return fail(EX_USAGE, "--special %s: each byte is a token of the text: choose another", specials.items[i]);
+        if (vocabulary_check_special(specials.items[i]) < 0) return -1;
         if (!strcmp(specials.items[i], end_of_text))
             return fail(EX_USAGE, "--special %s: it is always there, as the last id", end_of_text);
     }

@@ -4,6 +4,7 @@
 #include "common/hash.h"
 #include "common/json_read.h"
 #include "common/json_write.h"
+#include "common/utf8.h"
 #include "tokenizer/files/vocab_config.h"
 #include "tokenizer/files/vocab_file.h"
 #include <inttypes.h>
@@ -51,6 +52,16 @@ static void make_tokens(TokenBytes *tokens, const BpeMerge *merges, uint32_t mer
 static void close_tokens(TokenBytes *tokens) {
     buffer_close(&tokens->bytes);
     free(tokens->start);
+}
+
+int vocabulary_check_special(const char *token) {
+    const Bytes text = {(const uint8_t *)token, strlen(token)};
+    if (!text.size) return fail(EX_USAGE, "--special is empty");
+    if (utf8_valid(text) < text.size) return fail(EX_USAGE, "--special '%s' is not UTF-8", token);
+    if (text.size == 1) return fail(EX_USAGE, "--special %s: each byte is a token of the text: choose another", token);
+    if (text.size <= VOCAB_TOKEN_MAX) return 0;
+    return fail(EX_USAGE, "--special has a token of %zu bytes, and at most %d are supported", text.size,
+                VOCAB_TOKEN_MAX);
 }
 
 static int check_specials(const TokenBytes *tokens, const StringList *specials) {

@@ -23,6 +23,8 @@ typedef struct {
     uint64_t documents, bytes, pieces, distinct_pieces;
 } VocabularyFiles;
 
+int vocabulary_check_special(const char *token); // 2 when no vocabulary can have it: before any text is read
+
 // 65 when a special token has the bytes of another token.
 int vocabulary_files_write(const char *folder, const VocabularyFiles *files);
 
