@@ -178,15 +178,14 @@ static Finding check_inputs(char *text, size_t size) {
     char model[PATH_MAX_BYTES];
     *text = 0;
     const int found = data_check_find(config, &dataset);
-    if (found < 0 || (found && data_check(config, &dataset) < 0))
-        return snprintf(text, size, "%s", err_text()), err_clear(), BLOCKED;
-    if (!found && *config->dataset && !*config->loader && config_is_set(&reader, KEY_dataset))
-        return snprintf(text, size, "dataset: '%s' is no dataset directory", config->dataset), BLOCKED;
+    int status = found < 0 ? -1 : found ? data_check(config, &dataset) : 0;
+    if (!found && *config->dataset && !*config->loader) status = loader_process_no_dataset(config->dataset);
+    if (status < 0) return snprintf(text, size, "dataset: %s", err_text()), err_clear(), BLOCKED;
     if (found) snprintf(text, size, "dataset '%s'", dataset.name);
     if (!strcmp(config->init_from, "scratch") || !strcmp(config->init_from, "resume")) return FINE;
-    if (model_directory(model, config->init_from, config->out_dir) == 0 && access(model, F_OK) < 0)
-        fail_errno("'%s'", model);
-    if (*err_text()) return snprintf(text, size, "init_from: %s", err_text()), err_clear(), BLOCKED;
+    status = model_directory(model, config->init_from, config->out_dir);
+    if (status == 0 && access(model, F_OK) < 0) status = fail_errno("'%s'", model);
+    if (status < 0) return snprintf(text, size, "init_from: %s", err_text()), err_clear(), BLOCKED;
     snprintf(text + strlen(text), size - strlen(text), "%sinitial weights '%s'", found ? ", " : "", model);
     return FINE;
 }

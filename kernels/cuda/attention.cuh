@@ -215,7 +215,7 @@ static inline bool attention_by_wgmma(void) {
     return cuda.wgmma && (cuda_attention_form == ATTENTION_AUTO || cuda_attention_form == ATTENTION_WGMMA);
 }
 
-// A call of the gradient, with what it has in the scratch.
+// The arguments of attention_backward, and its arrays in scratch memory.
 struct AttentionGradient {
     Act *dqkv;
     const Act *dout, *qkv;

@@ -144,15 +144,14 @@ __global__ void __launch_bounds__(THREADS, 1)
         if (tile < end && first_key_of(block, tile) >= (block.kb + 1) * KEYS)
             end = tile; // nor does a later tile see a key
         cp_async_wait<0>();
-        async_fence();   // of what has landed and of dS
-        __syncthreads(); // the tile has landed, dS of the one before is whole, and the dQ before that is written
+        async_fence();   // for the copies that have landed, and for dS
+        __syncthreads(); // the tile has landed; dS of the tile before it and dQ of the one before that are complete
         if (threadIdx.x == 0 && tile >= first_tile(block) + 2)
             store_release(turn + tile - 2, before(block, tile - 2) + 1);
         if (tile + 1 < end) load_queries(tile + 1);
         cp_async_commit();
-        if (tile > first_tile(block) && tile % GROUPS == group) {
+        if (tile > first_tile(block) && tile % GROUPS == group)
             add_keys(dqkv + origin, dq_sums, turn, tiles, block, tile - 1);
-        }
         if (tile == end) break;
         if (!sees(block, tile, group)) continue;
         const int stage = tile % STAGES, query = tile * SIDE + 2 * t4, key = first_key + g;

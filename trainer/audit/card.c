@@ -35,41 +35,39 @@ static const char *value_of(const SavedState *saved, const char *key) {
 }
 
 // The versions that have computed the run, by the lines of its processes up to the step.
-static void add_versions(const char *run, uint64_t step, Buffer *out) {
-    Record record = {0};
+static void add_versions(const Record *record, uint64_t step, Buffer *out) {
     RecordLine line;
     Bytes seen[VERSIONS_MAX], text;
     int count = 0;
     buffer_print(out, "- versions of millrace that trained it:");
-    if (record_open(&record, run) == 0)
-        for (Bytes rest = record.text; record_next(&record, &rest, &line) > 0 && line.step <= step;) {
-            if (line.kind != LINE_PROCESS || !record_member(&line, "version", &text)) continue;
-            int i = 0;
-            while (i < count && (seen[i].size != text.size || memcmp(seen[i].data, text.data, text.size))) i++;
-            if (i < count || count == VERSIONS_MAX) continue;
-            seen[count++] = text;
-            buffer_print(out, count > 1 ? ", " : " ");
-            add_code(out, text);
-        }
+    for (Bytes rest = record->text; record_next(record, &rest, &line) > 0 && line.step <= step;) {
+        if (line.kind != LINE_PROCESS || !record_member(&line, "version", &text)) continue;
+        int i = 0;
+        while (i < count && (seen[i].size != text.size || memcmp(seen[i].data, text.data, text.size))) i++;
+        if (i < count || count == VERSIONS_MAX) continue;
+        seen[count++] = text;
+        buffer_print(out, count > 1 ? ", " : " ");
+        add_code(out, text);
+    }
     if (!count) buffer_print(out, " not known");
-    err_clear(); // a damaged record has none
+    err_clear(); // of a damaged line
     buffer_print(out, "\n- exported by: `%s%s%s`\n", version, *version_commit ? " " : "", version_commit);
-    record_close(&record);
 }
 
 // The datasets of a mixture with their shares, by the line of the run that begins with it.
-static void add_sources(const char *run, const char *fingerprint, Buffer *out) {
-    Record record = {0};
+static void add_sources(const Record *record, const char *fingerprint, Buffer *out) {
     RecordLine line;
     Bytes text;
     char hex[65];
     json_t *sources = NULL, *source;
     size_t i;
-    if (record_open(&record, run) == 0)
-        for (Bytes rest = record.text; !sources && record_next(&record, &rest, &line) > 0;)
-            if (line.kind == LINE_DATASET && record_text(&line, "fingerprint", hex, sizeof hex) &&
-                !strcmp(hex, fingerprint) && record_member(&line, "sources", &text))
-                sources = json_loadb((const char *)text.data, text.size, 0, NULL);
+    for (Bytes rest = record->text; record_next(record, &rest, &line) > 0;) {
+        if (line.kind != LINE_DATASET || !record_text(&line, "fingerprint", hex, sizeof hex) ||
+            strcmp(hex, fingerprint))
+            continue;
+        if (record_member(&line, "sources", &text)) sources = json_loadb((const char *)text.data, text.size, 0, NULL);
+        break;
+    }
     json_array_foreach(sources, i, source) {
         const char *name = json_string_value(json_object_get(source, "name"));
         buffer_print(out, i ? ", " : "; a mixture of ");
@@ -78,11 +76,10 @@ static void add_sources(const char *run, const char *fingerprint, Buffer *out) {
                      100 * json_number_value(json_object_get(source, "weight")) / (double)MIXTURE_SUM);
     }
     json_decref(sources);
-    err_clear(); // a damaged record has none
-    record_close(&record);
+    err_clear(); // of a damaged line
 }
 
-static void add_data(const SavedState *saved, const char *run, Buffer *out) {
+static void add_data(const SavedState *saved, const Record *record, Buffer *out) {
     const RunState *state = &saved->state;
     const uint64_t block = strtoull(value_of(saved, "block_size"), NULL, 10);
     char hex[65], count[16];
@@ -94,7 +91,7 @@ static void add_data(const SavedState *saved, const char *run, Buffer *out) {
         add_word(out, use->name);
         buffer_print(out, ", fingerprint `%s`: %" PRIu64 " samples, %s tokens", hex, use->consumed,
                      human_count(count, (double)use->consumed * (double)block));
-        add_sources(run, hex, out);
+        add_sources(record, hex, out);
         buffer_print(out, "\n");
     }
     for (int i = 0; i < state->change_count; i++) {
@@ -132,7 +129,7 @@ static void add_keys(const SavedState *saved, const History *history, Buffer *ou
     buffer_print(out, "```\n");
 }
 
-static void add_training(const SavedState *saved, const char *run, Buffer *out) {
+static void add_training(const SavedState *saved, const char *run, const Record *record, Buffer *out) {
     const RunState *state = &saved->state;
     History history;
     char count[16];
@@ -142,7 +139,7 @@ static void add_training(const SavedState *saved, const char *run, Buffer *out) 
     buffer_print(out, "\n- steps: %" PRIu64 ", of which %" PRIu64 " changed the weights; tokens: %s (%" PRIu64 ")\n",
                  state->step, state->updates, human_count(count, (double)state->tokens), state->tokens);
     add_losses(state, &history, out);
-    add_versions(run, state->step, out);
+    add_versions(record, state->step, out);
     add_keys(saved, &history, out);
     history_close(&history);
 }
@@ -190,21 +187,24 @@ static int add_hashes(const SavedState *saved, const char *exported, Buffer *out
 int card_write(const char *exported, const char *checkpoint, const char *name, uint64_t parameters) {
     char path[PATH_MAX_BYTES], run[PATH_MAX_BYTES], count[16];
     SavedState saved = {0};
+    Record record = {0};
     Buffer text = {0};
     snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 64, checkpoint);
     if (access(path, F_OK) < 0) return fail(EX_NOINPUT, "'%s' is no checkpoint of a run: --card needs one", checkpoint);
     if (saved_state_read(&saved, checkpoint) < 0) return -1;
     path_split(checkpoint, run);
+    if (record_open(&record, run) < 0) record_close(&record), err_clear(); // the card says that its lines are not known
     buffer_print(&text, "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- millrace\n---\n\n# ");
     add_word(&text, name);
     buffer_print(&text, "\n\nA language model of %s parameters, trained by millrace.\n",
                  human_count(count, (double)parameters));
-    add_data(&saved, run, &text);
-    add_training(&saved, run, &text);
+    add_data(&saved, &record, &text);
+    add_training(&saved, run, &record, &text);
     int result = add_hashes(&saved, exported, &text);
     snprintf(path, sizeof path, "%.*s/README.md", PATH_MAX_BYTES - 64, exported);
     if (result == 0) result = file_write(path, (Bytes){text.data, text.size});
     saved_state_close(&saved);
+    record_close(&record);
     buffer_close(&text);
     return result;
 }

@@ -17,9 +17,10 @@ typedef struct {
     char resumed_from[PATH_MAX_BYTES]; // the checkpoint; "": a new run
     uint64_t step;                     // step of the last checkpoint written or resumed from
     CheckpointWriter writer;
-    uint64_t started_ns;      // start of the save that runs beside training
-    double wait;              // of the save that runs beside training
-    double seconds, cost;     // length of a save, and what it takes of training (save_interval_s); 0: not measured
+    uint64_t started_ns; // start of the save that runs beside training
+    double wait;         // of the save that runs beside training
+    double seconds,
+        cost; // of a save: its length, and the training time that it costs (save_interval_s); 0: not measured
     uint64_t begun, interval; // of checkpoint_interval, in steps and the same in all processes: the last save's, and
                               // the distance to the next; 0: not planned
 } RunSaves;

@@ -80,12 +80,13 @@ static int log_change(const Run *run, const DatasetUse *old, const FeedDataset *
 // Of a mixture: its datasets with their weights, of MIXTURE_SUM, at the next sample.
 static void add_sources(Buffer *line, const Run *run, uint64_t sample) {
     const FeedDataset *dataset = feed_dataset(run->feed);
-    for (unsigned i = 0; i < dataset->source_count && dataset->source_count > 1; i++) {
+    if (dataset->source_count < 2) return;
+    for (unsigned i = 0; i < dataset->source_count; i++) {
         buffer_print(line, i ? ", {\"name\": " : ", \"sources\": [{\"name\": ");
         json_add_string(line, dataset->sources[i].name);
         buffer_print(line, ", \"weight\": %u}", feed_weight(run->feed, i, sample));
     }
-    if (dataset->source_count > 1) buffer_print(line, "]");
+    buffer_print(line, "]");
 }
 
 // `old` is NULL for the first dataset of the run.

@@ -134,7 +134,7 @@ bool loader_process_dataset(char path[PATH_MAX_BYTES], const Config *config) {
     return is_dataset(path);
 }
 
-static int fail_no_dataset(const char *name) {
+int loader_process_no_dataset(const char *name) {
     static const char *const folders[] = {"", "data/"};
     for (int i = 0; i < 2; i++) {
         char path[PATH_MAX_BYTES];
@@ -152,7 +152,7 @@ static int fail_no_dataset(const char *name) {
 int loader_process_open(LoaderProcess *loader_process, const Config *config) {
     *loader_process = (LoaderProcess){.owner = -1};
     if (*config->loader || !*config->dataset) return 0;
-    if (!loader_process_dataset(loader_process->dataset, config)) return fail_no_dataset(config->dataset);
+    if (!loader_process_dataset(loader_process->dataset, config)) return loader_process_no_dataset(config->dataset);
     if (loader_program(loader_process->program) < 0 || make_directory(loader_process) < 0 ||
         spawn(loader_process) < 0) {
         loader_process_close(loader_process);

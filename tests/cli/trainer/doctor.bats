@@ -20,16 +20,16 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
     grep -qE "^error +disk +'file/below': Not a directory" <<<"$output"
 }
 
-@test "doctor names what a configuration asks for and this machine does not have, and with -q nothing else" {
+@test "doctor names what the configuration asks for and the machine lacks; -q prints nothing else" {
     run_code 1 ./trainer doctor -q --device=cuda
     [[ "$output" == "error    device  no NVIDIA driver on this machine"* || "$output" == *"built without CUDA"* ]] && [ "${#lines[@]}" = 1 ]
     run_code 1 ./trainer doctor -q --dataset=/no/where
-    [ "$output" = "error    inputs  dataset: '/no/where' is no dataset directory" ]
+    [ "$output" = "error    inputs  dataset: '/no/where' is not a dataset directory: create one with shardtool tokenize -o DIR, or give --loader" ]
     run_code 1 ./trainer doctor -q --init_from=/no/where
     [ "$output" = "error    inputs  init_from: '/no/where': No such file or directory" ]
     seq 90 >text
     "$BIN/shardtool" tokenize -q --docs lines -o set text
-    run_match 1 "error    inputs  the training data of 'set' has 180 tokens" ./trainer doctor -q --dataset=set
+    run_match 1 "error    inputs  dataset: the training data of 'set' has 180 tokens" ./trainer doctor -q --dataset=set
     mkdir model && touch model/model.safetensors && echo '{}' >model/config.json
     run_match 0 "ok       inputs  dataset 'set', initial weights 'model'" ./trainer doctor --dataset=set --init_from=model --eval_interval=0 --block_size=8
     truncate -s 100000 loader

@@ -119,7 +119,8 @@ static char *calls_of_step(OffloadMode offload, const char *options, const Spike
     return calls;
 }
 
-// The embeddings' lie where the update has them: neither out nor in. What is behind the layers' is not in its place.
+// The gradients of the embeddings lie where the update reads them and are not copied. Those behind the layers' gradients
+// lie elsewhere, and are copied out.
 TEST(cuda_step_copies_no_gradient_that_is_in_its_place) {
     char *calls = calls_of_step(OFFLOAD_GRADIENTS, NULL, NULL);
     int copies = 0, kind;
