@@ -16,6 +16,7 @@ struct Trie {
     unsigned shift; // 64 - the logarithm of their number
 };
 
+enum { LENGTHS = 256 }; // of tokens
 #define EDGE      (1ull << 63)
 #define EDGE_KEY  ((1ull << 40) - 1)
 #define NO_END    0x7FFFFFu
@@ -56,38 +57,52 @@ void trie_close(Trie *trie) {
     free(trie);
 }
 
-// Fills the table; false when it gets too full.
-static bool add_tokens(Trie *trie, const Vocab *vocab) {
+// Fills the table, from shorter tokens to longer ones, so that the left token of each token's merge is there: the edges of
+// the other's bytes leave where it ends, and the last token on the way is the longest shorter one. False when the table gets
+// too full.
+static bool add_tokens(Trie *trie, const Vocab *vocab, const uint32_t *by_length, uint32_t *ends) {
     uint64_t room = (1ull << (64 - trie->shift)) / 8 * 7;
-    for (unsigned id = 0; id < vocab->count; id++) {
+    for (unsigned i = 0; i < vocab->count; i++) {
+        const unsigned id = by_length[i], left = pair_left_id(vocab->pair[id]);
         const uint8_t *bytes = vocab->bytes + vocab->start[id];
-        uint32_t slot = UINT32_MAX; // the root is node 0
-        for (size_t i = 0; i < vocab_length(vocab, id); i++) {
+        const size_t size = vocab_length(vocab, id);
+        uint32_t slot = size > 1 ? ends[left] : UINT32_MAX; // the root is node 0
+        unsigned shorter = size > 1 ? left : NO_TOKEN;
+        for (size_t at = size > 1 ? vocab_length(vocab, left) : 0; at < size; at++) {
             const uint32_t node = slot + 1;
-            slot = edge_slot(trie, node, bytes[i]);
-            if (trie->slots[slot]) continue;
+            slot = edge_slot(trie, node, bytes[at]);
+            const uint64_t edge = trie->slots[slot];
+            if (edge && edge_token(edge) != NO_END) shorter = edge_token(edge);
+            if (edge) continue;
             if (!room--) return false;
-            trie->slots[slot] = EDGE | (uint64_t)NO_END << TOKEN_BIT | (uint64_t)node << 8 | bytes[i];
+            trie->slots[slot] = EDGE | (uint64_t)NO_END << TOKEN_BIT | (uint64_t)node << 8 | bytes[at];
         }
         trie->slots[slot] ^= (uint64_t)(NO_END ^ id) << TOKEN_BIT;
+        trie->shorter[id] = shorter;
+        ends[id] = slot;
     }
     return true;
 }
 
+static uint32_t *sort_by_length(const Vocab *vocab) {
+    uint32_t *by_length = allocate_zeroed(vocab->count, sizeof *by_length), at[LENGTHS + 1] = {0};
+    for (unsigned id = 0; id < vocab->count; id++) at[vocab_length(vocab, id) + 1]++;
+    for (unsigned length = 1; length <= LENGTHS; length++) at[length] += at[length - 1];
+    for (unsigned id = 0; id < vocab->count; id++) by_length[at[vocab_length(vocab, id)]++] = id;
+    return by_length;
+}
+
 static void build(Trie *trie, const Vocab *vocab) {
+    uint32_t *by_length = sort_by_length(vocab), *ends = allocate_zeroed(vocab->count, sizeof *ends);
+    trie->shorter = allocate_zeroed(vocab->count, sizeof *trie->shorter);
     trie->shift = 46; // at most 0.8 edges a byte in vocabularies that were trained
     while (1ull << (64 - trie->shift) < vocab->start[vocab->count] * 3ull / 4) trie->shift--;
     for (;; trie->shift--) {
         trie->slots = hugepages_alloc_or_die(sizeof *trie->slots << (64 - trie->shift));
-        if (add_tokens(trie, vocab)) break;
+        if (add_tokens(trie, vocab, by_length, ends)) break;
         hugepages_free(trie->slots);
     }
-    trie->shorter = allocate_zeroed(vocab->count, sizeof *trie->shorter);
-    for (unsigned id = 0; id < vocab->count; id++) {
-        size_t size = vocab_length(vocab, id);
-        unsigned shorter = size > 1 ? trie_longest(trie, vocab->bytes + vocab->start[id], size - 1) : NO_TOKEN;
-        trie->shorter[id] = shorter;
-    }
+    free(by_length), free(ends);
 }
 
 const Trie *vocab_trie(const Vocab *vocab) {
