@@ -8,7 +8,8 @@
 enum { PAGE = 64 << 10, HUGE_PAGE = 2 << 20 }; // PAGE: the largest page size of the systems we know
 
 void *hugepages_alloc(size_t bytes) {
-    size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : PAGE;
+    size_t alignment = bytes > HUGE_PAGE / 2 ? HUGE_PAGE : PAGE;
+    if (alignment == HUGE_PAGE && bytes < HUGE_PAGE) bytes = HUGE_PAGE;
     if (bytes > SIZE_MAX / 2) return NULL;
     size_t used = PAGE + round_up(bytes, PAGE), mapped = used + alignment;
     uint8_t *map = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

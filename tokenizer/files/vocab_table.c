@@ -91,7 +91,7 @@ int vocab_table_build(VocabTable *table, size_t pairs) {
     if (check_ids(table, &count) < 0) return -1;
     const int end_of_text = find_end_of_text(table, count);
     if (end_of_text < 0) return -1;
-    Vocab *vocab = table->vocab = vocab_new(table->size, table->bytes.size, pairs);
+    Vocab *vocab = table->vocab = vocab_new(table->size, table->bytes.size, pairs < MERGES_MAX ? pairs : MERGES_MAX);
     token_names_open(&table->names, vocab);
     for (unsigned id = 0; id < table->size; id++) {
         const Bytes token = token_at(table, id);
@@ -122,6 +122,7 @@ int vocab_table_merge(VocabTable *table, Bytes left, Bytes right) {
                    id = token_names_find(&table->names, joined, left.size + right.size);
     if (a == NO_TOKEN || b == NO_TOKEN || id == NO_TOKEN)
         return fail(EX_DATA, "a merge is not of two tokens that give a third");
+    if (table->vocab->pairs == MERGES_MAX) return fail(EX_DATA, "more than %u merges are not supported", MERGES_MAX);
     vocab_add_pair(table->vocab, a, b, id);
     return (int)id;
 }
@@ -145,9 +146,9 @@ static int check_file_size(const Vocab *vocab) {
             spelled[id] += token.data[i] > ' ' && token.data[i] < 127 && !strchr("\"\\", token.data[i]) ? 1 : 2;
         bytes += spelled[id] + 13; // with its id
     }
-    for (uint64_t slot = 0; slot < 1ull << (64 - vocab->pair_shift); slot++)
-        if (vocab->pair_slots[slot]) bytes += spelled[(vocab->pair_slots[slot] & 0xFFFFFF) - 1] + 5;
-    free(spelled);
+    uint64_t *merges = vocab_pairs(vocab);
+    for (unsigned i = 0; i < vocab->pairs; i++) bytes += spelled[merges[i] >> 40] + 5;
+    free(merges), free(spelled);
     if (bytes <= VOCAB_FILE_BYTES_MAX) return 0;
     return fail(EX_DATA,
                 "its %u tokens and %u merges are a tokenizer.json of %llu MiB, and files of at most %d are supported",

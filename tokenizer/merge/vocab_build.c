@@ -32,16 +32,30 @@ static unsigned shift_for(size_t count) { // of a table that is at most half ful
     return shift;
 }
 
+static void *take(uint8_t **at, size_t bytes) {
+    uint8_t *taken = *at;
+    *at += bytes;
+    return taken;
+}
+
 Vocab *vocab_new(unsigned tokens, size_t bytes, size_t pairs) {
-    Vocab *vocab = hugepages_alloc_or_die(sizeof *vocab);
+    const unsigned shift = shift_for(pairs);
+    const size_t slots = (size_t)1 << (64 - shift);
+    // in one block, which for GPT-2's vocabulary is little more than a huge page
+    Vocab *vocab =
+        hugepages_alloc_or_die(sizeof *vocab + (tokens + pairs) * sizeof *vocab->pair + pairs * sizeof *vocab->again +
+                               slots * sizeof *vocab->pair_slots + (tokens + 1) * sizeof *vocab->start + bytes);
+    uint8_t *at = (uint8_t *)(vocab + 1);
+    vocab->pair = take(&at, (tokens + pairs) * sizeof *vocab->pair);
+    vocab->pair_slots = take(&at, slots * sizeof *vocab->pair_slots);
+    vocab->start = take(&at, (tokens + 1) * sizeof *vocab->start);
+    vocab->again = take(&at, pairs * sizeof *vocab->again);
+    vocab->bytes = at;
     memset(vocab->byte_token, 0xFF, sizeof vocab->byte_token);   // NO_TOKEN
     memset(vocab->byte_merged, 0xFF, sizeof vocab->byte_merged); // NO_SMALL
     vocab->id_bytes = id_bytes(tokens);
-    vocab->pair_shift = shift_for(pairs);
-    vocab->start = hugepages_alloc_or_die((tokens + 1) * sizeof *vocab->start);
-    vocab->pair = hugepages_alloc_or_die(tokens * sizeof *vocab->pair);
-    vocab->bytes = hugepages_alloc_or_die(bytes);
-    vocab->pair_slots = hugepages_alloc_or_die(sizeof *vocab->pair_slots << (64 - vocab->pair_shift));
+    vocab->pair_shift = shift;
+    vocab->pair_room = pairs;
     vocab->token_room = tokens;
     vocab->byte_room = bytes;
     return vocab;
@@ -57,15 +71,17 @@ unsigned vocab_add_token(Vocab *vocab, const uint8_t *text, size_t size) {
 
 void vocab_add_pair(Vocab *vocab, unsigned left, unsigned right, unsigned id) {
     const uint64_t pair = pair_of(left, right);
-    const uint32_t mask = (uint32_t)(~0ull >> vocab->pair_shift);
     const uint8_t *text = vocab->bytes + vocab->start[id];
-    uint32_t slot = (uint32_t)(vocab_hash(pair) >> vocab->pair_shift);
-    for (; vocab->pair_slots[slot]; slot = (slot + 1) & mask)
-        if (vocab->pair_slots[slot] >> 24 == pair) return;
-    assert(vocab->pairs < mask);
-    vocab->pair_slots[slot] = pair << 24 | (id + 1);
+    uint32_t slot, index = id;
+    if (pair_find(vocab, pair, &slot) != NO_TOKEN) return;
+    assert(vocab->pairs < vocab->pair_room);
     vocab->pairs++;
-    if (!vocab->pair[id]) vocab->pair[id] = pair;
+    if (vocab->pair[id] || !pair) { // 0, of the token 0 twice, is no mark of a pair that is there
+        vocab->again[vocab->pairs_again] = id;
+        index = vocab->token_room + vocab->pairs_again++;
+    }
+    vocab->pair[index] = pair;
+    vocab->pair_slots[slot] = pair_tag(vocab_hash(pair)) | (index + 1);
     if (vocab->id_bytes == 2 && vocab_length(vocab, id) == 2) vocab->byte_merged[text[0]][text[1]] = (uint16_t)id;
 }
 
@@ -207,10 +223,6 @@ void vocab_close(const Vocab *vocab) {
     free(vocab->characters);
     if (vocab->whole) token_names_close(vocab->whole);
     free(vocab->whole);
-    hugepages_free(vocab->start);
-    hugepages_free(vocab->bytes);
-    hugepages_free(vocab->pair);
-    hugepages_free(vocab->pair_slots);
     hugepages_free((void *)(uintptr_t)vocab);
 }
 
@@ -240,12 +252,13 @@ static int compare_merges(const void *a, const void *b) { // by id, then by the 
 }
 
 uint64_t *vocab_pairs(const Vocab *vocab) {
-    const size_t slots = 1ull << (64 - vocab->pair_shift);
+    const size_t slots = (size_t)1 << (64 - vocab->pair_shift);
     uint64_t *merges = allocate_zeroed(vocab->pairs + 1, sizeof *merges);
     size_t count = 0;
-    for (size_t i = 0; i < slots; i++)
-        if (vocab->pair_slots[i])
-            merges[count++] = ((vocab->pair_slots[i] & 0xFFFFFF) - 1) << 40 | vocab->pair_slots[i] >> 24;
+    for (size_t i = 0; i < slots; i++) {
+        const uint32_t index = (vocab->pair_slots[i] & PAIR_INDEX) - 1;
+        if (vocab->pair_slots[i]) merges[count++] = (uint64_t)pair_token(vocab, index) << 40 | vocab->pair[index];
+    }
     qsort(merges, count, sizeof *merges, compare_merges);
     return merges;
 }

@@ -264,19 +264,21 @@ END
     run_match 66 "no vocab.json with merges.txt" shardtool encode --vocabulary . "$text"
 }
 
-@test "a .tiktoken whose merges would make a tokenizer.json that no reader takes is refused" {
-    # all words of up to 18 of two bytes that JSON spells out: 16 MB, and a merge for each way to cut each of them
-    python3 - >large.tiktoken <<'END'
-import base64
-lines = [f"{base64.b64encode(bytes([byte])).decode()} {byte}" for byte in range(256)]
-words = [b"\1", b"\2"]
-for _ in range(17):
-    words = [word + byte for word in words for byte in (b"\1", b"\2")]
-    lines += [f"{base64.b64encode(word).decode()} {len(lines) + i}" for i, word in enumerate(words)]
-print("\n".join(lines))
-END
-    run_match 65 "524541 tokens and 8388612 merges are a tokenizer.json of 337 MiB, and files of at most 256 are supported" \
+# tiktoken_of WORDS: a .tiktoken of the 256 bytes and the words that a Python expression gives.
+tiktoken_of() {
+    python3 -c "
+import base64, itertools
+words = [bytes([byte]) for byte in range(256)] + list($1)
+print('\n'.join(f'{base64.b64encode(word).decode()} {id}' for id, word in enumerate(words)))"
+}
+
+@test "a .tiktoken whose merges would make a tokenizer.json that no reader takes, or are too many, is refused" {
+    # each way to cut a word in two words is a merge, and JSON spells these bytes out
+    tiktoken_of "(b'\\1' * i + b'\\2' * (size - i) for size in range(2, 161) for i in range(size + 1))" >large.tiktoken
+    run_match 65 "13295 tokens and [0-9]* merges are a tokenizer.json of [0-9]* MiB, and files of at most 256 are supported" \
         shardtool encode --vocabulary large.tiktoken --pattern gpt4 "$text"
+    tiktoken_of "map(bytes, (word for size in range(2, 19) for word in itertools.product(b'\\1\\2', repeat=size)))" >many.tiktoken
+    run_match 65 "more than 4194304 merges are not supported" shardtool encode --vocabulary many.tiktoken --pattern gpt4 "$text"
 }
 
 @test "files of Hugging Face beside a vocabulary that change its ids are refused by name, and the class names the pattern" {
