@@ -267,7 +267,12 @@ static bool find_dataset(const Replay *replay, char path[PATH_MAX_BYTES]) {
     }
     for (Bytes rest = replay->record.text; record_next(&replay->record, &rest, &line) > 0;) {
         if (line.kind != LINE_PROCESS || !record_text(&line, "data", path, PATH_MAX_BYTES)) continue;
-        if (is_dataset(path, replay->run.replayed.fingerprint)) return true;
+        if (is_dataset(path, replay->run.replayed.fingerprint)) {
+            if (replay->path_count)
+                log_warn("none of the datasets named is '%s' of these steps: taking '%s', where the run read it",
+                         replay->run.replayed.name, path);
+            return true;
+        }
         if (!*first) strcpy(first, path);
     }
     strcpy(path, first);
