@@ -80,7 +80,8 @@ static void open_monitor(Feed *feed) {
     feed->monitor = zmq_socket(feed->context, ZMQ_PAIR);
     if (!feed->monitor ||
         zmq_socket_monitor(feed->socket, address,
-                           ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) < 0 ||
+                           ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                               ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) < 0 ||
         zmq_connect(feed->monitor, address) < 0)
         die(EX_LIMIT, "cannot watch a ZeroMQ socket: %s", zmq_strerror(errno));
 }
@@ -476,7 +477,18 @@ static int on_monitor_readable(Feed *feed) {
     if (zmq_recv(feed->monitor, event, sizeof event, ZMQ_DONTWAIT) < 0) return 0;
     zmq_recv(feed->monitor, NULL, 0, ZMQ_DONTWAIT);
     uint16_t number;
+    uint32_t value;
     memcpy(&number, event, sizeof number);
+    memcpy(&value, event + sizeof number, sizeof value);
+    if (number == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
+        return feed->config.loader_key
+                   ? fail(EX_PERMISSION,
+                          "the loader at %s has no keys, and this trainer has: leave out --loader_key and --key_file, "
+                          "or serve with --key and --allow",
+                          feed->endpoint.name)
+                   : fail(EX_PERMISSION,
+                          "the loader at %s takes trainers with a key only: give its public key and your key file",
+                          feed->endpoint.name);
     if (number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         return fail(EX_PERMISSION, "the loader at %s does not allow this trainer's key: add it to its --allow file",
                     feed->endpoint.name);

@@ -51,14 +51,19 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
     CHECK(!open_feed("unlisted.key", loader.public_key, FOREVER)); // refused at once
     CHECK_ERROR(EX_PERMISSION, "does not allow this trainer's key");
     wait_for_line("tcp", "refused 127.0.0.1: its key is not in 'allow' (1 refused so far)", 1);
-    CHECK(!open_feed(NULL, NULL, MS));
-    CHECK_ERROR(EX_PEER, "");
+    CHECK(!open_feed(NULL, NULL, FOREVER));
+    CHECK_ERROR(EX_PERMISSION, "takes trainers with a key only");
     CHECK(!open_feed("listed.key", unlisted.public_key, MS));
     CHECK_ERROR(EX_PEER, "and the keys on both sides");
     CHECK(!open_feed("listed.key", NULL, MS));
     CHECK_ERROR(EX_USAGE, "");
     CHECK(!open_feed("listed.key", "too short", MS));
     CHECK_ERROR(EX_USAGE, "");
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+
+    pid = start_loader_with("d", tcp_endpoint(), "--insecure", NULL);
+    CHECK(!open_feed("listed.key", loader.public_key, FOREVER));
+    CHECK_ERROR(EX_PERMISSION, "has no keys, and this trainer has");
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
