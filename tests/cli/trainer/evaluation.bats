@@ -5,8 +5,8 @@ load ../helpers
 setup_file() {
     cd "$BATS_FILE_TMPDIR"
     mkdir sorted code prose
-    seq 1 4000 | sed 's/.*/    for (size_t i = 0; i < count_&; i++) sum += table[i & mask] * 0x&;/' | split -l 20 -a 4 - code/a-
-    seq 1 6000 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' | split -l 20 -a 4 - prose/b-
+    seq 1 1300 | sed 's/.*/    for (size_t i = 0; i < count_&; i++) sum += table[i & mask] * 0x&;/' | split -l 20 -a 4 - code/a-
+    seq 1 1990 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' | split -l 20 -a 4 - prose/b-
     cp code/* prose/* sorted
     for name in code prose sorted; do "$BIN/shardtool" tokenize --quiet --val 0.4 --val-seed 3 -o data/$name $name; done
     write_tiny_conf tiny.conf
