@@ -1,5 +1,6 @@
 // info: prints the headers and totals of shards and datasets.
 #include "common/err.h"
+#include "common/id_array.h"
 #include "shardtool/support/croissant.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
@@ -18,17 +19,18 @@ static const Option options[] = {
 
 static void add_number(const char *key, uint64_t value) { row_add_number(&rows, key, 0, value); }
 
-static void add_sizes(uint64_t source_bytes, uint64_t bytes, uint64_t tokens) {
+static void add_sizes(uint64_t source_bytes, uint64_t bytes, uint64_t tokens, uint32_t vocab_size) {
     add_number("source_bytes", source_bytes);
     add_number("bytes", bytes);
-    row_add_ratio(&rows, "ratio", tokens ? (double)bytes / (2 * (double)tokens) : 0, 4, " of the raw ids");
+    const double raw = (double)id_bytes(vocab_size) * (double)tokens;
+    row_add_ratio(&rows, "ratio", tokens ? (double)bytes / raw : 0, 4, " of the raw ids");
 }
 
 static void add_shard(const ShardFile *shard) {
     row_add_text(&rows, "kind", 0, "shard");
     add_number("tokens", shard->tokens);
     add_number("documents", shard->documents);
-    add_sizes(shard->source_bytes, shard->map.size, shard->tokens);
+    add_sizes(shard->source_bytes, shard->map.size, shard->tokens, shard->vocab_size);
     add_number("frames", shard->frame_count);
     add_number("frame_tokens", shard->frame_tokens);
     add_number("members", shard->member_count);
@@ -48,7 +50,7 @@ static void add_dataset(const Dataset *dataset) {
     add_number("train_shards", dataset->shard_count[SPLIT_TRAIN]);
     add_number("val_shards", dataset->shard_count[SPLIT_VAL]);
     add_sizes(dataset->source_bytes, dataset_bytes(dataset, SPLIT_TRAIN) + dataset_bytes(dataset, SPLIT_VAL),
-              dataset->tokens[SPLIT_TRAIN] + dataset->tokens[SPLIT_VAL]);
+              dataset->tokens[SPLIT_TRAIN] + dataset->tokens[SPLIT_VAL], dataset->vocab_size);
     add_number("vocab_size", dataset->vocab_size);
     add_number("eot_id", dataset->eot_id);
     row_add_text(&rows, "params", 0, dataset->params);

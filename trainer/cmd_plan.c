@@ -49,7 +49,7 @@ static void print_measured(const Config *config, double tokens, Buffer *text) {
 }
 
 // Prints the size of the run and its time: at the median rate of the last steps of the run in out_dir, at that of a probe of
-// the CPU, or at given rates.
+// the CPU's products, which no whole step reaches, or at given rates.
 static void print_time(const Config *config, const Model *model, const Backend *backend, uint64_t train_tokens,
                        Buffer *text) {
     const double tokens = (double)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size);
@@ -62,7 +62,7 @@ static void print_time(const Config *config, const Model *model, const Backend *
                                                                   (int)(config->batch_size.value * config->block_size))
                                                 : 0;
     if (rate > 0)
-        buffer_print(text, ": about %s at %.3g TFLOP/s, what matrix products reach here in a short probe",
+        buffer_print(text, ": at least %s, at the %.3g TFLOP/s of matrix products alone in a short probe",
                      human_time(time, flops / rate), rate * 1e-12);
     else
         buffer_print(text, ": %s at 10 TFLOP/s, %s at 100 TFLOP/s (the device was not measured)",

@@ -77,7 +77,7 @@ static int conclude(Run *run) {
     Buffer sample = {0};
     const int result = sample_trained(run, &sample);
     if (result == 0) {
-        if (isfinite(run->state.first_loss))
+        if (isfinite(run->state.first_loss) && isfinite(run->state.last_loss))
             printf("validation loss %.4f before training, %.4f after %llu steps\n", run->state.first_loss,
                    run->state.last_loss, (unsigned long long)run->state.step);
         else if (isfinite(run->state.last_loss))

@@ -54,7 +54,7 @@ typedef struct {
 
 int newfile_open(NewFile *file, const char *path);
 int newfile_write(NewFile *file, const void *data, size_t size);
-int newfile_commit(NewFile *file);   // fsync, close, rename, fsync of the directory; -1 leaves a file after the last alone
+int newfile_commit(NewFile *file);   // fsync, close, rename, fsync of the directory; -1 removes the temporary file
 void newfile_abandon(NewFile *file); // closes and removes the temporary file, if there is one
 
 // A NewFile in one call. Removes what processes that were killed have left of such files of this name.

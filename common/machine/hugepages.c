@@ -8,7 +8,7 @@
 enum { PAGE = 64 << 10, HUGE_PAGE = 2 << 20 }; // PAGE: the largest page size of the systems we know
 
 void *hugepages_alloc(size_t bytes) {
-    size_t alignment = bytes > HUGE_PAGE / 2 ? HUGE_PAGE : PAGE;
+    const size_t alignment = bytes > HUGE_PAGE / 2 ? HUGE_PAGE : PAGE;
     if (alignment == HUGE_PAGE && bytes < HUGE_PAGE) bytes = HUGE_PAGE;
     if (bytes > SIZE_MAX / 2) return NULL;
     size_t used = PAGE + round_up(bytes, PAGE), mapped = used + alignment;

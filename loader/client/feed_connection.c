@@ -471,7 +471,8 @@ static void connection_retry(Feed *feed) {
     connection_reopen_next(feed);
 }
 
-// An event of the socket: the loader has ended, or it refuses the keys.
+// An event of the socket: the loader has ended, it refuses the keys, or one side has keys and the other none, which the
+// next loader of a list may not.
 static int on_monitor_readable(Feed *feed) {
     uint8_t event[6]; // u16 event, u32 value; a second part has the address
     if (zmq_recv(feed->monitor, event, sizeof event, ZMQ_DONTWAIT) < 0) return 0;
@@ -480,6 +481,10 @@ static int on_monitor_readable(Feed *feed) {
     uint32_t value;
     memcpy(&number, event, sizeof number);
     memcpy(&value, event + sizeof number, sizeof value);
+    if (number == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && feed->endpoint_count > 1) {
+        feed->retry_ns = clock_ns() + feed->backoff_ns;
+        return 0;
+    }
     if (number == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
         return feed->config.loader_key
                    ? fail(EX_PERMISSION,
@@ -487,7 +492,8 @@ static int on_monitor_readable(Feed *feed) {
                           "or serve with --key and --allow",
                           feed->endpoint.name)
                    : fail(EX_PERMISSION,
-                          "the loader at %s takes trainers with a key only: give its public key and your key file",
+                          "the loader at %s takes trainers with a key only: give --loader_key and "
+                          "--key_file",
                           feed->endpoint.name);
     if (number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         return fail(EX_PERMISSION, "the loader at %s does not allow this trainer's key: add it to its --allow file",

@@ -73,9 +73,11 @@ static int check_fresh(const Server *server, const Served *fresh) {
 
 // --- the change
 
-static void keep_counters(Served *fresh, const Served *before) {
+// The tokens that were read count once, for those that go on with the samples.
+static void keep_counters(Served *fresh, Served *before) {
     fresh->highest = before->highest;
     memcpy(fresh->source_tokens, before->source_tokens, sizeof fresh->source_tokens);
+    memset(before->source_tokens, 0, sizeof before->source_tokens);
 }
 
 // `text` receives what happened. The same dataset is opened again as well: a damaged shard may have been replaced.

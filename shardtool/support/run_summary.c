@@ -1,5 +1,6 @@
 // The summary of a tokenize run, as lines on stderr and as a JSON object on standard output.
 #include "shardtool/support/run_summary.h"
+#include "common/id_array.h"
 #include "common/json_write.h"
 #include "common/log.h"
 #include "shardtool/support/option_rows.h"
@@ -45,7 +46,7 @@ static void print_json(const Summary *summary, double seconds) {
     json_add_number(&out, "added_train_tokens", sums.tokens[SPLIT_TRAIN]);
     json_add_number(&out, "added_val_tokens", sums.tokens[SPLIT_VAL]);
     json_add_number(&out, "added_source_bytes", sums.source_bytes);
-    json_add_real(&out, "ratio", train + val > 0 ? (double)bytes / (2 * all) : 0, 4);
+    json_add_real(&out, "ratio", train + val > 0 ? (double)bytes / (id_bytes(dataset->vocab_size) * all) : 0, 4);
     json_add_key(&out, "inputs");
     buffer_print(&out, "{");
     const char *name;

@@ -11,7 +11,7 @@
 // Ids are in the order of merges: bytes, then merges, then special tokens. The id that ends a document is that of
 // <|endoftext|>, <|end_of_text|>, </s> or <|eos|>, or of the only special token; without one it is added as the next id.
 // What a file requires and the encoder does not do is refused by name (65): normalizers, other models, dropout, tokens
-// that are added in the middle, more than VOCAB_IDS_MAX ids.
+// that are added in the middle, more than VOCAB_IDS_MAX ids or MERGES_MAX merges.
 #pragma once
 
 #include "tokenizer/merge/vocab.h"

@@ -122,7 +122,7 @@ int vocab_table_merge(VocabTable *table, Bytes left, Bytes right) {
                    id = token_names_find(&table->names, joined, left.size + right.size);
     if (a == NO_TOKEN || b == NO_TOKEN || id == NO_TOKEN)
         return fail(EX_DATA, "a merge is not of two tokens that give a third");
-    if (table->vocab->pairs == MERGES_MAX) return fail(EX_DATA, "more than %u merges are not supported", MERGES_MAX);
+    if (table->vocab->pairs == MERGES_MAX) return fail(EX_DATA, "more than %d merges are not supported", MERGES_MAX);
     vocab_add_pair(table->vocab, a, b, id);
     return (int)id;
 }
@@ -146,9 +146,9 @@ static int check_file_size(const Vocab *vocab) {
             spelled[id] += token.data[i] > ' ' && token.data[i] < 127 && !strchr("\"\\", token.data[i]) ? 1 : 2;
         bytes += spelled[id] + 13; // with its id
     }
-    uint64_t *merges = vocab_pairs(vocab);
-    for (unsigned i = 0; i < vocab->pairs; i++) bytes += spelled[merges[i] >> 40] + 5;
-    free(merges), free(spelled);
+    for (unsigned i = 0; i < vocab->token_room + vocab->pairs_again; i++)
+        if (vocab->pair[i]) bytes += spelled[vocab->pair[i] >> 40] + 5;
+    free(spelled);
     if (bytes <= VOCAB_FILE_BYTES_MAX) return 0;
     return fail(EX_DATA,
                 "its %u tokens and %u merges are a tokenizer.json of %llu MiB, and files of at most %d are supported",

@@ -16,7 +16,7 @@ struct Trie {
     unsigned shift; // 64 - the logarithm of their number
 };
 
-enum { LENGTHS = 256 }; // of tokens
+enum { LENGTHS = 256 }; // of tokens, which have at most VOCAB_TOKEN_MAX bytes
 #define EDGE      (1ull << 63)
 #define EDGE_KEY  ((1ull << 40) - 1)
 #define NO_END    0x7FFFFFu

@@ -41,15 +41,14 @@ static void *take(uint8_t **at, size_t bytes) {
 Vocab *vocab_new(unsigned tokens, size_t bytes, size_t pairs) {
     const unsigned shift = shift_for(pairs);
     const size_t slots = (size_t)1 << (64 - shift);
-    // in one block, which for GPT-2's vocabulary is little more than a huge page
+    // in one block, which for GPT-2's vocabulary fits a huge page
     Vocab *vocab =
-        hugepages_alloc_or_die(sizeof *vocab + (tokens + pairs) * sizeof *vocab->pair + pairs * sizeof *vocab->again +
+        hugepages_alloc_or_die(sizeof *vocab + (tokens + pairs) * sizeof *vocab->pair +
                                slots * sizeof *vocab->pair_slots + (tokens + 1) * sizeof *vocab->start + bytes);
     uint8_t *at = (uint8_t *)(vocab + 1);
     vocab->pair = take(&at, (tokens + pairs) * sizeof *vocab->pair);
     vocab->pair_slots = take(&at, slots * sizeof *vocab->pair_slots);
     vocab->start = take(&at, (tokens + 1) * sizeof *vocab->start);
-    vocab->again = take(&at, pairs * sizeof *vocab->again);
     vocab->bytes = at;
     memset(vocab->byte_token, 0xFF, sizeof vocab->byte_token);   // NO_TOKEN
     memset(vocab->byte_merged, 0xFF, sizeof vocab->byte_merged); // NO_SMALL
@@ -76,11 +75,8 @@ void vocab_add_pair(Vocab *vocab, unsigned left, unsigned right, unsigned id) {
     if (pair_find(vocab, pair, &slot) != NO_TOKEN) return;
     assert(vocab->pairs < vocab->pair_room);
     vocab->pairs++;
-    if (vocab->pair[id] || !pair) { // 0, of the token 0 twice, is no mark of a pair that is there
-        vocab->again[vocab->pairs_again] = id;
-        index = vocab->token_room + vocab->pairs_again++;
-    }
-    vocab->pair[index] = pair;
+    if (vocab->pair[id]) index = vocab->token_room + vocab->pairs_again++;
+    vocab->pair[index] = (uint64_t)id << 40 | pair;
     vocab->pair_slots[slot] = pair_tag(vocab_hash(pair)) | (index + 1);
     if (vocab->id_bytes == 2 && vocab_length(vocab, id) == 2) vocab->byte_merged[text[0]][text[1]] = (uint16_t)id;
 }
@@ -252,13 +248,10 @@ static int compare_merges(const void *a, const void *b) { // by id, then by the 
 }
 
 uint64_t *vocab_pairs(const Vocab *vocab) {
-    const size_t slots = (size_t)1 << (64 - vocab->pair_shift);
     uint64_t *merges = allocate_zeroed(vocab->pairs + 1, sizeof *merges);
     size_t count = 0;
-    for (size_t i = 0; i < slots; i++) {
-        const uint32_t index = (vocab->pair_slots[i] & PAIR_INDEX) - 1;
-        if (vocab->pair_slots[i]) merges[count++] = (uint64_t)pair_token(vocab, index) << 40 | vocab->pair[index];
-    }
+    for (size_t i = 0; i < vocab->token_room + vocab->pairs_again; i++)
+        if (vocab->pair[i]) merges[count++] = vocab->pair[i];
     qsort(merges, count, sizeof *merges, compare_merges);
     return merges;
 }

@@ -17,10 +17,9 @@ enum {
 struct Vocab {
     uint32_t *start; // token id is bytes[start[id] .. start[id + 1]); special tokens follow the others
     uint8_t *bytes;
-    uint64_t *pair;       // pair_of(left, right): the first merge that makes each token; then those that make one again
-    uint32_t *again;      // the tokens that the latter make
-    uint32_t *pair_slots; // by the hash of a pair: a tag (pair_tag) and its index in pair + 1; 0 = empty
-    unsigned pair_shift;  // 64 - the logarithm of the number of slots, which are at most half full
+    uint64_t *pair; // id << 40 | pair_of(left, right): the first merge of each token; then those that make one again
+    uint32_t *pair_slots;        // by the hash of a pair: a tag (pair_tag) and its index in pair + 1; 0 = empty
+    unsigned pair_shift;         // 64 - the logarithm of the number of slots, which are at most half full
     unsigned pairs, pairs_again; // merges; of them, the latter
     unsigned id_bytes;           // of an id in arrays (id_array.h)
     uint32_t byte_token[256];
@@ -51,7 +50,8 @@ static inline unsigned pair_right_id(uint64_t pair) { return pair & (IDS_MAX - 1
 // Most pairs merge to no token, which the tags show without reading pairs; of GPT-2's vocabulary the slots and the pairs of
 // frequent tokens fit into the processor's second-level cache.
 #define PAIR_INDEX 0x7FFFFFu
-enum { MERGES_MAX = 1 << 22 };
+#define PAIR_IDS   ((1ull << 40) - 1)
+enum { MERGES_MAX = 6 << 20 };
 _Static_assert(IDS_MAX + MERGES_MAX < PAIR_INDEX, "an index of a pair has 23 bits");
 static inline uint32_t pair_tag(uint64_t hash) { return (uint32_t)(hash >> 15) & ~PAIR_INDEX; }
 
@@ -88,10 +88,6 @@ void vocab_finish(Vocab *vocab);
 // The ids of text in a vocabulary of characters; `offset` is its place in the document, for errors. -1 after fail().
 ssize_t characters_encode(const Vocab *vocab, Bytes text, uint64_t offset, uint16_t *ids);
 
-static inline unsigned pair_token(const Vocab *vocab, uint32_t index) {
-    return index < vocab->token_room ? index : vocab->again[index - vocab->token_room];
-}
-
 // The token that a pair merges to, or NO_TOKEN; *slot is where the pair is, or belongs.
 static inline unsigned pair_find(const Vocab *vocab, uint64_t pair, uint32_t *slot) {
     const uint64_t hash = vocab_hash(pair);
@@ -99,7 +95,8 @@ static inline unsigned pair_find(const Vocab *vocab, uint64_t pair, uint32_t *sl
     for (*slot = (uint32_t)(hash >> vocab->pair_shift);; *slot = (*slot + 1) & mask) {
         const uint32_t found = vocab->pair_slots[*slot], index = (found & PAIR_INDEX) - 1;
         if (!found) return NO_TOKEN;
-        if ((found & ~PAIR_INDEX) == pair_tag(hash) && vocab->pair[index] == pair) return pair_token(vocab, index);
+        if ((found & ~PAIR_INDEX) == pair_tag(hash) && (vocab->pair[index] & PAIR_IDS) == pair)
+            return index < vocab->token_room ? index : (unsigned)(vocab->pair[index] >> 40);
     }
 }
 

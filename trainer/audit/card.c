@@ -60,12 +60,14 @@ static void add_sources(const Record *record, const char *fingerprint, Buffer *o
     Bytes text;
     char hex[65];
     json_t *sources = NULL, *source;
+    uint64_t from = 0;
     size_t i;
     for (Bytes rest = record->text; record_next(record, &rest, &line) > 0;) {
         if (line.kind != LINE_DATASET || !record_text(&line, "fingerprint", hex, sizeof hex) ||
             strcmp(hex, fingerprint))
             continue;
         if (record_member(&line, "sources", &text)) sources = json_loadb((const char *)text.data, text.size, 0, NULL);
+        record_number(&line, "weights_from", &from);
         break;
     }
     json_array_foreach(sources, i, source) {
@@ -75,6 +77,7 @@ static void add_sources(const Record *record, const char *fingerprint, Buffer *o
         buffer_print(out, " (%.2f %%)",
                      100 * json_number_value(json_object_get(source, "weight")) / (double)MIXTURE_SUM);
     }
+    if (sources && from) buffer_print(out, " from sample %" PRIu64 " on", from);
     json_decref(sources);
     err_clear(); // of a damaged line
 }
@@ -86,11 +89,12 @@ static void add_data(const SavedState *saved, const Record *record, Buffer *out)
     buffer_print(out, "\n## Data\n\n");
     for (int i = 0; i < state->dataset_count; i++) {
         const DatasetUse *use = &state->datasets[i];
+        const uint64_t own = run_state_own_samples(state, i);
         hex_encode(hex, use->fingerprint, 32);
         buffer_print(out, "- ");
         add_word(out, use->name);
-        buffer_print(out, ", fingerprint `%s`: %" PRIu64 " samples, %s tokens", hex, use->consumed,
-                     human_count(count, (double)use->consumed * (double)block));
+        buffer_print(out, ", fingerprint `%s`: %" PRIu64 " samples, %s tokens", hex, own,
+                     human_count(count, (double)own * (double)block));
         add_sources(record, hex, out);
         buffer_print(out, "\n");
     }

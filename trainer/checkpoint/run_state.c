@@ -52,6 +52,14 @@ static json_t *hex(const void *data, size_t size) {
     return json_string(digits);
 }
 
+uint64_t run_state_own_samples(const RunState *state, int dataset) {
+    const DatasetUse *use = &state->datasets[dataset];
+    for (int i = 0; dataset && state->change_count < CHANGES_MAX && i < state->change_count; i++)
+        if (!memcmp(state->changes[i].new, use->fingerprint, sizeof use->fingerprint))
+            return use->consumed - state->changes[i].consumed; // not 0 at its first change: those of the one before
+    return use->consumed;
+}
+
 static json_t *number(uint64_t value) { return json_integer((json_int_t)value); }
 static json_t *number_json(const uint64_t *value) { return number(*value); }
 static json_t *new_number_json(const uint64_t *value) { return number(*value); }

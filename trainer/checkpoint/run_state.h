@@ -46,6 +46,10 @@ typedef struct {
 
 void run_state_init(RunState *state); // a run before its first step
 
+// The samples that the run took while this was its dataset. One that only has other weights (loader reweight) goes on with
+// the count of the one before.
+uint64_t run_state_own_samples(const RunState *state, int dataset);
+
 typedef struct {
     uint8_t model[SAFE_HASH_BYTES], optimizer[SAFE_HASH_BYTES]; // of the headers, which hold the hashes of the tensors
     uint8_t model_config[SAFE_HASH_BYTES];                      // of config.json

@@ -37,6 +37,7 @@ static uint64_t rule_of(const Evaluation *evaluation, const Config *config, cons
     uint64_t rule;
     buffer_print(&text, "%d %llu %lld", (int)config->eval_order, (unsigned long long)samples,
                  (long long)config_eval_block(config));
+    if (config->document_mask) buffer_print(&text, " within documents");
     for (unsigned i = 0; i < evaluation->part_count; i++) {
         const EvaluationPart *part = &evaluation->parts[i];
         if (part->source)

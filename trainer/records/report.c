@@ -91,7 +91,8 @@ static void print_data(Buffer *out, const RunState *state) {
         hex_encode(hex, use->fingerprint, 32);
         buffer_print(out, "<tr><td>");
         html_string(out, use->name);
-        buffer_print(out, "</td><td><code>%s</code></td><td>%llu</td></tr>\n", hex, (unsigned long long)use->consumed);
+        buffer_print(out, "</td><td><code>%s</code></td><td>%llu</td></tr>\n", hex,
+                     (unsigned long long)run_state_own_samples(state, i));
     }
     for (int i = 0; i < state->change_count; i++) {
         const DatasetChange *change = &state->changes[i];

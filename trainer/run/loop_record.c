@@ -77,10 +77,9 @@ bool loop_record_evaluation(Run *run, const Evaluation evaluations[SPLIT_COUNT])
     return best;
 }
 
-// Time to max_iters at the mean rate of this process, evaluations and checkpoints included, as "3:12:05".
+// Time to max_iters at the mean rate since the first step of this process, evaluations and checkpoints included, as "3:12:05".
 static const char *time_left(const Run *run, char out[24]) {
-    double steps = (double)(run->state.step - run->pace.first_step);
-    double seconds = (double)(clock_ns() - run->pace.started_ns) * 1e-9 / (steps > 0 ? steps : 1);
+    double seconds = (double)(clock_ns() - run->pace.began_ns) * 1e-9 / (double)run->pace.steps;
     uint64_t left = (uint64_t)(seconds * (double)((uint64_t)run->config.max_iters - run->state.step) + 0.5);
     snprintf(out, 24, "%u:%02u:%02u", (unsigned)(left / 3600), (unsigned)(left / 60 % 60), (unsigned)(left % 60));
     return out;
@@ -117,6 +116,7 @@ void loop_record_step(Run *run, const StepResult *result, uint64_t first_sample,
     double wait = ns ? 100.0 * (double)wait_ns / (double)ns : 0;
     char loss[24], norm[24], link[65], exchanged[32] = "";
     char words[64] = "", scale[32] = ""; // the loss scale of fp16, for the line and for metrics.jsonl
+    if (!run->pace.steps++) run->pace.began_ns = clock_ns() - ns;
     run->pace.step_seconds += seconds, run->pace.step_tokens += tokens;
     if (run->state.scaler.scale > 0) {
         snprintf(words, sizeof words, " | scale %g", (double)loss_scale);

@@ -56,9 +56,11 @@ static void warm_up(Run *run) {
 
 // Measures the rate that the rate of a step is compared with.
 static void measure_products(Run *run) {
-    run->pace.gemm_rate = network_gemm_rate(&run->network);
-    run->pace.peak_rate = gpu_peak(run->backend_text).flops;
-    log_line("measured peak: %.3g TFLOP/s, of matrix products of this model", run->pace.gemm_rate * 1e-12);
+    const double rate = network_gemm_rate(&run->network);
+    const unsigned world = run->collective.world;
+    run->pace.gemm_rate = world * rate, run->pace.peak_rate = world * gpu_peak(run->backend_text).flops;
+    log_line("measured peak: %.3g TFLOP/s, of matrix products of this model%s", rate * 1e-12,
+             world > 1 ? ", in each process" : "");
 }
 
 // Compares the directory of the initial weights, if one is given, with that of the run in out_dir.
@@ -189,7 +191,7 @@ static int open_network(Run *run) {
 
 static int open_output(Run *run) {
     const Config *config = &run->config;
-    if (!config->eval_only && !log_silent && !run->replays) measure_products(run);
+    if (!config->eval_only && !run->replays) measure_products(run); // every process may be the one that records
     if (!run_owns(run)) {
         if (!config->eval_only && !run->replays) metrics_follow(&run->metrics);
         return 0;

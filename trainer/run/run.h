@@ -27,8 +27,11 @@ typedef struct {
 
 // The speed of this process's steps (loop_record.h).
 typedef struct {
-    double gemm_rate, peak_rate;     // FLOP/s of matrix products: measured, and the GPU's peak (0: not known)
-    uint64_t started_ns, first_step; // start of the training loop
+    double gemm_rate,
+        peak_rate;       // FLOP/s of matrix products in all processes: measured, and the GPUs' peak (0: not known)
+    uint64_t first_step; // when the training loop began
+    uint64_t began_ns,
+        steps; // start of its first step, and steps since, those that were made again after a roll-back too
     StepTimes step_times;
     int slow_windows;                 // windows of step times in a row that are slow
     bool slow;                        // the last message about step times was the warning that they are slow

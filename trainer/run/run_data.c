@@ -89,15 +89,17 @@ static void add_sources(Buffer *line, const Run *run, uint64_t sample) {
     buffer_print(line, "]");
 }
 
-// `old` is NULL for the first dataset of the run.
-static void record_use(Run *run, const DatasetUse *use, const DatasetUse *old) {
+// `old` is NULL for the first dataset of the run. `weights_from`: the sample from which on the weights hold, if it is a later
+// one.
+static void record_use(Run *run, const DatasetUse *use, const DatasetUse *old, uint64_t weights_from) {
     char hex[65];
     Buffer line = {0};
     buffer_print(&line, "\"dataset\": ");
     json_add_string(&line, use->name);
     hex_encode(hex, use->fingerprint, 32);
     buffer_print(&line, ", \"fingerprint\": \"%s\"", hex);
-    add_sources(&line, run, use->consumed);
+    add_sources(&line, run, weights_from ? weights_from : use->consumed);
+    if (weights_from) buffer_print(&line, ", \"weights_from\": %" PRIu64, weights_from);
     if (old) {
         hex_encode(hex, old->fingerprint, 32);
         buffer_print(&line, ", \"old\": \"%s\", \"consumed\": %" PRIu64, hex, use->consumed);
@@ -146,6 +148,6 @@ int run_data_update(Run *run) {
     state->dataset = (int)(use - state->datasets);
     state->skip_from = state->skip_to = 0;
     if (old) add_change(state, old, use);
-    record_use(run, use, old);
+    record_use(run, use, old, extended ? dataset->same_samples : 0);
     return 0;
 }

@@ -99,7 +99,7 @@ static uint64_t plan_interval(const Run *run) {
     const double disk_bytes_s = 500e6; // a guess, until a save was measured
     const double guess_s = (double)checkpoint_bytes(&run->model, run->plan.optimizer) / disk_bytes_s;
     const double cost_s = run->saves.seconds > 0 ? run->saves.cost : guess_s;
-    const double step_s = run->pace.step_seconds / (double)(run->state.step - run->pace.first_step);
+    const double step_s = run->pace.step_seconds / (double)run->pace.steps;
     const double interval_s = save_interval_s(cost_s, step_s * (double)run->state.step, run->metrics.kills);
     return (uint64_t)fmax(1, fmax(interval_s, run->saves.seconds) / step_s); // a save begins when the last has ended
 }
@@ -107,7 +107,7 @@ static uint64_t plan_interval(const Run *run) {
 int run_save_due(Run *run) {
     RunSaves *saves = &run->saves;
     const AutoInt *given = &run->config.checkpoint_interval;
-    const uint64_t done = run->state.step - run->pace.first_step, since = run->state.step - saves->begun;
+    const uint64_t done = run->pace.steps, since = run->state.step - saves->begun;
     if (!done || !since) return 0;
     if (!given->is_auto) return given->value && run->state.step % (uint64_t)given->value == 0;
     const bool due = saves->interval && since >= saves->interval, doubled = !(done & (done - 1));

@@ -203,7 +203,7 @@ int train_round(Run *run) { return loop_once(run) == NEXT_EXIT ? -1 : 0; }
 
 int train(Run *run) {
     if (!run_is_complete(run)) forecast_log(run);
-    run->pace.started_ns = clock_ns(), run->pace.first_step = run->saves.begun = run->state.step;
+    run->pace.first_step = run->saves.begun = run->state.step;
     while (run->state.step < (uint64_t)run->config.max_iters || (run->config.eval_interval && !run->state.evaluated))
         if (loop_once(run) == NEXT_EXIT) return save_and_exit(run);
     return run_save(run, true);

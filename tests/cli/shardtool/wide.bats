@@ -20,6 +20,7 @@ numbers() { od -An -v -tu4 -w4 "$@" | tr -d ' '; } # of raw ids
 
 @test "a shard of a wide vocabulary is u32 for zstd, and each command prints the same ids" {
     shardtool info --json "$data" | jq -e '.vocab_size == 65793 and .train_tokens > 10000'
+    shardtool info --json "$data" | jq -e '.bytes / (4 * (.train_tokens + .val_tokens)) / .ratio - 1 | fabs < 1e-3'
     [ "$(tail -c +30 "$shard" | head -c 1 | od -An -tu1 | tr -d ' ')" = 2 ]
     cat "$data"/train/*/*.zst | zstd -dcq >raw
     shardtool cat "$data" | cmp - raw

@@ -163,6 +163,29 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     grep -q 'a mixture of `data` (25.00 %), `data2` (75.00 %)' model/README.md
 }
 
+@test "the card of a run whose mixture got other weights has the samples and weights of each part" {
+    seq 1 3000 | sed 's/.*/line & of mills/' >a.txt && seq 1 3000 | sed 's/.*/and & rivers/' >b.txt
+    "$BIN/shardtool" characters a.txt b.txt >abc
+    for name in a b; do "$BIN/shardtool" tokenize --quiet --characters abc --val 0 --docs lines -o $name $name.txt; done
+    : >schedule
+    serve_until_ready a:3 b:1 --schedule schedule
+    many() { # 32,768 samples a step, as weights change 65,536 after the last
+        "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place --vocabulary=abc --out_dir=run --n_embd=8 --n_head=1 --block_size=2 \
+            --batch_size=4096 --gradient_accumulation_steps=8 --eval_interval=0 --sample_tokens=0 "$@"
+    }
+    many --max_iters=2
+    "$BIN/loader" reweight 1 3 --from 150000 --endpoint ipc://place
+    many --max_iters=6
+    [ "$(jq -c 'select(.dataset) | [.sources[].weight, .weights_from]' run/metrics.jsonl | xargs)" = "[49152,16384,null] [16384,49152,150000]" ]
+    "$BIN/trainer" export --quiet --card --out_dir=run -o model
+    grep -q ': 65536 samples, 131 k tokens; a mixture of `a` (75.00 %), `b` (25.00 %)$' model/README.md
+    grep -q ': 131072 samples, 262 k tokens; a mixture of `a` (25.00 %), `b` (75.00 %) from sample 150000 on$' model/README.md
+    "$BIN/trainer" report run
+    [ "$(grep -oE '</code></td><td>[0-9]+</td>' run/report.html | grep -oE '[0-9]+' | xargs)" = "65536 131072" ]
+    # tokens that were read before count once
+    "$BIN/loader" status --endpoint ipc://place --json | jq -e '[.sources[].tokens] | add | . >= 393216 and . < 500000'
+}
+
 @test "the card and both reports have every value that a key had, and from which step on" {
     resume() { "$BIN/trainer" train tiny.conf --quiet --out_dir=run --eval_interval=4 "$@"; }
     resume --dataset="$data" --max_iters=4

@@ -121,6 +121,15 @@ check_bytes() { # DATASET of tokenize_two
     jq -se 'map(select(.val_loss) | if .step < 6 then ."val/code" > 0 else (has("val/code") | not) and .val_loss == ."val/prose" end) | all and length == 4' mixed/metrics.jsonl
 }
 
+@test "a loss within documents is not compared with one across them" {
+    for mask in False True; do
+        "$BIN/trainer" train tiny.conf --quiet --dataset=data/code --out_dir=$mask --max_iters=1 --eval_tokens=256 --document_mask=$mask
+        jq -r 'select(.eval_rule) | .eval_rule' $mask/metrics.jsonl | sort -u >rule.$mask
+        [ "$(wc -l <rule.$mask)" = 1 ]
+    done
+    not cmp -s rule.False rule.True
+}
+
 @test "a best loss is not compared with one of another evaluation" {
     train() { "$BIN/trainer" train tiny.conf --dataset=data/code --out_dir=rule --sample_tokens=0 "$@" 2>&1; }
     train --max_iters=8

@@ -2,6 +2,13 @@
 load ../helpers
 load ../ranks
 
+@test "the share of the measured peak is that of all processes" {
+    ranks 2 --out_dir=run --max_iters=3 --eval_interval=0 >stdout 2>&1
+    products=$(sed -nE 's/.*measured peak: (\S+) TFLOP.s, of matrix products of this model, in each process$/\1/p' stdout)
+    flops=$((6 * (50257 * 16 + 12 * 16 * 16 + 5 * 16) + 12 * 16 * 16))
+    jq -e 'select(.loss)' run/metrics.jsonl | jq -se "length == 3 and all(.tok_s * $flops / (2e12 * $products) / .product_share - 1 | fabs < 0.02)"
+}
+
 @test "1, 2 and 4 processes train on the same samples with the same losses, and only the first prints" {
     for n in 1 2 4; do
         ranks $n --out_dir=run$n >stdout$n 2>stderr$n

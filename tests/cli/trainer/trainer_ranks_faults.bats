@@ -23,6 +23,8 @@ is_saved() { # the last step has a checkpoint, and none is half written
         [ -z "$(compgen -G 'run/.ckpt*')" ]
         [ "$(steps run)" = "$step" ] # where rank 0 has ended, another one completes its record
         [ "$(grep -c '"loss"' run/metrics.jsonl)" = "$step" ]
+        jq -e 'select(.loss) | .product_share > 0' run/metrics.jsonl >shares
+        [ "$(wc -l <shares)" = "$step" ]
     done
     grep -q 'rank 0 has ended: saving in its place' stderr
     # shellcheck disable=SC2086
