@@ -807,7 +807,7 @@ END
     # steps of 2 * 2 * 16 tokens; 6 * (all parameters but the positions) + 12 L C T operations a token
     flops=$(python3 -c "V, C, T = 50257, 16, 16; print(f'{1e8 * 64 * (6 * (V * C + 12 * C * C + 5 * C) + 12 * C * T):.3g}')")
     [[ "$output" == *"run        100000000 steps, 6.40 G tokens, ${flops} FLOP: at least "*" TFLOP/s of matrix products alone in a short probe"* ]]
-    [[ "$output" =~ "about "([0-9.]+)" h at "([0-9.]+)" TFLOP/s" ]]
+    [[ "$output" =~ "at least "([0-9.]+)" h, at the "([0-9.]+)" TFLOP/s" ]]
     python3 -c "assert abs($flops / ${BASH_REMATCH[2]}e12 / 3600 / ${BASH_REMATCH[1]} - 1) < 0.02"
     mkdir out
     echo '{"step": 7, "loss": 10.5, "norm": 1, "lr": 0.001, "ms": 100, "tok_s": 1000, "wait": 0}' >out/metrics.jsonl
@@ -815,7 +815,7 @@ END
     [[ "$output" == *"74 days at 1000 tok/s, the median of the last steps, up to 7, of the run in 'out'"* ]]
     { for i in 1 2 3 4 5 6 7 8 9; do echo "{\"step\": $i, \"loss\": 1, \"tok_s\": ${i}00}"; done; } >out/metrics.jsonl
     run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100
-    [[ "$output" == *" about "*" s at "*"13 s at 500 tok/s, the median of the last steps, up to 9,"* ]]
+    [[ "$output" == *" at least "*" s, at the "*"13 s at 500 tok/s, the median of the last steps, up to 9,"* ]]
     train --out_dir=small --quiet --max_iters=4 --eval_interval=4
     run "$BIN/trainer" plan tiny.conf --device=cpu --out_dir=small
     [[ "$output" == *" tok/s, the median of the last steps, up to 4, of the run in 'small'"* ]]
