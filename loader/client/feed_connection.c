@@ -492,8 +492,7 @@ static int on_monitor_readable(Feed *feed) {
                           "or serve with --key and --allow",
                           feed->endpoint.name)
                    : fail(EX_PERMISSION,
-                          "the loader at %s takes trainers with a key only: give --loader_key and "
-                          "--key_file",
+                          "the loader at %s takes trainers with a key only: give --loader_key and --key_file",
                           feed->endpoint.name);
     if (number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         return fail(EX_PERMISSION, "the loader at %s does not allow this trainer's key: add it to its --allow file",

@@ -56,7 +56,8 @@ uint64_t run_state_own_samples(const RunState *state, int dataset) {
     const DatasetUse *use = &state->datasets[dataset];
     for (int i = 0; dataset && state->change_count < CHANGES_MAX && i < state->change_count; i++)
         if (!memcmp(state->changes[i].new, use->fingerprint, sizeof use->fingerprint))
-            return use->consumed - state->changes[i].consumed; // not 0 at its first change: those of the one before
+            return use->consumed -
+                   state->changes[i].consumed; // at its first change only a dataset that goes on has any
     return use->consumed;
 }
 

@@ -46,8 +46,8 @@ typedef struct {
 
 void run_state_init(RunState *state); // a run before its first step
 
-// The samples that the run took while this was its dataset. One that only has other weights (loader reweight) goes on with
-// the count of the one before.
+// The samples that the run took while this was its dataset. `consumed` also has those before a change of the weights alone
+// (loader reweight), which makes another dataset that goes on with the samples.
 uint64_t run_state_own_samples(const RunState *state, int dataset);
 
 typedef struct {

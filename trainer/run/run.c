@@ -191,7 +191,7 @@ static int open_network(Run *run) {
 
 static int open_output(Run *run) {
     const Config *config = &run->config;
-    if (!config->eval_only && !run->replays) measure_products(run); // every process may be the one that records
+    if (!config->eval_only && !run->replays) measure_products(run); // any process may have to complete the record
     if (!run_owns(run)) {
         if (!config->eval_only && !run->replays) metrics_follow(&run->metrics);
         return 0;

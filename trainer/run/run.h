@@ -27,11 +27,11 @@ typedef struct {
 
 // The speed of this process's steps (loop_record.h).
 typedef struct {
-    double gemm_rate,
-        peak_rate;       // FLOP/s of matrix products in all processes: measured, and the GPUs' peak (0: not known)
-    uint64_t first_step; // when the training loop began
-    uint64_t began_ns,
-        steps; // start of its first step, and steps since, those that were made again after a roll-back too
+    // FLOP/s of matrix products in all processes together: measured, and the GPUs' peak (0: not known)
+    double gemm_rate, peak_rate;
+    uint64_t first_step; // the step at which the training loop began
+    uint64_t began_ns;   // when its first step began
+    uint64_t steps;      // done since; after a roll-back, steps that are made again count again
     StepTimes step_times;
     int slow_windows;                 // windows of step times in a row that are slow
     bool slow;                        // the last message about step times was the warning that they are slow
