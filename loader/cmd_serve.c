@@ -5,8 +5,8 @@
 #include "common/log.h"
 #include "common/machine/cgroup.h"
 #include "common/machine/pool.h"
+#include "common/remote/url_map.h"
 #include "loader/server/server.h"
-#include "shardtool/remote/url_map.h"
 #include <errno.h>
 #include <malloc.h>
 #include <signal.h>

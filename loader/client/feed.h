@@ -11,8 +11,8 @@
 #pragma once
 
 #include "common/bytes.h"
+#include "common/dataset/split.h"
 #include "loader/protocol/sampling_mode.h"
-#include "shardtool/format/split.h"
 #include <stdatomic.h>
 #include <stdbool.h>
 

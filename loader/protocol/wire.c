@@ -1,9 +1,9 @@
 // Encoding and checking of the messages of wire.h.
 #include "loader/protocol/wire.h"
+#include "common/dataset/split.h"
 #include "common/hash.h"
 #include "common/utf8.h"
 #include "loader/protocol/sampling.h"
-#include "shardtool/format/split.h"
 
 enum { NO_TYPE = -1 };
 

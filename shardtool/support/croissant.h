@@ -3,6 +3,6 @@
 // license, url, creator and datePublished, is left out.
 #pragma once
 
-#include "shardtool/format/dataset.h"
+#include "common/dataset/dataset.h"
 
 int croissant_print(const Dataset *dataset, Buffer *out); // -1 after fail(): the manifest cannot be read

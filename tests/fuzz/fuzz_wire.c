@@ -1,8 +1,8 @@
 // Feeds any bytes to wire_decode, unchanged and with a correct magic, length and crc, so that the checks of the fields
 // are reached.
+#include "common/dataset/split.h"
 #include "common/hash.h"
 #include "loader/protocol/status.h"
-#include "shardtool/format/split.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -2,8 +2,8 @@
 // mixture.h, from manifests and document indexes alone. No token is decoded.
 #pragma once
 
+#include "common/dataset/dataset.h"
 #include "loader/protocol/mixture.h"
-#include "shardtool/format/dataset.h"
 
 enum { ORIGINS_MAX = MIXTURE_SOURCES_MAX };
 

@@ -1,9 +1,9 @@
 // For the loader's tests: datasets with known ids, and loader processes.
 #pragma once
 
+#include "common/dataset/dataset.h"
 #include "loader/client/feed.h"
 #include "loader/protocol/status.h"
-#include "shardtool/format/dataset.h"
 #include "tests/test.h"
 #include <sys/types.h>
 

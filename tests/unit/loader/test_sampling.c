@@ -1,6 +1,6 @@
 // The sampling modes: vectors, permutations, groups.
+#include "common/dataset/split.h"
 #include "loader/protocol/sampling.h"
-#include "shardtool/format/split.h"
 #include "tests/test.h"
 #include <math.h>
 
