@@ -1,4 +1,42 @@
-// metrics.jsonl: one JSON object on each line, appended during the run. The first key of every line is "step".
+// metrics.jsonl: one JSON object on each line, appended during the run. The first member of every line is "step", the steps
+// that were done when it was written; it never decreases. The second one tells what the line is about:
+//
+//   loss              a step: its loss, the mean over its targets, in nats; null: not finite
+//     norm            norm of the gradient before it was clipped; null: not finite
+//     loss_scale      float16 only
+//     lr              learning rate
+//     first_sample    the step has this sample of the dataset and those behind it (which finds their documents)
+//     chain           its link in the hash chain, in hex
+//     ms, tok_s       milliseconds of the step; its tokens a second, of all processes
+//     product_share   its FLOPs a second, of those of a large matrix product on all devices, measured at the start
+//     wait            percent of ms in which no batch was there
+//     sent            several processes only: bytes that this one has sent in the step
+//   val_loss          an evaluation, its losses as above; train_loss: of training samples
+//     val_bpb, train_bpb   bits per byte of text; null: the targets have no text
+//     val/NAME, train/NAME   losses of the sources of a mixture
+//     epochs          training tokens so far by those of the dataset; not of a mixture
+//     eval_rule       16 hex digits; only losses of the same rule compare
+//   dataset           the name of the dataset that the next step reads; written at the start and after a change
+//     fingerprint     its own, in hex
+//     sources         of a mixture: name and weight of each, of 65,536
+//     weights_from    the weights changed and hold from this sample on
+//     old, consumed   after a change: the fingerprint before it, and the samples that the run has taken of the new one
+//   arena_bytes       a process has begun: the memory of its plan
+//     world           number of processes
+//     version, config   of the trainer; the configuration, as a checkpoint has it
+//     data or loader  the dataset's folder, or the endpoint of a loader
+//   spike             standard deviations of the loss or norm of this step above those before; applied: whether it was updated
+//   saved_step        a checkpoint of this step is on the disk; save_ms: what that took
+//   save_wait_ms      milliseconds that training has waited for a save that goes on beside it
+//   lost_steps        steps that an earlier process has done and not saved: killed, or ended by an error
+//   rolled_back_from  after steps that were not finite: the step before; nonfinite: how many in all; skip_from, skip_to: samples
+//                     that are left out, from the first up to the one before the second
+//   passed_from       samples that were left out here, up to the one before passed_to
+//   step_time_ratio   the median of the last steps by the usual one, when it has become slow or usual again
+//   gpu_used_bytes, gpu_free_bytes, gpu_busy   of the GPU, by all its processes, where its driver tells; busy is 0 to 1
+//   sample            text that the model continued
+//
+// A resumed run removes the lines behind its checkpoint and writes them again, so the file holds each step once.
 #pragma once
 
 #include "trainer/records/event_file.h"

@@ -205,7 +205,7 @@ static int open_output(Run *run) {
                  (unsigned long long)run->metrics.kept_step, (unsigned long long)run->state.step);
     const unsigned long long lost = run->metrics.lost_steps;
     if (!lost) return 0;
-    log_line("%llu step%s after step %llu %s not saved: the run was killed", lost, lost == 1 ? "" : "s",
+    log_line("%llu step%s after step %llu %s not saved before the run ended", lost, lost == 1 ? "" : "s",
              (unsigned long long)run->state.step, lost == 1 ? "was" : "were");
     metrics_add_lost(&run->metrics, run->state.step);
     run->metrics.kills++;

@@ -125,6 +125,14 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
     grep -q '<script src="iframe-worker.js">' build/site/formats.html
 }
 
+@test "each member of metrics.jsonl is explained on the page of formats" {
+    sed -n '/^## The record of a run/,/^## The hash/p' docs/formats.md >"$BATS_TEST_TMPDIR/page"
+    members=$(grep -ohE '\\"[a-z_0-9]+\\":|evaluation_add_value\(&members, "[a-z_]+"' $(grep -l 'metrics_add(' trainer/run/*.c) |
+        tr -d '\\":' | sed 's/.*, *//' | sort -u)
+    [ "$(wc -w <<<"$members")" -gt 40 ]
+    for member in $members; do grep -qw -- "$member" "$BATS_TEST_TMPDIR/page" || { echo "$member" && false; }; done
+}
+
 @test "the links of README and docs/ lead to files and headings that exist" {
     cd "$ROOT"
     for page in README.md docs/*.md; do
