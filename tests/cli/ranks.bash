@@ -67,7 +67,6 @@ enter_emulated() {
     BIN=programs
     write_tiny_conf tiny.conf
     make_emulated_conf
-    export ASAN_OPTIONS=detect_leaks=0
 }
 
 # rank_1_stops: two processes on emulated GPUs, and rank 1 stops between the exchanges of a step. status.0 is that of the other one.

@@ -11,7 +11,7 @@ setup() {
     [ -x "$PROGRAM" ] || skip "built without nvcc"
     ln -sf ../bin/loader "$(dirname "$PROGRAM")/loader"
     make_emulated_conf
-    export PROGRAM ASAN_OPTIONS=detect_leaks=0
+    export PROGRAM
 }
 
 gpus() { ranks "$1" --device=cuda "${@:2}"; }

@@ -29,6 +29,8 @@ enum { STACK = 64 * 1024 };
 #endif
 
 extern "C" {
+// oneDNN keeps a little; a small quarantine takes the same pages again and again.
+const char *__asan_default_options() { return "detect_leaks=0:quarantine_size_mb=8"; }
 // Set by the tests, or by EMU_ORDER: 0 forward, 1 backward, 2 random, 3 random and interleaved.
 int emu_order = getenv("EMU_ORDER") ? atoi(getenv("EMU_ORDER")) : 0;
 void emu_switch(void **save, void *load);
@@ -66,6 +68,8 @@ struct Fiber : Thread {
     Seen seen;                             // acquired since the last barrier
     void *stack_pointer = nullptr;
     char *stack = nullptr;
+    const unsigned *waits_for = nullptr; // it goes on when this is no longer `old`
+    unsigned old = 0;
     bool done = false;
 };
 
@@ -78,7 +82,11 @@ size_t shared_limit;
 
 static std::vector<Fiber> fibers;
 static std::vector<Warp> warps;
-static std::map<std::string, std::unique_ptr<char[]>> shared_arrays;
+struct SharedArray {
+    const char *place; // of its declaration
+    std::unique_ptr<char[]> memory;
+};
+static std::vector<SharedArray> shared_arrays;
 static const char *kernel_name = "";
 static const std::function<void()> *kernel_body;
 static void *main_stack_pointer;
@@ -123,6 +131,16 @@ static Fiber *fiber_of_self() { return (Fiber *)self; }
 
 static void yield() {
     emu_switch(&fiber_of_self()->stack_pointer, main_stack_pointer);
+}
+
+static void wait_for_change(const unsigned *count) {
+    fiber_of_self()->waits_for = count, fiber_of_self()->old = *count;
+    yield();
+    fiber_of_self()->waits_for = nullptr;
+}
+
+static bool can_go_on(const Fiber &fiber) {
+    return !fiber.done && !(fiber.waits_for && *fiber.waits_for == fiber.old);
 }
 
 static void resume(Fiber *fiber) {
@@ -183,8 +201,7 @@ void acquire(const int *flag) { join(fiber_of_self()->seen, flags[flag]); }
 
 static void settle_block() { // at a barrier
     for (Fiber &fiber : fibers) {
-        join(settled, fiber.seen);
-        fiber.seen.clear();
+        if (!fiber.seen.empty()) join(settled, fiber.seen), fiber.seen.clear();
         if (fiber.writes) settled[thread_number(&fiber)] = fiber.writes;
     }
 }
@@ -195,14 +212,13 @@ int barrier(int vote, const char *place) {
     self->waits_at = place;
     if (gate.arrived && gate.place != place && strcmp(gate.place, place)) die("threads of one block meet at different barriers: ", gate.place);
     gate.votes |= vote, gate.place = place, progress++;
-    unsigned generation = gate.generation;
     if (++gate.arrived == (int)fibers.size()) {
         gate.result = gate.votes;
         gate.votes = gate.arrived = 0;
         gate.generation++;
         settle_block();
     } else {
-        while (gate.generation == generation) yield();
+        wait_for_change(&gate.generation);
     }
     self->waits_at = nullptr;
     return gate.result;
@@ -230,24 +246,22 @@ Meeting *meet(unsigned mask, const uint64_t *words, int count, const char *place
         meeting = spare;
         meeting->mask = mask, meeting->present = 0, meeting->place = place, meeting->multiplied = false;
     }
-    memcpy(meeting->shown[self->lane], words, (size_t)count * 8);
-    meeting->present |= 1u << self->lane, progress++;
-    if (++meeting->arrived == __builtin_popcount(mask))
-        meeting->left = meeting->arrived, meeting->arrived = 0;
+    for (int i = 0; i < count; i++) meeting->shown[self->lane][i] = words[i];
+    meeting->present |= 1u << self->lane, meeting->arrived++, progress++;
+    if (meeting->present == mask)
+        meeting->left = meeting->arrived, meeting->arrived = 0, meeting->generation++;
     else
-        while (meeting->arrived) yield();
+        wait_for_change(&meeting->generation);
     self->waits_at = nullptr;
     meeting->left--;
     return meeting;
 }
 
 char *shared(size_t bytes, const char *place) {
-    auto &array = shared_arrays[place];
-    if (!array) {
-        array.reset(new char[bytes]);
-        memset(array.get(), 0xff, bytes);
-    }
-    return array.get();
+    for (const SharedArray &array : shared_arrays)
+        if (array.place == place) return array.memory.get();
+    shared_arrays.push_back({place, std::unique_ptr<char[]>(new char[bytes])});
+    return (char *)memset(shared_arrays.back().memory.get(), 0xff, bytes);
 }
 
 static uint64_t random_u64() {
@@ -272,10 +286,11 @@ static void run_block() {
     for (Warp &warp : warps)
         for (Meeting *meeting : warp.meetings) meeting->arrived = meeting->left = 0;
     for (Fiber &fiber : fibers) {
-        fiber.done = false, fiber.waits_at = nullptr;
+        fiber.done = false, fiber.waits_at = nullptr, fiber.waits_for = nullptr;
         fiber.groups.clear(), fiber.open.clear(), fiber.seen.clear(), fiber.writes = 0;
         fiber.product_groups.clear(), fiber.open_products.clear(), fiber.sums.clear(), fiber.product_fence = false;
-        void **top = (void **)(fiber.stack + STACK) - 2;
+        // not all at one place of their pages, which share the sets of a cache
+        void **top = (void **)(fiber.stack + STACK - fiber.index % 64 * 256) - 2;
         *top = (void *)fiber_main;
         fiber.stack_pointer = memset(top - 6, 0, 6 * sizeof *top);
     }
@@ -287,7 +302,7 @@ static void run_block() {
             for (uint64_t start = ~progress; turns-- && start != progress;) {
                 start = progress;
                 for (unsigned lane : lane_order)
-                    if (w * 32 + lane < fibers.size() && !fibers[w * 32 + lane].done) resume(&fibers[w * 32 + lane]);
+                    if (w * 32 + lane < fibers.size() && can_go_on(fibers[w * 32 + lane])) resume(&fibers[w * 32 + lane]);
             }
         }
         if (before == progress) {
@@ -329,7 +344,6 @@ void run_grid(const char *name, dim3 grid, dim3 block, size_t dynamic, const std
     for (auto &write : written)
         memcpy((void *)(uintptr_t)write.first, write.second.bytes.data(), write.second.bytes.size());
     written.clear(), flags.clear();
-    fibers.clear();
 }
 
 // The launch bounds of a kernel, 0: none (emu.h: __launch_bounds__).

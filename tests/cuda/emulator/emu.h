@@ -46,6 +46,7 @@ namespace emu {
 struct Meeting {
     unsigned mask = 0, present = 0;
     int arrived = 0, left = 0;
+    unsigned generation = 0; // of the meetings that took place
     const char *place = nullptr;
     uint64_t shown[32][3];
     bool multiplied;

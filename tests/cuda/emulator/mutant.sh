@@ -179,7 +179,7 @@ else
 fi
 if [ "$card" = ranks ]; then
     BIN=$PWD/$build/bin DATA=$PWD/tests/data BATS_FILE_TMPDIR=$folder BATS_TEST_TMPDIR=$folder PROGRAM=$folder/bin/trainer
-    export ASAN_OPTIONS=detect_leaks=0 PROGRAM
+    export PROGRAM
     mkdir "$folder/bin" && mv "$folder/test" "$PROGRAM" && { [ -e "$folder/lib" ] || ln -s "$BIN/../lib" "$folder/lib"; } && ln -s "$BIN/loader" "$folder/bin/loader"
     . tests/cli/helpers.bash && . tests/cli/ranks.bash && setup_ranks && make_character_data && make_emulated_conf || exit 1
     if [ "$word" = stopped ]; then

@@ -6,7 +6,6 @@ set -u
 cd "$(dirname "$0")/../../.." || exit 2
 build=$1
 shift
-export ASAN_OPTIONS=detect_leaks=0 # oneDNN keeps a little
 
 # OPERATION(x) is the test operation_x (tests/operations/pair.h). CUDA has kernels for head widths of multiples of 8.
 names() {
