@@ -3,8 +3,9 @@
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    make_data 3000 0.1
-    make_other_data 2000
+    make_ascii
+    make_data 3000 0.1 --characters ascii
+    make_other_data 2000 --characters ascii
 }
 
 setup() { setup_ranks; }

@@ -63,7 +63,7 @@ int main(void) { return (int)crc32(0, 0, 0); }' | gcc -x c - -o with -lz
     mkdir bin
     for program in loader trainer; do ln -s "$TREE/bin/millrace-$program" bin/$program; done
     ln -s "$TREE/bin/shardtool" bin
-    BIN=$PWD/bin run_code 0 bats "$ROOT/tests/cli/trainer/trainer.bats" -f 'number of threads|SIGKILL'
+    BIN=$PWD/bin run_code 0 bats "$ROOT/tests/cli/trainer/trainer_resume.bats" -f 'number of threads|SIGKILL'
 }
 
 @test "Debian 11: the first steps run as a user, without network" { first_steps_in bullseye; }

@@ -3,11 +3,13 @@ load ../helpers
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    make_data 2000 0.1
+    make_ascii
+    make_data 2000 0.1 --characters ascii
 }
 
 setup() { setup_training; }
 
+large=(--n_layer=4 --n_embd=128) # checkpoints of 9 MB, steps of seconds in sequences of 1024
 train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 # fault 74
 @test "a run continues while no file can grow, and writes the missing lines later" {
@@ -63,14 +65,14 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root to mount a small file system"
     unshare -m bash -c '
         mkdir small && mount -t tmpfs -o size=8m tmpfs small &&
-        "$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=small/run --max_iters=8 --sample_tokens=0; echo "exit $?"
-        ls -A small/run' "$data" >output 2>&1
+        "$BIN/trainer" train tiny.conf --dataset="$@" --out_dir=small/run --max_iters=8 --sample_tokens=0; echo "exit $?"
+        ls -A small/run' - "$data" "${large[@]}" >output 2>&1
     grep -q "a checkpoint needs .* in 'small/run', and .* are free" output
     grep -q "exit 74" output
     not grep -qE 'ckpt-|^step ' output
     unshare -m bash -c '
         mkdir little && mount -t tmpfs -o size=30m tmpfs little &&
-        "$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=little/run --max_iters=1 --sample_tokens=0; echo "exit $?"' "$data" >output 2>&1
+        "$BIN/trainer" train tiny.conf --dataset="$@" --out_dir=little/run --max_iters=1 --sample_tokens=0; echo "exit $?"' - "$data" "${large[@]}" >output 2>&1
     grep -q "are free in 'little/run': a run needs room for 4 checkpoints of " output
     grep -q "exit 0" output
 }
@@ -155,7 +157,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     done
 }
 
-# A signal while the trainer waits for a loader, evaluates, or saves; trainer.bats has the one between steps.
+# A signal while the trainer waits for a loader, evaluates, or saves; trainer_resume.bats has the one between steps.
 # fault 66
 @test "a signal in any phase ends the run with 75, and what is saved is whole" {
     train --out_dir=run --quiet --max_iters=8
@@ -179,7 +181,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 @test "thousands of signals do not damage a step" {
     # a signal handled inside of a float32 product on AVX2 damages the heap: the stack pointer is elsewhere there
     if grep -qw avx2 /proc/cpuinfo; then export MILLRACE_ISA=avx2; fi
-    begin --dataset="$data" --out_dir=run --block_size=1024 --batch_size=8 --eval_interval=1000000 --eval_iters=1 --sample_tokens=0 "${endless[@]}"
+    begin --dataset="$data" --out_dir=run "${large[@]}" --block_size=1024 --batch_size=8 --eval_interval=1000000 --eval_iters=1 --sample_tokens=0 "${endless[@]}"
     wait_for_steps run 1 # now in the next one, which takes seconds
     for ((sent = 0; sent < 3000; sent++)); do kill -TERM "$TRAINER" 2>/dev/null || break; done
     ends 75
@@ -188,7 +190,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 
 # fault 66
 @test "a second Ctrl-C ends the run at once with 130, and its checkpoint stays" {
-    slow=(--block_size=1024 --batch_size=4 --gradient_accumulation_steps=1 --eval_interval=0 --sample_tokens=0)
+    slow=("${large[@]}" --block_size=1024 --batch_size=4 --gradient_accumulation_steps=1 --eval_interval=0 --sample_tokens=0)
     train --out_dir=run --quiet "${slow[@]}" --max_iters=1
     begin --dataset="$data" --out_dir=run "${slow[@]}" "${endless[@]}"
     wait_for_steps run 2 # now in the next one, which takes seconds
@@ -223,7 +225,7 @@ END
 @test "steps that stay slower warn once, and those of a moment do not" {
     # the time between two looks at the clock is 0.1 ms, and 5 ms while the file "slow" exists
     clock_preload 'ns = sum += access("slow", F_OK) ? 100000 : 5000000;'
-    LAUNCH="env LD_PRELOAD=$PWD/clock.so" begin --dataset="$data" --out_dir=run --eval_interval=0 --data_timeout=100000 "${endless[@]}"
+    LAUNCH="env LD_PRELOAD=$PWD/clock.so" begin --dataset="$data" --out_dir=run "${large[@]}" --eval_interval=0 --data_timeout=100000 "${endless[@]}"
     wait_for_steps run 40
     touch slow
     wait_for_more_steps run 50
@@ -388,16 +390,17 @@ END
 @test "fsync that fails makes that save fail, and leaves none of it" {
     command -v strace >/dev/null || skip "needs strace"
     export ASAN_OPTIONS=detect_leaks=0
+    "$BIN/shardtool" tokenize --quiet --val 0.1 -o gpt2 "$BATS_FILE_TMPDIR/docs" # of which a run keeps no vocabulary
     # the second of every thread: that of a save beside training, and of metrics.jsonl before the second save
     run strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:error=EIO:when=2 \
-        "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run
+        "$BIN/trainer" train tiny.conf --dataset=gpt2 --out_dir=run
     [ "$status" -eq 0 ]
     [[ "$output" == *"no checkpoint: "*"Input/output error; training continues"* ]]
     [ "$(ls -A run)" = "$(printf '.lock\nckpt-00000024\nmetrics.jsonl\nreport.html')" ]
     "$BIN/trainer" status run
     # all of them: no save succeeds, and the last one is the error
     run strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:error=EIO \
-        "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=none
+        "$BIN/trainer" train tiny.conf --dataset=gpt2 --out_dir=none
     [ "$status" -eq 74 ]
     [ -z "$(find none -name '*ckpt*')" ]
 }

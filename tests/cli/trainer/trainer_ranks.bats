@@ -3,9 +3,10 @@ load ../helpers
 load ../ranks
 
 @test "the share of the measured peak is that of all processes" {
-    ranks 2 --out_dir=run --max_iters=3 --eval_interval=0 >stdout 2>&1
+    local c=128
+    ranks 2 --out_dir=run --max_iters=3 --eval_interval=0 --n_embd=$c >stdout 2>&1
     products=$(sed -nE 's/.*measured peak: (\S+) TFLOP.s, of matrix products of this model, in each process$/\1/p' stdout)
-    flops=$((6 * (50257 * 16 + 12 * 16 * 16 + 5 * 16) + 12 * 16 * 16))
+    flops=$((6 * (97 * c + 12 * c * c + 5 * c) + 12 * c * 16))
     jq -e 'select(.loss)' run/metrics.jsonl | jq -se "length == 3 and all(.tok_s * $flops / (2e12 * $products) / .product_share - 1 | fabs < 0.02)"
 }
 
@@ -69,16 +70,16 @@ load ../ranks
 @test "plan --world prints the memory of each process, which the run then has" {
     arena() { sed -nE 's/.* ([0-9.]+ [KMG]?i?B) arena.*/\1/p' "$1"; }
     for n in 1 2 4; do
-        "$BIN/trainer" plan tiny.conf --n_embd=32 --world=$n >plan$n
-        ranks $n --n_embd=32 --out_dir=run$n --max_iters=1 2>stderr
+        "$BIN/trainer" plan tiny.conf --n_embd=128 --world=$n >plan$n
+        ranks $n --n_embd=128 --out_dir=run$n --max_iters=1 2>stderr
         [ "$(sed -nE 's/^  arena +[0-9]+ +//p' plan$n)" = "$(arena stderr)" ]
     done
-    diff <(grep -v ^run plan1) <("$BIN/trainer" plan tiny.conf --n_embd=32 | grep -v ^run)
+    diff <(grep -v ^run plan1) <("$BIN/trainer" plan tiny.conf --n_embd=128 | grep -v ^run)
     grep -q '^processes  4, each with 1 of the 4 micro-batches and its part of the optimizer' plan4
     bytes() { sed -nE "s/^  $2 +([0-9]+) .*/\1/p" "$1"; }
     [ $(($(bytes plan4 optimizer) * 3)) -lt "$(bytes plan1 optimizer)" ]
     [ "$(bytes plan4 gradients)" = "$(bytes plan1 gradients)" ]
-    diff <(grep -v ^run plan4) <(mpirun -n 4 "$BIN/trainer" plan tiny.conf --n_embd=32 | grep -v ^run)
+    diff <(grep -v ^run plan4) <(mpirun -n 4 "$BIN/trainer" plan tiny.conf --n_embd=128 | grep -v ^run)
     run_match 2 "--world is a number of processes, 1 to 1024" "$BIN/trainer" plan tiny.conf --world=-1
     run_match 2 "gradient_accumulation_steps 4 is less than the 5 processes" "$BIN/trainer" plan tiny.conf --world=5
 }

@@ -1,0 +1,169 @@
+# The memory plan, and how long a run takes.
+load ../helpers
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || exit
+    make_data 6000 0.1
+}
+
+setup() { setup_training; }
+
+train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
+
+@test "plan ends as train does with a dataset that cannot be trained on" {
+    "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
+    "$BIN/shardtool" tokenize --quiet --val 0.5 -o damaged "$BATS_FILE_TMPDIR/docs/part-aa" "$BATS_FILE_TMPDIR/docs/part-ab"
+    sed -i 's/"tokens":1/"tokens":2/' damaged/dataset.jsonl
+    seq 400 | sed 's/.*/& lines/' >text.txt
+    "$BIN/shardtool" characters text.txt >abc
+    "$BIN/shardtool" tokenize --quiet --docs lines --val 0.5 -o chars --characters abc text.txt
+    tr 'lines' 'LINES' <text.txt >upper.txt
+    "$BIN/shardtool" characters upper.txt >upper
+    (cat text.txt && echo X) | "$BIN/shardtool" characters >more
+    ends() { # CODE WORDS OPTION...: of both, the same sentence
+        run_match "$1" "$2" "$BIN/trainer" train tiny.conf --out_dir=run "${@:3}"
+        local last=${lines[-1]#trainer train: }
+        run_match "$1" "$2" "$BIN/trainer" plan tiny.conf --out_dir=run "${@:3}"
+        grep -qxF "trainer plan: $last" <<<"$output"
+    }
+    ends 2 "the validation data of 'noval' has 0 tokens" --dataset=noval
+    ends 2 "the training data of 'noval' has" --dataset=noval --block_size=60000 --eval_interval=0
+    ends 76 "the dataset 'chars' has a vocabulary of 18 ids, and the model one of 19" --dataset=chars --vocabulary=more
+    ends 76 "the dataset 'chars' has another vocabulary than 'upper', of as many ids" --dataset=chars --vocabulary=upper
+    ends 65 "damaged" --dataset=damaged
+    [ ! -e run/metrics.jsonl ]
+    run_match 0 "arena" "$BIN/trainer" plan tiny.conf --dataset=noval --eval_interval=0
+    run_match 0 "arena" "$BIN/trainer" plan tiny.conf --dataset=nowhere # that is not made yet
+}
+
+# fault 58
+@test "a plan that does not fit is an error before anything is allocated, 82, and a plan that fits is suggested" {
+    run_code 82 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --batch_size=64 --block_size=256 --gradient_accumulation_steps=1 --mem_limit=200MiB
+    [ ! -e run ]
+    [[ "$output" != *"for 200.0 MiB: batch_size"* ]] # no choice is printed where none fits
+    [[ "$output" =~ (--batch_size=[0-9]+)\ (--gradient_accumulation_steps=[0-9]+) ]]
+    run_match 0 "arena*spare" "$BIN/trainer" plan tiny.conf "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" --block_size=256 --mem_limit=200MiB
+}
+
+@test "plan names the level of recompute that the memory has room for" {
+    run_match 0 "has room for --recompute=none, whose steps are predicted to take " "$BIN/trainer" plan tiny.conf --device=cpu --mem_limit=1GiB --grad_checkpoint=True
+    run_code 0 "$BIN/trainer" plan tiny.conf --device=cpu --mem_limit=1GiB
+    [[ "$output" != *"has room for"* ]]
+    run_code 0 "$BIN/trainer" plan tiny.conf --device=cpu --grad_checkpoint=True
+    [[ "$output" != *"has room for"* ]]
+}
+
+@test "plan has one form of units: bytes and multiples of 1024" {
+    "$BIN/trainer" plan tiny.conf --device=cpu --mem_limit=1GiB --offload=optimizer >output
+    grep -q '^  buffer  *bytes  *size$' output
+    grep -q 'arena  largest batch_size in mem_limit, in sequences, by optimizer_state$' output
+    not grep -E '[0-9] ?[KMGT]B' output
+}
+
+@test "plan prints the hours of a run: by a probe of the CPU, by the run in out_dir, or for given rates" {
+    run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100000000
+    # steps of 2 * 2 * 16 tokens; 6 * (all parameters but the positions) + 12 L C T operations a token
+    flops=$(python3 -c "V, C, T = 50257, 16, 16; print(f'{1e8 * 64 * (6 * (V * C + 12 * C * C + 5 * C) + 12 * C * T):.3g}')")
+    [[ "$output" == *"run        100000000 steps, 6.40 G tokens, ${flops} FLOP: at least "*" TFLOP/s of matrix products alone in a short probe"* ]]
+    [[ "$output" =~ "at least "([0-9.]+)" h, at the "([0-9.]+)" TFLOP/s" ]]
+    python3 -c "assert abs($flops / ${BASH_REMATCH[2]}e12 / 3600 / ${BASH_REMATCH[1]} - 1) < 0.02"
+    mkdir out
+    echo '{"step": 7, "loss": 10.5, "norm": 1, "lr": 0.001, "ms": 100, "tok_s": 1000, "wait": 0}' >out/metrics.jsonl
+    run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100000000
+    [[ "$output" == *"74 days at 1000 tok/s, the median of the last steps, up to 7, of the run in 'out'"* ]]
+    { for i in 1 2 3 4 5 6 7 8 9; do echo "{\"step\": $i, \"loss\": 1, \"tok_s\": ${i}00}"; done; } >out/metrics.jsonl
+    run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100
+    [[ "$output" == *" at least "*" s, at the "*"13 s at 500 tok/s, the median of the last steps, up to 9,"* ]]
+    train --out_dir=small --quiet --max_iters=4 --eval_interval=4
+    run "$BIN/trainer" plan tiny.conf --device=cpu --out_dir=small
+    [[ "$output" == *" tok/s, the median of the last steps, up to 4, of the run in 'small'"* ]]
+    run "$BIN/trainer" plan tiny.conf --device=cpu --out_dir=small --n_embd=32
+    [[ "$output" == *"(the run in 'small' is of another model: its speed is not shown)"* && "$output" != *" tok/s"* ]]
+    run "$BIN/trainer" plan tiny.conf --device=cuda --dtype=bfloat16 --n_embd=64 --mem_limit=10GiB
+    [[ "$output" == *"built without CUDA"* || "$output" == *" at 10 TFLOP/s, "*" at 100 TFLOP/s (the device was not measured)"* ]]
+}
+
+@test "before its first step a run prints the times of an evaluation, until a checkpoint and to its end; a short one does not" {
+    train --out_dir=short >output 2>&1
+    not grep -q "this takes about" output
+    begins() { # OPTION...: the line with the times, of a run that is then ended
+        rm -f output
+        "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run "${endless[@]}" "$@" >output 2>&1 3>&- &
+        TRAINER=$!
+        wait_until grep -qs "^step .*[0-9]/" output
+        kill "$TRAINER"
+        ends 75
+        awk '/this takes about/ { print; exit } /^step / { exit 1 }' output # before the first line of a step
+    }
+    time='[0-9.]+ (s|min|h|days|years)'
+    begins | grep -qE "this takes about: an evaluation $time \(eval_tokens\), until the end of the next $time \(eval_interval\), the run $time \(max_iters\); by a forward pass, without data and optimizer$"
+    begins --max_iters=1000000000000 | grep -qE "the run [0-9.e+]+ years"
+}
+
+@test "tokens_per_step sets the micro-batches, and batch_size=auto without a number is an error" {
+    run "$BIN/trainer" plan --device=cpu --n_layer=1 --tokens_per_step=524288 --batch_size=16
+    [[ "$output" == *"16 x 32 sequences of 1024 tokens = 524288 tokens"* ]]
+    run "$BIN/trainer" plan --device=cpu --n_layer=1 --tokens_per_step=524288 --batch_size=auto
+    [[ "$output" == *" = 524288 tokens"* ]]
+    run_code 2 "$BIN/trainer" plan --device=cpu --n_layer=1 --tokens_per_step=500000 --batch_size=16
+    [[ "$output" == *"'tokens_per_step' 500000 is not a multiple of batch_size * block_size = 16384: the nearest is 507904"* ]]
+    run_code 2 "$BIN/trainer" plan --device=cpu --n_layer=1 --batch_size=auto --gradient_accumulation_steps=64
+    [[ "$output" == *"'batch_size' is auto, and the size of a step is not known"* ]]
+    run_code 0 "$BIN/trainer" plan --device=cpu --n_layer=1 --batch_size=16 --batch_size=auto --gradient_accumulation_steps=2
+}
+
+# fault 58
+@test "plan for a GPU that is not present: the table, and 83 with settings that fit and keep the step" {
+    run "$BIN/trainer" plan --device=cuda --n_layer=1 --recompute=0
+    [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
+    card=(plan --device=cuda --mem_limit=11.3GiB --batch_size=64 --gradient_accumulation_steps=8)
+    run_match 83 "  block: whole blocks computed again" "$BIN/trainer" "${card[@]}" --recompute=0
+    [[ "$output" == *"these fit: --batch_size=16 --gradient_accumulation_steps=32 ("* ]]
+    [[ "$output" == *"; --recompute=mlp ("* ]]
+    run_match 0 "64 x 8 sequences*recompute  mlp in 11 layers, norm in 1: saves * time +8.6 % (rates of an H200)" "$BIN/trainer" "${card[@]}"
+    [[ "$output" == *"* mlp: and the input of GELU"* ]]
+    run_code 83 "$BIN/trainer" "${card[@]}" --n_layer=48 --n_head=25 --n_embd=1600 --offload=none
+    [[ "$output" == *"these fit: "*"--batch_size=8 --gradient_accumulation_steps=64 --loss_chunk_rows=256 --offload=optimizer ("* ]]
+    run_match 83 "no batch size fits" "$BIN/trainer" "${card[@]/11.3GiB/8GiB}" --n_layer=48 --n_head=25 --n_embd=1600
+}
+
+@test "the largest batch_size that a plan prints fits, and one more does not" {
+    card=(plan --device=cuda --mem_limit=10.8GiB --gradient_accumulation_steps=1 --eval_batch_size=1 --offload=none --recompute=none)
+    run "$BIN/trainer" "${card[@]}" --batch_size=12
+    [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
+    largest=$(grep -E '^. none: ' <<<"$output" | sed 's/.*iB *//' | awk '{print $1}')
+    [ "$largest" -gt 12 ]
+    "$BIN/trainer" "${card[@]}" --batch_size="$largest"
+    run_code 83 "$BIN/trainer" "${card[@]}" --batch_size=$((largest + 1))
+}
+
+@test "the configurations for GPUs of 6 to 24 GB fit them, with half a million tokens in a step" {
+    run "$BIN/trainer" plan --device=cuda --n_layer=1
+    [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
+    declare -A most=([6]=46 [8]=65 [12]=108 [16]=145 [24]=220) found=() # tenths of a GiB, beside context, libraries and a desktop
+    for file in "$ROOT"/config/train_gpt2_*gb.conf; do
+        size=${file##*_gpt2_} size=${size%%_*} card=${file##*_} card=${card%gb.conf} found[$card]=1
+        run "$BIN/trainer" plan "$file" --device=cuda
+        [ "$status" -eq 0 ] || { echo "$file: $output"; false; }
+        [[ "$output" =~ "= "(491520|524288)" tokens".*"  arena ".*"  spare " ]]
+        [[ "$output" =~ "  arena "\ +([0-9]+) && $((BASH_REMATCH[1] * 10)) -le $((most[$card] << 30)) ]]
+        [[ $card == 24 || $size == 77m || $size == [13]??m || "$output" == *"optimizer state in host memory"* ]]
+    done
+    [ ${#found[@]} = 5 ]
+}
+
+# fault 85
+@test "a resumed run keeps the values chosen for batch_size and recompute" {
+    sed -i 's/batch_size = 2/batch_size = 16/' tiny.conf
+    card=(--batch_size=auto --eval_batch_size=1 --gradient_accumulation_steps=2 --block_size=64 --n_layer=4 --eval_iters=1)
+    run_code 0 train --out_dir=run "${card[@]}" --mem_limit=80MiB --max_iters=2
+    [[ "$output" =~ "for 80.0 MiB: batch_size "[0-9]+", gradient_accumulation_steps "[0-9]+", recompute "(none|gelu|norm|mlp|qkv|block) ]]
+    chosen=$(grep -E '"(batch_size|recompute|recompute_layers|gradient_acc.*|eval_tokens)"' run/ckpt-00000002/state.json)
+    [[ "$chosen" == *'"eval_tokens": "1024"'* ]]
+    [[ "$chosen" != *auto* && "$chosen" != *'"batch_size": "16"'* ]]
+    run_code 0 train --out_dir=run "${card[@]}" --mem_limit=2GiB --max_iters=4
+    [[ "$output" != *"batch_size is now"* && "$output" != *"recompute is now"* ]]
+    [ "$chosen" = "$(grep -E '"(batch_size|recompute|recompute_layers|gradient_acc.*|eval_tokens)"' run/ckpt-00000004/state.json)" ]
+    run train --out_dir=run --batch_size=auto --gradient_accumulation_steps=1 --block_size=64 --n_layer=4 --eval_iters=1 --max_iters=5
+    [[ "$output" == *"gradient_accumulation_steps is now 1"* ]] # a step of another size: chosen again
+}

@@ -1,0 +1,265 @@
+# Interrupted runs, and runs that differ in what may not change a bit.
+load ../helpers
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || exit
+    make_ascii
+    make_data 6000 0.1 --characters ascii
+    make_other_data 4000 --characters ascii
+}
+
+setup() { setup_training; }
+
+train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
+
+# fault 66
+@test "a run stopped by a signal and resumed is bit-identical to an uninterrupted one" {
+    for signal in INT TERM USR1; do
+        begin --dataset="$data" --out_dir=cut "${endless[@]}"
+        wait_for_more_steps cut
+        stop_run $signal 75
+        [ -n "$(ls -d cut/ckpt-*)" ]
+    done
+    end=$(($(steps cut) + 1))
+    run_match 0 "resuming at step" train --out_dir=cut --max_iters=$end
+    # the evaluation at its end, which the uninterrupted run has not
+    [ $((end % 8)) -eq 0 ] || sed -i "/\"step\": $end, \"val_loss\"/d" cut/metrics.jsonl
+    finish cut --dataset="$data"
+}
+
+# fault 65, 72, 82
+@test "a run killed with SIGKILL and resumed is bit-identical to an uninterrupted one" {
+    for more in 3 6 9; do # before the first checkpoint, and after one
+        begin --dataset="$data" --out_dir=killed "${endless[@]}"
+        wait_for_more_steps killed $more
+        stop_run 9 137
+    done
+    finish killed --dataset="$data"
+}
+
+@test "losses do not depend on the number of threads" {
+    train --out_dir=one --quiet --max_iters=9
+    train --out_dir=two --quiet --max_iters=9 --threads=2
+    same_run one two 9
+}
+
+@test "losses do not depend on eval_batch_size" {
+    ! "$BIN/trainer" doctor | grep -q '(avx2)' || skip "on AVX2 products round by their number of rows"
+    train --out_dir=one --quiet --max_iters=9
+    train --out_dir=two --quiet --max_iters=9 --eval_batch_size=1
+    same_run one two 9
+}
+
+@test "recompute changes the memory of a step, but not its bits" {
+    short=(--quiet --n_layer=3 --max_iters=4)
+    train --out_dir=whole "${short[@]}"
+    for level in gelu norm mlp qkv block; do
+        train --out_dir=run$level "${short[@]}" --recompute=$level --recompute_layers=2
+        same_weights whole run$level 4
+    done
+    run_match 2 "'recompute' is '7', not one of none, gelu, norm, mlp, qkv, block, auto" train --out_dir=no --recompute=7
+    run_match 2 "'recompute_layers' is set, and 'recompute' is auto" train --out_dir=no --recompute_layers=2
+}
+
+# fault 39
+@test "losses do not change when the loader is killed and restarted" {
+    serve "$data"
+    begin --loader=ipc://place --out_dir=run "${endless[@]}"
+    for _ in 1 2; do
+        wait_for_more_steps run
+        kill_loader
+        serve "$data"
+    done
+    wait_for_more_steps run 20 # more than what was fetched ahead
+    stop_run INT 75
+    finish run --dataset="$data"
+}
+
+@test "sampling=shifted and documents: a run with killed loaders and trainers is bit-identical to an uninterrupted one" {
+    for mode in shifted documents; do
+        serve "$data"
+        begin --loader=ipc://place --out_dir=$mode --sampling=$mode "${often[@]}"
+        wait_for_checkpoint $mode
+        kill_loader
+        serve "$data"
+        wait_for_more_steps $mode 20
+        stop_run 9 137
+        kill_loader
+        finish $mode --dataset="$data" --sampling=$mode --eval_interval=3 --eval_iters=1
+    done
+    train --out_dir=epoch --quiet --max_iters=20
+    [ "$(for mode in epoch shifted documents; do losses $mode | grep '"step": 20, "loss"'; done | sort -u | wc -l)" -eq 3 ]
+    run_match 2 "sampling is epoch, was documents" train --out_dir=documents "${endless[@]}"
+}
+
+@test "a loader may be started after the trainer" {
+    "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run --max_iters=2 2>stderr >stdout 3>&- &
+    TRAINER=$!
+    wait_until grep -q "waiting for the loader at ipc://place (5 s)" stderr
+    serve "$data"
+    ends 0
+}
+
+@test "a new dataset is used from the next step on, and both fingerprints are logged" {
+    serve "$data"
+    begin --loader=ipc://place --out_dir=run "${endless[@]}"
+    wait_for_steps run 4
+    kill_loader
+    serve "$BATS_FILE_TMPDIR/data2"
+    wait_until grep -q '"dataset": "data2"' run/metrics.jsonl
+    wait_for_more_steps run
+    stop_run INT 75
+    grep -q "the dataset is now 'data2' ([0-9a-f]*), was 'data' ([0-9a-f]*), from step" stderr
+    old=$(sed -n 's/.*"dataset": "data", "fingerprint": "\([0-9a-f]*\)".*/\1/p' run/metrics.jsonl)
+    grep '"dataset": "data2"' run/metrics.jsonl | grep -q "\"old\": \"$old\""
+    grep -q "\"old\": \"$old\"" "$(checkpoint run "$(steps run)")/state.json"
+}
+
+# fault 40
+@test "on_dataset_change=stop saves and exits with 75" {
+    serve "$data"
+    begin --loader=ipc://place --out_dir=run --on_dataset_change=stop "${endless[@]}"
+    wait_for_steps run 4
+    kill_loader
+    serve "$BATS_FILE_TMPDIR/data2"
+    ends 75
+    [ -n "$(ls -d run/ckpt-*)" ]
+}
+
+# fault 54
+@test "the trainer saves and exits with 69 when the loader does not come back" {
+    serve "$data"
+    begin --loader=ipc://place --out_dir=run --data_timeout=1 "${endless[@]}"
+    wait_for_steps run 3
+    kill_loader
+    ends 69
+    [ -n "$(ls -d run/ckpt-*)" ]
+    finish run --dataset="$data"
+    # without --quiet it also prints where
+    serve_until_ready "$data"
+    "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run --data_timeout=1 "${endless[@]}" >stdout 2>stderr 3>&- &
+    TRAINER=$!
+    wait_for_more_steps run
+    kill_loader
+    ends 69
+    grep -qE "saved at step [0-9]+: run the same command again to resume" stderr
+}
+
+@test "the step line names the wait for data of a loader that stood still" {
+    serve_until_ready "$data"
+    "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run "${endless[@]}" --eval_interval=0 >stdout 2>stderr 3>&- &
+    TRAINER=$!
+    wait_for_more_steps run
+    kill -STOP "$LOADER"
+    wait_until stderr_has "no data from the loader"
+    kill -CONT "$LOADER"
+    wait_until grep -qE "^step .* left \| waiting for data [0-9]+ %$" stdout
+    stop_run TERM 75
+}
+
+# data/run_0.1.0.tar.gz: 4 steps by the tree before the order of an epoch had 64 strata.
+@test "a run whose samples had another order resumes with a sentence" {
+    for i in $(seq 300); do echo "abc dad cab bad $((i % 7)) "; done >t.txt
+    printf 'abcd 0123456\n' >chars.txt
+    shardtool tokenize -q --characters chars.txt --docs lines --val 0.2 -o lines t.txt
+    tar xf "$DATA/run_0.1.0.tar.gz"
+    old=(train --out_dir=run --dataset=lines --n_layer=1 --n_head=1 --n_embd=16 --block_size=8 --batch_size=2
+        --gradient_accumulation_steps=1 --warmup_iters=1 --eval_interval=4 --eval_iters=1 --device=cpu --dtype=float32 --sample_tokens=0)
+    run_match 0 "resuming at step 4*this run began with another order of samples*the best loss starts again" "$BIN/trainer" "${old[@]}" --max_iters=6
+    run "$BIN/trainer" "${old[@]}" --max_iters=8
+    [[ "$output" == *"resuming at step 6"* && "$output" != *"another order of samples"* && "$output" != *"starts again"* ]]
+}
+
+@test "offload=optimizer and all are bit-identical to offload=none, also in a run that was killed and resumed with the other one" {
+    for state in fp32 bf16 bf16_sr; do
+        [ $state = bf16 ] && back=none || back=optimizer
+        [ $state = fp32 ] && away=all || away=optimizer
+        begin_and_kill away-$state --dataset="$data" --optimizer_state=$state --offload=$away "${often[@]}"
+        train --out_dir=away-$state --quiet --optimizer_state=$state "${often[@]}" --max_iters=$end --offload=$back
+        train --out_dir=$state --quiet --optimizer_state=$state "${often[@]}" --max_iters=$end
+        same_run $state away-$state $end
+    done
+}
+
+# fault 77
+@test "optimizer_state=bf16 and bf16_sr: a killed run resumes with the same bits, and another state is an error, 2" {
+    for state in bf16 bf16_sr; do
+        begin_and_kill killed-$state --dataset="$data" --optimizer_state=$state "${often[@]}"
+        train --out_dir=killed-$state --quiet --optimizer_state=$state "${often[@]}" --max_iters=$end
+        train --out_dir=whole-$state --quiet --optimizer_state=$state "${often[@]}" --max_iters=$end --threads=2
+        same_run killed-$state whole-$state $end
+    done
+    [ "$(losses whole-bf16 | head -7)" != "$(losses whole-bf16_sr | head -7)" ]
+    run_match 2 "optimizer_state is fp32, was bf16_sr" train --out_dir=killed-bf16_sr --max_iters=$((end + 1))
+}
+
+@test "optimizer=muon: a killed run resumes with the same bits, also with other threads and offload; its plan is smaller" {
+    muon=(--optimizer=muon --muon_learning_rate=2e-3)
+    begin_and_kill killed --dataset="$data" "${muon[@]}" "${often[@]}"
+    train --out_dir=killed --quiet "${muon[@]}" "${often[@]}" --max_iters=$end --threads=2 --offload=optimizer
+    train --out_dir=whole --quiet "${muon[@]}" "${often[@]}" --max_iters=$end
+    same_weights whole killed $end
+    train --out_dir=adamw --quiet "${often[@]}" --max_iters=$end
+    [ "$(losses adamw | head -1)" = "$(losses whole | head -1)" ]
+    [ "$(losses adamw | tail -1)" != "$(losses whole | tail -1)" ]
+    run_match 2 "optimizer is adamw, was muon" train --out_dir=whole --max_iters=$((end + 1))
+    bytes() { "$BIN/trainer" plan tiny.conf "$@" | awk '$1 == "optimizer" { print $2 }'; }
+    [ $(($(bytes) - $(bytes "${muon[@]}"))) = $((4 * 12 * 16 * 16)) ] # 4 bytes for each number of a matrix
+    "$BIN/trainer" plan tiny.conf "${muon[@]}" | grep -q '^  workspace of the update .* (inside the above)$'
+    run_match 2 "'muon_learning_rate' follows the schedule of 'learning_rate', which is 0" "$BIN/trainer" plan tiny.conf "${muon[@]}" --learning_rate=0
+}
+
+@test "dropout: a killed run resumes with the same masks, also with other threads, recompute and offload" {
+    begin_and_kill killed --dataset="$data" --dropout=0.2 "${often[@]}"
+    train --out_dir=killed --quiet --dropout=0.2 "${often[@]}" --max_iters=$end --threads=2 --recompute=block --offload=optimizer
+    train --out_dir=whole --quiet --dropout=0.2 "${often[@]}" --max_iters=$end
+    same_weights whole killed $end
+    train --out_dir=none --quiet "${often[@]}" --max_iters=1
+    [ "$(losses none | grep '"step": 1, "loss"')" != "$(losses whole | grep '"step": 1, "loss"')" ]
+    [ "$(losses none | head -1)" = "$(losses whole | head -1)" ] # an evaluation has no dropout
+}
+
+@test "spike_action warns of spikes that stay, skips each or ignores them, and a resumed run compares with the steps before it" {
+    train --out_dir=calm --quiet --max_iters=70 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0
+    for action in off warn skip; do
+        cp -r calm $action # 70 steps; the one update with a rate of 10 makes the loss of the step after it a spike
+        cp -r calm $action-stays
+        more() { run_code 0 train --out_dir="$1" --max_iters=$2 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0 --learning_rate=10 --spike_action=$action; }
+        more $action-stays 76
+        stays=$(grep -cE 'step 7[2-6]: loss .* standard deviations above those of the last 7[1-5] steps' <<<"$output" || true)
+        spikes=$(grep -c '"spike"' $action-stays/metrics.jsonl || true)
+        more $action 72
+        said=$(grep -cE 'step 72: loss .* standard deviations above those of the last 71 steps' <<<"$output" || true)
+        skipped=$(grep -cE '^step +72/72 .* \| spike: not applied$' <<<"$output" || true)
+        marked=$(jq -c 'select(.spike) | [.step, .spike > 6, .applied]' $action/metrics.jsonl)
+        case $action in
+        off) [ "$said $skipped $marked $stays $spikes" = "0 0  0 0" ] ;;
+        warn) [ "$said $skipped $marked $stays" = "0 0 [72,true,true] 1" ] && [ "$spikes" -ge 3 ] ;;
+        skip) [ "$said $skipped $marked $stays" = "1 1 [72,true,false] $spikes" ] ;;
+        esac || { echo "$action: $said $skipped $marked $stays $spikes" && return 1; }
+    done
+}
+
+@test "float16: the loss scale is printed, and a killed run resumes with the same bits and type" {
+    begin_and_kill killed --dataset="$data" --dtype=float16 "${often[@]}"
+    run_code 0 train --out_dir=killed "${often[@]}" --max_iters=$end --dtype=auto # which takes float32 or bfloat16 on a CPU
+    [[ "$output" == *"does not multiply float16: float32 products of float16 operands, slower than --dtype="*float* ]]
+    [[ "$output" == *"thread, float16"*"| scale 65536"* && "$output" != *"dtype is now"* ]]
+    train --out_dir=whole --quiet "${often[@]}" --max_iters=$end --dtype=float16
+    grep -q '"loss_scale": 65536' whole/metrics.jsonl
+    same_run whole killed $end
+    run grep -A3 '"scaler"' "$(checkpoint killed $end)/state.json"
+    [[ "$output" == *'"scale": 65536.0'*"\"good\": $end"* ]]
+    run train --out_dir=killed --dtype=float32 --max_iters=$((end + 1))
+    [[ "$output" == *"dtype is now float32, was float16 until step $end"* && "$output" != *"| scale"* ]]
+    run_code 1 grep scaler "$(checkpoint killed $((end + 1)))/state.json"
+}
+
+@test "a resumed run keeps the dtype that was chosen" {
+    train --out_dir=auto --quiet --max_iters=3 --dtype=auto
+    run grep '"dtype"' auto/ckpt-00000003/state.json
+    [[ "$output" == *float32* || "$output" == *bfloat16* ]]
+    train --out_dir=run --quiet --dtype=bfloat16 --max_iters=3
+    run train --out_dir=run --max_iters=6 --dtype=auto
+    [[ "$output" == *"thread, bfloat16"* && "$output" != *"dtype is now"* ]]
+}
