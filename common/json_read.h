@@ -1,8 +1,11 @@
-// Parsing JSON. A failed allocation is not reported as an error in the text.
+// Parsing JSON without errors that are none of the text.
 #pragma once
 
 #include "common/bytes.h"
 #include <jansson.h>
 
-// Like json_loadb, which reports a failed allocation as an error in the text; this function then ends the program (82).
-json_t *json_parse(Bytes text, size_t flags, json_error_t *error);
+// Called once, before any other thread: from then on the JSON library ends the program (82) where it has no memory, and does not
+// report an error in the text (or leave out what it was to write).
+void json_end_without_memory(void);
+
+json_t *json_parse(Bytes text, size_t flags, json_error_t *error); // json_loadb

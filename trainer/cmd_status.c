@@ -23,21 +23,6 @@ static const Option options[] = {
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
-static int watch_run(const char *run) {
-    MetricsStep last, shown = {.step = UINT64_MAX};
-    for (;; usleep(200000)) {
-        if (!metrics_last(&last, run) || last.step == shown.step) continue;
-        if (json)
-            printf("{\"step\": %llu, \"loss\": %.9g, \"tokens_per_s\": %.1f}\n", (unsigned long long)last.step,
-                   last.loss, last.tokens_per_s);
-        else
-            printf("step %6llu | loss %.4f | %.0f tok/s\n", (unsigned long long)last.step, last.loss,
-                   last.tokens_per_s);
-        if (fflush(stdout)) return 0; // the reader has closed it
-        shown = last;
-    }
-}
-
 static void print_loss(const char *name, double loss) {
     if (json && isfinite(loss))
         printf(", \"%s\": %.9g", name, loss);
@@ -52,6 +37,23 @@ static void print_number(const char *name, double value) {
         printf(", \"%s\": %.0f", name, value);
     else
         printf("%-22s %.0f\n", name, value);
+}
+
+static int watch_run(const char *run) {
+    MetricsStep last, shown = {.step = UINT64_MAX};
+    for (;; usleep(200000)) {
+        if (!metrics_last(&last, run) || last.step == shown.step) continue;
+        if (json) {
+            printf("{\"step\": %llu", (unsigned long long)last.step);
+            print_loss("loss", last.loss);
+            printf(", \"tokens_per_s\": %.1f}\n", last.tokens_per_s);
+        } else {
+            printf("step %6llu | loss %.4f | %.0f tok/s\n", (unsigned long long)last.step, last.loss,
+                   last.tokens_per_s);
+        }
+        if (fflush(stdout)) return 0; // the reader has closed it
+        shown = last;
+    }
 }
 
 static void print_bytes(const char *name, double value) {

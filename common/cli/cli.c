@@ -4,6 +4,7 @@
 #include "common/cli/nearest.h"
 #include "common/cli/version.h"
 #include "common/err.h"
+#include "common/json_read.h"
 #include "common/log.h"
 #include <ctype.h>
 #include <errno.h>
@@ -363,6 +364,7 @@ static int check_stack(void) {
 
 int cli_main(const Program *built, int argc, char **argv) {
     reserve_descriptors();
+    json_end_without_memory();
     Program installed = *built;
     const Program *program = &installed;
     log_program = installed.name = installed_name(built->name, argc > 0 ? argv[0] : NULL);

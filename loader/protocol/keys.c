@@ -29,6 +29,7 @@ int keys_make(KeyPair *pair, const char *path) {
     int status = fd_write(fd, text, (size_t)length, path);
     if (status == 0 && fsync(fd) < 0) status = fail_errno("cannot write '%s'", path);
     close(fd);
+    if (status < 0) unlink(path);
     return status;
 }
 

@@ -235,9 +235,9 @@ int64_t checkpoint_space(const char *directory, char at[PATH_MAX_BYTES]) {
     snprintf(at, PATH_MAX_BYTES, "%s", directory);
     while (statvfs(at, &disk) < 0) {
         char *slash = strrchr(at, '/');
-        if (errno != ENOENT || !strcmp(at, ".") || slash == at) return -1;
+        if (errno != ENOENT || !strcmp(at, ".") || !strcmp(at, "/")) return -1;
         if (slash)
-            *slash = 0;
+            slash[slash == at] = 0;
         else
             strcpy(at, ".");
     }

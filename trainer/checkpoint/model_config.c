@@ -2,6 +2,7 @@
 #include "trainer/checkpoint/model_config.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/utf8.h"
 #include "tokenizer/files/vocab_file.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/saved_state.h"
@@ -285,6 +286,9 @@ int model_directory(char path[PATH_MAX_BYTES], const char *init_from, const char
     if (!is_model(path, "", 0, init_from) && checkpoint_any(init_from, path, &step))
         return fail(EX_NOINPUT, "'%s' is a run: name its checkpoint, as '%s'", init_from, path);
     const bool found = find_model(path, init_from, out_dir, folder);
+    const Bytes name = {(const uint8_t *)path, strlen(path)};
+    if (found && utf8_valid(name) < name.size) // state.json could not hold it
+        return fail(EX_USAGE, "the path of the model, '%s', is not UTF-8: name it by another path", path);
     if (refuse_file(found ? path : init_from) < 0) return -1;
     if (found) return checkpoint_verify_model(path);
     return fail(EX_NOINPUT,

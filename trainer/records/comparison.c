@@ -24,10 +24,8 @@ typedef struct {
 
 static int read_state(ComparedRun *run) {
     char path[PATH_MAX_BYTES];
-    RunState state;
-    run_state_init(&state);
-    const int found = checkpoint_newest(run->name, path, &state);
-    return found <= 0 ? found : saved_state_read(&run->saved, path);
+    uint64_t step;
+    return checkpoint_any(run->name, path, &step) ? saved_state_read(&run->saved, path) : 0;
 }
 
 static int read_run(ComparedRun *run, const char *name) {

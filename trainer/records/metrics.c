@@ -84,7 +84,7 @@ int metrics_flush(Metrics *metrics) {
     }
     event_file_add(&metrics->events, (Bytes){pending->data, pending->size});
     metrics->bytes += pending->size, pending->size = 0;
-    return event_file_flush(&metrics->events);
+    return 0;
 }
 
 void metrics_add_lost(Metrics *metrics, uint64_t step) {
@@ -108,7 +108,7 @@ void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
         metrics->pending.size = 0;
         return;
     }
-    if (metrics_flush(metrics) == 0) return;
+    if (metrics_flush(metrics) == 0 && event_file_flush(&metrics->events) == 0) return;
     if (!metrics->warned_ns || clock_ns() - metrics->warned_ns > minute_ns) {
         log_warn("%s; training continues, and the lines will be written later", err_text());
         metrics->warned_ns = clock_ns();
@@ -126,7 +126,7 @@ void metrics_close(Metrics *metrics) {
     if (metrics->path[0] && metrics->fd >= 0) {
         Error cause; // the error that ends the run
         err_take(&cause);
-        if (metrics_flush(metrics) < 0) err_clear(); // metrics_add has warned
+        if (metrics_flush(metrics) < 0 || event_file_flush(&metrics->events) < 0) err_clear(); // metrics_add has warned
         err_give(&cause);
         close(metrics->fd);
     }

@@ -130,6 +130,8 @@ END
     ln -s "$hf" gpt2-large
     "$BIN/trainer" eval --init_from=gpt2-large "${few[@]}" --json >two
     cmp one two
+    ln -s "$hf" $'m\xff' # state.json could not hold the name
+    run_match 2 "is not UTF-8: name it by another path" "$BIN/trainer" train --init_from=$'m\xff' --out_dir=bytes "${few[@]}" --max_iters=0
 }
 
 @test "nanoGPT's fine-tuning and evaluation files run as they are, with the model directory given once" {

@@ -440,6 +440,12 @@ END
     LOADER=$! # ended by teardown
     two_lines() { [ "$(grep -c '^step .* | loss .* tok/s$' watched)" -ge 2 ]; }
     wait_until two_lines
+    kill $LOADER
+    mkdir bad && echo '{"step": 3, "loss": null, "tok_s": 5}' >bad/metrics.jsonl
+    "$BIN/trainer" status --watch --json bad >watched 3>&- &
+    LOADER=$!
+    wait_until grep -q . watched
+    jq -e '.step == 3 and .loss == null' watched
 }
 
 @test "init_from starts a run with the weights of another run" {

@@ -386,6 +386,31 @@ END
     [[ "$output" == *"cannot start "*": Resource temporarily unavailable (see ulimit -u)"* ]]
 }
 
+@test "without memory for JSON a run ends with 82, and takes no checkpoint for a damaged one" {
+    command -v cc >/dev/null || skip "needs a C compiler"
+    needs_address_limit
+    cat >none.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+void *__libc_malloc(size_t);
+static __thread int parses;
+void *malloc(size_t bytes) { return parses ? NULL : __libc_malloc(bytes); }
+void *json_loadb(const char *text, size_t size, size_t flags, void *error) {
+    void *(*real)(const char *, size_t, size_t, void *) = (void *(*)(const char *, size_t, size_t, void *))dlsym(RTLD_NEXT, "json_loadb");
+    parses = 1;
+    void *result = real(text, size, flags, error);
+    return parses = 0, result;
+}
+END
+    cc -shared -fPIC -o none.so none.c
+    train --quiet --out_dir=run
+    run_match 82 "out of memory" env LD_PRELOAD="$PWD/none.so" "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --max_iters=25
+    not grep -q DAMAGED <<<"$output"
+    [ -z "$(find run -name '*damaged*')" ]
+    train --quiet --out_dir=run --max_iters=25
+}
+
 # fault 75
 @test "fsync that fails makes that save fail, and leaves none of it" {
     command -v strace >/dev/null || skip "needs strace"

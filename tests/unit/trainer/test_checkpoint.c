@@ -370,6 +370,20 @@ TEST(metrics_open_counts_the_lost_steps_and_the_kills_before) {
     metrics_close(&metrics);
 }
 
+TEST(metrics_are_written_where_the_event_file_cannot_be) {
+    Metrics metrics;
+    CHECK(metrics_open(&metrics, ".", -1, false, true) == 0);
+    const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    CHECK(full >= 0 && dup2(full, metrics.events.fd) >= 0);
+    metrics_add(&metrics, 1, "\"loss\": 1");
+    CHECK(metrics_sync(&metrics) == 0);
+    metrics_close(&metrics);
+    close(full);
+    char *kept = read_file("metrics.jsonl", NULL);
+    CHECK_TEXT(kept, "{\"step\": 1, \"loss\": 1}\n");
+    free(kept);
+}
+
 // The process that wrote the record ended before, between and after its lines of the last step, or a step later.
 TEST(metrics_of_a_process_that_takes_over_have_every_line_once) {
     static const char all[] =
