@@ -69,8 +69,12 @@ int collective_open(Collective *collective, const CollectiveSettings *settings) 
     if (place.world != launch.world)
         return fail(EX_USAGE, "%s started %u processes, and %s joins %u: start them %s", launch.launcher, launch.world,
                     library->title, place.world, library->start);
-    *collective = (Collective){
-        .row = row, .rank = place.rank, .world = place.world, .local_first = place.local_first, .local = place.local};
+    *collective = (Collective){.row = row,
+                               .rank = place.rank,
+                               .world = place.world,
+                               .local_first = place.local_first,
+                               .local = place.local,
+                               .local_world = place.local_world};
     return 0;
 }
 

@@ -23,6 +23,7 @@ typedef struct {
     unsigned rank, world;
     unsigned local_first; // the lowest rank on this machine
     unsigned local;       // the number of lower ranks on this machine
+    unsigned local_world; // the number of ranks on this machine
 } RankPlace;
 
 // A sum in a fixed order: `before` (NULL: nothing), then the operands of ranks 0 to ranks - 1, one after another. The
@@ -70,8 +71,8 @@ typedef struct DeviceCollectiveRow {
 
 struct Collective {
     const CollectiveRow *row;
-    const DeviceCollectiveRow *device;        // NULL: memory of the backend is host memory
-    unsigned rank, world, local_first, local; // RankPlace
+    const DeviceCollectiveRow *device;                     // NULL: memory of the backend is host memory
+    unsigned rank, world, local_first, local, local_world; // RankPlace
     bool lost;
     bool deferred; // exchanges were, and not all operations from here on run after them
 };

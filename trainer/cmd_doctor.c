@@ -77,7 +77,7 @@ static Finding check_cores(char *text, size_t size) {
 }
 
 static Finding check_memory(char *text, size_t size) {
-    const uint64_t bytes = host_memory_free();
+    const uint64_t bytes = host_memory_free(NULL);
     char number[16];
     snprintf(text, size, "%s free for a run", human_bytes(number, (double)bytes));
     return (double)bytes < MEMORY_BYTES ? WARNING : FINE;

@@ -31,6 +31,26 @@ static bool read_numbers(const char *folder, const char *name, uint64_t numbers[
     return found;
 }
 
+// The bytes of a group that are not free: but for the files that the kernel would drop. Version 1 counts the groups below
+// under other names.
+static uint64_t used_memory(const char *folder) {
+    static const char *const files[] = {"inactive_file ", "active_file ", "total_inactive_file ", "total_active_file "};
+    char path[PATH_MAX_BYTES];
+    uint64_t used[2], cached[4] = {0};
+    const bool second = read_numbers(folder, "memory.current", used);
+    if (!second) read_numbers(folder, "memory.usage_in_bytes", used);
+    Buffer text = {0};
+    snprintf(path, sizeof path, "%.*s/memory.stat", PATH_MAX_BYTES - 64, folder);
+    if (file_read(&text, path, 1 << 16) < 0) err_clear();
+    for (Bytes rest = {text.data, text.size}, line; bytes_next_line(&rest, &line);)
+        for (int i = 0; i < 4; i++)
+            if (line.size > strlen(files[i]) && !memcmp(line.data, files[i], strlen(files[i])))
+                cached[i] = strtoull((const char *)line.data + strlen(files[i]), NULL, 10);
+    buffer_close(&text);
+    const uint64_t files_bytes = second ? cached[0] + cached[1] : cached[2] + cached[3];
+    return used[0] > files_bytes ? used[0] - files_bytes : 0;
+}
+
 static void read_group(CgroupLimits *limits, const char *folder) {
     uint64_t cpu[2], memory[2], unused[2], cpus = limits->cpus;
     if (!read_numbers(folder, "cpu.max", cpu)) { // version 1
@@ -40,7 +60,10 @@ static void read_group(CgroupLimits *limits, const char *folder) {
     if (cpu[0] && cpu[1]) limit(&cpus, (cpu[0] + cpu[1] - 1) / cpu[1]);
     limits->cpus = (unsigned)cpus;
     if (!read_numbers(folder, "memory.max", memory)) read_numbers(folder, "memory.limit_in_bytes", memory);
-    if (memory[0] < 1ull << 60) limit(&limits->memory_bytes, memory[0]); // version 1 writes "none" as a huge number
+    if (!memory[0] || memory[0] >= 1ull << 60) return; // version 1 writes "none" as a huge number
+    const uint64_t used = used_memory(folder);
+    limit(&limits->memory_bytes, memory[0]);
+    limit(&limits->memory_free, memory[0] > used ? memory[0] - used : 1);
 }
 
 // The group `path` of a hierarchy mounted at `mount`, and the groups above it.

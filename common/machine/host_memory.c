@@ -3,17 +3,44 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/machine/cgroup.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+// What is left under `ulimit -v` when libraries and threads have reserved their addresses. 0: there is no limit.
+static uint64_t addresses_left(void) {
+    const uint64_t reserved = 192 << 20;
+    struct rlimit most;
+    unsigned long long pages;
+    if (getrlimit(RLIMIT_AS, &most) < 0 || most.rlim_cur == RLIM_INFINITY) return 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    const bool known = file && fscanf(file, "%llu", &pages) == 1;
+    if (file) fclose(file);
+    const uint64_t used = reserved + (known ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0);
+    return most.rlim_cur > used ? most.rlim_cur - used : 1;
+}
 
 // MemAvailable is an estimate of the kernel, which does not include the limit of a container.
-uint64_t host_memory_free(void) {
+uint64_t host_memory_free(const char **where) {
     Buffer text = {0};
     if (file_read(&text, "/proc/meminfo", 1 << 20) < 0) err_clear();
     buffer_add(&text, "", 1);
     const char *at = strstr((const char *)text.data, "MemAvailable:");
-    uint64_t bytes = at ? strtoull(at + strlen("MemAvailable:"), NULL, 10) * 1024 : 0;
+    const struct {
+        uint64_t bytes; // 0: not known, or no limit
+        const char *where;
+    } limits[] = {
+        {at ? strtoull(at + strlen("MemAvailable:"), NULL, 10) * 1024 : 0, "the memory that is free on this machine"},
+        {cgroup_limits().memory_free, "the memory that is free in the control group"},
+        {addresses_left(), "the address space that `ulimit -v` allows"}};
+    uint64_t least = 0;
+    for (int i = 0; i < 3; i++) {
+        if (!limits[i].bytes || (least && least <= limits[i].bytes)) continue;
+        least = limits[i].bytes;
+        if (where) *where = limits[i].where;
+    }
     buffer_close(&text);
-    uint64_t limit = cgroup_limits().memory_bytes;
-    return limit && (!bytes || limit < bytes) ? limit : bytes;
+    return least;
 }

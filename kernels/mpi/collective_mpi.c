@@ -237,7 +237,10 @@ static int mpi_open(const CollectiveSettings *given, RankPlace *place, char *why
     }
     if (mpi_all_gather(peers, (size_t)world * sizeof *peers, sizeof *peers, why) < 0) return -1;
     while (strcmp(peers[place->local_first].machine, self.machine)) place->local_first++;
-    for (int i = 0; i < rank; i++) place->local += !strcmp(peers[i].machine, self.machine);
+    for (int i = 0; i < world; i++) {
+        const unsigned here = !strcmp(peers[i].machine, self.machine);
+        place->local_world += here, place->local += i < rank && here;
+    }
     return 0;
 }
 

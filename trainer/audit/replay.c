@@ -415,8 +415,9 @@ static int change_dataset(Replay *replay, const RecordLine *line) {
     feed_close(run->feed);
     run->feed = NULL;
     loader_process_close(&run->loader_process);
-    if (verify_dataset(&run->config) < 0 || loader_process_open(&run->loader_process, &run->config) < 0 ||
-        run_data_open(run) < 0 || feed_attach(run->feed) < 0)
+    if (verify_dataset(&run->config) < 0 ||
+        loader_process_open(&run->loader_process, &run->config, LOADER_CACHE_LEAST) < 0 || run_data_open(run) < 0 ||
+        feed_attach(run->feed) < 0)
         return -1;
     return run_data_update(run);
 }

@@ -1,7 +1,6 @@
 // Checkpoints beside training.
 #include "trainer/checkpoint/checkpoint_writer.h"
 #include "common/log.h"
-#include "common/machine/host_memory.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,12 +21,12 @@ static size_t state_bytes(const Network *network, int state) {
     return optimizer_elements(range, network->model) * optimizer_element_bytes(range, network->ops);
 }
 
-void checkpoint_writer_open(CheckpointWriter *writer, const Network *network, const Config *config) {
+void checkpoint_writer_open(CheckpointWriter *writer, const Network *network, const Config *config, uint64_t left) {
     const MemoryPlan *plan = network->plan;
     *writer = (CheckpointWriter){.config = config, .copy_bytes = plan->copy_bytes};
-    const uint64_t arena = network->ops->in_host_memory ? plan->bytes : 0, available = host_memory_free();
+    const uint64_t arena = network->ops->in_host_memory ? plan->bytes : 0;
     const bool limited = arena && config->mem_limit && arena + plan->copy_bytes > config->mem_limit;
-    if (limited || (available && plan->copy_bytes + plan->staging > available)) return;
+    if (limited || plan->copy_bytes + plan->staging > left) return;
     void *copy =
         mmap(NULL, plan->copy_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     float *staging = malloc(plan->staging);

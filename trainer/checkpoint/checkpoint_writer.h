@@ -25,9 +25,9 @@ typedef struct {
     Error error;
 } CheckpointWriter;
 
-// Allocates the copy (plan->copy_bytes) where mem_limit and the free memory of the machine leave room for it. The
-// network and the configuration are borrowed.
-void checkpoint_writer_open(CheckpointWriter *writer, const Network *network, const Config *config);
+// Allocates the copy (plan->copy_bytes) where mem_limit has room for it, and the memory that the plan has left on this machine.
+// The network and the configuration are borrowed.
+void checkpoint_writer_open(CheckpointWriter *writer, const Network *network, const Config *config, uint64_t left);
 void checkpoint_writer_close(CheckpointWriter *writer); // waits; accepts a zeroed struct
 
 // Copies the network (NULL: the copy has been filled) and starts to write out_dir/ckpt-STEP, after an fsync of

@@ -30,7 +30,8 @@ typedef struct {
 #define KEY(type, field, initial, class, range, when, meaning)  Key_##type field;
 #define WORD(type, field, initial, class, when, meaning, words) type field;
 #include "trainer/config/keys.def"
-    unsigned world; // processes that train together, 0 = 1: of the launcher, no key
+    unsigned world;       // processes that train together, 0 = 1: of the launcher, no key
+    unsigned local_world; // of them on this machine
 } Config;
 
 enum {

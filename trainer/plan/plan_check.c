@@ -2,6 +2,7 @@
 #include "trainer/plan/plan_check.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/machine/host_memory.h"
 #include "trainer/plan/plan_fit.h"
 
 static void add_settings(Buffer *out, const Config *given, const Config *config, size_t bytes) {
@@ -110,12 +111,13 @@ int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backen
     suggest(config, backend, &limits, &near);
     human_bytes(need, (double)plan->bytes), human_bytes(most, (double)limits.arena);
     bool card = !backend->in_host_memory, given = limits.arena == config->mem_limit;
-    const char *what = given  ? "the limit"
-                       : card ? "the GPU's free memory"
-                              : "the memory that is free on this machine or in its control group";
+    const char *what = given ? "the limit" : "the GPU's free memory", *where = "";
+    if (!card && !given) host_memory_free(&where), what = "what the programs leave of ";
+    if (limits.arena == 1) strcpy(most, "nothing");
     if (card && !given) backend->other_processes(holders, sizeof holders);
-    fail(card ? EX_VRAM : EX_MEMORY, "the plan needs %s, %s is %s%s%s%s%s%s", need, what, most, *holders ? " (" : "",
-         holders, *holders ? ")" : "", near.size ? "; these fit:" : ", and no batch size fits: take a smaller model",
+    fail(card ? EX_VRAM : EX_MEMORY, "the plan needs %s, %s%s is %s%s%s%s%s%s", need, what, where, most,
+         *holders ? " (" : "", holders, *holders ? ")" : "",
+         near.size ? "; these fit:" : ", and no batch size fits: take a smaller model",
          near.size ? (const char *)near.data : "");
     buffer_close(&near);
     return -1;

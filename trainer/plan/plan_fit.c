@@ -5,7 +5,8 @@
 const OffloadMode offload_choices[] = {OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_OPTIMIZER_GRADIENTS, OFFLOAD_ALL};
 
 MemoryLimits memory_limits(const Config *config, const Backend *backend, bool here) {
-    MemoryLimits limits = {config->mem_limit, here ? host_memory_free() : 0};
+    const uint64_t part = (here ? host_memory_free(NULL) : 0) / (config->local_world ? config->local_world : 1);
+    MemoryLimits limits = {config->mem_limit, part > HOST_REST ? part - HOST_REST : part > 0};
     const uint64_t left = !here ? 0 : backend->in_host_memory ? limits.host : backend->free_bytes;
     if (left && (!limits.arena || left < limits.arena)) limits.arena = left;
     return limits;
@@ -13,6 +14,12 @@ MemoryLimits memory_limits(const Config *config, const Backend *backend, bool he
 
 uint64_t plan_host_bytes(const MemoryPlan *plan, const Backend *backend) {
     return plan->host_bytes + (backend->in_host_memory ? plan->bytes : 0);
+}
+
+uint64_t plan_host_left(const MemoryPlan *plan, const Backend *backend, const MemoryLimits *limits) {
+    const uint64_t need = plan_host_bytes(plan, backend);
+    if (!limits->host) return UINT64_MAX;
+    return limits->host > need ? limits->host - need : 0;
 }
 
 size_t plan_size(const Config *config, const Model *model, const Backend *backend, const MemoryLimits *limits,

@@ -8,12 +8,17 @@ typedef struct {
     uint64_t arena, host;
 } MemoryLimits;
 
+// What no plan has: the programs of trainer and loader, their threads, and the least cache of a loader.
+enum { HOST_REST = 64 << 20 };
+
 // arena: mem_limit or, if the arena is allocated on this machine (`here`), the free memory of the device, whichever is
-// smaller. host: the free memory of this machine, if `here`.
+// smaller. host: the free memory of this machine without HOST_REST, if `here`; the processes of a machine have equal parts.
 MemoryLimits memory_limits(const Config *config, const Backend *backend, bool here);
 
 // The memory of this machine that the plan needs.
 uint64_t plan_host_bytes(const MemoryPlan *plan, const Backend *backend);
+// What it leaves; UINT64_MAX where the free memory is not known.
+uint64_t plan_host_left(const MemoryPlan *plan, const Backend *backend, const MemoryLimits *limits);
 
 // Returns the size of the arena, and whether the plan fits.
 size_t plan_size(const Config *config, const Model *model, const Backend *backend, const MemoryLimits *limits,

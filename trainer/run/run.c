@@ -10,6 +10,7 @@
 #include "trainer/model/sample.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/plan/plan_check.h"
+#include "trainer/plan/plan_fit.h"
 #include "trainer/plan/step_cost.h"
 #include "trainer/records/evaluation.h"
 #include "trainer/run/run_data.h"
@@ -117,7 +118,7 @@ static int open_directory(Run *run, bool fresh) {
 static int open_backend(Run *run, const Config *given, bool fresh) {
     Config *config = &run->config;
     *config = *given;
-    config->world = run->collective.world;
+    config->world = run->collective.world, config->local_world = run->collective.local_world;
     if (ranks_share_processors(&run->collective, config) < 0) return -1;
     if (!fresh) checkpoint_resolve_auto(config->out_dir, config);
     run->backend = backend_for_rank(config, run->collective.local, run->backend_text);
@@ -154,14 +155,24 @@ static int prepare(Run *run, bool fresh) {
     if (memory_plan_check(&run->plan, config, run->backend, true) < 0 || open_directory(run, fresh) < 0 ||
         check_disk(run) < 0)
         return -1;
+    const MemoryLimits limits = memory_limits(config, run->backend, true);
+    run->host_left = plan_host_left(&run->plan, run->backend, &limits);
     return check_threads(config);
+}
+
+// A part of the memory that the plan and the copy for checkpoints leave. 0: the loader's default.
+static uint64_t loader_cache_bytes(const Run *run) {
+    const uint64_t part = 4, copy = run->plan.copy_bytes + run->plan.staging, left = run->host_left;
+    if (left == UINT64_MAX) return 0;
+    const uint64_t bytes = (left > copy ? left - copy : left) / part;
+    return bytes > LOADER_CACHE_LEAST ? bytes : LOADER_CACHE_LEAST;
 }
 
 static int start_loader(Run *run) {
     FeedDataset dataset;
     const int found = data_check_find(&run->config, &dataset);
     if (found < 0 || (found && data_check(&run->config, &dataset) < 0)) return -1;
-    return loader_process_open(&run->loader_process, &run->config);
+    return loader_process_open(&run->loader_process, &run->config, loader_cache_bytes(run));
 }
 
 // One loader serves all processes of a machine.
@@ -179,7 +190,7 @@ static int open_network(Run *run) {
     const bool divided = run_divided(run);
     CheckpointWriter *writer = &run->saves.writer;
     if (divided || !(run->config.eval_only || run->replays))
-        checkpoint_writer_open(writer, &run->network, &run->config);
+        checkpoint_writer_open(writer, &run->network, &run->config, run->host_left);
     char bytes[16];
     if (divided && !writer->view.arena)
         return fail(EX_MEMORY,

@@ -62,6 +62,8 @@ typedef struct {
     uint8_t token_bytes[IDS_MAX]; // of the vocabulary, for bits per byte
     RunState state;
     RunSaves saves;
+    uint64_t
+        host_left; // bytes of this machine's memory beside the plan, before it was allocated; UINT64_MAX: not known
     RunPace pace;
     atomic_int stop;  // set by the thread that waits for signals
     bool stop_agreed; // all processes of the run stop

@@ -39,12 +39,19 @@ int loader_program(char path[PATH_MAX_BYTES]) {
 // Starts the loader in its own process group, without the trainer's blocked signals: Ctrl-C reaches only the trainer,
 // which stops the loader when it has saved.
 static int spawn(LoaderProcess *loader_process) {
-    char parent[40];
+    char parent[40], cache[40];
     snprintf(parent, sizeof parent, "--die-with-parent=%d", (int)getpid());
-    char *arguments[] = {loader_process->program,  (char[]){"serve"},
-                         loader_process->dataset,  (char[]){"--endpoint"},
-                         loader_process->endpoint, parent,
-                         (char[]){"--quiet"},      NULL};
+    snprintf(cache, sizeof cache, "--cache=%llu", (unsigned long long)loader_process->cache_bytes);
+    char *arguments[] = {loader_process->program,
+                         (char[]){"serve"},
+                         (char[]){"--endpoint"},
+                         loader_process->endpoint,
+                         parent,
+                         cache,
+                         (char[]){"--quiet"},
+                         (char[]){"--"},
+                         loader_process->dataset,
+                         NULL};
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
@@ -149,8 +156,8 @@ int loader_process_no_dataset(const char *name) {
                 "'%s' is not a dataset directory: create one with shardtool tokenize -o DIR, or give --loader", name);
 }
 
-int loader_process_open(LoaderProcess *loader_process, const Config *config) {
-    *loader_process = (LoaderProcess){.owner = -1};
+int loader_process_open(LoaderProcess *loader_process, const Config *config, uint64_t cache_bytes) {
+    *loader_process = (LoaderProcess){.owner = -1, .cache_bytes = cache_bytes};
     if (*config->loader || !*config->dataset) return 0;
     if (!loader_process_dataset(loader_process->dataset, config)) return loader_process_no_dataset(config->dataset);
     if (loader_program(loader_process->program) < 0 || make_directory(loader_process) < 0 ||

@@ -167,3 +167,46 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     run train --out_dir=run --batch_size=auto --gradient_accumulation_steps=1 --block_size=64 --n_layer=4 --eval_iters=1 --max_iters=5
     [[ "$output" == *"gradient_accumulation_steps is now 1"* ]] # a step of another size: chosen again
 }
+
+in_group() { # MIB COMMAND...: in a control group of that memory
+    local group=/sys/fs/cgroup/memory limit=memory.limit_in_bytes status=0
+    [ -d $group ] || group=/sys/fs/cgroup limit=memory.max
+    [ -w $group/cgroup.procs ] && mkdir $group/millrace-$BASHPID 2>/dev/null || return 99
+    group=$group/millrace-$BASHPID
+    if echo $(($1 << 20)) >$group/$limit; then
+        (echo "$BASHPID" >$group/cgroup.procs && exec "${@:2}") || status=$?
+        wait_until rmdir $group 2>/dev/null # when its loader has ended
+    else
+        status=99 && rmdir $group
+    fi
+    return $status
+}
+
+@test "a plan that is accepted in a control group trains and saves there, and another ends with 82" {
+    needs_address_limit
+    in_group 200 true || skip "cannot make a control group"
+    local large=(--n_embd=64 --block_size=64 --batch_size=4 --max_iters=3 --checkpoint_interval=1 --sample_tokens=0)
+    "$BIN/trainer" plan tiny.conf "${large[@]}" >plan
+    arena=$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan)
+    for more in 2 20 50 70 120 250; do
+        rm -rf run
+        status=0
+        in_group $(((arena >> 20) + more)) "$BIN/trainer" train tiny.conf "${large[@]}" --dataset="$data" --out_dir=run >output 2>&1 || status=$?
+        echo "$status with $more MiB more" && cat output
+        [ $status = $([ $more -lt 60 ] && echo 82 || echo 0) ]
+        [ $more -ge 60 ] || grep -q "is free in the control group is" output
+    done
+}
+
+@test "a run has the address space of ulimit -v that it needs, or ends with 82 before its first step" {
+    needs_address_limit
+    for kilobytes in 290000 295000 300000 305000 310000 315000 320000 325000 700000; do
+        rm -rf run
+        status=0
+        (ulimit -v $kilobytes && exec "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --max_iters=2 --n_embd=32 --block_size=32 --batch_size=4) >output 2>&1 || status=$?
+        echo "$status with $kilobytes kB" && cat output
+        [ $status = 0 ] || [ $status = 82 ]
+        [ $status = 0 ] || not grep -q ^step output
+    done
+    [ $status = 0 ]
+}

@@ -46,6 +46,24 @@ TEST(cgroup_limits_of_version_1_are_read) {
     CHECK_EQUAL(limits_of("2:cpu,cpuacct:/docker/x\n").cpus, 0);
 }
 
+TEST(cgroup_memory_is_free_but_for_what_is_no_file) {
+    group("fs/a/b", "memory.max", "4000000\n");
+    group("fs/a/b", "memory.current", "1500000\n");
+    group("fs/a/b", "memory.stat",
+          "anon 500000\nfile 1000000\ninactive_file 600000\nactive_file 300000\nworkingset 1\n");
+    CHECK_EQUAL(limits_of("0::/a/b\n").memory_free, 3400000);
+    group("fs/a", "memory.max", "4500000\n"); // of the group above it less is free
+    group("fs/a", "memory.current", "3000000\n");
+    CHECK_EQUAL(limits_of("0::/a/b\n").memory_free, 1500000);
+    group("fs/a", "memory.current", "5000000\n");
+    CHECK_EQUAL(limits_of("0::/a/b\n").memory_free, 1);
+    group("fs/memory/x", "memory.limit_in_bytes", "4000000\n");
+    group("fs/memory/x", "memory.usage_in_bytes", "1500000\n");
+    group("fs/memory/x", "memory.stat", "inactive_file 1\ntotal_inactive_file 600000\ntotal_active_file 300000\n");
+    CHECK_EQUAL(limits_of("4:memory:/x\n").memory_free, 3400000);
+    CHECK_EQUAL(limits_of("4:memory:/none\n").memory_free, 0);
+}
+
 // A container sees its own group as the mount, and the host's path.
 TEST(cgroup_limits_of_a_container_are_those_of_the_mount) {
     group("fs", "cpu.max", "400000 100000\n");

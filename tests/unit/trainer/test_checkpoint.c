@@ -134,7 +134,7 @@ TEST(checkpoint_writer_saves_the_network_as_it_was_at_the_start) {
         CHECK(dir_make("waiting") == 0 && checkpoint_save(&tiny.network, &now, &tiny.config, "waiting") == 0);
         const int metrics = open("metrics.jsonl", O_WRONLY | O_CREAT, 0666);
         CheckpointWriter writer;
-        checkpoint_writer_open(&writer, &tiny.network, &tiny.config);
+        checkpoint_writer_open(&writer, &tiny.network, &tiny.config, UINT64_MAX);
         CHECK(writer.view.arena);
         CHECK_EQUAL(checkpoint_writer_result(&writer, true), 0);
         CHECK(checkpoint_writer_start(&writer, &tiny.network, &now, metrics));

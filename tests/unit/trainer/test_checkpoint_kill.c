@@ -38,7 +38,7 @@ static int save_beside(void) {
     CheckpointWriter writer;
     const int metrics = open("metrics.jsonl", O_WRONLY | O_CREAT, 0666);
     const RunState state = state_at(NEW_STEP);
-    checkpoint_writer_open(&writer, &tiny.network, &tiny.config);
+    checkpoint_writer_open(&writer, &tiny.network, &tiny.config, UINT64_MAX);
     if (!checkpoint_writer_start(&writer, &tiny.network, &state, metrics)) return -1;
     return checkpoint_writer_result(&writer, true) == 1 ? 0 : -1;
 }
