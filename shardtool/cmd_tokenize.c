@@ -131,7 +131,7 @@ static int run_pipeline(DatasetBuild *build, const RunParams *run, const Inputs 
     progress_start(&progress, "files read", "B", inputs->bytes);
     progress.counts[0].name = "documents", progress.counts[1].name = "tokens";
     PipelineOptions pipeline = run->pipeline;
-    pipeline.shards.directory = build ? build->target : NULL, pipeline.progress = &progress;
+    pipeline.shards.build = build, pipeline.progress = &progress;
     pipeline.skips = &source_options.skips;
     pipeline.shards.journal = journal, pipeline.shards.resume = resume;
     AccessPoints *points = journal ? allocate_zeroed(1, sizeof *points) : NULL;

@@ -1,5 +1,6 @@
 // train-vocabulary: finds the merges of a byte-level BPE vocabulary in the documents of any inputs.
 #include "common/err.h"
+#include "common/machine/host_memory.h"
 #include "common/machine/pool.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/run_compare.h"
@@ -14,10 +15,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BYTE_IDS = 256, VOCAB_SIZE_MAX = 1 << 24 };
+enum { BYTE_IDS = 256, VOCAB_SIZE_MAX = 1 << 24, MEMORY_DEFAULT = 1 << 30 };
 
 static uint64_t threads, vocab_size_option = 32768, max_word = ENCODER_MAX_WORD, max_bytes, min_count = 1,
-                         memory = 1 << 30;
+                         memory = MEMORY_DEFAULT;
 static const char *output;
 static Pattern pattern;
 static StringList specials;
@@ -30,7 +31,8 @@ static const Option options[] = {
     {OPT_WORD, "pattern", &pattern, pattern_words + 1, "the pattern that cuts text into pieces before merging"},
     {OPT_LIST, "special", &specials, "TOKEN", "a special token, in the order of their ids; <|endoftext|> is the last"},
     ROW_JOBS(&threads),
-    {OPT_SIZE, "memory", &memory, "SIZE", "memory to use at most; rare counts beyond it are kept in files in DIR"},
+    {OPT_SIZE, "memory", &memory, "SIZE",
+     "memory to use at most; rare counts beyond it are kept in files in DIR; the default is less where less is free"},
     {OPT_SIZE, "max-bytes", &max_bytes, "SIZE", "use a sample of the documents of about SIZE of text, 0 = all"},
     {OPT_SIZE, "min-count", &min_count, "N", "leave out pieces of text that occur less than N times"},
     INPUT_ROWS,
@@ -47,6 +49,7 @@ typedef struct {
     Buffer count_params, params; // what decides the counts, and the vocabulary; each ends with a NUL
     uint32_t merges;
     Inputs inputs;
+    Lock lock; // of the output
 } TrainRun;
 
 static int check_specials(void) {
@@ -72,6 +75,8 @@ static int check_options(TrainRun *run) {
         return fail(EX_USAGE, "-V %" PRIu64 " is not between %" PRIu64 " (bytes and special tokens) and %d",
                     vocab_size_option, least, VOCAB_SIZE_MAX);
     run->merges = (uint32_t)(vocab_size_option - least);
+    const uint64_t free_bytes = host_memory_free(NULL) / 4 * 3;
+    if (memory == MEMORY_DEFAULT && free_bytes && free_bytes < memory) memory = free_bytes;
     CountWorkersOptions *workers = &run->counting.workers;
     *workers = (CountWorkersOptions){.threads = threads ? (unsigned)threads : pool_cores(),
                                      .memory = memory,
@@ -204,6 +209,7 @@ static int write_vocabulary(const TrainRun *run, const CountState *state) {
                              .bytes = state->bytes,
                              .pieces = state->pieces,
                              .distinct_pieces = merging.pieces};
+    if (status == 0) status = lock_check(&run->lock, output);
     if (status == 0) status = vocabulary_files_write(output, &files);
     merging_close(&merging);
     return status;
@@ -241,17 +247,17 @@ static int train(TrainRun *run) {
 }
 
 static int train_in_output(TrainRun *run) {
-    Lock lock = {0};
-    if (dir_make(output) < 0 || lock_take(&lock, output, "another directory") < 0) return -1;
+    if (dir_make(output) < 0 || lock_take(&run->lock, output, "another directory") < 0) return -1;
     const bool finished = output_has(VOCABULARY_MANIFEST);
     int status = inputs_digest(&run->inputs);
     if (status == 0 && finished && !force) status = compare_finished_vocabulary(run);
     if (status == 0 && !finished && !output_has(COUNT_JOURNAL)) status = refuse_other_files();
     if (status > 0) log_line("'%s' is already complete", output);
+    if (status == 0) status = lock_check(&run->lock, output);
     if (status == 0) status = train(run);
     if (status > 0) count_journal_remove(output); // the run before may have been killed before it did
     if (status >= 0) status = vocabulary_files_convert(output, vocab_size_option);
-    lock_drop(&lock);
+    lock_drop(&run->lock);
     return status;
 }
 

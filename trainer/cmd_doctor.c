@@ -260,7 +260,7 @@ static int take_arguments(int count, char **arguments) {
 static int write_report(Bytes found) {
     Buffer text = {0};
     bug_report_add(&text, &reader, found);
-    const int result = file_write(report, (Bytes){text.data, text.size});
+    const int result = file_write_over(report, (Bytes){text.data, text.size}, strlen("Report of millrace-trainer"));
     if (result == 0) log_line("report for a bug: '%s'; read it before you send it", report);
     buffer_close(&text);
     return result;

@@ -90,7 +90,7 @@ static const ManualRow files[] = {
     {"OUT_DIR/metrics.jsonl", "a line for each logged step and each evaluation", "train"},
     {"OUT_DIR/report.html", "a page of the run: curves, samples, data, plan and configuration", "train"},
     {"~/.cache/millrace", "algorithms that were chosen by measurement on each kind of GPU", "train eval sample"},
-    {"/tmp/millrace-UID", "the sockets of loaders that trainers started", "train eval"},
+    {"/tmp/millrace-UID", "the sockets of loaders that trainers started; in $TMPDIR where that is set", "train eval"},
     {NULL, NULL, NULL},
 };
 static const ManualRow descriptions[] = {

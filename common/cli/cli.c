@@ -68,6 +68,8 @@ static int set_size(const Option *option, const char *value) {
     if (end == value || !decimal || *end || !isdigit((unsigned char)*value) || !(number >= 0 && number < 0x1p63))
         return fail(EX_USAGE, "'%s' is not a %s", value,
                     is_number ? "number such as 4 or 64k" : "size such as 4096, 64k or 1.5GiB");
+    if (number > 0 && number < 1)
+        return fail(EX_USAGE, "'%s' is less than 1: the unit is missing, as in 0.5GiB", value);
     *(uint64_t *)option->value = (uint64_t)number;
     if (scale == 1 && !strpbrk(value, ".eE"))
         *(uint64_t *)option->value = strtoull(value, NULL, 10); // exact beyond 2^53

@@ -235,8 +235,11 @@ static int make_journal(const char *directory) {
     return dir_sync(directory);
 }
 
+int dataset_build_check(const DatasetBuild *build) { return lock_check(&build->lock, build->directory); }
+
 int dataset_build_start(DatasetBuild *build, bool force) {
     bool found = false;
+    if (dataset_build_check(build) < 0) return -1;
     if (!build->has_manifest && !exists(build->directory, DATASET_JOURNAL) &&
         dataset_files(build->directory, find_shard, &found) < 0)
         return -1;
@@ -250,7 +253,9 @@ int dataset_build_start(DatasetBuild *build, bool force) {
 }
 
 int dataset_build_clear(DatasetBuild *build) {
-    if (make_journal(build->target) < 0 || remove_dataset(build->target) < 0) return -1;
+    if (dataset_build_check(build) < 0 || make_journal(build->target) < 0 || dataset_build_check(build) < 0 ||
+        remove_dataset(build->target) < 0)
+        return -1;
     bool aside = strcmp(build->target, build->directory) != 0;
     for (int split = 0; aside && split < SPLIT_COUNT; split++) { // an empty split replaces the old one too
         char path[PATH_MAX_BYTES];
@@ -264,18 +269,19 @@ static int remove_temp(void *directory, const char *file) {
 }
 
 int dataset_build_continue(DatasetBuild *build) {
+    if (dataset_build_check(build) < 0) return -1;
     dir_sweep(build->target, NULL);
     return dataset_files(build->target, remove_temp, build->target);
 }
 
 int dataset_build_finish(DatasetBuild *build, Dataset *dataset) {
-    if (dataset_save(dataset) < 0) return -1;
+    if (dataset_build_check(build) < 0 || dataset_save(dataset) < 0) return -1;
     if (strcmp(build->target, build->directory)) return replace(build->directory, build->target);
     return remove_journal(build->directory);
 }
 
 void dataset_build_abandon(DatasetBuild *build) {
-    if (!build->target[0] || remove_dataset(build->target) < 0) return;
+    if (!build->target[0] || dataset_build_check(build) < 0 || remove_dataset(build->target) < 0) return;
     remove_journal(build->target);
     if (strcmp(build->target, build->directory)) rmdir(build->target);
 }

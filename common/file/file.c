@@ -197,7 +197,10 @@ int temp_create(char temp[PATH_MAX_BYTES], const char *path, bool directory) {
 int newfile_open(NewFile *file, const char *path) {
     *file = (NewFile){.fd = -1};
     char directory[PATH_MAX_BYTES];
+    struct stat old;
     if (strlen(path) >= sizeof file->path) return fail(EX_CREATE, "path too long: '%.60s...'", path);
+    if (stat(path, &old) == 0 && !S_ISREG(old.st_mode)) // a device that the file would take the place of
+        return fail(EX_CREATE, "cannot create '%s': it is a directory, device, pipe or socket", path);
     memcpy(file->path, path, strlen(path) + 1);
     file->fd = temp_create(file->temp, path, false);
     if (file->fd >= 0) {
@@ -251,6 +254,16 @@ int file_write(const char *path, Bytes bytes) {
     return newfile_commit(&file);
 }
 
+int file_write_over(const char *path, Bytes bytes, size_t start) {
+    char found[256] = {0};
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const ssize_t length = fd < 0 ? 0 : read(fd, found, start < sizeof found ? start : sizeof found);
+    if (fd >= 0) close(fd);
+    if (length > 0 && memcmp(found, bytes.data, (size_t)length))
+        return fail(EX_CREATE, "'%s' is another file: remove it, or choose another name", path);
+    return file_write(path, bytes);
+}
+
 int file_share(const char *path, const char *other, Bytes bytes) {
     Buffer text = {0};
     const bool same = file_read(&text, other, bytes.size) == 0 && text.size == bytes.size &&
@@ -278,7 +291,7 @@ int dir_make(const char *path) {
         return fail_create(part);
     }
     struct stat st;
-    if (stat(path, &st)) return fail_errno("cannot stat '%s'", path);
+    if (stat(path, &st)) return fail_create(path); // a link to nowhere
     return S_ISDIR(st.st_mode) ? 0 : fail(EX_CREATE, "'%s' is not a directory", path);
 }
 
@@ -351,6 +364,16 @@ int lock_take(Lock *lock, const char *path, const char *other) {
     if (got > 0) holder[strcspn(holder, "\n")] = '\0';
     return fail(EX_CREATE, "'%s' is locked by pid %s: wait for it, or choose %s", path, got > 0 ? holder : "unknown",
                 other);
+}
+
+int lock_check(const Lock *lock, const char *path) {
+    char name[PATH_MAX_BYTES];
+    struct stat held, found;
+    snprintf(name, sizeof name, "%.*s/.lock", PATH_MAX_BYTES - 8, path);
+    if (lock->fd <= 0 || fstat(lock->fd, &held) < 0) return 0;
+    if (stat(name, &found) == 0 && held.st_dev == found.st_dev && held.st_ino == found.st_ino) return 0;
+    return fail(EX_CREATE, "'%s' is no longer the directory in which this run began: it was moved, removed or replaced",
+                path);
 }
 
 void lock_drop(Lock *lock) {

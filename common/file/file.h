@@ -60,7 +60,10 @@ void newfile_abandon(NewFile *file); // closes and removes the temporary file, i
 // A NewFile in one call. Removes what processes that were killed have left of such files of this name.
 int file_write(const char *path, Bytes bytes);
 
-// The same, but the new file is a hard link to `other` where that file has these bytes and the file system has links.
+// The same for a name that a user gave: -1 (73) where a file is there that does not begin as `bytes` do, up to the `start` bytes.
+int file_write_over(const char *path, Bytes bytes, size_t start);
+
+// The same as file_write, but the new file is a hard link to `other` where that file has these bytes and the file system has links.
 int file_share(const char *path, const char *other, Bytes bytes);
 
 int dir_make(const char *path);    // creates the directory and its parents; an existing directory is fine
@@ -78,3 +81,5 @@ typedef struct {
 } Lock;
 int lock_take(Lock *lock, const char *path, const char *other); // the error advises to choose `other` instead
 void lock_drop(Lock *lock);                                     // accepts a lock that is not held
+// -1 (73) when `path` is another directory by now, or none: it was moved, removed or replaced under the lock's holder.
+int lock_check(const Lock *lock, const char *path);

@@ -90,7 +90,7 @@ void shard_sink_close(ShardSink *sink) {
 
 static int open_shard(ShardSink *sink, int split, const SinkFrame *job) {
     SinkSplit *to = &sink->splits[split];
-    const char *directory = sink->options->directory;
+    const char *directory = sink->options->build ? sink->options->build->target : NULL;
     uint64_t number = sink->dataset->shard_count[split];
     char path[PATH_MAX_BYTES];
     if (directory) {
@@ -113,6 +113,7 @@ static DatasetPosition dataset_position(const ShardSink *sink, InputPosition pos
 static int finish_shard(ShardSink *sink, int split) {
     SinkSplit *from = &sink->splits[split];
     ShardWriter *shard = &from->shard;
+    if (sink->options->build && dataset_build_check(sink->options->build) < 0) return -1;
     from->open = false; // finish closes it in any case
     if (shard_writer_finish(shard) < 0) return -1;
     char first[PATH_MAX_BYTES], last[PATH_MAX_BYTES];

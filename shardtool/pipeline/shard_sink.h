@@ -1,15 +1,16 @@
 // The second half of the pipeline: cuts ordered ids into frames, compresses them in workers, appends them to shards.
 #pragma once
 
+#include "common/dataset/dataset_build.h"
 #include "common/machine/pool.h"
 #include "shardtool/pipeline/journal.h"
 
 typedef struct {
-    unsigned threads;      // 0 = all cores
-    const char *directory; // NULL: one shard on standard output, without validation split
-    uint64_t shard_tokens; // whole frames; 0 = all in one shard
+    unsigned threads;          // 0 = all cores
+    const DatasetBuild *build; // NULL: one shard on standard output, without validation split
+    uint64_t shard_tokens;     // whole frames; 0 = all in one shard
     ShardParams params;
-    Journal *journal;            // of `directory`; NULL with standard output
+    Journal *journal;            // of `build`; NULL with standard output
     const JournalResume *resume; // of a run that continues, or NULL
 } ShardSinkOptions;
 

@@ -72,7 +72,7 @@ static int open_directory(Output *output, const OutputPlan *plan, const char *pa
     if (dataset_build_start(&output->build, output_options.force) < 0 || dataset_build_clear(&output->build) < 0)
         return -1;
     begin_dataset(output, plan, output->build.target);
-    output->shards.directory = output->build.target;
+    output->shards.build = &output->build;
     return 0;
 }
 

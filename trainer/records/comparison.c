@@ -216,7 +216,7 @@ int comparison_write(const char *path, char **names, int count) {
     if (result == 0 && !read) result = fail(EX_NOINPUT, "none of these directories holds the steps of a run");
     if (result == 0) {
         print_page(&page, runs, read);
-        result = file_write(path, (Bytes){page.data, page.size});
+        result = file_write_over(path, (Bytes){page.data, page.size}, strlen("<!doctype html>"));
     }
     for (int i = 0; i < count; i++) close_run(&runs[i]);
     free(runs);

@@ -36,7 +36,7 @@ void run_check_save(Run *run) { collect_save(run, false); }
 static int write_checkpoint(Run *run, bool beside, uint64_t started) {
     RunSaves *saves = &run->saves;
     const Network *network = run_divided(run) ? NULL : &run->network;
-    if (metrics_flush(&run->metrics) < 0) return -1;
+    if (lock_check(&run->lock, run->config.out_dir) < 0 || metrics_flush(&run->metrics) < 0) return -1;
     if (beside && checkpoint_writer_start(&saves->writer, network, &run->state, run->metrics.fd)) {
         saves->started_ns = started;
         saves->wait = (double)(clock_ns() - started) * 1e-9;

@@ -28,7 +28,8 @@ void train_report(Run *run) {
     static uint64_t warned_ns;
     const Report report = {&run->config, &run->state, run->backend,     run->backend_text,
                            &run->model,  &run->plan,  run->metrics.path};
-    if (!run_owns(run) || report_write(&report) == 0) return;
+    if (!run_owns(run)) return;
+    if (lock_check(&run->lock, run->config.out_dir) == 0 && report_write(&report) == 0) return;
     if (!warned_ns || clock_ns() - warned_ns > minute_ns) {
         log_warn("no report: %s; training continues", err_text());
         warned_ns = clock_ns();

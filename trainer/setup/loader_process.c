@@ -69,7 +69,7 @@ static int spawn(LoaderProcess *loader_process) {
     return fail_errno("cannot start '%s'", loader_process->program);
 }
 
-// The directory of the loader's sockets: /tmp/millrace-UID/run-XXXXXX. Its file `owner` is locked while the trainer
+// The directory of the loader's sockets: $TMPDIR/millrace-UID/run-XXXXXX. Its file `owner` is locked while the trainer
 // runs.
 
 static const char *const own_files[] = {"data.sock", "ctl.sock", ".lock", "owner"};
@@ -109,13 +109,22 @@ static void remove_stale_directories(const char *base) {
     if (list) closedir(list);
 }
 
-static int make_directory(LoaderProcess *loader_process) {
-    char base[48];
+// The folder of all trainers of this user; one with a random name where another user has made what is in its place.
+static int make_base(char base[64]) {
+    enum { LONGEST = 32 }; // the path of a socket has 107 bytes
+    const char *folder = getenv("TMPDIR");
     struct stat st;
-    snprintf(base, sizeof base, "/tmp/millrace-%u", (unsigned)getuid());
+    if (!folder || *folder != '/' || strlen(folder) > LONGEST) folder = "/tmp";
+    snprintf(base, 64, "%s/millrace-%u", folder, (unsigned)getuid());
     if (mkdir(base, 0700) < 0 && errno != EEXIST) return fail_create(base);
-    if (lstat(base, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077))
-        return fail(EX_PERMISSION, "'%s' is accessible to other users: remove it, or give --loader", base);
+    if (lstat(base, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == getuid() && !(st.st_mode & 077)) return 0;
+    snprintf(base, 64, "%s/millrace-XXXXXX", folder);
+    return mkdtemp(base) ? 0 : fail_create(base);
+}
+
+static int make_directory(LoaderProcess *loader_process) {
+    char base[64];
+    if (make_base(base) < 0) return -1;
     remove_stale_directories(base);
     do { // again when another trainer removed the directory before its owner was locked
         snprintf(loader_process->directory, sizeof loader_process->directory, "%s/run-XXXXXX", base);
@@ -130,7 +139,7 @@ static int make_directory(LoaderProcess *loader_process) {
 static bool is_dataset(const char *path) {
     char manifest[PATH_MAX_BYTES];
     snprintf(manifest, sizeof manifest, "%.*s/dataset.jsonl", PATH_MAX_BYTES - 32, path);
-    return access(manifest, F_OK) == 0;
+    return access(manifest, F_OK) == 0 || errno == EACCES; // which the loader then reports
 }
 
 bool loader_process_dataset(char path[PATH_MAX_BYTES], const Config *config) {

@@ -9,7 +9,7 @@
 
 typedef struct {
     pid_t pid;                        // 0: none, or waiting for its restart
-    char directory[64], endpoint[80]; // of its sockets; no directory: this process has started none
+    char directory[80], endpoint[96]; // of its sockets; no directory: this process has started none
     char program[PATH_MAX_BYTES], dataset[PATH_MAX_BYTES]; // to restart it
     uint64_t cache_bytes;
     int owner; // the locked file DIRECTORY/owner

@@ -223,3 +223,42 @@ END
     LD_LIBRARY_PATH=$PWD/old run_match 66 "cannot read 'https://127.0.0.1/a.txt': libcurl.so.4 of this machine is older than 7.68" shardtool tokenize -o out https://127.0.0.1/a.txt
     [ ! -e out ]
 }
+
+@test "no file takes the place of a device, pipe or folder, and no page that of another file" {
+    shardtool tokenize -q -o data a.txt
+    mkfifo pipe && mkdir folder && ln -s /dev/null link
+    for name in pipe folder link; do
+        run_match 73 "cannot create '$name': it is a directory, device, pipe or socket" shardtool cat --force -o $name data
+    done
+    [ -p pipe ] && [ -L link ]
+    echo text >notes
+    mkdir run && echo '{"step": 1, "loss": 2, "ms": 1, "tok_s": 1}' >run/metrics.jsonl
+    run_match 73 "'run/metrics.jsonl' is another file" trainer report -o run/metrics.jsonl run
+    run_match 73 "'notes' is another file" trainer doctor --report notes
+    [ "$(cat notes)" = text ]
+    trainer report -o page.html run
+    trainer report -o page.html run
+}
+
+@test "a run whose directory was moved away leaves alone what another run has made in its place, 73" {
+    seq 3000000 >long.txt
+    seq 30000 >text.txt
+    begun() { [ -d out/train/000 ] || [ -e out/.counting ]; }
+    for command in "tokenize -q -j 1" "train-vocabulary -q -j 1 -V 300"; do
+        rm -rf out moved
+        shardtool $command -o out long.txt 2>error 3>&- &
+        LOADER=$! # ended by teardown
+        wait_until begun
+        kill -STOP $LOADER
+        mv out moved
+        shardtool $command -o out text.txt
+        find out -type f ! -name .lock -exec sha256sum {} + >sums
+        kill -CONT $LOADER
+        status=0
+        wait $LOADER || status=$?
+        cat error
+        [ $status = 73 ] || [ $status = 66 ] # a file of its own was not there any more
+        sha256sum --quiet -c sums
+    done
+    grep -q "'out' is no longer the directory in which this run began" error
+}

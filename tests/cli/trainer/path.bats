@@ -116,6 +116,7 @@ breakable_loader() {
 }
 
 @test "a trainer does not remove the directory of another one, even from another process id namespace" {
+    unset TMPDIR
     begin --dataset="Das Mühlrad" --out_dir=first "${endless[@]}"
     wait_for_steps first 2
     directory=$(tr '\0' '\n' <"/proc/$(pgrep -P "$TRAINER")/cmdline" | sed -n 's|^ipc://||p')
@@ -211,4 +212,24 @@ breakable_loader() {
     as_user "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=theirs/run
     chmod -R u+w "Das Mühlrad"
     same_run whole theirs/run
+}
+
+@test "a folder that another user has made in the place of the loader's sockets does not stop a run" {
+    folder=$(mktemp -d /tmp/squat.XXXX)
+    mkdir -m 755 "$folder/millrace-$(id -u)" && touch "$folder/millrace-$(id -u)/of-another"
+    TMPDIR=$folder "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=squatted --max_iters=1
+    rm -r "$folder/millrace-$(id -u)"
+    TMPDIR=$folder begin --dataset="Das Mühlrad" --out_dir=squatted "${endless[@]}"
+    wait_for_steps squatted 2
+    [ -d "$folder/millrace-$(id -u)" ]
+    stop_run INT 75
+    rm -r "$folder"
+}
+
+@test "a dataset whose name begins with - or that may not be read is named as what it is" {
+    cp -r "Das Mühlrad" ./-data
+    "$BIN/trainer" train tiny.conf --quiet --dataset=-data --out_dir=dash --max_iters=1
+    cp -r "Das Mühlrad" closed && chmod 000 closed
+    mkdir -m 777 out
+    run_match 77 "Permission denied" as_user "$BIN/trainer" train tiny.conf --dataset=closed --out_dir=out/run
 }

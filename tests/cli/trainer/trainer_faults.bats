@@ -386,6 +386,19 @@ END
     [[ "$output" == *"cannot start "*": Resource temporarily unavailable (see ulimit -u)"* ]]
 }
 
+@test "a run whose directory was moved away leaves the run alone that began in its place, and ends with 73" {
+    begin --dataset="$data" --out_dir=run "${often[@]}"
+    wait_for_checkpoint run
+    mv run moved
+    train --quiet --out_dir=run --seed=2
+    cp -r run as-it-was
+    wait_for_more_steps moved 20 # with saves between them
+    stop_run TERM 73
+    grep -q "'run' is no longer the directory in which this run began: it was moved, removed or replaced; training continues" stderr
+    diff -r as-it-was run
+    train --quiet --out_dir=moved --max_iters=$(($(steps moved) + 1)) # its checkpoints are whole
+}
+
 @test "without memory for JSON a run ends with 82, and takes no checkpoint for a damaged one" {
     command -v cc >/dev/null || skip "needs a C compiler"
     needs_address_limit
