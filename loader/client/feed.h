@@ -12,6 +12,7 @@
 
 #include "common/bytes.h"
 #include "common/dataset/split.h"
+#include "loader/protocol/mixture.h"
 #include "loader/protocol/sampling_mode.h"
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -38,7 +39,7 @@ typedef struct {
     void *while_waiting_self;
 } FeedConfig;
 
-enum { FEED_SOURCES_MAX = 16 };
+enum { FEED_SOURCES_MAX = MIXTURE_SOURCES_MAX };
 
 typedef struct {
     uint8_t fingerprint[32], vocab_fp[32];

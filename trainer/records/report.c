@@ -5,6 +5,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "trainer/records/chart.h"
+#include "trainer/records/evaluation.h"
 #include "trainer/records/history.h"
 #include "trainer/records/html.h"
 #include "trainer/records/metrics.h"
@@ -126,7 +127,7 @@ static void print_settings(Buffer *out, const Report *report, const History *his
 
 // The sources of a mixture have curves of their own, "val/NAME".
 static void print_charts(Buffer *out, const Curves *curves) {
-    enum { LINES_MAX = 3 + DATASETS_MAX };
+    enum { LINES_MAX = 3 + FEED_SOURCES_MAX };
     ChartLine losses[LINES_MAX] = {{"each step", curves_find(curves, "loss"), 0, true},
                                    {"training data", curves_find(curves, "train_loss"), 1, false},
                                    {"validation data", curves_find(curves, "val_loss"), 2, false}};
