@@ -1,4 +1,4 @@
-// Lines, the growable buffer, and zeroed arrays.
+// Lines, the growable buffer, and arrays.
 #include "common/bytes.h"
 #include "common/err.h"
 #include <stdarg.h>
@@ -54,6 +54,13 @@ void buffer_print(Buffer *buffer, const char *format, ...) {
 void buffer_close(Buffer *buffer) {
     free(buffer->data);
     *buffer = (Buffer){0};
+}
+
+void *array_grow(void *array, size_t count, size_t size) {
+    if (count & (count - 1)) return array;
+    array = reallocarray(array, count ? 2 * count : 1, size);
+    if (!array) die(EX_MEMORY, "out of memory: a list of %zu times %zu bytes", 2 * count, size);
+    return array;
 }
 
 void *allocate_zeroed(size_t count, size_t size) {

@@ -31,6 +31,10 @@ void buffer_add(Buffer *buffer, const void *data, size_t size);
 void buffer_print(Buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void buffer_close(Buffer *buffer);
 
+// Makes room for one more element of `size` bytes behind the `count` of an array that only this function allocates: its
+// memory doubles when the count is a power of two. Returns the array; dies (82) when the machine has no memory.
+void *array_grow(void *array, size_t count, size_t size);
+
 // calloc that dies (82) when the machine has no memory.
 void *allocate_zeroed(size_t count, size_t size);
 

@@ -74,17 +74,9 @@ void dataset_close(Dataset *dataset) {
     *dataset = (Dataset){0};
 }
 
-// Makes space for one more entry; the capacity doubles.
-static void *grow(void *array, uint64_t count, size_t size) {
-    if (count & (count - 1)) return array;
-    array = realloc(array, (count ? 2 * count : 1) * size);
-    if (!array) die(EX_MEMORY, "no memory for a list of %" PRIu64, count);
-    return array;
-}
-
 void dataset_add(Dataset *dataset, int split, const DatasetShard *shard) {
     uint64_t number = dataset->shard_count[split];
-    DatasetShard *shards = grow(dataset->shards[split], number, sizeof *shards), *added = &shards[number];
+    DatasetShard *shards = array_grow(dataset->shards[split], number, sizeof *shards), *added = &shards[number];
     char path[PATH_MAX_BYTES];
     dataset_shard_path(path, dataset->path, split, number);
     *added = *shard;
@@ -100,7 +92,7 @@ void dataset_add(Dataset *dataset, int split, const DatasetShard *shard) {
 }
 
 void dataset_add_source(Dataset *dataset, const DatasetSource *source) {
-    dataset->sources = grow(dataset->sources, dataset->source_count, sizeof *source);
+    dataset->sources = array_grow(dataset->sources, dataset->source_count, sizeof *source);
     DatasetSource *added = &dataset->sources[dataset->source_count++];
     *added = *source;
     added->path = arena_copy_string(&dataset->arena, source->path);

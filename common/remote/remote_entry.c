@@ -22,12 +22,7 @@ int argument_add(RemoteArgument *argument, const char *name, const char *query, 
     if (strlen(name) >= PATH_MAX_BYTES - 1) return fail(EX_DATA, "the URL '%.60s...' is too long", name);
     if (argument->count == ENTRIES_MAX)
         return fail(EX_LIMIT, "'%s' has more than %d files", argument->name, ENTRIES_MAX);
-    if (!(argument->count & (argument->count - 1))) {
-        const size_t capacity = argument->count ? 2 * argument->count : 1;
-        RemoteEntry *entries = realloc(argument->entries, capacity * sizeof *entries);
-        if (!entries) die(EX_MEMORY, "no memory for a list of %zu files", capacity);
-        argument->entries = entries;
-    }
+    argument->entries = array_grow(argument->entries, argument->count, sizeof *argument->entries);
     argument->entries[argument->count++] =
         (RemoteEntry){remote_copy(name, strlen(name)), remote_copy(query, strlen(query)),
                       remote_copy(validator, strlen(validator)), size};

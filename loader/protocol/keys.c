@@ -85,8 +85,7 @@ int allow_read(AllowList *list, const char *path) {
 }
 
 void allow_add(AllowList *list, const char *key) {
-    list->keys = realloc(list->keys, (list->count + 1) * sizeof *list->keys);
-    if (!list->keys) die(EX_MEMORY, "no memory for a list of keys");
+    list->keys = array_grow(list->keys, list->count, sizeof *list->keys);
     zmq_z85_decode(list->keys[list->count++], key);
 }
 

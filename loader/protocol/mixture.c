@@ -1,5 +1,6 @@
 // The rule of mixture.h.
 #include "loader/protocol/mixture.h"
+#include "common/bytes.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include <inttypes.h>
@@ -51,12 +52,8 @@ static void add_weights(Sha256 *hash, const MixtureEntry *entry, unsigned count)
 
 // The entry after the last one, with weights; it does not count yet. NULL after fail().
 static MixtureEntry *next_entry(Mixture *mixture, const uint32_t *weights) {
-    const unsigned count = mixture->entry_count;
-    if (!(count & (count - 1))) { // full: the array grows to twice the size at each power of two
-        mixture->entries = realloc(mixture->entries, (2 * (size_t)count + 1) * sizeof *mixture->entries);
-        if (!mixture->entries) die(EX_MEMORY, "no memory for a schedule");
-    }
-    MixtureEntry *entry = &mixture->entries[count];
+    mixture->entries = array_grow(mixture->entries, mixture->entry_count, sizeof *mixture->entries);
+    MixtureEntry *entry = &mixture->entries[mixture->entry_count];
     memset(entry, 0, sizeof *entry);
     memcpy(entry->given, weights, mixture->source_count * sizeof *weights);
     return scale(mixture->source_count, weights, entry->weights) < 0 ? NULL : entry;

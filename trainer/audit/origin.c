@@ -67,16 +67,12 @@ typedef struct {
     uint64_t shard; // the open one
     bool is_open;
     uint64_t *ends; // of its documents: the index in the split of the first token behind each
-    size_t count, capacity;
+    size_t count;
     uint64_t number; // of the first of them
 } Documents;
 
 static void add_end(Documents *documents, uint64_t end) {
-    if (documents->count == documents->capacity) {
-        documents->capacity = documents->capacity ? 2 * documents->capacity : 4096;
-        documents->ends = realloc(documents->ends, documents->capacity * sizeof *documents->ends);
-        if (!documents->ends) die(EX_MEMORY, "no memory for the index of a shard");
-    }
+    documents->ends = array_grow(documents->ends, documents->count, sizeof *documents->ends);
     documents->ends[documents->count++] = end;
 }
 

@@ -27,9 +27,8 @@ static int files_add(TensorFiles *files, const char *directory, const char *name
     snprintf(path, sizeof path, "%.*s/%.200s", PATH_MAX_BYTES - 202, directory, name);
     for (size_t i = 0; i < files->count; i++)
         if (!strcmp(files->paths[i], path)) return 0;
-    files->files = realloc(files->files, (files->count + 1) * sizeof *files->files);
-    files->paths = realloc(files->paths, (files->count + 1) * sizeof *files->paths);
-    if (!files->files || !files->paths) die(EX_MEMORY, "no memory for the list of files");
+    files->files = array_grow(files->files, files->count, sizeof *files->files);
+    files->paths = array_grow(files->paths, files->count, sizeof *files->paths);
     memcpy(files->paths[files->count], path, sizeof path);
     if (safe_open(&files->files[files->count], path) < 0) return -1;
     files->count++;

@@ -53,11 +53,7 @@ int safe_create(SafeWriter *writer, const char *path, Dtype type) {
 }
 
 void safe_name(SafeWriter *writer, const char *name, uint64_t rows, uint64_t cols) {
-    if (writer->count == writer->capacity) {
-        writer->capacity = writer->capacity ? 2 * writer->capacity : 64;
-        writer->tensors = realloc(writer->tensors, writer->capacity * sizeof *writer->tensors);
-        if (!writer->tensors) die(EX_MEMORY, "no memory for the list of tensors");
-    }
+    writer->tensors = array_grow(writer->tensors, writer->count, sizeof *writer->tensors);
     uint64_t begin = writer->count ? writer->tensors[writer->count - 1].end : 0;
     SafeTensor *tensor = &writer->tensors[writer->count++];
     *tensor = (SafeTensor){.shape = {rows, cols}, .dims = cols ? 2 : 1, .begin = begin};

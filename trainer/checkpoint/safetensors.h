@@ -24,7 +24,7 @@ typedef struct {
     Dtype type;
     const char *path; // borrowed
     SafeTensor *tensors;
-    size_t count, capacity, at; // at: the tensor being written
+    size_t count, at; // at: the tensor being written
     uint64_t header_bytes, written;
     void *hasher; // XXH3 state
 } SafeWriter;

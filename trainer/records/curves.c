@@ -1,24 +1,14 @@
 #include "trainer/records/curves.h"
-#include "common/err.h"
 #include "common/file/file.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Makes room for one more element of `size` bytes.
-static void *grown(void *array, size_t count, size_t *capacity, size_t size) {
-    if (count < *capacity) return array;
-    *capacity = *capacity ? 2 * *capacity : 64;
-    array = realloc(array, *capacity * size);
-    if (!array) die(EX_MEMORY, "no memory for the report");
-    return array;
-}
-
 static Curve *find_or_add(Curves *curves, const char *name) {
     for (size_t i = 0; i < curves->count; i++)
         if (!strcmp(curves->curves[i].name, name)) return &curves->curves[i];
-    curves->curves = grown(curves->curves, curves->count, &curves->capacity, sizeof(Curve));
+    curves->curves = array_grow(curves->curves, curves->count, sizeof(Curve));
     Curve *curve = &curves->curves[curves->count++];
     *curve = (Curve){0};
     snprintf(curve->name, sizeof curve->name, "%s", name);
@@ -33,7 +23,7 @@ static void add_line(Curves *curves, json_t *line) {
     json_object_foreach(line, key, value) {
         if (!json_is_number(value) || !strcmp(key, "step") || strlen(key) >= sizeof curves->curves->name) continue;
         Curve *curve = find_or_add(curves, key);
-        curve->points = grown(curve->points, curve->count, &curve->capacity, sizeof(Point));
+        curve->points = array_grow(curve->points, curve->count, sizeof(Point));
         curve->points[curve->count++] = (Point){step, json_number_value(value)};
     }
     curves->seconds += seconds;

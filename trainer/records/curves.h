@@ -10,12 +10,12 @@ typedef struct {
 typedef struct {
     char name[64]; // the key of metrics.jsonl: "loss", "val_loss", "val/books", ...
     Point *points;
-    size_t count, capacity;
+    size_t count;
 } Curve;
 
 typedef struct {
     Curve *curves;
-    size_t count, capacity;
+    size_t count;
     double tokens, seconds;    // sums over all steps
     struct json_t *evaluation; // the last one, as its line has it. NULL: none
     struct json_t *samples;    // the texts that the run has sampled, as their lines have them: "step", "sample"

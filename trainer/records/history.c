@@ -8,20 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Makes room for one more element of `size` bytes.
-static void *grown(void *array, size_t count, size_t *capacity, size_t size) {
-    if (count < *capacity) return array;
-    *capacity = *capacity ? 2 * *capacity : 16;
-    array = realloc(array, *capacity * size);
-    if (!array) die(EX_MEMORY, "no memory for the history of a run");
-    return array;
-}
-
 // A process that begins where the one before it began has replaced it.
 static void add_keys(History *history, uint64_t step, json_t *keys) {
     if (history->key_count && history->keys[history->key_count - 1].step == step)
         json_decref(history->keys[--history->key_count].keys);
-    history->keys = grown(history->keys, history->key_count, &history->key_capacity, sizeof *history->keys);
+    history->keys = array_grow(history->keys, history->key_count, sizeof *history->keys);
     history->keys[history->key_count++] = (HistoryKeys){step, json_incref(keys)};
 }
 
@@ -33,7 +24,7 @@ static void add_rule(History *history, uint64_t step, const char *hex) {
         if (rule) last->rule = rule;
         return;
     }
-    history->rules = grown(history->rules, history->rule_count, &history->rule_capacity, sizeof *history->rules);
+    history->rules = array_grow(history->rules, history->rule_count, sizeof *history->rules);
     history->rules[history->rule_count++] = (HistoryRule){step, rule};
 }
 

@@ -17,7 +17,7 @@ typedef struct {
 typedef struct {
     HistoryKeys *keys;
     HistoryRule *rules;
-    size_t key_count, key_capacity, rule_count, rule_capacity;
+    size_t key_count, rule_count;
 } History;
 
 // Reads the lines that hold for the steps up to `last`; what cannot be read is left out.

@@ -96,6 +96,16 @@ TEST(bytes_next_line_divides_a_text_at_line_feeds) {
     CHECK(!bytes_next_line_or_rest(&(Bytes){NULL, 0}, &line));
 }
 
+TEST(array_grow_keeps_the_elements) {
+    size_t *array = NULL;
+    for (size_t i = 0; i < 1000; i++) {
+        array = array_grow(array, i, sizeof *array);
+        array[i] = i;
+    }
+    for (size_t i = 0; i < 1000; i++) CHECK_EQUAL(array[i], i);
+    free(array);
+}
+
 TEST(hugepages_are_zeroed_aligned_and_freed) {
     static const size_t sizes[] = {1, 4096, 65537, 1 << 20, (1 << 20) + 1, 2 << 20, (5 << 20) + 3};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
