@@ -205,8 +205,7 @@ static int run(int count, char **arguments) {
     if (jobs_check(threads) < 0) return -1;
     Verifier verifier = {0};
     unsigned workers = threads ? (unsigned)threads : pool_cores(), checks = 2 * workers;
-    Check *jobs = calloc(checks, sizeof *jobs);
-    if (!jobs) die(EX_MEMORY, "no memory for %u checks", checks);
+    Check *jobs = allocate_zeroed(checks, sizeof *jobs);
     verifier.pool = pool_open(workers, check_shard, jobs, sizeof *jobs, checks);
     int status = verifier.pool ? 0 : -1;
     if (status == 0) {

@@ -70,8 +70,7 @@ const Vocab *vocab_open_file(const char *path) {
 }
 
 Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid) {
-    Encoder *encoder = calloc(1, sizeof *encoder);
-    if (!encoder) die(EX_MEMORY, "out of memory for an encoder");
+    Encoder *encoder = allocate_zeroed(1, sizeof *encoder);
     encoder->invalid = invalid;
     encoder->isa = cpu_isa();
     encoder->max_word = ENCODER_MAX_WORD;

@@ -196,9 +196,8 @@ static int parse_members(ShardFile *shard) {
     }
     uint64_t count = found.size / sizeof(Shard);
     if (status == 0) {
-        shard->members = calloc(count, sizeof *shard->members);
-        shard->frames = calloc(frames + 1, sizeof *shard->frames);
-        if (!shard->members || !shard->frames) die(EX_MEMORY, "no memory for %" PRIu64 " frames", frames);
+        shard->members = allocate_zeroed(count, sizeof *shard->members);
+        shard->frames = allocate_zeroed(frames + 1, sizeof *shard->frames);
     }
     for (uint64_t i = 0; status == 0 && i < count; i++) {
         Shard *member = &shard->members[i];
@@ -289,9 +288,9 @@ uint64_t shard_frame_at(const ShardFile *shard, uint64_t token) {
 }
 
 ShardCursor *shard_cursor_open(void) {
-    ShardCursor *cursor = calloc(1, sizeof *cursor);
-    if (cursor) cursor->decompress = ZSTD_createDCtx();
-    if (!cursor || !cursor->decompress) die(EX_MEMORY, "no memory for a decompressor");
+    ShardCursor *cursor = allocate_zeroed(1, sizeof *cursor);
+    cursor->decompress = ZSTD_createDCtx();
+    if (!cursor->decompress) die(EX_MEMORY, "no memory for a decompressor");
     return cursor;
 }
 

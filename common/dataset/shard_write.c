@@ -63,9 +63,9 @@ static void set_parameters(ZSTD_CCtx *compress, unsigned level, size_t bytes) {
 }
 
 ShardEncoder *shard_encoder_open(void) {
-    ShardEncoder *encoder = calloc(1, sizeof *encoder);
-    if (encoder) encoder->compress = ZSTD_createCCtx(), encoder->decompress = ZSTD_createDCtx();
-    if (!encoder || !encoder->compress || !encoder->decompress) die(EX_MEMORY, "no memory for a compressor");
+    ShardEncoder *encoder = allocate_zeroed(1, sizeof *encoder);
+    encoder->compress = ZSTD_createCCtx(), encoder->decompress = ZSTD_createDCtx();
+    if (!encoder->compress || !encoder->decompress) die(EX_MEMORY, "no memory for a compressor");
     return encoder;
 }
 

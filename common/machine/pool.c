@@ -1,5 +1,6 @@
 // The ordered worker pool: a ring of jobs under one lock.
 #include "common/machine/pool.h"
+#include "common/bytes.h"
 #include "common/machine/cgroup.h"
 #include <errno.h>
 #include <pthread.h>
@@ -59,12 +60,10 @@ static void *run(void *argument) {
 
 Pool *pool_open(unsigned threads, PoolWork *work, void *jobs, size_t job_bytes, unsigned count) {
     if (!threads) threads = pool_cores();
-    Pool *pool = calloc(1, sizeof *pool);
-    if (!pool) die(EX_MEMORY, "out of memory for a worker pool");
+    Pool *pool = allocate_zeroed(1, sizeof *pool);
     pool->work = work, pool->jobs = jobs, pool->job_bytes = job_bytes, pool->count = count;
-    pool->workers = calloc(threads, sizeof *pool->workers);
-    pool->slots = calloc(count, sizeof *pool->slots);
-    if (!pool->workers || !pool->slots) die(EX_MEMORY, "out of memory for a worker pool");
+    pool->workers = allocate_zeroed(threads, sizeof *pool->workers);
+    pool->slots = allocate_zeroed(count, sizeof *pool->slots);
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->more, NULL);
     pthread_cond_init(&pool->less, NULL);

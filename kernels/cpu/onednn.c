@@ -156,7 +156,7 @@ static void entry_open(Product *p) {
     MatrixView scratchpad = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     const size_t scratchpad_bytes = (dnnl_memory_desc_get_size(scratchpad) + 63) / 64 * 64;
     p->operands_count = mm.one_thread ? omp_get_max_threads() : 1;
-    p->operands = calloc((size_t)p->operands_count, sizeof *p->operands);
+    p->operands = allocate_zeroed((size_t)p->operands_count, sizeof *p->operands);
     for (int i = 0; i < p->operands_count; i++) {
         Operands *o = &p->operands[i];
         const struct {

@@ -2,6 +2,7 @@
 // differ: in 2 they are structs of the caller, in 3 objects of the library.
 #pragma once
 
+#include "common/bytes.h"
 #include "common/err.h"
 #include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
@@ -27,8 +28,7 @@ typedef dnnl_memory_desc_t *Matrix;           // owned
 typedef const dnnl_memory_desc_t *MatrixView; // borrowed
 
 static inline Matrix matrix_copy(MatrixView view) {
-    Matrix copy = malloc(sizeof *copy);
-    if (!copy) die(EX_MEMORY, "out of memory");
+    Matrix copy = allocate_zeroed(1, sizeof *copy);
     return *copy = *view, copy;
 }
 static inline void matrix_free(Matrix matrix) { free(matrix); }

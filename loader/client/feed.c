@@ -87,8 +87,7 @@ static void set_name(Feed *feed) {
 }
 
 Feed *feed_open(const FeedConfig *config) {
-    Feed *feed = calloc(1, sizeof *feed);
-    if (!feed) die(EX_MEMORY, "no memory");
+    Feed *feed = allocate_zeroed(1, sizeof *feed);
     feed->config = *config;
     feed->ctl = -1;
     feed->ring.fd = -1;

@@ -1,5 +1,4 @@
 // The ring of a feed: its slots, the hand-over to a loader, and rings that an earlier loader may still write to.
-#include "common/err.h"
 #include "common/log.h"
 #include "loader/client/feed_internal.h"
 #include <errno.h>
@@ -22,8 +21,7 @@ int feed_ring_allocate(Feed *feed) {
     uint32_t lent = 0;
     for (uint32_t i = 0; i < FEED_SLOTS_MAX; i++) lent += feed->slots[i] == SLOT_LENT;
     if (lent) {
-        RetiredRing *retired = calloc(1, sizeof *retired);
-        if (!retired) die(EX_MEMORY, "no memory");
+        RetiredRing *retired = allocate_zeroed(1, sizeof *retired);
         *retired = (RetiredRing){feed->ring, lent, feed->retired};
         feed->retired = retired;
         feed->ring = (Ring){.fd = -1};

@@ -260,10 +260,9 @@ void job_start(Server *server, const Route *route, const WireMessage *request) {
     Unread *rows;
     void *ids = rows_open(server, route, request, bytes, &rows);
     if (!ids) return;
-    Job *job = malloc(sizeof *job);
-    if (!job) die(EX_MEMORY, "no memory for a request");
-    job->next = NULL, job->route = *route, job->header = request->header;
-    job->arrived_ns = clock_ns(), job->inline_rows = rows, job->crc = 0;
+    Job *job = allocate_zeroed(1, sizeof *job);
+    job->route = *route, job->header = request->header;
+    job->arrived_ns = clock_ns(), job->inline_rows = rows;
     served->users++;
     if (row_copy_begin(server->reader, &job->copy, served, &request->get, ids) < 0) {
         job_refuse(server, job);

@@ -215,8 +215,7 @@ static void attachment_receive(Server *server, Attachment *attachment) {
     attachment->ring = ring;
     attachment->id = (server->instance >> 32 << 32) + ++server->rings_received;
     attachment->session = attach.session;
-    attachment->slots = calloc(ring.slot_count, sizeof *attachment->slots);
-    if (!attachment->slots) die(EX_MEMORY, "no memory for %u slots", ring.slot_count);
+    attachment->slots = allocate_zeroed(ring.slot_count, sizeof *attachment->slots);
     CtlReply reply = {WIRE_MAGIC, WIRE_MAJOR, 0, attachment->id, server->instance, 0};
     if (ctl_send_reply(attachment->fd, &reply) < 0) attachment_close(server, attachment);
 }

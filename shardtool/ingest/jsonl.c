@@ -100,8 +100,7 @@ void jsonl_close(FormatReader *reader) {
 
 FormatReader *jsonl_open(Stream *stream, SourceOptions *options) {
     if (refuse_conditions(stream, options) < 0) return NULL;
-    JsonlReader *jsonl = calloc(1, sizeof *jsonl);
-    if (!jsonl) die(EX_MEMORY, "no memory for a reader");
+    JsonlReader *jsonl = allocate_zeroed(1, sizeof *jsonl);
     jsonl->stream = stream, jsonl->options = options, jsonl->line = 1;
     if (stream->start.byte) {
         jsonl->window_at = jsonl->line_at = stream->start.byte, jsonl->line = stream->start.number;

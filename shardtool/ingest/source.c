@@ -177,8 +177,7 @@ static void close_file(Source *source) {
 }
 
 Source *source_open(const Inputs *inputs, SourceOptions *options) {
-    Source *source = calloc(1, sizeof *source);
-    if (!source) die(EX_MEMORY, "no memory for a reader");
+    Source *source = allocate_zeroed(1, sizeof *source);
     source->inputs = inputs, source->options = options;
     source->stream.fd = -1;
     return source;

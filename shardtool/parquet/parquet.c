@@ -70,8 +70,7 @@ static int find_group(ParquetReader *parquet, size_t group, bool begin) {
 }
 
 FormatReader *parquet_open(Stream *stream, SourceOptions *options) {
-    ParquetReader *parquet = calloc(1, sizeof *parquet);
-    if (!parquet) die(EX_MEMORY, "no memory for a reader");
+    ParquetReader *parquet = allocate_zeroed(1, sizeof *parquet);
     parquet->options = options, parquet->stream = stream;
     int status = parquet_footer_open(&parquet->footer, stream);
     if (status == 0) status = find_columns(parquet);

@@ -27,8 +27,8 @@ static bool decompress_gzip(ParquetDecompressor *decompressor, Bytes page, uint8
     if (page.size > UINT_MAX || size > UINT_MAX) return false;
     z_stream *zlib = decompressor->zlib;
     if (!zlib) {
-        decompressor->zlib = zlib = calloc(1, sizeof *zlib);
-        if (!zlib || inflateInit2(zlib, MAX_WBITS + GZIP_OR_ZLIB) != Z_OK) die(EX_MEMORY, "no memory for zlib");
+        decompressor->zlib = zlib = allocate_zeroed(1, sizeof *zlib);
+        if (inflateInit2(zlib, MAX_WBITS + GZIP_OR_ZLIB) != Z_OK) die(EX_MEMORY, "no memory for zlib");
     }
     zlib->next_in = (Bytef *)(uintptr_t)page.data, zlib->avail_in = (uInt)page.size;
     zlib->next_out = out, zlib->avail_out = (uInt)size;

@@ -5,7 +5,6 @@
 // cache fits into the processor's second-level cache; the largest holds nearly every piece of a text, and 64 MB a
 // thread is what a machine with many cores can spare.
 #include "tokenizer/cache/piece_cache.h"
-#include "common/err.h"
 #include "common/machine/hugepages.h"
 #include "tokenizer/cache/piece_cache_entry.h"
 #include "tokenizer/merge/bpe.h"
@@ -40,8 +39,7 @@ void piece_cache_open(PieceCache *cache, const Vocab *vocab, Isa isa) {
         cache->tables[i] = (PieceTable){.width = sizes[i].width, .limit = sizes[i].last};
         table_alloc(&cache->tables[i], sizes[i].first);
     }
-    cache->dead = malloc(DEAD_U64S * sizeof *cache->dead);
-    if (!cache->dead) die(EX_MEMORY, "out of memory for an encoder");
+    cache->dead = allocate_zeroed(DEAD_U64S, sizeof *cache->dead);
 }
 
 void piece_cache_keep_small(PieceCache *cache) {
@@ -152,8 +150,7 @@ static size_t encode_merged(PieceCache *cache, const uint8_t *piece, size_t size
         if (id != NO_TOKEN) return id_put(ids, 0, cache->vocab->id_bytes, id), units;
     }
     if (size < 64 * DEAD_U64S) return units * cache->merge(cache->vocab, piece, size, ids, cache->dead);
-    uint64_t *dead = malloc((size / 64 + 1) * sizeof *dead); // too rare to keep
-    if (!dead) die(EX_MEMORY, "out of memory for a word of %zu bytes", size);
+    uint64_t *dead = allocate_zeroed(size / 64 + 1, sizeof *dead); // too rare to keep
     size_t count = cache->merge(cache->vocab, piece, size, ids, dead);
     free(dead);
     return units * count;

@@ -3,7 +3,6 @@
 #include "common/file/file.h"
 #include "common/utf8.h"
 #include "tokenizer/merge/vocab_internal.h"
-#include <stdlib.h>
 
 static int add_character(Vocab *vocab, const uint8_t *at, unsigned length, uint32_t point) {
     if (point > UTF8_LAST) return fail(EX_DATA, "it is not UTF-8");
@@ -29,8 +28,7 @@ static int add_all(Vocab *vocab, Bytes text) {
 const Vocab *vocab_open_characters_text(Bytes text, const char *name) {
     Vocab *vocab = vocab_new(CHARACTERS_MAX + 1, CHARACTERS_MAX * UTF8_BYTES_MAX + 13, 1);
     const size_t bytes = (UTF8_LAST + 1) * sizeof *vocab->characters;
-    vocab->characters = malloc(bytes);
-    if (!vocab->characters) die(EX_MEMORY, "out of memory for a vocabulary");
+    vocab->characters = allocate_zeroed(1, bytes);
     memset(vocab->characters, 0xFF, bytes); // NO_SMALL
     if (add_all(vocab, text) == 0) return vocab;
     fail_in("the vocabulary '%s'", name);

@@ -199,8 +199,7 @@ static int by_begin(const void *a, const void *b) {
 static int read_header(SafeFile *file, json_t *root, uint64_t data_bytes) {
     if (!json_is_object(root)) return fail(EX_DATA, "the header is not a JSON object");
     const json_t *metadata = json_object_get(root, "__metadata__");
-    file->tensors = calloc(json_object_size(root) + 1, sizeof *file->tensors);
-    if (!file->tensors) die(EX_MEMORY, "no memory for the list of tensors");
+    file->tensors = allocate_zeroed(json_object_size(root) + 1, sizeof *file->tensors);
     const char *name;
     json_t *entry;
     size_t hashed = 0;

@@ -49,8 +49,7 @@ static void set_rows(Piece *piece, int part, const ModelShape *shape) {
 // The tensors of the file to write; the caller frees them.
 static Piece *pieces_of(const Model *model, int *count) {
     enum { NAMES = sizeof names / sizeof *names };
-    Piece *pieces = calloc((size_t)model->count * NAMES, sizeof *pieces);
-    if (!pieces) die(EX_MEMORY, "no memory for the list of tensors");
+    Piece *pieces = allocate_zeroed((size_t)model->count * NAMES, sizeof *pieces);
     *count = 0;
     for (int i = 0; i < model->count; i++)
         for (int k = 0; k < NAMES; k++) {
@@ -79,8 +78,7 @@ static int copy_piece(SafeWriter *writer, const SafeFile *file, const Piece *pie
     if (!found || strcmp(found->dtype, "F32") || found->end - found->begin != all * cols * sizeof(float))
         return fail(EX_DATA, "'%s' is missing or of another type or shape", name);
     if (safe_check(file, found) < 0) return -1;
-    float *line = malloc(length * sizeof *line);
-    if (!line) return fail(EX_MEMORY, "no memory for a row of '%s'", name);
+    float *line = allocate_zeroed(length, sizeof *line);
     int result = 0;
     for (size_t n = 0; n < lines && result == 0; n++) {
         for (size_t i = 0; i < length; i++)

@@ -110,8 +110,7 @@ static int write_tensor(SafeWriter *writer, const Tensor *tensor, const ForeignT
     const bool turned = tensor_transposed(tensor) || tensor->cols == 1;
     const size_t rows = (size_t)tensor->file_rows, cols = (size_t)tensor->cols;
     const size_t lines = turned ? cols : rows, length = turned ? rows : cols;
-    float *line = calloc(length, sizeof *line);
-    if (!line) return fail(EX_MEMORY, "no memory for a row of '%s'", tensor->name);
+    float *line = allocate_zeroed(length, sizeof *line);
     int result = 0;
     for (size_t n = 0; n < lines && result == 0; n++) {
         for (size_t i = 0; from && i < length; i++)

@@ -21,8 +21,7 @@ static void *encode_start(const Vocab *vocab, Bytes text, uint64_t more, size_t 
     static const char mark[] = "<|endoftext|>";
     Encoder *encoder = encoder_open(vocab, INVALID_BYTES);
     const unsigned bytes = vocab_id_bytes(vocab);
-    uint8_t *ids = malloc((encoder_ids_max(text.size) + more + 1) * bytes);
-    if (!ids) die(EX_MEMORY, "no memory for the text");
+    uint8_t *ids = allocate_zeroed(encoder_ids_max(text.size) + more + 1, bytes);
     *count = 0;
     while (text.size) {
         const uint8_t *found = memmem(text.data, text.size, mark, sizeof mark - 1);

@@ -3,7 +3,6 @@
 // moves on by one for each token. Then all its positions, and so all keys and values, are others: every token costs a
 // pass over the whole block.
 #include "trainer/model/sample.h"
-#include "common/err.h"
 #include "common/rng.h"
 #include "common/sizes.h"
 #include <stdlib.h>
@@ -123,11 +122,10 @@ size_t sample(Network *network, const Sampler *sampler, void *ids, size_t length
               bool (*emit)(void *context, uint32_t id), void *context) {
     const size_t vocab = (size_t)network->model->shape.vocab, block = (size_t)network->model->shape.block;
     const bool cache = network->plan->sample.cache_stride;
-    float *logits = malloc(vocab * sizeof *logits);
-    Candidate *candidates = malloc(vocab * sizeof *candidates);
+    float *logits = allocate_zeroed(vocab, sizeof *logits);
+    Candidate *candidates = allocate_zeroed(vocab, sizeof *candidates);
     const unsigned bytes = shape_id_bytes(&network->model->shape);
-    void *window = malloc((block + 1) * bytes);
-    if (!logits || !candidates || !window) die(EX_MEMORY, "no memory for sampling");
+    void *window = allocate_zeroed(block + 1, bytes);
     for (size_t i = 0; i < count; i++) {
         next_logits(network, ids, length, cache && i && length <= block, window, logits);
         const uint32_t id = draw(sampler, logits, vocab, candidates, i);

@@ -1,5 +1,4 @@
 #include "trainer/records/chart.h"
-#include "common/err.h"
 #include "trainer/records/html.h"
 #include <math.h>
 #include <stdio.h>
@@ -161,8 +160,7 @@ static void print_figure(Buffer *out, const char *title, const ChartLine *lines,
 }
 
 void chart_print(Buffer *out, const char *title, const ChartLine *lines, size_t count) {
-    Drawn *drawn = malloc(count * sizeof *drawn);
-    if (!drawn) die(EX_MEMORY, "no memory for the report");
+    Drawn *drawn = allocate_zeroed(count, sizeof *drawn);
     for (size_t i = 0; i < count; i++) thin(lines[i].curve, &drawn[i]);
     print_figure(out, title, lines, drawn, count);
     free(drawn);

@@ -78,8 +78,7 @@ static void print_table(Buffer *out, const ComparedRun *runs, int count) {
 
 static void print_chart(Buffer *out, const char *title, const char *key, bool smooth, const ComparedRun *runs,
                         int count) {
-    ChartLine *lines = calloc((size_t)count, sizeof *lines);
-    if (!lines) die(EX_MEMORY, "no memory for the report");
+    ChartLine *lines = allocate_zeroed((size_t)count, sizeof *lines);
     for (int i = 0; i < count; i++)
         lines[i] = (ChartLine){runs[i].name, curves_find(&runs[i].curves, key), (i + 1) % CHART_COLORS, smooth};
     chart_print(out, title, lines, (size_t)count);
@@ -203,8 +202,7 @@ static void print_page(Buffer *out, const ComparedRun *runs, int count) {
 int comparison_write(const char *path, char **names, int count) {
     Buffer page = {0};
     int result = 0, read = 0;
-    ComparedRun *runs = calloc((size_t)count, sizeof *runs);
-    if (!runs) die(EX_MEMORY, "no memory for the report");
+    ComparedRun *runs = allocate_zeroed((size_t)count, sizeof *runs);
     for (int i = 0; i < count && result == 0; i++) {
         result = read_run(&runs[read], names[i]);
         const bool empty = result < 0 && err_code() == EX_NOINPUT && count > 1; // a run that was refused, for runs/*

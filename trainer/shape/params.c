@@ -1,6 +1,5 @@
 // The tensors of the model, laid out from params.def.
 #include "trainer/shape/params.h"
-#include "common/err.h"
 #include "common/rng.h"
 #include <assert.h>
 #include <stdio.h>
@@ -112,9 +111,8 @@ static void add_part(Model *model, bool decay) {
 void model_open(Model *model, const ModelShape *shape) {
     *model = (Model){.shape = *shape};
     size_t most = (size_t)shape->layers * PARAM_COUNT;
-    model->tensors = calloc(most, sizeof *model->tensors);
-    model->places = malloc(most * sizeof *model->places);
-    if (!model->tensors || !model->places) die(EX_MEMORY, "no memory for the list of tensors");
+    model->tensors = allocate_zeroed(most, sizeof *model->tensors);
+    model->places = allocate_zeroed(most, sizeof *model->places);
     memset(model->places, -1, most * sizeof *model->places);
     add_part(model, true);
     model->decay_elements = model->elements;
