@@ -1,4 +1,4 @@
-// Lines, the growable buffer, and arrays.
+// Lines, words, the growable buffer, and arrays.
 #include "common/bytes.h"
 #include "common/err.h"
 #include <stdarg.h>
@@ -18,6 +18,24 @@ bool bytes_next_line_or_rest(Bytes *rest, Bytes *line) {
     *line = *rest;
     rest->size = 0;
     return line->size;
+}
+
+static bool is_space(uint8_t byte) { return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n'; }
+
+Bytes bytes_trimmed(Bytes text) {
+    while (text.size && is_space(*text.data)) text.data++, text.size--;
+    while (text.size && is_space(text.data[text.size - 1])) text.size--;
+    return text;
+}
+
+bool bytes_take_number(Bytes *text, uint64_t *number) {
+    size_t digits = 0;
+    for (*number = 0; digits < text->size && text->data[digits] >= '0' && text->data[digits] <= '9'; digits++) {
+        if (digits == 18) return false;
+        *number = *number * 10 + (uint64_t)(text->data[digits] - '0');
+    }
+    text->data += digits, text->size -= digits;
+    return digits > 0;
 }
 
 void buffer_reserve(Buffer *buffer, size_t more) {

@@ -20,6 +20,11 @@ bool bytes_next_line(Bytes *rest, Bytes *line);
 // The same, and accepts a last line without a line feed. False when `rest` is empty.
 bool bytes_next_line_or_rest(Bytes *rest, Bytes *line);
 
+Bytes bytes_trimmed(Bytes text); // without the spaces, tabs and line ends around it
+
+// Removes a decimal number of at most 18 digits from the front.
+bool bytes_take_number(Bytes *text, uint64_t *number);
+
 // Owns its memory. A zeroed struct is an empty buffer. Growing exits (82) when there is no memory.
 typedef struct {
     uint8_t *data;

@@ -98,7 +98,7 @@ void hex_encode(char *out, const void *data, size_t size) {
     out[2 * size] = '\0';
 }
 
-static int digit(char c) {
+int hex_digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
@@ -107,7 +107,7 @@ static int digit(char c) {
 int hex_decode(void *out, const char *hex, size_t size) {
     if (!hex || strlen(hex) != 2 * size) return -1;
     for (size_t i = 0; i < size; i++) {
-        int high = digit(hex[2 * i]), low = digit(hex[2 * i + 1]);
+        int high = hex_digit(hex[2 * i]), low = hex_digit(hex[2 * i + 1]);
         if (high < 0 || low < 0) return -1;
         ((uint8_t *)out)[i] = (uint8_t)(high << 4 | low);
     }

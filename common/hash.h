@@ -19,4 +19,5 @@ void sha256(const void *data, size_t size, uint8_t digest[32]);
 uint32_t crc32c(uint32_t crc, const void *data, size_t size);
 
 void hex_encode(char *out, const void *data, size_t size); // 2*size digits and a NUL
+int hex_digit(char c);                                     // 0 to 15, or -1
 int hex_decode(void *out, const char *hex, size_t size);   // -1 when not exactly 2*size hex digits

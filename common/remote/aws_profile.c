@@ -1,14 +1,6 @@
 #include "common/remote/aws_profile.h"
 #include <strings.h>
 
-static bool is_space(uint8_t byte) { return byte == ' ' || byte == '\t' || byte == '\r'; }
-
-static Bytes trimmed(Bytes text) {
-    while (text.size && is_space(*text.data)) text.data++, text.size--;
-    while (text.size && is_space(text.data[text.size - 1])) text.size--;
-    return text;
-}
-
 static bool equals(Bytes text, const char *word, bool with_case) {
     if (text.size != strlen(word)) return false;
     return with_case ? !memcmp(text.data, word, text.size) : !strncasecmp((const char *)text.data, word, text.size);
@@ -18,7 +10,7 @@ static bool equals(Bytes text, const char *word, bool with_case) {
 static bool is_section(Bytes line, Bytes *name) {
     if (!line.size || *line.data != '[') return false;
     const uint8_t *end = memchr(line.data, ']', line.size);
-    *name = end ? trimmed((Bytes){line.data + 1, (size_t)(end - line.data) - 1}) : (Bytes){line.data, 0};
+    *name = end ? bytes_trimmed((Bytes){line.data + 1, (size_t)(end - line.data) - 1}) : (Bytes){line.data, 0};
     return true;
 }
 
@@ -35,14 +27,14 @@ bool profile_find(Bytes text, const char *section, const char *key, char value[s
     Bytes line, name;
     bool inside = false, found = false;
     while (bytes_next_line_or_rest(&text, &line)) {
-        if (!line.size || is_space(*line.data) || *line.data == '#' || *line.data == ';') continue;
+        if (!line.size || strchr(" \t\r#;", *line.data)) continue;
         if (is_section(line, &name)) {
             inside = equals(name, section, true);
             continue;
         }
         const uint8_t *sign = inside ? memchr(line.data, '=', line.size) : NULL;
-        if (!sign || !equals(trimmed((Bytes){line.data, (size_t)(sign - line.data)}), key, false)) continue;
-        found = keep(trimmed((Bytes){sign + 1, line.size - (size_t)(sign + 1 - line.data)}), value);
+        if (!sign || !equals(bytes_trimmed((Bytes){line.data, (size_t)(sign - line.data)}), key, false)) continue;
+        found = keep(bytes_trimmed((Bytes){sign + 1, line.size - (size_t)(sign + 1 - line.data)}), value);
     }
     return found;
 }

@@ -2,25 +2,6 @@
 #include "common/remote/response.h"
 #include <strings.h>
 
-static bool is_space(uint8_t byte) { return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n'; }
-
-static Bytes trimmed(Bytes text) {
-    while (text.size && is_space(*text.data)) text.data++, text.size--;
-    while (text.size && is_space(text.data[text.size - 1])) text.size--;
-    return text;
-}
-
-// Removes a decimal number of at most 18 digits from the front.
-static bool take_number(Bytes *text, uint64_t *number) {
-    size_t digits = 0;
-    for (*number = 0; digits < text->size && text->data[digits] >= '0' && text->data[digits] <= '9'; digits++) {
-        if (digits == 18) return false;
-        *number = *number * 10 + (uint64_t)(text->data[digits] - '0');
-    }
-    text->data += digits, text->size -= digits;
-    return digits > 0;
-}
-
 static bool take_char(Bytes *text, char byte) {
     if (!text->size || *text->data != byte) return false;
     text->data++, text->size--;
@@ -40,11 +21,12 @@ static bool parse_range(Bytes value, Response *response) {
     response->has_range = response->has_total = false;
     if (!take_word(&value, "bytes ")) return false;
     const bool has_range = !take_char(&value, '*');
-    if (has_range && (!take_number(&value, &first) || !take_char(&value, '-') || !take_number(&value, &last)))
+    if (has_range &&
+        (!bytes_take_number(&value, &first) || !take_char(&value, '-') || !bytes_take_number(&value, &last)))
         return false;
     if (!take_char(&value, '/')) return false;
     const bool has_total = !take_char(&value, '*');
-    if (has_total && !take_number(&value, &total)) return false;
+    if (has_total && !bytes_take_number(&value, &total)) return false;
     if (value.size || last < first || (has_range && has_total && last >= total) || !(has_range || has_total))
         return false;
     response->has_range = has_range, response->first = first, response->end = has_range ? last + 1 : 0;
@@ -62,7 +44,7 @@ static bool keep(char *field, size_t capacity, Bytes value) {
 // <URL>; rel="next", <URL>; rel="last"
 static bool parse_link(Bytes value, Response *response) {
     while (value.size) {
-        value = trimmed(value);
+        value = bytes_trimmed(value);
         const uint8_t *end = value.size ? memchr(value.data, '>', value.size) : NULL;
         if (!take_char(&value, '<') || !end) return false;
         const Bytes url = {value.data, (size_t)(end - value.data)};
@@ -80,21 +62,21 @@ static bool parse_link(Bytes value, Response *response) {
 static bool parse_retry(Bytes value, Response *response) {
     enum { DATE_WAIT_S = 60 };
     const bool is_date = value.size > 3 && value.data[3] == ',';
-    if (!take_number(&value, &response->retry_after_s) || value.size)
+    if (!bytes_take_number(&value, &response->retry_after_s) || value.size)
         response->retry_after_s = is_date ? DATE_WAIT_S : 0;
     return true;
 }
 
 static bool parse_linked_size(Bytes value, Response *response) {
-    return take_number(&value, &response->linked_size) && !value.size;
+    return bytes_take_number(&value, &response->linked_size) && !value.size;
 }
 
 static void begin(Response *response, Bytes line) {
     uint64_t status = 0;
     *response = (Response){0};
     while (line.size && *line.data != ' ') line.data++, line.size--;
-    line = trimmed(line);
-    if (take_number(&line, &status) && status >= 100 && status <= 999)
+    line = bytes_trimmed(line);
+    if (bytes_take_number(&line, &status) && status >= 100 && status <= 999)
         response->status = (unsigned)status;
     else
         response->malformed = true;
@@ -126,7 +108,7 @@ void response_add_line(Response *response, Bytes line) {
     }
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         if (!take_word(&line, fields[i].name)) continue;
-        const Bytes value = trimmed(line);
+        const Bytes value = bytes_trimmed(line);
         const bool good = fields[i].parse ? fields[i].parse(value, response)
                                           : keep((char *)response + fields[i].offset, fields[i].capacity, value);
         response->malformed |= !good;

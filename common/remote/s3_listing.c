@@ -1,5 +1,7 @@
 #include "common/remote/s3_listing.h"
 #include "common/err.h"
+#include "common/hash.h"
+#include "common/utf8.h"
 #include <stdlib.h>
 
 enum { DEPTH_MAX = 8, TEXT_MAX = 8192 };
@@ -42,23 +44,6 @@ static bool take_to(ListingParser *parser, const char *end, Bytes *taken) {
     return true;
 }
 
-static void add_character(Buffer *out, uint32_t code) {
-    uint8_t bytes[4];
-    size_t size = 0;
-    if (code < 0x80)
-        bytes[size++] = (uint8_t)code;
-    else if (code < 0x800)
-        bytes[size++] = (uint8_t)(0xC0 | code >> 6);
-    else if (code < 0x10000)
-        bytes[size++] = (uint8_t)(0xE0 | code >> 12), bytes[size++] = (uint8_t)(0x80 | (code >> 6 & 63));
-    else {
-        bytes[size++] = (uint8_t)(0xF0 | code >> 18), bytes[size++] = (uint8_t)(0x80 | (code >> 12 & 63));
-        bytes[size++] = (uint8_t)(0x80 | (code >> 6 & 63));
-    }
-    if (code >= 0x80) bytes[size++] = (uint8_t)(0x80 | (code & 63));
-    buffer_add(out, bytes, size);
-}
-
 // &amp; and the like, with `name` between its two signs
 static bool add_entity(Buffer *out, Bytes name) {
     static const struct {
@@ -75,8 +60,9 @@ static bool add_entity(Buffer *out, Bytes name) {
     digits[name.size - skip] = '\0';
     if (*digits == '+' || *digits == '-' || *digits == ' ' || !*digits) return false;
     const unsigned long code = strtoul(digits, &end, is_hex ? 16 : 10);
-    if (*end || !code || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return false;
-    add_character(out, (uint32_t)code);
+    if (*end || !code || code > UTF8_LAST || (code >= 0xD800 && code < 0xE000)) return false;
+    uint8_t bytes[UTF8_BYTES_MAX];
+    buffer_add(out, bytes, utf8_encode((uint32_t)code, bytes));
     return true;
 }
 
@@ -101,16 +87,6 @@ static size_t keep_value(ListingParser *parser) {
     if (parser->value.size) buffer_add(&parser->text, parser->value.data, parser->value.size);
     buffer_add(&parser->text, "", 1);
     return place;
-}
-
-static bool parse_size(Bytes text, uint64_t *size) {
-    *size = 0;
-    if (!text.size || text.size > 18) return false;
-    for (size_t i = 0; i < text.size; i++) {
-        if (text.data[i] < '0' || text.data[i] > '9') return false;
-        *size = *size * 10 + (uint64_t)(text.data[i] - '0');
-    }
-    return true;
 }
 
 static bool begin_element(ListingParser *parser, Bytes name) {
@@ -139,14 +115,14 @@ static bool end_element(ListingParser *parser, Bytes name) {
         memcmp(parser->open[parser->depth - 1].data, name.data, name.size) != 0)
         return false;
     const unsigned depth = parser->depth--;
-    const Bytes value = {parser->value.data, parser->value.size};
+    Bytes value = {parser->value.data, parser->value.size};
     bool good = true;
     if (depth == 2 && is(name, "Contents"))
         good = end_object(parser);
     else if (depth == 2 && is(name, "IsTruncated"))
-        parser->is_truncated = value.size == 4 && !memcmp(value.data, "true", 4);
+        parser->is_truncated = is(value, "true");
     else if (depth == 2 && is(name, "EncodingType"))
-        parser->is_escaped = value.size == 3 && !memcmp(value.data, "url", 3);
+        parser->is_escaped = is(value, "url");
     else if (depth == 2 && is(name, "NextContinuationToken"))
         parser->next = keep_value(parser), parser->has_next = true;
     else if (depth == 3 && is(parser->open[1], "Contents")) {
@@ -155,7 +131,7 @@ static bool end_element(ListingParser *parser, Bytes name) {
         else if (is(name, "ETag"))
             parser->object.etag = keep_value(parser);
         else if (is(name, "Size"))
-            good = parser->object.has_size = parse_size(value, &parser->object.size);
+            good = parser->object.has_size = bytes_take_number(&value, &parser->object.size) && !value.size;
     }
     parser->value.size = 0;
     return good;
@@ -196,12 +172,6 @@ static bool parse_document(ListingParser *parser) {
     return parser->is_listing && !parser->depth;
 }
 
-static int digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 // Removes the escapes of encoding-type=url in place; "%00" is refused.
 static bool unescape(char *text) {
     char *out = text;
@@ -210,7 +180,7 @@ static bool unescape(char *text) {
             *out++ = *at == '+' ? ' ' : *at;
             continue;
         }
-        const int high = digit(at[1]), low = high < 0 ? -1 : digit(at[2]);
+        const int high = hex_digit(at[1]), low = high < 0 ? -1 : hex_digit(at[2]);
         if (low < 0 || !(high | low)) return false;
         *out++ = (char)(high << 4 | low);
         at += 2;
