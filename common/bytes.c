@@ -86,3 +86,9 @@ void *allocate_zeroed(size_t count, size_t size) {
     if (!memory && count && size) die(EX_MEMORY, "out of memory: %zu times %zu bytes wanted", count, size);
     return memory;
 }
+
+char *allocate_text(const char *text, size_t size) {
+    char *copy = strndup(text, size);
+    if (!copy) die(EX_MEMORY, "out of memory: %zu bytes wanted", size);
+    return copy;
+}

@@ -40,8 +40,9 @@ void buffer_close(Buffer *buffer);
 // memory doubles when the count is a power of two. Returns the array; dies (82) when the machine has no memory.
 void *array_grow(void *array, size_t count, size_t size);
 
-// calloc that dies (82) when the machine has no memory.
+// calloc and strndup that die (82) when the machine has no memory.
 void *allocate_zeroed(size_t count, size_t size);
+char *allocate_text(const char *text, size_t size);
 
 static inline uint16_t get_u16(const void *p) {
     uint16_t v;

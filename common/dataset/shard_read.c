@@ -220,8 +220,7 @@ static int parse_members(ShardFile *shard) {
 }
 
 static int shard_parse(ShardFile *shard, const char *name) {
-    shard->path = strdup(name);
-    if (!shard->path) die(EX_MEMORY, "no memory for a path");
+    shard->path = allocate_text(name, strlen(name));
     if (parse_members(shard) < 0) {
         shard_file_close(shard);
         return fail_in("shard '%s'", name);

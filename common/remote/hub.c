@@ -51,13 +51,8 @@ bool hub_is_folder(const char *wanted) {
     return !size || parts.path[size - 1] == '/' || strpbrk(parts.path, WILDCARDS);
 }
 
-static const char *variable(const char *name) {
-    const char *value = getenv(name);
-    return value && *value ? value : NULL;
-}
-
 static const char *endpoint(void) {
-    return variable("HF_ENDPOINT") ? variable("HF_ENDPOINT") : "https://huggingface.co";
+    return remote_variable("HF_ENDPOINT") ? remote_variable("HF_ENDPOINT") : "https://huggingface.co";
 }
 
 // The token in a file that may be missing.
@@ -70,9 +65,9 @@ static int read_token(Buffer *token) {
                   {"HOME", "/.cache/huggingface/token"}};
     char path[PATH_MAX_BYTES];
     size_t i = 0;
-    while (i < sizeof places / sizeof *places && !variable(places[i].variable)) i++;
+    while (i < sizeof places / sizeof *places && !remote_variable(places[i].variable)) i++;
     if (i == sizeof places / sizeof *places) return 0;
-    if (snprintf(path, sizeof path, "%s%s", variable(places[i].variable), places[i].below) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s%s", remote_variable(places[i].variable), places[i].below) >= (int)sizeof path)
         return fail(EX_USAGE, "the path in %s is too long", places[i].variable);
     if (access(path, F_OK) && errno == ENOENT) return 0;
     return file_read_stream(token, path, TOKEN_BYTES_MAX);
@@ -82,8 +77,8 @@ static int load_token(Remote *remote) {
     if (remote->bearer_known) return 0;
     Buffer token = {0}, line = {0};
     int status = 0;
-    if (variable("HF_TOKEN"))
-        buffer_print(&token, "%s", variable("HF_TOKEN"));
+    if (remote_variable("HF_TOKEN"))
+        buffer_print(&token, "%s", remote_variable("HF_TOKEN"));
     else
         status = read_token(&token);
     while (token.size && token.data[token.size - 1] <= ' ') token.size--;
@@ -110,7 +105,7 @@ static int make_url(Remote *remote, Buffer *url, const char *middle, const HubNa
     buffer_print(url, "/%s/", kind);
     url_add_escaped(url, parts->revision, true);
     if (path_size) {
-        char *below = remote_copy(path, path_size);
+        char *below = allocate_text(path, path_size);
         buffer_print(url, "/");
         url_add_escaped(url, below, false);
         free(below);
@@ -197,8 +192,8 @@ static int list_page(Remote *remote, RemoteArgument *argument, const HubName *pa
     Buffer document = {0};
     Response response;
     HubTree tree = {0};
-    char *first = remote_copy((const char *)url->data, url->size);
-    int status = request(remote, argument, remote_copy((const char *)url->data, url->size), &document, &response);
+    char *first = allocate_text((const char *)url->data, url->size);
+    int status = request(remote, argument, allocate_text((const char *)url->data, url->size), &document, &response);
     if (status == 0 && hub_tree_parse(&tree, (Bytes){document.data, document.size}) < 0)
         status = fail_in("'%s'", argument->name);
     if (status == 0) status = add_files(argument, parts, &tree, folder_size);

@@ -4,16 +4,10 @@
 
 enum { ENTRIES_MAX = 10000000 };
 
-char *remote_copy(const char *text, size_t length) {
-    char *kept = strndup(text, length);
-    if (!kept) die(EX_MEMORY, "no memory for a URL");
-    return kept;
-}
-
 static void release(const char *text) { free((char *)(uintptr_t)text); }
 
 void argument_set_name(RemoteArgument *argument, const char *name, size_t length) {
-    const char *copy = remote_copy(name, length); // `name` may be the one before
+    const char *copy = allocate_text(name, length); // `name` may be the one before
     release(argument->name);
     argument->name = copy;
 }
@@ -24,8 +18,8 @@ int argument_add(RemoteArgument *argument, const char *name, const char *query, 
         return fail(EX_LIMIT, "'%s' has more than %d files", argument->name, ENTRIES_MAX);
     argument->entries = array_grow(argument->entries, argument->count, sizeof *argument->entries);
     argument->entries[argument->count++] =
-        (RemoteEntry){remote_copy(name, strlen(name)), remote_copy(query, strlen(query)),
-                      remote_copy(validator, strlen(validator)), size};
+        (RemoteEntry){allocate_text(name, strlen(name)), allocate_text(query, strlen(query)),
+                      allocate_text(validator, strlen(validator)), size};
     return 0;
 }
 

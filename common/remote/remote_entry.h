@@ -20,7 +20,6 @@ typedef struct {
     size_t count;
 } RemoteArgument;
 
-char *remote_copy(const char *text, size_t length); // dies without memory
 void argument_set_name(RemoteArgument *argument, const char *name, size_t length);
 // Adds a file; copies the strings. 65 when its name is too long, 71 beyond ten million files.
 int argument_add(RemoteArgument *argument, const char *name, const char *query, const char *validator, uint64_t size);

@@ -28,7 +28,7 @@ struct RemoteFile {
 
 RemoteFile *remote_file_open(Remote *remote, const RemoteEntry *entry) {
     RemoteFile *file = allocate_zeroed(1, sizeof *file);
-    file->remote = remote, file->name = remote_copy(entry->name, strlen(entry->name));
+    file->remote = remote, file->name = allocate_text(entry->name, strlen(entry->name));
     const RemoteEntry kept = {file->name, entry->query, entry->validator, entry->size}; // the object borrows the name
     if (remote_entry_object(remote, &kept, &file->object) < 0) {
         remote_file_close(file);

@@ -9,17 +9,12 @@
 
 enum { PROFILE_BYTES_MAX = 1 << 20, PAGES_MAX = 100000, BUCKET_BYTES_MAX = 255 };
 
-static const char *variable(const char *name) {
-    const char *value = getenv(name);
-    return value && *value ? value : NULL;
-}
-
-static char *copy(const char *text) { return text ? remote_copy(text, strlen(text)) : NULL; }
+static char *copy(const char *text) { return text ? allocate_text(text, strlen(text)) : NULL; }
 
 // The file that a variable names, else the one of the user; an empty text where there is none.
 static int read_profiles(Buffer *text, const char *named_by, const char *usual) {
     char path[PATH_MAX_BYTES];
-    const char *named = variable(named_by), *home = variable("HOME");
+    const char *named = remote_variable(named_by), *home = remote_variable("HOME");
     if (!named && !home) return 0;
     if (snprintf(path, sizeof path, "%s%s", named ? named : home, named ? "" : usual) >= (int)sizeof path)
         return fail(EX_USAGE, "the path in %s is too long", named_by);
@@ -32,7 +27,7 @@ static int read_profiles(Buffer *text, const char *named_by, const char *usual) 
 
 static int take_profile(Remote *remote, Bytes credentials, Bytes config) {
     char value[PROFILE_VALUE_BYTES], section[300];
-    const char *profile = variable("AWS_PROFILE");
+    const char *profile = remote_variable("AWS_PROFILE");
     const bool is_default = !profile || !strcmp(profile, "default");
     snprintf(section, sizeof section, "%s%.250s", is_default ? "" : "profile ", profile ? profile : "default");
     if (profile && !remote->s3.key && !profile_has_section(credentials, profile) &&
@@ -84,14 +79,15 @@ static int load_settings(Remote *remote) {
     if (remote->s3.known) return 0;
     const char *endpoint = remote->options.s3_endpoint;
     Buffer credentials = {0}, config = {0};
-    remote->s3.key = copy(variable("AWS_ACCESS_KEY_ID"));
+    remote->s3.key = copy(remote_variable("AWS_ACCESS_KEY_ID"));
     if (remote->s3.key) {
-        remote->s3.secret = copy(variable("AWS_SECRET_ACCESS_KEY"));
-        remote->s3.session = copy(variable("AWS_SESSION_TOKEN"));
+        remote->s3.secret = copy(remote_variable("AWS_SECRET_ACCESS_KEY"));
+        remote->s3.session = copy(remote_variable("AWS_SESSION_TOKEN"));
     }
-    remote->s3.region = copy(variable("AWS_REGION") ? variable("AWS_REGION") : variable("AWS_DEFAULT_REGION"));
-    if (!endpoint) endpoint = variable("AWS_ENDPOINT_URL_S3");
-    remote->s3.endpoint = copy(endpoint ? endpoint : variable("AWS_ENDPOINT_URL"));
+    remote->s3.region =
+        copy(remote_variable("AWS_REGION") ? remote_variable("AWS_REGION") : remote_variable("AWS_DEFAULT_REGION"));
+    if (!endpoint) endpoint = remote_variable("AWS_ENDPOINT_URL_S3");
+    remote->s3.endpoint = copy(endpoint ? endpoint : remote_variable("AWS_ENDPOINT_URL"));
     int status = read_profiles(&credentials, "AWS_SHARED_CREDENTIALS_FILE", "/.aws/credentials");
     if (status == 0) status = read_profiles(&config, "AWS_CONFIG_FILE", "/.aws/config");
     if (status == 0)

@@ -111,7 +111,7 @@ static void follow(Transfer *transfer) {
         end(transfer, TRANSFER_FAILED);
         return;
     }
-    char *next = remote_url_copy(place);
+    char *next = allocate_text(place, strlen(place));
     free(transfer->at), transfer->at = next;
     transfer_launch(transfer);
 }
@@ -167,7 +167,7 @@ static void end_by_body(Transfer *transfer) {
         try_again(transfer, EX_DATA, "truncated: the server sends fewer bytes than the range has");
         return;
     }
-    if (transfer->hops && !object->moved) object->moved = remote_url_copy(transfer->at);
+    if (transfer->hops && !object->moved) object->moved = allocate_text(transfer->at, strlen(transfer->at));
     end(transfer, TRANSFER_DONE);
 }
 

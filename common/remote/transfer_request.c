@@ -9,10 +9,9 @@
 #include <stdlib.h>
 #include <strings.h>
 
-char *remote_url_copy(const char *url) {
-    char *copy = strdup(url);
-    if (!copy) die(EX_MEMORY, "no memory for a URL");
-    return copy;
+const char *remote_variable(const char *name) {
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
 }
 
 void remote_url_part(const CurlLibrary *curl, const char *url, CURLUPart part, char text[FIELD_BYTES]) {
@@ -234,7 +233,8 @@ void transfer_launch(Transfer *transfer) {
     const RemoteObject *object = transfer->object;
     if (!transfer->at) {
         transfer->began_moved = object->moved;
-        transfer->at = remote_url_copy(object->moved ? object->moved : object->url);
+        const char *url = object->moved ? object->moved : object->url;
+        transfer->at = allocate_text(url, strlen(url));
         transfer->hops = 0;
     }
     if (transfer->easy) curl->easy_reset(transfer->easy);

@@ -9,7 +9,7 @@ enum { DROPPED_BYTES_MAX = 1 << 20 }; // of the body of a redirect or an error; 
 int remote_check_url(const Remote *remote, const char *url, const char *name);
 bool remote_url_is_allowed(const Remote *remote, const char *url);
 bool remote_same_origin(const Remote *remote, const char *a, const char *b); // scheme, host and port
-char *remote_url_copy(const char *url);                                      // dies without memory
+const char *remote_variable(const char *name); // of the environment; NULL when it is empty
 // A part of a URL, or "".
 void remote_url_part(const CurlLibrary *curl, const char *url, CURLUPart part, char text[static FIELD_BYTES]);
 

@@ -368,13 +368,10 @@ static void close_url(void *self, bool unmap) {
 }
 
 static void set_cache_path(UrlFile *file, const RemoteEntry *entry) {
-    XXH3_state_t *state = XXH3_createState();
-    if (!state) die(EX_MEMORY, "no memory for a hash");
-    XXH3_128bits_reset(state);
-    XXH3_128bits_update(state, entry->name, strlen(entry->name) + 1);
-    XXH3_128bits_update(state, entry->validator, strlen(entry->validator) + 1);
-    const XXH128_hash_t hash = XXH3_128bits_digest(state);
-    XXH3_freeState(state);
+    Buffer key = {0};
+    buffer_print(&key, "%s%c%s%c", entry->name, 0, entry->validator, 0);
+    const XXH128_hash_t hash = XXH3_128bits(key.data, key.size);
+    buffer_close(&key);
     snprintf(file->path, sizeof file->path, "%016" PRIx64 "%016" PRIx64 ".part", (uint64_t)hash.high64,
              (uint64_t)hash.low64);
 }
@@ -397,7 +394,7 @@ static UrlFile *open_locked(const char *url) {
     if (status == 0 && list.arguments[0].folder_length) status = fail(EX_NOINPUT, "'%s' is a folder", url);
     if (status == 0) {
         const RemoteEntry *entry = list.arguments[0].entries;
-        file->name = remote_copy(entry->name, strlen(entry->name));
+        file->name = allocate_text(entry->name, strlen(entry->name));
         const RemoteEntry kept = {file->name, entry->query, entry->validator, entry->size};
         set_cache_path(file, entry);
         pthread_mutex_lock(&maps.table);

@@ -41,8 +41,7 @@ static int read_ids(Importer *importer, Bytes file) {
     size_t start = version == 1 ? 10 : 12, length = version == 1 ? get_u16(file.data + 8) : get_u32(file.data + 8);
     if (length > HEADER_MAX || length > file.size - start)
         return fail(EX_DATA, "a NumPy header of %zu bytes does not fit", length);
-    char *header = strndup((const char *)file.data + start, length);
-    if (!header) die(EX_MEMORY, "no memory for a header");
+    char *header = allocate_text((const char *)file.data + start, length);
     for (char *c = header; *c; c++)
         if (*c < ' ' || *c > '~') *c = '?'; // messages print parts of it
     uint64_t count = 0;

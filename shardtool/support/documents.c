@@ -37,7 +37,9 @@ static int add_split(DocumentInputs *inputs, InputArgument *argument, const char
         argument->bytes += dataset_bytes(&tokens.dataset, split);
         sha256_add(digest, tokens.dataset.fingerprint, 32);
         inputs->documents[split] += tokens.dataset.documents[split];
-        if (!inputs->val) inputs->val = strdup(tokens.dataset.val), inputs->val_seed = tokens.dataset.val_seed;
+        if (!inputs->val)
+            inputs->val = allocate_text(tokens.dataset.val, strlen(tokens.dataset.val)),
+            inputs->val_seed = tokens.dataset.val_seed;
     }
     argument->files += token_reader_shards(&tokens);
     inputs->tokens[split] += tokens.tokens;
@@ -63,8 +65,7 @@ int documents_open(DocumentInputs *inputs, int count, char **paths) {
         sha256_close(&digest, hash);
         memcpy(argument->digest, hash, sizeof argument->digest);
     }
-    if (!inputs->val) inputs->val = strdup("0");
-    if (!inputs->val) die(EX_MEMORY, "no memory for a string");
+    if (!inputs->val) inputs->val = allocate_text("0", 1);
     if (status == 0 && inputs->tokens[SPLIT_TRAIN] + inputs->tokens[SPLIT_VAL] == 0)
         status = fail(EX_NOINPUT, "the inputs contain no documents");
     if (status < 0) documents_close(inputs);
