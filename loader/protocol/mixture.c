@@ -3,6 +3,7 @@
 #include "common/bytes.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "common/search.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,15 +107,8 @@ const uint8_t *mixture_fingerprint(const Mixture *mixture) {
 }
 
 const MixtureEntry *mixture_entry(const Mixture *mixture, uint64_t sample) {
-    unsigned first = 0, end = mixture->entry_count;
-    while (end - first > 1) {
-        const unsigned middle = first + (end - first) / 2;
-        if (mixture->entries[middle].from <= sample)
-            first = middle;
-        else
-            end = middle;
-    }
-    return &mixture->entries[first];
+    return &mixture
+                ->entries[floor_index(&mixture->entries->from, sizeof *mixture->entries, mixture->entry_count, sample)];
 }
 
 MixtureSample mixture_at(const Mixture *mixture, uint64_t sample) {

@@ -1,6 +1,7 @@
 #include "trainer/audit/origin.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "common/search.h"
 #include "loader/protocol/sampling.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,31 +125,19 @@ static int open_shard(Documents *documents, uint64_t number) {
 }
 
 static uint64_t shard_of(const Dataset *dataset, uint64_t token) {
-    uint64_t low = 0, high = dataset->shard_count[SPLIT_TRAIN] - 1;
-    while (low < high) {
-        const uint64_t middle = (low + high + 1) / 2;
-        if (dataset->shards[SPLIT_TRAIN][middle].first <= token)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
+    const DatasetShard *shards = dataset->shards[SPLIT_TRAIN];
+    return floor_index(&shards->first, sizeof *shards, dataset->shard_count[SPLIT_TRAIN], token);
 }
 
 // The document that has the token, and the token behind it (of the part in this shard).
 static int find_document(Documents *documents, uint64_t token, uint64_t *number, uint64_t *end) {
     const uint64_t shard = shard_of(documents->dataset, token);
     if (!(documents->is_open && documents->shard == shard) && open_shard(documents, shard) < 0) return -1;
-    size_t low = 0, high = documents->count;
-    while (low < high) { // the first end behind the token
-        const size_t middle = (low + high) / 2;
-        if (documents->ends[middle] > token)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    if (low == documents->count) return fail(EX_DATA, "no document has token %llu", (unsigned long long)token);
-    *number = documents->number + low, *end = documents->ends[low];
+    const uint64_t *ends = documents->ends;
+    uint64_t at = floor_index(ends, sizeof *ends, documents->count, token);
+    if (at < documents->count && ends[at] <= token) at++; // the first end behind the token
+    if (at == documents->count) return fail(EX_DATA, "no document has token %llu", (unsigned long long)token);
+    *number = documents->number + at, *end = ends[at];
     return 0;
 }
 
