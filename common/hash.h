@@ -10,7 +10,7 @@ typedef struct {
 
 void sha256_open(Sha256 *sha);
 void sha256_add(Sha256 *sha, const void *data, size_t size);
-void sha256_close(Sha256 *sha, uint8_t digest[32]); // frees; digest may be NULL
+void sha256_close(Sha256 *sha, uint8_t digest[32]); // frees; digest may be NULL, and it accepts a closed one
 // HMAC of RFC 2104 with SHA-256.
 void hmac_sha256(const void *key, size_t key_size, const void *data, size_t size, uint8_t mac[32]);
 void sha256(const void *data, size_t size, uint8_t digest[32]);

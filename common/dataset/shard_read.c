@@ -346,23 +346,21 @@ int shard_decode(const ShardFile *shard, ShardCursor *cursor, uint64_t index, vo
 int shard_lengths(const ShardFile *shard, const Shard *member, Buffer *lengths) {
     const char *error = NULL;
     size_t got = 0, start = lengths->size;
-    if (!error) {
-        Bytes frame = {member->index.data + 1, member->index.size - 1};
-        unsigned long long size = ZSTD_getFrameContentSize(frame.data, frame.size);
-        // the length of a document of n ids takes at most n bytes, which bounds the allocation
-        if (size == ZSTD_CONTENTSIZE_UNKNOWN || size == ZSTD_CONTENTSIZE_ERROR || size > member->tokens)
+    Bytes frame = {member->index.data + 1, member->index.size - 1};
+    unsigned long long size = ZSTD_getFrameContentSize(frame.data, frame.size);
+    // the length of a document of n ids takes at most n bytes, which bounds the allocation
+    if (size == ZSTD_CONTENTSIZE_UNKNOWN || size == ZSTD_CONTENTSIZE_ERROR || size > member->tokens)
+        error = "its size is implausible";
+    else if (ZSTD_findFrameCompressedSize(frame.data, frame.size) != frame.size)
+        error = "bytes follow it";
+    else {
+        buffer_reserve(lengths, (size_t)size);
+        got = ZSTD_decompress(lengths->data + start, (size_t)size, frame.data, frame.size);
+        if (ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation) die(EX_MEMORY, "no memory for a decompressor");
+        if (ZSTD_isError(got))
+            error = ZSTD_getErrorName(got);
+        else if (got != size)
             error = "its size is implausible";
-        else if (ZSTD_findFrameCompressedSize(frame.data, frame.size) != frame.size)
-            error = "bytes follow it";
-        else {
-            buffer_reserve(lengths, (size_t)size);
-            got = ZSTD_decompress(lengths->data + start, (size_t)size, frame.data, frame.size);
-            if (ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation) die(EX_MEMORY, "no memory for a decompressor");
-            if (ZSTD_isError(got))
-                error = ZSTD_getErrorName(got);
-            else if (got != size)
-                error = "its size is implausible";
-        }
     }
     if (error)
         return fail(EX_DATA, "shard '%s': document index of the shard at offset %" PRIu64 ": %s", shard->path,

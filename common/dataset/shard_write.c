@@ -242,7 +242,6 @@ static int put_index(ShardWriter *writer) {
 
 static int put_trailer(ShardWriter *writer, uint64_t index_offset) {
     sha256_close(&writer->content, writer->content_hash);
-    writer->content.context = NULL;
     XXH128_canonical_t stored;
     XXH128_canonicalFromHash(&stored, XXH3_128bits_digest(writer->stored));
     memcpy(writer->stored_hash, &stored, sizeof writer->stored_hash);
@@ -262,9 +261,9 @@ static int put_trailer(ShardWriter *writer, uint64_t index_offset) {
 static void release(ShardWriter *writer) {
     buffer_close(&writer->lengths);
     buffer_close(&writer->table);
-    if (writer->content.context) sha256_close(&writer->content, NULL);
+    sha256_close(&writer->content, NULL);
     XXH3_freeState(writer->stored);
-    writer->content.context = NULL, writer->stored = NULL;
+    writer->stored = NULL;
 }
 
 int shard_writer_finish(ShardWriter *writer) {

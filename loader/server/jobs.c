@@ -56,14 +56,6 @@ static void send_pieces(Server *server, const Route *route, WireMessage *reply, 
     } while (batch->offset < total);
 }
 
-// --- the ring
-
-// The record of the slot that the job writes; NULL when its ring is gone.
-static SlotRecord *slot_of(Server *server, const Job *job) {
-    const Attachment *attachment = attachment_find(server, &job->header);
-    return attachment ? &attachment->slots[job->copy.get.slot] : NULL;
-}
-
 // --- jobs
 
 static void job_free(Job *job) {
@@ -122,7 +114,7 @@ static void job_answer(Server *server, Job *job) {
         send_pieces(server, &job->route, &reply, job->inline_rows);
         return;
     }
-    SlotRecord *slot = slot_of(server, job);
+    SlotRecord *slot = &attachment_find(server, &job->header)->slots[job->copy.get.slot]; // its jobs end before a ring
     slot->answered = true, slot->batch = *batch;
     server_send(server, &job->route, &reply);
 }

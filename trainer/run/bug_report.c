@@ -154,7 +154,7 @@ static void add_state(Buffer *out, const char *out_dir) {
 
 // The last lines of metrics.jsonl, of which one may be torn.
 static void add_metrics(Buffer *out, const char *out_dir) {
-    enum { LINES = 40, LIMIT_BYTES = 1 << 30 };
+    enum { LINES = 40 };
     char path[PATH_MAX_BYTES];
     Bytes map;
     add_title(out, "run");
