@@ -29,10 +29,8 @@ static int read_state(ComparedRun *run) {
 }
 
 static int read_run(ComparedRun *run, const char *name) {
-    char path[PATH_MAX_BYTES];
     run->name = name;
-    snprintf(path, sizeof path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, name);
-    if (curves_read(&run->curves, path) < 0) return -1;
+    if (curves_read(&run->curves, name) < 0) return -1;
     history_read(&run->history, name, UINT64_MAX);
     return read_state(run);
 }

@@ -21,6 +21,6 @@ typedef struct {
     struct json_t *samples;    // the texts that the run has sampled, as their lines have them: "step", "sample"
 } Curves;
 
-int curves_read(Curves *curves, const char *path);                // of a metrics.jsonl; -1 after fail()
+int curves_read(Curves *curves, const char *run);                 // -1 after fail(), with nothing to close
 const Curve *curves_find(const Curves *curves, const char *name); // one without points where there is none
 void curves_close(Curves *curves);                                // accepts a zeroed struct

@@ -187,7 +187,7 @@ int report_write(const Report *report) {
     Buffer page = {0};
     char path[PATH_MAX_BYTES];
     snprintf(path, sizeof path, "%.*s/report.html", PATH_MAX_BYTES - 32, report->config->out_dir);
-    if (curves_read(&curves, report->metrics_path) < 0) return -1;
+    if (curves_read(&curves, report->config->out_dir) < 0) return -1;
     print_page(&page, report, &curves);
     const int result = file_write(path, (Bytes){page.data, page.size});
     curves_close(&curves);

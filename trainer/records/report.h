@@ -11,7 +11,6 @@ typedef struct {
     const char *backend_text; // device, type and reason
     const Model *model;
     const MemoryPlan *plan;
-    const char *metrics_path; // of metrics.jsonl, for the curves and samples
 } Report;
 
 int report_write(const Report *report); // to out_dir; -1 after fail()

@@ -14,7 +14,6 @@ typedef enum { NEXT_CONTINUE, NEXT_RESTART, NEXT_EXIT = -1 } Next;
 
 // Handles what feed_next returned instead of a batch. The step is dropped: nothing of it was applied.
 static Next handle_event(Run *run, FeedResult result) {
-    run->stream.requested = run->stream.next;
     run->stop_agreed = result == FEED_STOPPED;
     if (result == FEED_CHANGED && run->collective.world > 1)
         return fail(EX_AGAIN, "stopped: the loader has another dataset"), NEXT_EXIT;
@@ -26,8 +25,7 @@ static Next handle_event(Run *run, FeedResult result) {
 void train_report(Run *run) {
     const uint64_t minute_ns = 60000000000;
     static uint64_t warned_ns;
-    const Report report = {&run->config, &run->state, run->backend,     run->backend_text,
-                           &run->model,  &run->plan,  run->metrics.path};
+    const Report report = {&run->config, &run->state, run->backend, run->backend_text, &run->model, &run->plan};
     if (!run_owns(run)) return;
     if (lock_check(&run->lock, run->config.out_dir) == 0 && report_write(&report) == 0) return;
     if (!warned_ns || clock_ns() - warned_ns > minute_ns) {
