@@ -126,8 +126,8 @@ void pool_close(Pool *pool) {
 }
 
 unsigned pool_cores(void) {
-    cpu_set_t set;
-    int count = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+    cpu_set_t sets[8]; // of 1,024 processors each; Linux counts no more than 8,192
+    int count = sched_getaffinity(0, sizeof sets, sets) ? 1 : CPU_COUNT_S(sizeof sets, sets);
     unsigned cores = count > 0 ? (unsigned)count : 1, quota = cgroup_limits().cpus;
     return quota && quota < cores ? quota : cores;
 }
