@@ -45,5 +45,6 @@ void pool_submit(Pool *pool);
 // cases.
 int pool_collect(Pool *pool, void **job);
 
-// The number of cores that this process may use (its affinity mask). Thread-safe.
+// The number of cores that this process may use: its affinity mask, capped by the quota of its control groups.
+// Thread-safe.
 unsigned pool_cores(void);

@@ -40,7 +40,7 @@ typedef struct {
     struct {
         bool known;                   // the environment and files were read
         char *key, *secret, *session; // owned; key NULL: requests are not signed
-        char *region, *endpoint;      // owned; endpoint NULL: that of AWS
+        char *region, *endpoint;      // owned
     } s3;
 } Remote;
 

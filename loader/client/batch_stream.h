@@ -30,7 +30,7 @@ typedef struct {
     uint64_t next, requested, end; // batches from `next` up to `requested` have been requested and not yet received
     BatchTurns turns;
     uint64_t start;                                       // of the step that `next` is in
-    void (*received)(void *self, const FeedBatch *batch); // for debugging; may be NULL
+    void (*received)(void *self, const FeedBatch *batch); // sees each batch in its turn; may be NULL
     void *received_self;
 } BatchStream;
 
