@@ -21,11 +21,6 @@ enum {
     WAIT_MAX_MS = 100, // so that a stop request is noticed
 };
 
-static void set_option(void *socket, int option, int value) {
-    if (zmq_setsockopt(socket, option, &value, sizeof value) < 0)
-        die(EX_BUG, "ZeroMQ refuses option %d: %s", option, zmq_strerror(errno));
-}
-
 static void close_socket(Feed *feed) {
     // First the events: ZeroMQ's thread would wait for ever to send one to a closed monitor.
     if (feed->monitor) zmq_socket_monitor(feed->socket, NULL, 0), zmq_close(feed->monitor);
@@ -40,7 +35,7 @@ void connection_close(Feed *feed) {
         memset(&bye, 0, sizeof bye);
         bye.header.type = WIRE_BYE, bye.header.session = feed->session;
         Bytes frame = wire_encode(&bye);
-        set_option(feed->socket, ZMQ_LINGER, DEADLINE_MS);
+        endpoint_set(feed->socket, ZMQ_LINGER, DEADLINE_MS);
         zmq_send(feed->socket, frame.data, frame.size, ZMQ_DONTWAIT);
     }
     close_socket(feed);
@@ -95,11 +90,11 @@ void connection_open(Feed *feed) {
         die(EX_LIMIT, "cannot open a ZeroMQ socket: %s", zmq_strerror(errno));
     route[0] |= 1; // an id must not begin with zero
     zmq_setsockopt(feed->socket, ZMQ_ROUTING_ID, route, sizeof route);
-    set_option(feed->socket, ZMQ_IMMEDIATE, 1); // do not queue messages while no loader is connected
-    set_option(feed->socket, ZMQ_SNDHWM, 2 * WIRE_WINDOW_MAX + 8);
-    set_option(feed->socket, ZMQ_RCVHWM, 2 * WIRE_WINDOW_MAX + 8);
-    set_option(feed->socket, ZMQ_LINGER, 0);
-    set_option(feed->socket, ZMQ_RECONNECT_IVL, (int)(feed->backoff_ns / MS < 20 ? 2 : feed->backoff_ns / MS / 10));
+    endpoint_set(feed->socket, ZMQ_IMMEDIATE, 1); // do not queue messages while no loader is connected
+    endpoint_set(feed->socket, ZMQ_SNDHWM, 2 * WIRE_WINDOW_MAX + 8);
+    endpoint_set(feed->socket, ZMQ_RCVHWM, 2 * WIRE_WINDOW_MAX + 8);
+    endpoint_set(feed->socket, ZMQ_LINGER, 0);
+    endpoint_set(feed->socket, ZMQ_RECONNECT_IVL, (int)(feed->backoff_ns / MS < 20 ? 2 : feed->backoff_ns / MS / 10));
     if (!feed->endpoint.ipc) endpoint_keep_alive(feed->socket, LOADER_SILENCE_MS);
     if (feed->config.loader_key) {
         zmq_setsockopt(feed->socket, ZMQ_CURVE_SERVERKEY, feed->config.loader_key, KEY_TEXT);
@@ -109,7 +104,7 @@ void connection_open(Feed *feed) {
     int64_t most = (int64_t)feed_batch_bytes(&feed->config);
     if (most < WIRE_WELCOME_MAX) most = WIRE_WELCOME_MAX;
     zmq_setsockopt(feed->socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
-    if (strchr(feed->endpoint.zmq_address, '[')) set_option(feed->socket, ZMQ_IPV6, 1);
+    if (strchr(feed->endpoint.zmq_address, '[')) endpoint_set(feed->socket, ZMQ_IPV6, 1);
     open_monitor(feed);
     if (zmq_connect(feed->socket, feed->endpoint.zmq_address) < 0)
         die(EX_BUG, "ZeroMQ cannot connect to '%s': %s", feed->endpoint.zmq_address, zmq_strerror(errno));

@@ -40,9 +40,8 @@ static int wait_for_reply(Query *query, int wait_ms) {
 }
 
 static int connect_to(Query *query, const char *key_file, const char *loader_key) {
-    int ipv6 = strchr(query->endpoint.zmq_address, '[') != NULL, linger_ms = 0;
-    zmq_setsockopt(query->socket, ZMQ_IPV6, &ipv6, sizeof ipv6);
-    zmq_setsockopt(query->socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
+    endpoint_set(query->socket, ZMQ_IPV6, strchr(query->endpoint.zmq_address, '[') != NULL);
+    endpoint_set(query->socket, ZMQ_LINGER, 0);
     if (set_keys(query->socket, key_file, loader_key) < 0 || open_monitor(query) < 0) return -1;
     if (zmq_connect(query->socket, query->endpoint.zmq_address) == 0) return 0;
     return fail(EX_PEER, "cannot connect to '%s': %s", query->endpoint.name, zmq_strerror(errno));

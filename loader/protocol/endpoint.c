@@ -112,8 +112,12 @@ int endpoint_check_files(void) {
     return status;
 }
 
+void endpoint_set(void *socket, int option, int value) {
+    if (zmq_setsockopt(socket, option, &value, sizeof value) < 0)
+        die(EX_BUG, "ZeroMQ refuses option %d: %s", option, zmq_strerror(errno));
+}
+
 void endpoint_keep_alive(void *socket, int silence_ms) {
-    int every_ms = silence_ms / 4;
-    zmq_setsockopt(socket, ZMQ_HEARTBEAT_IVL, &every_ms, sizeof every_ms);
-    zmq_setsockopt(socket, ZMQ_HEARTBEAT_TIMEOUT, &silence_ms, sizeof silence_ms);
+    endpoint_set(socket, ZMQ_HEARTBEAT_IVL, silence_ms / 4);
+    endpoint_set(socket, ZMQ_HEARTBEAT_TIMEOUT, silence_ms);
 }

@@ -31,6 +31,9 @@ int endpoint_check(const Endpoint *endpoint);
 // Fails with 71 when ZeroMQ could not open its files: libzmq would end the program.
 int endpoint_check_files(void);
 
+// Sets an option of a ZeroMQ socket; a refusal ends the program.
+void endpoint_set(void *socket, int option, int value);
+
 // Turns on ZeroMQ heartbeats, which detect a tcp peer that lost power or cable: a connection on which nothing arrives
 // for `silence_ms` is closed.
 void endpoint_keep_alive(void *socket, int silence_ms);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // floor(p * w / v)
 static uint64_t share(uint64_t p, uint32_t w, uint32_t v) { return (uint64_t)((unsigned __int128)p * w / v); }
@@ -133,4 +134,21 @@ uint64_t mixture_same_samples(const Mixture *mixture, const uint8_t fp8[8]) {
 void mixture_close(Mixture *mixture) {
     free(mixture->entries);
     *mixture = (Mixture){0};
+}
+
+int weight_parse(const char *text, uint32_t *weight) {
+    char *end;
+    unsigned long value = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || value > WEIGHT_MAX)
+        return fail(EX_USAGE, "'%s': a weight is a whole number up to %d", text, WEIGHT_MAX);
+    *weight = (uint32_t)value;
+    return 0;
+}
+
+int weight_cut(char *word, uint32_t *weight) {
+    char *colon = strrchr(word, ':');
+    *weight = 1;
+    if (!colon || !colon[1] || colon[1 + strspn(colon + 1, "-0123456789")] || access(word, F_OK) == 0) return 0;
+    *colon = 0;
+    return weight_parse(colon + 1, weight) < 0 ? fail_in("'%s'", word) : 0;
 }

@@ -34,7 +34,7 @@
 
 #include <stdint.h>
 
-enum { MIXTURE_SUM = 65536, MIXTURE_SOURCES_MAX = 16, MIXTURE_ENTRIES_MAX = 65535 };
+enum { MIXTURE_SUM = 65536, MIXTURE_SOURCES_MAX = 16, MIXTURE_ENTRIES_MAX = 65535, WEIGHT_MAX = 1000000 };
 
 typedef struct {
     uint64_t from;
@@ -67,3 +67,8 @@ MixtureSample mixture_at(const Mixture *mixture, uint64_t sample);
 // How many samples are the same in the mixture with this fingerprint (its first 8 bytes) and in this one: UINT64_MAX
 // when it is this one, 0 when it is neither this one nor an earlier one of its schedule.
 uint64_t mixture_same_samples(const Mixture *mixture, const uint8_t fp8[8]);
+
+// A weight as it is written: a whole number up to WEIGHT_MAX; 2 for another text.
+int weight_parse(const char *text, uint32_t *weight);
+// Cuts the weight off "DIR:WEIGHT", unless a directory has the whole name; 1 where there is none.
+int weight_cut(char *word, uint32_t *weight);

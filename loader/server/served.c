@@ -12,27 +12,14 @@
 
 // --- specifications
 
-int weight_parse(const char *text, uint32_t *weight) {
-    char *end;
-    unsigned long value = strtoul(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || value > WEIGHT_MAX)
-        return fail(EX_USAGE, "'%s': a weight is a whole number up to %d", text, WEIGHT_MAX);
-    *weight = (uint32_t)value;
-    return 0;
-}
-
 int served_spec_parse(ServedSpec *spec, int count, char **words, const char *schedule) {
     *spec = (ServedSpec){.count = (unsigned)count, .schedule = schedule};
     if (count < 1 || count > SOURCES_MAX)
         return fail(EX_USAGE, "expected 1 to %d DIR arguments, dataset directories", SOURCES_MAX);
     if (schedule && count < 2) return fail(EX_USAGE, "--schedule needs several datasets");
     for (int i = 0; i < count; i++) {
-        char *colon = strrchr(words[i], ':');
-        bool weighted = colon && colon[1] && !colon[1 + strspn(colon + 1, "-0123456789")] && access(words[i], F_OK) < 0;
-        spec->sources[i].path = words[i], spec->sources[i].weight = 1;
-        if (!weighted) continue;
-        *colon = 0;
-        if (weight_parse(colon + 1, &spec->sources[i].weight) < 0) return fail_in("'%s'", words[i]);
+        spec->sources[i].path = words[i];
+        if (weight_cut(words[i], &spec->sources[i].weight) < 0) return -1;
     }
     if (count == 1 && !spec->sources[0].weight) return fail(EX_USAGE, "'%s' has weight 0 and is alone", words[0]);
     return 0;

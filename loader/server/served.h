@@ -5,7 +5,7 @@
 #include "loader/protocol/wire.h"
 #include "loader/server/shard_stream.h"
 
-enum { SOURCES_MAX = MIXTURE_SOURCES_MAX, WEIGHT_MAX = 1000000 };
+enum { SOURCES_MAX = MIXTURE_SOURCES_MAX };
 
 // Names what to open: dataset directories with their weights, and a file with further weights, a line "FROM WEIGHT
 // WEIGHT ..." for each change, or NULL. The strings are borrowed.
@@ -25,8 +25,6 @@ int served_spec_parse(ServedSpec *spec, int count, char **words, const char *sch
 // one in each line. served_spec_load leaves *text NULL when there is no such file; else it owns the strings.
 int served_spec_save(const ServedSpec *spec, const char *path);
 int served_spec_load(ServedSpec *spec, char **text, const char *path);
-// Parses a weight, a number up to WEIGHT_MAX; 2 for another text.
-int weight_parse(const char *text, uint32_t *weight);
 
 // The part of the streams that a source has.
 typedef struct {

@@ -33,11 +33,6 @@ static uint64_t random_id(void) {
     return id | 1;
 }
 
-static void set_option(void *socket, int option, int value) {
-    if (zmq_setsockopt(socket, option, &value, sizeof value) < 0)
-        die(EX_BUG, "ZeroMQ refuses option %d: %s", option, zmq_strerror(errno));
-}
-
 // ZeroMQ ends the program where it cannot start its two threads.
 static int check_threads(void) {
     char job;
@@ -54,19 +49,19 @@ static int bind_sockets(Server *server, const Endpoint *endpoint) {
     server->context = zmq_ctx_new();
     server->router = server->context ? zmq_socket(server->context, ZMQ_ROUTER) : NULL;
     if (!server->router) return fail(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
-    set_option(server->router, ZMQ_ROUTER_MANDATORY, 1); // report a full queue instead of dropping answers silently
-    set_option(server->router, ZMQ_ROUTER_HANDOVER, 1);
-    set_option(server->router, ZMQ_SNDTIMEO, 0);
-    set_option(server->router, ZMQ_SNDHWM, SEND_HIGH_WATER);
-    set_option(server->router, ZMQ_RCVHWM, RECEIVE_HIGH_WATER);
-    set_option(server->router, ZMQ_LINGER, LINGER_MS);
-    set_option(server->router, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
-    if (strchr(endpoint->zmq_address, '[')) set_option(server->router, ZMQ_IPV6, 1);
+    endpoint_set(server->router, ZMQ_ROUTER_MANDATORY, 1); // report a full queue instead of dropping answers silently
+    endpoint_set(server->router, ZMQ_ROUTER_HANDOVER, 1);
+    endpoint_set(server->router, ZMQ_SNDTIMEO, 0);
+    endpoint_set(server->router, ZMQ_SNDHWM, SEND_HIGH_WATER);
+    endpoint_set(server->router, ZMQ_RCVHWM, RECEIVE_HIGH_WATER);
+    endpoint_set(server->router, ZMQ_LINGER, LINGER_MS);
+    endpoint_set(server->router, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
+    if (strchr(endpoint->zmq_address, '[')) endpoint_set(server->router, ZMQ_IPV6, 1);
     if (!endpoint->ipc) endpoint_keep_alive(server->router, PEER_SILENCE_MS);
     int64_t most = WIRE_REQUEST_MAX;
     zmq_setsockopt(server->router, ZMQ_MAXMSGSIZE, &most, sizeof most);
     if (server->config->keys) {
-        set_option(server->router, ZMQ_CURVE_SERVER, 1);
+        endpoint_set(server->router, ZMQ_CURVE_SERVER, 1);
         zmq_setsockopt(server->router, ZMQ_CURVE_SECRETKEY, server->config->keys->secret_key, KEY_TEXT);
         if (!(server->zap = zap_open(server->context))) return -1;
     }

@@ -6,19 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // ---- the datasets
-
-// Cuts a weight off a path, unless a directory has the name with it.
-static uint32_t cut_weight(char *path) {
-    char *colon = strrchr(path, ':'), *end;
-    if (!colon || access(path, F_OK) == 0) return 1;
-    const unsigned long weight = strtoul(colon + 1, &end, 10);
-    if (colon[1] < '0' || colon[1] > '9' || *end || weight > UINT32_MAX) return 1;
-    *colon = 0;
-    return (uint32_t)weight;
-}
 
 static int refuse(unsigned count, const uint8_t fingerprint[32]) {
     char hex[65];
@@ -36,7 +25,7 @@ int origins_open(Origins *origins, unsigned count, const char *const *paths, con
     for (unsigned i = 0; i < count; i++) {
         char path[PATH_MAX_BYTES];
         snprintf(path, sizeof path, "%s", paths[i]);
-        weights[i] = cut_weight(path);
+        if (weight_cut(path, &weights[i]) < 0) return -1;
         Dataset *dataset = &origins->datasets[i];
         origins->count++;
         if (dataset_open(dataset, path) < 0) return -1;

@@ -159,6 +159,8 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     stop_loader
     run_match 2 "name the datasets that it served" "$BIN/trainer" which mixed --step=1
     run_match 66 "no mixture of them" "$BIN/trainer" which mixed --step=1 "$data" "$BATS_FILE_TMPDIR/data2"
+    run_match 2 "a weight is a whole number up to 1000000" \
+        "$BIN/trainer" which mixed --step=1 "$data:1000000" "$BATS_FILE_TMPDIR/data2:3000000"
     "$BIN/trainer" which mixed --step=1 --json "$data" "$BATS_FILE_TMPDIR/data2:3" >which
     [ "$(jq -r .dataset which | xargs -n 1 basename | sort | uniq -c | xargs)" = "1 data 3 data2" ]
     [ "$(jq -c 'select(.dataset) | .sources' mixed/metrics.jsonl)" = '[{"name":"data","weight":16384},{"name":"data2","weight":49152}]' ]
