@@ -69,6 +69,29 @@ void buffer_print(Buffer *buffer, const char *format, ...) {
     va_end(again);
 }
 
+void buffer_add_leb128(Buffer *buffer, uint64_t number) {
+    uint8_t bytes[10];
+    size_t size = 0;
+    for (; number >= 0x80; number >>= 7) bytes[size++] = (uint8_t)(number | 0x80);
+    bytes[size++] = (uint8_t)number;
+    buffer_add(buffer, bytes, size);
+}
+
+uint64_t cursor_leb128(Cursor *cursor) {
+    uint64_t number = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+        uint8_t byte;
+        if (!cursor_u8(cursor, &byte)) return 0;
+        number |= (uint64_t)(byte & 0x7F) << shift;
+        if (!(byte & 0x80)) {
+            if (shift == 63 && byte > 1) break;
+            return number;
+        }
+    }
+    cursor->failed = true;
+    return 0;
+}
+
 void buffer_close(Buffer *buffer) {
     free(buffer->data);
     *buffer = (Buffer){0};

@@ -34,6 +34,7 @@ typedef struct {
 void buffer_reserve(Buffer *buffer, size_t more); // makes data[size .. size + more) writable
 void buffer_add(Buffer *buffer, const void *data, size_t size);
 void buffer_print(Buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void buffer_add_leb128(Buffer *buffer, uint64_t number);
 void buffer_close(Buffer *buffer);
 
 // Makes room for one more element of `size` bytes behind the `count` of an array that only this function allocates: its
@@ -91,3 +92,4 @@ static inline bool cursor_u32(Cursor *cursor, uint32_t *v) {
     if (p) *v = get_u32(p);
     return p;
 }
+uint64_t cursor_leb128(Cursor *cursor); // at most 64 bits; 0, with `failed` set, at the end of the bytes

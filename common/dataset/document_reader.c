@@ -9,27 +9,22 @@ static int next_index(DocumentReader *reader, TokenReader *tokens) {
     const ShardFile *shard = token_reader_shard(tokens, reader->number);
     if (!shard) return -1;
     const Shard *member = &shard->members[reader->member];
-    reader->lengths.size = reader->at = 0;
+    reader->lengths.size = 0;
     if (shard_lengths(shard, member, &reader->lengths) < 0) return -1;
     if (member->tokens && !reader->lengths.size)
         return fail(EX_DATA, "shard '%s': the document index is empty: run verify", shard->path);
+    reader->rest = cursor_init((Bytes){reader->lengths.data, reader->lengths.size});
     reader->left = member->tokens;
     reader->open_end = member->index.data[0] & SHARD_CONTINUES_AFTER;
     if (++reader->member == shard->member_count) reader->number++, reader->member = 0;
     return 1;
 }
 
-// The next length of the index: LEB128.
 static int next_length(DocumentReader *reader, uint64_t *length) {
-    *length = 0;
-    for (unsigned shift = 0; reader->at < reader->lengths.size && shift < 63; shift += 7) {
-        uint8_t byte = reader->lengths.data[reader->at++];
-        *length |= (uint64_t)(byte & 127) << shift;
-        if (byte & 128) continue;
-        if (*length == 0 || *length > reader->left) break;
+    *length = cursor_leb128(&reader->rest);
+    if (*length && *length <= reader->left) {
         reader->left -= *length;
-        if (reader->at == reader->lengths.size && reader->left) break;
-        return 0;
+        if (reader->rest.at < reader->rest.end || !reader->left) return 0;
     }
     return fail(EX_DATA, "the document index before document %" PRIu64 " does not match its shard: run verify",
                 reader->document);
@@ -39,13 +34,13 @@ int document_reader_next(DocumentReader *reader, TokenReader *tokens, Document *
     *document = (Document){.number = reader->document, .first = reader->first};
     while (!document->has_end) {
         int status = 1;
-        while (status > 0 && reader->at == reader->lengths.size) status = next_index(reader, tokens);
+        while (status > 0 && reader->rest.at == reader->rest.end) status = next_index(reader, tokens);
         if (status < 0) return -1;
         if (status == 0) break;
         uint64_t length;
         if (next_length(reader, &length) < 0) return -1;
         document->tokens += length;
-        document->has_end = reader->at < reader->lengths.size || !reader->open_end;
+        document->has_end = reader->rest.at < reader->rest.end || !reader->open_end;
     }
     if (document->tokens == 0) return 0;
     reader->first += document->tokens;

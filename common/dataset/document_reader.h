@@ -13,7 +13,7 @@ typedef struct {
 // Zero it before the first call. `lengths` holds the index of one shard.
 typedef struct {
     Buffer lengths;
-    size_t at;
+    Cursor rest;
     uint64_t left;            // tokens of that shard that are not yet assigned to documents
     bool open_end;            // the last document of that shard continues in the next
     uint64_t number, member;  // of the next shard to read: file, and shard in that file

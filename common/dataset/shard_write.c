@@ -113,21 +113,12 @@ int shard_encode(ShardEncoder *encoder, const ShardParams *params, const void *i
 static void add_u32(Buffer *buffer, uint32_t v) { buffer_add(buffer, &v, sizeof v); }
 static void add_u64(Buffer *buffer, uint64_t v) { buffer_add(buffer, &v, sizeof v); }
 
-static void add_leb128(Buffer *buffer, uint64_t v) {
-    uint8_t bytes[10];
-    size_t count = 0;
-    do {
-        bytes[count++] = (uint8_t)((v & 127) | (v > 127 ? 128 : 0));
-    } while (v >>= 7);
-    buffer_add(buffer, bytes, count);
-}
-
 uint64_t shard_index_add(Buffer *lengths, const void *ids, unsigned bytes, size_t count, uint32_t eot_id,
                          uint64_t *carry) {
     uint64_t ended = 0;
     size_t begin = 0, end;
     while ((end = begin + ids_find((const uint8_t *)ids + begin * bytes, bytes, count - begin, eot_id)) < count) {
-        add_leb128(lengths, *carry + end + 1 - begin);
+        buffer_add_leb128(lengths, *carry + end + 1 - begin);
         begin = end + 1, *carry = 0, ended++;
     }
     *carry += count - begin;
@@ -135,7 +126,7 @@ uint64_t shard_index_add(Buffer *lengths, const void *ids, unsigned bytes, size_
 }
 
 void shard_index_finish(Buffer *lengths, uint64_t carry) {
-    if (carry) add_leb128(lengths, carry);
+    if (carry) buffer_add_leb128(lengths, carry);
 }
 
 void shard_table_add(Buffer *table, uint64_t bytes, uint64_t raw_bytes, uint32_t checksum) {

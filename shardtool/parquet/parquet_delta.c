@@ -6,9 +6,9 @@
 
 bool delta_open(DeltaReader *delta, Bytes bytes, unsigned type_bits) {
     *delta = (DeltaReader){.cursor = cursor_init(bytes), .type_bits = type_bits, .first = true};
-    uint64_t block_values = read_varint(&delta->cursor), miniblocks = read_varint(&delta->cursor);
-    delta->left = read_varint(&delta->cursor);
-    delta->value = (uint64_t)zigzag_decode(read_varint(&delta->cursor));
+    uint64_t block_values = cursor_leb128(&delta->cursor), miniblocks = cursor_leb128(&delta->cursor);
+    delta->left = cursor_leb128(&delta->cursor);
+    delta->value = (uint64_t)zigzag_decode(cursor_leb128(&delta->cursor));
     if (delta->cursor.failed || !block_values || block_values > INT32_MAX || block_values % 128 || !miniblocks ||
         block_values % miniblocks || block_values / miniblocks % 32 || delta->left > INT32_MAX)
         return false;
@@ -19,7 +19,7 @@ bool delta_open(DeltaReader *delta, Bytes bytes, unsigned type_bits) {
 
 static bool next_miniblock(DeltaReader *delta) {
     if (delta->miniblock == delta->miniblock_count) {
-        delta->difference = (uint64_t)zigzag_decode(read_varint(&delta->cursor));
+        delta->difference = (uint64_t)zigzag_decode(cursor_leb128(&delta->cursor));
         delta->widths = cursor_take(&delta->cursor, delta->miniblock_count);
         delta->miniblock = 0;
         if (!delta->widths) return false;

@@ -28,7 +28,7 @@ RleReader rle_open_packed(Bytes bytes, unsigned width) {
 }
 
 static bool next_run(RleReader *rle) {
-    uint64_t header = read_varint(&rle->cursor);
+    uint64_t header = cursor_leb128(&rle->cursor);
     if (rle->cursor.failed || header > UINT32_MAX) return false;
     uint64_t count = header >> 1;
     rle->packed = header & 1;

@@ -3,21 +3,6 @@
 
 enum { SKIP_DEPTH_MAX = 32 };
 
-uint64_t read_varint(Cursor *cursor) {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint8_t byte;
-        if (!cursor_u8(cursor, &byte)) return 0;
-        value |= (uint64_t)(byte & 0x7F) << shift;
-        if (!(byte & 0x80)) {
-            if (shift == 63 && byte > 1) break;
-            return value;
-        }
-    }
-    cursor->failed = true;
-    return 0;
-}
-
 static void expect(ThriftReader *reader, bool fits) {
     if (!fits && !thrift_failed(reader)) reader->malformed = true;
 }
@@ -25,7 +10,7 @@ static void expect(ThriftReader *reader, bool fits) {
 static uint64_t read_unsigned(ThriftReader *reader) {
     if (thrift_failed(reader)) return 0;
     const uint8_t *begin = reader->cursor.at;
-    uint64_t value = read_varint(&reader->cursor);
+    uint64_t value = cursor_leb128(&reader->cursor);
     // A varint without an end in ten bytes is malformed; one that only runs into the end of the bytes is cut short.
     if (reader->cursor.failed && reader->cursor.end - begin >= 10) reader->malformed = true;
     return value;

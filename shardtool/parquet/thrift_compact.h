@@ -49,5 +49,4 @@ void thrift_struct(ThriftReader *reader, ThriftType type); // only checks; thrif
 uint32_t thrift_list(ThriftReader *reader, ThriftType type, ThriftType element);
 void thrift_skip(ThriftReader *reader, ThriftType type); // the value of a field, at most 32 levels deep
 
-uint64_t read_varint(Cursor *cursor); // LEB128, at most 64 bits; 0, with `failed` set, at the end of the bytes
 static inline int64_t zigzag_decode(uint64_t v) { return (int64_t)(v >> 1 ^ (0 - (v & 1))); }

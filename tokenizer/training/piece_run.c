@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BLOCK_BYTES = 256 << 10, NUMBER_BYTES = 10, MAGIC_BYTES = 8 };
+enum { BLOCK_BYTES = 256 << 10, MAGIC_BYTES = 8 };
 static const char magic[MAGIC_BYTES + 1] = "PIECERN1";
 
 void piece_run_path(char path[PATH_MAX_BYTES], const char *folder, uint64_t number) {
@@ -32,20 +32,11 @@ int piece_run_create(PieceRunWriter *writer, const char *folder, uint64_t number
     return newfile_open(&writer->file, path);
 }
 
-static size_t put_number(uint8_t *out, uint64_t number) {
-    size_t size = 0;
-    for (; number >= 0x80; number >>= 7) out[size++] = (uint8_t)(number | 0x80);
-    out[size++] = (uint8_t)number;
-    return size;
-}
-
 int piece_run_add(PieceRunWriter *writer, Bytes piece, uint64_t count) {
     Buffer *block = &writer->block;
-    buffer_reserve(block, 2 * NUMBER_BYTES + piece.size);
-    block->size += put_number(block->data + block->size, count);
-    block->size += put_number(block->data + block->size, piece.size);
-    memcpy(block->data + block->size, piece.data, piece.size);
-    block->size += piece.size;
+    buffer_add_leb128(block, count);
+    buffer_add_leb128(block, piece.size);
+    buffer_add(block, piece.data, piece.size);
     return block->size >= BLOCK_BYTES ? write_block(writer) : 0;
 }
 

@@ -66,24 +66,17 @@ static void add_end(Documents *documents, uint64_t end) {
     documents->ends[documents->count++] = end;
 }
 
-// Adds the documents of one of the shards of a file, whose lengths are LEB128. The last one may go on in the next.
+// Adds the documents of one of the shards of a file. The last one may go on in the next.
 static int add_member(Documents *documents, const ShardFile *shard, const Shard *member, uint64_t first) {
     Buffer lengths = {0};
     const bool continues = member->index.size && member->index.data[0] & SHARD_CONTINUES_BEFORE;
     int result = shard_lengths(shard, member, &lengths);
     if (continues && documents->count) documents->count--; // one document in two shards of the file
-    uint64_t length = 0, end = first;
-    unsigned shift = 0;
-    for (size_t i = 0; i < lengths.size && result == 0; i++) {
-        length |= (uint64_t)(lengths.data[i] & 127) << shift;
-        shift += 7;
-        if (lengths.data[i] & 128) {
-            if (shift > 56) result = -1;
-            continue;
-        }
+    uint64_t end = first;
+    for (Cursor rest = cursor_init((Bytes){lengths.data, lengths.size}); rest.at < rest.end && result == 0;) {
+        const uint64_t length = cursor_leb128(&rest);
         if (!length || length > first + member->tokens - end) result = -1;
         if (result == 0) add_end(documents, end += length);
-        length = 0, shift = 0;
     }
     if (result == 0 && end != first + member->tokens) result = -1;
     buffer_close(&lengths);

@@ -29,14 +29,9 @@ enum {
 
 static void add_byte(Buffer *out, int byte) { buffer_add(out, &(uint8_t){(uint8_t)byte}, 1); }
 
-static void add_varint(Buffer *out, uint64_t value) {
-    for (; value > 127; value >>= 7) add_byte(out, (int)(value & 127) | 128);
-    add_byte(out, (int)value);
-}
-
 static void add_bytes(Buffer *out, int field, const void *data, size_t size) {
     add_byte(out, field);
-    add_varint(out, size);
+    buffer_add_leb128(out, size);
     buffer_add(out, data, size);
 }
 
@@ -51,7 +46,7 @@ static void add_event(Buffer *out, double time, uint64_t step, int field, const 
     add_byte(&event, EVENT_TIME);
     buffer_add(&event, &time, sizeof time);
     add_byte(&event, EVENT_STEP);
-    add_varint(&event, step);
+    buffer_add_leb128(&event, step);
     add_bytes(&event, field, data, size);
     const uint64_t length = event.size;
     const uint32_t length_crc = masked_crc(&length, sizeof length), crc = masked_crc(event.data, event.size);
