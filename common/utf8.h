@@ -36,8 +36,15 @@ static inline unsigned utf8_length(const uint8_t *at, const uint8_t *end) {
     return point > UTF8_LAST ? 0 : length;
 }
 
-// Writes the code point (up to UTF8_LAST) and returns its length.
-unsigned utf8_encode(uint32_t point, uint8_t bytes[UTF8_BYTES_MAX]);
+// Writes the code point (up to UTF8_LAST) and returns its length. Inline, because libjansson.a has a symbol of this name.
+static inline unsigned utf8_encode(uint32_t point, uint8_t bytes[UTF8_BYTES_MAX]) {
+    if (point < 0x80) return bytes[0] = (uint8_t)point, 1;
+    static const uint8_t leads[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    unsigned length = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+    for (unsigned i = length; --i; point >>= 6) bytes[i] = (uint8_t)(0x80 | (point & 0x3F));
+    bytes[0] = (uint8_t)(leads[length] | point);
+    return length;
+}
 
 // How many bytes at the start of the text are valid: text.size when all are.
 size_t utf8_valid(Bytes text);

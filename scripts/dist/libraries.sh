@@ -97,7 +97,6 @@ for library in z zstd lzma bz2 lz4 brotlidec brotlicommon jansson xxhash crypto 
     [ -s "$libraries/lib$library.a" ] || { echo "no static lib$library" && exit 1; }
     rm -f "$libraries/lib$library.so"*
 done
-objcopy --redefine-sym utf8_encode=jansson_utf8_encode "$libraries/libjansson.a" # common/utf8.c has that name
 
 # -B: else the linker takes the start files and libraries of this machine first.
 flags="-B$libraries -O2 -ffunction-sections -fdata-sections -ffile-prefix-map=$floor=."
