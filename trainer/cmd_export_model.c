@@ -15,7 +15,7 @@ static int type = DTYPE_FP32;
 static bool card;
 #define WORD(NAME, name, number, word, ...) "|" word
 static const Option options[] = {
-    {OPT_STRING, "o", &output, "DIR", "the directory to make"},
+    {OPT_STRING, "o,output", &output, "DIR", "the directory to make"},
     {OPT_STRING, "ckpt", &which, "newest|best|STEP",
      "checkpoint; without it the newest, or the best if only the best are saved"},
     {OPT_FLAG, "card", &card, NULL,

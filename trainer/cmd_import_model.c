@@ -12,7 +12,7 @@
 static const char *output = NULL, *characters = NULL, *vocabulary = NULL;
 static enum { GELU_WORD_EXACT, GELU_WORD_TANH } gelu = GELU_WORD_EXACT;
 static const Option options[] = {
-    {OPT_STRING, "o", &output, "DIR", "the directory to make"},
+    {OPT_STRING, "o,output", &output, "DIR", "the directory to make"},
     {OPT_STRING, "vocabulary", &vocabulary, "FILE|DIR",
      "of a model of another vocabulary than GPT-2's: tokenizer.json, .tiktoken, or a directory that has one"},
     {OPT_STRING, "characters", &characters, "FILE",

@@ -16,8 +16,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static bool same_letter(char a, char b) { return a == b || ((a == '-' || a == '_') && (b == '-' || b == '_')); }
-
 static bool same_name(const char *name, const char *given, size_t length) {
     if (name[0] && name[1] == ',') { // "o,output"
         if (length == 1) return name[0] == given[0];
@@ -25,7 +23,7 @@ static bool same_name(const char *name, const char *given, size_t length) {
     }
     if (strlen(name) != length) return false;
     for (size_t i = 0; i < length; i++)
-        if (!same_letter(name[i], given[i])) return false;
+        if (!nearest_same(name[i], given[i])) return false;
     return true;
 }
 
@@ -35,13 +33,9 @@ const Option *option_find(const Option *options, const char *name, size_t length
     return NULL;
 }
 
-static const char *long_name(const Option *option) {
-    return option->name[0] && option->name[1] == ',' ? option->name + 2 : option->name;
-}
-
 static void add_names(Nearest *nearest, const Option *options) {
     for (const Option *o = options; o && o->type != OPT_END; o++)
-        nearest_add(nearest, long_name(o), strlen(long_name(o)));
+        nearest_add(nearest, option_long_name(o), strlen(option_long_name(o)));
 }
 
 const char *option_nearest(const Option *options, const char *name) {
@@ -240,8 +234,8 @@ static int parse_long(const Command *command, const char *given, const char *nex
     if (!option) return fail_unknown(command, given, length) < 0 ? -1 : command->more->take(given, next);
     if (option->type == OPT_FLAG && !equals) return *(bool *)option->value = !negated, 1;
     const char *value = equals ? equals + 1 : next;
-    if (!value) return fail(EX_USAGE, "option '--%s' needs a value: %s", long_name(option), option->argument);
-    if (set_given(option, value) < 0) return fail_in("--%s", long_name(option));
+    if (!value) return fail(EX_USAGE, "option '--%s' needs a value: %s", option_long_name(option), option->argument);
+    if (set_given(option, value) < 0) return fail_in("--%s", option_long_name(option));
     return equals ? 1 : 2;
 }
 

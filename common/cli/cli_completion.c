@@ -45,8 +45,7 @@ static void function_name(const Program *program, char out[64]) {
 // ---- bash
 
 static void print_bash_names(const Option *options) {
-    for (const Option *o = options; o && o->type != OPT_END; o++)
-        if (*option_long_name(o)) printf(" --%s", option_long_name(o));
+    for (const Option *o = options; o && o->type != OPT_END; o++) printf(" --%s", option_long_name(o));
 }
 
 static void print_bash_values(const Program *program, const char *command, const Option *option, const char *values) {
@@ -101,7 +100,6 @@ static void print_zsh_text(const char *text) {
 static void print_zsh_option(const Program *program, const char *commands, const Option *option, const char *values) {
     const char *name = option_long_name(option);
     (void)program, (void)commands;
-    if (!*name) return;
     printf(" \\\n            '--%s%s[", name, takes_value(option, values) ? "=" : "");
     print_zsh_text(option->help);
     printf("]");
@@ -145,7 +143,6 @@ static void print_fish_text(const char *text) {
 
 static void print_fish_option(const Program *program, const char *commands, const Option *option, const char *values) {
     const char *name = option_long_name(option);
-    if (!*name) return;
     printf("complete -c %s -n '__fish_seen_subcommand_from %s' -l %s", program->name, commands, name);
     if (*values)
         printf(" -x -a '%s'", values);

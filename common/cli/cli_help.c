@@ -7,17 +7,10 @@
 #include <unistd.h>
 
 void option_flag(const Option *option, char *out, size_t size) {
-    const char *name = option->name;
+    const char *name = option_long_name(option), *argument = option->argument ? option->argument : "";
     char letter[8] = "";
-    if (name[0] && name[1] == ',') {
-        snprintf(letter, sizeof letter, "-%c, ", name[0]);
-        name += 2;
-    }
-    const char *argument = option->argument ? option->argument : "";
-    if (name[1])
-        snprintf(out, size, "%s--%s%s%s", letter, name, *argument ? " " : "", argument);
-    else
-        snprintf(out, size, "-%s%s%s", name, *argument ? " " : "", argument);
+    if (name > option->name) snprintf(letter, sizeof letter, "-%c, ", *option->name);
+    snprintf(out, size, "%s--%s%s%s", letter, name, *argument ? " " : "", argument);
 }
 
 // A size that is a whole number of a unit: 256MiB.
@@ -54,8 +47,7 @@ const Option common_options[] = {
 };
 
 const char *option_long_name(const Option *option) {
-    const char *name = option->name[0] && option->name[1] == ',' ? option->name + 2 : option->name;
-    return name[1] ? name : "";
+    return option->name[0] && option->name[1] == ',' ? option->name + 2 : option->name;
 }
 
 const char *key_value_name(const Option *key) {

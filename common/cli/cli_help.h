@@ -18,7 +18,7 @@ void cli_print_man_keys(const Program *program, const MoreOptions *keys);
 // "-o, --output DIR", and " [default]" or, where the default is none or off, "".
 void option_flag(const Option *option, char *out, size_t size);
 void option_default(const Option *option, char *out, size_t size);
-const char *option_long_name(const Option *option); // "output", or "" where it has a letter alone
+const char *option_long_name(const Option *option); // "output"
 // What a key of MoreOptions has behind its "=", as INTEGER or DIR; its help with the range or the words of its values; and
 // the title of the group that it begins, or NULL.
 const char *key_value_name(const Option *key);

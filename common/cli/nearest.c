@@ -1,11 +1,10 @@
 // Edit distances of names.
 #include "common/cli/nearest.h"
-#include <stdbool.h>
 #include <string.h>
 
 enum { NAME_MAX_BYTES = 63 };
 
-static bool same_letter(char a, char b) { return a == b || ((a == '-' || a == '_') && (b == '-' || b == '_')); }
+bool nearest_same(char a, char b) { return a == b || ((a == '-' || a == '_') && (b == '-' || b == '_')); }
 
 // An insertion, a deletion, a change and a swap of two neighbours count 1 each.
 static size_t distance(const char *a, size_t n, const char *b, size_t m) {
@@ -15,7 +14,7 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m) {
         size_t *now = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
         now[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            size_t best = above[j - 1] + !same_letter(a[i - 1], b[j - 1]);
+            size_t best = above[j - 1] + !nearest_same(a[i - 1], b[j - 1]);
             if (above[j] + 1 < best) best = above[j] + 1;
             if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && above2[j - 2] + 1 < best)

@@ -1,6 +1,7 @@
 // Of several names the one that is most similar to a name that is none of them, for "did you mean".
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct {
@@ -9,5 +10,6 @@ typedef struct {
     size_t length, distance;
 } Nearest;
 
+bool nearest_same(char a, char b); // letters of names, in which '-' and '_' are equal
 Nearest nearest_begin(const char *given);
 void nearest_add(Nearest *nearest, const char *name, size_t length);
