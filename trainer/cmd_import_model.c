@@ -69,7 +69,7 @@ static int write_vocabulary(const Vocab *vocab, const char *directory) {
     Buffer text = {0};
     if (!vocab || vocab_is_gpt2(vocab)) return 0;
     vocab_print_file(vocab, &text);
-    snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 32, directory, vocab_file_name(vocab));
+    path_join(path, directory, "%s", vocab_file_name(vocab));
     const int result = file_write(path, (Bytes){text.data, text.size});
     buffer_close(&text);
     return result;
@@ -79,8 +79,7 @@ static int write_directory(const ForeignModel *foreign, const ModelShape *shape,
     char path[PATH_MAX_BYTES];
     NewFolder folder;
     if (newfolder_open(&folder, output, false, NULL) < 0) return -1;
-    snprintf(path, sizeof path, "%.*s/model.safetensors", PATH_MAX_BYTES - 32, folder.temp);
-    int result = foreign_write(foreign, path, shape);
+    int result = foreign_write(foreign, path_join(path, folder.temp, "model.safetensors"), shape);
     if (result == 0) result = write_vocabulary(vocab, folder.temp);
     if (result == 0) result = export_finish(folder.temp, shape, DTYPE_FP32);
     if (result == 0) result = newfolder_commit(&folder);

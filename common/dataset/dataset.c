@@ -24,14 +24,10 @@ static void shard_file(char *out, size_t size, int split, uint64_t number) {
 void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number) {
     char file[64];
     shard_file(file, sizeof file, split, number);
-    if (snprintf(out, PATH_MAX_BYTES, "%s/%s", directory, file) >= PATH_MAX_BYTES)
-        die(EX_CREATE, "path too long: '%.60s...'", directory);
+    path_join(out, directory, "%s", file);
 }
 
-void dataset_skips_path(char out[PATH_MAX_BYTES], const char *directory) {
-    if (snprintf(out, PATH_MAX_BYTES, "%s/" DATASET_SKIPS, directory) >= PATH_MAX_BYTES)
-        die(EX_CREATE, "path too long: '%.60s...'", directory);
-}
+void dataset_skips_path(char out[PATH_MAX_BYTES], const char *directory) { path_join(out, directory, DATASET_SKIPS); }
 
 static void dataset_folder(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number) {
     dataset_shard_path(out, directory, split, number);
@@ -193,9 +189,7 @@ int dataset_save(Dataset *dataset) {
 
     NewFile file = {0};
     char path[PATH_MAX_BYTES];
-    int status = snprintf(path, sizeof path, "%s/" DATASET_MANIFEST, dataset->path) < (int)sizeof path
-                     ? newfile_open(&file, path)
-                     : fail(EX_CREATE, "path too long: '%.60s...'", dataset->path);
+    int status = newfile_open(&file, path_join(path, dataset->path, DATASET_MANIFEST));
     if (status == 0) status = newfile_write(&file, header.data, header.size);
     if (status == 0) status = newfile_write(&file, lines.data, lines.size);
     if (status == 0)

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -153,6 +154,16 @@ int fd_write(int fd, const void *data, size_t size, const char *what) {
         done += (size_t)put;
     }
     return 0;
+}
+
+const char *path_join(char path[PATH_MAX_BYTES], const char *folder, const char *name, ...) {
+    va_list arguments;
+    int length = snprintf(path, PATH_MAX_BYTES, "%s/", folder);
+    va_start(arguments, name);
+    if (length < PATH_MAX_BYTES) length += vsnprintf(path + length, PATH_MAX_BYTES - (size_t)length, name, arguments);
+    va_end(arguments);
+    if (length >= PATH_MAX_BYTES) die(EX_CREATE, "path too long: '%.60s...'", folder);
+    return path;
 }
 
 const char *path_split(const char *path, char directory[PATH_MAX_BYTES]) {

@@ -33,6 +33,10 @@ ssize_t fd_read(int fd, void *data, size_t size, const char *what);
 ssize_t fd_read_at(int fd, uint64_t offset, void *data, size_t size, const char *what); // the same, at any offset
 int fd_write(int fd, const void *data, size_t size, const char *what);                  // writes all of it
 
+// Sets the path to FOLDER/NAME, with the name printed, and returns it. Ends the program (73) when the path is too long.
+const char *path_join(char path[PATH_MAX_BYTES], const char *folder, const char *name, ...)
+    __attribute__((format(printf, 3, 4)));
+
 // Splits a path into its directory ("." when there is none) and its last part, which is returned.
 const char *path_split(const char *path, char directory[PATH_MAX_BYTES]);
 

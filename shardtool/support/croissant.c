@@ -53,8 +53,7 @@ static int add_manifest(const Dataset *dataset, json_t *files) {
     char path[PATH_MAX_BYTES];
     Buffer bytes = {0};
     uint8_t hash[32];
-    snprintf(path, sizeof path, "%.*s/" DATASET_MANIFEST, PATH_MAX_BYTES - 64, dataset->path);
-    if (file_read(&bytes, path, SIZE_MAX / 2) < 0) return -1;
+    if (file_read(&bytes, path_join(path, dataset->path, DATASET_MANIFEST), SIZE_MAX / 2) < 0) return -1;
     sha256(bytes.data, bytes.size, hash);
     json_array_append_new(files, json_pack("{s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:o}", "@type", "cr:FileObject", "@id",
                                            "manifest", "name", "manifest", "description",

@@ -3,7 +3,6 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -11,8 +10,7 @@ enum { BLOCK_BYTES = 256 << 10, MAGIC_BYTES = 8 };
 static const char magic[MAGIC_BYTES + 1] = "PIECERN1";
 
 void piece_run_path(char path[PATH_MAX_BYTES], const char *folder, uint64_t number) {
-    if (snprintf(path, PATH_MAX_BYTES, "%s/" PIECE_RUN_PREFIX "%06" PRIu64, folder, number) >= PATH_MAX_BYTES)
-        die(EX_CREATE, "path too long: '%.60s...'", folder);
+    path_join(path, folder, PIECE_RUN_PREFIX "%06" PRIu64, number);
 }
 
 static int write_block(PieceRunWriter *writer) {

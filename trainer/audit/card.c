@@ -164,8 +164,7 @@ static int add_files(const char *directory, Buffer *out) {
         char path[PATH_MAX_BYTES], hex[65];
         uint8_t hash[32];
         Bytes map;
-        snprintf(path, sizeof path, "%.*s/%.255s", PATH_MAX_BYTES - 300, directory, names[i]);
-        if ((result = file_map(&map, path)) < 0) break;
+        if ((result = file_map(&map, path_join(path, directory, "%s", names[i]))) < 0) break;
         sha256(map.data, map.size, hash);
         file_unmap(&map);
         hex_encode(hex, hash, 32);
@@ -193,8 +192,8 @@ int card_write(const char *exported, const char *checkpoint, const char *name, u
     SavedState saved = {0};
     Record record = {0};
     Buffer text = {0};
-    snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 64, checkpoint);
-    if (access(path, F_OK) < 0) return fail(EX_NOINPUT, "'%s' is no checkpoint of a run: --card needs one", checkpoint);
+    if (access(path_join(path, checkpoint, "state.json"), F_OK) < 0)
+        return fail(EX_NOINPUT, "'%s' is no checkpoint of a run: --card needs one", checkpoint);
     if (saved_state_read(&saved, checkpoint) < 0) return -1;
     path_split(checkpoint, run);
     if (record_open(&record, run) < 0) record_close(&record), err_clear(); // the card then says what is not known
@@ -205,8 +204,7 @@ int card_write(const char *exported, const char *checkpoint, const char *name, u
     add_data(&saved, &record, &text);
     add_training(&saved, run, &record, &text);
     int result = add_hashes(&saved, exported, &text);
-    snprintf(path, sizeof path, "%.*s/README.md", PATH_MAX_BYTES - 64, exported);
-    if (result == 0) result = file_write(path, (Bytes){text.data, text.size});
+    if (result == 0) result = file_write(path_join(path, exported, "README.md"), (Bytes){text.data, text.size});
     saved_state_close(&saved);
     record_close(&record);
     buffer_close(&text);

@@ -218,8 +218,7 @@ static void find_last_step(Record *record) {
 
 int record_open(Record *record, const char *run) {
     *record = (Record){0};
-    snprintf(record->path, sizeof record->path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, run);
-    if (file_map(&record->text, record->path) < 0) return -1;
+    if (file_map(&record->text, path_join(record->path, run, "metrics.jsonl")) < 0) return -1;
     if (record->text.size && record->text.data[record->text.size - 1] != '\n')
         return fail(EX_DATA, "'%s': the last line is cut short", record->path);
     find_last_step(record);

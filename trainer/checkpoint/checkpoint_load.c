@@ -4,6 +4,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/safetensors.h"
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -24,7 +25,7 @@ static void files_close(TensorFiles *files) {
 
 static int files_add(TensorFiles *files, const char *directory, const char *name) {
     char path[PATH_MAX_BYTES];
-    snprintf(path, sizeof path, "%.*s/%.200s", PATH_MAX_BYTES - 202, directory, name);
+    path_join(path, directory, "%s", name);
     for (size_t i = 0; i < files->count; i++)
         if (!strcmp(files->paths[i], path)) return 0;
     files->files = array_grow(files->files, files->count, sizeof *files->files);
@@ -45,7 +46,7 @@ static int open_index(TensorFiles *files, const char *directory, const char *pat
     int result = json_object_size(map) ? 0 : fail(EX_DATA, "'%s' has no weight_map", path);
     json_object_foreach(map, tensor, file) {
         const char *name = json_string_value(file);
-        if (result == 0 && (!name || strchr(name, '/')))
+        if (result == 0 && (!name || strchr(name, '/') || strlen(name) > NAME_MAX))
             result = fail(EX_DATA, "'%s': '%s' is not in a file of the directory", path, tensor);
         if (result == 0) result = files_add(files, directory, name);
     }
@@ -58,10 +59,8 @@ static int files_open(TensorFiles *files, const char *directory) {
     static const char single[] = "model.safetensors", index[] = "model.safetensors.index.json";
     char path[PATH_MAX_BYTES];
     *files = (TensorFiles){0};
-    snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 64, directory, single);
-    if (access(path, F_OK) == 0) return files_add(files, directory, single);
-    snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 64, directory, index);
-    if (access(path, F_OK) == 0) return open_index(files, directory, path);
+    if (access(path_join(path, directory, "%s", single), F_OK) == 0) return files_add(files, directory, single);
+    if (access(path_join(path, directory, "%s", index), F_OK) == 0) return open_index(files, directory, path);
     return fail(EX_NOINPUT, "there is no %s in '%s'", single, directory);
 }
 

@@ -201,8 +201,7 @@ static bool is_of_gpt2(const char *directory, bool padded) {
 static int model_config_read(Config *model, const char *directory) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
-    snprintf(path, sizeof path, "%.*s/config.json", PATH_MAX_BYTES - 16, directory);
-    if (file_read(&text, path, 1 << 20) < 0) return -1;
+    if (file_read(&text, path_join(path, directory, "config.json"), 1 << 20) < 0) return -1;
     json_t *root = json_loadb((const char *)text.data, text.size, 0, NULL);
     int result = take_config(model, root, path);
     const bool padded = model->vocab_size == padded_vocab(GPT2_VOCAB);
@@ -241,8 +240,7 @@ int model_config_apply(ConfigReader *reader, const char *directory) {
 static bool is_model(char path[PATH_MAX_BYTES], const char *folder, int folder_length, const char *name) {
     char file[PATH_MAX_BYTES];
     snprintf(path, PATH_MAX_BYTES, "%.*s%s", folder_length, folder, name);
-    snprintf(file, sizeof file, "%.*s/config.json", PATH_MAX_BYTES - 16, path);
-    return access(file, F_OK) == 0;
+    return access(path_join(file, path, "config.json"), F_OK) == 0;
 }
 
 // Sets `folder` to that of $MILLRACE_MODELS, with a slash.

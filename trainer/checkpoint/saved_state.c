@@ -12,8 +12,7 @@ int saved_state_read(SavedState *saved, const char *directory) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
     *saved = (SavedState){0};
-    snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 64, directory);
-    int result = file_read(&text, path, 16 << 20);
+    int result = file_read(&text, path_join(path, directory, "state.json"), 16 << 20);
     if (result == 0 && (result = saved_state_parse(saved, (Bytes){text.data, text.size})) < 0) fail_in("'%s'", path);
     buffer_close(&text);
     return result;

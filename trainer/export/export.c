@@ -7,14 +7,8 @@
 #include "trainer/checkpoint/tokenizer_files.h"
 #include "trainer/export/export_llama.h"
 #include <math.h>
-#include <stdio.h>
 
 enum { PIECE = 64 << 10 };
-
-static const char *join(char path[PATH_MAX_BYTES], const char *directory, const char *name) {
-    snprintf(path, PATH_MAX_BYTES, "%.*s/%.200s", PATH_MAX_BYTES - 202, directory, name);
-    return path;
-}
 
 int export_write(SafeWriter *writer, const char *name, const float *values, size_t count) {
     for (size_t i = 0; dtype_is_narrow(writer->type) && i < count; i++) {
@@ -62,7 +56,7 @@ int export_finish(const char *to, const ModelShape *shape, Dtype type) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
     (model_is_gpt2(shape) ? model_config_print : llama_config_print)(shape, type, &text);
-    int result = file_write(join(path, to, "config.json"), (Bytes){text.data, text.size});
+    int result = file_write(path_join(path, to, "config.json"), (Bytes){text.data, text.size});
     buffer_close(&text);
     return result < 0 ? -1 : tokenizer_files_write(to, shape, to, "");
 }
@@ -71,7 +65,7 @@ int model_export(const char *from, const char *to, const ModelShape *shape, Dtyp
     char source[PATH_MAX_BYTES], path[PATH_MAX_BYTES];
     const bool gpt2 = model_is_gpt2(shape);
     if (!gpt2 && llama_check(shape) < 0) return -1;
-    join(source, from, "model.safetensors"), join(path, to, "model.safetensors");
+    path_join(source, from, "model.safetensors"), path_join(path, to, "model.safetensors");
     int result = gpt2 ? copy_model(source, path, type) : llama_write(source, path, shape, type);
     return result < 0 ? -1 : export_finish(to, shape, type);
 }

@@ -36,8 +36,7 @@ int curves_read(Curves *curves, const char *run) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
     *curves = (Curves){0};
-    snprintf(path, sizeof path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, run);
-    if (file_read(&text, path, SIZE_MAX / 2) < 0) return buffer_close(&text), -1;
+    if (file_read(&text, path_join(path, run, "metrics.jsonl"), SIZE_MAX / 2) < 0) return buffer_close(&text), -1;
     curves->samples = json_array();
     for (Bytes rest = {text.data, text.size}, line; bytes_next_line_or_rest(&rest, &line);) {
         json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL);

@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -117,8 +116,7 @@ int event_file_open(EventFile *file, const char *out_dir, Bytes lines, double la
     Buffer records = {0};
     *file = (EventFile){0};
     for (long long second = (long long)time(NULL);; second++) { // a later name than that of an earlier file
-        snprintf(file->path, sizeof file->path, "%.*s/%s%lld%s", PATH_MAX_BYTES - 64, out_dir, prefix, second, suffix);
-        if (access(file->path, F_OK)) break;
+        if (access(path_join(file->path, out_dir, "%s%lld%s", prefix, second, suffix), F_OK)) break;
     }
     add_lines_before(&records, lines, last_time);
     int result = file_write(file->path, (Bytes){records.data, records.size});

@@ -4,7 +4,6 @@
 #include "common/file/file.h"
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,8 +46,7 @@ void history_read(History *history, const char *run, uint64_t last) {
     Buffer text = {0};
     Bytes line;
     *history = (History){0};
-    snprintf(path, sizeof path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, run);
-    if (file_read(&text, path, SIZE_MAX / 2) < 0) err_clear();
+    if (file_read(&text, path_join(path, run, "metrics.jsonl"), SIZE_MAX / 2) < 0) err_clear();
     for (Bytes rest = {text.data, text.size}; bytes_next_line(&rest, &line);) add_line(history, line, last);
     buffer_close(&text);
 }

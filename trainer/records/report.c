@@ -186,9 +186,9 @@ int report_write(const Report *report) {
     Curves curves;
     Buffer page = {0};
     char path[PATH_MAX_BYTES];
-    snprintf(path, sizeof path, "%.*s/report.html", PATH_MAX_BYTES - 32, report->config->out_dir);
     if (curves_read(&curves, report->config->out_dir) < 0) return -1;
     print_page(&page, report, &curves);
+    path_join(path, report->config->out_dir, "report.html");
     const int result = file_write(path, (Bytes){page.data, page.size});
     curves_close(&curves);
     buffer_close(&page);

@@ -159,8 +159,7 @@ static void add_metrics(Buffer *out, const char *out_dir) {
     Bytes map;
     add_title(out, "run");
     add_state(out, out_dir);
-    snprintf(path, sizeof path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, out_dir);
-    if (file_map(&map, path) < 0) {
+    if (file_map(&map, path_join(path, out_dir, "metrics.jsonl")) < 0) {
         add_error(out);
         return;
     }

@@ -12,8 +12,7 @@
 static int move_aside(const char *out_dir) {
     char folder[PATH_MAX_BYTES];
     for (int i = 1;; i++) {
-        snprintf(folder, sizeof folder, "%.*s/before-%d", PATH_MAX_BYTES - 64, out_dir, i);
-        if (mkdir(folder, 0777) == 0) break;
+        if (mkdir(path_join(folder, out_dir, "before-%d", i), 0777) == 0) break;
         if (errno != EEXIST) return fail_create(folder);
     }
     uint64_t step;
@@ -21,16 +20,14 @@ static int move_aside(const char *out_dir) {
     static const char *const files[] = {"metrics.jsonl", "report.html"};
     int moved = 0;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        snprintf(from, sizeof from, "%.*s/%s", PATH_MAX_BYTES - 64, out_dir, files[i]);
-        snprintf(to, sizeof to, "%.*s/%s", PATH_MAX_BYTES - 64, folder, files[i]);
-        if (rename(from, to) == 0)
+        if (rename(path_join(from, out_dir, "%s", files[i]), path_join(to, folder, "%s", files[i])) == 0)
             moved++;
         else if (errno != ENOENT)
             return fail_errno("cannot move '%s' to '%s'", from, folder);
     }
     while (checkpoint_any(out_dir, from, &step)) {
-        snprintf(to, sizeof to, "%.*s/ckpt-%08llu", PATH_MAX_BYTES - 64, folder, (unsigned long long)step);
-        if (rename(from, to) < 0) return fail_errno("cannot move '%s' to '%s'", from, folder);
+        if (rename(from, path_join(to, folder, "ckpt-%08llu", (unsigned long long)step)) < 0)
+            return fail_errno("cannot move '%s' to '%s'", from, folder);
         moved++;
     }
     if (!moved)

@@ -10,8 +10,8 @@
 const char *backend_cache_dir(void) {
     static char path[PATH_MAX_BYTES];
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache && *cache == '/') return snprintf(path, sizeof path, "%s/millrace", cache), path;
-    if (home && *home == '/') return snprintf(path, sizeof path, "%s/.cache/millrace", home), path;
+    if (cache && *cache == '/') return path_join(path, cache, "millrace");
+    if (home && *home == '/') return path_join(path, home, ".cache/millrace");
     return NULL;
 }
 

@@ -186,6 +186,22 @@ TEST(utf8_length_is_that_of_the_decoder) {
     CHECK_EQUAL(differences, 0);
 }
 
+TEST(path_join_prints_a_name_and_cuts_none) {
+    char path[PATH_MAX_BYTES], folder[PATH_MAX_BYTES];
+    assert_string_equal(path_join(path, "runs/a", "ckpt-%08d", 7), "runs/a/ckpt-00000007");
+    memset(folder, 'a', sizeof folder);
+    folder[PATH_MAX_BYTES - 6] = '\0';
+    CHECK_EQUAL(strlen(path_join(path, folder, "%s", "name")), PATH_MAX_BYTES - 1);
+    for (size_t length = PATH_MAX_BYTES - 5; length < PATH_MAX_BYTES; length++) {
+        folder[length - 1] = 'a', folder[length] = '\0';
+        const pid_t child = fork();
+        if (!child) _exit(path_join(path, folder, "%s", "name") ? 0 : 1);
+        int status;
+        CHECK(child > 0 && waitpid(child, &status, 0) == child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == EX_CREATE);
+    }
+}
+
 TEST(newfile_appears_only_when_it_is_complete) {
     NewFile file;
     CHECK(newfile_open(&file, "shard") == 0);
