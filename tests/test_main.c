@@ -1,8 +1,8 @@
 // Runs the tests that registered themselves: test [--data DIR] [--bin DIR] [WORD], each in its own scratch folder.
 // Prints beside cmocka's lines, for run.sh: "skipped NAME: REASON" and "took NAME MILLISECONDS".
+#include "common/file/file.h"
 #include "common/log.h"
 #include "tests/test.h"
-#include <ftw.h>
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,11 +13,6 @@ static unsigned test_count;
 const char *test_data, *test_bin;
 static const char *run_isa; // MILLRACE_ISA of the whole run
 static char home[4096], scratch[64] = "/tmp/millrace-test-XXXXXX";
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
 
 static const char *test_name;
 static uint64_t started_ns;
@@ -132,6 +127,6 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0); // so that a log ends with the test that crashed
     cmocka_set_test_filter(filter);
     int failed = _cmocka_run_group_tests("millrace", tests, (size_t)test_count, NULL, NULL);
-    nftw(scratch, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    dir_remove(scratch);
     return failed != 0;
 }

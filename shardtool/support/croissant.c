@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char *const splits[SPLIT_COUNT] = {"train", "val"};
-
 // The context of the specification's appendix.
 static const char context[] =
     "{\"@language\": \"en\", \"@vocab\": \"https://schema.org/\", \"arrayShape\": \"cr:arrayShape\", \"citeAs\": "
@@ -68,12 +66,12 @@ static void add_split_files(const Dataset *dataset, int split, json_t *files) {
     if (!dataset->shard_count[split]) return;
     json_array_append_new(
         files,
-        json_pack("{s:s, s:o, s:o, s:o, s:s, s:o}", "@type", "cr:FileSet", "@id", text("%s-shards", splits[split]),
-                  "name", text("%s-shards", splits[split]), "description",
-                  text("The ids of the %s split: `zstd -dc` gives them as little-endian numbers of %d bytes, one "
+        json_pack("{s:s, s:o, s:o, s:o, s:s, s:o}", "@type", "cr:FileSet", "@id", text("%s-shards", split_names[split]),
+                  "name", text("%s-shards", split_names[split]), "description",
+                  text("The ids of the %s split: `zstd -dc` gives them as little-endian numbers of %u bytes, one "
                        "file after another.",
-                       splits[split], dataset->vocab_size > 65536 ? 4 : 2),
-                  "encodingFormat", "application/zstd", "includes", text("%s/*/*.zst", splits[split])));
+                       split_names[split], id_bytes(dataset->vocab_size)),
+                  "encodingFormat", "application/zstd", "includes", text("%s/*/*.zst", split_names[split])));
 }
 
 // ---- records
@@ -95,7 +93,7 @@ static json_t *split_records(const Dataset *dataset) {
     json_t *data = json_array();
     for (int i = 0; i < SPLIT_COUNT; i++)
         json_array_append_new(data,
-                              json_pack("{s:s, s:o, s:o, s:o}", "splits/name", splits[i], "splits/tokens",
+                              json_pack("{s:s, s:o, s:o, s:o}", "splits/name", split_names[i], "splits/tokens",
                                         number(dataset->tokens[i]), "splits/documents", number(dataset->documents[i]),
                                         "splits/shards", number(dataset->shard_count[i])));
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:{s:s}, s:o, s:o}", "@type", "cr:RecordSet", "@id", "splits", "name",
@@ -116,7 +114,7 @@ static json_t *shard_records(const Dataset *dataset) {
         for (uint64_t i = 0; i < dataset->shard_count[split]; i++) {
             const DatasetShard *shard = &dataset->shards[split][i];
             json_array_append_new(data, json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "shards/file",
-                                                  text("%s", shard->path + skip), "shards/split", splits[split],
+                                                  text("%s", shard->path + skip), "shards/split", split_names[split],
                                                   "shards/tokens", number(shard->tokens), "shards/documents",
                                                   number(shard->documents), "shards/bytes", number(shard->bytes),
                                                   "shards/ids_sha256", hex(shard->content_hash)));
