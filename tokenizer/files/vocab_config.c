@@ -31,7 +31,9 @@ static int read_file(const char *directory, const char *name, json_t **root) {
 
 // ---- the pattern
 
-bool vocab_has_pair(const Vocab *vocab) { return vocab->pattern == PATTERN_gpt2 && !vocab->whole; }
+bool vocab_has_pair(const Vocab *vocab) {
+    return !vocab->characters && vocab->pattern == PATTERN_gpt2 && !vocab->whole;
+}
 
 static bool is_class_of_gpt2(const char *class) {
     return class && (!strcmp(class, "GPT2Tokenizer") || !strcmp(class, "GPT2TokenizerFast"));

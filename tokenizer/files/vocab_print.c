@@ -37,23 +37,24 @@ static void print_tokens(const Vocab *vocab, unsigned count, Buffer *out) {
 
 void vocab_print_json(const Vocab *vocab, Buffer *out) { print_tokens(vocab, vocab->size, out); }
 
-// The merges, each between `begin` and `end`, with `comma` between them.
-static void print_merges(const Vocab *vocab, const char *begin, const char *end, const char *comma, bool json,
-                         Buffer *out) {
+static void add(Buffer *out, const char *text) { buffer_add(out, text, strlen(text)); }
+
+// The merges, one a line: as strings of JSON with commas between them, or as they are.
+static void print_merges(const Vocab *vocab, bool json, Buffer *out) {
     uint64_t *pairs = vocab_pairs(vocab);
     for (unsigned i = 0; i < vocab->pairs; i++) {
-        buffer_print(out, "%s%s", i ? comma : "", begin);
+        if (json) add(out, i ? ",\n\"" : "\"");
         add_spelled(out, vocab_bytes(vocab, pair_left_id(pairs[i])), json);
-        buffer_print(out, " ");
+        add(out, " ");
         add_spelled(out, vocab_bytes(vocab, pair_right_id(pairs[i])), json);
-        buffer_print(out, "%s", end);
+        add(out, json ? "\"" : "\n");
     }
     free(pairs);
 }
 
 void vocab_print_merges(const Vocab *vocab, Buffer *out) {
-    buffer_print(out, "#version: 0.2\n");
-    print_merges(vocab, "", "\n", "", false, out);
+    add(out, "#version: 0.2\n");
+    print_merges(vocab, false, out);
 }
 
 static void print_added(const Vocab *vocab, Buffer *out) {
@@ -100,7 +101,7 @@ static void print_tokenizer(const Vocab *vocab, Buffer *out) {
         vocab->whole_pieces ? "\"ignore_merges\": true, " : "");
     print_tokens(vocab, vocab->size, out);
     buffer_print(out, ",\n\"merges\": [");
-    print_merges(vocab, "\"", "\"", ",\n", true, out);
+    print_merges(vocab, true, out);
     buffer_print(out, "]}}\n");
 }
 
