@@ -11,12 +11,10 @@
 // Memory of an encoder: its piece cache (at most 64 MB, or 16), a window with its repaired copy (below 1 MB for text
 // that can be cut at least every WINDOW bytes), and what encoder_encode_part holds back.
 #include "common/err.h"
-#include "common/file/file.h"
 #include "common/machine/hugepages.h"
 #include "common/utf8.h"
 #include "tokenizer/cache/piece_cache.h"
 #include "tokenizer/merge/pretokenize.h"
-#include "tokenizer/merge/trie.h"
 #include "tokenizer/tokenizer.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -50,23 +48,11 @@ static int self_check(const Vocab *vocab) {
     return fail(EX_BUG, "the tokenizer fails its self-check: this build or this machine computes wrong results");
 }
 
-static const Vocab *open_table(Bytes table, const char *name) {
-    Vocab *vocab = vocab_build(table, name);
-    if (!vocab) return NULL;
-    vocab->trie = trie_open();
+const Vocab *vocab_open(void) {
+    const Vocab *vocab = vocab_build();
     if (self_check(vocab) == 0) return vocab;
     vocab_close(vocab);
     return NULL;
-}
-
-const Vocab *vocab_open(void) { return open_table(vocab_merges(), "built-in table"); }
-
-const Vocab *vocab_open_file(const char *path) {
-    Bytes table;
-    if (file_map(&table, path) < 0) return NULL;
-    const Vocab *vocab = open_table(table, path);
-    file_unmap(&table);
-    return vocab;
 }
 
 Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid) {

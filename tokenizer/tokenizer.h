@@ -4,10 +4,8 @@
 #include "tokenizer/merge/vocab.h"
 #include <sys/types.h>
 
-// Opens the merge table built into the program, or another copy of it: a file with another SHA-256 is refused (65,
-// naming both hashes). Encodes a built-in text as a self-check. NULL after fail().
+// Opens GPT-2's vocabulary, which is built into the program, and encodes a text as a self-check. NULL after fail().
 const Vocab *vocab_open(void);
-const Vocab *vocab_open_file(const char *path);
 
 typedef enum {
     INVALID_REPLACE, // U+FFFD for each maximal subpart, as bytes.decode("utf-8", "replace"); counted

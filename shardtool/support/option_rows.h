@@ -66,13 +66,6 @@ void log_replaced(uint64_t replaced, uint64_t text_bytes);
     { OPT_WORD, "invalid-utf8", variable, INVALID_UTF8_WORDS, "bytes that are not UTF-8: U+FFFD, an error, or kept" }
 #define ROW_MAX_WORD(variable)                                                                                         \
     { OPT_SIZE, "max-word", variable, "SIZE", "refuse a word (letters, spaces or signs in a row) longer than SIZE" }
-#define ROW_MERGES(variable)                                                                                           \
-    { OPT_STRING, "merges", variable, "FILE", "read the GPT-2 merge table from FILE (its hash is checked)" }
-#define ROW_CHARACTERS(variable)                                                                                       \
-    {                                                                                                                  \
-        OPT_STRING, "characters", variable, "FILE",                                                                    \
-            "a vocabulary of the characters in FILE, at most 50000 (see the command characters)"                       \
-    }
 #define ROW_JOBS(variable)                                                                                             \
     { OPT_SIZE, "j,jobs", variable, "N", "worker threads, 0 = one per core" }
 #define ROW_SPLIT(variable)                                                                                            \

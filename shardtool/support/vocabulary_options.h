@@ -6,11 +6,12 @@
 #include "tokenizer/merge/pattern.h"
 
 typedef struct {
-    const char *merges, *characters, *vocabulary, *pattern; // NULL where it is not named
+    const char *characters, *vocabulary, *pattern; // NULL where it is not named
 } VocabularyOptions;
 
 #define VOCABULARY_ROWS(options)                                                                                       \
-    ROW_MERGES(&(options)->merges), ROW_CHARACTERS(&(options)->characters),                                            \
+    {OPT_STRING, "characters", &(options)->characters, "FILE",                                                         \
+     "a vocabulary of the characters in FILE, at most 50000 (see the command characters)"},                            \
         {OPT_STRING, "vocabulary", &(options)->vocabulary, "PATH",                                                     \
          "a vocabulary of train-vocabulary or of another tool: a directory, tokenizer.json or NAME.tiktoken"},         \
     {                                                                                                                  \
@@ -20,5 +21,5 @@ typedef struct {
 
 bool vocabulary_is_named(const VocabularyOptions *options);
 
-// NULL after fail(): 2 when several are named.
+// NULL after fail(): 2 when both are named.
 const Vocab *vocabulary_options_open(const VocabularyOptions *options);

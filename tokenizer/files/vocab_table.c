@@ -159,8 +159,7 @@ const Vocab *vocab_table_take(VocabTable *table) {
     Vocab *vocab = table->vocab;
     if (check_file_size(vocab) < 0) return NULL;
     if (vocab->pattern == PATTERN_gpt2 && vocab->size == TOKEN_COUNT) {
-        Vocab *own = vocab_build(vocab_merges(), "built-in table");
-        own->trie = trie_open();
+        const Vocab *own = vocab_build();
         if (is_same(vocab, own)) return own;
         vocab_close(own);
     }

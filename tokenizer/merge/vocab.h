@@ -33,9 +33,7 @@ unsigned vocab_id_bytes(const Vocab *vocab);            // 2 or 4: of an id in a
 // The bytes of one token, of a special one its name. `id` is below vocab_size.
 Bytes vocab_bytes(const Vocab *vocab, unsigned id);
 
-// The built-in merge table: a version line, then a merge a line, in which vocab_spelling() gives the code point that
-// stands for a byte.
-Bytes vocab_merges(void);
+// The code point that stands for a byte in GPT-2's merge table and in the files of Hugging Face.
 uint32_t vocab_spelling(uint8_t byte);
 
 // Appends the bytes of the ids, of vocab_id_bytes each, to `out`, as tiktoken's decode_bytes. -1 (65) when an id is not

@@ -78,9 +78,7 @@ void token_names_close(TokenNames *names);
 void token_names_add(TokenNames *names, unsigned id); // of tokens with the same bytes the first is found
 unsigned token_names_find(const TokenNames *names, const uint8_t *text, size_t size); // or NO_TOKEN
 
-// Builds the vocabulary from a merge table, without its trie. NULL after fail() (65) when the table is not GPT-2's;
-// `name` is for the error's text.
-Vocab *vocab_build(Bytes table, const char *name);
+Vocab *vocab_build(void); // GPT-2's, from the built-in merge table
 
 // After the last token and merge of another vocabulary: finds the tokens that merges do not make, and opens a trie when
 // each token is made by one pair of earlier ones, of which it is the merge.
