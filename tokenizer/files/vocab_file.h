@@ -30,11 +30,9 @@ const Vocab *vocab_open_bytes(Bytes file, const char *name, const char *pattern)
 const char *vocab_file_name(const Vocab *vocab);
 void vocab_print_file(const Vocab *vocab, Buffer *out);
 
-// The forms of other tools. tokenizer.json has every pair that merges. -1 after fail() (65) when the tool would merge
-// other pairs, or has no such form: characters, and in .tiktoken merges of which other pairs give the same bytes.
-void vocab_print_json(const Vocab *vocab, Buffer *out);    // vocab.json
-void vocab_print_merges(const Vocab *vocab, Buffer *out);  // merges.txt
-int vocab_print_tiktoken(const Vocab *vocab, Buffer *out); // NAME.tiktoken
+// The files of Hugging Face beside tokenizer.json, of merges alone.
+void vocab_print_json(const Vocab *vocab, Buffer *out);   // vocab.json
+void vocab_print_merges(const Vocab *vocab, Buffer *out); // merges.txt
 
 // tokenizer_config.json: the class of transformers, and the token that ends and begins a text. `more`: further lines.
 void vocab_print_config(const Vocab *vocab, const char *class, const char *more, Buffer *out);

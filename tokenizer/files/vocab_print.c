@@ -1,5 +1,4 @@
 // Writing vocabularies in the forms of other tools.
-#include "common/err.h"
 #include "common/json_write.h"
 #include "common/utf8.h"
 #include "tokenizer/files/vocab_table.h"
@@ -118,8 +117,6 @@ void vocab_print_file(const Vocab *vocab, Buffer *out) {
     (vocab->characters ? print_characters : print_tokenizer)(vocab, out);
 }
 
-// ---- .tiktoken
-
 void vocab_print_config(const Vocab *vocab, const char *class, const char *more, Buffer *out) {
     const Bytes end = vocab_bytes(vocab, vocab_end_of_text(vocab));
     buffer_print(out,
@@ -129,33 +126,4 @@ void vocab_print_config(const Vocab *vocab, const char *class, const char *more,
     buffer_print(out, "\",\n \"eos_token\": \"");
     add_text(out, end);
     buffer_print(out, "\"\n}\n");
-}
-
-static void add_base64(Bytes token, Buffer *out) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < token.size; i += 3) {
-        const size_t left = token.size - i;
-        const uint32_t bits = (uint32_t)token.data[i] << 16 | (left > 1 ? (uint32_t)token.data[i + 1] << 8 : 0) |
-                              (left > 2 ? token.data[i + 2] : 0u);
-        buffer_print(out, "%c%c%c%c", digits[bits >> 18], digits[bits >> 12 & 63],
-                     left > 1 ? digits[bits >> 6 & 63] : '=', left > 2 ? digits[bits & 63] : '=');
-    }
-}
-
-int vocab_print_tiktoken(const Vocab *vocab, Buffer *out) {
-    if (vocab->characters) return fail(EX_DATA, "tiktoken has no vocabularies of characters");
-    for (unsigned id = 0; id < vocab->count; id++) {
-        add_base64(vocab_bytes(vocab, id), out);
-        buffer_print(out, " %u\n", id);
-    }
-    if (vocab->is_gpt2) return 0; // which tiktoken reads so
-    const char *pattern = pattern_name(vocab->pattern);
-    const Vocab *read = vocab_open_bytes((Bytes){out->data, out->size}, "of.tiktoken", pattern);
-    if (!read) return -1;
-    uint64_t *mine = vocab_pairs(vocab), *theirs = vocab_pairs(read);
-    const bool same = vocab->pairs == read->pairs && vocab->whole_pieces == !!read->whole_pieces &&
-                      !memcmp(mine, theirs, vocab->pairs * sizeof *mine);
-    free(mine), free(theirs);
-    vocab_close(read);
-    return same ? 0 : fail(EX_DATA, "tiktoken would merge pairs that this vocabulary does not");
 }
