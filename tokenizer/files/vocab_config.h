@@ -9,7 +9,7 @@
 // and take no piece for a token that merges do not make.
 bool vocab_has_pair(const Vocab *vocab);
 
-// The pattern of vocab.json with merges.txt in a directory, which have none themselves: *pattern as named, or NULL for
+// Checks the pattern that was named for vocab.json with merges.txt in a directory, which name none themselves, or NULL for
 // GPT-2's. -1 after fail() (2) when the class of tokenizer_config.json has another pattern than the named one, or one
 // that is not known here and is not named.
 int vocab_config_pattern(const char *directory, const char *pattern);
