@@ -197,7 +197,7 @@ static int decode_tokens(TextDecoding *decoding, TokenReader *tokens) {
 // The vocabulary whose file the dataset has, unless another one was named.
 static int take_vocabulary(TextDecoding *decoding, const char *path) {
     char kept[PATH_MAX_BYTES];
-    if (vocabulary_is_named(&vocabulary) || !dataset_is(path) || !dataset_vocabulary_file(kept, path)) return 0;
+    if (vocabulary_is_named(&vocabulary) || !dataset_is(path) || !vocab_file_in(kept, path)) return 0;
     vocab_close(decoding->vocab);
     decoding->vocab = vocab_open_path(kept, NULL);
     return decoding->vocab ? 0 : -1;

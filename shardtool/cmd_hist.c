@@ -43,7 +43,7 @@ static int add_ids(void *context, const void *ids, size_t count, unsigned bytes)
 static int open_vocabulary(Histogram *histogram, const char *path) {
     char file[PATH_MAX_BYTES];
     if (histogram->vocab) return 0;
-    const bool is_kept = dataset_is(path) && dataset_vocabulary_file(file, path);
+    const bool is_kept = dataset_is(path) && vocab_file_in(file, path);
     histogram->vocab = is_kept ? vocab_open_path(file, NULL) : vocab_open();
     return histogram->vocab ? 0 : -1;
 }

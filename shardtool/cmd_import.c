@@ -96,7 +96,7 @@ static int find_vocabulary(const Inputs *inputs, char path[PATH_MAX_BYTES]) {
             snprintf(folder, sizeof folder, "%s", argument);
         else
             snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - argument) : 1, slash ? argument : ".");
-        if (dataset_vocabulary_file(path, folder)) return 0;
+        if (vocab_file_in(path, folder)) return 0;
         if (access(path_join(meta, folder, "meta.pkl"), F_OK) == 0)
             return fail(EX_DATA,
                         "'%s' is beside the ids, which are of its characters and not of GPT-2's vocabulary: name their "

@@ -65,14 +65,7 @@ static int take_vocabulary(const Vocab **vocab, ModelShape *shape, const char *f
 }
 
 static int write_vocabulary(const Vocab *vocab, const char *directory) {
-    char path[PATH_MAX_BYTES];
-    Buffer text = {0};
-    if (!vocab || vocab_is_gpt2(vocab)) return 0;
-    vocab_print_file(vocab, &text);
-    path_join(path, directory, "%s", vocab_file_name(vocab));
-    const int result = file_write(path, (Bytes){text.data, text.size});
-    buffer_close(&text);
-    return result;
+    return vocab && !vocab_is_gpt2(vocab) ? vocab_file_write(vocab, directory) : 0;
 }
 
 static int write_directory(const ForeignModel *foreign, const ModelShape *shape, const Vocab *vocab) {

@@ -6,25 +6,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static const char *const names[] = {CHARACTERS_FILE, VOCAB_FILE};
-
-static void set_path(char path[PATH_MAX_BYTES], const char *directory, const char *name) {
-    snprintf(path, PATH_MAX_BYTES, "%.*s/%s", PATH_MAX_BYTES - 32, directory, name);
-}
-
-bool dataset_vocabulary_file(char path[PATH_MAX_BYTES], const char *directory) {
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        set_path(path, directory, names[i]);
-        if (file_exists(path)) return true;
-    }
-    return false;
-}
-
 // Writes the file of that name, and removes the others.
 static int keep(const char *directory, const char *name, Bytes text) {
+    static const char *const names[] = {CHARACTERS_FILE, VOCAB_FILE};
     char path[PATH_MAX_BYTES];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        set_path(path, directory, names[i]);
+        snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 32, directory, names[i]);
         if (name && !strcmp(name, names[i])) {
             if (file_write(path, text) < 0) return -1;
         } else if (unlink(path) < 0 && errno != ENOENT)
@@ -63,7 +50,7 @@ const Vocab *dataset_vocabulary_open(const char *path, const uint8_t fingerprint
 int dataset_vocabulary_find(char path[PATH_MAX_BYTES], const Dataset *dataset) {
     *path = '\0';
     if (vocab_is_gpt2_fingerprint(dataset->vocab_fp)) return 0;
-    if (!dataset_vocabulary_file(path, dataset->path))
+    if (!vocab_file_in(path, dataset->path))
         return fail(EX_DATA,
                     "'%s' has no " CHARACTERS_FILE " and no " VOCAB_FILE
                     ": copy the file of the vocabulary with which the dataset was made",

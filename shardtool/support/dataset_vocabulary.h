@@ -7,8 +7,6 @@
 #include "tokenizer/files/vocab_file.h"
 #include <stdbool.h>
 
-bool dataset_vocabulary_file(char path[PATH_MAX_BYTES], const char *directory); // its path; whether it exists
-
 // Writes the file of a vocabulary, or copies that of another dataset; one of another kind is removed. Of GPT-2's
 // vocabulary, and from "", there is none.
 int dataset_vocabulary_keep(const char *directory, const Vocab *vocab);

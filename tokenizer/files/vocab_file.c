@@ -1,12 +1,10 @@
-// Opening the file of a vocabulary by its name.
+// Opening the file of a vocabulary by its name, and keeping it in a directory.
 #include "tokenizer/files/vocab_file.h"
 #include "common/err.h"
-#include "common/file/file.h"
 #include "tokenizer/files/vocab_config.h"
 #include "tokenizer/files/vocab_table.h"
 #include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static bool ends_with(const char *name, const char *end) {
     const size_t size = strlen(name), more = strlen(end);
@@ -43,7 +41,21 @@ static const Vocab *open_file(const char *path, const char *pattern) {
 
 static bool file_in(char path[PATH_MAX_BYTES], const char *directory, const char *name) {
     snprintf(path, PATH_MAX_BYTES, "%.*s/%s", PATH_MAX_BYTES - 64, directory, name);
-    return access(path, F_OK) == 0;
+    return file_exists(path);
+}
+
+bool vocab_file_in(char path[PATH_MAX_BYTES], const char *directory) {
+    return file_in(path, directory, CHARACTERS_FILE) || file_in(path, directory, VOCAB_FILE);
+}
+
+int vocab_file_write(const Vocab *vocab, const char *directory) {
+    char path[PATH_MAX_BYTES];
+    Buffer text = {0};
+    vocab_print_file(vocab, &text);
+    snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 64, directory, vocab_file_name(vocab));
+    const int status = file_write(path, (Bytes){text.data, text.size});
+    buffer_close(&text);
+    return status;
 }
 
 typedef int ReadPair(VocabTable *table, Bytes json, Bytes other, const char *pattern);
@@ -77,8 +89,7 @@ const Vocab *vocab_open_path(const char *path, const char *pattern) {
     struct stat status;
     char file[PATH_MAX_BYTES], merges[PATH_MAX_BYTES];
     if (stat(path, &status) < 0 || !S_ISDIR(status.st_mode)) return check_beside(open_file(path, pattern), path);
-    if (file_in(file, path, CHARACTERS_FILE) || file_in(file, path, VOCAB_FILE))
-        return check_beside(open_file(file, pattern), file);
+    if (vocab_file_in(file, path)) return check_beside(open_file(file, pattern), file);
     if (file_in(file, path, "vocabulary.json") && file_in(merges, path, "vocabulary.tiktoken"))
         return open_pair(vocab_read_trained, file, merges, pattern);
     if (file_in(file, path, "vocab.json") && file_in(merges, path, "merges.txt")) {

@@ -14,6 +14,7 @@
 // that are added in the middle, more than VOCAB_IDS_MAX ids or MERGES_MAX merges.
 #pragma once
 
+#include "common/file/file.h"
 #include "tokenizer/merge/vocab.h"
 
 enum { VOCAB_IDS_MAX = 1 << 20, VOCAB_FILE_BYTES_MAX = 256 << 20, VOCAB_TOKEN_MAX = 255 };
@@ -29,6 +30,9 @@ const Vocab *vocab_open_bytes(Bytes file, const char *name, const char *pattern)
 // The name and the bytes under which a vocabulary is kept beside ids: CHARACTERS_FILE or VOCAB_FILE.
 const char *vocab_file_name(const Vocab *vocab);
 void vocab_print_file(const Vocab *vocab, Buffer *out);
+int vocab_file_write(const Vocab *vocab, const char *directory); // -1 after fail()
+// Sets the path of that file in a directory, which may be a URL. False: there is none.
+bool vocab_file_in(char path[PATH_MAX_BYTES], const char *directory);
 
 // The files of Hugging Face beside tokenizer.json, of merges alone.
 void vocab_print_json(const Vocab *vocab, Buffer *out);   // vocab.json

@@ -185,10 +185,7 @@ static bool is_of_gpt2(const char *directory, bool padded) {
     char path[PATH_MAX_BYTES];
     snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 32, directory);
     if (access(path, F_OK) == 0) return !padded && is_checkpoint_of_gpt2(directory);
-    snprintf(path, sizeof path, "%.*s/" CHARACTERS_FILE, PATH_MAX_BYTES - 32, directory);
-    if (access(path, F_OK) == 0) return false;
-    snprintf(path, sizeof path, "%.*s/" VOCAB_FILE, PATH_MAX_BYTES - 32, directory);
-    if (access(path, F_OK)) return true;
+    if (!vocab_file_in(path, directory)) return true;
     const Vocab *vocab = vocab_open_path(path, NULL);
     const bool is_gpt2 = vocab ? vocab_is_gpt2(vocab) : !padded;
     vocab_close(vocab);

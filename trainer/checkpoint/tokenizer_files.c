@@ -80,9 +80,7 @@ typedef int TokenizerFileVisit(void *context, const TokenizerFile *file, Bytes t
 
 static int visit_files(const ModelShape *shape, const char *from, TokenizerFileVisit *visit, void *context) {
     char kept[PATH_MAX_BYTES];
-    file_path(kept, from, CHARACTERS_FILE);
-    if (access(kept, F_OK) < 0) file_path(kept, from, VOCAB_FILE);
-    if (!shape->gpt2_vocab && access(kept, F_OK) < 0) return 0;
+    if (!shape->gpt2_vocab && !vocab_file_in(kept, from)) return 0;
     const ExportedModel model = {shape->gpt2_vocab ? vocab_open() : vocab_open_path(kept, NULL), shape};
     if (!model.vocab) return -1;
     int result = 0;

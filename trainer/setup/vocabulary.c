@@ -10,24 +10,20 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool has_file(char path[PATH_MAX_BYTES], const char *directory, const char *more) {
-    static const char *const names[] = {CHARACTERS_FILE, VOCAB_FILE};
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, PATH_MAX_BYTES, "%.*s%s/%s", PATH_MAX_BYTES - 64, directory, more, names[i]);
-        if (access(path, F_OK) == 0) return true;
-    }
-    return false;
+// A checkpoint lies in the directory of its run, which has the file.
+static bool find_model_file(char path[PATH_MAX_BYTES], const char *model) {
+    char run[PATH_MAX_BYTES];
+    snprintf(run, sizeof run, "%.*s/..", PATH_MAX_BYTES - 64, model);
+    return vocab_file_in(path, model) || vocab_file_in(path, run);
 }
 
-// A checkpoint lies in the directory of its run, which has the file.
 static bool find_file(char path[PATH_MAX_BYTES], const Config *config, const char *model) {
     char dataset[PATH_MAX_BYTES];
-    if (*config->dataset && !*config->loader && loader_process_dataset(dataset, config) && has_file(path, dataset, ""))
+    if (*config->dataset && !*config->loader && loader_process_dataset(dataset, config) && vocab_file_in(path, dataset))
         return true;
     if (!config->vocab_size) return false;
-    if (model) return has_file(path, model, "") || has_file(path, model, "/..");
-    return has_file(path, config->out_dir, "") || has_file(path, config->init_from, "") ||
-           has_file(path, config->init_from, "/..");
+    if (model) return find_model_file(path, model);
+    return vocab_file_in(path, config->out_dir) || find_model_file(path, config->init_from);
 }
 
 static int state_fingerprint(const char *model, uint8_t fingerprint[32]) {
@@ -47,7 +43,7 @@ static int check_model(const Config *config, const Vocab *vocab, const char *mod
     snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 64, model);
     if (access(path, F_OK) == 0) {
         if (state_fingerprint(model, of_model) < 0) return -1;
-    } else if (has_file(path, model, "")) {
+    } else if (vocab_file_in(path, model)) {
         const Vocab *other = vocab_open_path(path, NULL);
         if (!other) return -1;
         vocab_fingerprint(other, of_model);
@@ -144,15 +140,10 @@ int vocabulary_check(const Config *config, const FeedDataset *dataset) {
 }
 
 int vocabulary_keep(const Config *config, const char *directory) {
-    char path[PATH_MAX_BYTES];
-    Buffer text = {0};
     if (!*config->vocabulary) return 0;
     const Vocab *vocab = vocabulary_open(config);
     if (!vocab) return -1;
-    vocab_print_file(vocab, &text);
-    snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 64, directory, vocab_file_name(vocab));
-    const int status = file_write(path, (Bytes){text.data, text.size});
+    const int status = vocab_file_write(vocab, directory);
     vocab_close(vocab);
-    buffer_close(&text);
     return status;
 }
