@@ -115,7 +115,7 @@ static int compare_finished_vocabulary(const TrainRun *run) {
     char what[PATH_MAX_BYTES + 2];
     snprintf(what, sizeof what, "'%s'", output);
     int status = vocabulary_files_read(output, &params, then);
-    vocabulary_inputs_hash(&run->inputs, now);
+    inputs_hash(&run->inputs, false, now);
     if (status == 0 && strcmp((const char *)params.data, (const char *)run->params.data) != 0)
         status = compare_params(what, (const char *)params.data, (const char *)run->params.data, advice);
     else if (status == 0 && memcmp(then, now, sizeof now) != 0)

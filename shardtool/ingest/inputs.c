@@ -4,6 +4,7 @@
 #include "common/dataset/manifest.h"
 #include "common/err.h"
 #include "common/file/file.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "common/remote/remote_list.h"
 #include "shardtool/ingest/codec.h"
@@ -524,6 +525,20 @@ int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *
     if (status == 0) set_arguments(inputs), status = refuse_unreadable(inputs);
     if (status < 0) inputs_close(inputs);
     return status;
+}
+
+void inputs_hash(const Inputs *inputs, bool times, uint8_t hash[32]) {
+    Sha256 sha;
+    sha256_open(&sha);
+    for (uint64_t i = 0; i < inputs->argument_count; i++) {
+        const InputArgument *argument = &inputs->arguments[i];
+        sha256_add(&sha, argument->path, strlen(argument->path) + 1);
+        sha256_add(&sha, &argument->files, sizeof argument->files);
+        sha256_add(&sha, &argument->bytes, sizeof argument->bytes);
+        sha256_add(&sha, argument->digest, sizeof argument->digest);
+        if (times) sha256_add(&sha, &argument->times, sizeof argument->times);
+    }
+    sha256_close(&sha, hash);
 }
 
 static void *grown(void *array, uint64_t bytes) {

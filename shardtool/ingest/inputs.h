@@ -56,6 +56,8 @@ int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *
 // Whether the filter leaves a file in a folder, by its path below the argument.
 bool input_is_wanted(const InputFilter *filter, const char *below);
 int inputs_digest(Inputs *inputs); // fills in the digests
+// Of the paths, sizes and digests of the arguments, and of their times, where a run is to be continued with the same files.
+void inputs_hash(const Inputs *inputs, bool times, uint8_t hash[32]);
 // Appends names to `files` without counting them: for positions in files that this run does not read itself.
 void inputs_add_names(Inputs *inputs, const char *const *names, unsigned count);
 // Keeps the files first, first + step, ... and the arguments that still have files. Before inputs_digest.

@@ -17,7 +17,7 @@ enum { JOURNAL_BYTES_MAX = 1 << 30 };
 
 static void add_header(Buffer *out, const Dataset *dataset, const Inputs *inputs, const Dataset *base) {
     uint8_t hash[32];
-    journal_hash_inputs(inputs, hash);
+    inputs_hash(inputs, true, hash);
     json_add_field(out, "format", "SHRDJRNL1");
     json_add_field(out, "params", dataset->params);
     json_add_hex(out, "vocab_fp", dataset->vocab_fp, 32);
@@ -91,13 +91,6 @@ static bool is_made(Bytes line) {
     return position.document || position.token;
 }
 
-static void get_params(Bytes header, Buffer *params) {
-    json_t *object = json_loadb((const char *)header.data, header.size, 0, NULL);
-    const char *text = json_string_value(json_object_get(object, "params"));
-    buffer_print(params, "%s", text ? text : "");
-    json_decref(object);
-}
-
 int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, int pending_split,
                  JournalResume *resume) {
     char path[PATH_MAX_BYTES];
@@ -122,7 +115,7 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
     if (whole && !same) {
         bool has_work = false;
         for (Bytes rest = text; !has_work && journal_line_next(&rest, &shard);) has_work = is_made(shard);
-        if (has_work) get_params(line, &resume->params);
+        if (has_work) journal_get_params(line, &resume->params);
         close(fd);
         buffer_close(&bytes);
         buffer_close(&header);

@@ -11,20 +11,6 @@
 
 enum { CRC_DIGITS = 8 };
 
-void journal_hash_inputs(const Inputs *inputs, uint8_t hash[32]) {
-    Sha256 sha;
-    sha256_open(&sha);
-    for (uint64_t i = 0; i < inputs->argument_count; i++) {
-        const InputArgument *argument = &inputs->arguments[i];
-        sha256_add(&sha, argument->path, strlen(argument->path) + 1);
-        sha256_add(&sha, &argument->files, sizeof argument->files);
-        sha256_add(&sha, &argument->bytes, sizeof argument->bytes);
-        sha256_add(&sha, argument->digest, sizeof argument->digest);
-        sha256_add(&sha, &argument->times, sizeof argument->times);
-    }
-    sha256_close(&sha, hash);
-}
-
 bool journal_has_stream(const Inputs *inputs) {
     for (uint64_t i = 0; i < inputs->argument_count; i++)
         if (inputs->arguments[i].stream) return true;
@@ -63,6 +49,13 @@ bool journal_get_number(const json_t *object, const char *key, uint64_t *number)
     const json_t *value = json_object_get(object, key);
     *number = (uint64_t)json_integer_value(value);
     return json_is_integer(value);
+}
+
+void journal_get_params(Bytes header, Buffer *params) {
+    json_t *object = json_loadb((const char *)header.data, header.size, 0, NULL);
+    const char *text = json_string_value(json_object_get(object, "params"));
+    buffer_print(params, "%s", text ? text : "");
+    json_decref(object);
 }
 
 enum { POINT_IN, POINT_OUT, POINT_BITS, POINT_CRC, POINT_SIZE, POINT_WINDOW, POINT_WINDOW_CRC, POINT_KEYS };

@@ -1,5 +1,5 @@
-// What the journals of unfinished runs have in common: lines with a checksum, the hash of the inputs, and the access
-// point near the place from which a run continues.
+// What the journals of unfinished runs have in common: lines with a checksum, and the access point near
+// the place from which a run continues.
 #pragma once
 
 #include "common/hash.h"
@@ -29,9 +29,8 @@ int journal_write(int fd, const void *data, size_t size, const char *path); // b
 int journal_file_open(const char *path, int flags); // creates it where it is missing; refuses links
 
 bool journal_get_number(const struct json_t *object, const char *key, uint64_t *number); // false: there is none
+void journal_get_params(Bytes header, Buffer *params); // appends the "params" of a first line
 
-// Of the paths, sizes, digests and times of the inputs.
-void journal_hash_inputs(const Inputs *inputs, uint8_t hash[32]);
 bool journal_has_stream(const Inputs *inputs); // one that cannot be read twice
 
 // The access point of a journal's last line. Its window is in a file of its own.

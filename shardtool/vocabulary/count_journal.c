@@ -32,7 +32,7 @@ static void state_numbers(CountState *state, uint64_t *numbers[STATE_KEYS]) {
 
 static void add_header(Buffer *out, const char *params, const Inputs *inputs) {
     uint8_t hash[32];
-    journal_hash_inputs(inputs, hash);
+    inputs_hash(inputs, true, hash);
     json_add_field(out, "format", "PIECEJRNL1");
     json_add_field(out, "params", params);
     json_add_hex(out, "inputs", hash, sizeof hash);
@@ -72,13 +72,6 @@ static bool read_state(Bytes line, CountState *state, const char *window, Access
     return good;
 }
 
-static void copy_params(Bytes header, Buffer *params) {
-    json_t *object = json_loadb((const char *)header.data, header.size, 0, NULL);
-    const char *text = json_string_value(json_object_get(object, "params"));
-    buffer_print(params, "%s", text ? text : "");
-    json_decref(object);
-}
-
 static void set_path(char path[PATH_MAX_BYTES], const char *folder, const char *name) {
     if (snprintf(path, PATH_MAX_BYTES, "%s%s", folder, name) >= PATH_MAX_BYTES)
         die(EX_CREATE, "path too long: '%.60s...'", folder);
@@ -102,7 +95,7 @@ int count_journal_load(CountJournal *journal, const char *folder, const char *pa
         const Bytes first = line;
         while (journal_line_next(&text, &line) && read_state(line, state, journal->point.path, &journal->point.point))
             start = COUNT_CONTINUES, journal->good = bytes.size - text.size;
-        if (start == COUNT_CONTINUES && !same) start = COUNT_OTHER, copy_params(first, other);
+        if (start == COUNT_CONTINUES && !same) start = COUNT_OTHER, journal_get_params(first, other);
         if (start == COUNT_CONTINUES && journal_has_stream(inputs)) start = COUNT_NEW;
     }
     if (start != COUNT_CONTINUES) *state = (CountState){0}, journal->point.point = (AccessPoint){0};

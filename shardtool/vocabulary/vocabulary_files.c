@@ -86,19 +86,6 @@ static void add_ranks(Buffer *out, const TokenBytes *tokens) {
     }
 }
 
-void vocabulary_inputs_hash(const Inputs *inputs, uint8_t hash[32]) {
-    Sha256 sha;
-    sha256_open(&sha);
-    for (uint64_t i = 0; i < inputs->argument_count; i++) {
-        const InputArgument *argument = &inputs->arguments[i];
-        sha256_add(&sha, argument->path, strlen(argument->path) + 1);
-        sha256_add(&sha, &argument->files, sizeof argument->files);
-        sha256_add(&sha, &argument->bytes, sizeof argument->bytes);
-        sha256_add(&sha, argument->digest, sizeof argument->digest);
-    }
-    sha256_close(&sha, hash);
-}
-
 static void add_sources(Buffer *out, const Inputs *inputs) {
     json_add_key(out, "sources");
     buffer_print(out, "[");
@@ -128,7 +115,7 @@ static void add_manifest(Buffer *out, const VocabularyFiles *files, const Buffer
     sha256(ranks->data, ranks->size, hash);
     json_add_hex(out, "ranks_hash", hash, sizeof hash);
     json_add_field(out, "params", files->params);
-    vocabulary_inputs_hash(files->inputs, hash);
+    inputs_hash(files->inputs, false, hash);
     json_add_hex(out, "inputs", hash, sizeof hash);
     json_add_number(out, "documents", files->documents);
     json_add_number(out, "bytes", files->bytes);

@@ -33,4 +33,3 @@ int vocabulary_files_convert(const char *folder, uint64_t size);
 
 // What a finished directory was made with. 66 when it holds no vocabulary, 65 when the manifest is damaged.
 int vocabulary_files_read(const char *folder, Buffer *params, uint8_t inputs_hash[32]);
-void vocabulary_inputs_hash(const Inputs *inputs, uint8_t hash[32]); // paths, sizes and digests
