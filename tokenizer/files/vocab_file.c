@@ -3,13 +3,9 @@
 #include "common/err.h"
 #include "tokenizer/files/vocab_config.h"
 #include "tokenizer/files/vocab_table.h"
+#include <fnmatch.h>
 #include <stdio.h>
 #include <sys/stat.h>
-
-static bool ends_with(const char *name, const char *end) {
-    const size_t size = strlen(name), more = strlen(end);
-    return size >= more && !strcmp(name + size - more, end);
-}
 
 static const Vocab *take(VocabTable *table, int status, const char *name) {
     const Vocab *vocab = status < 0 ? NULL : vocab_table_take(table);
@@ -19,8 +15,8 @@ static const Vocab *take(VocabTable *table, int status, const char *name) {
 }
 
 const Vocab *vocab_open_bytes(Bytes file, const char *name, const char *pattern) {
-    const bool is_json = ends_with(name, ".json"),
-               is_tiktoken = ends_with(name, ".tiktoken") || ends_with(name, "tokenizer.model");
+    const bool is_json = fnmatch("*.json", name, 0) == 0,
+               is_tiktoken = fnmatch("*.tiktoken", name, 0) == 0 || fnmatch("*tokenizer.model", name, 0) == 0;
     if (!is_json && !is_tiktoken) {
         if (!pattern) return vocab_open_characters_text(file, name);
         fail(EX_USAGE, "--pattern is for .tiktoken, and '%s' is a file of characters", name);
@@ -78,7 +74,7 @@ static const Vocab *open_pair(ReadPair *read, const char *json_path, const char 
 static const Vocab *check_beside(const Vocab *vocab, const char *path) {
     char directory[PATH_MAX_BYTES];
     const char *slash = strrchr(path, '/');
-    if (!vocab || !ends_with(path, ".json")) return vocab;
+    if (!vocab || fnmatch("*.json", path, 0) != 0) return vocab;
     snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
     if (vocab_config_check(slash == path ? "/" : directory, vocab) == 0) return vocab;
     vocab_close(vocab);

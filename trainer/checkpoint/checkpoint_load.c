@@ -3,6 +3,7 @@
 #include "common/file/file.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/safetensors.h"
+#include <fnmatch.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
@@ -125,11 +126,6 @@ static int load_tensor(Network *network, const TensorFiles *files, const char *p
 
 // ---- the model
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && !strcmp(text + n - m, end);
-}
-
 static bool is_zero(const SafeFile *file, const SafeTensor *tensor) {
     for (uint64_t i = tensor->begin; i < tensor->end; i++)
         if (file->data[i]) return false;
@@ -139,8 +135,9 @@ static bool is_zero(const SafeFile *file, const SafeTensor *tensor) {
 // Whether a tensor that the model does not have can be left out: the causal mask of older files, a copy of the
 // embedding, or zero biases, which this trainer writes for models without biases.
 static bool can_be_left_out(const TensorFiles *files, const SafeFile *file, const SafeTensor *tensor, bool bias) {
-    if (ends_with(tensor->name, ".attn.bias") || ends_with(tensor->name, ".attn.masked_bias")) return true;
-    if (ends_with(tensor->name, ".bias")) return !bias && is_zero(file, tensor);
+    if (fnmatch("*.attn.bias", tensor->name, 0) == 0 || fnmatch("*.attn.masked_bias", tensor->name, 0) == 0)
+        return true;
+    if (fnmatch("*.bias", tensor->name, 0) == 0) return !bias && is_zero(file, tensor);
     if (strcmp(tensor->name, "lm_head.weight")) return false;
     const SafeFile *other;
     const SafeTensor *wte = find_tensor(files, "transformer.wte.weight", &other);
