@@ -138,7 +138,8 @@ static int make_directory(LoaderProcess *loader_process) {
 
 static bool is_dataset(const char *path) {
     char manifest[PATH_MAX_BYTES];
-    return access(path_join(manifest, path, "dataset.jsonl"), F_OK) == 0 || errno == EACCES; // which the loader then reports
+    return access(path_join(manifest, path, "dataset.jsonl"), F_OK) == 0 ||
+           errno == EACCES; // which the loader then reports
 }
 
 bool loader_process_dataset(char path[PATH_MAX_BYTES], const Config *config) {

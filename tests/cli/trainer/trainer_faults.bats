@@ -386,6 +386,7 @@ END
     [[ "$output" == *"cannot start "*": Resource temporarily unavailable (see ulimit -u)"* ]]
 }
 
+# fault 126
 @test "a run whose directory was moved away leaves the run alone that began in its place, and ends with 73" {
     begin --dataset="$data" --out_dir=run "${often[@]}"
     wait_for_checkpoint run
@@ -399,6 +400,7 @@ END
     train --quiet --out_dir=moved --max_iters=$(($(steps moved) + 1)) # its checkpoints are whole
 }
 
+# fault 127
 @test "without memory for JSON a run ends with 82, and takes no checkpoint for a damaged one" {
     command -v cc >/dev/null || skip "needs a C compiler"
     needs_address_limit

@@ -182,6 +182,7 @@ in_group() { # MIB COMMAND...: in a control group of that memory
     return $status
 }
 
+# fault 125
 @test "a plan that is accepted in a control group trains and saves there, and another ends with 82" {
     needs_address_limit
     in_group 200 true || skip "cannot make a control group"
@@ -198,6 +199,7 @@ in_group() { # MIB COMMAND...: in a control group of that memory
     done
 }
 
+# fault 125
 @test "a run has the address space of ulimit -v that it needs, or ends with 82 before its first step" {
     needs_address_limit
     for kilobytes in 290000 295000 300000 305000 310000 315000 320000 325000 700000; do
