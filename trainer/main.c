@@ -75,6 +75,7 @@ static const ManualRow environment[] = {
     {"MILLRACE_ISA", "portable, avx2 or avx512: use no instruction set beyond this one", COMPUTE},
     {"MILLRACE_MODELS", "folder of models, where init_from looks for a name", COMPUTE},
     {"OMP_NUM_THREADS", "threads of a training step, where the key threads is 0", COMPUTE},
+    {"TMPDIR", "folder, in place of /tmp, of millrace-UID/; not where its path has more than 32 bytes", "train eval"},
     {"XDG_CACHE_HOME", "folder, in place of ~/.cache, of millrace/, which keeps the measurements of a GPU", COMPUTE},
     {NULL, NULL, NULL},
 };
@@ -90,7 +91,7 @@ static const ManualRow files[] = {
     {"OUT_DIR/metrics.jsonl", "a line for each logged step and each evaluation", "train"},
     {"OUT_DIR/report.html", "a page of the run: curves, samples, data, plan and configuration", "train"},
     {"~/.cache/millrace", "algorithms that were chosen by measurement on each kind of GPU", "train eval sample"},
-    {"/tmp/millrace-UID", "the sockets of loaders that trainers started; in $TMPDIR where that is set", "train eval"},
+    {"/tmp/millrace-UID", "the sockets of loaders that trainers started", "train eval"},
     {NULL, NULL, NULL},
 };
 static const ManualRow descriptions[] = {

@@ -11,7 +11,7 @@ static int keep(const char *directory, const char *name, Bytes text) {
     static const char *const names[] = {CHARACTERS_FILE, VOCAB_FILE};
     char path[PATH_MAX_BYTES];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 32, directory, names[i]);
+        path_join(path, directory, "%s", names[i]);
         if (name && !strcmp(name, names[i])) {
             if (file_write(path, text) < 0) return -1;
         } else if (unlink(path) < 0 && errno != ENOENT)

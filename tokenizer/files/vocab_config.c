@@ -20,7 +20,7 @@ static int read_file(const char *directory, const char *name, json_t **root) {
     Buffer text = {0};
     json_error_t error;
     *root = NULL;
-    snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 64, directory, name);
+    path_join(path, directory, "%s", name);
     if (access(path, F_OK) < 0) return 0;
     int status = file_read(&text, path, CONFIG_BYTES_MAX);
     if (status == 0 && !(*root = json_parse((Bytes){text.data, text.size}, JSON_REJECT_DUPLICATES, &error)))

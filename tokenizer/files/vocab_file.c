@@ -36,7 +36,7 @@ static const Vocab *open_file(const char *path, const char *pattern) {
 }
 
 static bool file_in(char path[PATH_MAX_BYTES], const char *directory, const char *name) {
-    snprintf(path, PATH_MAX_BYTES, "%.*s/%s", PATH_MAX_BYTES - 64, directory, name);
+    path_join(path, directory, "%s", name);
     return file_exists(path);
 }
 
@@ -48,7 +48,7 @@ int vocab_file_write(const Vocab *vocab, const char *directory) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
     vocab_print_file(vocab, &text);
-    snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 64, directory, vocab_file_name(vocab));
+    path_join(path, directory, "%s", vocab_file_name(vocab));
     const int status = file_write(path, (Bytes){text.data, text.size});
     buffer_close(&text);
     return status;

@@ -19,12 +19,6 @@
 
 static const char model_file[] = "model.safetensors", optimizer_file[] = "optimizer.safetensors";
 
-// A path that does not fit is truncated, and then fails to open.
-static const char *join(char path[PATH_MAX_BYTES], const char *directory, const char *name) {
-    snprintf(path, PATH_MAX_BYTES, "%.*s/%.200s", PATH_MAX_BYTES - 202, directory, name);
-    return path;
-}
-
 // ---- writing
 
 static size_t file_elements(const Tensor *tensor) { return (size_t)tensor->file_rows * (size_t)tensor->cols; }
@@ -140,15 +134,15 @@ static int write_vocabulary(const ModelShape *shape, const char *directory, cons
 static int write_files(Network *network, const RunState *state, const Config *config, const char *directory) {
     char path[PATH_MAX_BYTES];
     CheckpointHashes hashes;
-    if (write_model(network, join(path, directory, model_file), hashes.model) < 0) return -1;
-    if (write_optimizer(network, join(path, directory, optimizer_file), hashes.optimizer) < 0) return -1;
+    if (write_model(network, path_join(path, directory, "%s", model_file), hashes.model) < 0) return -1;
+    if (write_optimizer(network, path_join(path, directory, "%s", optimizer_file), hashes.optimizer) < 0) return -1;
     Buffer text = {0};
     model_config_print(&network->model->shape, DTYPE_FP32, &text);
     safe_hash(text.data, text.size, hashes.model_config);
-    int result = file_write(join(path, directory, "config.json"), (Bytes){text.data, text.size});
+    int result = file_write(path_join(path, directory, "config.json"), (Bytes){text.data, text.size});
     text.size = 0;
     run_state_print(state, config, &hashes, &text);
-    if (result == 0) result = file_write(join(path, directory, "state.json"), (Bytes){text.data, text.size});
+    if (result == 0) result = file_write(path_join(path, directory, "state.json"), (Bytes){text.data, text.size});
     buffer_close(&text);
     return result;
 }
@@ -182,9 +176,7 @@ static int list_steps(const char *out_dir, uint64_t steps[LIST_MAX]) {
 }
 
 static const char *step_path(char path[PATH_MAX_BYTES], const char *out_dir, uint64_t step) {
-    char name[32];
-    snprintf(name, sizeof name, "ckpt-%08llu", (unsigned long long)step);
-    return join(path, out_dir, name);
+    return path_join(path, out_dir, "ckpt-%08llu", (unsigned long long)step);
 }
 
 void checkpoint_path(char path[PATH_MAX_BYTES], const char *out_dir, uint64_t step) { step_path(path, out_dir, step); }
@@ -210,7 +202,7 @@ static void remove_checkpoint(const char *directory) {
     if (lstat(directory, &status) < 0 || !S_ISDIR(status.st_mode)) return;
     static const char *const files[] = {model_file, optimizer_file, "config.json", "state.json"};
     char path[PATH_MAX_BYTES];
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) unlink(join(path, directory, files[i]));
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) unlink(path_join(path, directory, "%s", files[i]));
     tokenizer_files_remove(directory);
     rmdir(directory);
 }
@@ -256,7 +248,7 @@ int checkpoint_save(Network *network, const RunState *state, const Config *confi
     char path[PATH_MAX_BYTES], temp[PATH_MAX_BYTES], name[64];
     if (access(step_path(path, out_dir, state->step), F_OK) == 0) return 0;
     snprintf(name, sizeof name, ".ckpt-%08llu.tmp.%d", (unsigned long long)state->step, (int)getpid());
-    remove_checkpoint(join(temp, out_dir, name)); // of an attempt of ours that failed
+    remove_checkpoint(path_join(temp, out_dir, "%s", name)); // of an attempt of ours that failed
     if (checkpoint_check_space(out_dir, checkpoint_bytes(network->model, network->plan->optimizer)) < 0)
         return fail_in("checkpoint of step %llu", (unsigned long long)state->step);
     int result = mkdir(temp, 0777) < 0 ? fail_create(temp) : 0;
@@ -278,7 +270,7 @@ int checkpoint_save(Network *network, const RunState *state, const Config *confi
 static int verify_file(const char *directory, const char *name, const uint8_t header_hash[SAFE_HASH_BYTES]) {
     char path[PATH_MAX_BYTES];
     SafeFile file;
-    if (safe_open(&file, join(path, directory, name)) < 0) return -1;
+    if (safe_open(&file, path_join(path, directory, "%s", name)) < 0) return -1;
     int result = memcmp(file.header_hash, header_hash, SAFE_HASH_BYTES)
                      ? fail(EX_DATA, "'%s': the header is damaged", path)
                      : safe_verify(&file, path);
@@ -291,7 +283,7 @@ static int verify_model_config(const char *directory, const CheckpointHashes *ha
     uint8_t hash[SAFE_HASH_BYTES];
     Buffer text = {0};
     if (!hashes->has_model_config) return 0;
-    if (file_read(&text, join(path, directory, "config.json"), 1 << 20) < 0) return -1;
+    if (file_read(&text, path_join(path, directory, "config.json"), 1 << 20) < 0) return -1;
     safe_hash(text.data, text.size, hash);
     buffer_close(&text);
     return memcmp(hash, hashes->model_config, sizeof hash) ? fail(EX_DATA, "'%s' is damaged", path) : 0;
@@ -309,7 +301,7 @@ static int verify(const char *directory, SavedState *saved, bool whole) {
 int checkpoint_verify_model(const char *directory) {
     char path[PATH_MAX_BYTES];
     SavedState saved = {0};
-    if (access(join(path, directory, "state.json"), F_OK) < 0) return 0;
+    if (access(path_join(path, directory, "state.json"), F_OK) < 0) return 0;
     int result = verify(directory, &saved, false);
     saved_state_close(&saved);
     return result;
@@ -408,7 +400,7 @@ int checkpoint_compare(Network *network, const RunState *state, const Config *co
     safe_hash(text.data, text.size, hashes.model_config);
     text.size = 0;
     run_state_print(state, config, &hashes, &text);
-    if (result == 0) result = file_read(&kept, join(file, path, "state.json"), 16 << 20);
+    if (result == 0) result = file_read(&kept, path_join(file, path, "state.json"), 16 << 20);
     if (result == 0 && memcmp(hashes.model, saved.hashes.model, sizeof hashes.model)) *which = model_file;
     if (result == 0 && !*which && memcmp(hashes.optimizer, saved.hashes.optimizer, sizeof hashes.optimizer))
         *which = optimizer_file;

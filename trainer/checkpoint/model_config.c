@@ -183,7 +183,7 @@ static bool is_checkpoint_of_gpt2(const char *directory) {
 // checkpoint has the fingerprint, a model of another tool its tokenizer.json, or nothing that names another one.
 static bool is_of_gpt2(const char *directory, bool padded) {
     char path[PATH_MAX_BYTES];
-    snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 32, directory);
+    path_join(path, directory, "state.json");
     if (access(path, F_OK) == 0) return !padded && is_checkpoint_of_gpt2(directory);
     if (!vocab_file_in(path, directory)) return true;
     const Vocab *vocab = vocab_open_path(path, NULL);

@@ -71,10 +71,6 @@ static const TokenizerFile files[] = {
 };
 enum { FILES = sizeof files / sizeof *files };
 
-static void file_path(char path[PATH_MAX_BYTES], const char *directory, const char *name) {
-    snprintf(path, PATH_MAX_BYTES, "%.*s/%s", PATH_MAX_BYTES - 64, directory, name);
-}
-
 // Calls `visit` with the path and the bytes of each file, until it returns another status than 0.
 typedef int TokenizerFileVisit(void *context, const TokenizerFile *file, Bytes text);
 
@@ -102,7 +98,7 @@ typedef struct {
 static int write_tokenizer_file(void *context, const TokenizerFile *file, Bytes text) {
     const Directories *to = context;
     char path[PATH_MAX_BYTES], same[PATH_MAX_BYTES];
-    file_path(path, to->directory, file->name), file_path(same, to->other, file->name);
+    path_join(path, to->directory, "%s", file->name), path_join(same, to->other, "%s", file->name);
     return *to->other ? file_share(path, same, text) : file_write(path, text);
 }
 
@@ -115,7 +111,7 @@ static int compare_file(void *context, const TokenizerFile *file, Bytes text) {
     const Directories *of = context;
     char path[PATH_MAX_BYTES];
     Bytes map;
-    file_path(path, of->directory, file->name);
+    path_join(path, of->directory, "%s", file->name);
     if (file_map(&map, path) < 0) return -1;
     if (map.size != text.size || (text.size && memcmp(map.data, text.data, text.size))) *of->which = file->name;
     file_unmap(&map);
@@ -130,7 +126,7 @@ int tokenizer_files_compare(const char *directory, const ModelShape *shape, cons
 void tokenizer_files_remove(const char *directory) {
     for (const TokenizerFile *file = files; file < files + FILES; file++) {
         char path[PATH_MAX_BYTES];
-        file_path(path, directory, file->name);
+        path_join(path, directory, "%s", file->name);
         unlink(path);
     }
 }

@@ -51,7 +51,7 @@ int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evalu
     Buffer text = {0};
     struct stat file = {0};
     *metrics = (Metrics){.fd = -1};
-    snprintf(metrics->path, sizeof metrics->path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, out_dir);
+    path_join(metrics->path, out_dir, "metrics.jsonl");
     if (stat(metrics->path, &file) == 0 && file_read(&text, metrics->path, SIZE_MAX / 2) < 0) return -1;
     const Bytes kept = {text.data, kept_bytes(metrics, (Bytes){text.data, text.size}, step, evaluated)};
     const int result = events ? event_file_open(&metrics->events, out_dir, kept, (double)file.st_mtime) : 0;
@@ -195,7 +195,7 @@ static bool search_back(const char *out_dir, bool (*parse)(void *context, const 
     struct stat file;
     char path[PATH_MAX_BYTES];
     bool found = false;
-    snprintf(path, sizeof path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, out_dir);
+    path_join(path, out_dir, "metrics.jsonl");
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return false;
     if (fstat(fd, &file) == 0 && file.st_size > 0)

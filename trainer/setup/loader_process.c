@@ -114,7 +114,7 @@ static int make_base(char base[64]) {
     enum { LONGEST = 32 }; // the path of a socket has 107 bytes
     const char *folder = getenv("TMPDIR");
     struct stat st;
-    if (!folder || *folder != '/' || strlen(folder) > LONGEST) folder = "/tmp";
+    if (!folder || *folder != '/' || strlen(folder) > LONGEST || access(folder, W_OK) < 0) folder = "/tmp";
     snprintf(base, 64, "%s/millrace-%u", folder, (unsigned)getuid());
     if (mkdir(base, 0700) < 0 && errno != EEXIST) return fail_create(base);
     if (lstat(base, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == getuid() && !(st.st_mode & 077)) return 0;

@@ -13,7 +13,7 @@
 // A checkpoint lies in the directory of its run, which has the file.
 static bool find_model_file(char path[PATH_MAX_BYTES], const char *model) {
     char run[PATH_MAX_BYTES];
-    snprintf(run, sizeof run, "%.*s/..", PATH_MAX_BYTES - 64, model);
+    path_join(run, model, "..");
     return vocab_file_in(path, model) || vocab_file_in(path, run);
 }
 
@@ -40,7 +40,7 @@ static int check_model(const Config *config, const Vocab *vocab, const char *mod
     uint8_t own[32], of_model[32];
     char path[PATH_MAX_BYTES];
     vocab_fingerprint(vocab, own);
-    snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 64, model);
+    path_join(path, model, "state.json");
     if (access(path, F_OK) == 0) {
         if (state_fingerprint(model, of_model) < 0) return -1;
     } else if (vocab_file_in(path, model)) {
