@@ -27,7 +27,7 @@ int dataset_build_start(DatasetBuild *build, bool replace);
 int dataset_build_clear(DatasetBuild *build);
 // Instead, for a run that continues: removes the temporary files only.
 int dataset_build_continue(DatasetBuild *build);
-// -1 (73) when the directory was moved, removed or replaced, so that what is at its path belongs to another run.
+// -1 (73) when the directory was moved or removed, and what is at its path belongs to another run.
 int dataset_build_check(const DatasetBuild *build);
 // Writes the manifest of `dataset`, which was begun with `target`, and moves it into place.
 int dataset_build_finish(DatasetBuild *build, Dataset *dataset);

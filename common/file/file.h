@@ -85,5 +85,5 @@ typedef struct {
 } Lock;
 int lock_take(Lock *lock, const char *path, const char *other); // the error advises to choose `other` instead
 void lock_drop(Lock *lock);                                     // accepts a lock that is not held
-// -1 (73) when `path` is another directory by now, or none: it was moved, removed or replaced under the lock's holder.
+// -1 (73) when another process has its lock in `path`: the directory was moved or removed under this one, and another one made.
 int lock_check(const Lock *lock, const char *path);
