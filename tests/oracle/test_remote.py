@@ -1,5 +1,5 @@
 """shardtool on URLs against its own runs on the same local files: a hostile server, seeded sessions, kills."""
-import concurrent.futures, glob, gzip, json, lzma, os, random, shutil, signal, subprocess, sys, threading, time
+import concurrent.futures, glob, gzip, json, lzma, os, random, re, shutil, signal, subprocess, sys, threading, time
 import pyarrow as pa, pyarrow.parquet as pq, zstandard
 import remote_runs, runner
 from hostile_server import FATAL, SECRET, SURVIVED, Session
@@ -240,7 +240,7 @@ def hostile(seed):
         return "a secret", what
     if done.returncode == 0:
         return None if done.stdout == local[name] else ("other bytes", what)
-    if f"{name}'" not in done.stderr.decode(errors="replace"):
+    if not re.search(re.escape(name) + "/?'", done.stderr.decode(errors="replace")):  # a hub lists it as a folder first
         return "an error without the name", what
     if not session.fatal_seen or done.returncode != FATAL.get(fatal):
         return "another exit code", what
