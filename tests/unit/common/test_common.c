@@ -196,7 +196,7 @@ TEST(path_join_prints_a_name_and_cuts_none) {
         folder[length - 1] = 'a', folder[length] = '\0';
         const pid_t child = fork();
         if (!child) _exit(path_join(path, folder, "%s", "name") ? 0 : 1);
-        int status;
+        int status = -1;
         CHECK(child > 0 && waitpid(child, &status, 0) == child);
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == EX_CREATE);
     }
