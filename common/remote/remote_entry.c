@@ -7,7 +7,7 @@ enum { ENTRIES_MAX = 10000000 };
 static void release(const char *text) { free((char *)(uintptr_t)text); }
 
 void argument_set_name(RemoteArgument *argument, const char *name, size_t length) {
-    const char *copy = allocate_text(name, length); // `name` may be the one before
+    const char *copy = allocate_text(name, length); // before the release: `name` may be argument->name
     release(argument->name);
     argument->name = copy;
 }

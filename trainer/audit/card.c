@@ -196,7 +196,8 @@ int card_write(const char *exported, const char *checkpoint, const char *name, u
         return fail(EX_NOINPUT, "'%s' is no checkpoint of a run: --card needs one", checkpoint);
     if (saved_state_read(&saved, checkpoint) < 0) return -1;
     path_split(checkpoint, run);
-    if (record_open(&record, run) < 0) record_close(&record), err_clear(); // the card then says what is not known
+    if (record_open(&record, run) < 0)
+        record_close(&record), err_clear(); // without a record the card names the values as unknown
     buffer_print(&text, "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- millrace\n---\n\n# ");
     add_word(&text, name);
     buffer_print(&text, "\n\nA language model of %s parameters, trained by millrace.\n",

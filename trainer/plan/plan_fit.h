@@ -17,7 +17,7 @@ MemoryLimits memory_limits(const Config *config, const Backend *backend, bool he
 
 // The memory of this machine that the plan needs.
 uint64_t plan_host_bytes(const MemoryPlan *plan, const Backend *backend);
-// What it leaves; UINT64_MAX where the free memory is not known.
+// The memory of this machine that the plan leaves. UINT64_MAX: the free memory is not known.
 uint64_t plan_host_left(const MemoryPlan *plan, const Backend *backend, const MemoryLimits *limits);
 
 // Returns the size of the arena, and whether the plan fits.

@@ -1,5 +1,5 @@
-// metrics.jsonl: one JSON object on each line, appended during the run. The first member of every line is "step", the steps
-// that were done when it was written; it never decreases. The second one tells what the line is about:
+// metrics.jsonl: one JSON object on each line, appended during the run. The first member of every line is "step", the number of
+// steps that the run had done; it never decreases. The second member gives the kind of the line:
 //
 //   loss              a step: its loss, the mean over its targets, in nats; null: not finite
 //     norm            norm of the gradient before it was clipped; null: not finite
@@ -29,9 +29,9 @@
 //   saved_step        a checkpoint of this step is on the disk; save_ms: what that took
 //   save_wait_ms      milliseconds that training has waited for a save that goes on beside it
 //   lost_steps        steps that an earlier process has done and not saved: killed, or ended by an error
-//   rolled_back_from  after steps that were not finite: the step before; nonfinite: how many in all; skip_from, skip_to: samples
-//                     that are left out, from the first up to the one before the second
-//   passed_from       samples that were left out here, up to the one before passed_to
+//   rolled_back_from  after steps that were not finite: the step before; nonfinite: how many in all; skip_from, skip_to: the
+//                     samples from skip_from to skip_to - 1 will be left out
+//   passed_from       the samples from passed_from to passed_to - 1 were left out
 //   step_time_ratio   the median of the last steps by the usual one, when it has become slow or usual again
 //   gpu_used_bytes, gpu_free_bytes, gpu_busy   of the GPU, by all its processes, where its driver tells; busy is 0 to 1
 //   sample            text that the model continued

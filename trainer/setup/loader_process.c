@@ -109,7 +109,7 @@ static void remove_stale_directories(const char *base) {
     if (list) closedir(list);
 }
 
-// The folder of all trainers of this user; one with a random name where another user has made what is in its place.
+// The folder for the sockets of this user's trainers. It gets a random name when another user has taken its own.
 static int make_base(char base[64]) {
     enum { LONGEST = 32 }; // the path of a socket has 107 bytes
     const char *folder = getenv("TMPDIR");

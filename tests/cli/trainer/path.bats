@@ -214,7 +214,7 @@ breakable_loader() {
     same_run whole theirs/run
 }
 
-@test "a folder that another user has made in the place of the loader's sockets does not stop a run" {
+@test "a run starts where another user has taken the name of the folder for its sockets" {
     folder=$(mktemp -d /tmp/squat.XXXX)
     mkdir -m 755 "$folder/millrace-$(id -u)" && touch "$folder/millrace-$(id -u)/of-another"
     TMPDIR=$folder "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=squatted --max_iters=1
@@ -226,7 +226,7 @@ breakable_loader() {
     rm -r "$folder"
 }
 
-@test "a dataset whose name begins with - or that may not be read is named as what it is" {
+@test "the name of a dataset may begin with -, and a dataset without permission is refused, 77" {
     cp -r "Das Mühlrad" ./-data
     "$BIN/trainer" train tiny.conf --quiet --dataset=-data --out_dir=dash --max_iters=1
     cp -r "Das Mühlrad" closed && chmod 000 closed
