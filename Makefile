@@ -50,7 +50,7 @@ CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 ifndef NVARCH
 NVARCH    := $(filter $(shell $(NVCC) --list-gpu-arch | sed s/compute_//),75 80 86 90 120)
 endif
-CUSRC     := $(wildcard kernels/cuda/*.cu)
+CUSRC     := $(wildcard kernels/cuda/*.cu kernels/cuda/*/*.cu)
 # The CUDA runtime is linked statically and cuBLASLt is loaded when a device is opened, so the trainer starts on
 # machines without the toolkit. CUDART=cudart links the shared runtime instead, for fault injection.
 CUDART    ?= cudart_static
@@ -78,7 +78,7 @@ DEVICE_TESTS := $(wildcard tests/cuda/*.c tests/operations/*.c) tests/test_main.
 EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(CUSRC:%=%.fp32) $(DEVICE_TESTS) \
               $(wildcard kernels/cuda/*.c kernels/cuda/*/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c))
 # The same with the code paths of compute capability 7.5.
-EMU75    := $(patsubst $(O)/emu/kernels/cuda/attention_%.fp16.o,$(O)/emu/kernels/cuda/attention_%.sm_75.o,$(EMU))
+EMU75    := $(patsubst $(O)/emu/kernels/cuda/attention/%.fp16.o,$(O)/emu/kernels/cuda/attention/%.sm_75.o,$(EMU))
 # HOST is what the emulator is linked with: everything but the CUDA backend, which it compiles for itself.
 HOST  := $(filter-out $(MAINS) $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(VARIANTS) $(O)/tokenizer/gpt2_merges.o
 CORE  := $(HOST) $(filter $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) \

@@ -35,6 +35,7 @@ kernels/cpu         common kernels
 kernels/cpu/ops     common kernels kernels/cpu
 kernels/cuda/libraries common
 kernels/cuda        common kernels kernels/cuda/libraries
+kernels/cuda/attention common kernels kernels/cuda
 kernels/mpi         kernels
 shardtool/ingest    common
 shardtool/parquet   common shardtool/ingest/input_format.h shardtool/ingest/stream.h

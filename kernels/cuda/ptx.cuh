@@ -20,7 +20,7 @@ struct bf16 {
     uint16_t bits;
 };
 #if defined ACT_FP32
-typedef float act; // attention_fp32.cu has its attention, without tensor cores
+typedef float act; // attention/fp32.cu has its attention, without tensor cores
 #elif defined ACT_FP16
 typedef fp16 act;
 #define ACT_TYPE "f16"

@@ -7,17 +7,17 @@ set -u
 # A kernel is compiled without sanitizers, five times as fast, unless a sanitizer prints the message.
 mutants() { # name | file, of kernels/cuda if no folder is named | the edit, for sed | the test | its message | sm_75, fp16, fp32, sm_90 or sm_120, if not a card with bf16 and mma
     cat <<'END'
-barrier|attention_backward.cu|/__syncthreads(); \/\/ dS of all warps/d|attention_of_64|nothing orders the write
-wait|attention_forward.cu|s/^        cp_async_wait<0>();//|attention_of_more|the same bits in every run
-ticket|attention_backward.cu|s/= atomicAdd(turns, 1)/= (int)blockIdx.x/|attention_of_more|waits for a block that has not run
+barrier|attention/backward.cu|/__syncthreads(); \/\/ dS of all warps/d|attention_of_64|nothing orders the write
+wait|attention/forward.cu|s/^        cp_async_wait<0>();//|attention_of_more|the same bits in every run
+ticket|attention/backward.cu|s/= atomicAdd(turns, 1)/= (int)blockIdx.x/|attention_of_more|waits for a block that has not run
 race|cross_entropy.cu|0,/__syncthreads/s/__syncthreads();//|loss|error
 overrun|embed.cu|s/if (i >= vectors) return;//|embedding_agrees|heap-buffer-overflow
 shared|cross_entropy.cu|s/SHARED(double, sums, 256)/SHARED(double, sums, 255)/|loss|heap-buffer-overflow
 divergent|column_sums.cu|s/^    __syncthreads();/    if (threadIdx.x < 16) __syncthreads();/|attention_of_more|deadlock
 misaligned|layernorm_forward.cu|s/load8(b, branch + first + c)/load8(b, branch + first + c + 1)/|layernorm_agrees|misaligned
-copy|attention_forward.cu|s/^        __syncthreads();//|attention_of_64|error|sm_75
-half|attention_backward.cu|/^        __syncthreads(); \/\/ the tile has landed/d|attention_of_more|nothing orders the write|sm_75
-hidden|attention.cuh|/< first) s\[n\]/s/-INFINITY/-1e30f/|attention_within_documents|finite
+copy|attention/forward.cu|s/^        __syncthreads();//|attention_of_64|error|sm_75
+half|attention/backward.cu|/^        __syncthreads(); \/\/ the tile has landed/d|attention_of_more|nothing orders the write|sm_75
+hidden|attention/attention.cuh|/< first) s\[n\]/s/-INFINITY/-1e30f/|attention_within_documents|finite
 arrival|upload.c|/cudaStreamWaitEvent(cuda.stream, stage->arrived/d|uploads|error
 slot|upload.c|/cuda_wait_event(stage->arrived/d|uploads|error
 stage|upload.c|/cudaStreamWaitEvent(copy_stream, stage->taken/d|uploads|error
@@ -36,14 +36,14 @@ chunks|embed.cu|s/const size_t base = (size_t)(first + i) \* SORTED;/const size_
 channels|embed.cu|s/int c = (blockIdx.y \* GATHER + threadIdx.x) \* 8;/int c = threadIdx.x * 8;/|embedding_agrees|relative error
 pieces|embed.cu|s/runs\[k\].y), c, C)/runs[k].x + PIECE), c, C)/|gathered|rror
 frequent|embed.cu|s/if (n == 0) \*frequent = 0;/if (n == 0) *frequent = 1;/|gathered|rror
-order|kernels/cuda/wave_order.h|s/ - 1 - (id - first)/ - (id - first)/|divides_a_grid|rror
+order|kernels/cuda/attention/wave_order.h|s/ - 1 - (id - first)/ - (id - first)/|divides_a_grid|rror
 rest|cross_entropy.cu|s/vocab - kept), 8)/vocab - kept), 16)/|operation_loss|heap-buffer-overflow
 rest_place|cross_entropy.cu|s/rest\[c - KEPT \* THREADS\] = v/rest[(c - KEPT * THREADS) % 1024] = v/|operation_loss|rror
 losses|cross_entropy.cu|s/i < n; i += 256/i < min(n, 256); i += 256/|operation_loss|relative error
-acquire|attention_backward.cu|s/WAIT_UNTIL(load_acquire(turn + tile) == before)/WAIT_UNTIL(turn[tile] == before)/|attention_of_64|nothing orders the write
-release|attention_backward.cu|/^        __syncthreads(); \/\/ the tile has landed/i if (C::FUSED \&\& threadIdx.x == 0 \&\& tile > first) store_release(turn + tile - 1, (tile - 1) * QUERIES \/ KEYS - kb + 1);|attention_of_64|nothing orders the write
-plain_load|attention_backward.cu|s/float4 x = __ldcg(dq_sums + (c \/ 8 + n) \* 32);/float4 x = dq_sums[(c \/ 8 + n) * 32];/|attention_of_64|the same bits in every run
-opt_in|attention_forward.cu|s/= ALLOW_SHARED(kernel, (int)shared_bytes<C>);/= cudaSuccess;/|attention_of_more|was not allowed
+acquire|attention/backward.cu|s/WAIT_UNTIL(load_acquire(turn + tile) == before)/WAIT_UNTIL(turn[tile] == before)/|attention_of_64|nothing orders the write
+release|attention/backward.cu|/^        __syncthreads(); \/\/ the tile has landed/i if (C::FUSED \&\& threadIdx.x == 0 \&\& tile > first) store_release(turn + tile - 1, (tile - 1) * QUERIES \/ KEYS - kb + 1);|attention_of_64|nothing orders the write
+plain_load|attention/backward.cu|s/float4 x = __ldcg(dq_sums + (c \/ 8 + n) \* 32);/float4 x = dq_sums[(c \/ 8 + n) * 32];/|attention_of_64|the same bits in every run
+opt_in|attention/forward.cu|s/= ALLOW_SHARED(kernel, (int)shared_bytes<C>);/= cudaSuccess;/|attention_of_more|was not allowed
 bounds|cross_entropy.cu|s/__launch_bounds__(THREADS, 2)/__launch_bounds__(THREADS \/ 2, 2)/|operation_loss|its launch bounds are
 capture|graph.c|s/^        graphs\[key\].capturing = true;/&  void *late; cudaMalloc(\&late, 8);/|replays|wrong use
 other_card|kernels/cuda/libraries/product_choices.c|s/if (strcmp(line, card)) return/if (0) return/|choices_of_a_checkpoint|rror
@@ -52,10 +52,10 @@ check|kernels/cuda/libraries/product_choices.c|s/ \&\& !memcmp(check + text, lin
 no_choice|kernels/cuda/libraries/product_choices.c|s/!entry .. none_are_made/!entry/|choices_of_a_checkpoint|rror
 by_atomics|matmul_cublaslt.c|s/reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)/reduction)/|damaged_file|rror
 apart|matmul_cublaslt.c|s/plan->usable = !choice.apart;/plan->usable = true;/|epilogue_and_a_kernel|wrong use
-dropped|attention.cuh|s/ \* scale : 0;/ * scale : x[n][e];/|attention_with_dropout|relative error
-of_key|attention_backward.cu|s/(mask, b, h, query, key, T/(mask, b, h, query, key + 8, T/|attention_with_dropout|relative error
-of_split|attention_backward.cu|s/drop_scores<QUERY_ROWS>(dp, kept,/drop_scores<QUERY_ROWS>(dp, ~0u,/|cuda_attention_gradient_agrees|relative error
-sample|attention.cuh|s/dropout.first_sample + (uint32_t)b/dropout.first_sample/|attention_with_dropout|relative error
+dropped|attention/attention.cuh|s/ \* scale : 0;/ * scale : x[n][e];/|attention_with_dropout|relative error
+of_key|attention/backward.cu|s/(mask, b, h, query, key, T/(mask, b, h, query, key + 8, T/|attention_with_dropout|relative error
+of_split|attention/backward.cu|s/drop_scores<QUERY_ROWS>(dp, kept,/drop_scores<QUERY_ROWS>(dp, ~0u,/|cuda_attention_gradient_agrees|relative error
+sample|attention/attention.cuh|s/dropout.first_sample + (uint32_t)b/dropout.first_sample/|attention_with_dropout|relative error
 count|collective_nccl.c|s/nccl.Broadcast(part, part, size,/nccl.Broadcast(part, part, size - collective->rank,/|ranks|different counts in a broadcast|ranks
 type|collective_nccl.c|s/size, NCCL_FLOAT32, NCCL_SUM/size, collective->rank ? NCCL_UINT8 : NCCL_FLOAT32, NCCL_SUM/|ranks|different types in a reduction|ranks
 other|collective_nccl.c|s/const bool even = bytes/const bool even = !collective->rank \&\& bytes/|ranks|ranks call|ranks
@@ -83,22 +83,22 @@ whole|trainer/optim/step.c|s/gather(network, network->plan->grads, network->ops-
 norm_own|trainer/optim/step.c|/gather(network, plan->sums/d|fixed_cpu|the bits of several processes are not those of one|ranks
 host_order|kernels/mpi/collective_mpi.c|s/const float \*other = received + (size_t)i \* PIECE;/const float *other = received + (size_t)(before ? ranks - 1 - i : i) * PIECE;/|fixed_cpu|the bits of several processes are not those of one|ranks
 host_apart|kernels/mpi/collective_mpi.c|s/const float \*first = before ? before : received;/const float *first = received;/;s/for (int i = before ? 0 : 1; i < ranks; i++) {/for (int i = 1; i <= ranks - !before; i++) {/;s/const float \*other = received + (size_t)i \* PIECE;/const float *other = i < ranks ? received + (size_t)i * PIECE : before;/|fixed_cpu|the bits of several processes are not those of one|ranks
-tile_step|wgmma.cuh|s/128 \* WGMMA_TERMS/64 * WGMMA_TERMS/|attention_of_64|relative error|sm_90
-keys_landed|attention_forward.cu|s/if (C::WGMMA) async_fence();//|attention_of_64|without async_fence|sm_90
-queries_landed|attention_backward_wgmma.cu|/cp_async_wait<0>();/{n;d}|attention_of_64|without async_fence|sm_90
-ds_barrier|attention_backward_wgmma.cu|/__syncthreads(); \/\/ the tile has landed/d|attention_of_64|written without async_fence|sm_90
-scores_wait|attention_forward.cu|s/wgmma_wait<TILES - 1>/wgmma_wait<TILES>/|attention_of_64|before its wait|sm_90
-sums_wait|attention_forward.cu|s/wgmma_wait<0>(softmax/wgmma_wait<1>(softmax/|attention_of_64|wgmma without a wait|sm_90
-both_words|attention_backward_wgmma.cu|s/uint32_t kept = 0;/uint16_t kept = 0;/|attention_with_dropout|error|sm_90
-early_keys|attention_forward.cu|s/^        __syncthreads();/        if (C::WGMMA \&\& step + 1 < steps) load_keys(step + 1);\n&/|attention_of_64|error|sm_90
-early_queries|attention_backward_wgmma.cu|s/^        __syncthreads(); \/\/ the tile has landed.*/        if (tile + 1 < end) load_queries(tile + 1);\n&/|attention_of_64|rror|sm_90
-group_ds|attention_backward_wgmma.cu|s/tiles.ds\[tile \& 1\]/tiles.ds[0]/|gradient_agrees|rror|sm_90
-group_ticket|attention_backward_wgmma.cu|s/= atomicAdd(turns, 1)/= (int)blockIdx.x/|gradient_agrees|waits for a block that has not run|sm_90
-group_acquire|attention_backward_wgmma.cu|s/WAIT_UNTIL(load_acquire(turn + tile) == turns)/WAIT_UNTIL(turn[tile] == turns)/|gradient_agrees|nothing orders the write|sm_90
-group_release|attention_backward_wgmma.cu|s/first_tile(block) + 2/first_tile(block) + 1/;s/turn + tile - 2, before(block, tile - 2)/turn + tile - 1, before(block, tile - 1)/|gradient_agrees|waits for a block that has not run|sm_90
-group_sees|attention_backward_wgmma.cu|s/KEYS + (group + 1) \* SIDE/KEYS + group * SIDE/|attention_within_documents|rror|sm_90
-group_last_keys|attention_backward_wgmma.cu|s/>= block.kb \* KEYS/> block.kb * KEYS/|attention_within_documents|rror|sm_90
-group_last_queries|attention_backward_wgmma.cu|s/>= (block.kb + 1) \* KEYS/>= block.kb * KEYS/|attention_within_documents|rror|sm_90
+tile_step|attention/wgmma.cuh|s/128 \* WGMMA_TERMS/64 * WGMMA_TERMS/|attention_of_64|relative error|sm_90
+keys_landed|attention/forward.cu|s/if (C::WGMMA) async_fence();//|attention_of_64|without async_fence|sm_90
+queries_landed|attention/backward_wgmma.cu|/cp_async_wait<0>();/{n;d}|attention_of_64|without async_fence|sm_90
+ds_barrier|attention/backward_wgmma.cu|/__syncthreads(); \/\/ the tile has landed/d|attention_of_64|written without async_fence|sm_90
+scores_wait|attention/forward.cu|s/wgmma_wait<TILES - 1>/wgmma_wait<TILES>/|attention_of_64|before its wait|sm_90
+sums_wait|attention/forward.cu|s/wgmma_wait<0>(softmax/wgmma_wait<1>(softmax/|attention_of_64|wgmma without a wait|sm_90
+both_words|attention/backward_wgmma.cu|s/uint32_t kept = 0;/uint16_t kept = 0;/|attention_with_dropout|error|sm_90
+early_keys|attention/forward.cu|s/^        __syncthreads();/        if (C::WGMMA \&\& step + 1 < steps) load_keys(step + 1);\n&/|attention_of_64|error|sm_90
+early_queries|attention/backward_wgmma.cu|s/^        __syncthreads(); \/\/ the tile has landed.*/        if (tile + 1 < end) load_queries(tile + 1);\n&/|attention_of_64|rror|sm_90
+group_ds|attention/backward_wgmma.cu|s/tiles.ds\[tile \& 1\]/tiles.ds[0]/|gradient_agrees|rror|sm_90
+group_ticket|attention/backward_wgmma.cu|s/= atomicAdd(turns, 1)/= (int)blockIdx.x/|gradient_agrees|waits for a block that has not run|sm_90
+group_acquire|attention/backward_wgmma.cu|s/WAIT_UNTIL(load_acquire(turn + tile) == turns)/WAIT_UNTIL(turn[tile] == turns)/|gradient_agrees|nothing orders the write|sm_90
+group_release|attention/backward_wgmma.cu|s/first_tile(block) + 2/first_tile(block) + 1/;s/turn + tile - 2, before(block, tile - 2)/turn + tile - 1, before(block, tile - 1)/|gradient_agrees|waits for a block that has not run|sm_90
+group_sees|attention/backward_wgmma.cu|s/KEYS + (group + 1) \* SIDE/KEYS + group * SIDE/|attention_within_documents|rror|sm_90
+group_last_keys|attention/backward_wgmma.cu|s/>= block.kb \* KEYS/> block.kb * KEYS/|attention_within_documents|rror|sm_90
+group_last_queries|attention/backward_wgmma.cu|s/>= (block.kb + 1) \* KEYS/>= block.kb * KEYS/|attention_within_documents|rror|sm_90
 first_sum|layernorm_backward.cu|s/ds\[i\] = first ? zero : /ds[i] = /|layernorm_gradient|relative error
 last_slot|copy_streams.c|s/for (int i = 0; i < BACKEND_SLOTS; i++)$/for (int i = 0; i < BACKEND_SLOTS - 1; i++)/|gradients_and_residuals|rror
 whole_stage|upload.c|s/bytes > STAGE_BYTES/bytes > UPLOAD_BYTES/|more_than_a_stage|wrong use
@@ -113,18 +113,18 @@ replaced|matmul_cublaslt.c|/the product's plan may have replaced it/d|full_table
 other_cards|device.c|s/cuda.capability == 90/cuda.capability >= 90/|attention_of_64|a card that has none|sm_120
 gaps|trainer/model/layer_offload.c|s/network->ops->zero(network_at(network, gradients->kept), gradients->bytes);/(void)0;/|gradients_and_residuals|rror
 chosen|trainer/optim/step.c|s/network->ops->graph_begin(key, is_recorded(network))/(is_recorded(network) ? network->ops->graph_begin(key, true) : true)/;s/        network->ops->graph_end(key);/        if (is_recorded(network)) network->ops->graph_end(key);/|every_offload|rror
-skipped_keys|attention_forward.cu|s/block \* QUERIES\] \/ KEYS/block * QUERIES] \/ KEYS + 1/|attention_within_documents|error
-last_keys|attention_backward.cu|s/(mask, b, tile, T) >= kb \* KEYS/(mask, b, tile, T) > kb * KEYS/|attention_within_documents|error
-last_queries|attention_backward.cu|s/(mask, b, tile, T) >= (kb + 1) \* KEYS/(mask, b, tile, T) >= kb * KEYS/|attention_within_documents|waits for a block
-rows_fade|attention_fp32.cu|s/sums\[i\]\[n\] \*= fade/sums[i][n] *= 1/|attention_of_64|rror|fp32
-rows_kept|attention_fp32.cu|s/if (!is_kept) weight = 0;//|attention_with_dropout|rror|fp32
-rows_left|attention_fp32.cu|s/>= keys + TILE) break;/>= keys) break;/|attention_within|rror|fp32
-rows_beyond|attention_fp32.cu|s/if (row_of(i) < to.count \&\& /if (/|attention_of_64|rror|fp32
-rows_wide|attention_fp32.cu|s/ \&\& c < from.D;/;/|attention_of_fewer|rror|fp32
-rows_diagonal|attention_fp32.cu|s/keys <= first_query; keys/keys < first_query; keys/|attention_of_64|rror|fp32
-rows_arrived|attention_fp32.cu|s/__syncthreads(); \/\/ the rows are there//|attention_of_64|rror|fp32
-rows_read|attention_fp32.cu|s/__syncwarp(); \/\/ the warp has read its weights//|attention_of_64|rror|fp32
-swizzle|attention.cuh|s/W % 4 == 0 ? row >> 1 & 3/W % 4 == 0 ? row \& 1/|bank_conflicts|emu_counts.bank_conflicts
+skipped_keys|attention/forward.cu|s/block \* QUERIES\] \/ KEYS/block * QUERIES] \/ KEYS + 1/|attention_within_documents|error
+last_keys|attention/backward.cu|s/(mask, b, tile, T) >= kb \* KEYS/(mask, b, tile, T) > kb * KEYS/|attention_within_documents|error
+last_queries|attention/backward.cu|s/(mask, b, tile, T) >= (kb + 1) \* KEYS/(mask, b, tile, T) >= kb * KEYS/|attention_within_documents|waits for a block
+rows_fade|attention/fp32.cu|s/sums\[i\]\[n\] \*= fade/sums[i][n] *= 1/|attention_of_64|rror|fp32
+rows_kept|attention/fp32.cu|s/if (!is_kept) weight = 0;//|attention_with_dropout|rror|fp32
+rows_left|attention/fp32.cu|s/>= keys + TILE) break;/>= keys) break;/|attention_within|rror|fp32
+rows_beyond|attention/fp32.cu|s/if (row_of(i) < to.count \&\& /if (/|attention_of_64|rror|fp32
+rows_wide|attention/fp32.cu|s/ \&\& c < from.D;/;/|attention_of_fewer|rror|fp32
+rows_diagonal|attention/fp32.cu|s/keys <= first_query; keys/keys < first_query; keys/|attention_of_64|rror|fp32
+rows_arrived|attention/fp32.cu|s/__syncthreads(); \/\/ the rows are there//|attention_of_64|rror|fp32
+rows_read|attention/fp32.cu|s/__syncwarp(); \/\/ the warp has read its weights//|attention_of_64|rror|fp32
+swizzle|attention/attention.cuh|s/W % 4 == 0 ? row >> 1 & 3/W % 4 == 0 ? row \& 1/|bank_conflicts|emu_counts.bank_conflicts
 END
 }
 if [ "${1:-}" = --list ]; then
@@ -135,13 +135,13 @@ build=$1 name=$2
 IFS='|' read -r _ file edit word words card < <(mutants | grep "^$name|")
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
 path=kernels/cuda/$file
-[[ $file == */* ]] && path=$file
+[ -e "$path" ] || path=$file
 mkdir -p "$folder/$(dirname "$path")"
 sed "$edit" "$path" >"$folder/$path"
 [ "$name" = release ] && sed -i 's/^            store_release(turn + tile - 1, .*/            (void)0;/' "$folder/kernels/cuda/$file"
 cmp -s "$path" "$folder/$path" && echo "the edit of '$name' changes nothing" && exit 1
 source=$folder/$path
-[[ $file == *.cuh ]] && file=attention_forward.cu && source=kernels/cuda/$file # includes the edited header
+[[ $file == *.cuh ]] && file=attention/forward.cu && source=kernels/cuda/$file # includes the edited header
 [[ $file == *.h ]] && file=test_emu_order.c && source=tests/cuda/emulator/$file
 sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
 object=$file.o program=test-emu

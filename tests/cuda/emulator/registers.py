@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What ptxas said of every kernel when it was built, against what the kernels were tuned for.
 
-registers.py FOLDER: reads FOLDER/*.cu.o.ptxas. No kernel may spill or use a stack, for no architecture; the ones below
+registers.py FOLDER: reads *.cu.o.ptxas of FOLDER. No kernel may spill or use a stack, for no architecture; the ones below
 may not use more registers than leaves them the blocks a multiprocessor that their launch bounds ask for. Products of
 a warpgroup (wgmma) may not wait for each other because their registers are used in between.
 """
@@ -21,7 +21,7 @@ FP32_CEILINGS = {"18layernorm_gradient": 255, "24layernorm_forward_kernel": 128}
 SHARED_CEILING = 50176  # static; 1 KiB more a block and sm_86 holds one of them less
 
 kernels, wrong, architectures = 0, [], set()
-for log in sorted(glob.glob(sys.argv[1] + "/*.cu.o.ptxas")):
+for log in sorted(glob.glob(sys.argv[1] + "/**/*.cu.o.ptxas", recursive=True)):
     name = arch = None
     for line in open(log):
         if m := re.search(r"Compiling entry function '(\S+)' for '(sm_\d+a?)'", line):

@@ -1,5 +1,5 @@
 // The order of attention's blocks: each rank once, and multiprocessors with about the same work.
-#include "kernels/cuda/wave_order.h"
+#include "kernels/cuda/attention/wave_order.h"
 #include "tests/test.h"
 
 enum { MULTIPROCESSORS = 132, BLOCKS = 8, HEADS = 4 * 12 }; // 4 x 1024 tokens of 124M on an H200, 128 rows a block

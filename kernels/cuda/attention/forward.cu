@@ -2,8 +2,8 @@
 // values, double buffered. Scores and the running softmax never leave the registers. Dropout takes weights out after
 // they have been added to the softmax's denominator. WGMMA: the warps multiply together, 64 queries at a time, and a
 // tile's softmax overlaps with another one's products.
-#ifndef ACT_FP32 // attention_fp32.cu
-#include "kernels/cuda/attention.cuh"
+#ifndef ACT_FP32 // fp32.cu
+#include "kernels/cuda/attention/softmax.cuh"
 
 // The variants of the kernel, by the channels D of a head.
 struct ForwardConfig {
@@ -54,52 +54,6 @@ INLINE void multiply_keys(float (&s)[C::TILES][C::KEYS / 8][4], const uint32_t (
 #pragma unroll
                 for (int i = 0; i < C::TILES; i++) add_product(s[i] + 2 * n, queries[i][d], f);
             }
-    }
-}
-
-// The running softmax of a tile's rows g and g+8, which four lanes hold, and its sums of values.
-template <int D> struct Softmax { float most[2], weight[2], sums[D / 8][4]; };
-
-// Adds the scores of a step, which become weights.
-template <int D, int N> INLINE void softmax_add(Softmax<D> &x, float (&s)[N][4], float scale) {
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float most = x.most[r];
-#pragma unroll
-        for (int n = 0; n < N; n++) most = fmaxf(most, fmaxf(s[n][2 * r], s[n][2 * r + 1]));
-        most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-        most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-        const float top = most == -INFINITY ? 0 : most; // no key of the row so far
-        float fade = exp2_fast((x.most[r] - top) * scale), shift = top * scale, sum = 0;
-        x.most[r] = most;
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int e = 2 * r; e < 2 * r + 2; e++)
-                sum += s[n][e] = exp2_fast(fmaf(s[n][e], scale, -shift)); // as nvcc contracts it
-        x.weight[r] = x.weight[r] * fade + sum;
-#pragma unroll
-        for (int d = 0; d < D / 8; d++) x.sums[d][2 * r] *= fade, x.sums[d][2 * r + 1] *= fade;
-    }
-}
-
-// Writes a tile's rows, of which `row` is the lane's first.
-template <int D>
-INLINE void softmax_store(const Softmax<D> &x, act *out, float *lse, float scale, float scale_of_kept, int b, int h,
-                          int row, int T, int H, int width, int t4) {
-#pragma unroll
-    for (int r = 0; r < 2; r++, row += 8) {
-        float z = x.weight[r];
-        z += __shfl_xor_sync(0xffffffffu, z, 1);
-        z += __shfl_xor_sync(0xffffffffu, z, 2);
-        if (row >= T) continue;
-        float share = scale_of_kept / z;
-        act *to = out + (((size_t)b * T + row) * H + h) * width;
-#pragma unroll
-        for (int d = 0; d < D / 8; d++)
-            if (d * 8 < width)
-                *(uint32_t *)(to + d * 8 + 2 * t4) = pack(x.sums[d][2 * r] * share, x.sums[d][2 * r + 1] * share);
-        if (t4 == 0) lse[((size_t)b * H + h) * T + row] = x.most[r] * scale / LOG2E + logf(z);
     }
 }
 
@@ -162,21 +116,13 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
             if constexpr (C::WGMMA) wgmma_wait<TILES - 1>(s[i]);
             const int query = row0 + i * ROWS_APART, key = step * KEYS + 2 * t4;
             if ((step + 1) * KEYS > block * QUERIES) // the diagonal
-#pragma unroll
-                for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-                    for (int e = 0; e < 4; e++)
-                        if (is_later_key<QUERY_ROWS>(n, e, query, key)) s[i][n][e] = -INFINITY;
+                hide_later_keys(s[i], query, key);
             if (mask.starts) mask_scores<QUERY_ROWS>(s[i], mask, b, query, key, T);
-            softmax_add(softmax[i], s[i], scale);
+            float fades[2];
+            softmax_weigh(softmax[i], s[i], fades, scale);
+            softmax_fade(softmax[i], fades);
             if (mask.dropout) drop_scores<QUERY_ROWS>(s[i], kept[i], 1);
-#pragma unroll
-            for (int kk = 0; kk < KEYS / 16; kk++) // accumulators are laid out as the next product's operand A
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    const float *pair = s[i][2 * kk + (e >> 1)] + (e & 1) * 2;
-                    p[i][kk][e] = pack(pair[0], pair[1]);
-                }
+            softmax_pack(p[i], s[i]);
             if constexpr (C::WGMMA) {
                 wgmma_fence();
 #pragma unroll

@@ -8,8 +8,8 @@
 //
 // Split: the same kernel without dQ, then a second one for dQ. 7 products for 5, but no order between blocks: better
 // while the grid is only a few waves.
-#ifndef ACT_FP32 // attention_fp32.cu
-#include "kernels/cuda/attention.cuh"
+#ifndef ACT_FP32 // fp32.cu
+#include "kernels/cuda/attention/attention.cuh"
 
 // statistics (B,H,padded) = {lse in powers of two, sum of dO*O}; rows from T on {infinity, 0}, so that their P is 0
 // without a test. Resets the ticket and the turns, so that nothing else has to. Eight lanes compute a row.
@@ -51,7 +51,7 @@ struct Keys64 : KeysConfig {
 };
 struct Keys64Split : Keys64 {
     static constexpr bool FUSED = false;
-    static constexpr bool SKIPS = ARCH != 900; // attention_backward_wgmma.cu takes its place there
+    static constexpr bool SKIPS = ARCH != 900; // backward_wgmma.cu takes its place there
 };
 struct Keys64ThreeBlocks : Keys64 {
     static constexpr bool SKIPS = false;

@@ -1,21 +1,16 @@
-// attention_backward.cu for heads of up to 64 channels on compute capability 9.0. A block has three warpgroups of 64
+// backward.cu for heads of up to 64 channels on compute capability 9.0. A block has three warpgroups of 64
 // keys each, and a multiprocessor one block: sums of dQ, which travel from block to block through the cache, are what
 // limits blocks of fewer keys. dS of a tile lies in shared memory until the next step, where one warpgroup after
 // another turns it into dQ: there is one barrier a step, and one warpgroup's products overlap with another's
 // exponentials.
 #ifndef ACT_FP32
-#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention/backward_keys.cuh"
 
 namespace {
 
 enum {
-    GROUPS = 3,
-    SIDE = 64, // queries, and keys of a warpgroup, of a product
-    KEYS = GROUPS * SIDE,
-    GROUP_THREADS = 128,
     THREADS = GROUPS * GROUP_THREADS,
-    STAGES = 2, // of Q and dO
-    CHUNKS = SIDE / 8
+    STAGES = 2 // of Q and dO
 };
 
 struct Tiles {
@@ -25,29 +20,10 @@ struct Tiles {
     float4 statistics[STAGES][SIDE / 2]; // of two queries each
 };
 
-// A block: KEYS keys from kb * KEYS on, of one head of one sequence.
-struct Block {
-    AttentionMask mask;
-    int kb, b, h, T, width, stride; // stride: of qkv
-    float root;
-};
-
 } // namespace
 
-INLINE int first_tile(const Block &block) { return block.kb * GROUPS; }
-// The first key that a tile of queries sees.
-INLINE int first_key_of(const Block &block, int tile) {
-    return block.mask.starts ? block.mask.starts[block.b * block.T + tile * SIDE] : 0;
-}
-// Does a query of the tile see a key of the warpgroup?
-INLINE bool sees(const Block &block, int tile, int group) {
-    return tile >= first_tile(block) + group && first_key_of(block, tile) < block.kb * KEYS + (group + 1) * SIDE;
-}
-// How many blocks add to dQ of the tile before this one, the diagonal's first.
-INLINE int before(const Block &block, int tile) { return tile / GROUPS - block.kb; }
-
 // Adds dS K to the sums of a tile of dQ, or writes the result to dq, row 0 of the sequence, where nothing is to come.
-INLINE void add_keys(act *dq, float4 *dq_sums, const int *turn, const Tiles &tiles, const Block &block, int tile) {
+INLINE void add_keys(act *dq, float4 *dq_sums, const int *turn, const Tiles &tiles, const KeyBlock &block, int tile) {
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, turns = before(block, tile);
     float a[8][4] = {};
     dq_sums += tile * (SIDE * SIDE / 4) + warp * 8 * 32 + lane;
@@ -66,10 +42,10 @@ INLINE void add_keys(act *dq, float4 *dq_sums, const int *turn, const Tiles &til
             for (int kk = 0; kk < SIDE / 16; kk++) wgmma<TERM, TERM>(a, tiles.ds[tile & 1][group], tiles.k[group], kk);
     wgmma_commit();
     wgmma_wait<0>(a);
-    const bool is_last = first_key_of(block, tile) >= block.kb * KEYS;
+    const bool last = is_last(block, tile);
 #pragma unroll
     for (int n = 0; n < 8; n++) {
-        if (!is_last) {
+        if (!last) {
             __stcg(dq_sums + n * 32, make_float4(a[n][0], a[n][1], a[n][2], a[n][3]));
             continue;
         }
@@ -81,22 +57,6 @@ INLINE void add_keys(act *dq, float4 *dq_sums, const int *turn, const Tiles &til
                     pack(a[n][2 * r] * block.root, a[n][2 * r + 1] * block.root);
         }
     }
-}
-
-// dK of the warp's 16 keys from `key` on, and behind it dV; to: row 0 of the sequence.
-INLINE void store_keys(act *to, const float (&dk)[8][4], const float (&dv)[8][4], const Block &block, int key,
-                       float scale_of_kept) {
-    const int lane = threadIdx.x % 32, to_values = block.stride / 3;
-#pragma unroll
-    for (int n = 0; n < 8; n++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int row = key + (lane >> 2) + r * 8;
-            if (row >= block.T || n * 8 >= block.width) continue;
-            act *at = to + row * block.stride + n * 8 + 2 * (lane & 3);
-            *(uint32_t *)at = pack(dk[n][2 * r] * block.root, dk[n][2 * r + 1] * block.root);
-            *(uint32_t *)(at + to_values) = pack(dv[n][2 * r] * scale_of_kept, dv[n][2 * r + 1] * scale_of_kept);
-        }
 }
 
 __global__ void __launch_bounds__(THREADS, 1)
@@ -116,7 +76,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     const int warp = thread / 32, lane = thread % 32, g = lane >> 2, t4 = lane & 3;
     const int key_blocks = (T + KEYS - 1) / KEYS, tile_count = padded / SIDE, bh = id / key_blocks;
     const int out_stride = H * width;
-    const Block block = {
+    const KeyBlock block = {
         mask, key_blocks - 1 - id % key_blocks, bh / H, bh % H, T, width, 3 * out_stride, rsqrtf((float)width)};
     const size_t origin = (size_t)block.b * T * block.stride + block.h * width; // of Q in qkv and of dQ in dqkv
     const act *q = qkv + origin, *o = dout + (size_t)block.b * T * out_stride + block.h * width;
@@ -170,13 +130,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         wgmma_commit();
         wgmma_wait<1>(s);
         if (mask.starts) mask_scores<KEY_ROWS>(s, mask, block.b, query, key, T);
-#pragma unroll
-        for (int n = 0; n < 8; n++) {
-            const float4 x = of_queries[n * 4];
-            weigh_scores<KEY_ROWS>(s[n], {x.x, x.z}, scale, diagonal, n, query, key);
-#pragma unroll
-            for (int r = 0; r < 2; r++) p[n >> 1][(n & 1) * 2 + r] = pack(s[n][2 * r], s[n][2 * r + 1]);
-        }
+        weigh_keys(p, s, of_queries, scale, diagonal, query, key);
         if (mask.dropout) drop_packed(p, kept);
         wgmma_fence();
 #pragma unroll
@@ -184,17 +138,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         wgmma_commit();
         wgmma_wait<1>(dp);
         if (mask.dropout) drop_scores<KEY_ROWS>(dp, kept, scale_of_kept);
-#pragma unroll
-        for (int n = 0; n < 8; n++) {
-            const float4 x = of_queries[n * 4];
-            const float sums[2] = {x.y, x.w};
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                uint32_t &word = ds[n >> 1][(n & 1) * 2 + r];
-                word = pack(s[n][2 * r] * (dp[n][2 * r] - sums[0]), s[n][2 * r + 1] * (dp[n][2 * r + 1] - sums[1]));
-                put_async((uint32_t *)(tiles.ds[tile & 1][group] + chunk_at<CHUNKS>(row + r * 8, n)) + t4, word);
-            }
-        }
+        put_gradients(ds, tiles.ds[tile & 1][group], s, dp, of_queries, row, t4);
         wgmma_fence();
 #pragma unroll
         for (int kk = 0; kk < SIDE / 16; kk++) wgmma<TERM>(dk, ds[kk], tiles.q[stage], kk);

@@ -25,7 +25,7 @@ INLINE int first_column() { return threadIdx.x % 32 / 2; }
 INLINE int column_of(int j) { return first_column() + 16 * j; }
 INLINE int channel_of(int n) { return first_column() * 4 + n / 4 * 64 + n % 4; } // of the sums
 
-struct Heads {
+struct HeadArrays {
     int T, H, D;
     const int32_t *starts;  // (B,T): the first key of each query; NULL: 0
     const Dropout *dropout; // NULL: none
@@ -38,15 +38,15 @@ struct HeadRows {
     int stride, count, D;
 };
 INLINE HeadRows rows_from(const HeadRows &x, int row) { return {x.at + row * x.stride, x.stride, x.count - row, x.D}; }
-INLINE HeadRows rows_of(const float *x, const Heads &a, int parts, int part, int row = 0) { // x (B,T,parts,H,D)
+INLINE HeadRows rows_of(const float *x, const HeadArrays &a, int parts, int part, int row = 0) { // x (B,T,parts,H,D)
     const int stride = parts * a.H * a.D, h = blockIdx.y, b = blockIdx.z;
     return rows_from({x + (size_t)b * a.T * stride + (part * a.H + h) * a.D, stride, a.T, a.D}, row);
 }
-INLINE size_t statistic_of(const Heads &a, int row) { // in lse and deltas; of the last row if there is none
+INLINE size_t statistic_of(const HeadArrays &a, int row) { // in lse and deltas; of the last row if there is none
     return ((size_t)blockIdx.z * a.H + blockIdx.y) * a.T + min(row, a.T - 1);
 }
 // The first of the keys that a query sees; the last one is itself.
-INLINE int first_key(const Heads &a, int query) {
+INLINE int first_key(const HeadArrays &a, int query) {
     return a.starts ? a.starts[(size_t)blockIdx.z * a.T + min(query, a.T - 1)] : 0;
 }
 
@@ -90,7 +90,7 @@ INLINE void add_scores(Scores &s, float4 *tiles, const HeadRows &rows, const Hea
 }
 
 // Takes out what a query does not see, of the tile of 64 queries and 64 keys from these on.
-template <bool ROWS_ARE_KEYS> INLINE void hide_keys(Scores &s, const Heads &a, int queries, int keys) {
+template <bool ROWS_ARE_KEYS> INLINE void hide_keys(Scores &s, const HeadArrays &a, int queries, int keys) {
     if (queries > keys && !a.starts) return;
 #pragma unroll
     for (int i = 0; i < ROWS; i++)
@@ -147,7 +147,7 @@ template <int N> INLINE void store_rows(const HeadRows &to, const float (&sums)[
 }
 
 // Bit k: dropout keeps the weight of key first + k (kernels/dropout_mask.h). first: a multiple of 8.
-INLINE uint32_t kept_keys(const Heads &a, int query, int first) {
+INLINE uint32_t kept_keys(const HeadArrays &a, int query, int first) {
     const Dropout dropout = *a.dropout;
     const uint32_t row = (uint32_t)(blockIdx.y * a.T + query), groups = (uint32_t)(a.T + 7) / 8;
     uint32_t bits[4] = {row * groups + (uint32_t)first / 8, dropout.first_sample + blockIdx.z, dropout.step,
@@ -161,7 +161,7 @@ INLINE uint32_t kept_keys(const Heads &a, int query, int first) {
 
 // Are a thread's weights kept? Bit i * COLUMNS + j is that of row i and column j. The 16 lanes of the same rows compute
 // eight keys of every second row each ...
-INLINE uint32_t kept_of_queries(const Heads &a, int first_query, int first_key) {
+INLINE uint32_t kept_of_queries(const HeadArrays &a, int first_query, int first_key) {
     if (!a.dropout) return ~0u;
     const int lane = threadIdx.x % 32, column = first_column();
     uint32_t bytes = 0, kept = 0;
@@ -176,7 +176,7 @@ INLINE uint32_t kept_of_queries(const Heads &a, int first_query, int first_key) 
     return kept;
 }
 // ... and where rows are keys, two lanes of the same columns eight of the warp's 16 keys each.
-INLINE uint32_t kept_of_keys(const Heads &a, int first_query, int first_key) {
+INLINE uint32_t kept_of_keys(const HeadArrays &a, int first_query, int first_key) {
     if (!a.dropout) return ~0u;
     const int odd = threadIdx.x % 2;
     uint32_t kept = 0;
@@ -194,7 +194,7 @@ INLINE uint32_t kept_of_keys(const Heads &a, int first_query, int first_key) {
 // N: the channels that a thread sums, of 16 N in all.
 template <int N>
 __global__ void __launch_bounds__(THREADS, blocks_at_once<N>)
-    attention_tiles(float *__restrict__ out, float *__restrict__ lse, const float *__restrict__ qkv, Heads a) {
+    attention_tiles(float *__restrict__ out, float *__restrict__ lse, const float *__restrict__ qkv, HeadArrays a) {
     SHARED(float4, tiles, TILES);
     SHARED(float4, weights, WEIGHTS);
     const int first_query = ((a.T - 1) / TILE - (int)blockIdx.x) * TILE; // the longest walks begin first
@@ -248,7 +248,7 @@ template <int N>
 __global__ void __launch_bounds__(THREADS, blocks_at_once<N>)
     attention_tiles_dq(float *__restrict__ dqkv, float *__restrict__ deltas, const float *__restrict__ qkv,
                        const float *__restrict__ dout, const float *__restrict__ out, const float *__restrict__ lse,
-                       Heads a) {
+                       HeadArrays a) {
     SHARED(float4, tiles, TILES);
     SHARED(float4, weights, WEIGHTS);
     const int first_query = ((int)gridDim.x - 1 - (int)blockIdx.x) * TILE;
@@ -299,7 +299,7 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<N>)
 template <int N>
 __global__ void __launch_bounds__(THREADS, blocks_at_once<N>)
     attention_tiles_dkv(float *__restrict__ dqkv, const float *__restrict__ deltas, const float *__restrict__ qkv,
-                        const float *__restrict__ dout, const float *__restrict__ lse, Heads a) {
+                        const float *__restrict__ dout, const float *__restrict__ lse, HeadArrays a) {
     SHARED(float4, tiles, TILES);
     SHARED(float4, weights, WEIGHTS);
     const int keys = blockIdx.x * TILE;
@@ -344,7 +344,7 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<N>)
     store_rows(rows_of(dqkv, a, 3, 2, keys), dv, kept_scale);
 }
 
-static Heads heads_of(const Attention &a) {
+static HeadArrays heads_of(const Attention &a) {
     assert(a.D % 8 == 0 && a.D <= HEAD_MAX);
     return {a.T, a.H, a.D, a.starts, a.dropout, (uint32_t)(a.layer * DROPOUT_SITES + DROPOUT_ATTENTION)};
 }

@@ -3,8 +3,8 @@
 // columns read as zeros and never written.
 #pragma once
 
-#include "kernels/cuda/wave_order.h"
-#include "kernels/cuda/wgmma.cuh"
+#include "kernels/cuda/attention/wave_order.h"
+#include "kernels/cuda/attention/wgmma.cuh"
 
 enum { TILE = 64 }; // rows of scratch are padded to it
 
