@@ -166,11 +166,11 @@ simulate-bugs: $(O)/simulate ; $(Q)SIMLIBS='$(LIBS)' tests/simulate/mutants.sh $
 $(O)/emu/kernels/cuda/embed.cu.fp16.o: EMUFLAGS += -DSORTED_TOKENS=32
 # The engine and the products run without sanitizers: there the tests spend their time.
 $(O)/emu/tests/cuda/emulator/cublaslt.cc.o: EMUFLAGS := -O3 -g
-$(O)/emu/tests/cuda/emulator/emu.cc.o: EMUFLAGS := -O3 -g -DEMU_ASAN
+$(addprefix $(O)/emu/tests/cuda/emulator/,emu.cc.o tma.cc.o): EMUFLAGS := -O3 -g -DEMU_ASAN
 $(O)/emu/%.c.o: %.c Makefile
 	@mkdir -p $(@D); echo "  CC   $< (emulator)"
 	$(Q)$(CC) $(DEFS) $(WARN) $(EMUFLAGS) -MMD -MP -c $< -o $@
-emucxx = $(CXX) $(DEFS) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(WERROR) $(EMUFLAGS) -DEMU $(1) \
+emucxx = $(CXX) $(DEFS) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -Wno-psabi $(WERROR) $(EMUFLAGS) -DEMU $(1) \
          -x c++ -include tests/cuda/emulator/emu.h -MMD -MP -c $< -o $@
 $(O)/emu/%.o: % Makefile
 	@mkdir -p $(@D); echo "  CXX  $< (emulator)"

@@ -69,7 +69,7 @@ template <int GROUPS> INLINE void wgmma_wait(float (&d)[8][4]) {
 }
 // What this thread has written to shared memory so far is seen by products after the next barrier.
 INLINE void async_fence() { WGMMA_ASM("fence.proxy.async.shared::cta;" ::: "memory"); }
-INLINE void put_async(uint32_t *to, uint32_t word) { *to = word; }
+template <class T> INLINE void put_async(T *to, T value) { *to = value; }
 #else
 template <TileRow A, TileRow B>
 static void wgmma(float (&d)[8][4], const uint4 *a, const uint4 *b, int step, bool add = true) {

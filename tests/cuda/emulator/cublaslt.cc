@@ -381,12 +381,14 @@ void *__wrap_dlopen(const char *file, int flags) {
         return emu::nccl_library() ? emu::nccl_library() : __real_dlopen("libnccl.so.missing", flags);
     if (file && strstr(file, "libnvidia-ml.so"))
         return emu::nvml_library() ? emu::nvml_library() : __real_dlopen("libnvidia-ml.so.missing", flags);
+    if (file && strstr(file, "libcuda.so")) return emu::driver_library();
     if (!file || !strstr(file, "libcublasLt.so")) return __real_dlopen(file, flags);
     return emu_device.has_cublaslt ? &library : __real_dlopen("libcublasLt.so.missing", flags);
 }
 void *__wrap_dlsym(void *handle, const char *name) {
     if (handle && handle == emu::nccl_library()) return emu::nccl_function(name);
     if (handle && handle == emu::nvml_library()) return emu::nvml_function(name);
+    if (handle == emu::driver_library()) return emu::driver_function(name);
     if (handle != &library) return __real_dlsym(handle, name);
 #define FUNCTION(function)                                                                                             \
     if (!strcmp(name, "cublasLt" #function)) return (void *)cublasLt##function;

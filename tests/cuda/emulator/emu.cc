@@ -1,16 +1,12 @@
 // The engine of emu.h: fibers, blocks, meetings, and the tensor-core instructions.
-#include "tests/cuda/emulator/emu.h"
 #include "tests/cuda/emulator/device.h"
+#include "tests/cuda/emulator/engine.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <memory>
-#include <string>
 #include <sys/mman.h>
-#include <vector>
 
 // The engine itself is compiled without a sanitizer, because most of the time of a test is spent here; EMU_ASAN: the
 // kernels are compiled with one. What the engine reads and writes for them is checked by check_access. The address
@@ -42,37 +38,6 @@ __asm__(".text\n.type emu_switch,@function\nemu_switch:\n"
 
 namespace emu {
 
-struct Copy {
-    void *to;
-    const void *from; // NULL: zeros
-};
-
-// Happens-before between blocks: how many of the writes of each thread of the grid are known to be done.
-typedef std::map<uint64_t, unsigned> Seen;
-
-struct Warp {
-    int lanes = 0;
-    std::vector<Meeting *> meetings;
-};
-
-typedef std::array<float, 32> Sums; // of a thread
-
-struct Fiber : Thread {
-    std::vector<std::vector<EmuProduct>> product_groups; // committed wgmma
-    std::vector<EmuProduct> open_products;               // not yet committed
-    std::map<float (*)[4], Sums> sums;                   // of both, as far as they have been computed
-    bool product_fence = false;                          // since the last wait
-    std::vector<std::vector<Copy>> groups; // committed cp.async
-    std::vector<Copy> open;                // not yet committed
-    unsigned writes = 0;                   // write_through calls so far
-    Seen seen;                             // acquired since the last barrier
-    void *stack_pointer = nullptr;
-    char *stack = nullptr;
-    const unsigned *waits_for = nullptr; // it goes on when this is no longer `old`
-    unsigned old = 0;
-    bool done = false;
-};
-
 Thread *self;
 uint3 block_index;
 dim3 block_size, grid_size;
@@ -91,7 +56,8 @@ static const char *kernel_name = "";
 static const std::function<void()> *kernel_body;
 static void *main_stack_pointer;
 static int live;
-static uint64_t progress, random_state;
+static uint64_t random_state;
+uint64_t progress;
 
 struct Write {
     uint64_t thread;
@@ -100,8 +66,8 @@ struct Write {
 };
 static std::map<const void *, Write> written; // by write_through in this launch
 static std::map<const int *, Seen> flags;     // what a release of the flag has published
-static size_t dynamic_bytes;
-static std::vector<int> unfenced; // for 16 bytes of dynamic shared memory: 1 + the thread that wrote them before an async_fence
+size_t dynamic_bytes;
+std::vector<int> unfenced;
 static Seen settled;                          // what all threads of this block know, joined at its barriers
 static std::map<const void *, size_t> allowed_shared;
 
@@ -123,17 +89,15 @@ void die(const char *what, const char *where) {
     abort();
 }
 
-static void check_access(const void *start, size_t bytes, const char *what) {
+void check_access(const void *start, size_t bytes, const char *what) {
     if (__asan_region_is_poisoned((void *)(uintptr_t)start, bytes)) die("heap-buffer-overflow: ", what);
 }
-
-static Fiber *fiber_of_self() { return (Fiber *)self; }
 
 static void yield() {
     emu_switch(&fiber_of_self()->stack_pointer, main_stack_pointer);
 }
 
-static void wait_for_change(const unsigned *count) {
+void wait_for_change(const unsigned *count) {
     fiber_of_self()->waits_for = count, fiber_of_self()->old = *count;
     yield();
     fiber_of_self()->waits_for = nullptr;
@@ -152,19 +116,16 @@ static void fiber_main() {
     (*kernel_body)();
     if (!fiber_of_self()->open.empty()) die("cp.async never committed");
     if (!fiber_of_self()->sums.empty()) die("wgmma without a wait");
+    if (!fiber_of_self()->open_stores.empty() || !fiber_of_self()->store_groups.empty()) die("bulk_store without a wait");
     fiber_of_self()->done = true;
     live--, progress++;
     yield();
     abort();
 }
 
-static uint64_t thread_number(const Thread *thread) {
+uint64_t thread_number(const Thread *thread) {
     return (((uint64_t)block_index.z * grid_size.y + block_index.y) * grid_size.x + block_index.x) * 1024 +
            (unsigned)thread->index;
-}
-
-static void join(Seen &to, const Seen &from) {
-    for (auto &one : from) to[one.first] = std::max(to[one.first], one.second);
 }
 
 static bool includes(const Seen &seen, const Write &write) {
@@ -197,7 +158,7 @@ void release(const int *flag) {
     join(flags[flag], all);
 }
 
-void acquire(const int *flag) { join(fiber_of_self()->seen, flags[flag]); }
+void acquire(const int *flag) { join(fiber_of_self()->seen, flags[flag]), fiber_of_self()->acquired = true; }
 
 static void settle_block() { // at a barrier
     for (Fiber &fiber : fibers) {
@@ -282,12 +243,13 @@ static std::vector<unsigned> order_of(size_t count) {
 static void run_block() {
     live = (int)fibers.size();
     gate = {};
-    shared_arrays.clear(), settled.clear();
+    shared_arrays.clear(), settled.clear(), tma_begin();
     for (Warp &warp : warps)
         for (Meeting *meeting : warp.meetings) meeting->arrived = meeting->left = 0;
     for (Fiber &fiber : fibers) {
         fiber.done = false, fiber.waits_at = nullptr, fiber.waits_for = nullptr;
         fiber.groups.clear(), fiber.open.clear(), fiber.seen.clear(), fiber.writes = 0;
+        fiber.store_groups.clear(), fiber.open_stores.clear(), fiber.acquired = false;
         fiber.product_groups.clear(), fiber.open_products.clear(), fiber.sums.clear(), fiber.product_fence = false;
         // not all at one place of their pages, which share the sets of a cache
         void **top = (void **)(fiber.stack + STACK - fiber.index % 64 * 256) - 2;
@@ -305,13 +267,14 @@ static void run_block() {
                     if (w * 32 + lane < fibers.size() && can_go_on(fibers[w * 32 + lane])) resume(&fibers[w * 32 + lane]);
             }
         }
-        if (before == progress) {
+        if (before == progress && !tma_land()) {
             self = nullptr;
             die(live < (int)fibers.size() ? "deadlock: some threads returned before a barrier"
                                           : "deadlock: divergent barrier");
         }
     }
     self = nullptr;
+    tma_end();
 }
 
 void run_grid(const char *name, dim3 grid, dim3 block, size_t dynamic, const std::function<void()> &body) {
@@ -444,9 +407,9 @@ void async_fence() {
         if (thread == 1 + self->index) thread = 0;
 }
 
-void put_async(uint32_t *to, uint32_t word) {
-    emu::check_access(to, 4, "put_async");
-    *to = word;
+void emu_put_async(void *to, const void *value, size_t bytes) {
+    emu::check_access(to, bytes, "put_async");
+    memcpy(to, value, bytes);
     note_unfenced(to);
 }
 

@@ -2,19 +2,20 @@
 // per CUDA thread, so that plain arithmetic, ASan and UBSan can judge them.
 //
 // Barriers, shuffles, votes, ldmatrix and mma.sync are places where threads meet; threads that meet at different
-// places, or never, end the run with the waiting lines. cp.async takes effect at its wait or, in every other order, at
+// places, or never, end the run with the waiting lines. cp.async takes effect at its wait and TMA when nothing else can go on or, in every other order, at
 // once; wgmma, which only a card of compute capability 9.0 may launch, at its wait: it then reads shared memory, and until then its sums are NaN and must stay so. Shared memory is fresh for every block
 // and starts as NaN, with a red zone around it. Threads, warps and blocks run in one of four orders (emu_order):
 // forward, backward, random, random with warps interleaved. A floating-point atomic is fatal, since sums must not
 // depend on the order.
 //
 // Blocks run one after another. What one block reads of another must be ordered by a release and an acquire, which is
-// checked for accesses by __stcg and __ldcg. A launch with more threads than the launch bounds of its kernel is fatal.
-// Not modelled: TMA, mbarriers, clusters; rounding inside a tensor core; registers and occupancy (ptxas tells,
+// checked for accesses by __stcg, __ldcg and TMA. A launch with more threads than the launch bounds of its kernel is fatal.
+// Not modelled: clusters; rounding inside a tensor core; registers and occupancy (ptxas tells,
 // see tests/cuda/emulator/registers.py).
 #pragma once
 
 // Every kernel is compiled with this header: it includes little.
+#include "kernels/cuda/tensor_map.h"
 #include "kernels/half.h"
 #include <cmath>
 #include <cstdint>
@@ -34,7 +35,9 @@
 #define __global__
 #define __device__
 #define __host__
-#define __forceinline__                 inline
+#define __forceinline__ inline
+#undef __grid_constant__
+#define __grid_constant__
 // As many nops at the start of a kernel as its bound has warps, for launch() to count.
 #define __launch_bounds__(threads, ...) __attribute__((patchable_function_entry((threads) / 32)))
 #define __restrict__ __restrict
@@ -277,7 +280,7 @@ static inline void mma_16x8x8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t 
 }
 #endif
 
-// The host half of kernels/cuda/wgmma.cuh.
+// The host half of kernels/cuda/attention/wgmma.cuh.
 constexpr bool has_wgmma = true;
 unsigned shared_offset(const void *shared);
 // A product as a thread issues it; its first operand is `a` or the tile part_a.
@@ -292,5 +295,24 @@ void emu_wgmma_wait(int groups);
 void wgmma_fence();
 void wgmma_commit();
 void async_fence();
-void put_async(uint32_t *to, uint32_t word);
+void emu_put_async(void *to, const void *value, size_t bytes);
+template <class T> static void put_async(T *to, T value) { emu_put_async(to, &value, sizeof value); }
 template <int GROUPS> static void wgmma_wait(float (&)[8][4]) { emu_wgmma_wait(GROUPS); }
+
+// The host half of kernels/cuda/attention/tma.cuh.
+void barrier_open(uint64_t *b, int arrivals);
+void barriers_opened();
+void barrier_arrive_with(uint64_t *b, int bytes);
+static inline void barrier_arrive(uint64_t *b) { barrier_arrive_with(b, 0); }
+#define barrier_wait(b, parity) emu_barrier_wait(b, parity, EMU_HERE)
+void emu_barrier_wait(uint64_t *b, int parity, const char *place);
+void copy_tile(void *to, const TensorMap &map, int head, int row, int b, uint64_t *landed);
+void copy_bytes(void *to, const void *from, int bytes, uint64_t *landed);
+void bulk_store(void *to, const void *from, int bytes, bool add);
+void bulk_commit();
+void emu_bulk_wait(int groups, bool read);
+template <int GROUPS> static void bulk_wait() { emu_bulk_wait(GROUPS, false); }
+template <int GROUPS> static void bulk_wait_read() { emu_bulk_wait(GROUPS, true); }
+void memory_fence();
+template <int COUNT> static void give_registers() {}
+template <int COUNT> static void take_registers() {}

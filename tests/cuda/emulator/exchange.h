@@ -27,6 +27,8 @@ extern const void *cached;
 
 // nvml.cc and nccl.cc: what dlopen and dlsym of the program find.
 void *nvml_library(void); // NULL: it is missing
+void *driver_library(void);
+void *driver_function(const char *name);
 void *nvml_function(const char *name);
 void *nccl_library(void); // NULL: it is missing
 void *nccl_function(const char *name);
