@@ -215,6 +215,9 @@ static inline bool attention_by_wgmma(void) {
     return cuda.wgmma && (cuda_attention_form == ATTENTION_AUTO || cuda_attention_form == ATTENTION_WGMMA);
 }
 
+// The same by kernels with TMA, which no run takes before a device has timed them.
+static inline bool attention_by_tma(void) { return cuda.wgmma && cuda_attention_form == ATTENTION_TMA; }
+
 // The arguments of attention_backward, and its arrays in scratch memory.
 struct AttentionGradient {
     Act *dqkv;
@@ -226,5 +229,7 @@ struct AttentionGradient {
     int turn_count, padded;
 };
 
-// By wgmma, heads of up to 64 channels.
+// Heads of up to 64 channels, by wgmma.
 void FOR_ACT(attention_gradient_by_wgmma)(const AttentionGradient &c);
+void FOR_ACT(attention_gradient_by_tma)(const AttentionGradient &c);
+void FOR_ACT(attention_forward_by_tma)(Act *out, float *lse, const Act *qkv, const Attention &a);

@@ -164,6 +164,7 @@ template <class C> static void launch(act *out, float *lse, const act *qkv, cons
 
 void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const Attention *attention) {
     const int width = attention_width(attention->D);
+    if (width == 64 && attention_by_tma()) return FOR_ACT(attention_forward_by_tma)(out, lse, qkv, *attention);
     auto kernel = width == 64   ? attention_by_wgmma() ? launch<Forward64Wgmma> : launch<Forward64>
                     : width == 96 ? launch<Forward96>
                   : shared_bytes<Forward128> <= cuda.shared_bytes ? launch<Forward128>

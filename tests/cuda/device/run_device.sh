@@ -129,10 +129,10 @@ if [ $gpu = cpu ]; then
     :
 elif command -v compute-sanitizer >/dev/null; then
     export CUDA_MODULE_LOADING=LAZY
-    for word in embedding layernorm gelu attention_of loss update matmul; do
+    for word in embedding layernorm gelu attention_of by_tma loss update matmul; do
         check "memcheck $word" 100 compute-sanitizer --tool memcheck --error-exitcode 1 "${one[@]}" "$word"
     done
-    for word in loss attention_of_64 attention_with_dropout attention_within_documents gelu_agrees; do
+    for word in loss attention_of_64 by_tma attention_with_dropout attention_within_documents gelu_agrees; do
         check "racecheck $word" 100 compute-sanitizer --tool racecheck --error-exitcode 1 "${one[@]}" "$word"
     done
 else

@@ -538,8 +538,8 @@ TEST(cuda_attention_skips_tiles_of_other_documents) {
     int32_t starts[T];
     const int capability = emu_device.capability;
     for (int t = 0; t < T; t++) starts[t] = t / 64 * 64;
-    for (cuda_attention_form = ATTENTION_SPLIT; cuda_attention_form <= ATTENTION_WGMMA; cuda_attention_form++) {
-        emu_device.capability = cuda_attention_form == ATTENTION_WGMMA ? 90 : capability;
+    for (cuda_attention_form = ATTENTION_SPLIT; cuda_attention_form <= ATTENTION_TMA; cuda_attention_form++) {
+        emu_device.capability = cuda_attention_form >= ATTENTION_WGMMA ? 90 : capability;
         const uint64_t before = emu_counts.mma;
         attend(T, 64, NULL);
         const uint64_t all = emu_counts.mma - before;
