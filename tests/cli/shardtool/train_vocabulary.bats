@@ -54,10 +54,17 @@ fails() { # STATUS PATTERN COMMAND...
     local documents
     documents=$(jq .documents sample/vocabulary.json)
     [ "$(jq '.bytes >= 100000 and .bytes < 110000' sample/vocabulary.json)" = true ]
-    for share in $(seq 0.4 0.002 0.9); do # until validation leaves as many documents for training
-        shardtool tokenize -q --force --val "$share" -o data docs.jsonl
-        [ "$(shardtool info --json data | jq .train_documents)" -gt "$documents" ] || break
+    divide() { shardtool tokenize -q --force --val "0.$1" -o data docs.jsonl; } # THOUSANDTHS
+    trained() { shardtool info --json data | jq .train_documents; }
+    local low=400 high=900 middle # the smallest share of validation that leaves as many documents for training is between them
+    divide $low
+    [ "$(trained)" -gt "$documents" ]
+    while [ $((high - low)) -gt 1 ]; do
+        middle=$(((low + high) / 2))
+        divide $middle
+        if [ "$(trained)" -gt "$documents" ]; then low=$middle; else high=$middle; fi
     done
+    divide $high
     shardtool decode --json data >train.jsonl
     [ "$(wc -l <train.jsonl)" = "$documents" ]
     train -o chosen train.jsonl
