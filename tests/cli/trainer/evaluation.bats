@@ -1,15 +1,18 @@
 # Evaluation: samples of the whole split, the sources of a mixture, bits per byte, the rule of the best loss.
 load ../helpers
 
-# A model that has seen prose and no code; datasets of both kinds, and one with all code before all prose.
+# A model that has seen prose and no code; datasets of both kinds, and one with all code before all prose. Of characters: what is
+# tested are the samples and their sums.
 setup_file() {
     cd "$BATS_FILE_TMPDIR"
+    make_ascii
     mkdir sorted code prose
     seq 1 1300 | sed 's/.*/    for (size_t i = 0; i < count_&; i++) sum += table[i & mask] * 0x&;/' | split -l 20 -a 4 - code/a-
     seq 1 1990 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' | split -l 20 -a 4 - prose/b-
     cp code/* prose/* sorted
-    for name in code prose sorted; do "$BIN/shardtool" tokenize --quiet --val 0.4 --val-seed 3 -o data/$name $name; done
+    for name in code prose sorted; do "$BIN/shardtool" tokenize --quiet --val 0.4 --val-seed 3 --characters ascii -o data/$name $name; done
     write_tiny_conf tiny.conf
+    echo "vocabulary = '$PWD/ascii'" >>tiny.conf # for a loader's datasets
     "$BIN/trainer" train tiny.conf --quiet --learning_rate=0.02 --dataset=data/prose --out_dir=run
 }
 setup() { enter_test && cp -r "$BATS_FILE_TMPDIR"/{data,run,tiny.conf} .; }
@@ -79,7 +82,9 @@ check_bytes() { # DATASET of tokenize_two
 @test "bits per byte divide by the bytes of the targets, of GPT-2's ids and of characters" {
     cat "$BATS_FILE_TMPDIR"/prose/* >prose.txt
     tokenize_two data/two prose.txt
-    evaluate --dataset=data/two --eval_tokens=100000000 --eval_order=sequential >found
+    sed -i '/^vocabulary/d' tiny.conf # each dataset has its own
+    "$BIN/trainer" train tiny.conf --quiet --dataset=data/two --max_iters=2 --sample_tokens=0 --out_dir=gpt2
+    evaluate --out_dir=gpt2 --dataset=data/two --eval_tokens=100000000 --eval_order=sequential >found
     check_bytes data/two
     export LC_ALL=C.UTF-8
     seq 1 400 | sed 's/.*/Die Mühle am Bach, line & of the wheel;/' >text.txt
