@@ -2,6 +2,8 @@
 #include "common/dataset/dataset.h"
 #include "common/file/file.h"
 #include "tests/test.h"
+#include <fcntl.h>
+#include <unistd.h>
 
 static void add_shard(Dataset *dataset, int split, uint64_t tokens) {
     char path[PATH_MAX_BYTES], bytes[64] = {0};
@@ -102,19 +104,22 @@ TEST(every_flipped_bit_and_every_truncation_of_a_manifest_is_found) {
     size_t size;
     char *bytes = read_file("set/dataset.jsonl", &size);
     Dataset dataset;
+    const int file =
+        open("set/dataset.jsonl", O_WRONLY); // changed in place: ext4 writes out a file that was emptied first
     for (size_t bit = 0; bit < 8 * size; bit++) {
-        bytes[bit / 8] ^= (char)(1 << bit % 8);
-        write_file("set/dataset.jsonl", bytes, size);
+        const char changed = (char)(bytes[bit / 8] ^ (1 << bit % 8));
+        CHECK(pwrite(file, &changed, 1, (off_t)(bit / 8)) == 1);
         if (dataset_open(&dataset, "set") == 0)
             print_error("bit %zu\n", bit), test_failed("an error", __FILE__, __LINE__);
         CHECK_ERROR(EX_DATA, "");
-        bytes[bit / 8] ^= (char)(1 << bit % 8);
+        CHECK(pwrite(file, bytes + bit / 8, 1, (off_t)(bit / 8)) == 1);
     }
-    for (size_t length = 0; length < size; length++) {
-        write_file("set/dataset.jsonl", bytes, length);
+    for (size_t length = size; length-- > 0;) {
+        CHECK(ftruncate(file, (off_t)length) == 0);
         CHECK(dataset_open(&dataset, "set") < 0);
         CHECK_ERROR(EX_DATA, "");
     }
+    close(file);
     free(bytes);
 }
 
