@@ -274,8 +274,24 @@ int dataset_build_continue(DatasetBuild *build) {
     return dataset_files(build->target, remove_temp, build->target);
 }
 
+// Each shard is still there, as long as it was written.
+static int check_shards(const Dataset *dataset) {
+    char path[PATH_MAX_BYTES];
+    struct stat st;
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        for (uint64_t i = 0; i < dataset->shard_count[split]; i++) {
+            dataset_shard_path(path, dataset->path, split, i);
+            if (stat(path, &st) == 0 && (uint64_t)st.st_size == dataset->shards[split][i].bytes) continue;
+            return fail(EX_IO,
+                        "'%s' is not the file of %llu bytes that was written there: it was removed or changed "
+                        "meanwhile; the same command makes it again",
+                        path, (unsigned long long)dataset->shards[split][i].bytes);
+        }
+    return 0;
+}
+
 int dataset_build_finish(DatasetBuild *build, Dataset *dataset) {
-    if (dataset_build_check(build) < 0 || dataset_save(dataset) < 0) return -1;
+    if (dataset_build_check(build) < 0 || check_shards(dataset) < 0 || dataset_save(dataset) < 0) return -1;
     if (strcmp(build->target, build->directory)) return replace(build->directory, build->target);
     return remove_journal(build->directory);
 }

@@ -351,6 +351,29 @@ END
 }
 
 # fault 20
+# fault 20
+@test "a shard that is removed under the run is named, and the same command makes it again" {
+    seq 300000 >lines.txt
+    options="-q --docs lines --frame-tokens 1024 --shard-tokens 16k"
+    shardtool tokenize -o whole $options - <lines.txt
+    with_a_pause() { # before the last lines
+        head -n 290000 lines.txt
+        wait_until [ -e removed ]
+        tail -n 10000 lines.txt
+    }
+    with_a_pause | shardtool tokenize -o out $options - 2>stderr 3>&- &
+    wait_until [ -e out/train/000/000001.zst ]
+    rm out/train/000/000001.zst
+    touch removed
+    status=0
+    wait $! || status=$?
+    [ "$status" = 74 ]
+    grep -q "'out/train/000/000001.zst' is not the file of [0-9]* bytes that was written there" stderr
+    [ ! -e out/dataset.jsonl ]
+    shardtool tokenize -o out $options - <lines.txt
+    shardtool diff out whole
+}
+
 @test "a run that continues reads only what is missing, with --val 0.1 and 0.9" {
     seq 20000 | jq -c '{text: "Line \(.) of a text that is long enough to take some time."}' >docs.jsonl
     mkdir folder && split -n l/40 --additional-suffix .jsonl docs.jsonl folder/
