@@ -72,7 +72,7 @@ static int log_change(const Run *run, const DatasetUse *old, const FeedDataset *
     hex_encode(old_hex, old->fingerprint, 32);
     hex_encode(new_hex, new->fingerprint, 32);
     log_warn("the dataset is now '%s' (%.16s), was '%s' (%.16s), from step %llu on", new->name, new_hex, old->name,
-             old_hex, (unsigned long long)run->state.step);
+             old_hex, (unsigned long long)run->state.step + 1);
     if (run->config.on_dataset_change != ON_CHANGE_STOP) return 0;
     return fail(EX_AGAIN, "stopped: the loader has another dataset, and on_dataset_change is stop");
 }
@@ -124,9 +124,11 @@ static int check_replayed(const Run *run, const FeedDataset *dataset) {
     char hex[65], other[65];
     if (!memcmp(run->replayed.fingerprint, dataset->fingerprint, 32)) return 0;
     hex_encode(hex, run->replayed.fingerprint, 32), hex_encode(other, dataset->fingerprint, 32);
-    return fail(EX_NOINPUT,
-                "step %llu used the dataset '%s' (%.16s), and '%s' is another (%.16s): name it by --dataset",
-                (unsigned long long)run->state.step + 1, run->replayed.name, hex, dataset->name, other);
+    return fail(
+        EX_NOINPUT,
+        "step %llu used the dataset '%s' (%.16s), and '%s' is another (%.16s): name it by --dataset, or serve it "
+        "and give --loader",
+        (unsigned long long)run->state.step + 1, run->replayed.name, hex, dataset->name, other);
 }
 
 int run_data_update(Run *run) {

@@ -109,7 +109,8 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     wait_until grep -q '"dataset": "data2"' run/metrics.jsonl
     wait_for_more_steps run
     stop_run INT 75
-    grep -q "the dataset is now 'data2' ([0-9a-f]*), was 'data' ([0-9a-f]*), from step" stderr
+    first=$(grep '"dataset": "data2"' run/metrics.jsonl | jq '.step + 1') # the step that used it first
+    grep -q "the dataset is now 'data2' ([0-9a-f]*), was 'data' ([0-9a-f]*), from step $first on" stderr
     old=$(sed -n 's/.*"dataset": "data", "fingerprint": "\([0-9a-f]*\)".*/\1/p' run/metrics.jsonl)
     grep '"dataset": "data2"' run/metrics.jsonl | grep -q "\"old\": \"$old\""
     grep -q "\"old\": \"$old\"" "$(checkpoint run "$(steps run)")/state.json"
