@@ -104,6 +104,8 @@ static void replace_dataset(Server *server, Served *fresh, Buffer *text) {
     const WireControl *control = &server->reload.request.control;
     if (control->action == WIRE_REWEIGHT)
         buffer_print(text, ", with the new weights from sample %" PRIu64 " on", control->from_sample);
+    else if (control->action == WIRE_SWAP && server->spec.schedule && !control->has_schedule)
+        buffer_print(text, ", without a schedule: '%s' was that of the datasets before", server->spec.schedule);
     server_notify_all(server, WIRE_DATASET, "the loader serves another dataset now");
 }
 
@@ -253,7 +255,8 @@ static int begin_reweight(const Server *server, Reload *reload, char **words) {
     reload->spec = server->spec;
     if (server->spec.count < 2) return fail(EX_USAGE, "a single dataset has no weights: see swap");
     if (!server->spec.schedule)
-        return fail(EX_USAGE, "start the loader with --schedule FILE, which keeps the weights for its next start");
+        return fail(EX_USAGE,
+                    "this mixture has no schedule: serve or swap it with --schedule FILE, which keeps the weights");
     if (!control->from_sample && !highest)
         return fail(EX_USAGE, "no trainer has requested samples since the loader started: give --from SAMPLE");
     if (!control->from_sample) {

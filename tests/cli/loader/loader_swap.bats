@@ -98,6 +98,8 @@ assert max(use["consumed"] for use in state["datasets"]) == int(sys.argv[2]) * 4
     grep -q "serving 'b+a'" log
     "$BIN/loader" reweight 5 1 --from 2000000 --endpoint ipc://place
     grep -qx "2000000 5 1" schedule
+    "$BIN/loader" swap a b:2 --endpoint ipc://place | grep -q ", without a schedule: '$PWD/schedule' was that of the datasets before$"
+    run_match 2 "this mixture has no schedule: serve or swap it with --schedule FILE" "$BIN/loader" reweight 1 1 --endpoint ipc://place
     kill_loader
     echo "$PWD/nowhere:1" >state
     run_code 66 "$BIN/loader" serve a --state state --endpoint ipc://place
