@@ -62,7 +62,9 @@ static void print_time(const Config *config, const Model *model, const Backend *
                                                                   (int)(config->batch_size.value * config->block_size))
                                                 : 0;
     if (rate > 0)
-        buffer_print(text, ": at least %s, at the %.3g TFLOP/s of matrix products alone in a short probe",
+        buffer_print(text,
+                     ": at least %s, at the %.3g TFLOP/s of matrix products alone in a short probe, which other "
+                     "programs slow down",
                      human_time(time, flops / rate), rate * 1e-12);
     else
         buffer_print(text, ": %s at 10 TFLOP/s, %s at 100 TFLOP/s (the device was not measured)",

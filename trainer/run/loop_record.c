@@ -141,7 +141,7 @@ void loop_record_step(Run *run, const StepResult *result, uint64_t first_sample,
     if (run->collective.world > 1) snprintf(exchanged, sizeof exchanged, ", \"sent\": %llu", (unsigned long long)sent);
     metrics_add(&run->metrics, step,
                 "\"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"first_sample\": %llu, \"chain\": \"%s\", "
-                "\"ms\": %.3f, \"tok_s\": %.1f, \"product_share\": %.4f, \"wait\": %.3f%s",
+                "\"ms\": %.3f, \"tok_s\": %.1f, \"product_share\": %.4g, \"wait\": %.3f%s",
                 loss, norm, scale, result->learning_rate, (unsigned long long)first_sample, link, seconds * 1e3,
                 tokens / seconds, flops / run->pace.gemm_rate, wait, exchanged);
     if (step % (uint64_t)config->log_interval == 0) record_usage(run);
