@@ -80,6 +80,15 @@ template <ScoreRows ROWS> INLINE bool is_later_key(int n, int e, int query, int 
     return key + key_of<ROWS>(n, e) > query + query_of<ROWS>(n, e);
 }
 
+// Hides the keys after their query.
+template <ScoreRows ROWS, int N> INLINE void hide_later_keys(float (&s)[N][4], int query, int key) {
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (is_later_key<ROWS>(n, e, query, key)) s[n][e] = -INFINITY;
+}
+
 // Bit k of lane 2*q: key first_key + k of query first_query + q of the head is kept. first_key: a multiple of 8.
 INLINE uint32_t kept_weights(const AttentionMask &mask, int b, int h, int first_query, int first_key, int T, int lane) {
     const Dropout dropout = *mask.dropout;
@@ -212,11 +221,14 @@ static inline int attention_width(int D) {
 
 // Are heads of up to 64 channels for wgmma: on compute capability 9.0, by code that was compiled for it?
 static inline bool attention_by_wgmma(void) {
-    return cuda.wgmma && (cuda_attention_form == ATTENTION_AUTO || cuda_attention_form == ATTENTION_WGMMA);
+    return cuda.wgmma && (cuda_attention_form == ATTENTION_AUTO || cuda_attention_form >= ATTENTION_WGMMA);
 }
 
-// The same by kernels with TMA, which no run takes before a device has timed them.
-static inline bool attention_by_tma(void) { return cuda.wgmma && cuda_attention_form == ATTENTION_TMA; }
+// The same by kernels with TMA, which no run takes before a device has timed them. Their tiles are not larger than a
+// sequence.
+static inline bool attention_by_tma(const Attention &a) {
+    return cuda.wgmma && cuda_attention_form == ATTENTION_TMA && a.D == 64 && a.T >= TILE;
+}
 
 // The arguments of attention_backward, and its arrays in scratch memory.
 struct AttentionGradient {
@@ -229,7 +241,7 @@ struct AttentionGradient {
     int turn_count, padded;
 };
 
-// Heads of up to 64 channels, by wgmma.
+// By wgmma, heads of up to 64 channels; with TMA, of 64.
 void FOR_ACT(attention_gradient_by_wgmma)(const AttentionGradient &c);
 void FOR_ACT(attention_gradient_by_tma)(const AttentionGradient &c);
 void FOR_ACT(attention_forward_by_tma)(Act *out, float *lse, const Act *qkv, const Attention &a);

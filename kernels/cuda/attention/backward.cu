@@ -464,7 +464,7 @@ static void launch_queries(const AttentionGradient &c) {
 // with larger parts, as where documents are masked (SKIPS); and the split form while the grid would not fill the card
 // three times over.
 static void launch_64(const AttentionGradient &c) {
-    if (attention_by_tma()) return FOR_ACT(attention_gradient_by_tma)(c);
+    if (attention_by_tma(c.a)) return FOR_ACT(attention_gradient_by_tma)(c);
     if (attention_by_wgmma()) return FOR_ACT(attention_gradient_by_wgmma)(c);
     if (c.a.D != 64) return Keys<Keys64Narrow>::launch(c);
     AttentionForm form = cuda_attention_form;

@@ -39,10 +39,11 @@ INLINE bool is_last(const KeyBlock &block, int tile) { return first_key_of(block
 // Scores become weights, and `p` those as an operand. of_queries: the statistics of queries, two after two.
 INLINE void weigh_keys(uint32_t (&p)[4][4], float (&s)[8][4], const float4 *of_queries, float scale, bool diagonal,
                        int query, int key) {
+    if (diagonal) hide_later_keys<KEY_ROWS>(s, query, key);
 #pragma unroll
     for (int n = 0; n < 8; n++) {
         const float4 x = of_queries[n * 4];
-        weigh_scores<KEY_ROWS>(s[n], {x.x, x.z}, scale, diagonal, n, query, key);
+        weigh_scores<KEY_ROWS>(s[n], {x.x, x.z}, scale, false, n, query, key);
 #pragma unroll
         for (int r = 0; r < 2; r++) p[n >> 1][(n & 1) * 2 + r] = pack(s[n][2 * r], s[n][2 * r + 1]);
     }
@@ -56,12 +57,18 @@ INLINE void put_gradients(uint32_t (&ds)[4][4], uint4 *tile, const float (&s)[8]
         const float4 x = of_queries[n * 4];
         const float sums[2] = {x.y, x.w};
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-            uint32_t &word = ds[n >> 1][(n & 1) * 2 + r];
-            word = pack(s[n][2 * r] * (dp[n][2 * r] - sums[0]), s[n][2 * r + 1] * (dp[n][2 * r + 1] - sums[1]));
-            put_async((uint32_t *)(tile + chunk_at<CHUNKS>(row + r * 8, n)) + t4, word);
-        }
+        for (int r = 0; r < 2; r++)
+            ds[n >> 1][(n & 1) * 2 + r] =
+                pack(s[n][2 * r] * (dp[n][2 * r] - sums[0]), s[n][2 * r + 1] * (dp[n][2 * r + 1] - sums[1]));
     }
+    // Behind all loads, which may not move before a store; chunk_at(row + r * 8, n), of which the first row is computed once.
+    char *const first = (char *)(tile + row * CHUNKS);
+    const int chunk = (row & 7) << 4 | t4 << 2;
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            put_async((uint32_t *)(first + (chunk ^ n << 4) + r * 8 * CHUNKS * 16), ds[n >> 1][(n & 1) * 2 + r]);
 }
 
 // dK of the warp's 16 keys from `key` on, and behind it dV; to: row 0 of the sequence.

@@ -1,4 +1,4 @@
-// backward.cu for heads of up to 64 channels on compute capability 9.0, with a warpgroup that only copies. Three
+// backward.cu for heads of 64 channels on compute capability 9.0, with a warpgroup that only copies. Three
 // warpgroups of 64 keys each multiply, independent of each other as far as the stages of shared memory allow; one after
 // another they turn dS of a tile into this block's part of its dQ. A warp has copies of Q and dO made ahead of them, and
 // another one adds the parts to the sums in memory, in the order of the blocks: what it waits for holds up no product.
@@ -29,6 +29,7 @@ struct Tiles {
     float4 sums[2][SIDE * SIDE / 4];
     float4 statistics[STAGES][SIDE / 2]; // of two queries each
     Barrier landed[STAGES], filled[SLOTS], emptied[SLOTS], ready[2], given[2];
+    int ticket;
 };
 
 } // namespace
@@ -59,6 +60,7 @@ INLINE void copy_tiles(Tiles &tiles, const KeyBlock &block, const TensorMap &qkv
 INLINE void exchange_sums(Tiles &tiles, const KeyBlock &block, float4 *dq_sums, int *turn) {
     auto sums = [&](int tile) { return dq_sums + tile * (SIDE * SIDE / 4); };
     auto wait_for_turn = [&](int tile) {
+        if (!before(block, tile)) return;
         WAIT_UNTIL(load_acquire(turn + tile) == before(block, tile));
         memory_fence();
     };
@@ -68,15 +70,14 @@ INLINE void exchange_sums(Tiles &tiles, const KeyBlock &block, float4 *dq_sums, 
     int tile = first_tile(block);
     for (bool over = is_over(block, tile);; tile++) {
         const int n = tile - first_tile(block), slot = n & 1;
-        if (!over) {
-            bulk_wait_read<0>(); // of two tiles before, from this slot
-            if (is_last(block, tile) && before(block, tile)) {
-                wait_for_turn(tile);
-                barrier_arrive_with(&tiles.ready[slot], SUM_BYTES);
-                copy_bytes(tiles.sums[slot], sums(tile), SUM_BYTES, &tiles.ready[slot]);
-            } else {
-                barrier_arrive(&tiles.ready[slot]);
-            }
+        bulk_wait<0>(); // of two tiles before, from this slot
+        hand_on(tile - 2);
+        if (!over && is_last(block, tile) && before(block, tile)) {
+            wait_for_turn(tile);
+            barrier_arrive_with(&tiles.ready[slot], SUM_BYTES);
+            copy_bytes(tiles.sums[slot], sums(tile), SUM_BYTES, &tiles.ready[slot]);
+        } else if (!over) {
+            barrier_arrive(&tiles.ready[slot]);
         }
         if (n) {
             barrier_wait(&tiles.given[slot ^ 1], (n - 1) >> 1 & 1);
@@ -86,8 +87,6 @@ INLINE void exchange_sums(Tiles &tiles, const KeyBlock &block, float4 *dq_sums, 
             }
         }
         bulk_commit();
-        bulk_wait<1>();
-        hand_on(tile - 2);
         if (over) break;
         over = is_over(block, tile + 1);
     }
@@ -125,7 +124,7 @@ INLINE void sum_queries(Tiles &tiles, const KeyBlock &block, int tile, act *dq) 
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int row = tile * SIDE + warp * 16 + (lane >> 2) + r * 8;
-            if (row < block.T && n * 8 < block.width)
+            if (row < block.T)
                 *(uint32_t *)(dq + row * block.stride + n * 8 + 2 * (lane & 3)) =
                     pack(y[2 * r] * block.root, y[2 * r + 1] * block.root);
         }
@@ -152,6 +151,7 @@ INLINE void multiply_tiles(Tiles &tiles, const KeyBlock &block, int group, act *
         barrier_wait(&tiles.landed[stage], n / STAGES & 1);
         if (!sees(block, tile, group)) {
             barrier_wait(&tiles.emptied[slot], reused);
+            __syncwarp();
             if (lane == 0) barrier_arrive(&tiles.filled[slot]);
             continue;
         }
@@ -197,8 +197,7 @@ INLINE void multiply_tiles(Tiles &tiles, const KeyBlock &block, int group, act *
 __global__ void __launch_bounds__(THREADS, 1)
     attention_gradient_tma(act *__restrict__ dqkv, float4 *__restrict__ dq_sums, int *__restrict__ turns,
                            const __grid_constant__ TensorMap qkv, const __grid_constant__ TensorMap dout,
-                           const float2 *__restrict__ statistics, AttentionMask mask, int T, int padded, int H,
-                           int width) {
+                           const float2 *__restrict__ statistics, AttentionMask mask, int T, int padded, int H) {
     if (!has_wgmma) return;
     DYNAMIC_SHARED(uint4, memory);
     Tiles &tiles = *(Tiles *)memory;
@@ -213,18 +212,16 @@ __global__ void __launch_bounds__(THREADS, 1)
             barrier_open(&tiles.given[i], 4);
         }
         barriers_opened();
-        *(int *)memory = atomicAdd(turns, 1); // a block that is waited for has already started
+        tiles.ticket = atomicAdd(turns, 1); // a block that is waited for has already started
     }
     __syncthreads();
-    const int id = __shfl_sync(0xffffffffu, *(int *)memory, 0);
-    async_fence(); // copies write where it was read
-    __syncthreads();
+    const int id = __shfl_sync(0xffffffffu, tiles.ticket, 0);
     const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / GROUP_THREADS, 0);
     const int key_blocks = (T + KEYS - 1) / KEYS, tile_count = padded / SIDE, bh = id / key_blocks;
-    const int out_stride = H * width;
+    const int out_stride = H * SIDE;
     const KeyBlock block = {
-        mask, key_blocks - 1 - id % key_blocks, bh / H, bh % H, T, width, 3 * out_stride, rsqrtf((float)width)};
-    act *dq = dqkv + (size_t)block.b * T * block.stride + block.h * width;
+        mask, key_blocks - 1 - id % key_blocks, bh / H, bh % H, T, SIDE, 3 * out_stride, rsqrtf((float)SIDE)};
+    act *dq = dqkv + (size_t)block.b * T * block.stride + block.h * SIDE;
     if (group == GROUPS) {
         give_registers<COPYING_REGISTERS>();
         if (threadIdx.x == GROUPS * GROUP_THREADS)
@@ -244,6 +241,6 @@ void FOR_ACT(attention_gradient_by_tma)(const AttentionGradient &c) {
     LAUNCH(attention_gradient_tma, blocks_of((size_t)c.a.T, KEYS) * (unsigned)(c.a.B * c.a.H), THREADS, sizeof(Tiles),
            cuda.stream, (act *)c.dqkv, c.dq_sums, c.turns, tensor_map(c.qkv, c.a.B, c.a.T, 3 * c.a.H, c.a.D),
            tensor_map(c.dout, c.a.B, c.a.T, c.a.H, c.a.D), (const float2 *)c.statistics, attention_mask(c.a), c.a.T,
-           c.padded, c.a.H, c.a.D);
+           c.padded, c.a.H);
 }
 #endif

@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
             if constexpr (C::WGMMA) wgmma_wait<TILES - 1>(s[i]);
             const int query = row0 + i * ROWS_APART, key = step * KEYS + 2 * t4;
             if ((step + 1) * KEYS > block * QUERIES) // the diagonal
-                hide_later_keys(s[i], query, key);
+                hide_later_keys<QUERY_ROWS>(s[i], query, key);
             if (mask.starts) mask_scores<QUERY_ROWS>(s[i], mask, b, query, key, T);
             float fades[2];
             softmax_weigh(softmax[i], s[i], fades, scale);
@@ -164,7 +164,7 @@ template <class C> static void launch(act *out, float *lse, const act *qkv, cons
 
 void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const Attention *attention) {
     const int width = attention_width(attention->D);
-    if (width == 64 && attention_by_tma()) return FOR_ACT(attention_forward_by_tma)(out, lse, qkv, *attention);
+    if (attention_by_tma(*attention)) return FOR_ACT(attention_forward_by_tma)(out, lse, qkv, *attention);
     auto kernel = width == 64   ? attention_by_wgmma() ? launch<Forward64Wgmma> : launch<Forward64>
                     : width == 96 ? launch<Forward96>
                   : shared_bytes<Forward128> <= cuda.shared_bytes ? launch<Forward128>

@@ -1,4 +1,4 @@
-// forward.cu for heads of up to 64 channels on compute capability 9.0, with a warp that only copies. Each of two
+// forward.cu for heads of 64 channels on compute capability 9.0, with copies by one thread. Each of two
 // warpgroups has a tile of 64 queries and goes through its keys by itself, as far as the stages of shared memory allow: the
 // products with the keys of the next step and with the values of this one are under way during an exponential. The bits are
 // those of forward.cu.
@@ -32,22 +32,26 @@ struct Block {
 
 } // namespace
 
-// Has the tile's keys and values copied, with the first the queries, by one thread. For tile block.end: nothing.
+// Warp 0: has the tile's keys and values copied, with the first the queries. From block.end on: nothing. The whole
+// warp waits, as the compiler gives up uniform registers in a loop of one thread.
 INLINE void copy_keys(Tiles &tiles, const Block &block, const TensorMap &qkv, int H, int tile) {
-    if (threadIdx.x || tile >= block.end) return;
+    if (__shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0) || tile >= block.end) return;
     const int n = tile - block.first, stage = n % STAGES;
     Barrier *landed = &tiles.landed[stage];
     if (n >= STAGES) barrier_wait(&tiles.emptied[stage], (n / STAGES & 1) ^ 1);
-    barrier_arrive_with(landed, (n ? 2 : 2 + GROUPS) * TILE_BYTES);
-    for (int group = 0; group < (n ? 0 : GROUPS); group++)
-        copy_tile(tiles.q[group], qkv, block.h, (block.tile + group) * SIDE, block.b, landed);
-    copy_tile(tiles.k[stage], qkv, H + block.h, tile * SIDE, block.b, landed);
-    copy_tile(tiles.v[stage], qkv, 2 * H + block.h, tile * SIDE, block.b, landed);
+    if (threadIdx.x == 0) {
+        barrier_arrive_with(landed, (n ? 2 : 2 + GROUPS) * TILE_BYTES);
+        for (int group = 0; group < (n ? 0 : GROUPS); group++)
+            copy_tile(tiles.q[group], qkv, block.h, (block.tile + group) * SIDE, block.b, landed);
+        copy_tile(tiles.k[stage], qkv, H + block.h, tile * SIDE, block.b, landed);
+        copy_tile(tiles.v[stage], qkv, 2 * H + block.h, tile * SIDE, block.b, landed);
+    }
+    __syncwarp();
 }
 
 __global__ void __launch_bounds__(THREADS, 2)
     attention_forward_tma(act *__restrict__ out, float *__restrict__ lse, const __grid_constant__ TensorMap qkv,
-                          AttentionMask mask, int T, int H, int width, int wave) {
+                          AttentionMask mask, int T, int H, int wave) {
     if (!has_wgmma) return;
     DYNAMIC_SHARED(uint4, memory);
     Tiles &tiles = *(Tiles *)memory;
@@ -60,13 +64,14 @@ __global__ void __launch_bounds__(THREADS, 2)
     __syncthreads();
     const RowsOfBlock mine = rows_of_block(wave);
     const int block_tile = ((T - 1) / QUERIES - mine.last) * GROUPS, b = mine.b, h = mine.h;
-    const Block block = {b, h, block_tile, mask.starts ? mask.starts[(size_t)b * T + block_tile * SIDE] / SIDE : 0,
+    const int first = mask.starts ? mask.starts[(size_t)b * T + block_tile * SIDE] / SIDE : 0;
+    const Block block = {b, h, block_tile, __shfl_sync(0xffffffffu, first, 0),
                          min(block_tile + GROUPS, (T - 1) / SIDE + 1)};
     for (int i = 0; i < STAGES - 1; i++) copy_keys(tiles, block, qkv, H, block.first + i);
     const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / GROUP_THREADS, 0);
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, g = lane >> 2, t4 = lane & 3;
     const int diagonal = block.tile + group, row = diagonal * SIDE + warp * 16 + g;
-    const float scale = LOG2E * rsqrtf((float)width); // exponentials are powers of two
+    const float scale = LOG2E * rsqrtf((float)SIDE); // exponentials are powers of two
     Softmax<SIDE> softmax = {};
     softmax.most[0] = softmax.most[1] = -INFINITY;
     float s[SIDE / 8][4], fades[2];
@@ -88,7 +93,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     };
     auto weigh = [&](int tile) {
         const int key = tile * SIDE + 2 * t4;
-        if (tile == diagonal) hide_later_keys(s, row, key);
+        if (tile == diagonal) hide_later_keys<QUERY_ROWS>(s, row, key);
         if (mask.starts) mask_scores<QUERY_ROWS>(s, mask, b, row, key, T);
         softmax_weigh(softmax, s, fades, scale);
         if (mask.dropout) drop_scores<QUERY_ROWS>(s, kept, 1);
@@ -101,18 +106,19 @@ __global__ void __launch_bounds__(THREADS, 2)
     for (; tile < min(diagonal, block.end - 1); tile++) {
         multiply_keys(tile + 1);
         multiply_values(tile);
+        copy_keys(tiles, block, qkv, H,
+                  tile + STAGES - 1); // where tile - 1 was, for which the other warpgroup is waited
         wgmma_wait<1>(s);
         weigh(tile + 1);
         wgmma_wait<0>(softmax.sums);
         if (lane == 0) barrier_arrive(&tiles.emptied[(tile - block.first) % STAGES]);
-        copy_keys(tiles, block, qkv, H, tile + STAGES - 1);
         softmax_fade(softmax, fades);
         softmax_pack(p, s);
     }
     wgmma_fence();
     multiply_values(tile);
     wgmma_wait<0>(softmax.sums);
-    softmax_store(softmax, out, lse, scale, mask.dropout ? mask.dropout->scale : 1.0f, b, h, row, T, H, width, t4);
+    softmax_store(softmax, out, lse, scale, mask.dropout ? mask.dropout->scale : 1.0f, b, h, row, T, H, SIDE, t4);
 }
 
 void FOR_ACT(attention_forward_by_tma)(Act *out, float *lse, const Act *qkv, const Attention &a) {
@@ -122,6 +128,6 @@ void FOR_ACT(attention_forward_by_tma)(Act *out, float *lse, const Act *qkv, con
     static const int resident = resident_blocks(kernel, THREADS, sizeof(Tiles));
     const dim3 grid(blocks_of((size_t)(a.T - a.from / QUERIES * QUERIES), QUERIES), (unsigned)a.H, (unsigned)a.B);
     LAUNCH(kernel, grid, THREADS, sizeof(Tiles), cuda.stream, (act *)out, lse, tensor_map(qkv, a.B, a.T, 3 * a.H, a.D),
-           attention_mask(a), a.T, a.H, a.D, wave_of(grid, resident));
+           attention_mask(a), a.T, a.H, wave_of(grid, resident));
 }
 #endif

@@ -43,14 +43,6 @@ template <int N> INLINE void softmax_pack(uint32_t (&p)[N / 2][4], const float (
             p[kk][e] = pack(pair[0], pair[1]);
         }
 }
-// Hides the keys after their query.
-template <int N> INLINE void hide_later_keys(float (&s)[N][4], int query, int key) {
-#pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            if (is_later_key<QUERY_ROWS>(n, e, query, key)) s[n][e] = -INFINITY;
-}
 
 // Writes a tile's rows, of which `row` is the lane's first.
 template <int D>

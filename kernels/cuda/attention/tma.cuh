@@ -64,11 +64,7 @@ INLINE void bulk_store(void *to, const void *from, int bytes, bool add) {
                 : "memory");
 }
 INLINE void bulk_commit() { TMA_ASM("cp.async.bulk.commit_group;" ::: "memory"); }
-// All but the last GROUPS committed groups have been read from shared memory ...
-template <int GROUPS> INLINE void bulk_wait_read() {
-    TMA_ASM("cp.async.bulk.wait_group.read %0;" ::"n"(GROUPS) : "memory");
-}
-// ... and are in memory.
+// All but the last GROUPS committed groups are in memory.
 template <int GROUPS> INLINE void bulk_wait() { TMA_ASM("cp.async.bulk.wait_group %0;" ::"n"(GROUPS) : "memory"); }
 // Copies that this thread starts see what it has acquired.
 INLINE void memory_fence() { TMA_ASM("fence.proxy.async.global;" ::: "memory"); }

@@ -18,8 +18,8 @@ enum { WGMMA_ROWS = 64, WGMMA_TERMS = 16 };
 // A tile from its term WGMMA_TERMS * step on, for the instruction: 1024 bytes hold eight rows, 1 << 62 is the swizzle.
 // Bits 16 to 29 would be the distance to the next tile.
 template <TileRow ROW> INLINE uint64_t tile_part(const uint4 *tile, int step) {
-    const unsigned at = shared_offset(tile) + step * (ROW == LINE ? 2 * WGMMA_TERMS : 128 * WGMMA_TERMS);
-    return (uint64_t)(at >> 4) | 1ull << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
+    const uint64_t first = (uint64_t)(shared_offset(tile) >> 4) | 1ull << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
+    return first + step * (ROW == LINE ? 2 * WGMMA_TERMS : 128 * WGMMA_TERMS) / 16; // one addition of a constant
 }
 
 #ifndef EMU

@@ -310,9 +310,8 @@ void copy_tile(void *to, const TensorMap &map, int head, int row, int b, uint64_
 void copy_bytes(void *to, const void *from, int bytes, uint64_t *landed);
 void bulk_store(void *to, const void *from, int bytes, bool add);
 void bulk_commit();
-void emu_bulk_wait(int groups, bool read);
-template <int GROUPS> static void bulk_wait() { emu_bulk_wait(GROUPS, false); }
-template <int GROUPS> static void bulk_wait_read() { emu_bulk_wait(GROUPS, true); }
+void emu_bulk_wait(int groups);
+template <int GROUPS> static void bulk_wait() { emu_bulk_wait(GROUPS); }
 void memory_fence();
 template <int COUNT> static void give_registers() {}
 template <int COUNT> static void take_registers() {}

@@ -96,14 +96,13 @@ group_ds|attention/backward_wgmma.cu|s/tiles.ds\[tile \& 1\]/tiles.ds[0]/|gradie
 group_ticket|attention/backward_wgmma.cu|s/= atomicAdd(turns, 1)/= (int)blockIdx.x/|gradient_agrees|waits for a block that has not run|sm_90
 group_acquire|attention/backward_wgmma.cu|s/WAIT_UNTIL(load_acquire(turn + tile) == turns)/WAIT_UNTIL(turn[tile] == turns)/|gradient_agrees|nothing orders the write|sm_90
 group_release|attention/backward_wgmma.cu|s/first_tile(block) + 2/first_tile(block) + 1/;s/turn + tile - 2, before(block, tile - 2)/turn + tile - 1, before(block, tile - 1)/|gradient_agrees|waits for a block that has not run|sm_90
-group_sees|attention/backward_wgmma.cu|s/KEYS + (group + 1) \* SIDE/KEYS + group * SIDE/|attention_within_documents|rror|sm_90
-group_last_keys|attention/backward_wgmma.cu|s/>= block.kb \* KEYS/> block.kb * KEYS/|attention_within_documents|rror|sm_90
+group_sees|attention/backward_keys.cuh|s/KEYS + (group + 1) \* SIDE/KEYS + group * SIDE/|attention_within_documents|rror|sm_90
+group_last_keys|attention/backward_keys.cuh|s/>= block.kb \* KEYS/> block.kb * KEYS/|attention_within_documents|rror|sm_90
 group_last_queries|attention/backward_wgmma.cu|s/>= (block.kb + 1) \* KEYS/>= block.kb * KEYS/|attention_within_documents|rror|sm_90
 tma_ticket|attention/backward_tma.cu|s/= atomicAdd(turns, 1)/= (int)blockIdx.x/|by_tma_agrees|waits for a block that has not run|sm_90
 tma_acquire|attention/backward_tma.cu|s/WAIT_UNTIL(load_acquire(turn + tile) ==/WAIT_UNTIL(turn[tile] ==/|by_tma_agrees|nothing orders the write|sm_90
 tma_memory_fence|attention/backward_tma.cu|s/^        memory_fence();//|by_tma_agrees|without memory_fence|sm_90
-tma_release|attention/backward_tma.cu|s/^        bulk_wait<1>();/        bulk_wait_read<1>();/|by_tma_agrees|nothing orders the write|sm_90
-tma_slot_read|attention/backward_tma.cu|s/bulk_wait_read<0>();/bulk_wait_read<1>();/|by_tma_agrees|rror|sm_90
+tma_release|attention/backward_tma.cu|s/^        bulk_wait<0>();//|by_tma_agrees|nothing orders the write|sm_90
 tma_last_wait|attention/backward_tma.cu|s/^    bulk_wait<0>();//|by_tma_agrees|bulk_store without a wait|sm_90
 tma_ready|attention/backward_tma.cu|/barrier_wait(&tiles.ready/d|by_tma_agrees|has landed|sm_90
 tma_given|attention/backward_tma.cu|/barrier_wait(&tiles.given/d|by_tma_agrees|deadlock|sm_90
@@ -117,13 +116,14 @@ tma_sums_fence|attention/backward_tma.cu|0,/^    async_fence();/s/^    async_fen
 tma_arrivals|attention/backward_tma.cu|s/filled\[i\], GROUPS \* 4/filled[i], GROUPS * 4 - 1/|by_tma_agrees|rror|sm_90
 tma_bytes|attention/backward_tma.cu|s/2 \* TILE_BYTES + ROW_BYTES/TILE_BYTES + ROW_BYTES/|by_tma_agrees|deadlock|sm_90
 tma_add|attention/backward_tma.cu|s/SUM_BYTES, before(block, tile - 1));/SUM_BYTES, false);/|by_tma_agrees|rror|sm_90
-tma_is_last|attention/backward_tma.cu|s/>= block.kb \* KEYS/> block.kb * KEYS/|by_tma_agrees|rror|sm_90
+tma_is_last|attention/backward_keys.cuh|s/>= block.kb \* KEYS/> block.kb * KEYS/|by_tma_agrees|rror|sm_90
+tma_is_over|attention/backward_keys.cuh|s/>= (block.kb + 1) \* KEYS/>= block.kb * KEYS/|by_tma_agrees|rror|sm_90
 tma_head|attention/forward_tma.cu|s/qkv, 2 \* H + block.h/qkv, H + block.h/|by_tma_agrees|rror|sm_90
 tma_rows_landed|attention/forward_tma.cu|/barrier_wait(&tiles.landed/d|by_tma_agrees|more arrivals|sm_90
 tma_rows_emptied|attention/forward_tma.cu|/barrier_wait(&tiles.emptied/d|by_tma_agrees|deadlock|sm_90
 tma_rows_early|attention/forward_tma.cu|s/^        wgmma_wait<1>(s);/        wgmma_wait<2>(s);/|by_tma_agrees|before its wait|sm_90
 tma_rows_faded|attention/forward_tma.cu|s/^        softmax_fade(softmax, fades);//|by_tma_agrees|rror|sm_90
-tma_map|kernels/cuda/tensor_map.c|s/(uint64_t)width, (uint64_t)heads, (uint64_t)T/(uint64_t)SIDE, (uint64_t)heads, (uint64_t)T/|by_tma_agrees|heap-buffer-overflow|sm_90
+tma_map|kernels/cuda/tensor_map.c|s/row, row \* (uint64_t)T}/row, row}/|by_tma_agrees|rror|sm_90
 first_sum|layernorm_backward.cu|s/ds\[i\] = first ? zero : /ds[i] = /|layernorm_gradient|relative error
 last_slot|copy_streams.c|s/for (int i = 0; i < BACKEND_SLOTS; i++)$/for (int i = 0; i < BACKEND_SLOTS - 1; i++)/|gradients_and_residuals|rror
 whole_stage|upload.c|s/bytes > STAGE_BYTES/bytes > UPLOAD_BYTES/|more_than_a_stage|wrong use
@@ -166,7 +166,10 @@ sed "$edit" "$path" >"$folder/$path"
 [ "$name" = release ] && sed -i 's/^            store_release(turn + tile - 1, .*/            (void)0;/' "$folder/kernels/cuda/$file"
 cmp -s "$path" "$folder/$path" && echo "the edit of '$name' changes nothing" && exit 1
 source=$folder/$path
-[[ $file == *.cuh ]] && file=attention/forward.cu && source=kernels/cuda/$file # includes the edited header
+kernel=attention/forward.cu # that includes the edited header
+[[ $file == *_keys.cuh ]] && kernel=attention/backward_wgmma.cu
+[[ $name == tma_* ]] && kernel=attention/backward_tma.cu
+[[ $file == *.cuh ]] && file=$kernel && source=kernels/cuda/$file
 [[ $file == *.h ]] && file=test_emu_order.c && source=tests/cuda/emulator/$file
 sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
 object=$file.o program=test-emu

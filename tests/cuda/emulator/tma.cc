@@ -73,6 +73,7 @@ static CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t ra
                 (type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16);
     for (int i = 0; i < 4; i++) good &= sizes[i] && sizes[i] >> 32 == 0 && steps[i] == 1, to.sizes[i] = sizes[i];
     for (int i = 0; i < 3; i++) good &= strides[i] % 16 == 0 && strides[i] >> 40 == 0, to.strides[i] = strides[i];
+    for (int i = 0; i < 4; i++) good &= box[i] <= sizes[i]; // larger boxes: not seen on a device
     good &= box[0] == 64 && box[1] == 1 && box[2] && box[2] <= 256 && box[3] == 1; // rows of 128 bytes, the swizzle's
     memcpy(map, &to, sizeof to);
     return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -194,11 +195,9 @@ void bulk_commit() {
     fiber->open_stores.clear();
 }
 
-void emu_bulk_wait(int groups, bool read) {
+void emu_bulk_wait(int groups) {
     auto &all = emu::fiber_of_self()->store_groups;
-    for (size_t i = 0; (int)i < (int)all.size() - groups; i++)
-        for (emu::Store &store : all[i]) read_store(store);
-    while (!read && (int)all.size() > groups) {
+    while ((int)all.size() > groups) {
         for (emu::Store &store : all.front()) write_store(store);
         all.erase(all.begin());
     }
