@@ -78,7 +78,7 @@ static int print_plan(Config *config) {
     if (found < 0) return -1;
     const Backend *backend = backend_for(config, true, NULL);
     if (!backend) return -1;
-    const int64_t loss_chunk_rows = config->loss_chunk_rows;
+    const Config given = *config;
     plan_auto(config, backend, false);
     ModelShape shape = model_shape(config);
     Model model;
@@ -88,8 +88,8 @@ static int print_plan(Config *config) {
     memory_plan_init(&plan, config, &model, backend, optimizer_of(config->optimizer));
     memory_plan_print(&plan, config, &model, backend, &text);
     print_time(config, &model, backend, dataset.tokens[SPLIT_TRAIN], &text);
-    plan_print_choices(config, loss_chunk_rows, &model, backend, &text);
-    int result = memory_plan_check(&plan, config, backend, false);
+    plan_print_choices(config, given.loss_chunk_rows, &model, backend, &text);
+    int result = memory_plan_check(&plan, &given, backend, false);
     if (result == 0 || err_code() != EX_USAGE) fwrite(text.data, 1, text.size, stdout); // also one that is too large
     if (result == 0 && found) result = data_check(config, &dataset);
     buffer_close(&text);

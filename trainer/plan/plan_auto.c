@@ -102,15 +102,6 @@ static void log_choice(const Config *config, uint64_t arena, bool offload_chosen
              offload_chosen ? mode : "");
 }
 
-// Leaves the state of an optimizer whole on each process if it cannot be divided.
-static void choose_zero_stage(Config *config) {
-    const Optimizer *optimizer = optimizer_of(config->optimizer);
-    if (config_shards(config) == 1 || !optimizer->whole_kinds) return;
-    config->zero_stage = 0;
-    log_line("zero_stage = 0: optimizer=%s updates whole matrices, so each of the %u processes has all of its state",
-             optimizer->name, config_world(config));
-}
-
 // Sets what `given` leaves to the plan. Returns the predicted time per token, INFINITY when nothing fits: then the
 // settings are the smallest without offload.
 static double choose_settings(Config *config, Config given, const Model *model, const Backend *backend,
@@ -142,23 +133,32 @@ static ReduceOrder choose_order(const Config *given, const Model *model, const B
     return fixed <= worth * fast && chosen.offload == least.offload ? REDUCE_FIXED : REDUCE_FAST;
 }
 
-void plan_auto(Config *config, const Backend *backend, bool here) {
-    choose_zero_stage(config);
+double plan_auto_within(Config *config, const Model *model, const Backend *backend, const MemoryLimits *limits) {
     Config given = *config;
+    if (config_shards(&given) > 1 && optimizer_of(given.optimizer)->whole_kinds) given.zero_stage = 0;
+    if (given.batch_size.is_auto && !given.eval_tokens) // keeps the number of evaluated tokens
+        given.eval_tokens = given.eval_iters * given.batch_size.value * config_eval_block(&given);
+    if (given.reduce_order == REDUCE_AUTO) given.reduce_order = choose_order(&given, model, backend);
+    const double best = choose_settings(config, given, model, backend, limits);
+    if (!config->loss_chunk_rows) config->loss_chunk_rows = choose_chunk(config, model, backend);
+    return best;
+}
+
+void plan_auto(Config *config, const Backend *backend, bool here) {
+    const Config given = *config;
     const MemoryLimits limits = memory_limits(&given, backend, here);
-    const int64_t rows_given = given.batch_size.value;
     ModelShape shape = model_shape(config);
     Model model;
     model_open(&model, &shape);
-    if (given.batch_size.is_auto && !given.eval_tokens) // keeps the number of evaluated tokens
-        given.eval_tokens = given.eval_iters * rows_given * config_eval_block(&given);
-    if (given.reduce_order == REDUCE_AUTO) given.reduce_order = choose_order(&given, &model, backend);
-    const double best = choose_settings(config, given, &model, backend, &limits);
-    if (!config->loss_chunk_rows) config->loss_chunk_rows = choose_chunk(config, &model, backend);
+    const double best = plan_auto_within(config, &model, backend, &limits);
     model_close(&model);
+    if (config_shards(&given) != config_shards(config))
+        log_line(
+            "zero_stage = 0: optimizer=%s updates whole matrices, so each of the %u processes has all of its state",
+            optimizer_of(config->optimizer)->name, config_world(config));
     const bool offload_chosen = given.offload == OFFLOAD_AUTO && is_offloaded(config);
     if (best == INFINITY) return; // nothing fits: memory_plan_check prints what would
-    if (config->batch_size.value != rows_given || offload_chosen ||
+    if (config->batch_size.value != given.batch_size.value || offload_chosen ||
         (config->recompute != given.recompute && config->recompute != RECOMPUTE_NONE))
         log_choice(config, limits.arena, offload_chosen);
 }

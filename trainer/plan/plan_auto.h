@@ -1,7 +1,7 @@
 // Chooses the fastest settings that fit, for the keys that are auto.
 #pragma once
 
-#include "trainer/plan/memory_plan.h"
+#include "trainer/plan/plan_fit.h"
 
 // Sets zero_stage to 0 where several processes cannot divide the optimizer's state.
 //
@@ -11,6 +11,9 @@
 // depend on mem_limit only, as reduce_order does, which also changes it; recompute and offload change no bits and, if the arena is allocated on this machine
 // (`here`), also depend on the free memory.
 void plan_auto(Config *config, const Backend *backend, bool here);
+
+// The same within given limits, printing nothing. Returns the predicted time per token, INFINITY when nothing fits.
+double plan_auto_within(Config *config, const Model *model, const Backend *backend, const MemoryLimits *limits);
 
 // The level or levels of recompute, as "block" or "mlp in 5 layers, norm in 7".
 void plan_recompute_text(const Config *config, char *text, size_t size);

@@ -3,7 +3,9 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/machine/host_memory.h"
-#include "trainer/plan/plan_fit.h"
+#include "trainer/plan/plan_auto.h"
+
+enum { SMALL_CHUNK = 256, LEAST_CHUNK = 16 }; // rows of logits
 
 static void add_settings(Buffer *out, const Config *given, const Config *config, size_t bytes) {
     const int keys[] = {KEY_batch_size,       KEY_gradient_accumulation_steps,
@@ -21,61 +23,91 @@ static void add_settings(Buffer *out, const Config *given, const Config *config,
     buffer_print(out, " (%s)", human_bytes(size, (double)bytes));
 }
 
-// Sets the largest batch_size that fits and keeps the effective batch. Returns the size of the arena, 0: none fits.
-static size_t shrink(Config *config, const Backend *backend, const MemoryLimits *limits) {
-    int64_t most = config->batch_size.value, sequences = most * config->gradient_accumulation_steps;
-    size_t bytes = 0;
-    bool fits = false;
-    ModelShape shape = model_shape(config);
+// A search for settings that fit.
+typedef struct {
+    const Config *given;
+    const Optimizer *optimizer; // of the plan that does not fit
+    const Backend *backend;
+    const MemoryLimits *limits;
+    int found;
+    int64_t rows; // of the last suggestion: the next must allow a larger batch
+    Buffer *out;
+} Search;
+
+// The size of the arena of a start with this configuration, which chooses what is auto in it; 0: it does not fit.
+static size_t size_that_fits(const Search *search, Config config) {
+    const ModelShape shape = model_shape(&config);
     Model model;
+    MemoryPlan plan;
     model_open(&model, &shape);
-    for (int64_t rows = most; rows >= 1 && !fits; rows--) {
-        if (sequences % rows || sequences / rows < config_world(config)) continue;
-        config->batch_size.value = rows, config->gradient_accumulation_steps = sequences / rows;
-        if (config->eval_batch_size > rows) config->eval_batch_size = rows;
-        bytes = plan_size(config, &model, backend, limits, &fits);
+    if (search->optimizer) plan_auto_within(&config, &model, search->backend, search->limits);
+    memory_plan_init(&plan, &config, &model, search->backend, search->optimizer);
+    const bool fits = plan_fits(&plan, search->backend, search->limits);
+    model_close(&model);
+    return fits ? plan.bytes : 0;
+}
+
+// Suggests the largest batch_size that fits, with the same effective batch; without training, the largest
+// eval_batch_size, which does not change the loss.
+static void suggest_rows(Search *search, Config config) {
+    const bool trains = search->optimizer;
+    const int64_t given = config.batch_size.value, sequences = given * config.gradient_accumulation_steps;
+    for (int64_t rows = trains || !config.eval_batch_size ? given : config.eval_batch_size; rows > search->rows;
+         rows--) {
+        if (trains && (sequences % rows || sequences / rows < config_world(&config))) continue;
+        if (trains) config.batch_size = (AutoInt){false, rows}, config.gradient_accumulation_steps = sequences / rows;
+        if (!trains || config.eval_batch_size > rows) config.eval_batch_size = rows;
+        const size_t bytes = size_that_fits(search, config);
+        if (!bytes) continue;
+        add_settings(search->out, search->given, &config, bytes);
+        search->rows = rows, search->found++;
+        return;
     }
-    model_close(&model);
-    return fits ? bytes : 0;
 }
 
-// The order of sums that needs less memory.
-static int suggest_order(const Config *given, const Backend *backend, const MemoryLimits *limits, Buffer *out) {
-    Config config = *given;
-    bool fits = false;
-    if (given->reduce_order != REDUCE_FIXED) return 0;
-    config.reduce_order = REDUCE_FAST;
-    ModelShape shape = model_shape(&config);
-    Model model;
-    model_open(&model, &shape);
-    const size_t bytes = plan_size(&config, &model, backend, limits, &fits);
-    model_close(&model);
-    if (fits) add_settings(out, given, &config, bytes);
-    return fits;
-}
-
-// Up to three settings near `given` that fit: another order of sums, smaller batches, then more recomputation, smaller logits chunks, shorter
-// sequences, and at last the optimizer state, the gradients and the residuals in host memory.
-static void suggest(const Config *given, const Backend *backend, const MemoryLimits *limits, Buffer *out) {
-    enum { SMALL_CHUNK = 256, LEVELS = RECOMPUTE_BLOCK + 1, STEPS = LEVELS + 2 };
-    int64_t rows = 0; // of the last suggestion: the next must allow a larger batch
-    int found = suggest_order(given, backend, limits, out);
-    const int count = backend->in_host_memory || is_offloaded(given) ? 1 : OFFLOAD_CHOICES;
-    for (int i = 0; i < count * STEPS && found < 3; i++) {
-        Config config = *given;
-        int step = i % STEPS;
+// Smaller batches, then with more recomputation, smaller logits chunks, shorter sequences, and at last the optimizer state,
+// the gradients and the residuals in host memory.
+static void suggest_smaller(Search *search, const Config *base) {
+    enum { LEVELS = RECOMPUTE_BLOCK + 1, STEPS = LEVELS + 3 };
+    const bool trains = search->optimizer;
+    const int count = !trains || search->backend->in_host_memory || is_offloaded(base) ? 1 : OFFLOAD_CHOICES;
+    for (int i = 0; i < count * STEPS && search->found < 3; i++) {
+        Config config = *base;
+        const int step = i % STEPS, chunk = step > LEVELS ? LEAST_CHUNK : SMALL_CHUNK;
         const Recompute level = step < LEVELS ? (Recompute)step : RECOMPUTE_BLOCK;
-        if (given->recompute != RECOMPUTE_AUTO && level < given->recompute) continue;
-        if (level != given->recompute) config.recompute = level, config.recompute_layers = 0;
+        const bool chooses = !trains || base->recompute == RECOMPUTE_AUTO; // the level, or has none
+        if (chooses ? step > 0 && step < LEVELS : level < base->recompute) continue;
+        if (!chooses && level != base->recompute) config.recompute = level, config.recompute_layers = 0;
         if (i >= STEPS) config.offload = offload_choices[i / STEPS];
-        if (!offload_allowed(given, config.offload)) continue;
-        if (step >= LEVELS && config.loss_chunk_rows > SMALL_CHUNK) config.loss_chunk_rows = SMALL_CHUNK;
-        if (step > LEVELS && config.block_size > 1) config.block_size /= 2;
-        size_t bytes = shrink(&config, backend, limits);
-        if (!bytes || config.batch_size.value <= rows) continue;
-        add_settings(out, given, &config, bytes);
-        rows = config.batch_size.value, found++;
+        if (!offload_allowed(base, config.offload)) continue;
+        if (step >= LEVELS && (!config.loss_chunk_rows || config.loss_chunk_rows > chunk))
+            config.loss_chunk_rows = chunk;
+        if (step > LEVELS + 1 && !trains) break; // the block is that of the trained model
+        if (step > LEVELS + 1 && config.block_size > 1) config.block_size /= 2;
+        suggest_rows(search, config);
     }
+}
+
+// Adds up to three settings near those given that fit, another order of sums before those of suggest_smaller, or what has been
+// tried.
+static void suggest(const MemoryPlan *plan, const Config *given, const Backend *backend, const MemoryLimits *limits,
+                    Buffer *out) {
+    const bool trains = plan->optimizer, offloads = trains && !backend->in_host_memory;
+    Buffer settings = {0};
+    Search search = {given, plan->optimizer, backend, limits, 0, 0, &settings};
+    Config fast = *given;
+    fast.reduce_order = REDUCE_FAST;
+    const size_t bytes = plan->fixed_order ? size_that_fits(&search, fast) : 0;
+    if (bytes) add_settings(&settings, given, &fast, bytes), search.found++;
+    suggest_smaller(&search, given);
+    if (!search.found && trains) suggest_smaller(&search, &fast);
+    if (search.found)
+        buffer_print(out, "; these fit:%s", (const char *)settings.data);
+    else
+        buffer_print(out, ", and no batch size fits, even with %s%s%sloss_chunk_rows=%d: take a smaller model",
+                     trains ? "recompute=block, " : "", offloads ? "offload, " : "",
+                     trains ? "half the block_size and " : "", LEAST_CHUNK);
+    buffer_close(&settings);
 }
 
 static int check_host(const MemoryPlan *plan, const Backend *backend, const MemoryLimits *limits) {
@@ -108,17 +140,15 @@ int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backen
     if (!limits.arena || plan->bytes <= limits.arena) return check_host(plan, backend, &limits);
     Buffer near = {0};
     char need[16], most[16], holders[256] = "";
-    suggest(config, backend, &limits, &near);
+    suggest(plan, config, backend, &limits, &near);
     human_bytes(need, (double)plan->bytes), human_bytes(most, (double)limits.arena);
     bool card = !backend->in_host_memory, given = limits.arena == config->mem_limit;
     const char *what = given ? "the limit" : "the GPU's free memory", *where = "";
     if (!card && !given) host_memory_free(&where), what = "what the programs leave of ";
     if (limits.arena == 1) strcpy(most, "nothing");
     if (card && !given) backend->other_processes(holders, sizeof holders);
-    fail(card ? EX_VRAM : EX_MEMORY, "the plan needs %s, %s%s is %s%s%s%s%s%s", need, what, where, most,
-         *holders ? " (" : "", holders, *holders ? ")" : "",
-         near.size ? "; these fit:" : ", and no batch size fits: take a smaller model",
-         near.size ? (const char *)near.data : "");
+    fail(card ? EX_VRAM : EX_MEMORY, "the plan needs %s, %s%s is %s%s%s%s%s", need, what, where, most,
+         *holders ? " (" : "", holders, *holders ? ")" : "", (const char *)near.data);
     buffer_close(&near);
     return -1;
 }

@@ -22,11 +22,15 @@ uint64_t plan_host_left(const MemoryPlan *plan, const Backend *backend, const Me
     return limits->host > need ? limits->host - need : 0;
 }
 
+bool plan_fits(const MemoryPlan *plan, const Backend *backend, const MemoryLimits *limits) {
+    return (!limits->arena || plan->bytes <= limits->arena) &&
+           (!limits->host || plan_host_bytes(plan, backend) <= limits->host);
+}
+
 size_t plan_size(const Config *config, const Model *model, const Backend *backend, const MemoryLimits *limits,
                  bool *fits) {
     MemoryPlan plan;
     memory_plan_init(&plan, config, model, backend, optimizer_of(config->optimizer));
-    *fits = (!limits->arena || plan.bytes <= limits->arena) &&
-            (!limits->host || plan_host_bytes(&plan, backend) <= limits->host);
+    *fits = plan_fits(&plan, backend, limits);
     return plan.bytes;
 }

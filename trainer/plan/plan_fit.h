@@ -20,7 +20,8 @@ uint64_t plan_host_bytes(const MemoryPlan *plan, const Backend *backend);
 // The memory of this machine that the plan leaves. UINT64_MAX: the free memory is not known.
 uint64_t plan_host_left(const MemoryPlan *plan, const Backend *backend, const MemoryLimits *limits);
 
-// Returns the size of the arena, and whether the plan fits.
+bool plan_fits(const MemoryPlan *plan, const Backend *backend, const MemoryLimits *limits);
+// Returns the size of the arena of a training run, and whether its plan fits.
 size_t plan_size(const Config *config, const Model *model, const Backend *backend, const MemoryLimits *limits,
                  bool *fits);
 

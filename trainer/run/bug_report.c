@@ -125,12 +125,13 @@ static void add_plan(Buffer *out, Config config) {
     }
     Model model;
     MemoryPlan plan;
+    const Config given = config;
     plan_auto(&config, backend, false);
     const ModelShape shape = model_shape(&config);
     model_open(&model, &shape);
     memory_plan_init(&plan, &config, &model, backend, optimizer_of(config.optimizer));
     memory_plan_print(&plan, &config, &model, backend, out);
-    if (memory_plan_check(&plan, &config, backend, false) < 0) add_error(out);
+    if (memory_plan_check(&plan, &given, backend, false) < 0) add_error(out);
     model_close(&model);
     backend->close();
 }

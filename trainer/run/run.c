@@ -148,11 +148,12 @@ static int check_disk(const Run *run) {
 static int prepare(Run *run, bool fresh) {
     Config *config = &run->config;
     config->dtype = run->backend->act_type;
+    const Config given = *config;
     plan_auto(config, run->backend, true);
     ModelShape shape = model_shape(config);
     model_open(&run->model, &shape);
     memory_plan_init(&run->plan, config, &run->model, run->backend, optimizer_of(config->optimizer));
-    if (memory_plan_check(&run->plan, config, run->backend, true) < 0 || open_directory(run, fresh) < 0 ||
+    if (memory_plan_check(&run->plan, &given, run->backend, true) < 0 || open_directory(run, fresh) < 0 ||
         check_disk(run) < 0)
         return -1;
     const MemoryLimits limits = memory_limits(config, run->backend, true);

@@ -118,12 +118,12 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
     card=(plan --device=cuda --mem_limit=11.3GiB --batch_size=64 --gradient_accumulation_steps=8)
     run_match 83 "  block: whole blocks computed again" "$BIN/trainer" "${card[@]}" --recompute=0
-    [[ "$output" == *"these fit: --batch_size=16 --gradient_accumulation_steps=32 ("* ]]
+    [[ "$output" == *"these fit: --batch_size=32 --gradient_accumulation_steps=16 ("* ]]
     [[ "$output" == *"; --recompute=mlp ("* ]]
     run_match 0 "64 x 8 sequences*recompute  mlp in 11 layers, norm in 1: saves * time +8.6 % (rates of an H200)" "$BIN/trainer" "${card[@]}"
     [[ "$output" == *"* mlp: and the input of GELU"* ]]
     run_code 83 "$BIN/trainer" "${card[@]}" --n_layer=48 --n_head=25 --n_embd=1600 --offload=none
-    [[ "$output" == *"these fit: "*"--batch_size=8 --gradient_accumulation_steps=64 --loss_chunk_rows=256 --offload=optimizer ("* ]]
+    [[ "$output" == *"these fit: "*"--batch_size=8 --gradient_accumulation_steps=64 --offload=optimizer ("* ]]
     run_match 83 "no batch size fits" "$BIN/trainer" "${card[@]/11.3GiB/8GiB}" --n_layer=48 --n_head=25 --n_embd=1600
 }
 
@@ -166,6 +166,44 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     [ "$chosen" = "$(grep -E '"(batch_size|recompute|recompute_layers|gradient_acc.*|eval_tokens)"' run/ckpt-00000004/state.json)" ]
     run train --out_dir=run --batch_size=auto --gradient_accumulation_steps=1 --block_size=64 --n_layer=4 --eval_iters=1 --max_iters=5
     [[ "$output" == *"gradient_accumulation_steps is now 1"* ]] # a step of another size: chosen again
+}
+
+@test "a start with the settings that a refusal suggests has the size that it names" {
+    suggested() { # OPTION...: of a plan that is refused
+        run_code 82 "$BIN/trainer" plan tiny.conf "$@"
+        sed -nE 's/.*these fit://p' <<<"$output" | tr ';' '\n' | sed -E 's/ \((.*)\)$/,\1/' >suggestions
+        [ -s suggestions ]
+        while IFS=, read -r settings size; do
+            echo "suggested: $settings, $size"
+            run_code 0 "$BIN/trainer" plan tiny.conf "$@" $settings
+            [[ "$output" =~ "  arena "\ +[0-9]+\ +([0-9.]+ [KMG]iB) ]]
+            [ "${BASH_REMATCH[1]}" = "$size" ]
+        done <suggestions
+    }
+    # a step of one micro-batch has no other order of sums; of several, it is chosen again
+    step=(--n_embd=64 --block_size=64 --batch_size=4 --gradient_accumulation_steps=1)
+    arena=$("$BIN/trainer" plan tiny.conf "${step[@]}" --batch_size=1 --gradient_accumulation_steps=4 --reduce_order=fast | sed -nE 's/^  arena +([0-9]+) .*/\1/p')
+    suggested "${step[@]}" --mem_limit=$((arena + 1000000))
+    grep -q -- "--batch_size=1 --gradient_accumulation_steps=4" suggestions
+    suggested "${step[@]}" --mem_limit=$((arena - 1000000)) # by smaller chunks of logits
+    grep -q -- "--loss_chunk_rows=16" suggestions
+    suggested "${step[@]}" --mem_limit=$((arena + 1000000)) --recompute=none
+    suggested "${step[@]}" --mem_limit=$((arena + 1000000)) --batch_size=2 --gradient_accumulation_steps=2 --reduce_order=fixed
+    run_match 82 "and no batch size fits, even with recompute=block, half the block_size and loss_chunk_rows=16: take a smaller model" \
+        "$BIN/trainer" plan tiny.conf "${step[@]}" --mem_limit=4MiB
+}
+
+@test "an evaluation that does not fit names the settings with which it does, and they do not change its loss" {
+    train --quiet --out_dir=run --max_iters=2
+    evaluate() { "$BIN/trainer" eval --dataset="$data" --device=cpu --out_dir=run --eval_tokens=2048 --threads=1 "$@"; }
+    evaluate --eval_batch_size=64 >whole
+    run_match 82 "and no batch size fits, even with loss_chunk_rows=16: take a smaller model" evaluate --eval_batch_size=1 --mem_limit=1MiB
+    [[ "$output" =~ "the plan needs "([0-9.]+)" MiB" ]]
+    limit=$(awk -v one="${BASH_REMATCH[1]}" 'BEGIN { print one + 1 }')MiB
+    run_code 82 evaluate --eval_batch_size=64 --mem_limit="$limit"
+    [[ "$output" =~ "these fit: "(--eval_batch_size=[0-9]+)" (" ]]
+    evaluate --eval_batch_size=64 --mem_limit="$limit" "${BASH_REMATCH[1]}" >part
+    cmp whole part
 }
 
 in_group() { # MIB COMMAND...: in a control group of that memory
