@@ -193,6 +193,21 @@ run_match() {
 # For tests under ulimit -v.
 needs_address_limit() { ! grep -q __asan_init "$BIN/shardtool" || skip "the address sanitizer reserves address space"; }
 
+# in_group MIB COMMAND...: in a control group of that memory; 99 where none can be made
+in_group() {
+    local group=/sys/fs/cgroup/memory limit=memory.limit_in_bytes status=0
+    [ -d $group ] || group=/sys/fs/cgroup limit=memory.max
+    [ -w $group/cgroup.procs ] && mkdir $group/millrace-$BASHPID 2>/dev/null || return 99
+    group=$group/millrace-$BASHPID
+    if echo $(($1 << 20)) >$group/$limit; then
+        (echo "$BASHPID" >$group/cgroup.procs && exec "${@:2}") || status=$?
+        wait_until rmdir $group 2>/dev/null # when its loader has ended
+    else
+        status=99 && rmdir $group
+    fi
+    return $status
+}
+
 # kill_at CALL N COMMAND...: runs COMMAND and kills it at its N-th system call CALL; fails when there are fewer calls.
 kill_at() {
     local call=$1 number=$2

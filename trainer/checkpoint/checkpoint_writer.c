@@ -26,7 +26,7 @@ void checkpoint_writer_open(CheckpointWriter *writer, const Network *network, co
     *writer = (CheckpointWriter){.config = config, .copy_bytes = plan->copy_bytes};
     const uint64_t arena = network->ops->in_host_memory ? plan->bytes : 0;
     const bool limited = arena && config->mem_limit && arena + plan->copy_bytes > config->mem_limit;
-    if (limited || plan->copy_bytes + plan->staging > left) return;
+    if (plan->shards == 1 && (limited || plan->copy_bytes + plan->staging > left)) return;
     void *copy =
         mmap(NULL, plan->copy_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     float *staging = malloc(plan->staging);

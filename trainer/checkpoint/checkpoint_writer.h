@@ -25,7 +25,8 @@ typedef struct {
     Error error;
 } CheckpointWriter;
 
-// Allocates the copy (plan->copy_bytes) where mem_limit has room for it, and the memory that the plan has left on this machine.
+// Allocates the copy (plan->copy_bytes) where mem_limit has room for it, and the memory that the plan has left on this machine;
+// where processes divide the state (plan->shards), in any case.
 // The network and the configuration are borrowed.
 void checkpoint_writer_open(CheckpointWriter *writer, const Network *network, const Config *config, uint64_t left);
 void checkpoint_writer_close(CheckpointWriter *writer); // waits; accepts a zeroed struct

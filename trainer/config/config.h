@@ -32,6 +32,7 @@ typedef struct {
 #include "trainer/config/keys.def"
     unsigned world;       // processes that train together, 0 = 1: of the launcher, no key
     unsigned local_world; // of them on this machine
+    unsigned local_first; // the lowest of them on this machine
 } Config;
 
 enum {

@@ -66,9 +66,11 @@ void memory_plan_print(const MemoryPlan *plan, const Config *config, const Model
     buffer_print(out, "  %-30s %14zu  %10s  (for checkpoints)\n", "host buffer", plan->staging,
                  human_bytes(bytes, (double)plan->staging));
     if (plan->copy_bytes)
-        buffer_print(out, "  %-30s %14zu  %10s  (for saves beside training, if the memory is free)\n",
+        buffer_print(out, "  %-30s %14zu  %10s  (%s)\n",
                      plan->shards > 1 ? "checkpoint copy of rank 0" : "checkpoint copy", plan->copy_bytes,
-                     human_bytes(bytes, (double)plan->copy_bytes));
+                     human_bytes(bytes, (double)plan->copy_bytes),
+                     plan->shards > 1 ? "required beside its arena, for what the processes divide"
+                                      : "for saves beside training, if the memory is free");
     if (config->mem_limit && plan->bytes <= config->mem_limit)
         buffer_print(out, "  %-30s %14llu  %10s\n", "spare", (unsigned long long)(config->mem_limit - plan->bytes),
                      human_bytes(bytes, (double)(config->mem_limit - plan->bytes)));

@@ -79,7 +79,7 @@ static void choose(Config *config, const Config *given, const Model *model, cons
 static int64_t choose_chunk(const Config *config, const Model *model, const Backend *backend) {
     enum { MOST = 16384, UNIT = 128 };
     const int64_t rows = config->batch_size.value * config->block_size, most = rows < MOST ? rows : MOST;
-    const MemoryLimits limit = {config->mem_limit, 0};
+    const MemoryLimits limit = {.arena = config->mem_limit};
     Config candidate = *config;
     bool fits;
     candidate.loss_chunk_rows = LOSS_CHUNK_ROWS;
@@ -123,7 +123,7 @@ static double choose_settings(Config *config, Config given, const Model *model, 
 // processes. Where it would need more in host memory, it costs copies, whose time is not predicted.
 static ReduceOrder choose_order(const Config *given, const Model *model, const Backend *backend) {
     const double worth = 1.02; // what the same bits for any number of processes may cost
-    const MemoryLimits limits = {given->mem_limit, 0};
+    const MemoryLimits limits = {.arena = given->mem_limit};
     Config alone = *given, least, chosen;
     alone.world = 1, alone.reduce_order = REDUCE_FAST;
     const double fast = choose_settings(&least, alone, model, backend, &limits);

@@ -12,7 +12,7 @@ static void add_settings(Buffer *out, const Config *given, const Config *config,
                         KEY_eval_batch_size,  KEY_recompute,
                         KEY_recompute_layers, KEY_loss_chunk_rows,
                         KEY_block_size,       KEY_offload,
-                        KEY_reduce_order};
+                        KEY_reduce_order,     KEY_zero_stage};
     char size[16];
     buffer_print(out, "%s", out->size ? ";" : "");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -47,6 +47,13 @@ static size_t size_that_fits(const Search *search, Config config) {
     return fits ? plan.bytes : 0;
 }
 
+// Suggests these settings if they fit. Returns whether they do.
+static bool suggest_settings(Search *search, const Config *config) {
+    const size_t bytes = size_that_fits(search, *config);
+    if (bytes) add_settings(search->out, search->given, config, bytes), search->found++;
+    return bytes;
+}
+
 // Suggests the largest batch_size that fits, with the same effective batch; without training, the largest
 // eval_batch_size, which does not change the loss.
 static void suggest_rows(Search *search, Config config) {
@@ -57,11 +64,7 @@ static void suggest_rows(Search *search, Config config) {
         if (trains && (sequences % rows || sequences / rows < config_world(&config))) continue;
         if (trains) config.batch_size = (AutoInt){false, rows}, config.gradient_accumulation_steps = sequences / rows;
         if (!trains || config.eval_batch_size > rows) config.eval_batch_size = rows;
-        const size_t bytes = size_that_fits(search, config);
-        if (!bytes) continue;
-        add_settings(search->out, search->given, &config, bytes);
-        search->rows = rows, search->found++;
-        return;
+        if (suggest_settings(search, &config)) search->rows = rows;
     }
 }
 
@@ -88,17 +91,17 @@ static void suggest_smaller(Search *search, const Config *base) {
     }
 }
 
-// Adds up to three settings near those given that fit, another order of sums before those of suggest_smaller, or what has been
+// Adds up to three settings near those given that fit, another order of sums and a state that is not divided before those of suggest_smaller, or what has been
 // tried.
 static void suggest(const MemoryPlan *plan, const Config *given, const Backend *backend, const MemoryLimits *limits,
                     Buffer *out) {
     const bool trains = plan->optimizer, offloads = trains && !backend->in_host_memory;
     Buffer settings = {0};
     Search search = {given, plan->optimizer, backend, limits, 0, 0, &settings};
-    Config fast = *given;
-    fast.reduce_order = REDUCE_FAST;
-    const size_t bytes = plan->fixed_order ? size_that_fits(&search, fast) : 0;
-    if (bytes) add_settings(&settings, given, &fast, bytes), search.found++;
+    Config fast = *given, whole = *given;
+    fast.reduce_order = REDUCE_FAST, whole.zero_stage = 0;
+    if (plan->fixed_order) suggest_settings(&search, &fast);
+    if (plan->shards > 1) suggest_settings(&search, &whole);
     suggest_smaller(&search, given);
     if (!search.found && trains) suggest_smaller(&search, &fast);
     if (search.found)
@@ -134,21 +137,47 @@ static int check_processes(const MemoryPlan *plan, const Config *config) {
     return 0;
 }
 
+// The arena is too large.
+static int refuse_arena(const MemoryPlan *plan, const Config *config, const Backend *backend,
+                        const MemoryLimits *limits, const char *near) {
+    char need[16], most[16], holders[256] = "";
+    human_bytes(need, (double)plan->bytes), human_bytes(most, (double)limits->arena);
+    const bool card = !backend->in_host_memory, given = limits->arena == config->mem_limit;
+    const char *what = given ? "the limit" : "the GPU's free memory", *where = "";
+    if (!card && !given) host_memory_free(&where), what = "what the programs leave of ";
+    if (!card && !given && config->local_world > 1) what = "the part of a process in what the programs leave of ";
+    if (limits->arena == 1) strcpy(most, "nothing");
+    if (card && !given) backend->other_processes(holders, sizeof holders);
+    return fail(card ? EX_VRAM : EX_MEMORY, "the plan needs %s, %s%s is %s%s%s%s%s", need, what, where, most,
+                *holders ? " (" : "", holders, *holders ? ")" : "", near);
+}
+
+// There is no room for rank 0's copy.
+static int refuse_copy(const MemoryPlan *plan, const Backend *backend, const MemoryLimits *limits, const char *near) {
+    const double count = limits->copy_sharers, each = (double)plan_host_bytes(plan, backend),
+                 copy = (double)plan_whole_bytes(plan, limits);
+    char need[16], more[16], all[16], most[16];
+    const char *where = "";
+    host_memory_free(&where);
+    return fail(EX_MEMORY,
+                "the plan needs %s in each of %u processes and %s in rank 0 for checkpoints of what they divide: %s in "
+                "all, and what the programs leave of %s is %s%s",
+                human_bytes(need, each), limits->copy_sharers, human_bytes(more, copy),
+                human_bytes(all, count * each + copy), where, human_bytes(most, count * (double)limits->host), near);
+}
+
 int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backend *backend, bool here) {
     if (check_processes(plan, config) < 0) return -1;
     const MemoryLimits limits = memory_limits(config, backend, here);
-    if (!limits.arena || plan->bytes <= limits.arena) return check_host(plan, backend, &limits);
+    const bool fits = !limits.arena || plan->bytes <= limits.arena;
+    if (fits && check_host(plan, backend, &limits) < 0) return -1;
+    if (plan_fits(plan, backend, &limits)) return 0;
     Buffer near = {0};
-    char need[16], most[16], holders[256] = "";
     suggest(plan, config, backend, &limits, &near);
-    human_bytes(need, (double)plan->bytes), human_bytes(most, (double)limits.arena);
-    bool card = !backend->in_host_memory, given = limits.arena == config->mem_limit;
-    const char *what = given ? "the limit" : "the GPU's free memory", *where = "";
-    if (!card && !given) host_memory_free(&where), what = "what the programs leave of ";
-    if (limits.arena == 1) strcpy(most, "nothing");
-    if (card && !given) backend->other_processes(holders, sizeof holders);
-    fail(card ? EX_VRAM : EX_MEMORY, "the plan needs %s, %s%s is %s%s%s%s%s", need, what, where, most,
-         *holders ? " (" : "", holders, *holders ? ")" : "", (const char *)near.data);
+    if (fits)
+        refuse_copy(plan, backend, &limits, (const char *)near.data);
+    else
+        refuse_arena(plan, config, backend, &limits, (const char *)near.data);
     buffer_close(&near);
     return -1;
 }

@@ -17,7 +17,7 @@ static int64_t largest_rows(Config config, int64_t loss_chunk_rows, const Model 
     while (too_many - fits > 1) {
         config.batch_size.value = (fits + too_many) / 2;
         bool fits_limit;
-        plan_size(&config, model, backend, &(MemoryLimits){config.mem_limit, 0}, &fits_limit);
+        plan_size(&config, model, backend, &(MemoryLimits){.arena = config.mem_limit}, &fits_limit);
         if (fits_limit)
             fits = config.batch_size.value;
         else
@@ -35,7 +35,7 @@ static Backend with_state(const Backend *backend, size_t master_bytes, size_t mo
 
 // Prints the levels of the plan, the bytes that they save and the time that they add.
 static void print_recompute(const Config *config, const Model *model, const Backend *backend, Buffer *out) {
-    const MemoryLimits unlimited = {0, 0};
+    const MemoryLimits unlimited = {0};
     Config whole = *config;
     char levels[64], saved[16];
     bool fits;
@@ -50,7 +50,7 @@ static void print_recompute(const Config *config, const Model *model, const Back
 
 // Names the first level below that of the plan that fits as well.
 static void print_spare(const Config *config, const Model *model, const Backend *backend, Buffer *out) {
-    const MemoryLimits limits = {config->mem_limit ? config->mem_limit : backend->free_bytes, 0};
+    const MemoryLimits limits = {.arena = config->mem_limit ? config->mem_limit : backend->free_bytes};
     const double cost = step_cost_recompute(&model->shape, backend, config->recompute, (int)config->recompute_layers);
     Config less = *config;
     bool fits = false;
@@ -81,7 +81,7 @@ void plan_print_choices(const Config *config, int64_t loss_chunk_rows, const Mod
         char bytes[16];
         bool fits;
         other.recompute = level, other.recompute_layers = 0;
-        human_bytes(bytes, (double)plan_size(&other, model, backend, &(MemoryLimits){0, 0}, &fits));
+        human_bytes(bytes, (double)plan_size(&other, model, backend, &(MemoryLimits){0}, &fits));
         buffer_print(out, "%s %-34s %+6.1f %% %10s ", config->recompute == level ? "*" : " ", level_texts[level],
                      100 * step_cost_recompute(&model->shape, backend, level, 0), bytes);
         for (size_t column = 0; config->mem_limit && column < columns; column++) {

@@ -6,18 +6,23 @@
 // The memory for a plan, in bytes. 0: not known.
 typedef struct {
     uint64_t arena, host;
+    unsigned
+        copy_sharers; // processes of this machine, one of which is rank 0; 0: it is elsewhere, or nothing is allocated here
 } MemoryLimits;
 
 // What no plan has: the programs of trainer and loader, their threads, and the least cache of a loader.
 enum { HOST_REST = 64 << 20 };
 
 // arena: mem_limit or, if the arena is allocated on this machine (`here`), the free memory of the device, whichever is
-// smaller. host: the free memory of this machine without HOST_REST, if `here`; the processes of a machine have equal parts.
+// smaller. host: the free memory of this machine without HOST_REST, if `here`; the processes of a machine have equal parts, of
+// which each leaves an equal part of rank 0's copy to rank 0.
 MemoryLimits memory_limits(const Config *config, const Backend *backend, bool here);
 
-// The memory of this machine that the plan needs.
+// The memory of this machine that the plan needs, without copies for checkpoints.
 uint64_t plan_host_bytes(const MemoryPlan *plan, const Backend *backend);
-// The memory of this machine that the plan leaves. UINT64_MAX: the free memory is not known.
+// What rank 0 needs besides for its copy of what the processes divide, where it is one of those of this machine.
+uint64_t plan_whole_bytes(const MemoryPlan *plan, const MemoryLimits *limits);
+// The memory of this machine that the plan and the copy of rank 0 leave. UINT64_MAX: the free memory is not known.
 uint64_t plan_host_left(const MemoryPlan *plan, const Backend *backend, const MemoryLimits *limits);
 
 bool plan_fits(const MemoryPlan *plan, const Backend *backend, const MemoryLimits *limits);

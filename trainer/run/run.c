@@ -119,6 +119,7 @@ static int open_backend(Run *run, const Config *given, bool fresh) {
     Config *config = &run->config;
     *config = *given;
     config->world = run->collective.world, config->local_world = run->collective.local_world;
+    config->local_first = run->collective.local_first;
     if (ranks_share_processors(&run->collective, config) < 0) return -1;
     if (!fresh) checkpoint_resolve_auto(config->out_dir, config);
     run->backend = backend_for_rank(config, run->collective.local, run->backend_text);
@@ -163,7 +164,9 @@ static int prepare(Run *run, bool fresh) {
 
 // A part of the memory that the plan and the copy for checkpoints leave. 0: the loader's default.
 static uint64_t loader_cache_bytes(const Run *run) {
-    const uint64_t part = 4, copy = run->plan.copy_bytes + run->plan.staging, left = run->host_left;
+    const uint64_t part = 4, left = run->host_left;
+    const uint64_t copy =
+        run_divided(run) ? 0 : run->plan.copy_bytes + run->plan.staging; // `left` is without a required one
     if (left == UINT64_MAX) return 0;
     const uint64_t bytes = (left > copy ? left - copy : left) / part;
     return bytes > LOADER_CACHE_LEAST ? bytes : LOADER_CACHE_LEAST;
@@ -194,10 +197,10 @@ static int open_network(Run *run) {
         checkpoint_writer_open(writer, &run->network, &run->config, run->host_left);
     char bytes[16];
     if (divided && !writer->view.arena)
-        return fail(EX_MEMORY,
-                    "rank 0 needs %s more of this machine's memory for checkpoints of what the processes divide: "
-                    "--zero_stage=0 divides nothing",
-                    human_bytes(bytes, (double)run->plan.copy_bytes));
+        return fail(
+            EX_MEMORY,
+            "cannot allocate %s of host memory, which rank 0 needs for checkpoints of what the processes divide",
+            human_bytes(bytes, (double)run->plan.copy_bytes));
     return run_open_weights(run);
 }
 

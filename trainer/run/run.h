@@ -63,7 +63,7 @@ typedef struct {
     RunState state;
     RunSaves saves;
     uint64_t
-        host_left; // bytes of this machine's memory beside the plan, before it was allocated; UINT64_MAX: not known
+        host_left; // bytes of this machine's memory beside the plan and a required copy, before it was allocated; UINT64_MAX: not known
     RunPace pace;
     atomic_int stop;  // set by the thread that waits for signals
     bool stop_agreed; // all processes of the run stop

@@ -206,20 +206,6 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     cmp whole part
 }
 
-in_group() { # MIB COMMAND...: in a control group of that memory
-    local group=/sys/fs/cgroup/memory limit=memory.limit_in_bytes status=0
-    [ -d $group ] || group=/sys/fs/cgroup limit=memory.max
-    [ -w $group/cgroup.procs ] && mkdir $group/millrace-$BASHPID 2>/dev/null || return 99
-    group=$group/millrace-$BASHPID
-    if echo $(($1 << 20)) >$group/$limit; then
-        (echo "$BASHPID" >$group/cgroup.procs && exec "${@:2}") || status=$?
-        wait_until rmdir $group 2>/dev/null # when its loader has ended
-    else
-        status=99 && rmdir $group
-    fi
-    return $status
-}
-
 # fault 125
 @test "a plan that is accepted in a control group trains and saves there, and another ends with 82" {
     needs_address_limit

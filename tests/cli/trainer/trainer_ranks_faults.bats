@@ -188,3 +188,20 @@ END
         grep "^trainer" stderr | tail -n 1 | grep -qE "which is not saved: (checkpoint of step [0-9]+: a checkpoint needs|.*/metrics.jsonl.*No space left)"' \
         - "$ROOT/tests/cli" || { cat stderr && false; }
 }
+
+# fault 125
+@test "two processes train and save in a control group that has room for both and one copy, and are refused before they begin where it has not" {
+    needs_address_limit
+    in_group 200 true || skip "cannot make a control group"
+    local large=(--n_embd=512 --n_head=4 --recompute=none --max_iters=2 --checkpoint_interval=1) size all free
+    "$BIN/trainer" plan tiny.conf --dataset="$data" "${large[@]}" --world=2 >plan
+    grep -q "checkpoint copy of rank 0 .*(required" plan
+    size=$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan)
+    size=$((2 * ((size >> 20) + 64) + 40)) # MiB, of which mpirun and the programs use some 20
+    run_code 82 in_group $size mpirun -n 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run "${large[@]}"
+    [[ "$output" =~ "in rank 0 for checkpoints of what they divide: "([0-9]+).*" in all, and what the programs leave of the memory that is free in the control group is "([0-9]+) ]]
+    all=${BASH_REMATCH[1]} free=${BASH_REMATCH[2]}
+    [ ! -e run ]
+    run_code 0 in_group $((size + all - free + 3)) mpirun -n 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run "${large[@]}"
+    [ -e run/ckpt-00000002 ]
+}
