@@ -2,6 +2,7 @@
 #include "common/machine/host_memory.h"
 #include "common/err.h"
 #include "common/file/file.h"
+#include "common/log.h"
 #include "common/machine/cgroup.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ static uint64_t addresses_left(void) {
 }
 
 // MemAvailable is an estimate of the kernel, which does not include the limit of a container.
-uint64_t host_memory_free(const char **where) {
+static uint64_t free_of(bool addresses, const char **where) {
     Buffer text = {0};
     if (file_read(&text, "/proc/meminfo", 1 << 20) < 0) err_clear();
     buffer_add(&text, "", 1);
@@ -34,7 +35,7 @@ uint64_t host_memory_free(const char **where) {
     } limits[] = {
         {at ? strtoull(at + strlen("MemAvailable:"), NULL, 10) * 1024 : 0, "the memory that is free on this machine"},
         {cgroup_limits().memory_free, "the memory that is free in the control group"},
-        {addresses_left(), "the address space that `ulimit -v` allows"}};
+        {addresses ? addresses_left() : 0, "the address space that `ulimit -v` allows"}};
     uint64_t least = 0;
     for (int i = 0; i < 3; i++) {
         if (!limits[i].bytes || (least && least <= limits[i].bytes)) continue;
@@ -43,4 +44,23 @@ uint64_t host_memory_free(const char **where) {
     }
     buffer_close(&text);
     return least;
+}
+
+uint64_t host_memory_free(const char **where) { return free_of(true, where); }
+
+size_t host_memory_next(size_t bytes) {
+    enum { KEPT = 32 << 20, UNIT = 4 << 20, PARTS = 8 }; // KEPT: half of HOST_REST of a plan; UNIT: whole huge pages
+    const char *where = "";
+    char size[16];
+    const uint64_t left = free_of(false, &where); // addresses have been taken at once
+    if (!left) return bytes;
+    const uint64_t most = (left > KEPT ? left - KEPT : 0) / UNIT * UNIT, part = most / PARTS / UNIT * UNIT;
+    const uint64_t next = part ? part : UNIT;
+    if (next > most && bytes > most)
+        return fail(EX_MEMORY,
+                    "%s is now %s: another process has taken memory since the plan was made; start again when there is "
+                    "room, or give a smaller batch_size",
+                    where, human_bytes(size, (double)left)),
+               0;
+    return bytes < next ? bytes : next;
 }

@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/machine/cpu.h"
+#include "common/machine/host_memory.h"
 #include "common/machine/hugepages.h"
 #include "common/machine/pool.h"
 #include "kernels/cpu/cpu_internal.h"
@@ -18,10 +19,25 @@
 static Backend backend;
 OptimizerState cpu_optimizer_state;
 
+// Takes the pages of an arena from the system, in all threads: those of a machine with several memories get parts of each.
+static int populate(char *arena, size_t bytes) {
+    enum { PAGE = 4096, UNIT = 2 << 20 };
+    for (size_t done = 0, next; done < bytes; done += next) {
+        if (!(next = host_memory_next(bytes - done))) return -1;
+#pragma omp parallel for schedule(static, 1)
+        for (size_t unit = done; unit < done + next; unit += UNIT)
+            for (size_t page = unit; page < done + next && page < unit + UNIT; page += PAGE)
+                *(volatile char *)(arena + page) = 0;
+    }
+    return 0;
+}
+
 static void *cpu_alloc(size_t bytes) {
     void *arena = hugepages_alloc(bytes);
     if (!arena) fail(EX_MEMORY, "cannot allocate %.2f GiB of host memory", (double)bytes / (1 << 30));
-    return arena;
+    if (arena && populate(arena, bytes) == 0) return arena;
+    hugepages_free(arena);
+    return NULL;
 }
 
 static void cpu_pin(void *host, size_t bytes) { (void)host, (void)bytes; }

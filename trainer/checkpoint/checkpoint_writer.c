@@ -1,6 +1,7 @@
 // Checkpoints beside training.
 #include "trainer/checkpoint/checkpoint_writer.h"
 #include "common/log.h"
+#include "common/machine/host_memory.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,16 +22,25 @@ static size_t state_bytes(const Network *network, int state) {
     return optimizer_elements(range, network->model) * optimizer_element_bytes(range, network->ops);
 }
 
+// Takes the pages from the system while there is room.
+static bool populate(char *copy, size_t bytes) {
+    for (size_t done = 0, next; done < bytes; done += next) {
+        if (!(next = host_memory_next(bytes - done))) return false;
+        memset(copy + done, 0, next);
+    }
+    return true;
+}
+
 void checkpoint_writer_open(CheckpointWriter *writer, const Network *network, const Config *config, uint64_t left) {
     const MemoryPlan *plan = network->plan;
     *writer = (CheckpointWriter){.config = config, .copy_bytes = plan->copy_bytes};
     const uint64_t arena = network->ops->in_host_memory ? plan->bytes : 0;
     const bool limited = arena && config->mem_limit && arena + plan->copy_bytes > config->mem_limit;
     if (plan->shards == 1 && (limited || plan->copy_bytes + plan->staging > left)) return;
-    void *copy =
-        mmap(NULL, plan->copy_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    void *copy = mmap(NULL, plan->copy_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     float *staging = malloc(plan->staging);
-    if (copy == MAP_FAILED || !staging) {
+    if (copy == MAP_FAILED || !staging || !populate(copy, plan->copy_bytes)) {
+        err_clear();
         if (copy != MAP_FAILED) munmap(copy, plan->copy_bytes);
         free(staging);
         return;

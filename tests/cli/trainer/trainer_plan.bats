@@ -223,6 +223,28 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     done
 }
 
+# fault 128
+@test "of two runs that start at once in a control group with room for one, none is killed: 82" {
+    needs_address_limit
+    in_group 200 true || skip "cannot make a control group"
+    local large=(--n_embd=64 --block_size=64 --batch_size=4 --max_iters=3 --checkpoint_interval=1 --sample_tokens=0)
+    "$BIN/trainer" plan tiny.conf "${large[@]}" >plan
+    arena=$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan)
+    cat >two.sh <<'END'
+for i in 1 2; do "$BIN/trainer" train tiny.conf --out_dir=run$i "$@" 2>output$i & pids[i]=$!; done
+for i in 1 2; do wait ${pids[i]}; echo $? >status$i; done
+END
+    for try in 1 2 3; do
+        rm -rf run1 run2
+        in_group $(((arena >> 20) + 90)) bash two.sh "${large[@]}" --dataset="$data"
+        cat status1 output1 status2 output2
+        for i in 1 2; do
+            grep -qxE "0|82" status$i
+            [ "$(cat status$i)" = 0 ] || grep -qE "is free in the control group is (now )?[0-9.]+ MiB|is nothing" output$i
+        done
+    done
+}
+
 # fault 125
 @test "a run has the address space of ulimit -v that it needs, or ends with 82 before its first step" {
     needs_address_limit
