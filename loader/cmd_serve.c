@@ -4,8 +4,10 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/machine/cgroup.h"
+#include "common/machine/host_memory.h"
 #include "common/machine/pool.h"
 #include "common/remote/url_map.h"
+#include "loader/server/frame_cache.h"
 #include "loader/server/server.h"
 #include <errno.h>
 #include <malloc.h>
@@ -37,7 +39,8 @@ static const Option options[] = {
     {OPT_STRING, "metrics", &metrics_file, "FILE",
      "replace FILE every 5 seconds with counters as Prometheus text; it is removed at the end"},
     {OPT_SIZE, "cache", &cache_bytes, "BYTES",
-     "memory for decoded data, at least 2 MiB; 0: a quarter of the memory, or of the limit of the control group"},
+     "most memory for decoded data, at least 2 MiB; 0: a quarter of what is free at the start. Above 16 MiB it is used "
+     "only while 64 MiB are free besides"},
     {OPT_STRING, "disk-cache", &urls.cache, "DIR",
      "folder for frames of datasets by URL, which stay for the next start"},
     {OPT_SIZE, "disk-cache-size", &urls.cache_bytes, "BYTES", "its size; 0: half of what its disk has free"},
@@ -56,6 +59,11 @@ static uint64_t memory_bytes(void) {
     uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t limit = cgroup_limits().memory_bytes;
     return limit && limit < bytes ? limit : bytes;
+}
+
+static uint64_t default_cache(uint64_t memory) {
+    const uint64_t unused = host_memory_free(NULL), bytes = (unused ? unused : memory) / 4;
+    return bytes > FRAME_CACHE_LEAST ? bytes : FRAME_CACHE_LEAST;
 }
 
 static int check_cache(uint64_t memory) {
@@ -137,7 +145,7 @@ static int run(int count, char **arguments) {
     if (urls.cache && url_map_open_cache() < 0) return -1;
     uint64_t memory = memory_bytes();
     if (check_cache(memory) < 0) return -1;
-    config.cache_bytes = cache_bytes ? cache_bytes : memory / 4;
+    config.cache_bytes = cache_bytes ? cache_bytes : default_cache(memory);
     unsigned cores = pool_cores();
     config.threads = cores < THREADS_MAX ? cores : THREADS_MAX;
     return serve(&endpoint, &config);

@@ -39,6 +39,7 @@ typedef struct {
 struct FrameCache {
     FrameDecode *decode;
     uint64_t limit, held; // bytes of all buffers
+    uint64_t room;        // the present limit
     Slabs slabs;
     FrameCacheStats stats;
     CachedFrame *newest, *oldest; // ready frames, in the order of use
@@ -169,7 +170,7 @@ static bool start_decoder(FrameCache *cache) {
 
 FrameCache *frame_cache_open(uint64_t limit, unsigned threads, FrameDecode *decode) {
     FrameCache *cache = allocate_zeroed(1, sizeof *cache);
-    cache->limit = limit, cache->decode = decode, cache->threads = threads;
+    cache->limit = cache->room = limit, cache->decode = decode, cache->threads = threads;
     slabs_init(&cache->slabs, limit);
     cache->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&cache->mutex, NULL);
@@ -267,15 +268,33 @@ static void drop_frame(FrameCache *cache, CachedFrame *frame) {
     free(frame);
 }
 
+// Drops the frames that have not been used for longest.
+static void make_room(FrameCache *cache, uint64_t bytes) {
+    for (CachedFrame *old = cache->oldest, *newer; cache->held + bytes > cache->room && old; old = newer) {
+        newer = old->newer;
+        if (!old->pins) drop_frame(cache, old);
+    }
+}
+
+void frame_cache_adapt(FrameCache *cache, uint64_t memory_free) {
+    enum { KEPT = 64 << 20, PARTS = 8 };
+    if (!memory_free) return;
+    uint64_t room = cache->held;
+    if (memory_free > KEPT)
+        room += (memory_free - KEPT) / PARTS;
+    else
+        room -= room < KEPT - memory_free ? room : KEPT - memory_free;
+    if (room < FRAME_CACHE_LEAST) room = FRAME_CACHE_LEAST;
+    cache->room = room < cache->limit ? room : cache->limit;
+    make_room(cache, 0);
+}
+
 // Gives the frame memory, if need be that of the frames that have not been used for longest. False when `strict` and
 // the limit does not permit it.
 static bool buffer_get(FrameCache *cache, CachedFrame *frame, bool strict) {
     frame->bytes = round_up(frame->place.file->frame_tokens * id_bytes(frame->place.file->vocab_size), PAGE);
-    for (CachedFrame *old = cache->oldest, *newer; cache->held + frame->bytes > cache->limit && old; old = newer) {
-        newer = old->newer;
-        if (!old->pins) drop_frame(cache, old);
-    }
-    if (strict && cache->held + frame->bytes > cache->limit) return false;
+    make_room(cache, frame->bytes);
+    if (strict && cache->held + frame->bytes > cache->room) return false;
     frame->buffer = slab_take(&cache->slabs, frame->bytes, &frame->slab);
     cache->held += frame->bytes;
     return true;
@@ -461,6 +480,6 @@ bool frame_cache_forget(FrameCache *cache, ShardStream *stream) {
 
 FrameCacheStats frame_cache_stats(const FrameCache *cache) {
     FrameCacheStats stats = cache->stats;
-    stats.bytes = cache->held, stats.limit = cache->limit;
+    stats.bytes = cache->held, stats.limit = cache->limit, stats.room = cache->room;
     return stats;
 }

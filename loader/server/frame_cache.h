@@ -37,6 +37,8 @@ typedef struct FrameCache FrameCache;
 typedef int FrameDecode(const FramePlace *place, ShardCursor *cursor, void *ids);
 int frame_decode(const FramePlace *place, ShardCursor *cursor, void *ids);
 
+enum { FRAME_CACHE_LEAST = 16 << 20 }; // bytes that it may have however little memory is free
+
 FrameCache *frame_cache_open(uint64_t limit, unsigned threads, FrameDecode *decode);
 // Call frame_cache_forget for every stream first. False when a decoder waits for its disk: then its thread, the cache
 // and the streams stay until the process ends. Accepts NULL.
@@ -60,6 +62,11 @@ unsigned frame_cache_queued(const FrameCache *cache); // without the frames of f
 // and logs the name of each file that has not been readable for 10 s, every 10 s. now_ns: clock_ns().
 void frame_cache_watch(FrameCache *cache, uint64_t now_ns);
 
+// To be called every second with the free memory of this machine, 0: not known. The cache grows by at most an eighth of what is
+// free beyond 64 MiB in that second, and becomes smaller where less than that is free, but no smaller than 16 MiB: another
+// program that plans with the free memory, as the trainer does, then gets it.
+void frame_cache_adapt(FrameCache *cache, uint64_t memory_free);
+
 // Gives the decoded frames of shards that are the same in both (shard_stream_match) to `stream`.
 void frame_cache_take_over(ShardStream *stream, ShardStream *from);
 
@@ -68,5 +75,6 @@ bool frame_cache_forget(FrameCache *cache, ShardStream *stream);
 
 typedef struct {
     uint64_t decoded, hits, misses, bytes, limit;
+    uint64_t room; // for frames at present, at most the limit
 } FrameCacheStats;
 FrameCacheStats frame_cache_stats(const FrameCache *cache);

@@ -253,7 +253,7 @@ void row_reader_prefetch(RowReader *reader) {
     uint64_t bytes = 0;
     for (const Track *track = reader->tracks; track < reader->tracks + TRACKS; track++)
         if (is_active(track, now)) bytes += 2ull * GROUP_IDS * id_bytes(track->served->dataset.vocab_size);
-    if (!bytes || bytes > frame_cache_stats(reader->cache).limit) return;
+    if (!bytes || bytes > frame_cache_stats(reader->cache).room) return;
     for (unsigned tries = 0; tries < TRACKS && frame_cache_queued(reader->cache) < QUEUE_MAX;) {
         Track *track = &reader->tracks[reader->turn];
         if (is_active(track, now) && track_prefetch(reader, track)) {

@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/machine/host_memory.h"
 #include "common/machine/pool.h"
 #include "loader/server/descriptors.h"
 #include "loader/server/server_internal.h"
@@ -23,7 +24,7 @@ enum {
     HANDSHAKE_MS = 10000,    // a peer that has not finished the ZeroMQ handshake by then is disconnected
     PEER_SILENCE_MS = 60000, // a heartbeat waits until a slow connection has transferred the rows before it
     METRICS_MS = 5000,       // interval of the metrics file
-    WATCH_MS = 1000,         // interval of the check for files that do not answer
+    WATCH_MS = 1000,         // interval of the checks for files that do not answer, and of the free memory
     PREVIOUS_MS = 60000,     // a replaced dataset is closed when no trainer has requested it for this long
 };
 
@@ -263,31 +264,21 @@ static bool is_reachable(const Endpoint *endpoint) {
     return access(endpoint->ctl, F_OK) == 0 && access(endpoint->zmq_address + strlen("ipc://"), F_OK) == 0;
 }
 
-// Does the work that is due by time, not by an event. Returns the ms until the next such work, -1: none is planned.
-static int do_timed_work(Server *server) {
+// Does the work that is due by time, not by an event.
+static void do_timed_work(Server *server) {
     uint64_t now = clock_ns();
-    int wait_ms = -1;
-    if (server->previous) {
-        wait_ms = METRICS_MS;
-        if (now - server->previous->requested_ns > PREVIOUS_MS * 1000000ull) {
-            served_retire(&server->closing, server->previous);
-            server->previous = NULL;
-        }
+    if (server->previous && now - server->previous->requested_ns > PREVIOUS_MS * 1000000ull) {
+        served_retire(&server->closing, server->previous);
+        server->previous = NULL;
     }
-    if (server->closing) {
-        wait_ms = METRICS_MS;
-        close_retired(server);
-    }
-    if (server->config->metrics_path) {
-        wait_ms = METRICS_MS;
-        if (now - server->metrics_ns >= METRICS_MS * 1000000ull) update_metrics(server);
-    }
+    if (server->closing) close_retired(server);
+    if (server->config->metrics_path && now - server->metrics_ns >= METRICS_MS * 1000000ull) update_metrics(server);
     if (now - server->watched_ns >= WATCH_MS * 1000000ull) {
         server->watched_ns = now;
         frame_cache_watch(row_reader_cache(server->reader), now);
+        frame_cache_adapt(row_reader_cache(server->reader), host_memory_free(NULL));
         server->unreachable = server->endpoint->ipc && !is_reachable(server->endpoint);
     }
-    return frame_cache_idle(row_reader_cache(server->reader)) && !server->endpoint->ipc ? wait_ms : WATCH_MS;
 }
 
 int server_run(Server *server) {
@@ -306,11 +297,11 @@ int server_run(Server *server) {
         unsigned attached = server->attachment_count;
         for (unsigned i = 0; i < attached; i++) items[FIRST + i].fd = server->attachments[i].fd;
         for (unsigned i = 0; i < FIRST + attached; i++) items[i].events = ZMQ_POLLIN;
-        int wait_ms = do_timed_work(server);
+        do_timed_work(server);
         if (server->unreachable)
             return fail(EX_PEER, "the sockets in '%s' have been removed: trainers cannot connect",
                         server->endpoint->dir);
-        int ready = zmq_poll(items, (int)(FIRST + attached), more ? 0 : wait_ms);
+        int ready = zmq_poll(items, (int)(FIRST + attached), more ? 0 : WATCH_MS);
         if (ready < 0 && errno != EINTR) return fail(EX_BUG, "zmq_poll: %s", zmq_strerror(errno));
         if (items[SIGNALS].revents && !handle_signals(server)) {
             shut_down(server);

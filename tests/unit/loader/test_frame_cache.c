@@ -95,6 +95,47 @@ TEST(loader_cache_stays_within_its_limit_and_keeps_what_is_used) {
     served_close(served);
 }
 
+// Reads all frames, each once, and returns the bytes of those that stay.
+static uint64_t fill(FrameCache *cache, ShardStream *stream) {
+    for (uint64_t i = 0; i < stream->frames; i++) CHECK(get(cache, stream, i)->state == FRAME_READY);
+    return frame_cache_stats(cache).bytes;
+}
+
+// fault 129
+TEST(loader_cache_grows_only_where_memory_is_free_and_gives_it_back) {
+    enum { MIB = 1 << 20, TOKENS = MIB / 2 / 4 }; // a frame is a quarter of a MiB
+    make_test_dataset("d", &(TestDataset){.salt = 1,
+                                          .train_tokens = 96 * TOKENS, // 24 MiB
+                                          .val_tokens = FRAME,
+                                          .shard_tokens = 96 * TOKENS,
+                                          .frame_tokens = TOKENS});
+    Served *served = served_open(&(ServedSpec){.sources = {{"d", 1}}, .count = 1});
+    ShardStream *stream = &served->streams[SPLIT_TRAIN];
+    FrameCache *cache = frame_cache_open(22 * MIB, 2, frame_decode);
+    frame_cache_adapt(cache, 1); // nothing is free
+    CHECK_EQUAL(fill(cache, stream), 16 * MIB);
+    frame_cache_adapt(cache, 64 * MIB);
+    CHECK_EQUAL(fill(cache, stream), 16 * MIB);
+    frame_cache_adapt(cache, (64 + 8 * 4) * MIB); // an eighth of 32 MiB
+    CHECK_EQUAL(fill(cache, stream), 20 * MIB);
+    CHECK_EQUAL(fill(cache, stream), 20 * MIB); // until the next second
+    frame_cache_adapt(cache, 4096ull * MIB);
+    CHECK_EQUAL(fill(cache, stream), 22 * MIB);
+    frame_cache_adapt(cache, 61 * MIB); // 3 MiB too little: at once
+    CHECK_EQUAL(frame_cache_stats(cache).bytes, 19 * MIB);
+    CachedFrame *pinned = get(cache, stream, 95);
+    frame_pin(pinned);
+    frame_cache_adapt(cache, 1);
+    CHECK_EQUAL(frame_cache_stats(cache).bytes, 16 * MIB);
+    CHECK(pinned->state == FRAME_READY);
+    frame_unpin(pinned);
+    frame_cache_adapt(cache, 0); // not known
+    CHECK_EQUAL(fill(cache, stream), 16 * MIB);
+    CHECK(frame_cache_forget(cache, stream));
+    CHECK(frame_cache_close(cache));
+    served_close(served);
+}
+
 static int damaged(const FramePlace *place, ShardCursor *cursor, void *ids) {
     (void)cursor, (void)ids;
     return fail(EX_DATA, "/path/of/shard %llu: damaged", (unsigned long long)place->shard);
