@@ -5,7 +5,7 @@
 // bytes have landed that arrivals of the phase have announced. barrier_wait(b, parity) returns when the phase of that
 // parity has ended, which a new barrier says of parity 1: the n-th use of a barrier, from 0, waits for n & 1, and a
 // wait for the use before it, which the first use has not, for (n & 1) ^ 1. What threads wrote before they arrived, and
-// what has landed, is seen after the wait. The emulator has them all (tests/cuda/emulator/emu.cc).
+// what has landed, is seen after the wait. The emulator has them all (tests/cuda/emulator/tma.cc).
 #pragma once
 
 #include "kernels/cuda/attention/wgmma.cuh"
