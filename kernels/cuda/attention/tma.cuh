@@ -52,7 +52,8 @@ INLINE void copy_bytes(void *to, const void *from, int bytes, Barrier *landed) {
         "l"(from), "r"(bytes), "r"(shared_offset(landed))
         : "memory");
 }
-// The other way, by bulk_commit and the waits of this thread: `bytes` to memory, or floats that are added to what is there.
+// Starts a store of `bytes` from shared memory to memory; add: of floats, added to those in memory. bulk_wait of the same
+// thread, after bulk_commit, returns when it is done.
 INLINE void bulk_store(void *to, const void *from, int bytes, bool add) {
     if (add)
         TMA_ASM("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0],[%1],%2;" ::"l"(to),
@@ -66,9 +67,10 @@ INLINE void bulk_store(void *to, const void *from, int bytes, bool add) {
 INLINE void bulk_commit() { TMA_ASM("cp.async.bulk.commit_group;" ::: "memory"); }
 // All but the last GROUPS committed groups are in memory.
 template <int GROUPS> INLINE void bulk_wait() { TMA_ASM("cp.async.bulk.wait_group %0;" ::"n"(GROUPS) : "memory"); }
-// Copies that this thread starts see what it has acquired.
+// Between an acquire and a copy or store that this thread starts: without it the copy may read older values.
 INLINE void memory_fence() { TMA_ASM("fence.proxy.async.global;" ::: "memory"); }
-// From here on each thread of the warpgroup has COUNT registers: fewer than at the start, or more, of those that others gave.
+// Sets the registers of each thread of a warpgroup to COUNT: give_registers to fewer than the kernel starts with,
+// take_registers to more, when other warpgroups have given as many.
 template <int COUNT> INLINE void give_registers() { TMA_ASM("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT)); }
 template <int COUNT> INLINE void take_registers() { TMA_ASM("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT)); }
 #endif

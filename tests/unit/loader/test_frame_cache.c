@@ -95,7 +95,7 @@ TEST(loader_cache_stays_within_its_limit_and_keeps_what_is_used) {
     served_close(served);
 }
 
-// Reads all frames, each once, and returns the bytes of those that stay.
+// Reads each frame once. Returns the bytes that the cache then holds.
 static uint64_t fill(FrameCache *cache, ShardStream *stream) {
     for (uint64_t i = 0; i < stream->frames; i++) CHECK(get(cache, stream, i)->state == FRAME_READY);
     return frame_cache_stats(cache).bytes;
