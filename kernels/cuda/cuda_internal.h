@@ -43,16 +43,9 @@ typedef struct {
 } Cuda;
 extern Cuda cuda;
 
-// How attention runs with heads of 64 channels: chosen by the grid and the card, or forced by a test. WGMMA only where
+// How attention runs with heads of 64 channels: chosen by the grid and the card, or forced by a test. TMA only where
 // cuda.wgmma is set.
-typedef enum {
-    ATTENTION_AUTO,
-    ATTENTION_SPLIT,
-    ATTENTION_FUSED_2,
-    ATTENTION_FUSED_3,
-    ATTENTION_WGMMA,
-    ATTENTION_TMA
-} AttentionForm;
+typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_2, ATTENTION_FUSED_3, ATTENTION_TMA } AttentionForm;
 extern AttentionForm cuda_attention_form;
 
 // Measures again the memory that an arena can have, after NCCL has allocated its buffers.

@@ -39,7 +39,7 @@ static void hang_device(void) { cuda_check(cudaLaunchHostFunc(cuda.stream, hang,
 static void hang_device(void) {}
 static double used_bytes(void) { return 0; }
 static double device_used_bytes(void) { return 0; }
-typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_3, ATTENTION_WGMMA, ATTENTION_TMA } AttentionForm;
+typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_3 } AttentionForm;
 static void set_attention_form(AttentionForm form) { (void)form; }
 #endif
 
@@ -47,8 +47,7 @@ static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 
            documents;    // documents: tokens of one on average, each masked from the others; 0: no mask
 static double mem_limit; // GiB
 static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact", dtype[16] = "auto", offload[16] = "none",
-            recompute[16] = "none", attention[16] = "auto";
-static AttentionForm of_steps = ATTENTION_AUTO;
+            recompute[16] = "none";
 static const Backend *ops;
 static Config config;
 static Model model;
@@ -208,14 +207,11 @@ static void run_attention_backward(void) {
 static void run_attention_as(AttentionForm form, void (*run)(void)) {
     set_attention_form(form);
     run();
-    set_attention_form(of_steps);
+    set_attention_form(ATTENTION_AUTO);
 }
 static void run_attention_forward_mma(void) { run_attention_as(ATTENTION_FUSED_3, run_attention_forward); }
-static void run_attention_forward_tma(void) { run_attention_as(ATTENTION_TMA, run_attention_forward); }
 static void run_attention_split(void) { run_attention_as(ATTENTION_SPLIT, run_attention_backward); }
 static void run_attention_fused(void) { run_attention_as(ATTENTION_FUSED_3, run_attention_backward); }
-static void run_attention_wgmma(void) { run_attention_as(ATTENTION_WGMMA, run_attention_backward); }
-static void run_attention_tma(void) { run_attention_as(ATTENTION_TMA, run_attention_backward); }
 static void run_matmul_forward(void) {
     ops->matmul_forward(at(pass->fc), at(pass->ln2), weight(PARAM_FC_W), NULL, B * T);
 }
@@ -273,12 +269,9 @@ static int bench_ops(void) {
     } rows[] = {
         {"attention forward", run_attention_forward, 2 * N * T * c, 0},
         {"attention forward, mma", run_attention_forward_mma, 2 * N * T * c, 0},
-        {"attention forward, tma", run_attention_forward_tma, 2 * N * T * c, 0},
         {"attention backward", run_attention_backward, 5 * N * T * c, 0},
         {"attention backward, fused", run_attention_fused, 5 * N * T * c, 0},
         {"attention backward, split", run_attention_split, 5 * N * T * c, 0},
-        {"attention backward, wgmma", run_attention_wgmma, 5 * N * T * c, 0},
-        {"attention backward, tma", run_attention_tma, 5 * N * T * c, 0},
         {"matmul forward", run_matmul_forward, 8 * N * c * c, 0},
         {"matmul input", run_matmul_input, 8 * N * c * c, 0},
         {"matmul weight", run_matmul_weight, 8 * N * c * c, 0},
@@ -377,7 +370,6 @@ int main(int count, char **arguments) {
         {"gelu=%15s", gelu},
         {"timeout=%d", &timeout},
         {"documents=%d", &documents},
-        {"attention=%15s", attention}, // auto, or tma
         {"mem_limit=%lf", &mem_limit},
     };
     if (count < 2) die(EX_USAGE, "usage: bench_gpu step|trace|ops|gemm|hang [KEY=VALUE...]");
@@ -387,11 +379,6 @@ int main(int count, char **arguments) {
             known = known || sscanf(arguments[i], keys[k].format, keys[k].value) == 1;
         if (!known) die(EX_USAGE, "not '%s'", arguments[i]);
     }
-    if (!strcmp(attention, "tma"))
-        of_steps = ATTENTION_TMA;
-    else if (strcmp(attention, "auto"))
-        die(EX_USAGE, "attention is auto or tma");
-    set_attention_form(of_steps);
     int status = !strcmp(arguments[1], "gemm")    ? bench_gemm()
                  : !strcmp(arguments[1], "ops")   ? bench_ops()
                  : !strcmp(arguments[1], "trace") ? bench_trace()

@@ -177,8 +177,6 @@ def measure():
     for B in 64, 16, 4:
         for deterministic in 1, 0:
             step("124M", B, deterministic=deterministic)
-    for B in 64, 16, 4:
-        step("124M", B, attention="tma")
     step("124M", 64, steps=100)  # a warm card
     for B in 64, 4:  # a step of a run: one update for eight micro-batches
         step("124M", B, accumulation=8, steps=5)

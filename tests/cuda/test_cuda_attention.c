@@ -17,95 +17,145 @@ static bool is_hopper(void) {
 // A small grid takes the split form by itself; a real run the fused one, which hands tiles of dQ from block to block.
 TEST(cuda_attention_gradient_agrees_with_the_reference_in_every_form) {
     const bool whole = !&emu_order || getenv("EMU_WHOLE"); // the emulator needs minutes for 1024
-    const AttentionForm last = whole || is_hopper() ? ATTENTION_WGMMA : ATTENTION_FUSED_3;
-    for (cuda_attention_form = ATTENTION_SPLIT; cuda_attention_form <= last; cuda_attention_form++) {
-        const int T = whole ? 1024 : cuda_attention_form == ATTENTION_WGMMA ? 328 : 136; // two blocks of keys at least
+    for (cuda_attention_form = ATTENTION_SPLIT; cuda_attention_form < ATTENTION_TMA; cuda_attention_form++) {
+        const int T = whole ? 1024 : 136; // two blocks of keys at least
         for (int masked = 0; masked < 3; masked++) operation_attention(1, T, 2, 64, masked == 1, masked == 2);
     }
     cuda_attention_form = ATTENTION_AUTO;
 }
 
-// Three blocks of keys: the last one's sums of dQ are stored, the next one's added, and the first one's written.
+// Three blocks of keys at least: the last tiles' sums of dQ are stored, added to, and finished.
 TEST(cuda_attention_by_tma_agrees_with_the_reference) {
     if (!is_hopper()) return;
-    cuda_attention_form = ATTENTION_TMA;
-    for (int masked = 0; masked < 3; masked++) operation_attention(1, 400, 1, 64, masked == 1, masked == 2);
+    const int T = &emu_order ? 400 : 1024;
+    for (int masked = 0; masked < 3; masked++) operation_attention(1, T, 1, 64, masked == 1, masked == 2);
     operation_attention(2, 70, 3, 64, true, true);
-    cuda_attention_form = ATTENTION_AUTO;
 }
 
 enum { D = 64 };
 
-// Arrays of attention of random numbers, on the device.
+// Arrays of attention on the device, of a batch of sequences of random numbers: each begins `apart` rows after the one
+// before it, and goes round.
 typedef struct {
     const Backend *on;
     Attention of;
-    Array *qkv, *out, *lse, *dout, *dqkv, *starts; // starts: documents of 150 tokens
+    void *qkv, *out, *dout, *dqkv, *dbias;
+    float *lse;
+    int32_t *starts; // documents of 150 tokens
+    size_t bytes;    // of a sequence of `out`
 } Arrays;
 
-static Arrays arrays_open(int B, int T, int H) {
+static void upload_rotated(const Backend *on, void *to, const char *from, size_t bytes, size_t first) {
+    on->upload(to, from + first, bytes - first);
+    if (first) on->upload((char *)to + bytes - first, from, first);
+}
+
+static Arrays arrays_open(int B, int T, int H, int apart) {
     pair_open((Shape){B, T, H * D, H, 64, 64, 1});
-    const size_t n = (size_t)(B * T * H * D);
     Arrays x = {.on = pair_backend(TESTED), .of = {.B = B, .T = T, .H = H, .D = D}};
-    x.qkv = array_normal(ACTS, 3 * n, 1, 0), x.out = array_filled(ACTS, n, NAN);
-    x.lse = array_filled(FLOATS, (size_t)(B * H * T), NAN), x.dout = array_normal(ACTS, n, 1, 0);
-    x.dqkv = array_filled(ACTS, 3 * n, NAN);
-    int32_t *starts = malloc((size_t)(B * T) * sizeof *starts);
-    CHECK(starts);
-    for (int i = 0; i < B * T; i++) starts[i] = i % T / 150 * 150;
-    x.starts = array_bytes(starts, (size_t)(B * T) * sizeof *starts);
-    free(starts);
+    const size_t one = (size_t)(T * H * D), n = (size_t)B;
+    Array *qkv = array_normal(ACTS, 3 * one, 1, 0), *dout = array_normal(ACTS, one, 1, 0);
     array_send(TESTED);
+    x.bytes = one * x.on->act_bytes;
+    x.qkv = x.on->alloc(3 * n * x.bytes), x.dqkv = x.on->alloc(3 * n * x.bytes);
+    x.out = x.on->alloc(n * x.bytes), x.dout = x.on->alloc(n * x.bytes);
+    x.lse = x.on->alloc((size_t)(B * H * T) * sizeof *x.lse),
+    x.dbias = x.on->alloc((size_t)(3 * H * D) * sizeof(float));
+    x.starts = x.on->alloc((size_t)(B * T) * sizeof *x.starts);
+    int32_t *starts = malloc((size_t)(B * T) * sizeof *starts);
+    char *host = malloc(3 * x.bytes);
+    CHECK(x.qkv && x.dqkv && x.out && x.dout && x.lse && x.dbias && x.starts && starts && host);
+    for (int i = 0; i < B * T; i++) starts[i] = i % T / 150 * 150;
+    x.on->upload(x.starts, starts, (size_t)(B * T) * sizeof *starts);
+    x.on->download(host, array_at(qkv, 1), 3 * x.bytes);
+    const size_t row = x.bytes / (size_t)T;
+    for (size_t b = 0; b < n; b++)
+        upload_rotated(x.on, (char *)x.qkv + 3 * b * x.bytes, host, 3 * x.bytes,
+                       b * (size_t)apart % (size_t)T * 3 * row);
+    x.on->download(host, array_at(dout, 1), x.bytes);
+    for (size_t b = 0; b < n; b++)
+        upload_rotated(x.on, (char *)x.dout + b * x.bytes, host, x.bytes, b * (size_t)apart % (size_t)T * row);
+    free(starts), free(host);
     return x;
 }
 
-static void attend(const Arrays *x) {
-    x->on->attention_forward(array_at(x->out, 1), array_at(x->lse, 1), array_at(x->qkv, 1), &x->of);
+static void arrays_close(Arrays *x) {
+    void *all[] = {x->qkv, x->dqkv, x->out, x->dout, x->lse, x->dbias, x->starts};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) x->on->release(all[i]);
+    pair_close();
 }
 
-static void attend_back(const Arrays *x) {
-    x->on->attention_backward(array_at(x->dqkv, 1), NULL, array_at(x->dout, 1), array_at(x->out, 1),
-                              array_at(x->lse, 1), array_at(x->qkv, 1), &x->of, false);
+static void attend(const Arrays *x) { x->on->attention_forward(x->out, x->lse, x->qkv, &x->of); }
+
+// The parts of each sequence have the same bits. `first`, `now`: room for a part.
+static void check_equal(const Arrays *x, const void *from, size_t bytes, char *first, char *now) {
+    for (int b = 0; b < x->of.B; b++) {
+        x->on->download(b ? now : first, (const char *)from + (size_t)b * bytes, bytes);
+        CHECK(!b || !memcmp(first, now, bytes));
+    }
 }
 
 // Blocks hand tiles of dQ to each other through flags. The emulator runs blocks one after another, so only a device can
-// show a fence that is missing: hundreds of launches with all blocks at once, the same bits every time.
-TEST(cuda_attention_gradient_repeats_its_bits) {
-    const bool emulated = &emu_order != NULL;
-    const int B = emulated ? 1 : 8, T = emulated ? 70 : 1000, H = emulated ? 1 : 12, launches = emulated ? 2 : 400;
-    Arrays x = arrays_open(B, T, H);
-    const size_t bytes = 3 * (size_t)(B * T * H * D) * x.on->act_bytes;
-    unsigned char *first = malloc(bytes), *now = malloc(bytes);
+// show a fence that is missing: hundreds of launches with all blocks at once, the same bits every time, and in every
+// sequence of a batch of equal ones. The sums of before are overwritten: what is read too early may not be right by that.
+static void repeat(int B, int T, int H, int launches) {
+    const size_t columns = (size_t)(3 * H * D) * sizeof(float);
+    Arrays x = arrays_open(B, T, H, 0);
+    char *first = malloc(3 * x.bytes), *now = malloc(3 * x.bytes);
     CHECK(first && now);
     for (int way = 0; way < 4; way++) {
-        cuda_attention_form = way & 1 ? ATTENTION_TMA : ATTENTION_AUTO;
-        x.of.starts = way & 2 ? array_at(x.starts, 1) : NULL;
-        attend(&x);
+        cuda_attention_form = way & 1 ? ATTENTION_FUSED_3 : ATTENTION_AUTO;
+        x.of.starts = way & 2 ? x.starts : NULL;
         for (int launch = 0; launch < launches; launch++) {
-            attend_back(&x);
-            x.on->download(launch ? now : first, array_at(x.dqkv, 1), bytes);
-            CHECK(!launch || !memcmp(first, now, bytes));
+            x.on->zero(x.out, (size_t)B * x.bytes);
+            attend(&x);
+            x.on->zero(cuda.scratch, (size_t)(B * H * T) * D * sizeof(float));
+            x.on->attention_backward(x.dqkv, x.dbias, x.dout, x.out, x.lse, x.qkv, &x.of, false);
+            x.on->download(launch ? now : first, x.dbias, columns);
+            CHECK(!launch || !memcmp(first, now, columns));
         }
+        check_equal(&x, x.out, x.bytes, first, now);
+        check_equal(&x, x.dqkv, 3 * x.bytes, first, now);
     }
     cuda_attention_form = ATTENTION_AUTO;
     free(first), free(now);
-    pair_close();
+    arrays_close(&x);
 }
 
-// The forward pass adds in one order, whatever copies its tiles.
-TEST(cuda_attention_has_the_same_bits_by_tma) {
-    const int T = &emu_order ? 200 : 1024;
-    const Arrays x = arrays_open(1, T, 2);
-    const size_t bytes = (size_t)(T * 2 * D) * x.on->act_bytes;
-    unsigned char *out[2] = {malloc(bytes), malloc(bytes)};
-    CHECK(out[0] && out[1]);
-    for (int by_tma = 0; by_tma < 2; by_tma++) {
-        cuda_attention_form = by_tma ? ATTENTION_TMA : ATTENTION_WGMMA;
+TEST(cuda_attention_repeats_its_bits) {
+    if (&emu_order) return repeat(2, 70, 1, 2);
+    repeat(64, 1000, 12, 200);
+    repeat(64, 1024, 12, 200);
+}
+
+static float narrow(const Backend *on, uint16_t bits) {
+    _Float16 half;
+    float value;
+    const uint32_t wide = (uint32_t)bits << 16;
+    memcpy(&half, &bits, sizeof half), memcpy(&value, &wide, sizeof value);
+    return on->act_type == DTYPE_FP16 ? (float)half : value;
+}
+
+// A batch of a run, of different sequences, in the form that a run takes and in another one.
+TEST(cuda_attention_of_a_batch_agrees_in_two_forms) {
+    Arrays x = &emu_order ? arrays_open(2, 70, 1, 7) : arrays_open(64, 1024, 12, 7);
+    const size_t count = (size_t)(x.of.B * x.of.T * x.of.H) * 3 * D, width = x.on->act_bytes;
+    if (width != 2) return arrays_close(&x); // one form
+    uint16_t *grads[2];
+    for (int fused = 0; fused < 2; fused++) {
+        cuda_attention_form = fused ? ATTENTION_FUSED_3 : ATTENTION_AUTO;
+        CHECK(grads[fused] = malloc(count * width));
         attend(&x);
-        x.on->download(out[by_tma], array_at(x.out, 1), bytes);
+        x.on->attention_backward(x.dqkv, NULL, x.dout, x.out, x.lse, x.qkv, &x.of, false);
+        x.on->download(grads[fused], x.dqkv, count * width);
     }
     cuda_attention_form = ATTENTION_AUTO;
-    CHECK(!memcmp(out[0], out[1], bytes));
-    free(out[0]), free(out[1]);
-    pair_close();
+    double apart = 0, whole = 0;
+    for (size_t i = 0; i < count; i++) {
+        const double want = narrow(x.on, grads[1][i]), off = narrow(x.on, grads[0][i]) - want;
+        apart += off * off, whole += want * want;
+    }
+    CHECK(whole > 0 && sqrt(apart / whole) < 0.01);
+    free(grads[0]), free(grads[1]);
+    arrays_close(&x);
 }

@@ -180,20 +180,16 @@ INLINE void add_product(float (*sums)[4], const uint32_t (&a)[4], const uint32_t
 }
 
 // What a block of a grid (blocks of rows, heads, sequences) computes. `last` counts from the last rows of a sequence,
-// which see the most keys. wave: the multiprocessors that share a grid which runs at once; 0: a longer one, where the rows of a
-// head follow each other, which leaves its keys in the cache.
+// which see the most keys. wave: the multiprocessors that share a grid which runs at once; 0: a longer one.
 struct RowsOfBlock {
     int last, h, b;
 };
-INLINE RowsOfBlock rows_of_block(int wave) {
+INLINE RowsOfBlock rows_of_block(int wave, int together = 1) {
     const int blocks = gridDim.x, heads = gridDim.y * gridDim.z;
-    RowsOfBlock x = {(int)blockIdx.x, (int)blockIdx.y, (int)blockIdx.z};
-    if (wave) {
-        const int id = blockIdx.x + blocks * (blockIdx.y + gridDim.y * blockIdx.z);
-        const int rank = wave_rank(id, blocks * heads, wave), head = rank % heads;
-        x = {rank / heads, head % (int)gridDim.y, head / (int)gridDim.y};
-    }
-    return x;
+    const int id = blockIdx.x + blocks * (blockIdx.y + gridDim.y * blockIdx.z);
+    const BlockOfHead x = wave ? block_of_head(wave_rank(id, blocks * heads, wave), blocks, heads, heads)
+                               : block_of_head(id, blocks, heads, together);
+    return {x.rank, x.head % (int)gridDim.y, x.head / (int)gridDim.y};
 }
 
 // How many blocks a multiprocessor has at once.
@@ -219,15 +215,9 @@ static inline int attention_width(int D) {
     return D <= 64 ? 64 : D <= 96 ? 96 : 128;
 }
 
-// Are heads of up to 64 channels for wgmma: on compute capability 9.0, by code that was compiled for it?
-static inline bool attention_by_wgmma(void) {
-    return cuda.wgmma && (cuda_attention_form == ATTENTION_AUTO || cuda_attention_form >= ATTENTION_WGMMA);
-}
-
-// The same by kernels with TMA, which no run takes before a device has timed them. Their tiles are not larger than a
-// sequence.
+// On compute capability 9.0, by code that was compiled for it, heads of 64 channels; tiles are not larger than a sequence.
 static inline bool attention_by_tma(const Attention &a) {
-    return cuda.wgmma && cuda_attention_form == ATTENTION_TMA && a.D == 64 && a.T >= TILE;
+    return cuda.wgmma && (!cuda_attention_form || cuda_attention_form == ATTENTION_TMA) && a.D == 64 && a.T >= TILE;
 }
 
 // The arguments of attention_backward, and its arrays in scratch memory.
@@ -236,12 +226,10 @@ struct AttentionGradient {
     const Act *dout, *qkv;
     Attention a;
     float4 *dq_sums;    // (B,H,padded,width): of a tile so far
-    float2 *statistics; // (B,H,padded): attention_statistics
+    float2 *statistics; // (B,H,padded/2,2): attention_statistics
     int *turns;         // a ticket, and how many blocks have added to each tile of dq_sums
     int turn_count, padded;
 };
 
-// By wgmma, heads of up to 64 channels; with TMA, of 64.
-void FOR_ACT(attention_gradient_by_wgmma)(const AttentionGradient &c);
 void FOR_ACT(attention_gradient_by_tma)(const AttentionGradient &c);
 void FOR_ACT(attention_forward_by_tma)(Act *out, float *lse, const Act *qkv, const Attention &a);

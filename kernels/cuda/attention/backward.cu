@@ -11,10 +11,10 @@
 #ifndef ACT_FP32 // fp32.cu
 #include "kernels/cuda/attention/attention.cuh"
 
-// statistics (B,H,padded) = {lse in powers of two, sum of dO*O}; rows from T on {infinity, 0}, so that their P is 0
-// without a test. Resets the ticket and the turns, so that nothing else has to. Eight lanes compute a row.
+// statistics (B,H,padded/2,2,2) = lse in powers of two of two queries, then their sums of dO*O; of rows from T on infinity
+// and 0, so that their P is 0 without a test. Resets the ticket and the turns, so that nothing else has to. Eight lanes compute a row.
 __global__ void __launch_bounds__(256)
-    attention_statistics(float2 *__restrict__ statistics, int *__restrict__ turns, int turn_count,
+    attention_statistics(float *__restrict__ statistics, int *__restrict__ turns, int turn_count,
                          const act *__restrict__ out, const act *__restrict__ dout, const float *__restrict__ lse,
                          int B, int T, int padded, int H, int width) {
     int id = blockIdx.x * 256 + threadIdx.x, row = id / 8;
@@ -30,9 +30,10 @@ __global__ void __launch_bounds__(256)
             for (int k = 0; k < 8; k++) sum += x[k] * y[k];
         }
     for (int lane = 4; lane; lane >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, lane);
-    if (b < B && (id & 7) == 0)
-        statistics[((size_t)b * H + h) * padded + t] =
-            make_float2(t < T ? lse[((size_t)b * H + h) * T + t] * LOG2E : INFINITY, sum);
+    if (b >= B || id & 7) return;
+    float *pair = statistics + (((size_t)b * H + h) * padded + t / 2 * 2) * 2;
+    pair[t % 2] = t < T ? lse[((size_t)b * H + h) * T + t] * LOG2E : INFINITY;
+    pair[2 + t % 2] = sum;
 }
 
 // The variants of attention_keys_gradient, by the channels D of a head.
@@ -51,7 +52,7 @@ struct Keys64 : KeysConfig {
 };
 struct Keys64Split : Keys64 {
     static constexpr bool FUSED = false;
-    static constexpr bool SKIPS = ARCH != 900; // backward_wgmma.cu takes its place there
+    static constexpr bool SKIPS = ARCH != 900; // backward_tma.cu takes its place there
 };
 struct Keys64ThreeBlocks : Keys64 {
     static constexpr bool SKIPS = false;
@@ -127,7 +128,7 @@ INLINE void pack_gradients(uint32_t (&p)[C::PART / 16][4], uint32_t (&ds)[C::PAR
 #pragma unroll
     for (int n = 0; n < C::PART / 8; n++) {
         const float4 x = tiles.statistics[(part + n * 8 + 2 * t4) / 2];
-        gradient_of_scores<KEY_ROWS>(s[n], dp[n], {make_float2(x.x, x.y), make_float2(x.z, x.w)}, scale, diagonal, n,
+        gradient_of_scores<KEY_ROWS>(s[n], dp[n], {make_float2(x.x, x.z), make_float2(x.y, x.w)}, scale, diagonal, n,
                                      query, key);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -350,9 +351,11 @@ __global__ void __launch_bounds__(C::THREADS, blocks_at_once<C::BLOCKS>)
     uint32_t queries[D / 16][4], outs[D / 16][4];
     float2 x[2];
     int row0 = block * QUERIES + warp * 16 + g, steps = (min((block + 1) * QUERIES, T) - 1) / KEYS + 1;
-    for (int r = 0; r < 2; r++)
-        x[r] =
-            row0 + r * 8 < padded ? statistics[((size_t)b * H + h) * padded + row0 + r * 8] : make_float2(INFINITY, 0);
+    for (int r = 0; r < 2; r++) {
+        const int query = row0 + r * 8;
+        const float *pair = (const float *)(statistics + ((size_t)b * H + h) * padded + query / 2 * 2) + query % 2;
+        x[r] = query < padded ? make_float2(pair[0], pair[2]) : make_float2(INFINITY, 0);
+    }
     for (int step = first_step; step < steps; step++) {
         const uint4 *k_tile = k_tiles + (step & 1) * KEYS * W, *v_tile = v_tiles + (step & 1) * KEYS * W;
         cp_async_wait<0>();
@@ -465,11 +468,10 @@ static void launch_queries(const AttentionGradient &c) {
 // three times over.
 static void launch_64(const AttentionGradient &c) {
     if (attention_by_tma(c.a)) return FOR_ACT(attention_gradient_by_tma)(c);
-    if (attention_by_wgmma()) return FOR_ACT(attention_gradient_by_wgmma)(c);
     if (c.a.D != 64) return Keys<Keys64Narrow>::launch(c);
     AttentionForm form = cuda_attention_form;
     int blocks = c.a.B * c.a.H * (int)blocks_of((size_t)c.a.T, 64);
-    if (form == ATTENTION_AUTO || form >= ATTENTION_WGMMA)
+    if (form == ATTENTION_AUTO || form == ATTENTION_TMA)
         form = blocks < 3 * cuda.multiprocessors * Keys<Keys64Split>::resident() ? ATTENTION_SPLIT
                : Keys<Keys64ThreeBlocks>::resident() >= 3                        ? ATTENTION_FUSED_3
                                                                                  : ATTENTION_FUSED_2;
@@ -488,8 +490,9 @@ void FOR_ACT(cuda_attention_backward)(Act *dqkv, Grad *dbias, const Act *dout, c
     AttentionGradient c = {};
     c.dqkv = dqkv, c.dout = dout, c.qkv = qkv, c.a = a;
     lay_out(&c, (char *)cuda.scratch);
-    LAUNCH(attention_statistics, blocks_of((size_t)a.B * c.padded * a.H * 8, 256), 256, 0, cuda.stream, c.statistics,
-           c.turns, c.turn_count, (const act *)out, (const act *)dout, lse, a.B, a.T, c.padded, a.H, a.D);
+    LAUNCH(attention_statistics, blocks_of((size_t)a.B * c.padded * a.H * 8, 256), 256, 0, cuda.stream,
+           (float *)c.statistics, c.turns, c.turn_count, (const act *)out, (const act *)dout, lse, a.B, a.T, c.padded,
+           a.H, a.D);
     if (attention_width(a.D) == 64)
         launch_64(c);
     else if (attention_width(a.D) == 96)

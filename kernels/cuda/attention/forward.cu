@@ -1,7 +1,6 @@
 // Causal flash attention forward: each warp of a block has TILES tiles of 16 queries, and a step reads KEYS keys and
 // values, double buffered. Scores and the running softmax never leave the registers. Dropout takes weights out after
-// they have been added to the softmax's denominator. WGMMA: the warps multiply together, 64 queries at a time, and a
-// tile's softmax overlaps with another one's products.
+// they have been added to the softmax's denominator.
 #ifndef ACT_FP32 // fp32.cu
 #include "kernels/cuda/attention/softmax.cuh"
 
@@ -9,14 +8,9 @@
 struct ForwardConfig {
     static constexpr int WARPS = 4, TILES = 1, KEYS = 64;
     static constexpr int BLOCKS = 2; // on a multiprocessor
-    static constexpr bool WGMMA = false;
 };
 struct Forward64 : ForwardConfig {
     static constexpr int D = 64, TILES = 2;
-};
-struct Forward64Wgmma : Forward64 {
-    static constexpr int BLOCKS = 3;
-    static constexpr bool WGMMA = true;
 };
 struct Forward96 : ForwardConfig {
     static constexpr int D = 96;
@@ -30,31 +24,21 @@ struct Forward128Turing : Forward128 { // 64 KiB of shared memory
 template <class C> constexpr int queries_of = C::WARPS *C::TILES * 16; // of a block
 template <class C> constexpr size_t shared_bytes = (size_t)(queries_of<C> + 4 * C::KEYS) * C::D * sizeof(act);
 
-// s = Q K^T for each of the warp's tiles. `queries`: Q in registers, not read by wgmma.
+// s = Q K^T for each of the warp's tiles. `queries`: Q in registers.
 template <class C>
 INLINE void multiply_keys(float (&s)[C::TILES][C::KEYS / 8][4], const uint32_t (&queries)[C::TILES][C::D / 16][4],
-                          const uint4 *q_tile, const uint4 *k_tile, int lane) {
+                          const uint4 *k_tile, int lane) {
     constexpr int W = C::D / 8;
-    if constexpr (C::WGMMA) {
-        wgmma_fence();
+    memset(s, 0, sizeof s);
 #pragma unroll
-        for (int i = 0; i < C::TILES; i++) {
+    for (int d = 0; d < C::D / 16; d++)
 #pragma unroll
-            for (int d = 0; d < C::D / 16; d++) wgmma<LINE, LINE>(s[i], q_tile + i * WGMMA_ROWS * W, k_tile, d, d > 0);
-            wgmma_commit();
+        for (int n = 0; n < C::KEYS / 16; n++) {
+            uint32_t f[4];
+            ldmatrix_x4(f, k_tile + chunks_first<W>(n * 16, 2 * d, lane));
+#pragma unroll
+            for (int i = 0; i < C::TILES; i++) add_product(s[i] + 2 * n, queries[i][d], f);
         }
-    } else {
-        memset(s, 0, sizeof s);
-#pragma unroll
-        for (int d = 0; d < C::D / 16; d++)
-#pragma unroll
-            for (int n = 0; n < C::KEYS / 16; n++) {
-                uint32_t f[4];
-                ldmatrix_x4(f, k_tile + chunks_first<W>(n * 16, 2 * d, lane));
-#pragma unroll
-                for (int i = 0; i < C::TILES; i++) add_product(s[i] + 2 * n, queries[i][d], f);
-            }
-    }
 }
 
 template <class C>
@@ -62,9 +46,8 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
     attention_forward_kernel(act *__restrict__ out, float *__restrict__ lse, const act *__restrict__ qkv,
                              AttentionMask mask, int T, int H, int width, int wave) {
     constexpr int D = C::D, TILES = C::TILES, KEYS = C::KEYS, QUERIES = queries_of<C>, THREADS = C::WARPS * 32;
-    constexpr int W = D / 8, ROWS_APART = C::WGMMA ? WGMMA_ROWS : 16; // of two tiles of a warp
-    static_assert(!C::WGMMA || (D == 64 && KEYS == 64), "tiles of 64 x 64");
-    if (!is_launched<shared_bytes<C>> || (C::WGMMA && !has_wgmma)) return;
+    constexpr int W = D / 8;
+    if (!is_launched<shared_bytes<C>>) return;
     DYNAMIC_SHARED(uint4, tiles);
     uint4 *q_tile = tiles, *k_tiles = q_tile + QUERIES * W, *v_tiles = k_tiles + 2 * KEYS * W;
     const RowsOfBlock mine = rows_of_block(wave);
@@ -87,16 +70,14 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
     uint32_t queries[TILES][D / 16][4];
 #pragma unroll
     for (int i = 0; i < TILES; i++) softmax[i].most[0] = softmax[i].most[1] = -INFINITY;
-    int steps = (min((block + 1) * QUERIES, T) - 1) / KEYS + 1,
-        row0 = block * QUERIES + warp * (C::WGMMA ? 16 : TILES * 16) + g;
+    int steps = (min((block + 1) * QUERIES, T) - 1) / KEYS + 1, row0 = block * QUERIES + warp * TILES * 16 + g;
     for (int step = first; step < steps; step++) {
         const uint4 *k_tile = k_tiles + (step & 1) * KEYS * W, *v_tile = v_tiles + (step & 1) * KEYS * W;
         cp_async_wait<0>();
-        if (C::WGMMA) async_fence();
         __syncthreads();
         if (step + 1 < steps) load_keys(step + 1);
         cp_async_commit();
-        if (!C::WGMMA && step == first)
+        if (step == first)
 #pragma unroll
             for (int i = 0; i < TILES; i++)
 #pragma unroll
@@ -107,14 +88,13 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
         if (mask.dropout)
 #pragma unroll
             for (int i = 0; i < TILES; i++)
-                kept[i] = kept_scores<QUERY_ROWS, KEYS>(mask, b, h, row0 - g + i * ROWS_APART, step * KEYS, T, lane);
+                kept[i] = kept_scores<QUERY_ROWS, KEYS>(mask, b, h, row0 - g + i * 16, step * KEYS, T, lane);
         float s[TILES][KEYS / 8][4];
         uint32_t p[TILES][KEYS / 16][4];
-        multiply_keys<C>(s, queries, q_tile, k_tile, lane);
+        multiply_keys<C>(s, queries, k_tile, lane);
 #pragma unroll
         for (int i = 0; i < TILES; i++) {
-            if constexpr (C::WGMMA) wgmma_wait<TILES - 1>(s[i]);
-            const int query = row0 + i * ROWS_APART, key = step * KEYS + 2 * t4;
+            const int query = row0 + i * 16, key = step * KEYS + 2 * t4;
             if ((step + 1) * KEYS > block * QUERIES) // the diagonal
                 hide_later_keys<QUERY_ROWS>(s[i], query, key);
             if (mask.starts) mask_scores<QUERY_ROWS>(s[i], mask, b, query, key, T);
@@ -123,32 +103,21 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
             softmax_fade(softmax[i], fades);
             if (mask.dropout) drop_scores<QUERY_ROWS>(s[i], kept[i], 1);
             softmax_pack(p[i], s[i]);
-            if constexpr (C::WGMMA) {
-                wgmma_fence();
+        }
 #pragma unroll
-                for (int kk = 0; kk < KEYS / 16; kk++) wgmma<TERM>(softmax[i].sums, p[i][kk], v_tile, kk);
-                wgmma_commit();
+        for (int kk = 0; kk < KEYS / 16; kk++)
+#pragma unroll
+            for (int d = 0; d < D / 16; d++) {
+                uint32_t f[4];
+                ldmatrix_x4_transposed(f, v_tile + rows_first<W>(kk * 16, 2 * d, lane));
+#pragma unroll
+                for (int i = 0; i < TILES; i++) add_product(softmax[i].sums + 2 * d, p[i][kk], f);
             }
-        }
-        if constexpr (C::WGMMA) {
-#pragma unroll
-            for (int i = 0; i < TILES; i++) wgmma_wait<0>(softmax[i].sums);
-        } else {
-#pragma unroll
-            for (int kk = 0; kk < KEYS / 16; kk++)
-#pragma unroll
-                for (int d = 0; d < D / 16; d++) {
-                    uint32_t f[4];
-                    ldmatrix_x4_transposed(f, v_tile + rows_first<W>(kk * 16, 2 * d, lane));
-#pragma unroll
-                    for (int i = 0; i < TILES; i++) add_product(softmax[i].sums + 2 * d, p[i][kk], f);
-                }
-        }
     }
     const float scale_of_kept = mask.dropout ? mask.dropout->scale : 1;
 #pragma unroll
     for (int i = 0; i < TILES; i++)
-        softmax_store(softmax[i], out, lse, scale, scale_of_kept, b, h, row0 + i * ROWS_APART, T, H, width, t4);
+        softmax_store(softmax[i], out, lse, scale, scale_of_kept, b, h, row0 + i * 16, T, H, width, t4);
 }
 
 template <class C> static void launch(act *out, float *lse, const act *qkv, const Attention &a) {
@@ -165,14 +134,10 @@ template <class C> static void launch(act *out, float *lse, const act *qkv, cons
 void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const Attention *attention) {
     const int width = attention_width(attention->D);
     if (attention_by_tma(*attention)) return FOR_ACT(attention_forward_by_tma)(out, lse, qkv, *attention);
-    auto kernel = width == 64   ? attention_by_wgmma() ? launch<Forward64Wgmma> : launch<Forward64>
-                    : width == 96 ? launch<Forward96>
+    auto kernel = width == 64                                     ? launch<Forward64>
+                  : width == 96                                   ? launch<Forward96>
                   : shared_bytes<Forward128> <= cuda.shared_bytes ? launch<Forward128>
                                                                   : launch<Forward128Turing>;
     kernel((act *)out, lse, (const act *)qkv, *attention);
-}
-
-extern "C" bool FOR_ACT(attention_has_wgmma)(void) {
-    return ptx_version(attention_forward_kernel<Forward64Wgmma>) >= 90;
 }
 #endif

@@ -1,7 +1,6 @@
 // forward.cu for heads of 64 channels on compute capability 9.0, with copies by one thread. Each of two
 // warpgroups has a tile of 64 queries and goes through its keys by itself, as far as the stages of shared memory allow: the
-// products with the keys of the next step and with the values of this one are under way during an exponential. The bits are
-// those of forward.cu.
+// products with the keys of the next step and with the values of this one are under way during an exponential.
 #ifndef ACT_FP32
 #include "kernels/cuda/attention/softmax.cuh"
 #include "kernels/cuda/attention/tma.cuh"
@@ -15,6 +14,7 @@ enum {
     GROUP_THREADS = 128,
     THREADS = GROUPS * GROUP_THREADS,
     STAGES = 4, // of keys and values
+    TILES_TOGETHER = 768,
     CHUNKS = SIDE / 8,
     TILE_BYTES = SIDE * SIDE * (int)sizeof(act)
 };
@@ -51,7 +51,7 @@ INLINE void copy_keys(Tiles &tiles, const Block &block, const TensorMap &qkv, in
 
 __global__ void __launch_bounds__(THREADS, 2)
     attention_forward_tma(act *__restrict__ out, float *__restrict__ lse, const __grid_constant__ TensorMap qkv,
-                          AttentionMask mask, int T, int H, int wave) {
+                          AttentionMask mask, int T, int H, int wave, int together) {
     if (!has_wgmma) return;
     DYNAMIC_SHARED(uint4, memory);
     Tiles &tiles = *(Tiles *)memory;
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         barriers_opened();
     }
     __syncthreads();
-    const RowsOfBlock mine = rows_of_block(wave);
+    const RowsOfBlock mine = rows_of_block(wave, together);
     const int block_tile = ((T - 1) / QUERIES - mine.last) * GROUPS, b = mine.b, h = mine.h;
     const int first = mask.starts ? mask.starts[(size_t)b * T + block_tile * SIDE] / SIDE : 0;
     const Block block = {b, h, block_tile, __shfl_sync(0xffffffffu, first, 0),
@@ -128,6 +128,8 @@ void FOR_ACT(attention_forward_by_tma)(Act *out, float *lse, const Act *qkv, con
     static const int resident = resident_blocks(kernel, THREADS, sizeof(Tiles));
     const dim3 grid(blocks_of((size_t)(a.T - a.from / QUERIES * QUERIES), QUERIES), (unsigned)a.H, (unsigned)a.B);
     LAUNCH(kernel, grid, THREADS, sizeof(Tiles), cuda.stream, (act *)out, lse, tensor_map(qkv, a.B, a.T, 3 * a.H, a.D),
-           attention_mask(a), a.T, a.H, wave_of(grid, resident));
+           attention_mask(a), a.T, a.H, wave_of(grid, resident), std::max(TILES_TOGETHER / (a.T / SIDE), 1));
 }
+
+extern "C" bool FOR_ACT(attention_has_wgmma)(void) { return ptx_version(attention_forward_tma) >= 90; }
 #endif

@@ -38,6 +38,8 @@ INLINE void barrier_wait(Barrier *b, int parity) {
             "r"(parity)
             : "memory");
 }
+// The map is needed soon.
+INLINE void prefetch_map(const TensorMap &map) { TMA_ASM("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 // A tile of a map: from `row` of sequence b on, the columns of one head. `to`: at a multiple of 1024 bytes.
 INLINE void copy_tile(void *to, const TensorMap &map, int head, int row, int b, Barrier *landed) {
     TMA_ASM("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0],[%1,{%2,%3,%4,%5}],"
@@ -65,8 +67,9 @@ INLINE void bulk_store(void *to, const void *from, int bytes, bool add) {
                 : "memory");
 }
 INLINE void bulk_commit() { TMA_ASM("cp.async.bulk.commit_group;" ::: "memory"); }
-// All but the last GROUPS committed groups are in memory.
-template <int GROUPS> INLINE void bulk_wait() { TMA_ASM("cp.async.bulk.wait_group %0;" ::"n"(GROUPS) : "memory"); }
+// What was committed is in memory, or has been read from shared memory.
+INLINE void bulk_wait() { TMA_ASM("cp.async.bulk.wait_group 0;" ::: "memory"); }
+INLINE void bulk_wait_read() { TMA_ASM("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 // Between an acquire and a copy or store that this thread starts: without it the copy may read older values.
 INLINE void memory_fence() { TMA_ASM("fence.proxy.async.global;" ::: "memory"); }
 // Sets the registers of each thread of a warpgroup to COUNT: give_registers to fewer than the kernel starts with,

@@ -306,12 +306,13 @@ void barrier_arrive_with(uint64_t *b, int bytes);
 static inline void barrier_arrive(uint64_t *b) { barrier_arrive_with(b, 0); }
 #define barrier_wait(b, parity) emu_barrier_wait(b, parity, EMU_HERE)
 void emu_barrier_wait(uint64_t *b, int parity, const char *place);
+static inline void prefetch_map(const TensorMap &) {}
 void copy_tile(void *to, const TensorMap &map, int head, int row, int b, uint64_t *landed);
 void copy_bytes(void *to, const void *from, int bytes, uint64_t *landed);
 void bulk_store(void *to, const void *from, int bytes, bool add);
 void bulk_commit();
-void emu_bulk_wait(int groups);
-template <int GROUPS> static void bulk_wait() { emu_bulk_wait(GROUPS); }
+void bulk_wait();
+void bulk_wait_read();
 void memory_fence();
 template <int COUNT> static void give_registers() {}
 template <int COUNT> static void take_registers() {}

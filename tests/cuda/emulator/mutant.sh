@@ -84,44 +84,36 @@ norm_own|trainer/optim/step.c|/gather(network, plan->sums/d|fixed_cpu|the bits o
 host_order|kernels/mpi/collective_mpi.c|s/const float \*other = received + (size_t)i \* PIECE;/const float *other = received + (size_t)(before ? ranks - 1 - i : i) * PIECE;/|fixed_cpu|the bits of several processes are not those of one|ranks
 host_apart|kernels/mpi/collective_mpi.c|s/const float \*first = before ? before : received;/const float *first = received;/;s/for (int i = before ? 0 : 1; i < ranks; i++) {/for (int i = 1; i <= ranks - !before; i++) {/;s/const float \*other = received + (size_t)i \* PIECE;/const float *other = i < ranks ? received + (size_t)i * PIECE : before;/|fixed_cpu|the bits of several processes are not those of one|ranks
 tile_step|attention/wgmma.cuh|s/128 \* WGMMA_TERMS/64 * WGMMA_TERMS/|attention_of_64|relative error|sm_90
-keys_landed|attention/forward.cu|s/if (C::WGMMA) async_fence();//|attention_of_64|without async_fence|sm_90
-queries_landed|attention/backward_wgmma.cu|/cp_async_wait<0>();/{n;d}|attention_of_64|without async_fence|sm_90
-ds_barrier|attention/backward_wgmma.cu|/__syncthreads(); \/\/ the tile has landed/d|attention_of_64|written without async_fence|sm_90
-scores_wait|attention/forward.cu|s/wgmma_wait<TILES - 1>/wgmma_wait<TILES>/|attention_of_64|before its wait|sm_90
-sums_wait|attention/forward.cu|s/wgmma_wait<0>(softmax/wgmma_wait<1>(softmax/|attention_of_64|wgmma without a wait|sm_90
-both_words|attention/backward_wgmma.cu|s/uint32_t kept = 0;/uint16_t kept = 0;/|attention_with_dropout|error|sm_90
-early_keys|attention/forward.cu|s/^        __syncthreads();/        if (C::WGMMA \&\& step + 1 < steps) load_keys(step + 1);\n&/|attention_of_64|error|sm_90
-early_queries|attention/backward_wgmma.cu|s/^        __syncthreads(); \/\/ the tile has landed.*/        if (tile + 1 < end) load_queries(tile + 1);\n&/|attention_of_64|rror|sm_90
-group_ds|attention/backward_wgmma.cu|s/tiles.ds\[tile \& 1\]/tiles.ds[0]/|gradient_agrees|rror|sm_90
-group_ticket|attention/backward_wgmma.cu|s/= atomicAdd(turns, 1)/= (int)blockIdx.x/|gradient_agrees|waits for a block that has not run|sm_90
-group_acquire|attention/backward_wgmma.cu|s/WAIT_UNTIL(load_acquire(turn + tile) == turns)/WAIT_UNTIL(turn[tile] == turns)/|gradient_agrees|nothing orders the write|sm_90
-group_release|attention/backward_wgmma.cu|s/first_tile(block) + 2/first_tile(block) + 1/;s/turn + tile - 2, before(block, tile - 2)/turn + tile - 1, before(block, tile - 1)/|gradient_agrees|waits for a block that has not run|sm_90
-group_sees|attention/backward_keys.cuh|s/KEYS + (group + 1) \* SIDE/KEYS + group * SIDE/|attention_within_documents|rror|sm_90
-group_last_keys|attention/backward_keys.cuh|s/>= block.kb \* KEYS/> block.kb * KEYS/|attention_within_documents|rror|sm_90
-group_last_queries|attention/backward_wgmma.cu|s/>= (block.kb + 1) \* KEYS/>= block.kb * KEYS/|attention_within_documents|rror|sm_90
 tma_ticket|attention/backward_tma.cu|s/= atomicAdd(turns, 1)/= (int)blockIdx.x/|by_tma_agrees|waits for a block that has not run|sm_90
-tma_acquire|attention/backward_tma.cu|s/WAIT_UNTIL(load_acquire(turn + tile) ==/WAIT_UNTIL(turn[tile] ==/|by_tma_agrees|nothing orders the write|sm_90
-tma_memory_fence|attention/backward_tma.cu|s/^        memory_fence();//|by_tma_agrees|without memory_fence|sm_90
-tma_release|attention/backward_tma.cu|s/^        bulk_wait<0>();//|by_tma_agrees|nothing orders the write|sm_90
-tma_last_wait|attention/backward_tma.cu|s/^    bulk_wait<0>();//|by_tma_agrees|bulk_store without a wait|sm_90
-tma_ready|attention/backward_tma.cu|/barrier_wait(&tiles.ready/d|by_tma_agrees|has landed|sm_90
+tma_acquire|attention/backward_tma.cu|s/load_acquire(block.turns + tile)/block.turns[tile]/|by_tma_agrees|nothing orders the write|sm_90
+tma_memory_fence|attention/backward_tma.cu|s/^            memory_fence();//|by_tma_agrees|without memory_fence|sm_90
+tma_release|attention/backward_tma.cu|/^        bulk_wait();/{N;s/\(.*\)\n\(.*\)/\2\n\1/}|by_tma_agrees|nothing orders the write|sm_90
+tma_wait|attention/backward_tma.cu|s/^        bulk_wait();//|by_tma_agrees|bulk_store without a wait|sm_90
+tma_read|attention/backward_tma.cu|s/^        bulk_wait_read();//|by_tma_agrees|rror|sm_90
+tma_taken|attention/backward_tma.cu|/barrier_wait(&tiles.taken/d|by_tma_agrees|deadlock|sm_90
 tma_given|attention/backward_tma.cu|/barrier_wait(&tiles.given/d|by_tma_agrees|deadlock|sm_90
 tma_filled|attention/backward_tma.cu|/^    barrier_wait(&tiles.filled/d|by_tma_agrees|deadlock|sm_90
 tma_emptied|attention/backward_tma.cu|/barrier_wait(&tiles.emptied/d|by_tma_agrees|rror|sm_90
-tma_landed|attention/backward_tma.cu|/barrier_wait(&tiles.landed/d|by_tma_agrees|has landed|sm_90
+tma_landed|attention/backward_tma.cu|/barrier_wait(&tiles.landed/d|by_tma_agrees|more arrivals|sm_90
 tma_stage_free|attention/backward_tma.cu|/if (last > 0) barrier_wait/d|by_tma_agrees|more arrivals|sm_90
 tma_parity|attention/backward_tma.cu|s/n . STAGES & 1);/0);/|by_tma_agrees|deadlock|sm_90
-tma_ds_fence|attention/backward_tma.cu|s/^        async_fence();//|by_tma_agrees|without async_fence|sm_90
-tma_sums_fence|attention/backward_tma.cu|0,/^    async_fence();/s/^    async_fence();//|by_tma_agrees|without async_fence|sm_90
+tma_async_fence|attention/backward_tma.cu|s/^    async_fence();//|by_tma_agrees|without async_fence|sm_90
+tma_zeros|attention/backward_tma.cu|/put_zeros(tiles.ds/d|by_tma_agrees|rror|sm_90
 tma_arrivals|attention/backward_tma.cu|s/filled\[i\], GROUPS \* 4/filled[i], GROUPS * 4 - 1/|by_tma_agrees|rror|sm_90
 tma_bytes|attention/backward_tma.cu|s/2 \* TILE_BYTES + ROW_BYTES/TILE_BYTES + ROW_BYTES/|by_tma_agrees|deadlock|sm_90
-tma_add|attention/backward_tma.cu|s/SUM_BYTES, before(block, tile - 1));/SUM_BYTES, false);/|by_tma_agrees|rror|sm_90
-tma_is_last|attention/backward_keys.cuh|s/>= block.kb \* KEYS/> block.kb * KEYS/|by_tma_agrees|rror|sm_90
-tma_is_over|attention/backward_keys.cuh|s/>= (block.kb + 1) \* KEYS/>= block.kb * KEYS/|by_tma_agrees|rror|sm_90
+tma_add|attention/backward_tma.cu|s/SUM_BYTES, turn);/SUM_BYTES, false);/|by_tma_agrees|rror|sm_90
+tma_before|attention/backward_tma.cu|s/if (last \&\& turn) {/if (false) {/|by_tma_agrees|rror|sm_90
+tma_is_last|attention/backward_tma.cu|s/tile < first_tile(block) + GROUPS;/tile < first_tile(block) + GROUPS - 1;/|by_tma_agrees|rror|sm_90
+tma_documents|attention/backward_tma.cu|s/block.kb - first_key_of(block, tile) . KEYS/block.kb/|by_tma_agrees|waits for a block that has not run|sm_90
+tma_steps|attention/backward_tma.cu|s/< (block.kb + 1) \* KEYS)/< block.kb * KEYS)/|by_tma_agrees|waits for a block that has not run|sm_90
+tma_sees|attention/backward_tma.cu|s/KEYS + (group + 1) \* SIDE/KEYS + group * SIDE/|by_tma_agrees|rror|sm_90
+tma_kept|attention/backward_tma.cu|s/uint32_t kept = 0;/uint16_t kept = 0;/|by_tma_agrees|rror|sm_90
+tma_words|attention/backward_tma.cu|s/bit < 4; bit \*= 2/bit < 2; bit *= 2/|by_tma_agrees|rror|sm_90
 tma_head|attention/forward_tma.cu|s/qkv, 2 \* H + block.h/qkv, H + block.h/|by_tma_agrees|rror|sm_90
 tma_rows_landed|attention/forward_tma.cu|/barrier_wait(&tiles.landed/d|by_tma_agrees|more arrivals|sm_90
 tma_rows_emptied|attention/forward_tma.cu|/barrier_wait(&tiles.emptied/d|by_tma_agrees|deadlock|sm_90
 tma_rows_early|attention/forward_tma.cu|s/^        wgmma_wait<1>(s);/        wgmma_wait<2>(s);/|by_tma_agrees|before its wait|sm_90
+tma_rows_sums|attention/forward_tma.cu|s/^    wgmma_wait<0>(softmax.sums);/    wgmma_wait<1>(softmax.sums);/|by_tma_agrees|without a wait|sm_90
 tma_rows_faded|attention/forward_tma.cu|s/^        softmax_fade(softmax, fades);//|by_tma_agrees|rror|sm_90
 tma_map|kernels/cuda/tensor_map.c|s/row, row \* (uint64_t)T}/row, row}/|by_tma_agrees|rror|sm_90
 first_sum|layernorm_backward.cu|s/ds\[i\] = first ? zero : /ds[i] = /|layernorm_gradient|relative error
@@ -167,8 +159,7 @@ sed "$edit" "$path" >"$folder/$path"
 cmp -s "$path" "$folder/$path" && echo "the edit of '$name' changes nothing" && exit 1
 source=$folder/$path
 kernel=attention/forward.cu # that includes the edited header
-[[ $file == *_keys.cuh ]] && kernel=attention/backward_wgmma.cu
-[[ $name == tma_* ]] && kernel=attention/backward_tma.cu
+[[ $file == *wgmma.cuh ]] && kernel=attention/forward_tma.cu
 [[ $file == *.cuh ]] && file=$kernel && source=kernels/cuda/$file
 [[ $file == *.h ]] && file=test_emu_order.c && source=tests/cuda/emulator/$file
 sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"

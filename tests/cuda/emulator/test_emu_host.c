@@ -539,12 +539,13 @@ TEST(cuda_attention_skips_tiles_of_other_documents) {
     const int capability = emu_device.capability;
     for (int t = 0; t < T; t++) starts[t] = t / 64 * 64;
     for (cuda_attention_form = ATTENTION_SPLIT; cuda_attention_form <= ATTENTION_TMA; cuda_attention_form++) {
-        emu_device.capability = cuda_attention_form >= ATTENTION_WGMMA ? 90 : capability;
+        emu_device.capability = cuda_attention_form == ATTENTION_TMA ? 90 : capability;
         const uint64_t before = emu_counts.mma;
         attend(T, 64, NULL);
         const uint64_t all = emu_counts.mma - before;
         attend(T, 64, starts);
-        CHECK((emu_counts.mma - before - all) * 2 < all); // 4 of 10 tiles in the backward pass, 6 of 12 forward
+        // 4 of 10 tiles in the backward pass, 6 of 12 forward; by TMA, dQ takes zeros from keys that are not seen
+        CHECK((emu_counts.mma - before - all) * (cuda_attention_form == ATTENTION_TMA ? 3 : 4) < all * 2);
     }
     cuda_attention_form = ATTENTION_AUTO, emu_device.capability = capability;
     const uint64_t before = emu_counts.mma;

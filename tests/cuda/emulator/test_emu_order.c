@@ -19,6 +19,20 @@ static int most_steps(bool ranked) {
     return most;
 }
 
+// Every block of every head once, and those of a head in the order of their lengths, as the gradient's waits need it.
+TEST(cuda_attention_takes_heads_together) {
+    enum { OF_HEAD = 6, ALL = 25 };
+    for (int together = 1; together <= 30; together++) {
+        int next[ALL] = {0};
+        for (int id = 0; id < OF_HEAD * ALL; id++) {
+            const BlockOfHead x = block_of_head(id, OF_HEAD, ALL, together);
+            CHECK(x.head > id / OF_HEAD - together && x.head < ALL && x.head < id / OF_HEAD + together);
+            CHECK_EQUAL(x.rank, next[x.head]++);
+        }
+        for (int head = 0; head < ALL; head++) CHECK_EQUAL(next[head], OF_HEAD);
+    }
+}
+
 TEST(cuda_attention_divides_a_grid_that_runs_at_once) {
     CHECK_EQUAL(most_steps(false), 40);
     CHECK_EQUAL(most_steps(true), 28); // 26 on average

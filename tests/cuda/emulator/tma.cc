@@ -1,4 +1,5 @@
-// TMA and mbarriers: copies of tiles that land late or, in every other order, at once, and what waits for them.
+// TMA and mbarriers: copies of tiles, and stores, that are done late or, in every other order, at once, and what waits for
+// them.
 #include "tests/cuda/emulator/device.h"
 #include "tests/cuda/emulator/engine.h"
 #include "tests/cuda/emulator/exchange.h"
@@ -45,9 +46,23 @@ static void land(const Load &load) {
 
 void tma_begin() { barriers.clear(); }
 
+static unsigned stores_due; // rises when a store that is waited for has to be done
+static int waiting_for_stores;
+
 bool tma_land() {
+    if (loads.empty() && !waiting_for_stores) return false;
+    if (loads.empty()) stores_due++;
     for (const Load &load : loads) land(load);
-    return !std::exchange(loads, {}).empty();
+    loads.clear();
+    return true;
+}
+
+// In every other order, all other threads go first.
+static void wait_for_stores() {
+    if (emu_order & 1 || fiber_of_self()->store_groups.empty()) return;
+    waiting_for_stores++;
+    wait_for_change(&stores_due);
+    waiting_for_stores--;
 }
 
 void tma_end() {
@@ -195,10 +210,14 @@ void bulk_commit() {
     fiber->open_stores.clear();
 }
 
-void emu_bulk_wait(int groups) {
-    auto &all = emu::fiber_of_self()->store_groups;
-    while ((int)all.size() > groups) {
-        for (emu::Store &store : all.front()) write_store(store);
-        all.erase(all.begin());
-    }
+void bulk_wait() {
+    emu::wait_for_stores();
+    for (auto &group : std::exchange(emu::fiber_of_self()->store_groups, {}))
+        for (emu::Store &store : group) write_store(store);
+}
+
+void bulk_wait_read() {
+    emu::wait_for_stores();
+    for (auto &group : emu::fiber_of_self()->store_groups)
+        for (emu::Store &store : group) read_store(store);
 }
