@@ -27,7 +27,7 @@ TEST(cuda_attention_gradient_agrees_with_the_reference_in_every_form) {
 // Three blocks of keys at least: the last tiles' sums of dQ are stored, added to, and finished.
 TEST(cuda_attention_by_tma_agrees_with_the_reference) {
     if (!is_hopper()) return;
-    const int T = &emu_order ? 400 : 1024;
+    const int T = &emu_order && !getenv("EMU_WHOLE") ? 400 : 1024;
     for (int masked = 0; masked < 3; masked++) operation_attention(1, T, 1, 64, masked == 1, masked == 2);
     operation_attention(2, 70, 3, 64, true, true);
 }
@@ -124,8 +124,10 @@ static void repeat(int B, int T, int H, int launches) {
 
 TEST(cuda_attention_repeats_its_bits) {
     if (&emu_order) return repeat(2, 70, 1, 2);
-    repeat(64, 1000, 12, 200);
-    repeat(64, 1024, 12, 200);
+    const char *dtype = getenv("TEST_DTYPE");
+    const int launches = dtype && !strcmp(dtype, "float32") ? 5 : 200; // whose kernels are slow
+    repeat(64, 1000, 12, launches);
+    repeat(64, 1024, 12, launches);
 }
 
 static float narrow(const Backend *on, uint16_t bits) {
@@ -150,12 +152,14 @@ TEST(cuda_attention_of_a_batch_agrees_in_two_forms) {
         x.on->download(grads[fused], x.dqkv, count * width);
     }
     cuda_attention_form = ATTENTION_AUTO;
-    double apart = 0, whole = 0;
-    for (size_t i = 0; i < count; i++) {
-        const double want = narrow(x.on, grads[1][i]), off = narrow(x.on, grads[0][i]) - want;
-        apart += off * off, whole += want * want;
+    for (size_t rows = count / (size_t)(x.of.B * x.of.T) * 64, i = 0; i < count;) { // a tile of each head, at most
+        double apart = 0, whole = 0;
+        for (size_t end = i + rows < count ? i + rows : count; i < end; i++) {
+            const double want = narrow(x.on, grads[1][i]), off = narrow(x.on, grads[0][i]) - want;
+            apart += off * off, whole += want * want;
+        }
+        CHECK(whole > 0 && sqrt(apart / whole) < 0.02);
     }
-    CHECK(whole > 0 && sqrt(apart / whole) < 0.01);
     free(grads[0]), free(grads[1]);
     arrays_close(&x);
 }

@@ -132,7 +132,8 @@ elif command -v compute-sanitizer >/dev/null; then
     for word in embedding layernorm gelu attention_of by_tma loss update matmul; do
         check "memcheck $word" 100 compute-sanitizer --tool memcheck --error-exitcode 1 "${one[@]}" "$word"
     done
-    for word in loss attention_of_64 by_tma attention_with_dropout attention_within_documents gelu_agrees; do
+    # Not attention by TMA: of writes that only mbarriers order, through a thread that stores in between, it says that they race.
+    for word in loss attention_of_fewer attention_of_more gelu_agrees; do
         check "racecheck $word" 100 compute-sanitizer --tool racecheck --error-exitcode 1 "${one[@]}" "$word"
     done
 else
