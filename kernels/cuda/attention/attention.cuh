@@ -51,6 +51,11 @@ struct AttentionMask {
     uint32_t layer_site;
 };
 
+// The first key that a query sees. Later ones see no earlier keys.
+INLINE int first_key_at(const AttentionMask &mask, int b, int query, int T) {
+    return mask.starts ? mask.starts[b * T + min(query, T - 1)] : 0;
+}
+
 // A warp's product has 16 rows: register e of accumulator n holds row g + 8(e >> 1) and column n*8 + 2*t4 + (e & 1),
 // where g = lane/4 and t4 = lane%4. The rows of scores are queries, of transposed scores keys. query_of and key_of
 // count from the lane's first query and key.

@@ -61,7 +61,7 @@ INLINE int first_tile(const KeyBlock &block) { return block.kb * GROUPS; }
 INLINE int tile_of(const KeyBlock &block, int step) { return first_tile(block) + block.steps - 1 - step; }
 // The first key that a tile of queries sees.
 INLINE int first_key_of(const KeyBlock &block, int tile) {
-    return block.mask.starts ? block.mask.starts[block.b * block.T + tile * SIDE] : 0;
+    return first_key_at(block.mask, block.b, tile * SIDE, block.T);
 }
 // Does a query of the tile see a key of the warpgroup?
 INLINE bool sees(const KeyBlock &block, int tile, int group) {
@@ -289,7 +289,8 @@ INLINE void multiply_tiles(Tiles &tiles, const KeyBlock &block, int group, act *
         for (int d = 0; d < CHUNKS / 2; d++) wgmma<LINE, LINE>(dp, tiles.v[group], tiles.o[stage], d, d > 0);
         wgmma_commit();
         wgmma_wait<1>(s);
-        if (mask.starts) mask_scores<KEY_ROWS>(s, mask, block.b, query, key, block.T);
+        if (first_key_at(mask, block.b, tile * SIDE + SIDE - 1, block.T) > block.kb * KEYS + group * SIDE)
+            mask_scores<KEY_ROWS>(s, mask, block.b, query, key, block.T);
         if (tile == first_tile(block) + group) hide_later_keys<KEY_ROWS>(s, query, key);
         weigh_keys(p, s, lse, scale);
         if (mask.dropout) drop_packed(p, kept);

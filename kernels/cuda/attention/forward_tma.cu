@@ -64,14 +64,15 @@ __global__ void __launch_bounds__(THREADS, 2)
     __syncthreads();
     const RowsOfBlock mine = rows_of_block(wave, together);
     const int block_tile = ((T - 1) / QUERIES - mine.last) * GROUPS, b = mine.b, h = mine.h;
-    const int first = mask.starts ? mask.starts[(size_t)b * T + block_tile * SIDE] / SIDE : 0;
+    const int first = first_key_at(mask, b, block_tile * SIDE, T) / SIDE;
     const Block block = {b, h, block_tile, __shfl_sync(0xffffffffu, first, 0),
                          min(block_tile + GROUPS, (T - 1) / SIDE + 1)};
     for (int i = 0; i < STAGES - 1; i++) copy_keys(tiles, block, qkv, H, block.first + i);
     const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / GROUP_THREADS, 0);
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, g = lane >> 2, t4 = lane & 3;
     const int diagonal = block.tile + group, row = diagonal * SIDE + warp * 16 + g;
-    const float scale = LOG2E * rsqrtf((float)SIDE); // exponentials are powers of two
+    const int last_first_key = first_key_at(mask, b, row - g + 15, T); // of the warp
+    const float scale = LOG2E * rsqrtf((float)SIDE);                   // exponentials are powers of two
     Softmax<SIDE> softmax = {};
     softmax.most[0] = softmax.most[1] = -INFINITY;
     float s[SIDE / 8][4], fades[2];
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     auto weigh = [&](int tile) {
         const int key = tile * SIDE + 2 * t4;
         if (tile == diagonal) hide_later_keys<QUERY_ROWS>(s, row, key);
-        if (mask.starts) mask_scores<QUERY_ROWS>(s, mask, b, row, key, T);
+        if (last_first_key > tile * SIDE) mask_scores<QUERY_ROWS>(s, mask, b, row, key, T);
         softmax_weigh(softmax, s, fades, scale);
         if (mask.dropout) drop_scores<QUERY_ROWS>(s, kept, 1);
     };

@@ -107,6 +107,8 @@ tma_is_last|attention/backward_tma.cu|s/tile < first_tile(block) + GROUPS;/tile 
 tma_documents|attention/backward_tma.cu|s/block.kb - first_key_of(block, tile) . KEYS/block.kb/|by_tma_agrees|waits for a block that has not run|sm_90
 tma_steps|attention/backward_tma.cu|s/< (block.kb + 1) \* KEYS)/< block.kb * KEYS)/|by_tma_agrees|waits for a block that has not run|sm_90
 tma_sees|attention/backward_tma.cu|s/KEYS + (group + 1) \* SIDE/KEYS + group * SIDE/|by_tma_agrees|rror|sm_90
+tma_masks|attention/backward_tma.cu|s/block.T) > block.kb \* KEYS + group \* SIDE)/block.T) > (block.kb + 1) * KEYS)/|by_tma_agrees|rror|sm_90
+tma_rows_masks|attention/forward_tma.cu|s/last_first_key > tile \* SIDE/last_first_key > (tile + 1) * SIDE/|by_tma_agrees|rror|sm_90
 tma_kept|attention/backward_tma.cu|s/uint32_t kept = 0;/uint16_t kept = 0;/|by_tma_agrees|rror|sm_90
 tma_words|attention/backward_tma.cu|s/bit < 4; bit \*= 2/bit < 2; bit *= 2/|by_tma_agrees|rror|sm_90
 tma_head|attention/forward_tma.cu|s/qkv, 2 \* H + block.h/qkv, H + block.h/|by_tma_agrees|rror|sm_90
