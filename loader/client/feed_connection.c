@@ -493,8 +493,9 @@ static int on_monitor_readable(Feed *feed) {
         return fail(EX_PERMISSION, "the loader at %s does not allow this trainer's key: add it to its --allow file",
                     feed->endpoint.name);
     if (number == ZMQ_EVENT_CONNECT_RETRIED) {
+        // of a list the next one is due, and no later for each attempt of ZeroMQ, which are more frequent
+        if (feed->endpoint_count > 1 && !feed->refused) feed->retry_ns = clock_ns() + feed->backoff_ns;
         feed->refused = true;
-        if (feed->endpoint_count > 1) feed->retry_ns = clock_ns() + feed->backoff_ns;
     } else if (feed->state == CONNECTION_HELLO) {
         feed->hello_sent = false; // it may have been lost: send it again when ZeroMQ has reconnected
     } else {

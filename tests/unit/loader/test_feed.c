@@ -4,6 +4,7 @@
 #include "loader/protocol/sampling.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -301,6 +302,23 @@ TEST(feed_continues_from_another_loader_of_its_list) {
     config.endpoint = "ipc://p,bogus";
     CHECK(!feed_open(&config));
     CHECK_ERROR(EX_USAGE, "'bogus' is not an endpoint");
+}
+
+// fault 90
+TEST(feed_passes_over_a_loader_of_its_list_that_is_not_there) {
+    make_test_dataset("d", &small);
+    const pid_t pid = start_loader("d", "q");
+    FeedConfig config = test_feed_config(128, 16);
+    config.endpoint = "ipc://p,ipc://q";
+    Stream stream = stream_of(&config);
+    receive(&stream, 10);
+    CHECK(kill(pid, SIGSTOP) == 0);
+    const pid_t later = fork();
+    if (!later) usleep(500000), kill(pid, SIGCONT), _exit(0);
+    receive(&stream, 20); // between tries of the one that is not there
+    CHECK(waitpid(later, NULL, 0) == later);
+    feed_close(stream.feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
 TEST(feed_continues_after_a_loader_that_was_stopped_by_a_signal) {

@@ -2,6 +2,12 @@
 #include "tests/unit/loader/fixture_peer.h"
 #include <signal.h>
 
+#ifdef __SANITIZE_THREAD__ // whose own memory is a multiple of the loader's
+#define MOST_BYTES (2000ull << 20)
+#else
+#define MOST_BYTES (200ull << 20)
+#endif
+
 enum { T = PEER_T, ROWS = PEER_ROWS };
 
 // fault 48
@@ -21,7 +27,7 @@ TEST(loader_limits_the_answers_that_a_client_does_not_read) {
     do stats = peer_stats(&watch);
     while (stats.batches + stats.errors < GETS);
     CHECK(stats.batches >= WINDOW && stats.batches <= WINDOW + 2); // sockets hold some of the rows
-    CHECK(stats.resident_bytes < 200 << 20);
+    CHECK(stats.resident_bytes < MOST_BYTES);
     uint64_t bytes = 0, busy = 0;
     while (bytes + busy * BIG * (T + 1) * 2 < (uint64_t)GETS * BIG * (T + 1) * 2) {
         unsigned type = peer_receive(&peer, &answer);
@@ -71,7 +77,7 @@ TEST(loader_limits_the_answers_that_all_clients_together_do_not_read) {
     do stats = peer_stats(&watch);
     while (stats.batches + stats.errors < PEERS * GETS);
     CHECK(stats.errors > PEERS * GETS / 2);
-    CHECK(stats.resident_bytes < 200 << 20);
+    CHECK(stats.resident_bytes < MOST_BYTES);
     // The others are served as before.
     for (int i = 0; i < 100; i++) {
         peer_set_get(&watch, fp8, ROWS, 0, 0);
