@@ -14,8 +14,8 @@ enum { CHUNK = 8 << 10, PAUSE_MS = 16 }; // 512 KB/s: two seconds for a batch, l
 
 static int listener;
 static pthread_t acceptor;
-static uint16_t loader_port;
-static long delay_ms; // before each forwarded read
+static _Atomic uint16_t loader_port;
+static _Atomic long delay_ms; // before each forwarded read
 static _Atomic unsigned connections;
 
 static void *forward(void *argument) {
@@ -32,7 +32,8 @@ static void *forward(void *argument) {
         for (int i = 0; i < 2 && open; i++) {
             if (!ends[i].revents) continue;
             ssize_t got = read(ends[i].fd, bytes, sizeof bytes);
-            nanosleep(&(struct timespec){delay_ms / 1000, delay_ms % 1000 * 1000000}, NULL);
+            const long delay = delay_ms;
+            nanosleep(&(struct timespec){delay / 1000, delay % 1000 * 1000000}, NULL);
             open = got > 0 && send(ends[!i].fd, bytes, (size_t)got, MSG_NOSIGNAL) == got;
             if (i == 1) nanosleep(&(struct timespec){0, PAUSE_MS * 1000000}, NULL);
         }
