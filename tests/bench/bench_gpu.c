@@ -90,6 +90,7 @@ static void open_network(void) {
     config.gradient_accumulation_steps = accumulation, config.bias = false, config.eval_batch_size = 1;
     parse_key(KEY_recompute, recompute), parse_key(KEY_gelu, gelu), parse_key(KEY_offload, offload);
     config.decay_lr = false, config.document_mask = documents;
+    config.learning_rate = 6e-5; // at 6e-4 and no warmup the last loss depends on the last bit of the first
     config.mem_limit = (uint64_t)(mem_limit * (1 << 30));
     open_backend();
     used_after_open = used_bytes();

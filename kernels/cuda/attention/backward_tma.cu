@@ -31,7 +31,7 @@ enum {
     MULTIPLYING_REGISTERS = 160
 };
 // Who waits for a barrier's phase is there before the next one ends.
-static_assert(SLOTS >= STAGES - 1 && LAG < 3, "copy_tiles waits for `filled`, sum_queries for `taken` of another");
+static_assert(STAGES >= 2 && SLOTS >= 2 && SLOTS >= STAGES - 1 && LAG >= 1 && LAG <= 2, "copy_tiles, sum_queries");
 
 // Stages and slots are used in turn. `landed`: Q and dO of a tile; filled, emptied: dS; given: a part of dQ; taken: it
 // has been read.
@@ -175,9 +175,8 @@ INLINE void store_rows(act *to, const float (&x)[8][4], float scale, int row, co
                 words[i] = pack(x[half * 4 + i][2 * r] * scale, x[half * 4 + i][2 * r + 1] * scale);
             transpose_words(words);
             const int at = row + lane / 4 + r * 8;
-            if (at < block.T)
-                *(uint4 *)(to + at * block.stride + half * 32 + lane % 4 * 8) =
-                    make_uint4(words[0], words[1], words[2], words[3]);
+            uint4 *const chunk = (uint4 *)(to + at * block.stride + half * 32 + lane % 4 * 8);
+            if (at < block.T) __stcg(chunk, make_uint4(words[0], words[1], words[2], words[3])); // which is not split
         }
 }
 
