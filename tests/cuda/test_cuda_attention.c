@@ -97,7 +97,8 @@ static void check_equal(const Arrays *x, const void *from, size_t bytes, char *f
 
 // Blocks hand tiles of dQ to each other through flags. The emulator runs blocks one after another, so only a device can
 // show a fence that is missing: hundreds of launches with all blocks at once, the same bits every time, and in every
-// sequence of a batch of equal ones. The sums of before are overwritten: what is read too early may not be right by that.
+// sequence of a batch of equal ones. The sums of the launch before are overwritten: a
+// block that reads too early would find them right.
 static void repeat(int B, int T, int H, int launches) {
     const size_t columns = (size_t)(3 * H * D) * sizeof(float);
     Arrays x = arrays_open(B, T, H, 0);

@@ -5,7 +5,7 @@
 // A block goes through its tiles of queries from the last that sees its keys down to its diagonal. A tile's parts of dQ
 // are added in memory in the order of the blocks, which is that of their tickets, and the diagonal's block, the last,
 // adds its own in registers. As all blocks of a head begin with the same tiles, one that is a step behind another does
-// not wait. A thread adds parts by itself: what it waits for holds up no product.
+// not wait. One thread of the copying warpgroup adds the parts, so that no product waits for a block's turn.
 #ifndef ACT_FP32
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/attention/tma.cuh"
@@ -30,7 +30,7 @@ enum {
     COPYING_REGISTERS = 32, // of a thread: 32 + 3 * 160 = 4 * 128
     MULTIPLYING_REGISTERS = 160
 };
-// Who waits for a barrier's phase is there before the next one ends.
+// A wait tests the parity of a phase: a thread must neither miss a phase that ended nor take an older one for it.
 static_assert(STAGES >= 2 && SLOTS >= 2 && SLOTS >= STAGES - 1 && LAG >= 1 && LAG <= 2, "copy_tiles, sum_queries");
 
 // Stages and slots are used in turn. `landed`: Q and dO of a tile; filled, emptied: dS; given: a part of dQ; taken: it
@@ -142,7 +142,7 @@ INLINE void add_parts(Tiles &tiles, const KeyBlock &block) {
     }
 }
 
-// The warp's arrival, for those that have its writes to shared memory read asynchronously.
+// An arrival of the warp. After it products and bulk stores may read what the warp has written to shared memory.
 INLINE void arrive_with_writes(Barrier *b) {
     async_fence();
     __syncwarp();

@@ -67,7 +67,7 @@ INLINE void bulk_store(void *to, const void *from, int bytes, bool add) {
                 : "memory");
 }
 INLINE void bulk_commit() { TMA_ASM("cp.async.bulk.commit_group;" ::: "memory"); }
-// What was committed is in memory, or has been read from shared memory.
+// Waits until what this thread has committed is in memory, or only until it has been read from shared memory.
 INLINE void bulk_wait() { TMA_ASM("cp.async.bulk.wait_group 0;" ::: "memory"); }
 INLINE void bulk_wait_read() { TMA_ASM("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 // Between an acquire and a copy or store that this thread starts: without it the copy may read older values.

@@ -315,7 +315,7 @@ TEST(feed_passes_over_a_loader_of_its_list_that_is_not_there) {
     CHECK(kill(pid, SIGSTOP) == 0);
     const pid_t later = fork();
     if (!later) usleep(500000), kill(pid, SIGCONT), _exit(0);
-    receive(&stream, 20); // between tries of the one that is not there
+    receive(&stream, 20); // after attempts to reach the missing loader
     CHECK(waitpid(later, NULL, 0) == later);
     feed_close(stream.feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
