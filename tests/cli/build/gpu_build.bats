@@ -58,7 +58,7 @@ nvcc_of() { "$@" make -pn CUDA=0 help | sed -n 's/^NVCC := //p' | xargs; } # COM
     kernel=$BATS_TEST_TMPDIR/build/release/kernels/cuda/gelu.cu.o
     [[ "$(compiled "$kernel")" == *" -lineinfo "* ]]
     [[ "$(compiled "$kernel" CFLAGS=-O3)" != *" -lineinfo "* ]]
-    [[ "$(compiled gpu-pack NVARCH=90)" == *" -lineinfo "* ]]
+    [[ "$(compiled -B gpu-pack NVARCH=90)" == *" -lineinfo "* ]] # also where the pack is up to date
     grep -q '^## dist ' Makefile && sed -n '/^dist:/,/^$/p' Makefile | grep -q ' CFLAGS=-O3 '
 }
 
