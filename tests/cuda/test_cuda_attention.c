@@ -45,9 +45,16 @@ typedef struct {
     size_t bytes;    // of a sequence of `out`
 } Arrays;
 
-static void upload_rotated(const Backend *on, void *to, const char *from, size_t bytes, size_t first) {
-    on->upload(to, from + first, bytes - first);
-    if (first) on->upload((char *)to + bytes - first, from, first);
+// A batch of rotated copies of a sequence of `bytes` bytes. host: room for it.
+static void fill_batch(const Arrays *x, void *to, Array *sequence, size_t bytes, int apart, char *host) {
+    const size_t T = (size_t)x->of.T;
+    x->on->download(host, array_at(sequence, 1), bytes);
+    for (size_t b = 0; b < (size_t)x->of.B; b++) {
+        const size_t first = b * (size_t)apart % T * (bytes / T);
+        char *copy = (char *)to + b * bytes;
+        x->on->upload(copy, host + first, bytes - first);
+        if (first) x->on->upload(copy + bytes - first, host, first);
+    }
 }
 
 static Arrays arrays_open(int B, int T, int H, int apart) {
@@ -67,14 +74,8 @@ static Arrays arrays_open(int B, int T, int H, int apart) {
     CHECK(x.qkv && x.dqkv && x.out && x.dout && x.lse && x.dbias && x.starts && starts && host);
     for (int i = 0; i < B * T; i++) starts[i] = i % T / 150 * 150;
     x.on->upload(x.starts, starts, (size_t)(B * T) * sizeof *starts);
-    x.on->download(host, array_at(qkv, 1), 3 * x.bytes);
-    const size_t row = x.bytes / (size_t)T;
-    for (size_t b = 0; b < n; b++)
-        upload_rotated(x.on, (char *)x.qkv + 3 * b * x.bytes, host, 3 * x.bytes,
-                       b * (size_t)apart % (size_t)T * 3 * row);
-    x.on->download(host, array_at(dout, 1), x.bytes);
-    for (size_t b = 0; b < n; b++)
-        upload_rotated(x.on, (char *)x.dout + b * x.bytes, host, x.bytes, b * (size_t)apart % (size_t)T * row);
+    fill_batch(&x, x.qkv, qkv, 3 * x.bytes, apart, host);
+    fill_batch(&x, x.dout, dout, x.bytes, apart, host);
     free(starts), free(host);
     return x;
 }
@@ -97,8 +98,8 @@ static void check_equal(const Arrays *x, const void *from, size_t bytes, char *f
 
 // Blocks hand tiles of dQ to each other through flags. The emulator runs blocks one after another, so only a device can
 // show a fence that is missing: hundreds of launches with all blocks at once, the same bits every time, and in every
-// sequence of a batch of equal ones. The sums of the launch before are overwritten: a
-// block that reads too early would find them right.
+// sequence of a batch of equal ones. The sums of the launch before are overwritten: a block that reads too early would
+// find them right.
 static void repeat(int B, int T, int H, int launches) {
     const size_t columns = (size_t)(3 * H * D) * sizeof(float);
     Arrays x = arrays_open(B, T, H, 0);

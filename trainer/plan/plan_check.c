@@ -34,7 +34,7 @@ typedef struct {
     Buffer *out;
 } Search;
 
-// The size of the arena with this configuration, after what is auto in it has been chosen; 0: it does not fit.
+// Chooses what is auto in the configuration. Returns the size of its arena, 0 if it does not fit.
 static size_t size_that_fits(const Search *search, Config config) {
     const ModelShape shape = model_shape(&config);
     Model model;
@@ -91,8 +91,8 @@ static void suggest_smaller(Search *search, const Config *base) {
     }
 }
 
-// Prints up to three settings that fit and are near those given, or what was tried. First come another order of sums and
-// an optimizer state that is not divided, then those of suggest_smaller.
+// Prints up to three settings near those given that fit: first another order of sums and an undivided optimizer state, then
+// those of suggest_smaller. If none fits, prints what was tried.
 static void suggest(const MemoryPlan *plan, const Config *given, const Backend *backend, const MemoryLimits *limits,
                     Buffer *out) {
     const bool trains = plan->optimizer, offloads = trains && !backend->in_host_memory;

@@ -35,9 +35,9 @@ static GpuPeak peak_of(const Backend *backend) {
 }
 
 // Products reach 0.75 of the peak (0.72 of an H200's; 0.80 and more is reported of desktop cards) and copies 0.85.
-// Attention has the share that an H200 has without TMA (with it 0.33 and 0.31: a step of 124M is 5 % shorter, and plans of cards
-// that are not there would change); cards whose peak is below 500 TFLOP/s are assumed to have twice
-// that.
+// Attention's share was measured on an H200 before its kernels used TMA. With TMA it is 0.33 and 0.31, which makes a step of
+// 124M 5 % shorter; the older shares stay, as the plan of an unknown card depends on them. Cards whose peak is below 500
+// TFLOP/s are assumed to have twice these shares.
 static Rates gpu_rates(const Backend *backend) {
     const bool known = backend->card && gpu_peak(backend->card).flops > 0;
     const GpuPeak peak = peak_of(backend);

@@ -222,7 +222,8 @@ static inline int attention_width(int D) {
 
 // On compute capability 9.0, by code that was compiled for it, heads of 64 channels; tiles are not larger than a sequence.
 static inline bool attention_by_tma(const Attention &a) {
-    return cuda.wgmma && (!cuda_attention_form || cuda_attention_form == ATTENTION_TMA) && a.D == 64 && a.T >= TILE;
+    return cuda.wgmma && (cuda_attention_form == ATTENTION_AUTO || cuda_attention_form == ATTENTION_TMA) && a.D == 64 &&
+           a.T >= TILE;
 }
 
 // The arguments of attention_backward, and its arrays in scratch memory.

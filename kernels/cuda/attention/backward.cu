@@ -12,7 +12,8 @@
 #include "kernels/cuda/attention/attention.cuh"
 
 // statistics (B,H,padded/2,2,2) = lse in powers of two of two queries, then their sums of dO*O; of rows from T on infinity
-// and 0, so that their P is 0 without a test. Resets the ticket and the turns, so that nothing else has to. Eight lanes compute a row.
+// and 0, so that their P is 0 without a test. Resets the ticket and the turns, so that nothing else has to. Eight lanes
+// compute a row.
 __global__ void __launch_bounds__(256)
     attention_statistics(float *__restrict__ statistics, int *__restrict__ turns, int turn_count,
                          const act *__restrict__ out, const act *__restrict__ dout, const float *__restrict__ lse,
@@ -342,7 +343,7 @@ __global__ void __launch_bounds__(C::THREADS, blocks_at_once<C::BLOCKS>)
     load_tile<W, QUERIES, THREADS>(q_tile, q, stride, block * QUERIES, T, width);
     load_tile<W, QUERIES, THREADS>(o_tile, dout + (size_t)b * T * out_stride + h * width, out_stride, block * QUERIES,
                                    T, width);
-    const int first_step = mask.starts ? mask.starts[(size_t)b * T + block * QUERIES] / KEYS : 0;
+    const int first_step = first_key_at(mask, b, block * QUERIES, T) / KEYS;
     load_keys(first_step);
     cp_async_commit();
 

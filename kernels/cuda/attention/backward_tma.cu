@@ -26,8 +26,8 @@ enum {
     SUMS = SIDE * SIDE / 4, // float4, of a tile
     SUM_BYTES = SUMS * (int)sizeof(float4),
     ROW_BYTES = SIDE * (int)sizeof(float2), // of statistics
-    TILES_TOGETHER = 1536,
-    COPYING_REGISTERS = 32, // of a thread: 32 + 3 * 160 = 4 * 128
+    TILES_TOGETHER = 1536,                  // of queries, of the heads that are computed together
+    COPYING_REGISTERS = 32,                 // of a thread: 32 + 3 * 160 = 4 * 128
     MULTIPLYING_REGISTERS = 160
 };
 // A wait tests the parity of a phase: a thread must neither miss a phase that ended nor take an older one for it.
@@ -184,10 +184,11 @@ INLINE void store_rows(act *to, const float (&x)[8][4], float scale, int row, co
 // blocks before to dq, row 0 of the sequence.
 INLINE void sum_queries(Tiles &tiles, const KeyBlock &block, int step, act *dq) {
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, place = warp * 8 * 32 + lane;
-    const int tile = tile_of(block, step), slot = step % SLOTS, turn = before(block, tile);
+    const int tile = tile_of(block, step), slot = step % SLOTS;
     const bool last = is_last(block, tile);
+    const int turn = last ? before(block, tile) : 0;
     float a[8][4] = {};
-    if (last && turn) {
+    if (turn) {
         WAIT_UNTIL(load_acquire(block.turns + tile) == turn);
 #pragma unroll
         for (int n = 0; n < 8; n++) {

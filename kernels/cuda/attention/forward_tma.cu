@@ -13,8 +13,8 @@ enum {
     QUERIES = GROUPS * SIDE,
     GROUP_THREADS = 128,
     THREADS = GROUPS * GROUP_THREADS,
-    STAGES = 4, // of keys and values
-    TILES_TOGETHER = 768,
+    STAGES = 4,           // of keys and values
+    TILES_TOGETHER = 768, // of keys, of the heads that are computed together
     CHUNKS = SIDE / 8,
     TILE_BYTES = SIDE * SIDE * (int)sizeof(act)
 };

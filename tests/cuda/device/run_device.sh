@@ -108,7 +108,7 @@ train_and_compare() {
     compare "the CPU's losses, float16" h d metrics.jsonl "${losses[@]}"
     train "with deterministic=False" e $gpu 20 --deterministic=False --gelu=tanh
     train "with the same GELU on the CPU" f cpu 20 --dtype=float32 --gelu=tanh
-    compare "the CPU's losses, by what was fastest" e f metrics.jsonl "${losses[@]}"
+    compare "the CPU's losses, with the fastest products" e f metrics.jsonl "${losses[@]}"
 }
 [[ -n $only && ! train =~ $only ]] || train_and_compare
 
@@ -132,7 +132,7 @@ elif command -v compute-sanitizer >/dev/null; then
     for word in embedding layernorm gelu attention_of by_tma loss update matmul; do
         check "memcheck $word" 100 compute-sanitizer --tool memcheck --error-exitcode 1 "${one[@]}" "$word"
     done
-    # Not attention by TMA: of writes that only mbarriers order, through a thread that stores in between, it says that they race.
+    # Not attention by TMA: it reports races between writes that mbarriers order through a third thread.
     for word in loss attention_of_fewer attention_of_more gelu_agrees; do
         check "racecheck $word" 100 compute-sanitizer --tool racecheck --error-exitcode 1 "${one[@]}" "$word"
     done

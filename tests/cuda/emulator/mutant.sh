@@ -102,7 +102,7 @@ tma_zeros|attention/backward_tma.cu|/put_zeros(tiles.ds/d|by_tma_agrees|rror|sm_
 tma_arrivals|attention/backward_tma.cu|s/filled\[i\], GROUPS \* 4/filled[i], GROUPS * 4 - 1/|by_tma_agrees|rror|sm_90
 tma_bytes|attention/backward_tma.cu|s/2 \* TILE_BYTES + ROW_BYTES/TILE_BYTES + ROW_BYTES/|by_tma_agrees|deadlock|sm_90
 tma_add|attention/backward_tma.cu|s/SUM_BYTES, turn);/SUM_BYTES, false);/|by_tma_agrees|rror|sm_90
-tma_before|attention/backward_tma.cu|s/if (last \&\& turn) {/if (false) {/|by_tma_agrees|rror|sm_90
+tma_before|attention/backward_tma.cu|s/^    if (turn) {/    if (false) {/|by_tma_agrees|rror|sm_90
 tma_is_last|attention/backward_tma.cu|s/tile < first_tile(block) + GROUPS;/tile < first_tile(block) + GROUPS - 1;/|by_tma_agrees|rror|sm_90
 tma_documents|attention/backward_tma.cu|s/block.kb - first_key_of(block, tile) . KEYS/block.kb/|by_tma_agrees|waits for a block that has not run|sm_90
 tma_steps|attention/backward_tma.cu|s/< (block.kb + 1) \* KEYS)/< block.kb * KEYS)/|by_tma_agrees|waits for a block that has not run|sm_90
@@ -132,7 +132,7 @@ replaced|matmul_cublaslt.c|/the product's plan may have replaced it/d|full_table
 other_cards|device.c|s/cuda.capability == 90/cuda.capability >= 90/|attention_of_64|a card that has none|sm_120
 gaps|trainer/model/layer_offload.c|s/network->ops->zero(network_at(network, gradients->kept), gradients->bytes);/(void)0;/|gradients_and_residuals|rror
 chosen|trainer/optim/step.c|s/network->ops->graph_begin(key, is_recorded(network))/(is_recorded(network) ? network->ops->graph_begin(key, true) : true)/;s/        network->ops->graph_end(key);/        if (is_recorded(network)) network->ops->graph_end(key);/|every_offload|rror
-skipped_keys|attention/forward.cu|s/block \* QUERIES\] \/ KEYS/block * QUERIES] \/ KEYS + 1/|attention_within_documents|error
+skipped_keys|attention/forward.cu|s/block \* QUERIES, T) \/ KEYS/block * QUERIES, T) \/ KEYS + 1/|attention_within_documents|error
 last_keys|attention/backward.cu|s/(mask, b, tile, T) >= kb \* KEYS/(mask, b, tile, T) > kb * KEYS/|attention_within_documents|error
 last_queries|attention/backward.cu|s/(mask, b, tile, T) >= (kb + 1) \* KEYS/(mask, b, tile, T) >= kb * KEYS/|attention_within_documents|waits for a block
 rows_fade|attention/fp32.cu|s/sums\[i\]\[n\] \*= fade/sums[i][n] *= 1/|attention_of_64|rror|fp32
