@@ -86,6 +86,28 @@ typedef struct {
 } RankSums;
 DECLARE_ACT(void, sum_ranks, (cudaStream_t stream, const RankSums *sums, size_t count))
 
+// A product and a GELU. Forward: pre = in w^T + bias and out = gelu(pre). Backward: out = in w * gelu'(pre), and dbias
+// by `add` the column sums of it. in (M,K); out, pre (M,N); w (N,K), backward (K,N). bias, dbias: may be NULL.
+typedef struct {
+    bool backward, add;
+    Activation form;
+    int M, N, K;
+    Act *out, *pre;
+    const Act *in;
+    const Par *w, *bias;
+    Grad *dbias;
+} MatmulGelu;
+// Both in one kernel (matmul_gelu.cu): where cuda.wgmma is set, not in float32, M at least 64, N and K multiples of 64,
+// arrays at multiples of 16 bytes. Needs matmul_gelu_scratch bytes of scratch memory.
+DECLARE_ACT(void, matmul_gelu_by_wgmma, (const MatmulGelu *of))
+enum { MATMUL_GELU_ROWS = 128 }; // of a tile, which has a row of column sums
+static inline size_t matmul_gelu_scratch(const MatmulGelu *of) {
+    return of->dbias ? (size_t)((of->M - 1) / MATMUL_GELU_ROWS + 1) * (size_t)of->N * sizeof(float) : 0;
+}
+// Whether it is one of the ways (product_choices.h) that are timed, or forced by a test.
+typedef enum { GELU_NOT_BY_WGMMA, GELU_TIMED, GELU_BY_WGMMA } GeluForm;
+extern GeluForm cuda_gelu_form;
+
 // out (C) by `add` the column sums of x (N,C), in an order that depends on nothing but N
 DECLARE_ACT(void, column_sums, (Grad * out, const Act *x, int N, int C, bool add))
 // a (split) and b (columns - split) by `add` the sums of parts (blocks, columns), in order; NULL is skipped

@@ -36,6 +36,7 @@ typedef struct {
     int m, n, k;
     bool transposed_a, transposed_b, fp32_result;
     cublasLtEpilogue_t epilogue;
+    Activation form;    // of the epilogue; cuBLASLt's is GELU's tanh form
     unsigned alignment; // the least of all pointers, up to 256: vectorized kernels depend on it
 } Gemm;
 
@@ -50,7 +51,7 @@ typedef struct {
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
-    bool usable; // there is an algorithm, and it is faster than a separate epilogue
+    ProductWay way;
     bool chosen; // by timing, or as a run before did
     float ms;    // then: of the fastest candidate
 } GemmPlan;
@@ -145,7 +146,7 @@ static int query_heuristic(const GemmPlan *plan, cublasLtMatmulHeuristicResult_t
 static bool gemm_is_same(const Gemm *a, const Gemm *b) {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->transposed_a == b->transposed_a &&
            a->transposed_b == b->transposed_b && a->fp32_result == b->fp32_result && a->epilogue == b->epilogue &&
-           a->alignment == b->alignment;
+           a->form == b->form && a->alignment == b->alignment;
 }
 
 static GemmPlan *gemm_plan_new(const Gemm *product) {
@@ -183,7 +184,8 @@ static GemmPlan *gemm_plan_for(Gemm product, const GemmOperands *o) {
     if (o->aux) DESCRIBE(EPILOGUE_AUX_POINTER, o->aux), DESCRIBE(EPILOGUE_AUX_LD, stride);
     if (known) return plan;
     cublasLtMatmulHeuristicResult_t first;
-    if (query_heuristic(plan, &first, 1)) plan->algorithm = first.algo, plan->usable = !o->aux;
+    if (query_heuristic(plan, &first, 1))
+        plan->algorithm = first.algo, plan->way = o->aux ? PRODUCT_APART : PRODUCT_BY_ALGORITHM;
     return plan;
 }
 
@@ -200,10 +202,12 @@ static cublasStatus_t launch(const GemmPlan *plan, const cublasLtMatmulAlgo_t *a
 static bool may_choose(const GemmPlan *plan, bool add) { return !plan->chosen && !add && graph_is_warmup_run(); }
 
 static void gemm_name(const Gemm *p, size_t workspace, char name[PRODUCT_NAME_BYTES]) {
-    snprintf(name, PRODUCT_NAME_BYTES, "%s %dx%dx%d %c%c %s epilogue %d alignment %u workspace %zu",
+    static const char *const forms[] = {
+        [ACTIVATION_GELU] = " gelu", [ACTIVATION_RELU2] = " relu2", [ACTIVATION_GELU_TANH] = ""};
+    snprintf(name, PRODUCT_NAME_BYTES, "%s %dx%dx%d %c%c %s epilogue %d alignment %u workspace %zu%s",
              cuda.tf32 ? "tf32" : dtype_name(cuda.act_type), p->m, p->n, p->k, p->transposed_a ? 'T' : 'N',
              p->transposed_b ? 'T' : 'N', p->fp32_result ? "fp32" : "act", (int)p->epilogue, p->alignment,
-             workspace >> 20);
+             workspace >> 20, forms[p->form]);
 }
 
 // Is it an algorithm for this product that fits the workspace and has a repeatable reduction? It comes from a file.
@@ -230,7 +234,7 @@ static bool find_choice(const Gemm *p, char name[PRODUCT_NAME_BYTES], ProductCho
 }
 
 // Takes the choice of an earlier run. Without one, false when it shall be made now, under product_choices_lock.
-static bool recall(GemmPlan *plan) {
+static bool recall(GemmPlan *plan, bool wgmma) {
     char name[PRODUCT_NAME_BYTES];
     ProductChoice choice;
     cublasLtMatmulAlgo_t algorithm;
@@ -238,11 +242,13 @@ static bool recall(GemmPlan *plan) {
     if (cuda.deterministic) {
         const bool found = find_choice(&plan->product, name, &choice);
         memcpy(&algorithm, choice.algorithm, sizeof algorithm);
-        if (found && !choice.apart && !is_usable(plan, &algorithm)) {
+        if (found && choice.way == PRODUCT_BY_ALGORITHM && !is_usable(plan, &algorithm)) {
             log_warn("cuBLASLt refuses the algorithm that was kept for the product %s: it is timed again", name);
+        } else if (found && choice.way == PRODUCT_BY_WGMMA && !wgmma) {
+            log_warn("the kernel that was kept for the product %s is not for it: it is timed again", name);
         } else if (found) {
-            plan->chosen = true, plan->ms = choice.us * 1e-3f, plan->usable = !choice.apart;
-            if (plan->usable) plan->algorithm = algorithm;
+            plan->chosen = true, plan->ms = choice.us * 1e-3f, plan->way = choice.way;
+            if (plan->way == PRODUCT_BY_ALGORITHM) plan->algorithm = algorithm;
         } else if (!product_choices_may_be_made()) {
             plan->chosen = true;
         }
@@ -252,7 +258,7 @@ static bool recall(GemmPlan *plan) {
 
 static void keep(GemmPlan *plan) {
     char name[PRODUCT_NAME_BYTES];
-    ProductChoice choice = {.apart = !plan->usable, .us = plan->ms * 1e3f};
+    ProductChoice choice = {.way = plan->way, .us = plan->ms * 1e3f};
     plan->chosen = true;
     if (!cuda.deterministic || !isfinite(choice.us)) return;
     memcpy(choice.algorithm, &plan->algorithm, sizeof choice.algorithm);
@@ -271,16 +277,26 @@ static float clock_ms(void) {
 }
 
 // Of a call whose operands have left the cache, as in a step, where other operations come before it.
-static float time_call(const GemmPlan *plan, const cublasLtMatmulAlgo_t *algorithm, const GemmOperands *o) {
+static float time_cold(void (*run)(const void *call), const void *call) {
     const size_t bytes = cuda.scratch_bytes < cuda.cache_bytes ? cuda.scratch_bytes : cuda.cache_bytes;
     float ms = 0;
     for (int k = 0; k < REPEATS; k++) {
         cuda_check(cudaMemsetAsync(cuda.scratch, 0, bytes, cuda.stream), "timing");
         clock_start();
-        check(launch(plan, algorithm, o, false), &plan->product);
+        run(call);
         ms += clock_ms();
     }
     return ms / REPEATS;
+}
+
+typedef struct {
+    const GemmPlan *plan;
+    const cublasLtMatmulAlgo_t *algorithm;
+    const GemmOperands *operands;
+} ProductCall;
+static void run_candidate(const void *call) {
+    const ProductCall *c = call;
+    check(launch(c->plan, c->algorithm, c->operands, false), &c->plan->product);
 }
 
 // Keeps the fastest candidate, if it is faster than `limit`. Some fail although the heuristic suggests them.
@@ -292,8 +308,8 @@ static void time_candidates(GemmPlan *plan, const GemmOperands *o, float limit) 
         const cublasLtMatmulAlgo_t *algorithm = &results[i].algo;
         if (results[i].state != CUBLAS_STATUS_SUCCESS || launch(plan, algorithm, o, false) != CUBLAS_STATUS_SUCCESS)
             continue;
-        const float ms = time_call(plan, algorithm, o);
-        if (ms < plan->ms) plan->ms = ms, plan->algorithm = *algorithm, plan->usable = true;
+        const float ms = time_cold(run_candidate, &(ProductCall){plan, algorithm, o});
+        if (ms < plan->ms) plan->ms = ms, plan->algorithm = *algorithm, plan->way = PRODUCT_BY_ALGORITHM;
     }
 }
 
@@ -301,7 +317,7 @@ static GemmPlan *gemm_plan_chosen(Gemm product, const GemmOperands *o, bool add)
     GemmPlan *plan = gemm_plan_for(product, o);
     if (!may_choose(plan, add)) return plan;
     product_choices_lock();
-    if (!recall(plan)) time_candidates(plan, o, INFINITY), keep(plan);
+    if (!recall(plan, false)) time_candidates(plan, o, INFINITY), keep(plan);
     product_choices_unlock();
     return plan;
 }
@@ -310,7 +326,7 @@ static GemmPlan *gemm_plan_chosen(Gemm product, const GemmOperands *o, bool add)
 
 static void multiply(Gemm product, const GemmOperands *o, bool add) {
     const GemmPlan *plan = gemm_plan_chosen(product, o, add);
-    if (!plan->usable)
+    if (plan->way != PRODUCT_BY_ALGORITHM)
         die(EX_GPU, "cuBLASLt has no kernel for a product of %d x %d x %d", product.m, product.n, product.k);
     check(launch(plan, &plan->algorithm, o, add), &plan->product);
 }
@@ -344,74 +360,100 @@ void cuda_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M
 
 // ---- a product and a GELU
 
-// Arguments of the separate GELU kernel: out = gelu(pre), or out *= gelu'(pre) and dbias += column sums of out.
-typedef struct {
-    Act *out;
-    const Act *pre;
-    Grad *dbias;
-    int M, C;
-    Activation form;
-    bool add;
-} GeluEpilogue;
+GeluForm cuda_gelu_form; // GELU_TIMED when a device has measured it
 
-static void gelu_forward(const GeluEpilogue *g) {
-    OF_DEVICE(cuda_gelu_forward)(g->out, g->pre, (size_t)g->M * (size_t)g->C, g->form);
+static void gelu(const MatmulGelu *g) {
+    if (g->backward)
+        OF_DEVICE(cuda_gelu_backward)(g->out, g->dbias, g->pre, g->M, g->N, g->form, g->add);
+    else
+        OF_DEVICE(cuda_gelu_forward)(g->out, g->pre, (size_t)g->M * (size_t)g->N, g->form);
 }
-static void gelu_backward(const GeluEpilogue *g) {
-    OF_DEVICE(cuda_gelu_backward)(g->out, g->dbias, g->pre, g->M, g->C, g->form, g->add);
-}
-static void sum_bias(const GeluEpilogue *g) {
-    if (g->dbias) OF_DEVICE(column_sums)(g->dbias, g->out, g->M, g->C, g->add);
+static void sum_bias(const MatmulGelu *g) {
+    if (g->dbias) OF_DEVICE(column_sums)(g->dbias, g->out, g->M, g->N, g->add);
 }
 
-static float time_of(void (*run)(const GeluEpilogue *), const GeluEpilogue *g) {
+// Does matmul_gelu.cu have it?
+static bool wgmma_has(const MatmulGelu *g) {
+    const uintptr_t pointers = (uintptr_t)g->out | (uintptr_t)g->pre | (uintptr_t)g->in | (uintptr_t)g->w;
+    return cuda_gelu_form && cuda.wgmma && cuda.act_type != DTYPE_FP32 && g->M >= 64 && !(g->N % 64) && !(g->K % 64) &&
+           !(pointers % 16) && matmul_gelu_scratch(g) <= cuda.scratch_bytes;
+}
+static void run_wgmma(const void *g) { OF_DEVICE(matmul_gelu_by_wgmma)(g); }
+
+static float time_of(void (*run)(const MatmulGelu *), const MatmulGelu *g) {
     run(g);
     clock_start();
     for (int k = 0; k < REPEATS; k++) run(g);
     return clock_ms() / REPEATS;
 }
 
-// Computes the product into o.d and then the GELU; or both in one kernel with an epilogue, for the tanh form only, if
-// that is faster.
-static void multiply_and_gelu(Gemm product, GemmOperands o, cublasLtEpilogue_t epilogue,
-                              void (*gelu)(const GeluEpilogue *), const GeluEpilogue *g) {
-    if (g->form == ACTIVATION_GELU_TANH) {
-        Gemm both = product;
-        GemmOperands of_both = o;
-        both.epilogue = epilogue, of_both.d = g->out, of_both.aux = g->pre;
-        GemmPlan *plan = gemm_plan_for(both, &of_both);
-        if (may_choose(plan, g->add)) {
-            product_choices_lock();
-            if (!recall(plan)) {
-                // never below the product's time: where another program uses the card, the sums may seem to take longer
-                const float gelu_ms = fmaxf(time_of(gelu, g) - time_of(sum_bias, g), 0);
-                const float apart = gemm_plan_chosen(product, &o, g->add)->ms + gelu_ms;
-                plan = gemm_plan_for(both, &of_both); // the product's plan may have replaced it
-                time_candidates(plan, &of_both, apart), keep(plan);
-            }
-            product_choices_unlock();
-        }
-        if (plan->usable) {
-            check(launch(plan, &plan->algorithm, &of_both, false), &plan->product);
-            sum_bias(g);
-            return;
-        }
+// Times the three ways (ProductWay) of `both`, and returns its plan.
+static GemmPlan *time_ways(const Gemm *apart, const GemmOperands *of_apart, const Gemm *both,
+                           const GemmOperands *of_both, const MatmulGelu *g) {
+    // never below the product's time: where another program uses the card, the sums may seem to take longer
+    const float sums_ms = time_of(sum_bias, g), gelu_ms = fmaxf(time_of(gelu, g) - sums_ms, 0);
+    const float ms = gemm_plan_chosen(*apart, of_apart, g->add)->ms + gelu_ms;
+    GemmPlan *plan = gemm_plan_for(*both, of_both); // the product's plan may have replaced it
+    plan->ms = ms;
+    if (g->form == ACTIVATION_GELU_TANH) time_candidates(plan, of_both, ms);
+    if (!wgmma_has(g)) return plan;
+    run_wgmma(g);                                   // loads its code
+    const float wgmma_ms = time_cold(run_wgmma, g); // the sums are a part of it
+    if (wgmma_ms < plan->ms + sums_ms) plan->ms = wgmma_ms, plan->way = PRODUCT_BY_WGMMA;
+    return plan;
+}
+
+// The plan of `both`: by the way that is the fastest, or was in an earlier run.
+static const GemmPlan *fastest_way(const Gemm *apart, const GemmOperands *of_apart, const Gemm *both,
+                                   const GemmOperands *of_both, const MatmulGelu *g) {
+    GemmPlan *plan = gemm_plan_for(*both, of_both);
+    if (!may_choose(plan, g->add)) return plan;
+    product_choices_lock();
+    if (!recall(plan, wgmma_has(g))) plan = time_ways(apart, of_apart, both, of_both, g), keep(plan);
+    product_choices_unlock();
+    return plan;
+}
+
+static void multiply_and_gelu(Gemm apart, GemmOperands of_apart, cublasLtEpilogue_t epilogue, const MatmulGelu *g) {
+    static const GemmPlan only_apart = {.way = PRODUCT_APART};
+    Gemm both = apart;
+    GemmOperands of_both = of_apart;
+    both.epilogue = epilogue, both.form = g->form, of_both.d = g->out, of_both.aux = g->pre;
+    if (cuda_gelu_form == GELU_BY_WGMMA && wgmma_has(g)) return run_wgmma(g);
+    const GemmPlan *plan = g->form == ACTIVATION_GELU_TANH || wgmma_has(g)
+                               ? fastest_way(&apart, &of_apart, &both, &of_both, g)
+                               : &only_apart;
+    if (plan->way == PRODUCT_BY_WGMMA) {
+        run_wgmma(g);
+    } else if (plan->way == PRODUCT_BY_ALGORITHM) {
+        check(launch(plan, &plan->algorithm, &of_both, false), &plan->product);
+        sum_bias(g);
+    } else {
+        multiply(apart, &of_apart, false);
+        gelu(g);
     }
-    multiply(product, &o, false);
-    gelu(g);
 }
 
 void cuda_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
                               Activation form) {
-    cublasLtEpilogue_t epilogue = bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-    multiply_and_gelu(forward(w, bias, M), (GemmOperands){pre, w->param, in, bias, NULL}, epilogue, gelu_forward,
-                      &(GeluEpilogue){out, pre, NULL, M, w->rows, form, false});
+    multiply_and_gelu(forward(w, bias, M), (GemmOperands){pre, w->param, in, bias, NULL},
+                      bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX,
+                      &(MatmulGelu){.form = form,
+                                    .M = M,
+                                    .N = w->rows,
+                                    .K = w->cols,
+                                    .out = out,
+                                    .pre = pre,
+                                    .in = in,
+                                    .w = w->param,
+                                    .bias = bias});
 }
 
 void cuda_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
                                Activation form, bool add) {
-    multiply_and_gelu(backward_input(w, M), (GemmOperands){d, w->param, dout, NULL, NULL}, CUBLASLT_EPILOGUE_DGELU,
-                      gelu_backward, &(GeluEpilogue){d, pre, dbias, M, w->cols, form, add});
+    multiply_and_gelu(
+        backward_input(w, M), (GemmOperands){d, w->param, dout, NULL, NULL}, CUBLASLT_EPILOGUE_DGELU,
+        &(MatmulGelu){true, add, form, M, w->cols, w->rows, d, (Act *)(uintptr_t)pre, dout, w->param, NULL, dbias});
 }
 
 void cuda_pack(const Weight *w) { (void)w; } // packed_bytes is 0

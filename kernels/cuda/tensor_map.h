@@ -1,4 +1,4 @@
-// Tensor maps: how the copies of attention/tma.cuh find a tile in memory.
+// Tensor maps: how the copies of tma.cuh find a tile in memory.
 #pragma once
 
 #include <stdint.h>
@@ -13,7 +13,7 @@ typedef struct {
 } TensorMap;
 
 // The map of `at`, activations (B,T,heads,width) of the open device: a tile is 64 rows of a sequence by the 64 channels
-// of a head, as attention/wgmma.cuh reads it; rows from T on and channels from width on are zeros. width: a multiple of 8.
+// of a head, as wgmma.cuh reads it; rows from T on and channels from width on are zeros. width: a multiple of 8.
 // Exits (80) where the driver cannot make it.
 TensorMap tensor_map(const void *at, int B, int T, int heads, int width);
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/attention/wave_order.h"
-#include "kernels/cuda/attention/wgmma.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 enum { TILE = 64 }; // rows of scratch are padded to it
 

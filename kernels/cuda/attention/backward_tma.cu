@@ -8,7 +8,7 @@
 // not wait. One thread of the copying warpgroup adds the parts, so that no product waits for a block's turn.
 #ifndef ACT_FP32
 #include "kernels/cuda/attention/attention.cuh"
-#include "kernels/cuda/attention/tma.cuh"
+#include "kernels/cuda/tma.cuh"
 
 namespace {
 
@@ -19,10 +19,9 @@ enum {
     GROUP_THREADS = 128,
     THREADS = (GROUPS + 1) * GROUP_THREADS,
     CHUNKS = SIDE / 8,
-    STAGES = 3, // of Q and dO
-    SLOTS = 2,  // of dS, and of sums
-    LAG = 1,    // steps until dS of a tile is dQ
-    TILE_BYTES = SIDE * SIDE * (int)sizeof(act),
+    STAGES = 3,             // of Q and dO
+    SLOTS = 2,              // of dS, and of sums
+    LAG = 1,                // steps until dS of a tile is dQ
     SUMS = SIDE * SIDE / 4, // float4, of a tile
     SUM_BYTES = SUMS * (int)sizeof(float4),
     ROW_BYTES = SIDE * (int)sizeof(float2), // of statistics
@@ -140,13 +139,6 @@ INLINE void add_parts(Tiles &tiles, const KeyBlock &block) {
         bulk_wait();
         store_release(block.turns + tile, turn + 1);
     }
-}
-
-// An arrival of the warp. After it products and bulk stores may read what the warp has written to shared memory.
-INLINE void arrive_with_writes(Barrier *b) {
-    async_fence();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(b);
 }
 
 // Words of the four lanes of a row, transposed: word i of lane j becomes word j of lane i.

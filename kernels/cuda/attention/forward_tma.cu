@@ -3,7 +3,7 @@
 // products with the keys of the next step and with the values of this one are under way during an exponential.
 #ifndef ACT_FP32
 #include "kernels/cuda/attention/softmax.cuh"
-#include "kernels/cuda/attention/tma.cuh"
+#include "kernels/cuda/tma.cuh"
 
 namespace {
 
@@ -15,8 +15,7 @@ enum {
     THREADS = GROUPS * GROUP_THREADS,
     STAGES = 4,           // of keys and values
     TILES_TOGETHER = 768, // of keys, of the heads that are computed together
-    CHUNKS = SIDE / 8,
-    TILE_BYTES = SIDE * SIDE * (int)sizeof(act)
+    CHUNKS = SIDE / 8
 };
 
 struct Tiles {

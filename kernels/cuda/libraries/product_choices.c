@@ -27,6 +27,10 @@ typedef struct {
     unsigned used; // 0: not by this run; else the order of the first use
 } KeptChoice;
 
+#define WORD(name, word) word,
+static const char *const ways[] = {PRODUCT_WAYS(WORD)};
+#undef WORD
+
 static KeptChoice entries[CHOICES_MAX];
 static int entry_count;
 static unsigned used_count;
@@ -55,10 +59,12 @@ static size_t print_card(char line[LINE_BYTES]) {
 }
 
 static size_t print_choice(char line[LINE_BYTES], const KeptChoice *entry) {
-    char digits[2 * ALGORITHM_BYTES + 1] = "apart";
-    if (!entry->choice.apart) hex_encode(digits, entry->choice.algorithm, ALGORITHM_BYTES);
-    return print_check(line, (size_t)snprintf(line, LINE_BYTES / 2 + 64, "%s: %s %.3f us", entry->product, digits,
-                                              (double)entry->choice.us));
+    char digits[2 * ALGORITHM_BYTES + 1];
+    const ProductWay way = entry->choice.way;
+    hex_encode(digits, entry->choice.algorithm, ALGORITHM_BYTES);
+    return print_check(line,
+                       (size_t)snprintf(line, LINE_BYTES / 2 + 64, "%s: %s %.3f us", entry->product,
+                                        way == PRODUCT_BY_ALGORITHM ? digits : ways[way], (double)entry->choice.us));
 }
 
 static bool parse_choice(char *line, KeptChoice *entry) {
@@ -71,8 +77,10 @@ static bool parse_choice(char *line, KeptChoice *entry) {
     *time++ = 0;
     entry->choice.us = strtof(time, &end);
     if (strcmp(end, " us") || !(entry->choice.us > 0) || !isfinite(entry->choice.us)) return false;
-    entry->choice.apart = !strcmp(algorithm, "apart");
-    return entry->choice.apart || hex_decode(entry->choice.algorithm, algorithm, ALGORITHM_BYTES) == 0;
+    for (ProductWay way = 0; way < sizeof ways / sizeof *ways; way++)
+        if (!strcmp(algorithm, ways[way])) return entry->choice.way = way, true;
+    entry->choice.way = PRODUCT_BY_ALGORITHM;
+    return hex_decode(entry->choice.algorithm, algorithm, ALGORITHM_BYTES) == 0;
 }
 
 static KeptChoice *entry_of(const char *product) {

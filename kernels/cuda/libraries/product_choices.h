@@ -2,7 +2,7 @@
 // for later runs on this card.
 //
 // Text. The first line names the card, each other line a product with its workspace in MiB, its algorithm in hexadecimal as cuBLASLt stores it,
-// or "apart" when the separate kernels are faster than this epilogue, and its time. Every line ends with its check,
+// or the word of another way (ProductWay), and its time. Every line ends with its check,
 // XXH64 of the text before it:
 //   cuBLASLt 130101 on NVIDIA H200, compute capability 9.0, 132 multiprocessors, driver 13000 CHECK
 //   bfloat16 4096x8192x1024 TN act epilogue 4 alignment 256 workspace 64: ALGORITHM 123.4 us CHECK
@@ -14,10 +14,19 @@
 
 enum { ALGORITHM_BYTES = 64, PRODUCT_NAME_BYTES = 96 };
 
+// How a product is made, and its word in the text. Only a product with a GELU is made apart or by a kernel for both.
+#define PRODUCT_WAYS(W)                                                                                                \
+    W(APART, "apart")    /* the product, and then another kernel: the epilogue is slower */                            \
+    W(BY_ALGORITHM, "")  /* of cuBLASLt */                                                                             \
+    W(BY_WGMMA, "wgmma") /* matmul_gelu.cu */
+#define PRODUCT_WAY(name, word) PRODUCT_##name,
+typedef enum { PRODUCT_WAYS(PRODUCT_WAY) } ProductWay;
+#undef PRODUCT_WAY
+
 typedef struct {
-    bool apart; // there is no algorithm: the epilogue is slower than a kernel of its own
+    ProductWay way;
     float us;
-    unsigned char algorithm[ALGORITHM_BYTES];
+    unsigned char algorithm[ALGORITHM_BYTES]; // PRODUCT_BY_ALGORITHM
 } ProductChoice;
 
 // card: a line of text. directory NULL, or one in which no file can be written: no choice is kept for later runs.

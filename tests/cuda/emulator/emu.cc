@@ -418,7 +418,8 @@ static uint32_t operand_bits(uint64_t part, bool rows_are_terms, int line, int t
     if (part >> 62 != 1 || (part >> 32 & 0x3fff) << 4 != 1024) emu::die("wgmma: not a tile with the swizzle of 128 bytes");
     const int row = rows_are_terms ? term : line, column = rows_are_terms ? line : term;
     size_t at = (part & 0x3fff) << 4;
-    at += (size_t)(row / 8 * 1024 + row % 8 * 128 + column * 2);
+    at += (size_t)(row / 8 * 1024 + row % 8 * 128 + column % 64 * 2);
+    if (column / 64) at += (size_t)(column / 64) * ((part >> 16 & 0x3fff) << 4);
     at ^= (at >> 7 & 7) << 4;
     if (at + 2 > emu::dynamic_bytes) emu::die("wgmma reads beyond shared memory");
     if (emu::unfenced[at / 16]) emu::die("wgmma reads what was written without async_fence");
@@ -437,8 +438,8 @@ static void multiply_group(emu::Fiber *fiber, const EmuProduct &product) {
     for (int i = 0; i < 4 && !product.a_in_registers; i++)
         a[i] = pair(product.part_a, product.a_term, first + (i & 1) * 8, 2 * t + (i >> 1) * 8);
     emu::Sums &sums = fiber->sums[product.sums];
-    if (!product.add) sums.fill(0);
-    for (int n = 0; n < 8; n++) {
+    if (!product.add) std::fill(sums.begin(), sums.end(), 0.0f);
+    for (int n = 0; n < product.columns / 8; n++) {
         const int line = n * 8 + (self->lane >> 2);
         const uint32_t b[2] = {pair(product.part_b, product.b_term, line, 2 * t),
                                pair(product.part_b, product.b_term, line, 2 * t + 8)};
@@ -452,15 +453,16 @@ void emu_wgmma(const EmuProduct &product) {
     emu::Fiber *fiber = emu::fiber_of_self();
     if (emu_device.capability != 90) emu::die("wgmma on a card that has none");
     if (!fiber->product_fence) emu::die("wgmma without wgmma_fence");
-    emu::Sums &sums = fiber->sums[product.sums], poison;
-    poison.fill(NAN);
+    emu::Sums &sums = fiber->sums[product.sums];
+    sums.resize((size_t)product.columns / 2);
+    float *const shown = *product.sums;
     auto pending = [&](const std::vector<EmuProduct> &group) {
         return std::any_of(group.begin(), group.end(), [&](const EmuProduct &p) { return p.sums == product.sums; });
     };
     if (!pending(fiber->open_products) &&
         std::none_of(fiber->product_groups.begin(), fiber->product_groups.end(), pending))
-        memcpy(sums.data(), product.sums, sizeof sums);
-    memcpy(product.sums, poison.data(), sizeof poison);
+        std::copy_n(shown, sums.size(), sums.begin());
+    std::fill_n(shown, sums.size(), NAN);
     fiber->open_products.push_back(product);
 }
 
@@ -486,9 +488,10 @@ void emu_wgmma_wait(int groups) {
             one++;
             continue;
         }
-        for (int i = 0; i < 32; i++)
-            if (!std::isnan(one->first[i / 4][i % 4])) emu::die("the sums of a wgmma were written before its wait");
-        memcpy(one->first, one->second.data(), sizeof one->second);
+        float *const shown = *one->first;
+        if (!std::all_of(shown, shown + one->second.size(), [](float x) { return std::isnan(x); }))
+            emu::die("the sums of a wgmma were written before its wait");
+        std::copy(one->second.begin(), one->second.end(), shown);
         one = fiber->sums.erase(one);
     }
 }

@@ -280,12 +280,13 @@ static inline void mma_16x8x8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t 
 }
 #endif
 
-// The host half of kernels/cuda/attention/wgmma.cuh.
+// The host half of kernels/cuda/wgmma.cuh.
 constexpr bool has_wgmma = true;
 unsigned shared_offset(const void *shared);
 // A product as a thread issues it; its first operand is `a` or the tile part_a.
 struct EmuProduct {
     float (*sums)[4];
+    int columns;
     uint32_t a[4];
     bool a_in_registers, a_term, b_term, add, fp16;
     uint64_t part_a, part_b;
@@ -297,9 +298,10 @@ void wgmma_commit();
 void async_fence();
 void emu_put_async(void *to, const void *value, size_t bytes);
 template <class T> static void put_async(T *to, T value) { emu_put_async(to, &value, sizeof value); }
-template <int GROUPS> static void wgmma_wait(float (&)[8][4]) { emu_wgmma_wait(GROUPS); }
+template <int GROUPS> static void wgmma_wait() { emu_wgmma_wait(GROUPS); }
+template <int GROUPS, int N> static void wgmma_wait(float (&)[N][4]) { emu_wgmma_wait(GROUPS); }
 
-// The host half of kernels/cuda/attention/tma.cuh.
+// The host half of kernels/cuda/tma.cuh.
 void barrier_open(uint64_t *b, int arrivals);
 void barriers_opened();
 void barrier_arrive_with(uint64_t *b, int bytes);
@@ -308,6 +310,7 @@ static inline void barrier_arrive(uint64_t *b) { barrier_arrive_with(b, 0); }
 void emu_barrier_wait(uint64_t *b, int parity, const char *place);
 static inline void prefetch_map(const TensorMap &) {}
 void copy_tile(void *to, const TensorMap &map, int head, int row, int b, uint64_t *landed);
+void store_tile(const TensorMap &map, int head, int row, int b, const void *from);
 void copy_bytes(void *to, const void *from, int bytes, uint64_t *landed);
 void bulk_store(void *to, const void *from, int bytes, bool add);
 void bulk_commit();

@@ -3,7 +3,6 @@
 
 #include "tests/cuda/emulator/emu.h"
 
-#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,11 +14,9 @@ struct Copy {
     const void *from; // NULL: zeros
 };
 
-// From shared memory to memory, by TMA.
+// From shared memory to memory, by TMA, 16 bytes each.
 struct Store {
-    char *to;
-    const char *from;
-    size_t bytes;
+    std::vector<std::pair<char *, const char *>> parts; // to, from
     bool add, was_read;
     std::string data; // as it was read
 };
@@ -32,7 +29,7 @@ struct Warp {
     std::vector<Meeting *> meetings;
 };
 
-typedef std::array<float, 32> Sums; // of a thread
+typedef std::vector<float> Sums; // of a thread
 
 struct Fiber : Thread {
     std::vector<std::vector<EmuProduct>> product_groups; // committed wgmma

@@ -83,7 +83,37 @@ whole|trainer/optim/step.c|s/gather(network, network->plan->grads, network->ops-
 norm_own|trainer/optim/step.c|/gather(network, plan->sums/d|fixed_cpu|the bits of several processes are not those of one|ranks
 host_order|kernels/mpi/collective_mpi.c|s/const float \*other = received + (size_t)i \* PIECE;/const float *other = received + (size_t)(before ? ranks - 1 - i : i) * PIECE;/|fixed_cpu|the bits of several processes are not those of one|ranks
 host_apart|kernels/mpi/collective_mpi.c|s/const float \*first = before ? before : received;/const float *first = received;/;s/for (int i = before ? 0 : 1; i < ranks; i++) {/for (int i = 1; i <= ranks - !before; i++) {/;s/const float \*other = received + (size_t)i \* PIECE;/const float *other = i < ranks ? received + (size_t)i * PIECE : before;/|fixed_cpu|the bits of several processes are not those of one|ranks
-tile_step|attention/wgmma.cuh|s/128 \* WGMMA_TERMS/64 * WGMMA_TERMS/|attention_of_64|relative error|sm_90
+tile_step|wgmma.cuh|s/128 \* WGMMA_TERMS/64 * WGMMA_TERMS/|attention_of_64|relative error|sm_90
+gelu_turn|matmul_gelu.cu|/if (i) barrier_wait(&memory.multiplied/d|by_wgmma|deadlock|sm_90
+gelu_emptied|matmul_gelu.cu|/barrier_wait(&memory.emptied/d|by_wgmma|more arrivals than|sm_90
+gelu_landed|matmul_gelu.cu|/barrier_wait(&memory.landed/d|by_wgmma|deadlock|sm_90
+gelu_early|matmul_gelu.cu|s/emptied\[(n - 1) % STAGES\]);$/emptied[n % STAGES]);/|by_wgmma|deadlock|sm_90
+gelu_bytes|matmul_gelu.cu|s/(DOWN + ACROSS) \* TILE_BYTES/(DOWN + ACROSS - 1) * TILE_BYTES/|by_wgmma|more bytes than|sm_90
+gelu_distance|wgmma.cuh|s/ROW == TERM \&\& TILES > 1 ? TILE_BYTES >> 4 : 1/1/|by_wgmma|rror|sm_90
+gelu_wait|matmul_gelu.cu|s/wgmma_wait<0>(sums\[half\]);/wgmma_wait<1>(sums[half]);/|by_wgmma|without a wait|sm_90
+gelu_fence|matmul_gelu.cu|s/arrive_with_writes(&memory.written\[group\]);/{ __syncwarp(); if (thread % 32 == 0) barrier_arrive(\&memory.written[group]); }/|by_wgmma|without async_fence|sm_90
+gelu_written|matmul_gelu.cu|/barrier_wait(&memory.written/d|by_wgmma|deadlock|sm_90
+gelu_read|matmul_gelu.cu|s/if (thread == 0) bulk_wait_read();//|by_wgmma|rror|sm_90
+gelu_arrived|matmul_gelu.cu|/^ *barrier_wait(&memory.arrived/d|by_wgmma|more arrivals than|sm_90
+gelu_fetch|matmul_gelu.cu|s/AHEAD = BUFFERS - 1,/AHEAD = BUFFERS,/|by_wgmma|rror|sm_90
+gelu_piece|matmul_gelu.cu|s/: 2 \* down\], \*const pres = pieces\[2 \* down + 1\]/: 0], *const pres = pieces[1]/|by_wgmma|rror|sm_90
+gelu_row|matmul_gelu.cu|s/row + r \* 8 \* CHUNKS/row + (1 - r) * 8 * CHUNKS/|by_wgmma|rror|sm_90
+gelu_half|matmul_gelu.cu|s/sums\[down\], across, biases/sums[0], across, biases/|by_wgmma|rror|sm_90
+gelu_column|matmul_gelu.cu|s/\&sums\[across \* 8 + k\]/\&sums[k]/|by_wgmma|rror|sm_90
+gelu_bias|matmul_gelu.cu|s/(bias + column + k \* 8/(bias + k * 8/|by_wgmma|rror|sm_90
+gelu_outside|matmul_gelu.cu|s/const bool inside = column < product.N;/const bool inside = true;/|by_wgmma|rror|sm_90
+gelu_sums|matmul_gelu.cu|s/lanes = 4; lanes < 32/lanes = 4; lanes < 16/|by_wgmma|rror|sm_90
+gelu_warps|matmul_gelu.cu|s/ + of\[3 \* SIDE\];/;/|by_wgmma|rror|sm_90
+gelu_slope|matmul_gelu.cu|s/slope_of<FORM>(high(x\[k\]\[r\]))/slope_of<FORM>(low(x[k][r]))/|by_wgmma|rror|sm_90
+gelu_next|matmul_gelu.cu|s/fetch(ahead < PIECES ? at : next,/fetch(at,/|by_wgmma|rror|sm_90
+gelu_summed|matmul_gelu.cu|s/ \&\& down == DOWN - 1;/ \&\& down == 0;/|by_wgmma|rror|sm_90
+gelu_part|matmul_gelu.cu|s/(at.row \/ (DOWN \* SIDE))/(at.row \/ SIDE)/|by_wgmma|rror|sm_90
+gelu_parts|matmul_gelu.cu|s/(const float \*)cuda.scratch, down,/(const float *)cuda.scratch, down - 1,/|by_wgmma|rror|sm_90
+gelu_rounded|matmul_gelu.cu|s/of_columns\[2 \* k + 1\] += high(d)/of_columns[2 * k + 1] += low(d)/|by_wgmma|rror|sm_90
+gelu_end|matmul_gelu.cu|/^    if (thread == 0) bulk_wait();/d|by_wgmma|without a wait|sm_90
+gelu_allowed|matmul_gelu.cu|s/= ALLOW_SHARED((matmul.*;/= cudaSuccess;/|by_wgmma|was not allowed|sm_90
+gelu_kept|matmul_cublaslt.c|s/choice.way == PRODUCT_BY_WGMMA \&\& !wgmma/false/|kernel_that_has_both|rror
+gelu_form|matmul_cublaslt.c|s/workspace >> 20, forms\[p->form\]/workspace >> 20, ""/|kernel_that_has_both|rror
 tma_ticket|attention/backward_tma.cu|s/= atomicAdd(turns, 1)/= (int)blockIdx.x/|by_tma_agrees|waits for a block that has not run|sm_90
 tma_acquire|attention/backward_tma.cu|s/load_acquire(block.turns + tile)/block.turns[tile]/|by_tma_agrees|nothing orders the write|sm_90
 tma_memory_fence|attention/backward_tma.cu|s/^            memory_fence();//|by_tma_agrees|without memory_fence|sm_90
@@ -97,7 +127,7 @@ tma_emptied|attention/backward_tma.cu|/barrier_wait(&tiles.emptied/d|by_tma_agre
 tma_landed|attention/backward_tma.cu|/barrier_wait(&tiles.landed/d|by_tma_agrees|more arrivals|sm_90
 tma_stage_free|attention/backward_tma.cu|/if (last > 0) barrier_wait/d|by_tma_agrees|more arrivals|sm_90
 tma_parity|attention/backward_tma.cu|s/n . STAGES & 1);/0);/|by_tma_agrees|deadlock|sm_90
-tma_async_fence|attention/backward_tma.cu|s/^    async_fence();//|by_tma_agrees|without async_fence|sm_90
+tma_async_fence|tma.cuh|s/^    async_fence();//|by_tma_agrees|without async_fence|sm_90
 tma_zeros|attention/backward_tma.cu|/put_zeros(tiles.ds/d|by_tma_agrees|rror|sm_90
 tma_arrivals|attention/backward_tma.cu|s/filled\[i\], GROUPS \* 4/filled[i], GROUPS * 4 - 1/|by_tma_agrees|rror|sm_90
 tma_bytes|attention/backward_tma.cu|s/2 \* TILE_BYTES + ROW_BYTES/TILE_BYTES + ROW_BYTES/|by_tma_agrees|deadlock|sm_90
@@ -161,7 +191,9 @@ sed "$edit" "$path" >"$folder/$path"
 cmp -s "$path" "$folder/$path" && echo "the edit of '$name' changes nothing" && exit 1
 source=$folder/$path
 kernel=attention/forward.cu # that includes the edited header
-[[ $file == *wgmma.cuh ]] && kernel=attention/forward_tma.cu
+[[ $file == wgmma.cuh ]] && kernel=attention/forward_tma.cu
+[[ $file == tma.cuh ]] && kernel=attention/backward_tma.cu
+[[ $name == gelu_* ]] && kernel=matmul_gelu.cu
 [[ $file == *.cuh ]] && file=$kernel && source=kernels/cuda/$file
 [[ $file == *.h ]] && file=test_emu_order.c && source=tests/cuda/emulator/$file
 sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
@@ -226,7 +258,9 @@ if [ "$card" = ranks ]; then
         echo "the losses of two processes are not those of one" >>log
     fi
 else
-    EMU_MULTIPROCESSORS=0 timeout 200 "$folder/test" --data tests/data --bin "$build/bin" "$word" >"$folder/log" 2>&1 &&
+    multiprocessors=0 # no grid is small
+    [[ $name == gelu_* ]] && multiprocessors=1 # a block has several tiles
+    EMU_MULTIPROCESSORS=$multiprocessors timeout 200 "$folder/test" --data tests/data --bin "$build/bin" "$word" >"$folder/log" 2>&1 &&
         echo "planted bug '$name' was not caught" && exit 1
 fi
 grep -qi -- "$words" "$folder/log" || { tail -15 "$folder/log" && exit 1; }

@@ -13,7 +13,7 @@ import sys
 CEILINGS = {  # by the mangled name up to its template arguments
     "24attention_forward_kernel": 255, "26attention_queries_gradient": 168,
     "23attention_keys_gradientI17Keys64ThreeBlocksE": 168, "23attention_keys_gradientI11Keys64SplitE": 168,  # three blocks of 128 threads
-    "22attention_gradient_tma": 128, "21attention_forward_tma": 128, "23attention_keys_gradientI15Keys64TwoBlocksE": 255,
+    "11matmul_gelu": 168, "22attention_gradient_tma": 128, "21attention_forward_tma": 128, "23attention_keys_gradientI15Keys64TwoBlocksE": 255,
     "18layernorm_gradientILi3E": 168, "18layernorm_gradientILi4E": 168, "18layernorm_gradientILi5E": 255,
     "24layernorm_forward_kernel": 64, "20cross_entropy_kernel": 64, "12adamw_update": 72, "13gelu_gradient": 64, "4gelu": 48, "5embed": 40,
     "19embed_gather_tokens": 64, "21embed_gather_frequent": 64,

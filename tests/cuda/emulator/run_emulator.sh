@@ -17,6 +17,9 @@ list() { # PROGRAM TEST VARIABLE=VALUE...: a test in one of the ways a card coul
     names $on_cuda | grep -v by_what_was_fastest | sed 's/.*/test-emu & TEST_DTYPE=float16 PAIR_ORDERS=2/'
     names $on_cuda | grep -v by_what_was_fastest | sed 's/.*/test-emu & TEST_DTYPE=float32 PAIR_ORDERS=2/'
     names $on_cuda | grep attention | sed 's/.*/test-emu & EMU_CAPABILITY=90/'
+    for type in bfloat16 float16; do
+        echo "test-emu cuda_matmul_gelu_by_wgmma_agrees_with_the_reference EMU_CAPABILITY=90 EMU_MULTIPROCESSORS=1 TEST_DTYPE=$type"
+    done
     names $on_cuda | grep attention_of_64 | sed 's/.*/test-emu & EMU_CAPABILITY=120/'
     names $on_cuda | grep -E 'attention_(of|with)' | sed 's/.*/test-emu-75 & EMU_CAPABILITY=75 EMU_BLOCKS=1/'
     echo registers

@@ -8,7 +8,7 @@
 #include <math.h>
 
 enum { TIMED = 5 }; // calls of a candidate
-enum { M = 24, ROWS = 64, COLS = 32, WIDE = M * ROWS, NARROW = M * COLS, MOST = ROWS * COLS };
+enum { M = 64, ROWS = 64, COLS = 64, WIDE = M * ROWS, NARROW = M * COLS, MOST = ROWS * COLS };
 
 typedef struct {
     const Backend *on;
@@ -144,18 +144,19 @@ TEST(cuda_timing_changes_no_gradient) {
 
 typedef struct {
     float out[WIDE], pre[WIDE], d[NARROW], dbias[COLS];
-    uint64_t epilogues; // in a recording
+    uint64_t epilogues, products; // in a recording
 } Results;
 
-static void run_gelu_with(bool deterministic, bool biased, bool exact, const char *cache, Results *results) {
+static void run_gelu_with(bool deterministic, bool biased, Activation form, const char *cache, Results *results) {
     Bench b = bench_open_with(deterministic, cache);
     for (int run = 0; run < 2; run++) { // plain, recorded
-        results->epilogues = emu_counts.epilogues;
+        results->epilogues = emu_counts.epilogues, results->products = emu_counts.products;
         CHECK(b.on->graph_begin(0, true));
-        b.on->matmul_gelu_forward(b.out, b.pre, b.in, &b.w, biased ? b.bias : NULL, M, exact);
-        b.on->matmul_gelu_backward(b.d, biased ? b.dbias : NULL, b.dout, b.in, &b.w, M, exact, false);
+        b.on->matmul_gelu_forward(b.out, b.pre, b.in, &b.w, biased ? b.bias : NULL, M, form);
+        b.on->matmul_gelu_backward(b.d, biased ? b.dbias : NULL, b.dout, b.in, &b.w, M, form, false);
         b.on->graph_end(0);
         results->epilogues = emu_counts.epilogues - results->epilogues;
+        results->products = emu_counts.products - results->products;
     }
     halves(&b, b.out, WIDE, results->out), halves(&b, b.pre, WIDE, results->pre);
     halves(&b, b.d, NARROW, results->d);
@@ -445,4 +446,34 @@ TEST(cuda_keeps_the_choice_of_an_epilogue_whatever_the_clock_says) {
         emu_device.slow = NULL;
     }
     CHECK_EQUAL(emu_counts.timings, timings);
+}
+
+// Products of 5 us and GELUs of 1 us, or of 1 us both, but in the last run of a file, whose clock says the opposite.
+TEST(cuda_keeps_the_choice_of_the_kernel_that_has_both) {
+    static Results apart, results;
+    emu_device.capability = 90;
+    for (Activation form = ACTIVATION_GELU_TANH; form <= ACTIVATION_RELU2; form++) {
+        const char *cache = "gelu/both"; // of all forms
+        cuda_gelu_form = GELU_NOT_BY_WGMMA;
+        run_gelu_with(true, true, form, NULL, &apart);
+        CHECK_EQUAL(apart.products, 2);
+        cuda_gelu_form = GELU_TIMED, emu_device.epilogue_us = 3;
+        uint64_t timings = emu_counts.timings;
+        for (int run = 0; run < 2; run++) {
+            run_gelu_with(true, true, form, cache, &results);
+            CHECK_EQUAL(results.products, 0);
+            CHECK(run ? emu_counts.timings == timings : emu_counts.timings > timings);
+            CHECK_CLOSE(results.pre, apart.pre, WIDE, 0.01, 0.01);
+            CHECK_CLOSE(results.out, apart.out, WIDE, 0.01, 0.02);
+            CHECK_CLOSE(results.d, apart.d, NARROW, 0.02, 0.05);
+            CHECK_CLOSE(results.dbias, apart.dbias, COLS, 0.02, 1.5); // 64 roundings of up to 1/8, twice
+            emu_device.slow = "matmul_gelu", timings = emu_counts.timings;
+        }
+        run_gelu_with(true, true, form, "gelu/slow", &results);
+        CHECK_EQUAL(results.products, 2);
+        emu_device.slow = NULL, emu_device.epilogue_us = -1, cuda_gelu_form = GELU_NOT_BY_WGMMA;
+        run_gelu_with(true, true, form, cache, &results); // a program without the kernel
+        CHECK_EQUAL(results.products, 2);
+    }
+    emu_device.capability = 80;
 }

@@ -51,7 +51,7 @@ static int waiting_for_stores;
 
 bool tma_land() {
     if (loads.empty() && !waiting_for_stores) return false;
-    if (loads.empty()) stores_due++;
+    if (loads.empty() || (emu_order == 2 && waiting_for_stores)) return stores_due++, true; // either may be the last
     for (const Load &load : loads) land(load);
     loads.clear();
     return true;
@@ -74,7 +74,7 @@ void tma_end() {
 // ---- tensor maps
 
 struct EmuTensorMap { // what cuTensorMapEncodeTiled writes here
-    const char *at;
+    char *at;
     uint64_t sizes[4], strides[3];
     uint32_t rows; // of a tile
 };
@@ -83,12 +83,12 @@ static CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t ra
                        const cuuint64_t *strides, const cuuint32_t *box, const cuuint32_t *steps,
                        CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
                        CUtensorMapFloatOOBfill fill) {
-    EmuTensorMap to = {(const char *)at, {}, {}, box[2]};
+    EmuTensorMap to = {(char *)at, {}, {}, box[2]};
     bool good = rank == 4 && (uintptr_t)at % 16 == 0 && !interleave && swizzle == CU_TENSOR_MAP_SWIZZLE_128B && !fill &&
                 (type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16);
     for (int i = 0; i < 4; i++) good &= sizes[i] && sizes[i] >> 32 == 0 && steps[i] == 1, to.sizes[i] = sizes[i];
     for (int i = 0; i < 3; i++) good &= strides[i] % 16 == 0 && strides[i] >> 40 == 0, to.strides[i] = strides[i];
-    for (int i = 0; i < 4; i++) good &= box[i] <= sizes[i]; // larger boxes: not seen on a device
+    for (int i = 0; i < 4; i++) good &= box[i] <= sizes[i];                        // larger boxes: not seen on a device
     good &= box[0] == 64 && box[1] == 1 && box[2] && box[2] <= 256 && box[3] == 1; // rows of 128 bytes, the swizzle's
     memcpy(map, &to, sizeof to);
     return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -156,52 +156,83 @@ void copy_bytes(void *to, const void *from, int bytes, uint64_t *landed) {
     start(std::move(load));
 }
 
-void copy_tile(void *to, const TensorMap &opaque, int head, int row, int b, uint64_t *landed) {
+// 16 bytes of a tile; memory: NULL beyond the map.
+struct TilePart {
+    char *shared, *memory;
+};
+
+static std::vector<TilePart> parts_of_tile(const TensorMap &opaque, int head, int row, int b, const void *shared) {
     EmuTensorMap map;
     memcpy(&map, &opaque, sizeof map);
-    if (shared_offset(to) % 1024) emu::die("copy_tile: not at a multiple of 1024 bytes");
-    const uint64_t from[] = {0, (uint64_t)head, (uint64_t)row, (uint64_t)b};
-    emu::Load load = {(char *)to, std::string(map.rows * 128, 0), landed};
+    if (shared_offset(shared) % 1024) emu::die("a tile is not at a multiple of 1024 bytes");
+    std::vector<TilePart> parts;
     for (uint64_t r = 0; r < map.rows; r++)
         for (uint64_t c = 0; c < 8; c++) {
-            if (c * 8 >= map.sizes[0] || from[1] >= map.sizes[1] || from[2] + r >= map.sizes[2] || from[3] >= map.sizes[3])
-                continue;
-            std::string part;
-            read_memory(part, map.at + c * 16 + from[1] * map.strides[0] + (from[2] + r) * map.strides[1] + from[3] * map.strides[2], 16);
-            load.data.replace(r * 128 + (c ^ (r & 7)) * 16, 16, part);
+            const uint64_t at[] = {c * 8, (uint64_t)head, (uint64_t)row + r, (uint64_t)b};
+            char *memory = map.at + c * 16;
+            for (int i = 0; i < 4; i++) {
+                if (at[i] >= map.sizes[i]) memory = nullptr;
+                if (memory && i) memory += at[i] * map.strides[i - 1];
+            }
+            parts.push_back({(char *)shared + r * 128 + (c ^ (r & 7)) * 16, memory});
         }
+    return parts;
+}
+
+void copy_tile(void *to, const TensorMap &map, int head, int row, int b, uint64_t *landed) {
+    const std::vector<TilePart> parts = parts_of_tile(map, head, row, b, to);
+    emu::Load load = {(char *)to, std::string(parts.size() * 16, 0), landed};
+    for (const TilePart &part : parts) {
+        std::string bytes;
+        if (part.memory) read_memory(bytes, part.memory, 16);
+        load.data.replace((size_t)(part.shared - (char *)to), bytes.size(), bytes);
+    }
     start(std::move(load));
 }
 
 // The store reads shared memory ...
 static void read_store(emu::Store &store) {
     if (store.was_read) return;
-    for (size_t i = 0; i < store.bytes; i += 16) {
-        const size_t at = (size_t)(store.from + i - emu::dynamic_shared);
-        if (at + 16 > emu::dynamic_bytes) emu::die("bulk_store reads beyond shared memory");
-        if (emu::unfenced[at / 16]) emu::die("bulk_store reads what was written without async_fence");
+    for (const auto &[to, from] : store.parts) {
+        const size_t at = (size_t)(from - emu::dynamic_shared);
+        if (at + 16 > emu::dynamic_bytes) emu::die("a store reads beyond shared memory");
+        if (emu::unfenced[at / 16]) emu::die("a store reads what was written without async_fence");
+        store.data.append(from, 16);
     }
-    store.data.assign(store.from, store.bytes), store.was_read = true;
+    store.was_read = true;
 }
 
 // ... and writes memory.
 static void write_store(emu::Store &store) {
     read_store(store);
-    for (size_t i = 0; i < store.bytes; i += 16) {
+    for (size_t i = 0; i < store.parts.size(); i++) {
+        char *to = store.parts[i].first;
         float part[4], old[4] = {};
-        memcpy(part, store.data.data() + i, 16);
-        if (store.add) emu::read_through(store.to + i, old, 16);
-        for (int k = 0; k < 4; k++) part[k] = store.add ? old[k] + part[k] : part[k];
-        emu::write_through(store.to + i, part, 16);
+        memcpy(part, store.data.data() + i * 16, 16);
+        if (store.add) emu::read_through(to, old, 16);
+        for (int k = 0; k < 4 && store.add; k++) part[k] += old[k];
+        emu::write_through(to, part, 16);
     }
+}
+
+static void start(emu::Store store) {
+    if (emu::fiber_of_self()->acquired) emu::die("TMA after an acquire without memory_fence");
+    if (emu_order & 1) read_store(store);
+    emu::fiber_of_self()->open_stores.push_back(std::move(store));
 }
 
 void bulk_store(void *to, const void *from, int bytes, bool add) {
     if (((uintptr_t)to | (uintptr_t)from | (unsigned)bytes) & 15) emu::die("bulk_store: no multiple of 16");
-    if (emu::fiber_of_self()->acquired) emu::die("TMA after an acquire without memory_fence");
-    emu::Store store = {(char *)to, (const char *)from, (size_t)bytes, add, false, {}};
-    if (emu_order & 1) read_store(store);
-    emu::fiber_of_self()->open_stores.push_back(store);
+    emu::Store store = {{}, add, false, {}};
+    for (int i = 0; i < bytes; i += 16) store.parts.push_back({(char *)to + i, (const char *)from + i});
+    start(std::move(store));
+}
+
+void store_tile(const TensorMap &opaque, int head, int row, int b, const void *from) {
+    emu::Store store = {{}, false, false, {}};
+    for (const TilePart &part : parts_of_tile(opaque, head, row, b, from))
+        if (part.memory) store.parts.push_back({part.memory, part.shared});
+    start(std::move(store));
 }
 
 void bulk_commit() {

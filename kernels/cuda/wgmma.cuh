@@ -1,5 +1,5 @@
-// Products of a warpgroup, four warps, on compute capability 9.0 (wgmma): sums (64,64) += a (64,16) b (16,64), with the
-// sums of a warp's 16 rows laid out as those of mma_16x8x16, eight columns after eight.
+// Products of a warpgroup, four warps, on compute capability 9.0 (wgmma): sums (64,64) += a (64,16) b (16,64), or with
+// 192 columns, with the sums of a warp's 16 rows laid out as those of mma_16x8x16, eight columns after eight.
 //
 // Operands are tiles of 64 rows of 64 activations in shared memory, at multiples of 1024 bytes, as load_tile<8, ..>
 // writes them: chunk_at<8> is wgmma's swizzle of 128 bytes. A product is asynchronous: its registers are not touched
@@ -13,12 +13,15 @@
 // columns.
 enum TileRow { LINE, TERM };
 
-enum { WGMMA_ROWS = 64, WGMMA_TERMS = 16 };
+enum { WGMMA_ROWS = 64, WGMMA_TERMS = 16, TILE_BYTES = 64 * 64 * 2 };
 
-// A tile from its term WGMMA_TERMS * step on, for the instruction: 1024 bytes hold eight rows, 1 << 62 is the swizzle.
-// Bits 16 to 29 would be the distance to the next tile.
-template <TileRow ROW> INLINE uint64_t tile_part(const uint4 *tile, int step) {
-    const uint64_t first = (uint64_t)(shared_offset(tile) >> 4) | 1ull << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
+// Tiles, one after another, from their term WGMMA_TERMS * step on, for the instruction: 1024 bytes hold eight rows,
+// 1 << 62 is the swizzle. Bits 16 to 29 are the distance to the tile of the next 64 columns, where it is not the distance
+// of the next eight rows.
+template <TileRow ROW, int TILES = 1> INLINE uint64_t tile_part(const uint4 *tile, int step) {
+    const uint64_t distance = ROW == TERM && TILES > 1 ? TILE_BYTES >> 4 : 1;
+    const uint64_t first =
+        (uint64_t)(shared_offset(tile) >> 4) | distance << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
     return first + step * (ROW == LINE ? 2 * WGMMA_TERMS : 128 * WGMMA_TERMS) / 16; // one addition of a constant
 }
 
@@ -59,13 +62,32 @@ template <TileRow B> INLINE void wgmma(float (&d)[8][4], const uint32_t (&a)[4],
               : ALL_SUMS("+f")
               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile_part<B>(b, step)), "n"(B == TERM));
 }
+// 192 columns: b is three tiles.
+template <TileRow A, TileRow B> INLINE void wgmma(float (&d)[24][4], const uint4 *a, const uint4 *b, int step) {
+    WGMMA_ASM("wgmma.mma_async.sync.aligned.m64n192k16.f32." ACT_TYPE "." ACT_TYPE " {"
+              "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"
+              "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+              "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,"
+              "%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+              "},%96,%97,1,1,1,%98,%99;"
+              : FOUR_SUMS("+f", 0), FOUR_SUMS("+f", 1), FOUR_SUMS("+f", 2), FOUR_SUMS("+f", 3), FOUR_SUMS("+f", 4),
+                FOUR_SUMS("+f", 5), FOUR_SUMS("+f", 6), FOUR_SUMS("+f", 7), FOUR_SUMS("+f", 8), FOUR_SUMS("+f", 9),
+                FOUR_SUMS("+f", 10), FOUR_SUMS("+f", 11), FOUR_SUMS("+f", 12), FOUR_SUMS("+f", 13), FOUR_SUMS("+f", 14),
+                FOUR_SUMS("+f", 15), FOUR_SUMS("+f", 16), FOUR_SUMS("+f", 17), FOUR_SUMS("+f", 18), FOUR_SUMS("+f", 19),
+                FOUR_SUMS("+f", 20), FOUR_SUMS("+f", 21), FOUR_SUMS("+f", 22), FOUR_SUMS("+f", 23)
+              : "l"(tile_part<A>(a, step)), "l"(tile_part<B, 3>(b, step)), "n"(A == TERM), "n"(B == TERM));
+}
 INLINE void wgmma_fence() { WGMMA_ASM("wgmma.fence.sync.aligned;" ::: "memory"); }
 INLINE void wgmma_commit() { WGMMA_ASM("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// All but the last GROUPS committed groups are done: those of d, among others.
-template <int GROUPS> INLINE void wgmma_wait(float (&d)[8][4]) {
+// All but the last GROUPS committed groups are done ...
+template <int GROUPS> INLINE void wgmma_wait() {
     WGMMA_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
+}
+// ... those of d, among others.
+template <int GROUPS, int N> INLINE void wgmma_wait(float (&d)[N][4]) {
+    wgmma_wait<GROUPS>();
 #pragma unroll
-    for (int n = 0; n < 8; n++) asm volatile("" : FOUR_SUMS("+f", n)::"memory"); // no use of d moves before the wait
+    for (int n = 0; n < N; n++) asm volatile("" : FOUR_SUMS("+f", n)::"memory"); // no use of d moves before the wait
 }
 // What this thread has written to shared memory so far is seen by products after the next barrier.
 INLINE void async_fence() { WGMMA_ASM("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -73,9 +95,13 @@ template <class T> INLINE void put_async(T *to, T value) { *to = value; }
 #else
 template <TileRow A, TileRow B>
 static void wgmma(float (&d)[8][4], const uint4 *a, const uint4 *b, int step, bool add = true) {
-    emu_wgmma({d, {}, false, A == TERM, B == TERM, add, EMU_FP16, tile_part<A>(a, step), tile_part<B>(b, step)});
+    emu_wgmma({d, 64, {}, false, A == TERM, B == TERM, add, EMU_FP16, tile_part<A>(a, step), tile_part<B>(b, step)});
+}
+template <TileRow A, TileRow B> static void wgmma(float (&d)[24][4], const uint4 *a, const uint4 *b, int step) {
+    emu_wgmma(
+        {d, 192, {}, false, A == TERM, B == TERM, true, EMU_FP16, tile_part<A>(a, step), tile_part<B, 3>(b, step)});
 }
 template <TileRow B> static void wgmma(float (&d)[8][4], const uint32_t (&a)[4], const uint4 *b, int step) {
-    emu_wgmma({d, {a[0], a[1], a[2], a[3]}, true, false, B == TERM, true, EMU_FP16, 0, tile_part<B>(b, step)});
+    emu_wgmma({d, 64, {a[0], a[1], a[2], a[3]}, true, false, B == TERM, true, EMU_FP16, 0, tile_part<B>(b, step)});
 }
 #endif

@@ -8,8 +8,8 @@
 // what has landed, is seen after the wait. The emulator has them all (tests/cuda/emulator/tma.cc).
 #pragma once
 
-#include "kernels/cuda/attention/wgmma.cuh"
 #include "kernels/cuda/tensor_map.h"
+#include "kernels/cuda/wgmma.cuh"
 
 typedef uint64_t Barrier; // in shared memory
 
@@ -47,6 +47,12 @@ INLINE void copy_tile(void *to, const TensorMap &map, int head, int row, int b, 
             "l"(&map), "r"(0), "r"(head), "r"(row), "r"(b), "r"(shared_offset(landed))
             : "memory");
 }
+// Starts a store of such a tile; what is beyond the map is left out. bulk_wait as for bulk_store.
+INLINE void store_tile(const TensorMap &map, int head, int row, int b, const void *from) {
+    TMA_ASM("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0,{%1,%2,%3,%4}],[%5];" ::"l"(&map), "r"(0),
+            "r"(head), "r"(row), "r"(b), "r"(shared_offset(from))
+            : "memory");
+}
 // `bytes`, and where they lie, are multiples of 16.
 INLINE void copy_bytes(void *to, const void *from, int bytes, Barrier *landed) {
     TMA_ASM(
@@ -77,3 +83,10 @@ INLINE void memory_fence() { TMA_ASM("fence.proxy.async.global;" ::: "memory"); 
 template <int COUNT> INLINE void give_registers() { TMA_ASM("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT)); }
 template <int COUNT> INLINE void take_registers() { TMA_ASM("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT)); }
 #endif
+
+// An arrival of the warp. After it products and stores may read what the warp has written to shared memory.
+INLINE void arrive_with_writes(Barrier *b) {
+    async_fence();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(b);
+}
