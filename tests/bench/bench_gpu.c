@@ -29,6 +29,7 @@ static double device_used_bytes(void) {
     return used >= 0 ? used : used_bytes();
 }
 static void set_attention_form(AttentionForm form) { cuda_attention_form = form; }
+static void set_gelu_form(GeluForm form) { cuda_gelu_form = form; }
 // A stream that stands still, as after a kernel that hangs.
 static void hang(void *unused) {
     (void)unused;
@@ -41,10 +42,13 @@ static double used_bytes(void) { return 0; }
 static double device_used_bytes(void) { return 0; }
 typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_3 } AttentionForm;
 static void set_attention_form(AttentionForm form) { (void)form; }
+typedef enum { GELU_NOT_BY_WGMMA, GELU_TIMED, GELU_BY_WGMMA } GeluForm;
+static void set_gelu_form(GeluForm form) { (void)form; }
 #endif
 
-static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, deterministic = 1, timeout,
-           documents;    // documents: tokens of one on average, each masked from the others; 0: no mask
+static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, deterministic = 1, timeout;
+static int documents;    // tokens of one on average, each masked from the others; 0: no mask
+static int fused_gelu;   // 1: the kernel that has a product and its GELU is one of the ways that are timed
 static double mem_limit; // GiB
 static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact", dtype[16] = "auto", offload[16] = "none",
             recompute[16] = "none";
@@ -62,6 +66,7 @@ static void parse_key(int key, const char *text) {
 static void open_backend(void) {
     char why[256];
     parse_key(KEY_device, device), parse_key(KEY_dtype, dtype), parse_key(KEY_optimizer_state, state);
+    set_gelu_form(fused_gelu ? GELU_TIMED : GELU_NOT_BY_WGMMA);
     ops = backend_open(&(BackendChoice){.device = config.device,
                                         .dtype = config.dtype,
                                         .deterministic = deterministic,
@@ -244,6 +249,21 @@ static void run_gelu_forward(void) {
 static void run_gelu_backward(void) {
     ops->gelu_backward(at(pass->dfc), NULL, at(pass->fc), B * T, 4 * C, false, true);
 }
+static void run_matmul_gelu_forward(void) {
+    ops->matmul_gelu_forward(at(pass->gelu), at(pass->fc), at(pass->ln2), weight(PARAM_FC_W), NULL, B * T,
+                             ACTIVATION_GELU);
+}
+static void run_matmul_gelu_backward(void) {
+    ops->matmul_gelu_backward(at(pass->dfc), NULL, at(pass->dnorm), at(pass->fc), weight(PARAM_PROJ_W), B * T,
+                              ACTIVATION_GELU, true);
+}
+static void run_gelu_by_wgmma(void (*run)(void)) {
+    set_gelu_form(GELU_BY_WGMMA);
+    run();
+    set_gelu_form(GELU_NOT_BY_WGMMA);
+}
+static void run_wgmma_gelu_forward(void) { run_gelu_by_wgmma(run_matmul_gelu_forward); }
+static void run_wgmma_gelu_backward(void) { run_gelu_by_wgmma(run_matmul_gelu_backward); }
 static void run_embed_backward(void) {
     ops->embed_backward(grad(PARAM_WTE), grad(PARAM_WPE), at(pass->dres), at(pass->tokens), B, T, C, model.shape.vocab,
                         true);
@@ -282,6 +302,10 @@ static int bench_ops(void) {
         {"layernorm backward", run_layernorm_backward, 0, N * c * (pass->dres_act == pass->dres ? 8 : 10)},
         {"gelu forward", run_gelu_forward, 0, N * c * 16},
         {"gelu backward", run_gelu_backward, 0, N * c * 24},
+        {"product and gelu forward", run_matmul_gelu_forward, 8 * N * c * c, 0},
+        {"product and gelu forward, wgmma", run_wgmma_gelu_forward, 8 * N * c * c, 0},
+        {"product and gelu backward", run_matmul_gelu_backward, 8 * N * c * c, 0},
+        {"product and gelu backward, wgmma", run_wgmma_gelu_backward, 8 * N * c * c, 0},
         {"embed backward", run_embed_backward, 0, N * c * 4},
         {"gradient norm", run_norm, 0, P * 4},
         {"adamw", run_adamw, 0, P * 30},
@@ -369,6 +393,7 @@ int main(int count, char **arguments) {
         {"dtype=%15s", dtype},
         {"offload=%15s", offload},
         {"gelu=%15s", gelu},
+        {"fused_gelu=%d", &fused_gelu},
         {"timeout=%d", &timeout},
         {"documents=%d", &documents},
         {"mem_limit=%lf", &mem_limit},
