@@ -162,9 +162,9 @@ int collective_open_device(Collective *collective) {
     return finish(collective, row->open(collective, id), "");
 }
 
-int collective_begin_reduce_scatter(Collective *collective, float *values, size_t count, size_t share) {
-    const OrderedSum sum = {.ranks = collective->world, .after = values + collective->rank * share};
-    if (!collective->device) return collective_begin_ordered_sum(collective, values, count, share, &sum);
+int collective_begin_reduce_scatter(Collective *collective, float *values, size_t count, size_t share, bool bf16) {
+    const OrderedSum sum = {.ranks = collective->world, .after = values + collective->rank * share, .bf16 = bf16};
+    if (!collective->device || bf16) return collective_begin_ordered_sum(collective, values, count, share, &sum);
     CALL_ON(collective->device, reduce_scatter, collective, values, count, share);
 }
 

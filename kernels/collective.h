@@ -4,8 +4,8 @@
 //
 // Every rank makes the same calls with the same sizes in the same order. A call returns -1 after fail() (75) when a
 // rank has ended or does not answer for timeout_ms; then `lost` is set, and every later call fails at once. A
-// reduction of memory of GPUs adds in an order of NCCL's own: it may differ between versions of NCCL and between
-// machines. All other sums have a fixed order.
+// reduction of memory of GPUs in float32 adds in an order of NCCL's own: it may differ between versions of NCCL and
+// between machines. All other sums have a fixed order.
 #pragma once
 
 #include "kernels/backend.h"
@@ -32,6 +32,7 @@ typedef struct {
     unsigned ranks;
     const float *before;
     float *after; // receives it; may be `before`, or the place of this rank's operand
+    bool bf16;    // each operand is rounded to bf16, this rank's as well, and is sent so
 } OrderedSum;
 
 // A row. Its functions return -1 with a sentence in `why`, "" when while_waiting has failed.
@@ -96,8 +97,9 @@ int collective_open_device(Collective *collective);
 // touch the buffers in between. Host memory is exchanged at once. Before the host waits for operations after
 // collective_finish, it calls collective_wait, which notices a lost rank; else the wait would not end.
 // Each rank gets the sum of its own share; the other elements are undefined unless they are
-// zero on all ranks. Sums of host memory are added in the order of the ranks, those of memory of GPUs in one of NCCL's.
-int collective_begin_reduce_scatter(Collective *collective, float *values, size_t count, size_t share);
+// zero on all ranks. Operands are added in the order of the ranks, but those of memory of GPUs in one of NCCL's, unless
+// they are sent in bf16 (OrderedSum).
+int collective_begin_reduce_scatter(Collective *collective, float *values, size_t count, size_t share, bool bf16);
 // Each rank gets sum->after of its own share, added in the order that `sum` describes; the other elements stay as they
 // are.
 int collective_begin_ordered_sum(Collective *collective, float *values, size_t count, size_t share,

@@ -5,8 +5,9 @@
 // polls, because NCCL itself waits for a dead process forever. The host never waits for the stream in a step; events
 // order it with the backend's stream.
 //
-// A sum in a fixed order is made here: each rank sends the others their pieces, and receives theirs of its own share.
-// That is as much as a ring sends.
+// A sum in a fixed order is made here, and one of bf16 operands, which NCCL would add in bf16: each rank sends the others
+// their pieces, and receives theirs of its own share. Each rank sends as much as in a ring, but over a link that g GPUs of
+// a machine share, up to g times as much.
 //
 // NCCL has shares of one size. Where the last ones are shorter or empty, a group of one reduction or one broadcast for
 // each rank moves the same bytes.
@@ -44,7 +45,7 @@ static Phase phases[PHASES];
 static unsigned phase;
 static bool has_deferred;                   // the last phase: no operation waits for it yet
 static cudaEvent_t marks[COLLECTIVE_MARKS]; // NULL until they are used
-static float *received;                     // a piece from each rank
+static float *received;                     // a slot for each rank: the piece it has sent
 
 static uint64_t sent;
 
@@ -228,22 +229,35 @@ static int nccl_reduce_scatter(const Collective *collective, float *values, size
     return settle(collective, result, EX_AGAIN, "summing gradients of GPUs");
 }
 
+static float *slot_of(unsigned rank) { return received + (size_t)rank * PIECE; }
+
+// In bf16 the first half of a rank's slot has this rank's operand of its piece, and the second half receives.
+static void round_pieces(const Collective *collective, const float *values, size_t count, size_t share, size_t at) {
+    for (unsigned i = 0; i < collective->world; i++) {
+        const size_t size = piece_of(count, share, i, at);
+        if (size) OF_DEVICE(write_bf16)(stream, slot_of(i), values + i * share + at, size);
+    }
+}
+static float *arrival_of(unsigned rank, bool bf16) { return slot_of(rank) + (bf16 ? PIECE / 2 : 0); }
+
 // Of the shares' pieces at `at`: sends the others theirs, if this rank has an operand, and receives those of its own.
 static ncclResult_t exchange_pieces(const Collective *collective, const float *values, size_t count, size_t share,
-                                    size_t at, unsigned ranks) {
-    const unsigned rank = collective->rank;
-    const size_t mine = piece_of(count, share, rank, at);
+                                    size_t at, const OrderedSum *sum) {
+    const unsigned rank = collective->rank, ranks = sum->ranks;
+    const size_t mine = piece_of(count, share, rank, at), bytes = sum->bf16 ? sizeof(uint16_t) : sizeof(float);
+    if (sum->bf16 && rank < ranks) round_pieces(collective, values, count, share, at);
     ncclResult_t result = nccl.GroupStart();
     for (unsigned i = 0; i < collective->world; i++) {
         const size_t theirs = piece_of(count, share, i, at);
         if (i == rank) continue;
         if (theirs && rank < ranks && result == NCCL_SUCCESS) {
-            result = nccl.Send(values + i * share + at, theirs, NCCL_FLOAT32, (int)i, comm, stream);
-            sent += theirs * sizeof *values;
+            const float *from = sum->bf16 ? slot_of(i) : values + i * share + at;
+            result = nccl.Send(from, theirs * bytes, NCCL_UINT8, (int)i, comm, stream);
+            sent += theirs * bytes;
         }
         if (result == NCCL_IN_PROGRESS) result = NCCL_SUCCESS; // the group's end reports it
         if (mine && i < ranks && result == NCCL_SUCCESS)
-            result = nccl.Recv(received + (size_t)i * PIECE, mine, NCCL_FLOAT32, (int)i, comm, stream);
+            result = nccl.Recv(arrival_of(i, sum->bf16), mine * bytes, NCCL_UINT8, (int)i, comm, stream);
         if (result == NCCL_IN_PROGRESS) result = NCCL_SUCCESS;
     }
     return end_group(result);
@@ -251,18 +265,20 @@ static ncclResult_t exchange_pieces(const Collective *collective, const float *v
 
 static int nccl_ordered_sum(const Collective *collective, float *values, size_t count, size_t share,
                             const OrderedSum *sum) {
+    const unsigned rank = collective->rank;
     begin();
     for (size_t at = 0; at < share; at += PIECE) {
-        const size_t mine = piece_of(count, share, collective->rank, at);
-        const ncclResult_t result = exchange_pieces(collective, values, count, share, at, sum->ranks);
+        const size_t mine = piece_of(count, share, rank, at);
+        const ncclResult_t result = exchange_pieces(collective, values, count, share, at, sum);
         if (settle(collective, result, EX_AGAIN, "summing gradients of GPUs") < 0) return -1;
         const RankSums sums = {.after = sum->after + at,
                                .before = sum->before ? sum->before + at : NULL,
-                               .own = values + collective->rank * share + at,
-                               .received = received,
-                               .stride = PIECE,
-                               .rank = collective->rank,
-                               .ranks = sum->ranks};
+                               .own = sum->bf16 ? slot_of(rank) : values + rank * share + at,
+                               .received = arrival_of(0, sum->bf16),
+                               .stride = sum->bf16 ? 2 * PIECE : PIECE,
+                               .rank = rank,
+                               .ranks = sum->ranks,
+                               .bf16 = sum->bf16};
         if (mine) OF_DEVICE(sum_ranks)(stream, &sums, mine);
     }
     return 0;
@@ -313,7 +329,7 @@ static int warm_up(const Collective *collective) {
     cuda_check(cudaMemsetAsync(values, 0, world * share * sizeof *values, cuda.stream), "clearing device memory");
     for (int even = 0; even < 2; even++) {
         const size_t count = world * share - (even ? 0 : share / 2);
-        const OrderedSum sum = {.ranks = collective->world, .after = values + collective->rank * share};
+        const OrderedSum sum = {.ranks = collective->world, .after = values + collective->rank * share, .bf16 = even};
         if (nccl_reduce_scatter(collective, values, count, share) < 0) return -1;
         if (nccl_ordered_sum(collective, values, count, share, &sum) < 0) return -1;
         if (nccl_all_gather(collective, values, count * sizeof *values, share * sizeof *values) < 0) return -1;

@@ -77,14 +77,19 @@ void device_wait_count(DeviceWait *wait);
 __attribute__((noreturn)) void device_wait_fail(const DeviceWait *wait);
 
 // after = before (NULL: nothing), then the operands of ranks 0 to ranks - 1, added one after another: `own` is that of
-// this rank, and the others were received, each `stride` elements after the one before. count is a multiple of 8.
+// this rank, and the others were received, each `stride` elements after the one before. Operands are floats or bf16.
+// count is a multiple of 8.
 typedef struct {
     float *after;
-    const float *before, *own, *received;
+    const float *before;
+    const void *own, *received;
     size_t stride;
     unsigned rank, ranks;
+    bool bf16;
 } RankSums;
 DECLARE_ACT(void, sum_ranks, (cudaStream_t stream, const RankSums *sums, size_t count))
+// to (bf16) = the nearest of values. count is a multiple of 8
+DECLARE_ACT(void, write_bf16, (cudaStream_t stream, void *to, const float *values, size_t count))
 
 // A product and a GELU. Forward: pre = in w^T + bias and out = gelu(pre). Backward: out = in w * gelu'(pre), and dbias
 // by `add` the column sums of it. in (M,K); out, pre (M,N); w (N,K), backward (K,N). bias, dbias: may be NULL.

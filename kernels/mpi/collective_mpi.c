@@ -42,7 +42,7 @@ static int rank, world;
 static Peer *peers;
 static MPI_Request *requests; // 2 for each rank
 static Heartbeat *heartbeats; // of each rank
-static float *received;       // a piece from each rank
+static float *received;       // a slot for each rank: the piece it has sent
 static uint64_t sent;         // bytes
 
 static uint64_t now_ns(void) {
@@ -124,9 +124,8 @@ static int wait_all(int count, char *why) {
     }
 }
 
-static void send(const void *values, size_t count, MPI_Datatype type, size_t bytes, int to, int tag,
-                 MPI_Request *request) {
-    MPI_Isend(values, (int)count, type, to, tag, MPI_COMM_WORLD, request);
+static void send(const void *values, size_t bytes, int to, int tag, MPI_Request *request) {
+    MPI_Isend(values, (int)bytes, MPI_BYTE, to, tag, MPI_COMM_WORLD, request);
     sent += bytes;
 }
 
@@ -136,6 +135,29 @@ static size_t piece_of(size_t total, size_t share, int owner, size_t at) {
     if (at >= share || first >= total) return 0;
     size_t size = share - at < PIECE ? share - at : PIECE;
     return first + size > total ? total - first : size;
+}
+
+// Where a piece from a rank arrives: at the end of its slot, the second half of it in bf16.
+static void *arrival(int from, size_t bytes) {
+    return (char *)received + ((size_t)(from + 1) * sizeof *received - bytes) * PIECE;
+}
+
+// What this rank sends of `values`: themselves, or in bf16 the first half of the slot of the rank that receives it.
+static const void *operand(int to, const float *values, size_t count, bool bf16) {
+    uint16_t *rounded = (uint16_t *)(received + (size_t)to * PIECE);
+    for (size_t k = 0; k < count && bf16; k++) rounded[k] = bf16_of(values[k]);
+    return bf16 ? (const void *)rounded : values;
+}
+
+// Makes floats of what has arrived in bf16, in place, from the front.
+static void widen(int from, size_t count) {
+    const char *halves = arrival(from, sizeof(uint16_t));
+    for (size_t k = 0; k < count; k++) {
+        uint16_t half;
+        memcpy(&half, halves + k * sizeof half, sizeof half);
+        const float value = bf16_value(half);
+        memcpy(received + (size_t)from * PIECE + k, &value, sizeof value);
+    }
 }
 
 // The first `count` elements of a piece: of `before` and of what each rank has sent, to `after`.
@@ -150,6 +172,7 @@ static void add_in_order(const float *before, float *after, size_t count, int ra
 
 static int mpi_ordered_sum(float *values, size_t count, size_t share, const OrderedSum *sum, char *why) {
     const int ranks = (int)sum->ranks;
+    const size_t bytes = sum->bf16 ? sizeof(uint16_t) : sizeof(float);
     for (size_t at = 0; at < share; at += PIECE) {
         const size_t mine = piece_of(count, share, rank, at);
         int pending = 0;
@@ -157,16 +180,18 @@ static int mpi_ordered_sum(float *values, size_t count, size_t share, const Orde
             const size_t theirs = piece_of(count, share, i, at);
             if (i == rank) continue;
             if (mine && i < ranks)
-                MPI_Irecv(received + (size_t)i * PIECE, (int)mine, MPI_FLOAT, i, TAG_SUMS, MPI_COMM_WORLD,
+                MPI_Irecv(arrival(i, bytes), (int)(mine * bytes), MPI_BYTE, i, TAG_SUMS, MPI_COMM_WORLD,
                           &requests[pending++]);
             if (theirs && rank < ranks)
-                send(values + (size_t)i * share + at, theirs, MPI_FLOAT, theirs * sizeof *values, i, TAG_SUMS,
+                send(operand(i, values + (size_t)i * share + at, theirs, sum->bf16), theirs * bytes, i, TAG_SUMS,
                      &requests[pending++]);
         }
         if (wait_all(pending, why) < 0) return -1;
         if (!mine) continue;
         if (rank < ranks)
-            memcpy(received + (size_t)rank * PIECE, values + (size_t)rank * share + at, mine * sizeof *values);
+            memcpy(arrival(rank, bytes), operand(rank, values + (size_t)rank * share + at, mine, sum->bf16),
+                   mine * bytes);
+        for (int i = 0; i < ranks && sum->bf16; i++) widen(i, mine);
         add_in_order(sum->before ? sum->before + at : NULL, sum->after + at, mine, ranks);
     }
     return 0;
@@ -183,7 +208,7 @@ static int mpi_all_gather(void *values, size_t bytes, size_t share, char *why) {
             if (theirs)
                 MPI_Irecv(base + (size_t)i * share + at, (int)theirs, MPI_BYTE, i, TAG_SHARES, MPI_COMM_WORLD,
                           &requests[pending++]);
-            if (mine) send(base + (size_t)rank * share + at, mine, MPI_BYTE, mine, i, TAG_SHARES, &requests[pending++]);
+            if (mine) send(base + (size_t)rank * share + at, mine, i, TAG_SHARES, &requests[pending++]);
         }
         if (wait_all(pending, why) < 0) return -1;
     }

@@ -148,6 +148,7 @@ TIMED(cross_entropy,
       (logits, losses, rows, first, M, T, vocab, V, softcap, z_loss, scale, loss_scale, gradient))
 TIMED(sum_losses, (double *total, const float *losses, int n), (total, losses, n))
 TIMED(add_gradients, (Grad * sums, const Grad *part, size_t n), (sums, part, n))
+TIMED(round_to_bf16, (Grad * values, size_t n), (values, n))
 TIMED(square_sums, (double *sums, const Grad *gradients, size_t n), (sums, gradients, n))
 TIMED(gradient_norm, (float *norm, const double *sums, size_t n, const float *loss_scale), (norm, sums, n, loss_scale))
 TIMED(adamw,

@@ -47,6 +47,7 @@ int main(int count, char **arguments) {
     operation_cross_entropy(N, T, V - 47, V, 0, N, 0, 0);
     operation_cross_entropy(N, T, V - 47, V, 0, N, 30, 1e-4);
     operation_add_gradients(parameters);
+    operation_round_to_bf16(parameters);
     operation_gradient_norm(parameters);
     operation_adamw(parameters, parameters);
     return 0;

@@ -42,11 +42,19 @@ END
 }
 
 samples() { sed -nE 's/.*: (step [0-9]+: samples .*)/\1/p' "$@" | sort -V | uniq; }
+numbers() { # RUN: of each step its loss and its norm
+    sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+), "norm": ([0-9.]+).*/\1 \2 \3/p' "$1/metrics.jsonl" | sort -u
+}
 close_losses() { # RUN RUN: the same steps, with losses and norms within 1e-6
-    join <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+), "norm": ([0-9.]+).*/\1 \2 \3/p' "$1/metrics.jsonl" | sort -u) \
-        <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+), "norm": ([0-9.]+).*/\1 \2 \3/p' "$2/metrics.jsonl" | sort -u) |
+    join <(numbers "$1") <(numbers "$2") |
         awk -v steps="$(steps "$1")" 'function far(a, b) { return a - b > 1e-6 || b - a > 1e-6 }
             far($2, $4) || far($3, $5) { print; bad = 1 } END { exit bad || NR != steps }'
+}
+
+# half_sent FLOAT BF16 COUNT: in each step rank 0 sends COUNT gradients, in bfloat16 in half of the bytes.
+half_sent() {
+    paste <(sed -nE 's/.*"sent": ([0-9]+).*/\1/p' "$1/metrics.jsonl") <(sed -nE 's/.*"sent": ([0-9]+).*/\1/p' "$2/metrics.jsonl") |
+        awk -v count="$3" '$1 - $2 != 2 * count { print; bad = 1 } END { exit bad || !NR }'
 }
 
 # For the emulated CUDA backend, which is slow: the dataset `data` of few characters, and a model whose shares of two ranks are equal.

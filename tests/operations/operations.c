@@ -2,7 +2,9 @@
 #include "tests/operations/operations.h"
 #include "kernels/muon_scalars.h"
 #include "tests/operations/pair.h"
+#include <float.h>
 #include <math.h>
+#include <string.h>
 
 enum { ANY = 64 }; // a shape's field that does not matter to the operation
 
@@ -364,6 +366,19 @@ void operation_add_gradients(size_t count) {
     Array *sums = array_normal(GRADS, count, 1, 0), *part = array_normal(GRADS, count, 1, 0);
     ON_BOTH(on->add_gradients(AT(sums), AT(part), count));
     CHECK_NEAR(sums, 1e-7);
+    pair_close();
+}
+
+// Besides normal numbers: ties, subnormal numbers, and what ends at infinity or is no number.
+void operation_round_to_bf16(size_t count) {
+    const double special[] = {0x1.01p0, 0x1.03p0,   -0x1.01p0,      0x1.00fffep0, 0x1.010002p0,
+                              -0.0,     0x1.8p-134, 0x1p-134,       0x1.2p-127,   0x1p-149,
+                              FLT_MAX,  0x1.fep127, 0x1.fefffep127, -INFINITY,    (double)bits_float(0x7fffffff)};
+    pair_open((Shape){1, 64, 64, 8, ANY, ANY, 1});
+    Array *values = array_normal(GRADS, count, 1e-3, 0);
+    memcpy(values->start, special, sizeof special);
+    ON_BOTH(on->round_to_bf16(AT(values), count));
+    CHECK_NEAR(values, 0);
     pair_close();
 }
 

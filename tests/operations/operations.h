@@ -26,6 +26,7 @@ void operation_attention_from(int T, int H, int D, int from); // the rows from t
 void operation_dropout(int B, int T, int C);
 void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M, double softcap, double z_loss);
 void operation_add_gradients(size_t count);
+void operation_round_to_bf16(size_t count);
 void operation_gradient_norm(size_t count);
 void operation_adamw(size_t count, size_t decay_count);
 void operation_muon(int rows, int cols);

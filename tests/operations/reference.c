@@ -347,6 +347,19 @@ static void reference_add_gradients(Grad *sums, const Grad *part, size_t count) 
     for (size_t i = 0; i < count; i++) OUT(sums)[i] += IN(part)[i];
 }
 
+// Eight bits of fraction with the first one, from 2^-133 on, below 2^128.
+static void reference_round_to_bf16(Grad *values, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        double *value = &OUT(values)[i];
+        int exponent;
+        if (!isfinite(*value)) continue;
+        frexp(*value, &exponent);
+        const double unit = ldexp(1, exponent - 8 > -133 ? exponent - 8 : -133);
+        *value = nearbyint(*value / unit) * unit;
+        if (fabs(*value) >= 0x1p128) *value = copysign(INFINITY, *value);
+    }
+}
+
 static void reference_square_sums(double *sums, const Grad *gradients, size_t count) {
     memset(sums, 0, norm_pieces(count) * sizeof *sums);
     for (size_t i = 0; i < count; i++) sums[i / NORM_PIECE] += IN(gradients)[i] * IN(gradients)[i];

@@ -168,6 +168,11 @@ OPERATION(sums_of_gradients_agree_with_the_reference) {
     if (pair_device == DEVICE_CPU) operation_add_gradients(65536 + 3);
 }
 
+OPERATION(rounding_to_bf16_agrees_with_the_reference) {
+    operation_round_to_bf16(4096);
+    if (pair_device == DEVICE_CPU) operation_round_to_bf16(65536 + 3);
+}
+
 OPERATION(update_agrees_with_the_reference) { operation_adamw(20480 + 264, 8 * 999); }
 
 OPERATION(muon_agrees_with_the_reference) {

@@ -35,11 +35,17 @@ static const char *text_of(Bytes text, char out[96]) {
 
 // Keys whose change needs another memory plan.
 static bool is_planned(int key) {
-    static const int planned[] = {KEY_batch_size,      KEY_gradient_accumulation_steps,
-                                  KEY_reduce_order,    KEY_dtype,
-                                  KEY_recompute,       KEY_recompute_layers,
-                                  KEY_loss_chunk_rows, KEY_document_mask,
-                                  KEY_dropout,         KEY_eval_block_size};
+    static const int planned[] = {KEY_batch_size,
+                                  KEY_gradient_accumulation_steps,
+                                  KEY_reduce_order,
+                                  KEY_reduce_dtype,
+                                  KEY_dtype,
+                                  KEY_recompute,
+                                  KEY_recompute_layers,
+                                  KEY_loss_chunk_rows,
+                                  KEY_document_mask,
+                                  KEY_dropout,
+                                  KEY_eval_block_size};
     for (size_t i = 0; i < sizeof planned / sizeof *planned; i++)
         if (planned[i] == key) return true;
     return false;

@@ -134,12 +134,15 @@ Grad *network_grad(const Network *network, ParamId id, int layer) {
                        tensor->offset * network->ops->grad_bytes, layer);
 }
 
+// Of a process alone, with reduce_order = fixed.
 static void add_gradients(const Network *network, size_t first, size_t end, int layer) {
     const MemoryPlan *plan = network->plan;
-    if (!network->apart || first == end) return;
-    network->ops->add_gradients(gradient_at(network, &plan->layer_gradients, first, layer),
-                                gradient_at(network, &plan->micro_gradients, first, layer),
-                                (end - first) / network->ops->grad_bytes);
+    const size_t count = (end - first) / network->ops->grad_bytes;
+    Grad *sums = gradient_at(network, &plan->layer_gradients, first, layer), *part = sums;
+    if (!plan->micro_gradients.layer_bytes || !count) return;
+    if (network->apart) part = gradient_at(network, &plan->micro_gradients, first, layer);
+    if (plan->reduce_bf16) network->ops->round_to_bf16(part, count);
+    if (network->apart) network->ops->add_gradients(sums, part, count);
 }
 
 void network_add_layer_gradients(const Network *network, int layer) {

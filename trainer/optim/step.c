@@ -51,7 +51,8 @@ static void add_round(const Network *network, float *gradients, const GradientBu
     const OrderedSum sum = {.ranks = left < ranks->world ? (unsigned)left : ranks->world,
                             .before = network->micro ? sums : NULL,
                             .after =
-                                network->micro == plan->rounds - 1 ? gradients + ranks->rank * bucket->share : sums};
+                                network->micro == plan->rounds - 1 ? gradients + ranks->rank * bucket->share : sums,
+                            .bf16 = plan->reduce_bf16};
     collective_begin_ordered_sum(ranks, gradients, bucket->count, bucket->share, &sum);
 }
 
@@ -62,7 +63,8 @@ static void reduce_bucket(const Network *network, int index) {
     if (network->plan->fixed_order)
         add_round(network, gradients, &bucket, shares_before(network, index));
     else
-        collective_begin_reduce_scatter(network->collective, gradients, bucket.count, bucket.share);
+        collective_begin_reduce_scatter(network->collective, gradients, bucket.count, bucket.share,
+                                        network->plan->reduce_bf16);
 }
 
 static void reduce_layer(const Network *network, int layer) { reduce_bucket(network, shard_bucket_of_layer(layer)); }

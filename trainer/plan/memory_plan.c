@@ -300,6 +300,7 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     *plan = (MemoryPlan){.optimizer = optimizer,
                          .shards = optimizer ? config_shards(config) : 1,
                          .fixed_order = config->reduce_order == REDUCE_FIXED,
+                         .reduce_bf16 = config->reduce_dtype == DTYPE_BF16,
                          .rounds = (int)config_rounds(config),
                          .dropout = config->dropout > 0,
                          .document_mask = config->document_mask,

@@ -57,6 +57,7 @@ typedef struct {
     bool fixed_order;
     LayerGradients micro_gradients;
     size_t shard_sums;
+    bool reduce_bf16;  // operands of sums over processes are rounded, and with fixed_order those of one process
     int rounds;        // of the micro-batches of a step: each process has one of a round, the last round may have fewer
     size_t copy_bytes; // of parameters and optimizer state in host memory, for saves beside training
     size_t staging;    // bytes in host memory for checkpoints: the largest transposed matrix

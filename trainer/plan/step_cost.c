@@ -98,6 +98,7 @@ double step_cost_recompute(const ModelShape *shape, const Backend *backend, Reco
 double step_cost_sums(const Model *model, const Backend *backend, const Config *config) {
     const double micros = (double)config->gradient_accumulation_steps,
                  tokens = (double)(config->batch_size.value * config->block_size);
-    return (micros - 1) / micros * (double)model->elements /
+    const double passes = config->reduce_dtype == DTYPE_BF16 ? 2 : 1; // each is first rounded
+    return passes * (micros - 1) / micros * (double)model->elements /
            (rates_of(backend).sums * tokens * step_cost_passes(&model->shape, backend));
 }

@@ -23,6 +23,12 @@ static void cpu_add_gradients(Grad *sums, const Grad *part, size_t count) {
     }
 }
 
+static void cpu_round_to_bf16(Grad *values, size_t count) {
+    float *value = (float *)values;
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < count; i++) value[i] = bf16_value(bf16_of(value[i]));
+}
+
 static void cpu_square_sums(double *sums, const Grad *gradients, size_t count) {
     const int pieces = (int)norm_pieces(count);
 #pragma omp parallel for schedule(static)

@@ -24,6 +24,8 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
         close_losses one two$order
         same_run two0 two$order 2
     done
+    gpus 2 --out_dir=half --reduce_dtype=bfloat16
+    half_sent two0 half $((6 * 8192)) # of 103232, rank 1 has as many whole pieces of the norm as rank 0
     ranks 2 --out_dir=cpu --device=cpu --dtype=float32
     join <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+).*/\1 \2/p' cpu/metrics.jsonl) \
         <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+).*/\1 \2/p' two0/metrics.jsonl) |
@@ -48,13 +50,13 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
         same_run one two 2
     done
     rm -r one
-    fixed 1 --out_dir=one --n_layer=4 --offload=all
-    fixed 2 --out_dir=layers4 --n_layer=4
+    fixed 1 --out_dir=one --n_layer=4 --offload=all --reduce_dtype=bfloat16
+    fixed 2 --out_dir=layers4 --n_layer=4 --reduce_dtype=bfloat16
     same_run one layers4 2
 }
 
 @test "shares of GPUs that are cut short, and a state that is not divided, change no bit" {
-    for options in "--n_embd=32 --offload=optimizer" "--optimizer_state=bf16_sr --spike_action=skip --dtype=float16"; do
+    for options in "--n_embd=32 --offload=optimizer" "--optimizer_state=bf16_sr --spike_action=skip --dtype=float16 --reduce_dtype=bfloat16"; do
         rm -rf divided whole
         # shellcheck disable=SC2086
         gpus 2 --out_dir=divided $options 2>stderr

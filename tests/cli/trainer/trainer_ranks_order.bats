@@ -48,6 +48,22 @@ setup() {
     done
 }
 
+@test "with operands in bfloat16 a process sends half of the bytes, and the bits are those of one process" {
+    for n in 1 2 3; do ranks $n --out_dir=run$n --reduce_dtype=bfloat16; done
+    same_run run1 run2 3
+    same_run run1 run3 3
+    ranks 3 --out_dir=float
+    half_sent float run3 $((4 * (8768 - 8192))) # in each of 4 rounds all but its own piece of the norm
+    # Rounding moves an operand by at most 2^-9 of its length. Ten operands of independent directions have sqrt(10) times the length of their
+    # sum, which thus moves by less than 2^-7; so does, to first order, what the updates change the loss by.
+    join <(numbers float) <(numbers run1) | awk 'function far(a, b, most) { return a - b > most || b - a > most }
+        NR == 1 { first = $2 }
+        far($2, $4, (first > $2 ? first - $2 : $2 - first) / 128) || far($3, $5, $3 / 128) || $3 == $5 { print; bad = 1 } END { exit bad || NR != 3 }'
+    # one micro-batch of each process: both orders are one
+    for order in fixed fast; do ranks 3 --out_dir=$order --reduce_dtype=bfloat16 --gradient_accumulation_steps=3 --reduce_order=$order; done
+    cmp {fixed,fast}/ckpt-00000003/model.safetensors
+}
+
 @test "a run of 4, 2, 8 and 1 processes in turn, each of which is killed, equals an undisturbed run of one" {
     for n in 4 2 8 1; do
         launch $n "${often[@]}"
@@ -82,8 +98,9 @@ setup() {
     ranks 2 --out_dir=run --max_iters=2
     ranks 1 --out_dir=run --reduce_order=auto 2>stderr
     [ "$(grep -c reduce_order stderr)" = 0 ]
-    ranks 4 --out_dir=run --reduce_order=fast --max_iters=4 2>stderr
+    ranks 4 --out_dir=run --reduce_order=fast --reduce_dtype=bfloat16 --max_iters=4 2>stderr
     grep -q 'reduce_order is now fast, was fixed until step 3' stderr
+    grep -q 'reduce_dtype is now bfloat16, was float32 until step 3' stderr
     for i in $(seq 300); do echo "abc dad cab bad $((i % 7)) "; done >t.txt
     printf 'abcd 0123456\n' >chars.txt
     "$BIN/shardtool" tokenize -q --characters chars.txt --docs lines --val 0.2 -o lines t.txt
@@ -104,6 +121,6 @@ setup() {
     run_match 2 "$message" "$BIN/trainer" replay run
     run_match 2 "$message" "$BIN/trainer" replay run --steps=4..6
     run_match 0 "steps 1 to 3 are equal" "$BIN/trainer" replay run --steps=1..3
-    ranks 2 --quiet --out_dir=fixed --reduce_order=fixed --max_iters=6
+    ranks 2 --quiet --out_dir=fixed --reduce_order=fixed --max_iters=6 --reduce_dtype=bfloat16
     run_match 0 "steps 1 to 6 are equal" "$BIN/trainer" replay fixed
 }

@@ -2,7 +2,7 @@
 # A planted bug must be caught: mutant.sh BUILD NAME edits one line of the CUDA backend, builds the emulated backend with
 # it, and passes when the named test fails with the expected message. mutant.sh --list prints their names; the bugs of "ranks" are
 # planted in a trainer, of which two processes and then one train on emulated GPUs with the same losses; with "fixed" and "fixed_cpu", by
-# which three train on CPUs, the bits must be the same, in a fixed order of sums.
+# which three train on CPUs, the bits must be the same, in a fixed order of sums. Words that end with bf16: operands are sent in bfloat16.
 set -u
 # A kernel is compiled without sanitizers, five times as fast, unless a sanitizer prints the message.
 mutants() { # name | file, of kernels/cuda if no folder is named | the edit, for sed | the test | its message | sm_75, fp16, fp32, sm_90 or sm_120, if not a card with bf16 and mma
@@ -73,7 +73,7 @@ host_wait|collective_nccl.c|s/^    sent += (count/    cuda_wait(stream, "");\n&/
 no_poll|trainer/optim/step.c|/collective_wait/d|ranks|the host waits while an exchange is in flight|ranks
 blamed|collective_nccl.c|s/== cudaErrorNotReady) return false;/== cudaErrorNotReady) return i > 0;/|stopped|the GPU has not finished|ranks
 ranks_order|gradient_sums.cu|s/add8(sum, r == rank ? own + i : received + r \* stride + i);/{ const unsigned q = before ? ranks - 1 - r : r; add8(sum, q == rank ? own + i : received + q * stride + i); }/|fixed|the bits of several processes are not those of one|ranks
-round_apart|gradient_sums.cu|s/load8(sum, before ? before + i : rank/load8(sum, rank/;s/r = before ? 0 : 1/r = 1/;s/^    store8(after + i, sum);/    if (before) add8(sum, before + i);\n&/|fixed|the bits of several processes are not those of one|ranks
+round_apart|gradient_sums.cu|s/^    if (before)$/    if (false)/;s/r = before ? 0 : 1/r = 1/;s/^    store8(after + i, sum);/    if (before) add8(sum, before + i);\n&/|fixed|the bits of several processes are not those of one|ranks
 losses_round|trainer/optim/step.c|s/sum += losses\[rank \* each + micro\];/sum = (float)(sum + losses[rank * each + micro]);/|fixed_cpu|the bits of several processes are not those of one|ranks
 blocks|trainer/run/train.c|s/(BatchTurns){ranks->rank \* rows, (ranks->world - 1) \* rows,/(BatchTurns){ranks->rank * ((uint64_t)run->network.plan->rounds * rows), 0,/|fixed_cpu|the bits of several processes are not those of one|ranks
 fast_alone|trainer/optim/step.c|s/micro \&\& !network->plan->fixed_order;/micro \&\& network->collective->world == 1;/;s/network->apart = micro \&\& network->plan->micro_gradients.layer_bytes/network->apart = false/|fixed_cpu|the bits of several processes are not those of one|ranks
@@ -114,6 +114,15 @@ gelu_end|matmul_gelu.cu|/^    if (thread == 0) bulk_wait();/d|by_wgmma|without a
 gelu_allowed|matmul_gelu.cu|s/= ALLOW_SHARED((matmul.*;/= cudaSuccess;/|by_wgmma|was not allowed|sm_90
 gelu_kept|matmul_cublaslt.c|s/choice.way == PRODUCT_BY_WGMMA \&\& !wgmma/false/|kernel_that_has_both|rror
 gelu_form|matmul_cublaslt.c|s/workspace >> 20, forms\[p->form\]/workspace >> 20, ""/|kernel_that_has_both|rror
+bf16_truncated|gradient_sums.cu|s/bits + 0x7fffu + (bits >> 16 \& 1)/bits/|rounding_to_bf16|not inf
+bf16_ties|gradient_sums.cu|s/0x7fffu + (bits >> 16 \& 1)/0x8000u/|rounding_to_bf16|relative error
+bf16_half|collective_nccl.c|s/(bf16 ? PIECE \/ 2 : 0)/0/|ranks_bf16|a receive over what a send reads|ranks
+bf16_own|collective_nccl.c|s/sum->bf16 ? slot_of(rank)/sum->bf16 ? slot_of(0)/|fixed_bf16|the bits of several processes are not those of one|ranks
+bf16_early|collective_nccl.c|s/OF_DEVICE(write_bf16)(stream/OF_DEVICE(write_bf16)(cuda.stream/|ranks_bf16|touches a buffer of an exchange|ranks
+bf16_first|trainer/model/network.c|s/if (plan->reduce_bf16)/if (plan->reduce_bf16 \&\& network->apart)/|fixed_cpu_bf16|the bits of several processes are not those of one|ranks
+host_own|kernels/mpi/collective_mpi.c|s/^        add_in_order(sum/        if (rank < ranks) memcpy(received + (size_t)rank * PIECE, values + (size_t)rank * share + at, mine * sizeof *values);\n&/|fixed_cpu_bf16|the bits of several processes are not those of one|ranks
+host_half|kernels/mpi/collective_mpi.c|s/\* sizeof \*received - bytes) \* PIECE/* sizeof *received - 4) * PIECE/|fixed_cpu_bf16|the bits of several processes are not those of one|ranks
+host_shared|kernels/mpi/collective_mpi.c|s/(received + (size_t)to \* PIECE)/(received + (size_t)rank * PIECE)/|fixed_cpu_bf16|the bits of several processes are not those of one|ranks
 tma_ticket|attention/backward_tma.cu|s/= atomicAdd(turns, 1)/= (int)blockIdx.x/|by_tma_agrees|waits for a block that has not run|sm_90
 tma_acquire|attention/backward_tma.cu|s/load_acquire(block.turns + tile)/block.turns[tile]/|by_tma_agrees|nothing orders the write|sm_90
 tma_memory_fence|attention/backward_tma.cu|s/^            memory_fence();//|by_tma_agrees|without memory_fence|sm_90
@@ -235,13 +244,14 @@ if [ "$card" = ranks ]; then
     export PROGRAM
     mkdir "$folder/bin" && mv "$folder/test" "$PROGRAM" && { [ -e "$folder/lib" ] || ln -s "$BIN/../lib" "$folder/lib"; } && ln -s "$BIN/loader" "$folder/bin/loader"
     . tests/cli/helpers.bash && . tests/cli/ranks.bash && setup_ranks && make_character_data && make_emulated_conf || exit 1
+    [[ $word == *bf16 ]] && echo "reduce_dtype = 'bfloat16'" >>tiny.conf
     if [ "$word" = stopped ]; then
         rank_1_stops
         cp stderr log
         [ "$(cat status.0)" = 75 ] && echo "planted bug '$name' was not caught" && exit 1
     elif [[ $word == fixed* ]]; then
         options="--reduce_order=fixed --gradient_accumulation_steps=5" count=2 runs="part"
-        if [ "$word" = fixed ]; then options="$options --device=cuda"; else options="$options --device=cpu --dtype=float32" count=3 runs="part whole"; fi
+        if [[ $word == fixed_cpu* ]]; then options="$options --device=cpu --dtype=float32" count=3 runs="part whole"; else options="$options --device=cuda"; fi
         export -f ranks && export data
         bits() { cat "$(checkpoint "$1" 2)"/{model,optimizer}.safetensors <(losses "$1") | sha256sum; }
         timeout 200 bash -c "ranks 1 $options --out_dir=one" >log 2>&1 || { tail -15 log && exit 1; }

@@ -224,9 +224,22 @@ bool arrive(NcclComm *comm, Group &mine) {
     return true;
 }
 
+bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    return (const char *)a < (const char *)b + b_bytes && (const char *)b < (const char *)a + a_bytes;
+}
+
+void refuse_overlaps(const Group &mine) {
+    for (size_t i = 0; i < mine.calls.size(); i++)
+        for (size_t k = 0; k < mine.calls.size(); k++)
+            if (mine.calls[i].kind == Call::RECEIVE && mine.calls[k].kind == Call::SEND &&
+                overlap(mine.to[i], bytes_of(mine.calls[i]), mine.from[k], bytes_of(mine.calls[k])))
+                refuse("a receive over what a send reads");
+}
+
 ncclResult_t put(std::shared_ptr<Group> calls) {
     NcclComm *comm = open_comm;
     if (comm->unsettled) refuse("a call while the last one is still in progress");
+    refuse_overlaps(*calls);
     emu::Buffers buffers;
     for (size_t i = 0; i < calls->calls.size(); i++) {
         const Call &call = calls->calls[i];
