@@ -55,9 +55,11 @@ def train(folder, name, world, options):
 # reduced by layer during the last backward pass, the embeddings' after it. After the update, which each rank does for
 # its part at 3.8 TB/s and 30 bytes a parameter, parameters (bf16) are gathered: the embeddings, and then the layers beside
 # the forward pass, a third of a micro-batch, whose layers wait for theirs. With reduce_order = fixed every micro-batch is
-# reduced in its backward pass, and each rank adds its part of world gradients at 3.8 TB/s and 4 bytes.
+# reduced in its backward pass, and each rank adds its part of world gradients at 3.8 TB/s and 4 bytes. Then each card sends
+# the others their parts. In one machine that is as much as in a ring; the link between two machines carries those of each
+# card for each card of the other.
 MODELS = {"124M": (12, 768, 64), "1558M": (48, 1600, 16)}  # layers, channels, sequences of 1,024 tokens a micro-batch
-MACHINES = {"8 x H100, NVLink": (8, 250e9), "2 x 8 x H100, 100 Gb/s": (16, 11e9)}
+MACHINES = {"8 x H100, NVLink": (1, 8, 250e9), "2 x 1 x H100, 100 Gb/s": (2, 1, 11e9), "2 x 8 x H100, 100 Gb/s": (2, 8, 11e9)}
 
 
 def predict():
@@ -75,19 +77,26 @@ def predict():
           f"{'fixed ms':>10}{'cost':>8}")
     for name, (layers, channels, rows) in MODELS.items():
         embeddings, elements, flops = model(layers, channels)
-        for machine, (world, bytes_s) in MACHINES.items():
+        for machine, (machines, cards, bytes_s) in MACHINES.items():
             for micros in (1, 8):
-                ring, one = (world - 1) / world / bytes_s, rows * block * flops / rate
-                reduce_s = ring * 4 * elements + (layers + 2) * call_s
-                last_s, gather_s = ring * 4 * embeddings, ring * 2 * elements + 2 * (layers + 2) * call_s
+                world, one = machines * cards, rows * block * flops / rate
+                ring = (world - 1) / world / bytes_s
+                direct = cards * cards / world / bytes_s if machines > 1 else ring
+
+                def reduce(byte_s):  # the time in all, and beyond the backward pass
+                    whole, last = (byte_s * 4 * n for n in (elements, embeddings))
+                    whole += (layers + 2) * call_s
+                    return whole, last + max(0, whole - last - one * 2 / 3)
+
+                reduce_s, reduce_shown = reduce(ring)
+                gather_s = ring * 2 * elements + 2 * (layers + 2) * call_s
                 layer_s = ring * 2 * 12 * channels**2 + 2 * call_s
                 wait_s = ring * 2 * embeddings + 4 * call_s + layer_s + (layers - 1) * max(0, layer_s - one / 3 / layers)
-                shown = last_s + max(0, reduce_s - last_s - one * 2 / 3) + wait_s
+                shown = reduce_shown + wait_s
                 saved = 30 * elements * (1 - 1 / world) / 3.8e12  # of the update
                 step = micros * one - saved + shown
                 tokens = world * micros * rows * block / step
-                each = last_s + max(0, reduce_s - last_s - one * 2 / 3) + 4 * elements / 3.8e12
-                fixed = micros * (one + each) + wait_s - saved
+                fixed = micros * (one + reduce(direct)[1] + 4 * elements / 3.8e12) + wait_s - saved
                 print(f"{name:8}{machine:26}{micros:6}{step * 1e3:9.1f}{reduce_s * 1e3:8.1f}{gather_s * 1e3:8.1f}"
                       f"{shown * 1e3:7.1f}{tokens:11.0f}{tokens / (world * rows * block / one) * 100:8.0f}%"
                       f"{fixed * 1e3:10.1f}{(fixed / step - 1) * 100:+7.1f}%")
