@@ -57,7 +57,7 @@ def train(folder, name, world, options):
 # the forward pass, a third of a micro-batch, whose layers wait for theirs. With reduce_order = fixed every micro-batch is
 # reduced in its backward pass, and each rank adds its part of world gradients at 3.8 TB/s and 4 bytes. Then each card sends
 # the others their parts. In one machine that is as much as in a ring; the link between two machines carries those of each
-# card for each card of the other.
+# card for each card of the other. With reduce_dtype = bfloat16 both orders do so, with 2 bytes, and 8 to round and add.
 MODELS = {"124M": (12, 768, 64), "1558M": (48, 1600, 16)}  # layers, channels, sequences of 1,024 tokens a micro-batch
 MACHINES = {"8 x H100, NVLink": (1, 8, 250e9), "2 x 1 x H100, 100 Gb/s": (2, 1, 11e9), "2 x 8 x H100, 100 Gb/s": (2, 8, 11e9)}
 
@@ -74,7 +74,7 @@ def predict():
     rate = model(12, 768)[2] * 64 * block / (expected[next(k for k in expected if isinstance(expected[k], dict))]["step"] * 1e-3)
     print(f"by calculation, at {rate * 1e-12:.0f} TFLOP/s a card; no GPU was used:")
     print(f"{'':8}{'':26}{'micro':>6}{'step ms':>9}{'reduce':>8}{'gather':>8}{'shown':>7}{'tok/s':>11}{'of ideal':>9}"
-          f"{'fixed ms':>10}{'cost':>8}")
+          f"{'fixed ms':>10}{'cost':>8}{'bf16 ms':>10}{'fixed':>9}")
     for name, (layers, channels, rows) in MODELS.items():
         embeddings, elements, flops = model(layers, channels)
         for machine, (machines, cards, bytes_s) in MACHINES.items():
@@ -83,12 +83,12 @@ def predict():
                 ring = (world - 1) / world / bytes_s
                 direct = cards * cards / world / bytes_s if machines > 1 else ring
 
-                def reduce(byte_s):  # the time in all, and beyond the backward pass
-                    whole, last = (byte_s * 4 * n for n in (elements, embeddings))
+                def reduce(byte_s, number):  # the time in all, and beyond the backward pass
+                    whole, last = (byte_s * number * n for n in (elements, embeddings))
                     whole += (layers + 2) * call_s
                     return whole, last + max(0, whole - last - one * 2 / 3)
 
-                reduce_s, reduce_shown = reduce(ring)
+                reduce_s, reduce_shown = reduce(ring, 4)
                 gather_s = ring * 2 * elements + 2 * (layers + 2) * call_s
                 layer_s = ring * 2 * 12 * channels**2 + 2 * call_s
                 wait_s = ring * 2 * embeddings + 4 * call_s + layer_s + (layers - 1) * max(0, layer_s - one / 3 / layers)
@@ -96,10 +96,12 @@ def predict():
                 saved = 30 * elements * (1 - 1 / world) / 3.8e12  # of the update
                 step = micros * one - saved + shown
                 tokens = world * micros * rows * block / step
-                fixed = micros * (one + reduce(direct)[1] + 4 * elements / 3.8e12) + wait_s - saved
+                each, half = reduce(direct, 4)[1] + 4 * elements / 3.8e12, reduce(direct, 2)[1] + 8 * elements / 3.8e12
+                fixed, fixed_half = (micros * (one + more) + wait_s - saved for more in (each, half))
                 print(f"{name:8}{machine:26}{micros:6}{step * 1e3:9.1f}{reduce_s * 1e3:8.1f}{gather_s * 1e3:8.1f}"
                       f"{shown * 1e3:7.1f}{tokens:11.0f}{tokens / (world * rows * block / one) * 100:8.0f}%"
-                      f"{fixed * 1e3:10.1f}{(fixed / step - 1) * 100:+7.1f}%")
+                      f"{fixed * 1e3:10.1f}{(fixed / step - 1) * 100:+7.1f}%"
+                      f"{(micros * one - saved + half + wait_s) * 1e3:10.1f}{fixed_half * 1e3:9.1f}")
 
 
 def main():
