@@ -33,13 +33,15 @@ static const char *text_of(Bytes text, char out[96]) {
 
 // ---- the lines of the record that no replay writes
 
-// Keys whose change needs another memory plan.
+// Keys whose change needs another memory plan or backend.
 static bool is_planned(int key) {
     static const int planned[] = {KEY_batch_size,
                                   KEY_gradient_accumulation_steps,
                                   KEY_reduce_order,
                                   KEY_reduce_dtype,
                                   KEY_dtype,
+                                  KEY_matmul_precision,
+                                  KEY_deterministic,
                                   KEY_recompute,
                                   KEY_recompute_layers,
                                   KEY_loss_chunk_rows,

@@ -45,6 +45,9 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 2 "after step 8 the run has batch_size=1, before it 2" replay run
     run_match 0 "steps 1 to 8 are equal" replay run --steps=1..8
     run_match 0 "steps 9 to 10 are equal" replay run --steps=9..10
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=1
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=2 --matmul_precision=highest
+    run_match 2 "after step 1 the run has matmul_precision=highest, before it high" replay products
 }
 
 @test "a replay names the first step that differs, 1, damage, 65, and what is missing, 66" {
