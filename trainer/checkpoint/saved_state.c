@@ -140,6 +140,10 @@ void saved_state_resolve_auto(const SavedState *saved, Config *config) {
                 "reduce_order = fast: the run in '%s' began with a version that had no other order; its bits depend "
                 "on the number of processes (--reduce_order=fixed changes them from here on)",
                 config->out_dir);
+        if (config->reduce_order == REDUCE_FIXED && config_spans_machines(config))
+            log_line("reduce_order = fixed, as in '%s': the network between machines carries the gradients of each "
+                     "micro-batch (--reduce_order=fast once a step, with other bits)",
+                     config->out_dir);
     }
     if (!config->loss_chunk_rows) saved_value(saved, KEY_loss_chunk_rows, config);
     if (!config->batch_size.is_auto || rows * micros != asked * config->gradient_accumulation_steps) return;

@@ -43,6 +43,10 @@ enum {
 };
 
 static inline unsigned config_world(const Config *config) { return config->world ? config->world : 1; }
+// Whether a network joins the processes.
+static inline bool config_spans_machines(const Config *config) {
+    return config->local_world && config->world > config->local_world;
+}
 // The parts that master parameters and optimizer state are divided into.
 static inline unsigned config_shards(const Config *config) { return config->zero_stage ? config_world(config) : 1; }
 // The rounds of a step: in each, every process has one micro-batch; in the last one maybe not every process.

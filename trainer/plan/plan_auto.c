@@ -120,11 +120,13 @@ static double choose_settings(Config *config, Config given, const Model *model, 
 }
 
 // The order is part of the bits of a run, so it depends on mem_limit, and neither on free memory nor on the number of
-// processes. Where it would need more in host memory, it costs copies, whose time is not predicted.
+// processes of a machine; but a network between machines would carry the gradients of each micro-batch. Where it would need
+// more in host memory, it costs copies, whose time is not predicted.
 static ReduceOrder choose_order(const Config *given, const Model *model, const Backend *backend) {
     const double worth = 1.02; // what the same bits for any number of processes may cost
     const MemoryLimits limits = {.arena = given->mem_limit};
     Config alone = *given, least, chosen;
+    if (config_spans_machines(given)) return REDUCE_FAST;
     alone.world = 1, alone.reduce_order = REDUCE_FAST;
     const double fast = choose_settings(&least, alone, model, backend, &limits);
     if (fast == INFINITY) return step_cost_sums(model, backend, &alone) <= worth - 1 ? REDUCE_FIXED : REDUCE_FAST;

@@ -201,6 +201,12 @@ TEST(plan_chooses_the_order_by_its_cost) {
     }
     CHECK_EQUAL(last, REDUCE_FIXED);
     CHECK_EQUAL(changes, 1);
+    for (unsigned machines = 1; machines <= 2; machines++) { // a network would carry the gradients of every micro-batch
+        Config config = config_124m();
+        config.world = 8, config.local_world = 8 / machines, config.reduce_order = REDUCE_AUTO;
+        plan_auto(&config, backend, false);
+        CHECK_EQUAL(config.reduce_order, machines == 1 ? REDUCE_FIXED : REDUCE_FAST);
+    }
     // beyond mem_limit it needs more recomputation
     Config config = config_124m();
     Model model;
