@@ -387,15 +387,22 @@ static float time_of(void (*run)(const MatmulGelu *), const MatmulGelu *g) {
     return clock_ms() / REPEATS;
 }
 
-// Times the three ways (ProductWay) of `both`, and returns its plan.
-static GemmPlan *time_ways(const Gemm *apart, const GemmOperands *of_apart, const Gemm *both,
-                           const GemmOperands *of_both, const MatmulGelu *g) {
+// The product alone, which the GELU's kernel follows, and the one whose epilogue is the GELU.
+typedef struct {
+    Gemm apart, both;
+    GemmOperands of_apart, of_both;
+    const MatmulGelu *g;
+} GeluWays;
+
+// Times the three ways (ProductWay) and returns the plan of both, by the fastest.
+static GemmPlan *time_ways(const GeluWays *ways) {
+    const MatmulGelu *g = ways->g;
     // never below the product's time: where another program uses the card, the sums may seem to take longer
     const float sums_ms = time_of(sum_bias, g), gelu_ms = fmaxf(time_of(gelu, g) - sums_ms, 0);
-    const float ms = gemm_plan_chosen(*apart, of_apart, g->add)->ms + gelu_ms;
-    GemmPlan *plan = gemm_plan_for(*both, of_both); // the product's plan may have replaced it
-    plan->ms = ms;
-    if (g->form == ACTIVATION_GELU_TANH) time_candidates(plan, of_both, ms);
+    const float apart_ms = gemm_plan_chosen(ways->apart, &ways->of_apart, g->add)->ms + gelu_ms;
+    GemmPlan *plan = gemm_plan_for(ways->both, &ways->of_both); // the product's plan may have replaced it
+    plan->ms = apart_ms;
+    if (g->form == ACTIVATION_GELU_TANH) time_candidates(plan, &ways->of_both, apart_ms);
     if (!wgmma_has(g)) return plan;
     run_wgmma(g);                                   // loads its code
     const float wgmma_ms = time_cold(run_wgmma, g); // the sums are a part of it
@@ -403,33 +410,29 @@ static GemmPlan *time_ways(const Gemm *apart, const GemmOperands *of_apart, cons
     return plan;
 }
 
-// The plan of `both`: by the way that is the fastest, or was in an earlier run.
-static const GemmPlan *fastest_way(const Gemm *apart, const GemmOperands *of_apart, const Gemm *both,
-                                   const GemmOperands *of_both, const MatmulGelu *g) {
-    GemmPlan *plan = gemm_plan_for(*both, of_both);
-    if (!may_choose(plan, g->add)) return plan;
+static GemmPlan *gelu_plan_chosen(const GeluWays *ways) {
+    GemmPlan *plan = gemm_plan_for(ways->both, &ways->of_both);
+    if (!may_choose(plan, ways->g->add)) return plan;
     product_choices_lock();
-    if (!recall(plan, wgmma_has(g))) plan = time_ways(apart, of_apart, both, of_both, g), keep(plan);
+    if (!recall(plan, wgmma_has(ways->g))) plan = time_ways(ways), keep(plan);
     product_choices_unlock();
     return plan;
 }
 
-static void multiply_and_gelu(Gemm apart, GemmOperands of_apart, cublasLtEpilogue_t epilogue, const MatmulGelu *g) {
+static void multiply_and_gelu(Gemm product, GemmOperands o, cublasLtEpilogue_t epilogue, const MatmulGelu *g) {
     static const GemmPlan only_apart = {.way = PRODUCT_APART};
-    Gemm both = apart;
-    GemmOperands of_both = of_apart;
-    both.epilogue = epilogue, both.form = g->form, of_both.d = g->out, of_both.aux = g->pre;
+    GeluWays ways = {product, product, o, o, g};
+    ways.both.epilogue = epilogue, ways.both.form = g->form, ways.of_both.d = g->out, ways.of_both.aux = g->pre;
     if (cuda_gelu_form == GELU_BY_WGMMA && wgmma_has(g)) return run_wgmma(g);
-    const GemmPlan *plan = g->form == ACTIVATION_GELU_TANH || wgmma_has(g)
-                               ? fastest_way(&apart, &of_apart, &both, &of_both, g)
-                               : &only_apart;
+    const bool has_ways = g->form == ACTIVATION_GELU_TANH || wgmma_has(g);
+    const GemmPlan *plan = has_ways ? gelu_plan_chosen(&ways) : &only_apart;
     if (plan->way == PRODUCT_BY_WGMMA) {
         run_wgmma(g);
     } else if (plan->way == PRODUCT_BY_ALGORITHM) {
-        check(launch(plan, &plan->algorithm, &of_both, false), &plan->product);
+        check(launch(plan, &plan->algorithm, &ways.of_both, false), &plan->product);
         sum_bias(g);
     } else {
-        multiply(apart, &of_apart, false);
+        multiply(product, &o, false);
         gelu(g);
     }
 }

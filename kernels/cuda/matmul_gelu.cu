@@ -32,7 +32,7 @@ struct Memory {
     Barrier landed[STAGES], emptied[STAGES], multiplied[GROUPS], written[GROUPS], arrived[GROUPS][BUFFERS];
 };
 
-// (M,N) of terms in `steps`. A tile: number `tile` of the product.
+// A product (M,N) of 64 terms in each of `steps`, in `tiles`, and where one of them begins.
 struct Tiling {
     int M, N, steps, tiles;
 };
