@@ -2,11 +2,12 @@
 // kept; a call sets its pointers and launches. cuBLASLt is column-major, so every product is computed transposed.
 //
 // The algorithms that the heuristic suggests are timed on the real operands, which no cache holds, and the fastest is
-// taken; the GELU of a product is computed in its epilogue if that is faster (of numbers that are not rounded yet: what the backward pass
-// computes again may differ in the last bit). The choice is kept (product_choices.h), so that a run repeats
-// its bits, on this card and from its checkpoint. deterministic=False times at every start. Where nothing can be kept,
-// a deterministic run takes the first suggestion, a function of shape and card alone. All of this happens in the
-// warm-up run of a graph (graph.c): never during a capture, never for a shape that is used once.
+// taken. A product and its GELU are made in the fastest of three ways (product_choices.h): one after the other, by
+// cuBLASLt's epilogue (whose GELU is of numbers that are not rounded yet: what the backward pass computes again may
+// differ in the last bit), or by a kernel for both. The choice is kept, so that a run repeats its bits, on this card and
+// from its checkpoint. deterministic=False times at every start. Where nothing can be kept, a deterministic run takes
+// the first suggestion, a function of shape and card alone. All of this happens in the warm-up run of a graph (graph.c):
+// never during a capture, never for a shape that is used once.
 #include "common/err.h"
 #include "common/log.h"
 #include "kernels/cuda/cuda_internal.h"
@@ -426,7 +427,7 @@ static void multiply_and_gelu(Gemm product, GemmOperands o, cublasLtEpilogue_t e
     if (cuda_gelu_form == GELU_BY_WGMMA && wgmma_has(g)) return run_wgmma(g);
     const bool has_ways = g->form == ACTIVATION_GELU_TANH || wgmma_has(g);
     const GemmPlan *plan = has_ways ? gelu_plan_chosen(&ways) : &only_apart;
-    if (plan->way == PRODUCT_BY_WGMMA) {
+    if (plan->way == PRODUCT_BY_WGMMA && wgmma_has(g)) {
         run_wgmma(g);
     } else if (plan->way == PRODUCT_BY_ALGORITHM) {
         check(launch(plan, &plan->algorithm, &ways.of_both, false), &plan->product);
@@ -454,9 +455,18 @@ void cuda_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w
 
 void cuda_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
                                Activation form, bool add) {
-    multiply_and_gelu(
-        backward_input(w, M), (GemmOperands){d, w->param, dout, NULL, NULL}, CUBLASLT_EPILOGUE_DGELU,
-        &(MatmulGelu){true, add, form, M, w->cols, w->rows, d, (Act *)(uintptr_t)pre, dout, w->param, NULL, dbias});
+    multiply_and_gelu(backward_input(w, M), (GemmOperands){d, w->param, dout, NULL, NULL}, CUBLASLT_EPILOGUE_DGELU,
+                      &(MatmulGelu){.backward = true,
+                                    .add = add,
+                                    .form = form,
+                                    .M = M,
+                                    .N = w->cols,
+                                    .K = w->rows,
+                                    .out = d,
+                                    .pre = (Act *)(uintptr_t)pre,
+                                    .in = dout,
+                                    .w = w->param,
+                                    .dbias = dbias});
 }
 
 void cuda_pack(const Weight *w) { (void)w; } // packed_bytes is 0

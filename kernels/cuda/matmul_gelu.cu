@@ -1,8 +1,9 @@
 // A matrix product with a GELU, or with the gradient of one and the sums of a bias, on compute capability 9.0.
 //
-// A block goes through tiles of the result. Two warpgroups multiply, each a tile of its own: while one computes the GELUs
-// of its tile, the other has the tensor cores. A thread of a third copies the terms of their tiles, in turn, which
-// also keeps the two apart. Sums stay in registers; the results leave in pieces of 64 x 64 through shared memory.
+// A block goes through tiles of the result. Two warpgroups multiply, each a tile of its own, one after the other: while one
+// has the tensor cores, the other computes the GELUs of its tile. A thread of a third warpgroup has the terms of all tiles
+// copied, in their order. Sums stay in registers; the results leave in pieces of 64 x 64 through shared memory. Backward,
+// the pieces of `pre` come into these buffers first, and the results take their places.
 #include "kernels/cuda/gelu.cuh"
 #ifdef ACT_FP32
 extern "C" void FOR_ACT(matmul_gelu_by_wgmma)(const MatmulGelu *) {}
@@ -32,7 +33,7 @@ struct Memory {
     Barrier landed[STAGES], emptied[STAGES], multiplied[GROUPS], written[GROUPS], arrived[GROUPS][BUFFERS];
 };
 
-// A product (M,N) of 64 terms in each of `steps`, in `tiles`, and where one of them begins.
+// The result (M,N), of 64 * steps terms, in tiles row by row; and where a tile begins.
 struct Tiling {
     int M, N, steps, tiles;
 };
@@ -50,8 +51,8 @@ INLINE Place place_of(const Tiling &product, int tile) {
 // The block's tile number i.
 INLINE int tile_of(int i) { return (int)(blockIdx.x + i * gridDim.x); }
 
-// A thread that has the terms of the block's tiles copied: of a, rows with their terms side by side; of b, too, or
-// (LINE), or terms with their columns side by side (TERM).
+// A thread that has the terms of the block's tiles copied: of a, rows with their terms side by side; of b, columns with
+// theirs (LINE), or terms with their columns side by side (TERM).
 template <TileRow B>
 INLINE void copy_terms(Memory &memory, const Tiling &product, const TensorMap &a, const TensorMap &b) {
     int n = 0;
@@ -74,8 +75,8 @@ INLINE void copy_terms(Memory &memory, const Tiling &product, const TensorMap &a
     }
 }
 
-// The warpgroup's product of the block's tile number i, after that of the other's number i - 1: a wait for a stage may not
-// pass one that has not landed.
+// The warpgroup's product of the block's tile number i, after that of the other's number i - 1: a warpgroup that ran ahead
+// would take the end of an earlier phase of a stage for that of its own (tma.cuh).
 template <TileRow B>
 INLINE void multiply_tile(float (&sums)[DOWN][ACROSS * 8][4], Memory &memory, const Tiling &product, int i) {
     const bool arrives = threadIdx.x % 32 == 0;
@@ -100,17 +101,25 @@ INLINE void multiply_tile(float (&sums)[DOWN][ACROSS * 8][4], Memory &memory, co
     if (arrives) barrier_arrive(&memory.emptied[(n - 1) % STAGES]);
 }
 
-// The column sums of 16 rows and more, of a warp: of x, two of each eight columns.
-INLINE void sum_rows(float *to, float (&x)[16]) {
+// Gives half of the first 2 HALF numbers to another lane, and adds what it gives to the other half.
+template <int HALF> INLINE void halve(float (&x)[16]) {
+    const bool upper = threadIdx.x & HALF * 2;
 #pragma unroll
-    for (int i = 0; i < 16; i++) {
-        for (int lanes = 4; lanes < 32; lanes *= 2) x[i] += __shfl_xor_sync(0xffffffffu, x[i], lanes);
-        if (threadIdx.x % 32 < 4) to[i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2] = x[i];
+    for (int i = 0; i < HALF; i++) {
+        const float other = __shfl_xor_sync(0xffffffffu, upper ? x[i] : x[i + HALF], HALF * 2);
+        x[i] = (upper ? x[i + HALF] : x[i]) + other;
     }
 }
 
-// The lane's two words of each eight columns of a piece, in rows g and g + 8 of its warp's: where they are.
-INLINE uint32_t *words_of(uint4 *piece, int k, int r) { // chunk_at(row, k)
+// The warp's sums of 64 columns, in their order. x[2k], x[2k + 1]: the lane's of columns 8k + lane % 4 * 2 and the next.
+INLINE void sum_columns(float *to, float (&x)[16]) {
+    halve<8>(x), halve<4>(x), halve<2>(x);
+    ((float2 *)to)[threadIdx.x % 32] = make_float2(x[0], x[1]);
+}
+
+// Where a word of the lane is in a piece: two columns of the eight from 8k on, in row lane / 4 + 8r of its warp's. Of eight
+// words of a row, number k is at k ^ row % 8.
+INLINE uint32_t *word_of(uint4 *piece, int k, int r) {
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
     uint32_t *const row = (uint32_t *)(piece + (warp * 16 + lane / 4) * CHUNKS) + lane % 4;
     return row + r * 8 * CHUNKS * 4 + (k * 4 ^ lane / 4 * 4);
@@ -126,8 +135,8 @@ INLINE void put_gelus(uint4 *pre, uint4 *out, const float (&sums)[ACROSS * 8][4]
         for (int r = 0; r < 2; r++) {
             const float *const sum = &sums[across * 8 + k][2 * r];
             const uint32_t x = pack(sum[0] + low(biases[k]), sum[1] + high(biases[k]));
-            put_async(words_of(pre, k, r), x);
-            put_async(words_of(out, k, r), pack(gelu_of<FORM>(low(x)), gelu_of<FORM>(high(x))));
+            put_async(word_of(pre, k, r), x);
+            put_async(word_of(out, k, r), pack(gelu_of<FORM>(low(x)), gelu_of<FORM>(high(x))));
         }
 }
 
@@ -138,14 +147,14 @@ INLINE void put_gradients(uint4 *piece, const float (&sums)[ACROSS * 8][4], int 
 #pragma unroll
     for (int k = 0; k < 8; k++)
 #pragma unroll
-        for (int r = 0; r < 2; r++) x[k][r] = *words_of(piece, k, r);
+        for (int r = 0; r < 2; r++) x[k][r] = *word_of(piece, k, r);
 #pragma unroll
     for (int k = 0; k < 8; k++)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const float *const sum = &sums[across * 8 + k][2 * r];
             const uint32_t d = pack(sum[0] * slope_of<FORM>(low(x[k][r])), sum[1] * slope_of<FORM>(high(x[k][r])));
-            put_async(words_of(piece, k, r), d);
+            put_async(word_of(piece, k, r), d);
             of_columns[2 * k] += low(d), of_columns[2 * k + 1] += high(d);
         }
 }
@@ -184,6 +193,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     }
     take_registers<240>();
     const int thread = threadIdx.x % GROUP_THREADS; // the first one starts the copies of pieces
+    // forward: of `out` and `pre`, two of each; backward: piece n is in number n % BUFFERS
     uint4(&pieces)[BUFFERS][SIDE * CHUNKS] = memory.pieces[group];
     // Piece `of` of a tile, down first: sums of columns are complete soon. It is number n of the warpgroup.
     auto fetch = [&](Place at, int of, int n) {
@@ -219,7 +229,7 @@ __global__ void __launch_bounds__(THREADS, 1)
                     put_gelus<FORM>(pres, piece, sums[down], across, biases);
                 }
                 const bool summed = BACKWARD && parts && down == DOWN - 1;
-                if (summed) sum_rows(memory.sums[group][thread / 32], of_columns);
+                if (summed) sum_columns(memory.sums[group][thread / 32], of_columns);
                 if (thread == 0) bulk_wait_read(); // the buffers of the piece before are free
                 arrive_with_writes(&memory.written[group]);
                 barrier_wait(&memory.written[group], n & 1);
@@ -241,6 +251,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     if (thread == 0) bulk_wait();
 }
 
+// Its heads are each 64 columns.
 static TensorMap matrix_map(const void *at, int rows, int columns) {
     return tensor_map(at, 1, rows, columns / SIDE, SIDE);
 }

@@ -185,7 +185,7 @@ void operation_gelu(int N, int C) {
     const size_t n = (size_t)(N * C);
     Array *in = array_normal(ACTS, n, 2, 0), *out = array_filled(ACTS, n, NAN), *d = array_normal(ACTS, n, 1, 0);
     Array *dbias = array_normal(GRADS, (size_t)C, 1, 0);
-    // CUDA's exact form in bf16 has a gate that is off by at most 3.5e-4 (kernels/cuda/gelu.cu). For x of deviation 2,
+    // CUDA's exact form in bf16 has a gate that is off by at most 3.5e-4 (kernels/cuda/gelu.cuh). For x of deviation 2,
     // x and gelu(x) have a root mean square of 2 and 1.38: 3.5e-4 * 2 / 1.38 of the result beside its rounding, and
     // less of the gradient.
     const double gate = pair_backend(TESTED)->act_type == DTYPE_BF16 ? 5.1e-4 : 0, limit = hypot(rounded_once, gate);

@@ -102,7 +102,7 @@ gelu_half|matmul_gelu.cu|s/sums\[down\], across, biases/sums[0], across, biases/
 gelu_column|matmul_gelu.cu|s/\&sums\[across \* 8 + k\]/\&sums[k]/|by_wgmma|rror|sm_90
 gelu_bias|matmul_gelu.cu|s/(bias + column + k \* 8/(bias + k * 8/|by_wgmma|rror|sm_90
 gelu_outside|matmul_gelu.cu|s/const bool inside = column < product.N;/const bool inside = true;/|by_wgmma|rror|sm_90
-gelu_sums|matmul_gelu.cu|s/lanes = 4; lanes < 32/lanes = 4; lanes < 16/|by_wgmma|rror|sm_90
+gelu_sums|matmul_gelu.cu|s/, halve<2>(x);/;/|by_wgmma|rror|sm_90
 gelu_warps|matmul_gelu.cu|s/ + of\[3 \* SIDE\];/;/|by_wgmma|rror|sm_90
 gelu_slope|matmul_gelu.cu|s/slope_of<FORM>(high(x\[k\]\[r\]))/slope_of<FORM>(low(x[k][r]))/|by_wgmma|rror|sm_90
 gelu_next|matmul_gelu.cu|s/fetch(ahead < PIECES ? at : next,/fetch(at,/|by_wgmma|rror|sm_90
