@@ -101,7 +101,7 @@ INLINE void multiply_tile(float (&sums)[DOWN][ACROSS * 8][4], Memory &memory, co
     if (arrives) barrier_arrive(&memory.emptied[(n - 1) % STAGES]);
 }
 
-// Gives half of the first 2 HALF numbers to another lane, and adds what it gives to the other half.
+// Of the first 2 HALF numbers: gives half of them to another lane, and adds to the others what it gets.
 template <int HALF> INLINE void halve(float (&x)[16]) {
     const bool upper = threadIdx.x & HALF * 2;
 #pragma unroll
@@ -143,7 +143,7 @@ INLINE void put_gelus(uint4 *pre, uint4 *out, const float (&sums)[ACROSS * 8][4]
 // A piece of `pre` becomes one of the gradient; adds it to the lane's sums of columns.
 template <Activation FORM>
 INLINE void put_gradients(uint4 *piece, const float (&sums)[ACROSS * 8][4], int across, float (&of_columns)[16]) {
-    uint32_t x[8][2]; // read before anything is written, or each would wait for the one before it
+    uint32_t x[8][2]; // all are read first: a read after a write waits for it
 #pragma unroll
     for (int k = 0; k < 8; k++)
 #pragma unroll
