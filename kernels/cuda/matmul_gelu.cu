@@ -13,6 +13,7 @@ extern "C" void FOR_ACT(matmul_gelu_by_wgmma)(const MatmulGelu *) {}
 namespace {
 
 enum {
+    BLOCKS = 2,                     // of a cluster
     GROUPS = 2,                     // that multiply
     SIDE = 64,                      // of a piece, and the terms of a step
     DOWN = MATMUL_GELU_ROWS / SIDE, // pieces of a tile
@@ -33,9 +34,9 @@ struct Memory {
     Barrier landed[STAGES], emptied[STAGES], multiplied[GROUPS], written[GROUPS], arrived[GROUPS][BUFFERS];
 };
 
-// The result (M,N), of 64 * steps terms, in tiles row by row; and where a tile begins.
+// The result (M,N), of 64 * steps terms, in pairs of tiles, row by row; and where a tile begins.
 struct Tiling {
-    int M, N, steps, tiles;
+    int M, N, steps, pairs;
 };
 struct Place {
     int row, column;
@@ -43,21 +44,21 @@ struct Place {
 
 } // namespace
 
-INLINE Place place_of(const Tiling &product, int tile) {
+// The block's tile is of the pair of the cluster's number i.
+INLINE int pair_of(int i) { return (int)(blockIdx.x + i * gridDim.x) / BLOCKS; }
+
+INLINE Place place_of(const Tiling &product, int pair, int block) {
     const int across = (product.N + ACROSS * SIDE - 1) / (ACROSS * SIDE);
-    return {tile / across * DOWN * SIDE, tile % across * ACROSS * SIDE};
+    return {(pair / across * BLOCKS + block) * DOWN * SIDE, pair % across * ACROSS * SIDE};
 }
 
-// The block's tile number i.
-INLINE int tile_of(int i) { return (int)(blockIdx.x + i * gridDim.x); }
-
 // A thread that has the terms of the block's tiles copied: of a, rows with their terms side by side; of b, columns with
-// theirs (LINE), or terms with their columns side by side (TERM).
+// theirs (LINE), or terms with their columns side by side (TERM), half of them, to both blocks.
 template <TileRow B>
-INLINE void copy_terms(Memory &memory, const Tiling &product, const TensorMap &a, const TensorMap &b) {
+INLINE void copy_terms(Memory &memory, const Tiling &product, const TensorMap &a, const TensorMap &b, int block) {
     int n = 0;
-    for (int i = 0; tile_of(i) < product.tiles; i++) {
-        const Place at = place_of(product, tile_of(i));
+    for (int i = 0; pair_of(i) < product.pairs; i++) {
+        const Place at = place_of(product, pair_of(i), block);
         for (int step = 0; step < product.steps; step++, n++) {
             const int stage = n % STAGES;
             Barrier *landed = &memory.landed[stage];
@@ -65,20 +66,30 @@ INLINE void copy_terms(Memory &memory, const Tiling &product, const TensorMap &a
             barrier_arrive_with(landed, (DOWN + ACROSS) * TILE_BYTES);
 #pragma unroll
             for (int k = 0; k < DOWN; k++) copy_tile(memory.a[stage][k], a, step, at.row + k * SIDE, 0, landed);
+            if (B == LINE) {
+                const int first = block * ACROSS * SIDE / BLOCKS;
+                copy_tile_to_all(memory.b[stage][0] + first * CHUNKS, b, step, at.column + first, 0, landed);
+            }
 #pragma unroll
-            for (int k = 0; k < ACROSS; k++) {
-                const int column = at.column + k * SIDE;
-                copy_tile(memory.b[stage][k], b, B == LINE ? step : column / SIDE, B == LINE ? column : step * SIDE, 0,
-                          landed);
+            for (int k = 0; k < (B == LINE ? 0 : ACROSS); k++) {
+                const int first = block * SIDE / BLOCKS;
+                copy_tile_to_all(memory.b[stage][k] + first * CHUNKS, b, at.column / SIDE + k, step * SIDE + first, 0,
+                                 landed);
             }
         }
     }
 }
 
+// The warp has multiplied step n of the block: both blocks may have their halves of its stage copied.
+INLINE void empty_stage(Memory &memory, int n, int block) {
+    barrier_arrive(&memory.emptied[n % STAGES]);
+    barrier_arrive_at(&memory.emptied[n % STAGES], block ^ 1);
+}
+
 // The warpgroup's product of the block's tile number i, after that of the other's number i - 1: a warpgroup that ran ahead
 // would take the end of an earlier phase of a stage for that of its own (tma.cuh).
 template <TileRow B>
-INLINE void multiply_tile(float (&sums)[DOWN][ACROSS * 8][4], Memory &memory, const Tiling &product, int i) {
+INLINE void multiply_tile(float (&sums)[DOWN][ACROSS * 8][4], Memory &memory, const Tiling &product, int i, int block) {
     const bool arrives = threadIdx.x % 32 == 0;
     if (i) barrier_wait(&memory.multiplied[(i - 1) % GROUPS], (i - 1) / GROUPS & 1);
     int n = i * product.steps;
@@ -93,12 +104,12 @@ INLINE void multiply_tile(float (&sums)[DOWN][ACROSS * 8][4], Memory &memory, co
                 wgmma<LINE, B>(sums[half], memory.a[stage][half], memory.b[stage][0], kk);
         wgmma_commit();
         wgmma_wait<1>();
-        if (step && arrives) barrier_arrive(&memory.emptied[(n - 1) % STAGES]);
+        if (step && arrives) empty_stage(memory, n - 1, block);
     }
     if (arrives) barrier_arrive(&memory.multiplied[i % GROUPS]);
 #pragma unroll
     for (int half = 0; half < DOWN; half++) wgmma_wait<0>(sums[half]);
-    if (arrives) barrier_arrive(&memory.emptied[(n - 1) % STAGES]);
+    if (arrives) empty_stage(memory, n - 1, block);
 }
 
 // Of the first 2 HALF numbers: gives half of them to another lane, and adds to the others what it gets.
@@ -163,14 +174,14 @@ INLINE void open_barriers(Memory &memory) {
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++)
             barrier_open(&memory.landed[i], 1),
-                barrier_open(&memory.emptied[i], 4); // a thread of each warp of the group that uses the stage
+                barrier_open(&memory.emptied[i], BLOCKS * 4); // a thread of each warp of the group that uses the stage
         for (int group = 0; group < GROUPS; group++) {
             barrier_open(&memory.multiplied[group], 4), barrier_open(&memory.written[group], 4);
             for (int i = 0; i < BUFFERS; i++) barrier_open(&memory.arrived[group][i], 1);
         }
         barriers_opened();
     }
-    __syncthreads();
+    cluster_sync();
 }
 
 // Forward: out = gelu(pre), pre = a b + bias. Backward: out = a b * gelu'(pre), and a row of `parts` the column sums of
@@ -185,13 +196,15 @@ __global__ void __launch_bounds__(THREADS, 1)
     DYNAMIC_SHARED(uint4, bytes);
     Memory &memory = *(Memory *)bytes;
     open_barriers(memory);
+    const int block = block_in_cluster();
     const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / GROUP_THREADS, 0);
     if (group == GROUPS) {
-        give_registers<24>();
-        if (threadIdx.x == GROUPS * GROUP_THREADS) copy_terms<B>(memory, product, a, b);
-        return;
+        give_registers<40>();
+        if (threadIdx.x == GROUPS * GROUP_THREADS) copy_terms<B>(memory, product, a, b, block);
+        __syncwarp();
+        return cluster_sync(); // the other block arrives at barriers of this one until it has multiplied its last tile
     }
-    take_registers<240>();
+    take_registers<232>();
     const int thread = threadIdx.x % GROUP_THREADS; // the first one starts the copies of pieces
     // forward: of `out` and `pre`, two of each; backward: piece n is in number n % BUFFERS
     uint4(&pieces)[BUFFERS][SIDE * CHUNKS] = memory.pieces[group];
@@ -202,13 +215,13 @@ __global__ void __launch_bounds__(THREADS, 1)
         copy_tile(pieces[n % BUFFERS], pre, at.column / SIDE + of / DOWN, at.row + of % DOWN * SIDE, 0, arrived);
     };
     int n = 0;
-    for (int i = group; tile_of(i) < product.tiles; i += GROUPS) {
-        const Place at = place_of(product, tile_of(i)), next = place_of(product, tile_of(i + GROUPS));
-        const bool more = tile_of(i + GROUPS) < product.tiles;
+    for (int i = group; pair_of(i) < product.pairs; i += GROUPS) {
+        const Place at = place_of(product, pair_of(i), block), next = place_of(product, pair_of(i + GROUPS), block);
+        const bool more = pair_of(i + GROUPS) < product.pairs;
         if (BACKWARD && thread == 0 && n == 0)
             for (int of = 0; of < AHEAD; of++) fetch(at, of, of);
         float sums[DOWN][ACROSS * 8][4] = {};
-        multiply_tile<B>(sums, memory, product, i);
+        multiply_tile<B>(sums, memory, product, i, block);
 #pragma unroll
         for (int across = 0; across < ACROSS; across++) {
             const int column = at.column + across * SIDE;
@@ -240,7 +253,7 @@ __global__ void __launch_bounds__(THREADS, 1)
                 }
                 if (BACKWARD && thread == 0 && (ahead < PIECES || more))
                     fetch(ahead < PIECES ? at : next, ahead % PIECES, n + AHEAD);
-                if (summed && inside && thread < SIDE) {
+                if (summed && inside && at.row < product.M && thread < SIDE) {
                     const float *const of = memory.sums[group][0] + thread;
                     parts[(size_t)(at.row / (DOWN * SIDE)) * product.N + column + thread] =
                         of[0] + of[SIDE] + of[2 * SIDE] + of[3 * SIDE];
@@ -249,26 +262,31 @@ __global__ void __launch_bounds__(THREADS, 1)
         }
     }
     if (thread == 0) bulk_wait();
+    __syncwarp();
+    cluster_sync();
 }
 
-// Its heads are each 64 columns.
-static TensorMap matrix_map(const void *at, int rows, int columns) {
-    return tensor_map(at, 1, rows, columns / SIDE, SIDE);
+// Its heads are each 64 columns, its tiles have `height` rows.
+static TensorMap matrix_map(const void *at, int rows, int columns, int height = SIDE) {
+    return tensor_map(at, 1, rows, columns / SIDE, SIDE, height);
 }
 
 template <Activation FORM, bool BACKWARD> static void run(const MatmulGelu *of, const Tiling &product) {
     static const cudaError_t allowed = ALLOW_SHARED((matmul_gelu<FORM, BACKWARD>), (int)sizeof(Memory));
     cuda_check(allowed, "matmul_gelu");
     const int K = product.steps * SIDE;
-    LAUNCH((matmul_gelu<FORM, BACKWARD>), std::min(product.tiles, cuda.multiprocessors), THREADS, sizeof(Memory),
-           cuda.stream, matrix_map(of->in, of->M, K),
-           BACKWARD ? matrix_map(of->w, K, of->N) : matrix_map(of->w, of->N, K), matrix_map(of->pre, of->M, of->N),
-           matrix_map(of->out, of->M, of->N), (const act *)of->bias, of->dbias ? (float *)cuda.scratch : NULL, product);
+    const TensorMap w =
+        BACKWARD ? matrix_map(of->w, K, of->N, SIDE / BLOCKS) : matrix_map(of->w, of->N, K, ACROSS * SIDE / BLOCKS);
+    LAUNCH_CLUSTERS(BLOCKS, (matmul_gelu<FORM, BACKWARD>),
+                    BLOCKS * std::min(product.pairs, std::max(cuda.multiprocessors / BLOCKS, 1)), THREADS,
+                    sizeof(Memory), cuda.stream, matrix_map(of->in, of->M, K), w, matrix_map(of->pre, of->M, of->N),
+                    matrix_map(of->out, of->M, of->N), (const act *)of->bias, of->dbias ? (float *)cuda.scratch : NULL,
+                    product);
 }
 
 extern "C" void FOR_ACT(matmul_gelu_by_wgmma)(const MatmulGelu *of) {
     const int down = (int)blocks_of((size_t)of->M, DOWN * SIDE), across = (int)blocks_of((size_t)of->N, ACROSS * SIDE);
-    const Tiling product = {of->M, of->N, of->K / SIDE, down * across};
+    const Tiling product = {of->M, of->N, of->K / SIDE, (down + BLOCKS - 1) / BLOCKS * across};
 #define RUN(form) (of->backward ? run<form, true>(of, product) : run<form, false>(of, product))
     if (of->form == ACTIVATION_GELU) RUN(ACTIVATION_GELU);
     if (of->form == ACTIVATION_GELU_TANH) RUN(ACTIVATION_GELU_TANH);

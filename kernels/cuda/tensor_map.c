@@ -21,12 +21,12 @@ static Encode encoder(void) {
     return encode;
 }
 
-TensorMap tensor_map(const void *at, int B, int T, int heads, int width) {
+TensorMap tensor_map(const void *at, int B, int T, int heads, int width, int height) {
     TensorMap map;
     const uint64_t bytes = dtype_bytes(cuda.act_type), head = (uint64_t)width * bytes, row = (uint64_t)heads * head;
     const uint64_t sizes[RANK] = {(uint64_t)width, (uint64_t)heads, (uint64_t)T, (uint64_t)B};
     const uint64_t strides[RANK - 1] = {head, row, row * (uint64_t)T}; // in bytes, of all but the channels
-    const uint32_t box[RANK] = {SIDE, 1, SIDE, 1}, steps[RANK] = {1, 1, 1, 1};
+    const uint32_t box[RANK] = {SIDE, 1, (uint32_t)height, 1}, steps[RANK] = {1, 1, 1, 1};
     const int error = encoder()(&map, cuda.act_type == DTYPE_FP16 ? FLOAT16 : BFLOAT16, RANK, (void *)(uintptr_t)at,
                                 sizes, strides, box, steps, NOT_INTERLEAVED, SWIZZLE_128B, L2_256B, ZEROS);
     if (error != SUCCESS)

@@ -344,8 +344,8 @@ void FOR_ACT(attention_gradient_by_tma)(const AttentionGradient &c) {
     static const cudaError_t allowed = ALLOW_SHARED(attention_gradient_tma, (int)sizeof(Tiles));
     cuda_check(allowed, "attention_backward");
     LAUNCH(attention_gradient_tma, blocks_of((size_t)c.a.T, KEYS) * (unsigned)(c.a.B * c.a.H), THREADS, sizeof(Tiles),
-           cuda.stream, (act *)c.dqkv, c.dq_sums, c.turns, tensor_map(c.qkv, c.a.B, c.a.T, 3 * c.a.H, c.a.D),
-           tensor_map(c.dout, c.a.B, c.a.T, c.a.H, c.a.D), (const float2 *)c.statistics, attention_mask(c.a), c.a.B,
-           c.a.T, c.padded, c.a.H);
+           cuda.stream, (act *)c.dqkv, c.dq_sums, c.turns, tensor_map(c.qkv, c.a.B, c.a.T, 3 * c.a.H, c.a.D, SIDE),
+           tensor_map(c.dout, c.a.B, c.a.T, c.a.H, c.a.D, SIDE), (const float2 *)c.statistics, attention_mask(c.a),
+           c.a.B, c.a.T, c.padded, c.a.H);
 }
 #endif

@@ -127,8 +127,9 @@ void FOR_ACT(attention_forward_by_tma)(Act *out, float *lse, const Act *qkv, con
     cuda_check(allowed, "attention_forward");
     static const int resident = resident_blocks(kernel, THREADS, sizeof(Tiles));
     const dim3 grid(blocks_of((size_t)(a.T - a.from / QUERIES * QUERIES), QUERIES), (unsigned)a.H, (unsigned)a.B);
-    LAUNCH(kernel, grid, THREADS, sizeof(Tiles), cuda.stream, (act *)out, lse, tensor_map(qkv, a.B, a.T, 3 * a.H, a.D),
-           attention_mask(a), a.T, a.H, wave_of(grid, resident), std::max(TILES_TOGETHER / (a.T / SIDE), 1));
+    LAUNCH(kernel, grid, THREADS, sizeof(Tiles), cuda.stream, (act *)out, lse,
+           tensor_map(qkv, a.B, a.T, 3 * a.H, a.D, SIDE), attention_mask(a), a.T, a.H, wave_of(grid, resident),
+           std::max(TILES_TOGETHER / (a.T / SIDE), 1));
 }
 
 extern "C" bool FOR_ACT(attention_has_wgmma)(void) { return ptx_version(attention_forward_tma) >= 90; }

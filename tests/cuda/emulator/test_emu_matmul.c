@@ -8,7 +8,7 @@
 #include <math.h>
 
 enum { TIMED = 5 }; // calls of a candidate
-enum { M = 64, ROWS = 64, COLS = 64, WIDE = M * ROWS, NARROW = M * COLS, MOST = ROWS * COLS };
+enum { M = 64, ROWS = 128, COLS = 128, WIDE = M * ROWS, NARROW = M * COLS, MOST = ROWS * COLS };
 
 typedef struct {
     const Backend *on;
