@@ -16,7 +16,7 @@ typedef struct {
     float *one; // the number, a loss scale
 } Kernels;
 
-enum { KERNELS_ARENA = 256 << 20 };
+enum { KERNELS_ARENA = 32 << 20 };
 
 // Zeroed host memory until the next kernels_open.
 static Arena kernels_host;
