@@ -148,16 +148,14 @@ fails() { # STATUS PATTERN COMMAND...
 
 # fault 107
 @test "kill -9 after lines of the journal, and at calls that change files, leads to the same bytes" {
-    local round=0 kills=0 number
-    seq 600000 | jq -c '{text: "\(.) \(. * 7)"}' >docs.jsonl && gzip -k docs.jsonl && split -n l/5 --additional-suffix .jsonl docs.jsonl part-
-    for input in docs.jsonl docs.jsonl.gz 'part-aa.jsonl part-ab.jsonl part-ac.jsonl part-ad.jsonl part-ae.jsonl' "--max-bytes 5M docs.jsonl"; do
+    local round=0 kills=0 calls
+    seq 90000 | jq -c '{text: "\(.) \(. * 7)"}' >docs.jsonl && gzip -k docs.jsonl && split -n l/5 --additional-suffix .jsonl docs.jsonl part-
+    for input in docs.jsonl docs.jsonl.gz 'part-aa.jsonl part-ab.jsonl part-ac.jsonl part-ad.jsonl part-ae.jsonl' "--max-bytes 1M docs.jsonl"; do
         rm -rf whole && train -o whole $input
-        for call in fdatasync rename unlinkat unlink; do
-            number=$((RANDOM % 4 + 2))
+        for calls in fdatasync:2 rename:9 unlinkat:3 unlink:7; do # as many as a run with three run files makes
             rm -rf out
-            for _ in 1 2; do # the run that continues is killed as well
-                kill_at $call $number shardtool train-vocabulary -q -V 600 -j 1 --memory 16MiB -o out $input && kills=$((kills + 1))
-                number=$((RANDOM % 3 + 1))
+            for _ in 1 2; do # the run that continues is killed as well, if it gets that far
+                kill_at ${calls%:*} $((RANDOM % ${calls#*:} + 1)) shardtool train-vocabulary -q -V 600 -j 1 --memory 24MiB -o out $input && kills=$((kills + 1))
             done
             train -j $((round++ % 4 + 1)) -o out $input
             diff -r -x .lock whole out
@@ -165,13 +163,13 @@ fails() { # STATUS PATTERN COMMAND...
         done
     done
     echo "# $kills kills" >&3
-    [ $kills -ge 12 ]
+    [ $kills -ge 16 ]
 }
 
 # fault 108
 @test "a run file that was damaged after a kill is refused, and counted again with --force" {
-    seq 400000 | jq -c '{text: "\(.) \(. * 7)"}' >docs.jsonl
-    kill_at fdatasync 3 shardtool train-vocabulary -q -V 600 -j 1 --memory 16MiB -o out docs.jsonl
+    seq 90000 | jq -c '{text: "\(.) \(. * 7)"}' >docs.jsonl
+    kill_at fdatasync 2 shardtool train-vocabulary -q -V 600 -j 1 --memory 24MiB -o out docs.jsonl
     for run in out/.counts-*; do printf '\x55' | dd of=$run bs=1 seek=1000 conv=notrunc status=none; done
     fails 65 "'out/.counts-.*' is damaged: --force counts the pieces again" train -o out docs.jsonl
     [ ! -e out/vocabulary.json ]
