@@ -139,8 +139,7 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     for call in rename unlink mkdir link fdatasync; do
         for number in 1 2 3 5 8 13 21; do
             rm -rf out && cp -r old out
-            strace -f -qq -o /dev/null -e trace=$call -e inject="$call:signal=KILL:when=$number" \
-                shardtool tokenize --append -o out $common b.jsonl c.txt >/dev/null 2>&1 && break
+            kill_at $call $number shardtool tokenize --append -o out $common b.jsonl c.txt || break
             if [ -e out/dataset.jsonl ]; then shardtool verify -q out; fi
             shardtool tokenize -o out --append ${common#-q} b.jsonl c.txt 2>log
             [ $call != rename ] || [ $number -lt 5 ] || grep -q 'continuing after\|already complete' log
@@ -152,8 +151,7 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
 
 @test "a command that is refused keeps the shards of an interrupted --append" {
     shardtool tokenize -o out $common a.jsonl
-    strace -f -qq -o /dev/null -e trace=rename -e inject=rename:signal=KILL:when=6 \
-        shardtool tokenize --append -o out $common b.jsonl c.txt >/dev/null 2>&1 && return 1
+    kill_at rename 6 shardtool tokenize --append -o out $common b.jsonl c.txt
     before=$(find out/.new -name '*.zst' | wc -l)
     [ "$before" -gt 0 ]
     run_code 2 shardtool tokenize --append -o out b.jsonl c.txt # without its options
@@ -186,8 +184,7 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     done
     for number in 2 4 6; do
         rm -rf out
-        strace -f -qq -o /dev/null -e trace=rename -e inject=rename:signal=KILL:when=$number \
-            shardtool tokenize -o out $common --max-tokens 30000 a.jsonl b.jsonl && break
+        kill_at rename $number shardtool tokenize -o out $common --max-tokens 30000 a.jsonl b.jsonl || break
         shardtool tokenize -o out $common --max-tokens 30000 a.jsonl b.jsonl
         same_files out out1
     done
@@ -205,8 +202,7 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     shardtool tokenize $common -o whole a.jsonl b.jsonl d.jsonl
     for number in $(seq 40); do
         rm -rf out && cp -r old out
-        strace -f -qq -o /dev/null -e trace=unlink -e inject="unlink:signal=KILL:when=$number" \
-            shardtool tokenize --append -o out $common b.jsonl >/dev/null 2>&1 && return 1
+        kill_at unlink $number shardtool tokenize --append -o out $common b.jsonl
         if [ -e out/.new/.journal ] && [ -e out/dataset.jsonl ] && not cmp -s out/dataset.jsonl old/dataset.jsonl; then break; fi
     done
     shardtool tokenize --append -o out $common d.jsonl

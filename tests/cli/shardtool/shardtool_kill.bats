@@ -57,10 +57,9 @@ after_kill() {
         for call in write fsync fdatasync rename unlink mkdir openat; do
             for number in $(seq 1 $step 400); do
                 rm -rf out
-                kill=(strace -f -qq -o /dev/null -e trace=$call -e "inject=$call:signal=KILL:when=$number")
-                "${kill[@]}" shardtool tokenize -j 1 -o out $common $input >/dev/null 2>&1 && break
+                kill_at $call $number shardtool tokenize -j 1 -o out $common $input || break
                 if [ $((number % 3)) = 1 ]; then # the run that continues is killed as well
-                    "${kill[@]}" shardtool tokenize -j 2 -o out $common $input >/dev/null 2>&1 || true
+                    kill_at $call $number shardtool tokenize -j 2 -o out $common $input || true
                 fi
                 runs=$((runs + 1))
                 after_kill $((runs % 8 + 1)) || { echo "$kind: $call number $number" && return 1; }

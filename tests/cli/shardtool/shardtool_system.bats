@@ -155,7 +155,7 @@ end_reading() { # STATUS: all of its output is in `all`
     done
     seq 60000 >lines.txt
     options="-q --docs lines --val 0.1 --frame-tokens 1024 --shard-tokens 16k lines.txt"
-    strace -f -qq -o /dev/null -e trace=rename -e inject=rename:signal=KILL:when=10 shardtool tokenize -j 1 -o out $options || true
+    kill_at rename 10 shardtool tokenize -j 1 -o out $options
     [ -s out/.journal ]
     [ -s out/.pending ]
     for name in .journal .pending; do

@@ -218,9 +218,7 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
         shardtool $tool -q -o whole d
         for call in write fsync rename; do
             rm -rf out
-            if command -v strace >/dev/null; then
-                strace -f -qq -o /dev/null -e trace=$call -e inject=$call:signal=KILL:when=3 shardtool $tool -q -o out d || true
-            fi
+            kill_at $call 3 shardtool $tool -q -o out d || true
             shardtool $tool -q -o out d
             shardtool verify -q out
             cmp whole/dataset.jsonl out/dataset.jsonl

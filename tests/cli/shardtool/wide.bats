@@ -81,13 +81,11 @@ numbers() { od -An -v -tu4 -w4 "$@" | tr -d ' '; } # of raw ids
 }
 
 @test "bytes do not depend on -j, and a killed run continues to the same dataset" {
-    command -v strace >/dev/null || skip "needs strace"
     options=(-q --docs lines --val 0.2 --vocabulary "$wide" --pattern gpt4 --frame-tokens 1000 --shard-tokens 5000)
     shardtool tokenize "${options[@]}" -j 5 -o five "$text"
     shardtool diff five "$data"
     for number in 2 4 6 9; do
-        strace -f -qq -o /dev/null -e trace=fdatasync -e "inject=fdatasync:signal=KILL:when=$number" \
-            "$BIN/shardtool" tokenize "${options[@]}" -j 1 -o "killed$number" "$text" >/dev/null 2>&1 || true
+        kill_at fdatasync $number "$BIN/shardtool" tokenize "${options[@]}" -j 1 -o "killed$number" "$text"
         [ ! -e "killed$number/dataset.jsonl" ]
         shardtool tokenize "${options[@]}" -o "killed$number" "$text"
         shardtool diff "killed$number" "$data"
