@@ -393,6 +393,15 @@ void operation_gradient_norm(size_t count) {
     pair_close();
 }
 
+void operation_norm_of_sums(size_t count) {
+    pair_open((Shape){1, 64, 64, 8, ANY, ANY, 1});
+    Array *sums = array_normal(DOUBLES, count, 0.1, 1), *norm = array_filled(FLOATS, 1, NAN),
+          *scale = array_filled(FLOATS, 1, 4);
+    ON_BOTH(on->gradient_norm(AT(norm), AT(sums), count, AT(scale)));
+    CHECK_NEAR(norm, 1e-6);
+    pair_close();
+}
+
 // Parameters after an update. master NULL: the tested backend has none.
 static void check_params(const Array *params, Array *master) {
     CHECK_NEAR(params, rounded_once);

@@ -159,7 +159,8 @@ OPERATION(loss_agrees_with_the_reference) {
 }
 
 OPERATION(gradient_norm_agrees_with_the_reference_beyond_one_round_of_its_sums) {
-    operation_gradient_norm(1100 * NORM_PIECE + 8); // 1,024 threads add the sums
+    operation_gradient_norm(3 * NORM_PIECE + 8);
+    operation_norm_of_sums(1100); // 1,024 threads add them
 }
 
 OPERATION(sums_of_gradients_agree_with_the_reference) {
