@@ -35,13 +35,13 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
 @test "1, 2 and 4 emulated GPUs give the same bits in a fixed order, in four orders of streams" {
     fixed() { gpus "$1" --reduce_order=fixed --gradient_accumulation_steps=5 "${@:2}"; }
     fixed 1 --out_dir=one
-    for order in 0 1 2 3; do
+    for order in 0 3; do
         EMU_ORDER=$order fixed 2 --out_dir=two$order
         same_run one two$order 2
     done
-    fixed 4 --out_dir=four
+    EMU_ORDER=1 fixed 4 --out_dir=four
     same_run one four 2
-    fixed 2 --out_dir=whole --zero_stage=0
+    EMU_ORDER=2 fixed 2 --out_dir=whole --zero_stage=0
     same_run one whole 2
     for options in "--n_embd=32 --offload=optimizer" "--optimizer_state=bf16_sr --spike_action=skip --dtype=float16 --recheck_interval=1"; do
         rm -rf one two
