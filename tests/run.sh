@@ -2,8 +2,8 @@
 # Every test, one closing line: run.sh [--no-python] BUILD [WORD]. C tests (cmocka), command-line tests (bats), Python tests
 # against tiktoken and others, and the CUDA backend in the emulator. run.sh --planted-bugs BUILD [WORD]: only that the emulator's tests
 # catch the bugs of mutant.sh. run.sh --peers BUILD [WORD]: only the files with a line `# peers: NAMES`, of which none may be
-# skipped. A job is a program, a file or one emulated test; one more run side by side than there are cores,
-# as some wait. Each job writes a row for each of its tests: passed, failed or skipped, milliseconds,
+# skipped. A job is a program, a file or one emulated test; two more run side by side than there are cores,
+# as many wait. Each job writes a row for each of its tests: passed, failed or skipped, milliseconds,
 # suite, test, reason. What this machine cannot run is skipped by name, never passed.
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -103,7 +103,7 @@ if [ $suites != no-python ] && [ ! -x "$build/test-emu" ]; then
     jobs | grep -v '^emulator '
 else
     jobs
-fi | nl -w1 -s' ' | xargs -P $(($(nproc) + 1)) -d '\n' -n 1 bash -c 'job $0'
+fi | nl -w1 -s' ' | xargs -P $(($(nproc) + 2)) -d '\n' -n 1 bash -c 'job $0'
 
 cat "$LOGS"/*.rows >"$LOGS/all"
 echo
