@@ -4,6 +4,7 @@ The vocabularies are GPT-2's tokens with each pattern, and one of few merges, in
 made by several pairs or by none. With the package tokenizers also against its own, from the files that we write."""
 # peers: transformers
 import base64
+import functools
 import json
 import os
 import random
@@ -21,6 +22,7 @@ import test_patterns as pieces
 
 TIMER = os.path.join(os.environ["BIN"], "..", "bench_tokenizer")
 SHARDTOOL = os.path.join(os.environ["BIN"], "shardtool")
+SEED = int(time.time())  # of the texts, which are the same for each pattern and vocabulary of a run
 
 
 def many_ranks():
@@ -67,6 +69,7 @@ def reference(ranks, pattern):
     return tiktoken.Encoding("test", pat_str=pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": len(ranks)})
 
 
+@functools.cache
 def documents(seed):
     """Without <|endoftext|>, which tokenizers takes for the special token."""
     made = fuzz_tokenizer.Writer(seed).documents(3000) + [pieces.dense(random.Random(seed + i)) for i in range(2000)]
@@ -76,7 +79,7 @@ def documents(seed):
 
 def compare(encoding, *vocabulary):
     for seed in range(3):
-        texts = documents(int(time.time()) + seed)
+        texts = documents(SEED + seed)
         lists = encoding.encode_ordinary_batch([text.decode() for text in texts], num_threads=1)
         for path in fuzz_tokenizer.paths():
             got, at = fuzz_tokenizer.millrace(TIMER, path, texts, *vocabulary), 0
