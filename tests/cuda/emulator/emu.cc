@@ -419,7 +419,10 @@ void emu_ldmatrix(uint32_t (&r)[4], const void *row, bool transposed, const char
 
 // ---- wgmma
 
-unsigned shared_offset(const void *shared) { return (unsigned)((const char *)shared - emu::dynamic_shared); }
+// In a cluster, with the block's number from bit 24 on.
+unsigned shared_offset(const void *shared) {
+    return (unsigned)((const char *)shared - emu::dynamic_shared) | (unsigned)block_in_cluster() << 24;
+}
 
 static void note_unfenced(const void *to) {
     const size_t at = (size_t)((const char *)to - emu::dynamic_shared);

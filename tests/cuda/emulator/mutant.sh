@@ -84,6 +84,7 @@ norm_own|trainer/optim/step.c|/gather(network, plan->sums/d|fixed_cpu|the bits o
 host_order|kernels/mpi/collective_mpi.c|s/const float \*other = received + (size_t)i \* PIECE;/const float *other = received + (size_t)(before ? ranks - 1 - i : i) * PIECE;/|fixed_cpu|the bits of several processes are not those of one|ranks
 host_apart|kernels/mpi/collective_mpi.c|s/const float \*first = before ? before : received;/const float *first = received;/;s/for (int i = before ? 0 : 1; i < ranks; i++) {/for (int i = 1; i <= ranks - !before; i++) {/;s/const float \*other = received + (size_t)i \* PIECE;/const float *other = i < ranks ? received + (size_t)i * PIECE : before;/|fixed_cpu|the bits of several processes are not those of one|ranks
 tile_step|wgmma.cuh|s/128 \* WGMMA_TERMS/64 * WGMMA_TERMS/|attention_of_64|relative error|sm_90
+gelu_rank|wgmma.cuh|s/(shared_offset(tile) & 0x3ffff)/shared_offset(tile)/|by_wgmma|rror|sm_90
 gelu_turn|matmul_gelu.cu|/if (i) barrier_wait(&memory.multiplied/d|by_wgmma|deadlock|sm_90
 gelu_peer|matmul_gelu.cu|/^    barrier_arrive_at(&memory.emptied/d|by_wgmma|deadlock|sm_90
 gelu_own|matmul_gelu.cu|/^    barrier_arrive(&memory.emptied/d|by_wgmma|deadlock|sm_90

@@ -202,7 +202,7 @@ void copy_tile(void *to, const TensorMap &map, int head, int row, int b, uint64_
 // The same place in the shared memory of another block.
 template <class T> static T *in_block(T *shared, emu::Block *block) {
     if (!block->live) emu::die("shared memory of a block that has ended");
-    return (T *)(block->shared + shared_offset(shared));
+    return (T *)(block->shared + (shared_offset(shared) & 0xffffff));
 }
 
 int block_in_cluster() { return (int)(emu::block_of_self() - emu::cluster.data()); }
