@@ -346,6 +346,8 @@ static FeedResult run_round(Network *network, const Round *round, BatchStream *s
     const bool overlaps = round->reduces && !round->rechecks;
     const bool finishes = round->micro == 1 || (round->micro && network->plan->fixed_order);
     if (ranks->world > 1 && finishes && finish_round(ranks) < 0) return FEED_ERROR;
+    // its only one of several rounds: the others finish the gather of parameters before they agree
+    if (round->reduces && !round->micro && network->plan->rounds > 1 && collective_settle(ranks) < 0) return FEED_ERROR;
     // a single process has checked it before the step
     const bool stops = stop && *stop && (round->micro || ranks->world > 1);
     FeedResult found = stops ? FEED_STOPPED : round->own ? next_batch(network, stream) : FEED_BATCH;

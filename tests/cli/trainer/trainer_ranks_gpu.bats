@@ -26,6 +26,8 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     done
     gpus 2 --out_dir=half --reduce_dtype=bfloat16
     half_sent two0 half $((6 * 8192)) # of 103232, rank 1 has as many whole pieces of the norm as rank 0
+    for n in 1 3; do gpus $n --out_dir=uneven$n --data_timeout=20 --reduce_order=fast --gradient_accumulation_steps=5; done # the last process has one
+    close_losses uneven1 uneven3
     ranks 2 --out_dir=cpu --device=cpu --dtype=float32
     join <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+).*/\1 \2/p' cpu/metrics.jsonl) \
         <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+).*/\1 \2/p' two0/metrics.jsonl) |
