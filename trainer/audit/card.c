@@ -120,14 +120,14 @@ static void add_losses(const RunState *state, const History *history, Buffer *ou
 
 // Every key, with all values that it had.
 static void add_keys(const SavedState *saved, const History *history, Buffer *out) {
-    const char *key;
-    json_t *value;
     if (history->key_count && history->keys[0].step)
         buffer_print(out, "\nThe values in the steps up to %" PRIu64 " are not recorded.\n", history->keys[0].step);
     buffer_print(out, "\n```\n");
-    json_object_foreach(saved->config, key, value) {
-        buffer_print(out, "%s = ", key);
-        history_add(history, key, value_of(saved, key), out);
+    for (int key = 0; key < KEY_COUNT; key++) {
+        const char *name = config_key(key);
+        if (!json_object_get(saved->config, name) && !history_changed(history, name)) continue;
+        buffer_print(out, "%s = ", name);
+        history_add(history, name, value_of(saved, name), out);
         buffer_print(out, "\n");
     }
     buffer_print(out, "```\n");

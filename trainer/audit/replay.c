@@ -84,12 +84,23 @@ static int check_config(const Record *record, const Config *config, json_t *keys
     return 0;
 }
 
+// The keys that a line has only with other values.
+static void add_defaults(json_t *keys) {
+    char value[256];
+    for (int key = 0; key < KEY_COUNT; key++)
+        if (config_omits_default(key) && !json_object_get(keys, config_key(key))) {
+            config_default(key, value, sizeof value);
+            json_object_set_new(keys, config_key(key), json_string(value));
+        }
+}
+
 // The run goes on with other values of some keys.
 static int change_config(Replay *replay, const RecordLine *line) {
     Config *config = &replay->run.config;
     json_t *keys = config_of(&replay->record, line), *value;
     const char *name;
     if (!keys) return -1;
+    add_defaults(keys);
     int result = 0;
     json_object_foreach(keys, name, value) {
         int key = 0;
@@ -102,7 +113,7 @@ static int change_config(Replay *replay, const RecordLine *line) {
         }
         config_value(config, key, now, sizeof now);
         if (!strcmp(now, then)) continue;
-        if (config_class(key) != CLASS_RUN || is_planned(key))
+        if (!config_may_change(key) || is_planned(key))
             result = fail(EX_USAGE,
                           "after step %" PRIu64 " the run has %s=%s, before it %s: replay the steps up to it, and "
                           "those from %" PRIu64 " on, apart",

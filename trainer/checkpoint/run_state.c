@@ -115,7 +115,7 @@ static bool has_key(const Config *config, int key, char value[256]) {
     if (config_class(key) == CLASS_PLACE) return false;
     config_value(config, key, value, 256);
     config_default(key, initial, sizeof initial);
-    return config_class(key) != CLASS_OPTION || strcmp(value, initial);
+    return !config_omits_default(key) || strcmp(value, initial);
 }
 
 json_t *run_state_config(const Config *config) {
@@ -129,7 +129,7 @@ json_t *run_state_config(const Config *config) {
 void run_state_print_fixed(const Config *config, Buffer *out) {
     char value[256];
     for (int key = 0; key < KEY_COUNT; key++)
-        if (config_class(key) != CLASS_RUN && has_key(config, key, value))
+        if (!config_may_change(key) && has_key(config, key, value))
             buffer_print(out, "%s=%s\n", config_key(key), value);
 }
 

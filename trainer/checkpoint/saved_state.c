@@ -38,7 +38,7 @@ typedef struct {
 static bool differs(const SavedState *saved, const Config *config, int key, Difference *found) {
     const char *then = saved_text(saved, key);
     Config earlier = *config;
-    if (config_class(key) == CLASS_PLACE || (!then && config_class(key) != CLASS_OPTION)) return false;
+    if (config_class(key) == CLASS_PLACE || (!then && !config_omits_default(key))) return false;
     config_value(config, key, found->now, sizeof found->now);
     if (!then)
         config_default(key, found->was, sizeof found->was);
@@ -62,7 +62,7 @@ bool saved_state_is_of(const SavedState *saved, const Config *config) {
 static void list_differences(const SavedState *saved, const Config *config, bool may_change, Buffer *out) {
     Difference found;
     for (int key = 0; key < KEY_COUNT; key++)
-        if ((config_class(key) == CLASS_RUN) == may_change && differs(saved, config, key, &found))
+        if (config_may_change(key) == may_change && differs(saved, config, key, &found))
             buffer_print(out, "%s%s is %s, was %s", out->size ? "; " : "", config_key(key), value_text(key, found.now),
                          value_text(key, found.was));
 }
@@ -70,7 +70,7 @@ static void list_differences(const SavedState *saved, const Config *config, bool
 static void log_changes(const SavedState *saved, const Config *config) {
     Difference found;
     for (int key = 0; key < KEY_COUNT; key++)
-        if (config_class(key) == CLASS_RUN && differs(saved, config, key, &found))
+        if (config_may_change(key) && differs(saved, config, key, &found))
             log_line("%s is now %s, was %s until step %llu", config_key(key), found.now, found.was,
                      (unsigned long long)saved->state.step);
 }

@@ -128,6 +128,8 @@ void config_words(int key, Buffer *out) {
 }
 
 KeyClass config_class(int key) { return keys[key].class; }
+bool config_may_change(int key) { return keys[key].class == CLASS_RUN || keys[key].class == CLASS_RUN_OPTION; }
+bool config_omits_default(int key) { return keys[key].class == CLASS_OPTION || keys[key].class == CLASS_RUN_OPTION; }
 const char *config_key(int key) { return config_keys[key].name; }
 
 void config_value(const Config *config, int key, char *out, size_t size) {

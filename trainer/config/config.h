@@ -9,7 +9,7 @@
 #include "trainer/config/optimizer_name.h"
 #include "trainer/config/recompute_level.h"
 
-typedef enum { CLASS_MODEL, CLASS_OPTION, CLASS_STREAM, CLASS_RUN, CLASS_PLACE } KeyClass;
+typedef enum { CLASS_MODEL, CLASS_OPTION, CLASS_STREAM, CLASS_RUN, CLASS_RUN_OPTION, CLASS_PLACE } KeyClass;
 
 typedef bool Key_FLAG;
 typedef int64_t Key_INT;
@@ -93,6 +93,8 @@ void config_close(ConfigReader *reader);
 void config_add_text(const ConfigReader *reader, Buffer *out); // a file that gives this configuration, with origins
 void config_print(const ConfigReader *reader);                 // the same to stdout
 KeyClass config_class(int key);
+bool config_may_change(int key);                     // of a run that goes on
+bool config_omits_default(int key);                  // in checkpoints and metrics.jsonl
 double config_number(const Config *config, int key); // of a key of type INT, AUTO or FLOAT
 bool config_in_range(const Config *config, int key);
 

@@ -48,6 +48,14 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=1
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=2 --matmul_precision=highest
     run_match 2 "after step 1 the run has matmul_precision=highest, before it high" replay products
+    # a key that is written only with another value than its default
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=sums --max_iters=1 --reduce_dtype=bfloat16
+    "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=sums --max_iters=2 2>log
+    grep -q 'reduce_dtype is now float32, was bfloat16 until step 1' log
+    not grep -q reduce_dtype sums/ckpt-00000002/state.json
+    run_match 2 "after step 1 the run has reduce_dtype=float32, before it bfloat16" replay sums
+    "$BIN/trainer" export --out_dir=sums --card -o card 2>/dev/null
+    grep -qx 'reduce_dtype = bfloat16, from step 2 on float32' card/README.md
 }
 
 @test "a replay names the first step that differs, 1, damage, 65, and what is missing, 66" {
