@@ -163,6 +163,14 @@ static bool is_repeated(const Replay *replay, const RecordLine *line) {
     return record_member(line, "fingerprint", &text) && text.size == 64 && !memcmp(text.data, hex, 64);
 }
 
+// Whether the run began again where the process of `step` began, of which no step was kept. rest: the lines behind it.
+static bool is_replaced(const Replay *replay, Bytes rest, uint64_t step) {
+    RecordLine line;
+    while (record_next(&replay->record, &rest, &line) > 0 && line.kind > LINE_PASSED)
+        if (line.kind == LINE_PROCESS) return line.step == step;
+    return false;
+}
+
 // Takes the lines up to the next one that is compared: 1 with that line, which stays in the rest, 0 at the end.
 static int next_compared(Replay *replay, RecordLine *line) {
     for (Bytes rest = replay->rest;;) {
@@ -171,7 +179,8 @@ static int next_compared(Replay *replay, RecordLine *line) {
         if (line->step != replay->run.state.step)
             return fail(EX_DATA, "'%s': a line of step %" PRIu64 " stands behind step %" PRIu64, replay->record.path,
                         line->step, replay->run.state.step);
-        if (line->kind == LINE_PROCESS && replay->run.feed && change_process(replay, line) < 0) {
+        if (line->kind == LINE_PROCESS && replay->run.feed && !is_replaced(replay, rest, line->step) &&
+            change_process(replay, line) < 0) {
             if (line->step < replay->last || err_code() != EX_USAGE) return -1;
             err_clear();
             return 0; // of steps that are not replayed
