@@ -54,18 +54,20 @@ static void print_time(const Config *config, const Model *model, const Backend *
                        Buffer *text) {
     const double tokens = (double)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size);
     const double total = tokens * (double)config->max_iters, flops = total * model_token_flops(model);
-    char count[16], time[16], other[16];
+    const unsigned processes = config_world(config);
+    char count[16], time[16], other[16], each[48] = "";
     buffer_print(text, "\nrun        %lld steps, %s tokens, ", (long long)config->max_iters, human_count(count, total));
     if (train_tokens) buffer_print(text, "%.2f epochs of '%s', ", total / (double)train_tokens, config->dataset);
     buffer_print(text, "%.3g FLOP", flops);
     const double rate = backend->in_host_memory ? gemm_rate_probe(backend, &model->shape,
                                                                   (int)(config->batch_size.value * config->block_size))
                                                 : 0;
+    if (processes > 1) snprintf(each, sizeof each, "with %u processes, ", processes);
     if (rate > 0)
         buffer_print(text,
-                     ": at least %s, at the %.3g TFLOP/s of matrix products alone in a short probe, which other "
+                     ": at least %s, %sat the %.3g TFLOP/s of matrix products alone in a short probe%s, which other "
                      "programs slow down",
-                     human_time(time, flops / rate), rate * 1e-12);
+                     human_time(time, flops / rate / processes), each, rate * 1e-12, processes > 1 ? " of one" : "");
     else
         buffer_print(text, ": %s at 10 TFLOP/s, %s at 100 TFLOP/s (the device was not measured)",
                      human_time(time, flops / 10e12), human_time(other, flops / 100e12));

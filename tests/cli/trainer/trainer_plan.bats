@@ -67,6 +67,9 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     [[ "$output" == *"run        100000000 steps, 6.40 G tokens, ${flops} FLOP: at least "*" TFLOP/s of matrix products alone in a short probe"* ]]
     [[ "$output" =~ "at least "([0-9.]+)" h, at the "([0-9.]+)" TFLOP/s" ]]
     python3 -c "assert abs($flops / ${BASH_REMATCH[2]}e12 / 3600 / ${BASH_REMATCH[1]} - 1) < 0.02"
+    run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100000000 --gradient_accumulation_steps=4 --world=4 # twice the tokens
+    [[ "$output" =~ "at least "([0-9.]+)" h, with 4 processes, at the "([0-9.]+)" TFLOP/s of matrix products alone in a short probe of one" ]]
+    python3 -c "assert abs(2 * $flops / 4 / ${BASH_REMATCH[2]}e12 / 3600 / ${BASH_REMATCH[1]} - 1) < 0.02"
     mkdir out
     echo '{"step": 7, "loss": 10.5, "norm": 1, "lr": 0.001, "ms": 100, "tok_s": 1000, "wait": 0}' >out/metrics.jsonl
     run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100000000
