@@ -5,9 +5,9 @@
 // polls, because NCCL itself waits for a dead process forever. The host never waits for the stream in a step; events
 // order it with the backend's stream.
 //
-// A sum in a fixed order is made here, and one of bf16 operands, which NCCL would add in bf16: each rank sends the others
-// their pieces, and receives theirs of its own share. Each rank sends as much as in a ring, but over a link that g GPUs of
-// a machine share, up to g times as much.
+// A sum in a fixed order is made here, and one of bf16 operands, which NCCL would add in bf16: each rank sends the
+// others their pieces, and receives theirs of its own share. Each rank sends as much as in a ring, but over a link that
+// g GPUs of a machine share, up to g times as much.
 //
 // NCCL has shares of one size. Where the last ones are shorter or empty, a group of one reduction or one broadcast for
 // each rank moves the same bytes.

@@ -102,8 +102,8 @@ typedef struct {
     const Par *w, *bias;
     Grad *dbias;
 } MatmulGelu;
-// Both in one kernel (matmul_gelu.cu): where cuda.wgmma is set, not in float32, M at least 64, N 128, N and K multiples of 64,
-// arrays at multiples of 16 bytes. Needs matmul_gelu_scratch bytes of scratch memory.
+// Both in one kernel (matmul_gelu.cu): where cuda.wgmma is set, not in float32, M at least 64, N 128, N and K multiples
+// of 64, arrays at multiples of 16 bytes. Needs matmul_gelu_scratch bytes of scratch memory.
 DECLARE_ACT(void, matmul_gelu_by_wgmma, (const MatmulGelu *of))
 enum { MATMUL_GELU_ROWS = 128 }; // of a tile, which has a row of column sums
 static inline size_t matmul_gelu_scratch(const MatmulGelu *of) {

@@ -1,9 +1,12 @@
 // A matrix product with a GELU, or with the gradient of one and the sums of a bias, on compute capability 9.0.
 //
-// A block goes through tiles of the result. Two warpgroups multiply, each a tile of its own, one after the other: while one
-// has the tensor cores, the other computes the GELUs of its tile. A thread of a third warpgroup has the terms of all tiles
-// copied, in their order. Sums stay in registers; the results leave in pieces of 64 x 64 through shared memory. Backward,
-// the pieces of `pre` come into these buffers first, and the results take their places.
+// A block goes through tiles of the result. Two warpgroups multiply, each a tile of its own, one after the other: while
+// one has the tensor cores, the other computes the GELUs of its tile. A thread of a third warpgroup has the terms of
+// all tiles copied, in their order. Sums stay in registers; the results leave in pieces of 64 x 64 through shared
+// memory. Backward, the pieces of `pre` come into these buffers first, and the results take their places.
+//
+// Two blocks are a cluster. Their tiles are one below the other and have the same terms of b, of which each block has
+// half copied to both: else the second-level cache would limit the speed.
 #include "kernels/cuda/gelu.cuh"
 #ifdef ACT_FP32
 extern "C" void FOR_ACT(matmul_gelu_by_wgmma)(const MatmulGelu *) {}
@@ -86,8 +89,8 @@ INLINE void empty_stage(Memory &memory, int n, int block) {
     barrier_arrive_at(&memory.emptied[n % STAGES], block ^ 1);
 }
 
-// The warpgroup's product of the block's tile number i, after that of the other's number i - 1: a warpgroup that ran ahead
-// would take the end of an earlier phase of a stage for that of its own (tma.cuh).
+// The warpgroup's product of the block's tile number i, after that of the other's number i - 1: a warpgroup that ran
+// ahead would take the end of an earlier phase of a stage for that of its own (tma.cuh).
 template <TileRow B>
 INLINE void multiply_tile(float (&sums)[DOWN][ACROSS * 8][4], Memory &memory, const Tiling &product, int i, int block) {
     const bool arrives = threadIdx.x % 32 == 0;

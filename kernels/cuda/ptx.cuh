@@ -47,7 +47,7 @@ typedef bf16 act;
 #define LAUNCH(kernel, grid, block, dynamic, stream, ...)                                                              \
     ((kernel)<<<grid, block, dynamic, stream>>>(__VA_ARGS__), cuda_check(cudaGetLastError(), #kernel))
 // clang-format on
-// in clusters of so many blocks, side by side in the grid: they share a part of the cache, and reach each other's memory
+// in clusters of so many blocks, side by side in the grid, which reach each other's memory
 template <class... P, class... A>
 static inline cudaError_t launch_clusters(unsigned blocks, void (*kernel)(P...), dim3 grid, dim3 block, size_t dynamic,
                                           cudaStream_t stream, A... arguments) {

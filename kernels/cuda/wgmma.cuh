@@ -15,9 +15,9 @@ enum TileRow { LINE, TERM };
 
 enum { WGMMA_ROWS = 64, WGMMA_TERMS = 16, TILE_BYTES = 64 * 64 * 2 };
 
-// Tiles, one after another, from their term WGMMA_TERMS * step on, for the instruction: 1024 bytes hold eight rows,
-// 1 << 62 is the swizzle. Bits 16 to 29 are the distance to the tile of the next 64 columns, where it is not the distance
-// of the next eight rows.
+// Tiles, one after another, from their term WGMMA_TERMS * step on, for the instruction: their place, less the block's
+// number in a cluster (from bit 24 on), the distance to the tile of the next 64 columns, that of the next eight rows, and
+// in bit 62 the swizzle.
 template <TileRow ROW, int TILES = 1> INLINE uint64_t tile_part(const uint4 *tile, int step) {
     const uint64_t distance = ROW == TERM && TILES > 1 ? TILE_BYTES >> 4 : 1;
     const uint64_t first =

@@ -13,7 +13,7 @@ static bool is_hopper(void) {
 TEST(cuda_matmul_gelu_by_wgmma_agrees_with_the_reference) {
     if (!is_hopper()) return;
     cuda_gelu_form = GELU_BY_WGMMA;
-    // tiles of 128 x 192, four a block: of one all rows are beyond the edge, of others some; more steps of 64 terms than stages
+    // four tiles of 128 x 192 a block, some beyond the edges; more steps of 64 terms than stages
     operation_matmul_gelu(300, 256, 320, ACTIVATION_GELU, true, true);
     operation_matmul_gelu(130, 192, 128, ACTIVATION_GELU_TANH, true, false);
     operation_matmul_gelu(64, 128, 128, ACTIVATION_RELU2, false, false);
