@@ -51,7 +51,7 @@ given|kernels/cuda/libraries/product_choices.c|s/(entry->given .. !known->given)
 check|kernels/cuda/libraries/product_choices.c|s/ \&\& !memcmp(check + text, line + text, CHECK_DIGITS + 1)//|damaged_file|rror
 no_choice|kernels/cuda/libraries/product_choices.c|s/!entry .. none_are_made/!entry/|choices_of_a_checkpoint|rror
 by_atomics|matmul_cublaslt.c|s/reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)/reduction)/|damaged_file|rror
-apart|matmul_cublaslt.c|s/plan->usable = !choice.apart;/plan->usable = true;/|epilogue_and_a_kernel|wrong use
+apart|matmul_cublaslt.c|s/plan->way = choice.way;/plan->way = PRODUCT_BY_ALGORITHM;/|epilogue_and_a_kernel|wrong use
 dropped|attention/attention.cuh|s/ \* scale : 0;/ * scale : x[n][e];/|attention_with_dropout|relative error
 of_key|attention/backward.cu|s/(mask, b, h, query, key, T/(mask, b, h, query, key + 8, T/|attention_with_dropout|relative error
 of_split|attention/backward.cu|s/drop_scores<QUERY_ROWS>(dp, kept,/drop_scores<QUERY_ROWS>(dp, ~0u,/|cuda_attention_gradient_agrees|relative error
