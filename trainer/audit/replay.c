@@ -84,23 +84,13 @@ static int check_config(const Record *record, const Config *config, json_t *keys
     return 0;
 }
 
-// The keys that a line has only with other values.
-static void add_defaults(json_t *keys) {
-    char value[256];
-    for (int key = 0; key < KEY_COUNT; key++)
-        if (config_omits_default(key) && !json_object_get(keys, config_key(key))) {
-            config_default(key, value, sizeof value);
-            json_object_set_new(keys, config_key(key), json_string(value));
-        }
-}
-
 // The run goes on with other values of some keys.
 static int change_config(Replay *replay, const RecordLine *line) {
     Config *config = &replay->run.config;
     json_t *keys = config_of(&replay->record, line), *value;
     const char *name;
     if (!keys) return -1;
-    add_defaults(keys);
+    run_state_add_defaults(keys);
     int result = 0;
     json_object_foreach(keys, name, value) {
         int key = 0;

@@ -126,6 +126,15 @@ json_t *run_state_config(const Config *config) {
     return object;
 }
 
+void run_state_add_defaults(json_t *config) {
+    char value[256];
+    for (int key = 0; key < KEY_COUNT; key++)
+        if (config_omits_default(key) && !json_object_get(config, config_key(key))) {
+            config_default(key, value, sizeof value);
+            json_object_set_new(config, config_key(key), json_string(value));
+        }
+}
+
 void run_state_print_fixed(const Config *config, Buffer *out) {
     char value[256];
     for (int key = 0; key < KEY_COUNT; key++)

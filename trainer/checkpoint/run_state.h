@@ -65,6 +65,8 @@ typedef struct {
 // The configuration as a checkpoint has it: a JSON object of texts. And of its keys those that a run cannot change, a line
 // KEY=VALUE for each.
 struct json_t *run_state_config(const Config *config);
+// To such an object, read from a checkpoint or a record: the keys that it has only with values other than the default.
+void run_state_add_defaults(struct json_t *config);
 void run_state_print_fixed(const Config *config, Buffer *out);
 
 void run_state_print(const RunState *state, const Config *config, const CheckpointHashes *hashes, Buffer *out);

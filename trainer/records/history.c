@@ -2,7 +2,7 @@
 #include "trainer/records/history.h"
 #include "common/err.h"
 #include "common/file/file.h"
-#include "trainer/config/config.h"
+#include "trainer/checkpoint/run_state.h"
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@ static void add_keys(History *history, uint64_t step, json_t *keys) {
     if (history->key_count && history->keys[history->key_count - 1].step == step)
         json_decref(history->keys[--history->key_count].keys);
     history->keys = array_grow(history->keys, history->key_count, sizeof *history->keys);
+    run_state_add_defaults(keys);
     history->keys[history->key_count++] = (HistoryKeys){step, json_incref(keys)};
 }
 
@@ -59,20 +60,10 @@ void history_close(History *history) {
     *history = (History){0};
 }
 
-// NULL: the process's version had no such key.
-static const char *value_of(const json_t *keys, const char *name, char initial[256]) {
-    const char *text = json_string_value(json_object_get(keys, name));
-    for (int key = 0; !text && key < KEY_COUNT; key++)
-        if (!strcmp(config_key(key), name) && config_omits_default(key))
-            config_default(key, initial, 256), text = initial;
-    return text;
-}
-
 // The next value that differs from `value`, and its step. NULL: there is none.
-static const char *next_value(const History *history, const char *key, const char *value, size_t *i,
-                              char initial[256]) {
+static const char *next_value(const History *history, const char *key, const char *value, size_t *i) {
     for (; *i < history->key_count; ++*i) {
-        const char *text = value_of(history->keys[*i].keys, key, initial);
+        const char *text = json_string_value(json_object_get(history->keys[*i].keys, key));
         if (text && !(value && !strcmp(text, value))) return text;
     }
     return NULL;
@@ -80,18 +71,16 @@ static const char *next_value(const History *history, const char *key, const cha
 
 void history_add(const History *history, const char *key, const char *now, Buffer *out) {
     size_t i = 0;
-    char initial[256];
-    const char *value = next_value(history, key, NULL, &i, initial);
+    const char *value = next_value(history, key, NULL, &i);
     buffer_print(out, "%s", value ? value : now);
-    while (value && (value = next_value(history, key, value, &i, initial)))
+    while (value && (value = next_value(history, key, value, &i)))
         buffer_print(out, ", from step %" PRIu64 " on %s", history->keys[i].step + 1, value);
 }
 
 bool history_changed(const History *history, const char *key) {
     size_t i = 0;
-    char initial[256];
-    const char *first = next_value(history, key, NULL, &i, initial);
-    return first && next_value(history, key, first, &i, initial);
+    const char *first = next_value(history, key, NULL, &i);
+    return first && next_value(history, key, first, &i);
 }
 
 void history_add_rules(const History *history, Buffer *out) {
