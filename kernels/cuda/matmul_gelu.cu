@@ -115,7 +115,8 @@ INLINE void multiply_tile(float (&sums)[DOWN][ACROSS * 8][4], Memory &memory, co
     if (arrives) empty_stage(memory, n - 1, block);
 }
 
-// Of the first 2 HALF numbers: gives half of them to another lane, and adds to the others what it gets.
+// A step of a sum over lanes: gives HALF of the first 2 HALF numbers to another lane, and adds the HALF that it
+// receives to those it keeps.
 template <int HALF> INLINE void halve(float (&x)[16]) {
     const bool upper = threadIdx.x & HALF * 2;
 #pragma unroll

@@ -69,7 +69,7 @@ INLINE void copy_tile_to_all(void *to, const TensorMap &map, int head, int row, 
             "l"(&map), "r"(0), "r"(head), "r"(row), "r"(b), "r"(shared_offset(landed)), "h"((uint16_t)3)
             : "memory");
 }
-// Starts a store of such a tile; what is beyond the map is left out. bulk_wait as for bulk_store.
+// Starts a store of a tile, but not of what lies beyond the map. bulk_commit and bulk_wait follow, as after bulk_store.
 INLINE void store_tile(const TensorMap &map, int head, int row, int b, const void *from) {
     TMA_ASM("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0,{%1,%2,%3,%4}],[%5];" ::"l"(&map), "r"(0),
             "r"(head), "r"(row), "r"(b), "r"(shared_offset(from))

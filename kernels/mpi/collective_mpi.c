@@ -149,7 +149,7 @@ static const void *operand(int to, const float *values, size_t count, bool bf16)
     return bf16 ? (const void *)rounded : values;
 }
 
-// Makes floats of what has arrived in bf16, in place, from the front.
+// Converts the bf16 numbers that have arrived into floats, in the same slot, from the first one on.
 static void widen(int from, size_t count) {
     const char *halves = arrival(from, sizeof(uint16_t));
     for (size_t k = 0; k < count; k++) {
