@@ -59,7 +59,8 @@ static void choose(Config *config, const Config *given, const Model *model, cons
                    const MemoryLimits *limits, double *best, size_t *least) {
     const double worth = 0.995; // a larger plan must be at least 0.5 % faster
     const int64_t rows_given = given->batch_size.value, sequences = rows_given * given->gradient_accumulation_steps;
-    const bool cut = given->batch_size.is_auto && given->mem_limit;
+    const bool each_has_one = given->gradient_accumulation_steps >= config_world(given);
+    const bool cut = given->batch_size.is_auto && (given->mem_limit || !each_has_one);
     Config candidate = *given;
     for (int64_t rows = cut ? 1 : rows_given; rows <= (cut ? sequences : rows_given); rows++) {
         if (sequences % rows || sequences / rows < config_world(given)) continue;
@@ -110,6 +111,7 @@ static double choose_settings(Config *config, Config given, const Model *model, 
     double best = INFINITY;
     size_t least = SIZE_MAX;
     *config = given;
+    config->batch_size.is_auto = false; // also where a step has less sequences than there are processes
     for (int i = 0; i < (automatic && !backend->in_host_memory ? OFFLOAD_CHOICES : 1) && best == INFINITY; i++) {
         if (automatic) given.offload = offload_choices[i];
         if (!offload_allowed(&given, given.offload)) continue;

@@ -127,10 +127,12 @@ static int check_host(const MemoryPlan *plan, const Backend *backend, const Memo
 static int check_processes(const MemoryPlan *plan, const Config *config) {
     const unsigned world = config_world(config);
     if (!plan->optimizer || world == 1) return 0;
-    if (config->gradient_accumulation_steps < world)
+    const int64_t most =
+        config->gradient_accumulation_steps * (config->batch_size.is_auto ? config->batch_size.value : 1);
+    if (most < world)
         return fail(EX_USAGE,
                     "gradient_accumulation_steps %lld is less than the %u processes: each needs a micro-batch",
-                    (long long)config->gradient_accumulation_steps, world);
+                    (long long)most, world);
     if (!offload_allowed(config, config->offload))
         return fail(EX_USAGE, "several processes keep their gradients in the arena: set offload to none, optimizer or "
                               "residuals, or start one process");

@@ -115,6 +115,21 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     run_code 0 "$BIN/trainer" plan --device=cpu --n_layer=1 --batch_size=16 --batch_size=auto --gradient_accumulation_steps=2
 }
 
+@test "batch_size=auto leaves each process a micro-batch, and a step of less sequences than processes is refused" {
+    step() { "$BIN/trainer" plan --device=cpu --n_layer=1 --block_size=32 --batch_size="$1" --batch_size=auto --gradient_accumulation_steps="$2" "${@:3}"; }
+    run_code 0 step 2 1 --world=2
+    [[ "$output" == *"1 x 2 sequences of 32 tokens = 64 tokens"* ]]
+    run_code 0 step 12 1 --world=4
+    [[ "$output" == *"3 x 4 sequences of 32 tokens = 384 tokens"* ]]
+    run_code 0 "$BIN/trainer" plan --device=cpu --n_layer=1 --block_size=32 --tokens_per_step=256 --batch_size=auto --world=2
+    [[ "$output" == *" = 256 tokens"* ]]
+    for limit in "" --mem_limit=1GiB; do
+        # shellcheck disable=SC2086
+        run_code 2 step 3 1 --world=4 $limit
+        [[ "$output" == *"gradient_accumulation_steps 3 is less than the 4 processes: each needs a micro-batch"* ]]
+    done
+}
+
 # fault 58
 @test "plan for a GPU that is not present: the table, and 83 with settings that fit and keep the step" {
     run "$BIN/trainer" plan --device=cuda --n_layer=1 --recompute=0
