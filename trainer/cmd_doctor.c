@@ -14,6 +14,7 @@
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/data_check.h"
 #include "trainer/setup/loader_process.h"
+#include "trainer/setup/vocabulary.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -47,6 +48,7 @@ static SavedState saved;
 static const char argument[] = "argument"; // the origin of out_dir
 static ConfigReader reader;
 static const Config *const config = &reader.config;
+static char no_vocabulary[PATH_MAX_BYTES + 256]; // why the model's was not found
 static double checkpoint_size;
 static bool sized; // by a configuration
 
@@ -177,6 +179,7 @@ static Finding check_inputs(char *text, size_t size) {
     FeedDataset dataset;
     char model[PATH_MAX_BYTES];
     *text = 0;
+    if (*no_vocabulary) return snprintf(text, size, "vocabulary: %s", no_vocabulary), BLOCKED;
     const int found = data_check_find(config, &dataset);
     int status = found < 0 ? -1 : found ? data_check(config, &dataset) : 0;
     if (!found && *config->dataset && !*config->loader) status = loader_process_no_dataset(config->dataset);
@@ -247,6 +250,8 @@ static int take_arguments(int count, char **arguments) {
     }
     checkpoint_size = CHECKPOINT_BYTES;
     if (take_run(files) < 0) return -1;
+    if (vocabulary_resolve(&reader, NULL) < 0)
+        snprintf(no_vocabulary, sizeof no_vocabulary, "%s", err_text()), err_clear();
     if (!*newest && !files && !config_is_set(&reader, KEY_n_embd) && !config_is_set(&reader, KEY_n_layer)) return 0;
     Model model;
     const ModelShape shape = model_shape(config);

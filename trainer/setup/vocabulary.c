@@ -128,11 +128,10 @@ int vocabulary_check(const Config *config, const FeedDataset *dataset) {
                     dataset->name, config->vocabulary);
     }
     if (dataset->vocab_size == ids)
-        return fail(
-            EX_PROTOCOL,
-            "the dataset '%s' has a vocabulary of as many ids as GPT-2's, which is another: name its " VOCAB_FILE
-            " by --vocabulary",
-            dataset->name);
+        return fail(EX_PROTOCOL,
+                    "the dataset '%s' has another vocabulary than GPT-2's, of as many ids as the model: name "
+                    "its " CHARACTERS_FILE " or " VOCAB_FILE " by --vocabulary",
+                    dataset->name);
     return fail(EX_PROTOCOL,
                 "the dataset '%s' has a vocabulary of %u ids, and the model one of %u: name the " CHARACTERS_FILE
                 " or " VOCAB_FILE " of the dataset by --vocabulary",

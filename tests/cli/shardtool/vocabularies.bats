@@ -194,7 +194,7 @@ END
     run_match 76 "vocabular" trainer eval --init_from=./model --dataset=gpt2 --eval_iters=1 --device=cpu
     run_match 65 "have different vocabularies" "$BIN/loader" serve gpt2:1 mine:1 --endpoint "ipc://$PWD/mill"
     "$BIN/loader" serve mine --quiet --endpoint "ipc://$PWD/mill" 3>&- &
-    run_match 76 "of as many ids as GPT-2's, which is another: name its tokenizer.json by --vocabulary" \
+    run_match 76 "has another vocabulary than GPT-2's, of as many ids as the model: name its characters.txt or tokenizer.json by --vocabulary" \
         trainer train "${tiny[@]}" --loader="ipc://$PWD/mill" --out_dir=new --max_iters=1
     trainer train --quiet "${tiny[@]}" --loader="ipc://$PWD/mill" --vocabulary=own/tokenizer.json --out_dir=new --max_iters=1
     kill $!

@@ -38,6 +38,19 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
     run_code 0 ./trainer doctor -q --loader=tcp://mill:5
 }
 
+@test "doctor takes the vocabulary of a dataset, as a run does, and names one that is missing or another" {
+    write_tiny_conf tiny.conf
+    seq 300 >text
+    make_ascii
+    seq 500 | sed 's/^/b /' >other && "$BIN/shardtool" characters other >few
+    "$BIN/shardtool" tokenize -q --docs lines --val 0.1 --characters ascii -o set text
+    run_match 0 "ok       inputs  dataset 'set'" ./trainer doctor tiny.conf --dataset=set
+    ./trainer train -q tiny.conf --dataset=set --out_dir=run --max_iters=1 --eval_interval=0 --sample_tokens=0
+    run_match 0 "ok       inputs  dataset 'set'" ./trainer doctor run --dataset=set
+    run_match 1 "error    inputs  vocabulary: 'few' has a vocabulary of 13 ids, and the model one of 97" ./trainer doctor run --vocabulary=few
+    run_match 1 "error    inputs  vocabulary: the model has a vocabulary of 97 ids: name its characters.txt" ./trainer doctor tiny.conf --vocab_size=97
+}
+
 @test "doctor looks at the parent of a new directory, and at the size of the model of a configuration" {
     run_code 0 ./trainer doctor not/yet
     grep -qE "^(ok|warning) +disk +.* free in '.'" <<<"$output"
