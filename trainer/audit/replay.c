@@ -84,6 +84,20 @@ static int check_config(const Record *record, const Config *config, json_t *keys
     return 0;
 }
 
+// The plan of a replay is that of its first step, so it ends where a key of the plan changes. What can be replayed apart:
+// the steps before, and those behind a checkpoint that is left.
+static int fail_planned(const Replay *replay, uint64_t step, const char *name, const char *then, const char *now) {
+    uint64_t oldest = replay->record.last_step, found;
+    char later[80] = "; no checkpoint is left from which later ones could be";
+    for (uint64_t most = oldest - 1;
+         most && checkpoint_up_to(replay->run.config.out_dir, most, &found) && found >= step;)
+        oldest = found, most = found - 1;
+    if (oldest < replay->record.last_step)
+        snprintf(later, sizeof later, ", and those from %" PRIu64 " on, apart", oldest + 1);
+    return fail(EX_USAGE, "after step %" PRIu64 " the run has %s=%s, before it %s: replay the steps up to it%s", step,
+                name, then, now, later);
+}
+
 // The run goes on with other values of some keys.
 static int change_config(Replay *replay, const RecordLine *line) {
     Config *config = &replay->run.config;
@@ -104,10 +118,7 @@ static int change_config(Replay *replay, const RecordLine *line) {
         config_value(config, key, now, sizeof now);
         if (!strcmp(now, then)) continue;
         if (!config_may_change(key) || is_planned(key))
-            result = fail(EX_USAGE,
-                          "after step %" PRIu64 " the run has %s=%s, before it %s: replay the steps up to it, and "
-                          "those from %" PRIu64 " on, apart",
-                          line->step, name, then, now, line->step + 1);
+            result = fail_planned(replay, line->step, name, then, now);
         else if (!config_parse(config, key, then) || !is_written(config, key, then))
             result = fail(EX_DATA, "'%s': %s cannot be %s", replay->record.path, name, then);
         if (result < 0) break;

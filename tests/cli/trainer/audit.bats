@@ -42,9 +42,13 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=8 --learning_rate=1e-2 --eval_iters=2
     run_match 0 "steps 1 to 8 are equal" replay run
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=10 --batch_size=1 --gradient_accumulation_steps=4
-    run_match 2 "after step 8 the run has batch_size=1, before it 2" replay run
+    run_match 2 "after step 8 the run has batch_size=1, before it 2: replay the steps up to it, and those from 9 on, apart" replay run
     run_match 0 "steps 1 to 8 are equal" replay run --steps=1..8
     run_match 0 "steps 9 to 10 are equal" replay run --steps=9..10
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=12 --batch_size=1 --gradient_accumulation_steps=4
+    run_match 2 "replay the steps up to it, and those from 11 on, apart" replay run --steps=9..10
+    rm -r run/ckpt-00000010
+    run_match 2 "replay the steps up to it; no checkpoint is left from which later ones could be" replay run --steps=9..10
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=1
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=2 --matmul_precision=highest
     run_match 2 "after step 1 the run has matmul_precision=highest, before it high" replay products
