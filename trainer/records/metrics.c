@@ -29,15 +29,23 @@ static bool next_step(Bytes *rest, int64_t *step, char **members) {
 
 static bool begins(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-// Length of the lines up to `step`, which never decreases in the file. Counts the kills in them and the steps after them.
-static size_t kept_bytes(Metrics *metrics, Bytes text, int64_t step, bool evaluated) {
+// Whether the state knows of a line of its own step.
+static bool is_known(const MetricsEnd *end, const char *members) {
+    unsigned long long passed_to;
+    if (begins(members, ", \"val_loss\"")) return end->evaluated;
+    if (begins(members, ", \"rolled_back_from\"")) return end->rolled_back;
+    return sscanf(members, ", \"passed_from\": %*u, \"passed_to\": %llu", &passed_to) < 1 || passed_to <= end->consumed;
+}
+
+// Length of the lines up to `end`, whose steps never decrease. Counts the kills in them and the steps after them.
+static size_t kept_bytes(Metrics *metrics, Bytes text, const MetricsEnd *end) {
     Bytes rest = text;
     size_t kept = 0;
     char *members;
-    const int64_t first = step > 0 ? step : 0;
+    const int64_t first = end->step > 0 ? end->step : 0;
     int64_t line_step, last = first;
     for (; next_step(&rest, &line_step, &members); kept = text.size - rest.size) {
-        if (line_step > step || (line_step == step && !evaluated && begins(members, ", \"val_loss\""))) break;
+        if (line_step > end->step || (line_step == end->step && !is_known(end, members))) break;
         metrics->kills += begins(members, lost_member);
         metrics->kept_step = (uint64_t)line_step;
     }
@@ -47,13 +55,13 @@ static size_t kept_bytes(Metrics *metrics, Bytes text, int64_t step, bool evalua
     return kept;
 }
 
-int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evaluated, bool events) {
+int metrics_open(Metrics *metrics, const char *out_dir, MetricsEnd end, bool events) {
     Buffer text = {0};
     struct stat file = {0};
     *metrics = (Metrics){.fd = -1};
     path_join(metrics->path, out_dir, "metrics.jsonl");
     if (stat(metrics->path, &file) == 0 && file_read(&text, metrics->path, SIZE_MAX / 2) < 0) return -1;
-    const Bytes kept = {text.data, kept_bytes(metrics, (Bytes){text.data, text.size}, step, evaluated)};
+    const Bytes kept = {text.data, kept_bytes(metrics, (Bytes){text.data, text.size}, &end)};
     const int result = events ? event_file_open(&metrics->events, out_dir, kept, (double)file.st_mtime) : 0;
     buffer_close(&text);
     if (result < 0) return -1;
@@ -69,7 +77,8 @@ void metrics_follow(Metrics *metrics) { metrics->follows = true; }
 int metrics_take_over(Metrics *metrics, const char *out_dir, uint64_t step, bool events) {
     const Buffer kept = metrics->pending;
     const bool has_step = kept.size && metrics->kept_step == step;
-    const int result = metrics_open(metrics, out_dir, (int64_t)step - has_step, true, events);
+    const int result =
+        metrics_open(metrics, out_dir, (MetricsEnd){(int64_t)step - has_step, true, true, UINT64_MAX}, events);
     metrics->pending = kept;
     if (!has_step) metrics->pending.size = 0;
     return result < 0 ? -1 : metrics_flush(metrics);

@@ -56,10 +56,18 @@ typedef struct {
     void *compare_self;
 } Metrics;
 
-// Opens out_dir/metrics.jsonl and truncates it to the lines of steps up to `step` (-1: none), because a resumed run
-// writes the later ones again. The lines from the evaluation at `step` on are removed too, unless the run was saved
-// after it (`evaluated`), and so is a torn last line. `events` adds an event file beside it.
-int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evaluated, bool events);
+// Where a run goes on: what the state that it goes on from knows of.
+typedef struct {
+    int64_t step;      // -1: nothing
+    bool evaluated;    // the evaluation of `step`
+    bool rolled_back;  // a roll-back to `step`
+    uint64_t consumed; // samples of the dataset, those passed over included
+} MetricsEnd;
+
+// Opens out_dir/metrics.jsonl and truncates it to the lines up to `end`, because a resumed run writes the later ones
+// again: those of its step, too, from the first on that its state does not know of. A torn last line is removed. `events`
+// adds an event file beside it.
+int metrics_open(Metrics *metrics, const char *out_dir, MetricsEnd end, bool events);
 
 // For a process that writes no lines while another one does: keeps those of its last step. When the other process has
 // ended, metrics_take_over opens the file in its place and writes them as the lines of `step`, which may be missing.

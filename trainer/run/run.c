@@ -204,6 +204,14 @@ static int open_network(Run *run) {
     return run_open_weights(run);
 }
 
+MetricsEnd run_metrics_end(const Run *run) {
+    const RunState *state = &run->state;
+    MetricsEnd end = {(int64_t)state->step, state->evaluated, state->rolled_back, 0};
+    for (int i = 0; i < state->dataset_count; i++)
+        if (state->datasets[i].consumed > end.consumed) end.consumed = state->datasets[i].consumed;
+    return end;
+}
+
 static int open_output(Run *run) {
     const Config *config = &run->config;
     if (!config->eval_only && !run->replays) measure_products(run); // any process may have to complete the record
@@ -212,9 +220,8 @@ static int open_output(Run *run) {
         return 0;
     }
     if (vocabulary_keep(config, config->out_dir) < 0) return -1;
-    if (metrics_open(&run->metrics, config->out_dir, *run->saves.resumed_from ? (int64_t)run->state.step : -1,
-                     run->state.evaluated, config->tensorboard_log) < 0)
-        return -1;
+    const MetricsEnd end = *run->saves.resumed_from ? run_metrics_end(run) : (MetricsEnd){.step = -1};
+    if (metrics_open(&run->metrics, config->out_dir, end, config->tensorboard_log) < 0) return -1;
     if (*run->saves.resumed_from && run->metrics.kept_step < run->state.step)
         log_warn("'%s' ends with step %llu: the steps after it up to %llu are not recorded", run->metrics.path,
                  (unsigned long long)run->metrics.kept_step, (unsigned long long)run->state.step);

@@ -61,6 +61,7 @@ typedef struct {
     const char *replayed_choices; // of the backend, where it begins with the initial weights
     uint8_t token_bytes[IDS_MAX]; // of the vocabulary, for bits per byte
     RunState state;
+    RunState before_streak; // of the last steps, if they were not finite: they have changed no tensor
     RunSaves saves;
     uint64_t
         host_left; // bytes of this machine's memory beside the plan and a required copy, before it was allocated; UINT64_MAX: not known
@@ -80,6 +81,7 @@ int run_open_weights(Run *run);
 static inline DatasetUse *run_use(Run *run) { return &run->state.datasets[run->state.dataset]; }
 // Whether this process reads and writes the directory: it is rank 0, or has taken over from it.
 static inline bool run_owns(const Run *run) { return run->lock.fd > 0; }
+MetricsEnd run_metrics_end(const Run *run);            // that of its state
 static inline uint64_t run_sequences(const Run *run) { // sequences in a step
     return (uint64_t)(run->config.batch_size.value * run->config.gradient_accumulation_steps);
 }

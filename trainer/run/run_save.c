@@ -77,6 +77,7 @@ static int save(Run *run, bool beside, uint64_t started) {
 }
 
 int run_save(Run *run, bool last) {
+    if (run->state.nonfinite_streak && !last) return 0;
     run->saves.begun = run->state.step;
     collect_save(run, true);
     const uint64_t started = clock_ns();
@@ -139,8 +140,7 @@ static int restore(Run *run, RunState *state) {
 static int reopen_metrics(Run *run) {
     if (!run_owns(run)) return 0;
     metrics_close(&run->metrics);
-    return metrics_open(&run->metrics, run->config.out_dir, (int64_t)run->state.step, run->state.evaluated,
-                        run->config.tensorboard_log);
+    return metrics_open(&run->metrics, run->config.out_dir, run_metrics_end(run), run->config.tensorboard_log);
 }
 
 int run_roll_back(Run *run) {

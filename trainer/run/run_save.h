@@ -3,8 +3,9 @@
 
 #include "trainer/run/run.h"
 
-// Writes a checkpoint. A failure is a warning, unless the save is the `last` one, which waits a minute for space. Other saves are written beside
-// training; run_check_save records their end.
+// Writes a checkpoint. A failure is a warning, unless the save is the `last` one, which waits a minute for space. Other
+// saves are written beside training, and none between steps that are not finite, into which a roll-back would return;
+// run_check_save records their end.
 int run_save(Run *run, bool last);
 void run_check_save(Run *run);
 

@@ -109,6 +109,7 @@ static Next step_now(Run *run) {
     if (found == FEED_BATCH && step_apply(&run->network, &run->config, &place, &result) < 0) found = FEED_ERROR;
     if (found != FEED_BATCH) return batch_stream_cancel(&run->stream), handle_event(run, found);
 
+    if (!result.finite && !state->nonfinite_streak) run->before_streak = *state;
     const double spike = spike_score(&state->spikes, result.loss, (double)result.norm);
     spike_add(&state->spikes, result.loss, (double)result.norm, run->config.spike_z);
     state->step++, state->updates += result.applied;
@@ -161,12 +162,23 @@ static bool take_over(Run *run) {
     return taken;
 }
 
+// Where the last steps were not finite, the run goes on before them: they are computed again after the resume, and
+// whether the run rolls back, and to which samples, does not depend on where it was stopped.
+static void leave_streak(Run *run) {
+    const uint64_t step = run->state.step, streak = run->state.nonfinite_streak;
+    if (!streak || run->before_streak.step + streak != step) return; // a part of it was resumed
+    run->state = run->before_streak;
+    log_warn("the last %llu steps were not finite and are not saved: the next start computes them again",
+             (unsigned long long)streak);
+}
+
 // Saves the steps since the last checkpoint, unless they are the error (81), and exits with the pending error.
 static int save_and_exit(Run *run) {
     Error cause;
     ranks_agree(&run->collective, -1);
     const bool lost = run->collective.lost, stateless = lost && !has_state(run);
     err_take(&cause);
+    if (!lost && cause.code != EX_NONFINITE) leave_streak(run);
     if (lost && take_over(run) && !stateless) log_line("rank 0 has ended: saving in its place");
     if (stateless) {
         run_check_save(run);

@@ -251,6 +251,21 @@ END
     grep -q passed_from run/metrics.jsonl
 }
 
+@test "a run goes back to a checkpoint before the steps that were not finite, wherever it was saved, stopped or ended with 81" {
+    bad=(--learning_rate=1e30 --grad_clip=0 --weight_decay=0 --min_lr=0)
+    steps_of() { grep -E '"(loss|val_loss|rolled_back_from|passed_from)"' "$1/metrics.jsonl" | sed -E 's/, "(chain|ms)".*//; s/"step": [0-9]+, ("rolled)/\1/' | sort; }
+    run_code 81 train --out_dir=one "${bad[@]}" --checkpoint_interval=1 --eval_interval=1 --eval_iters=1
+    [[ "$output" == *"going back from step 4 to 1 "* ]]
+    [ "$(ls -d one/ckpt-*)" = one/ckpt-00000001 ]
+    run_code 81 train --out_dir=none "${bad[@]}" --checkpoint_interval=0 --eval_interval=0
+    [[ "$output" == *"going back from step 4 to 0 "* ]]
+    diff <(steps_of one | grep -v val_loss) <(steps_of none)
+    cp -r one before
+    run_code 81 train --out_dir=one "${bad[@]}" --checkpoint_interval=1 --eval_interval=1 --eval_iters=1 # from its checkpoint
+    diff <(steps_of before) <(steps_of one)
+    run_match 0 "are equal" "$BIN/trainer" replay one
+}
+
 @test "eval prints the loss of the evaluation in the run; sample prints the same text for the same seed" {
     train --out_dir=run --quiet
     in_run=$(sed -n 's/{"step": 24, "val_loss": \([0-9.]*\).*/\1/p' run/metrics.jsonl)
@@ -518,6 +533,18 @@ END
     [ "$scales" = "65536 32768 16384 8192" ] && [[ "$output" != *"going back from step"* ]]
     grep -q "\"scale\": $((65536 >> skipped)).0" run/ckpt-00000016/state.json
     grep -q "\"updates\": $((16 - skipped))," run/ckpt-00000016/state.json
+}
+
+@test "float16: a run that is stopped between steps that are not finite computes them again" {
+    small=(--dtype=float16 --block_size=1 --batch_size=1 --gradient_accumulation_steps=400 --eval_interval=0)
+    train --out_dir=first --quiet "${small[@]}" --max_iters=1
+    multiply_gains first/ckpt-00000001 loud 1000
+    begin --dataset="$data" --out_dir=run "${small[@]}" --init_from=./loud "${endless[@]}"
+    wait_for_steps run 1
+    kill -TERM "$TRAINER"
+    ends 75
+    stderr_has 'the last [1-9] steps were not finite and are not saved: the next start computes them again'
+    finish run --dataset="$data" "${small[@]}" --init_from=./loud
 }
 
 # fault 55

@@ -329,7 +329,7 @@ TEST(metrics_open_removes_later_steps_and_a_torn_line) {
         "{\"step\": 3, \"loss\": 1}\n{\"step\": 4, \"lo";
     Metrics metrics;
     write_file("metrics.jsonl", text, sizeof text - 1);
-    CHECK(metrics_open(&metrics, ".", 2, true, false) == 0);
+    CHECK(metrics_open(&metrics, ".", (MetricsEnd){.step = 2, .evaluated = true}, false) == 0);
     metrics_add(&metrics, 3, "\"loss\": %d", 1);
     metrics_close(&metrics);
     char *kept = read_file("metrics.jsonl", NULL);
@@ -337,16 +337,39 @@ TEST(metrics_open_removes_later_steps_and_a_torn_line) {
                         "2}\n{\"step\": 3, \"loss\": 1}\n"));
     free(kept);
     // A checkpoint that was saved before the evaluation of its step: the evaluation is repeated.
-    CHECK(metrics_open(&metrics, ".", 2, false, false) == 0);
+    CHECK(metrics_open(&metrics, ".", (MetricsEnd){.step = 2, .evaluated = false}, false) == 0);
     metrics_close(&metrics);
     kept = read_file("metrics.jsonl", NULL);
     CHECK(!strcmp(kept, "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n"));
     free(kept);
-    CHECK(metrics_open(&metrics, ".", -1, true, false) == 0);
+    CHECK(metrics_open(&metrics, ".", (MetricsEnd){.step = -1, .evaluated = true}, false) == 0);
     metrics_close(&metrics);
     kept = read_file("metrics.jsonl", NULL);
     CHECK(!*kept);
     free(kept);
+}
+
+// A run that rolled back to a step was killed before its next checkpoint.
+TEST(metrics_open_removes_what_the_state_of_the_step_does_not_know_of) {
+    static const char text[] =
+        "{\"step\": 1, \"loss\": 3}\n{\"step\": 1, \"rolled_back_from\": 4, \"nonfinite\": 3}\n"
+        "{\"step\": 1, \"passed_from\": 8, \"passed_to\": 32}\n{\"step\": 1, \"saved_step\": 1}\n";
+    static const struct {
+        MetricsEnd end;
+        int lines;
+    } rows[] = {
+        {{1, true, true, 32}, 4}, {{1, true, true, 31}, 2}, {{1, true, false, 32}, 1}, {{2, false, false, 0}, 4}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Metrics metrics;
+        write_file("metrics.jsonl", text, sizeof text - 1);
+        CHECK(metrics_open(&metrics, ".", rows[i].end, false) == 0);
+        metrics_close(&metrics);
+        char *kept = read_file("metrics.jsonl", NULL);
+        int lines = 0;
+        for (const char *at = kept; (at = strchr(at, '\n')); at++) lines++;
+        CHECK_EQUAL(lines, rows[i].lines);
+        free(kept);
+    }
 }
 
 // fault 65
@@ -354,25 +377,26 @@ TEST(metrics_open_counts_the_lost_steps_and_the_kills_before) {
     static const char text[] = "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n{\"step\": 3, \"loss\": 1}\n";
     Metrics metrics;
     write_file("metrics.jsonl", text, sizeof text - 1);
-    CHECK(metrics_open(&metrics, ".", 3, true, false) == 0);
+    CHECK(metrics_open(&metrics, ".", (MetricsEnd){.step = 3, .evaluated = true}, false) == 0);
     CHECK(metrics.lost_steps == 0 && metrics.kills == 0);
     metrics_close(&metrics);
-    CHECK(metrics_open(&metrics, ".", 1, true, false) == 0);
+    CHECK(metrics_open(&metrics, ".", (MetricsEnd){.step = 1, .evaluated = true}, false) == 0);
     CHECK(metrics.lost_steps == 2 && metrics.kills == 0);
     metrics_add_lost(&metrics, 1);
     metrics_add(&metrics, 9, "\"loss\": 1");
     metrics_close(&metrics);
-    CHECK(metrics_open(&metrics, ".", 1, true, false) == 0);
+    CHECK(metrics_open(&metrics, ".", (MetricsEnd){.step = 1, .evaluated = true}, false) == 0);
     CHECK(metrics.lost_steps == 8 && metrics.kills == 1);
     metrics_close(&metrics);
-    CHECK(metrics_open(&metrics, ".", -1, true, false) == 0); // killed before its first checkpoint
+    CHECK(metrics_open(&metrics, ".", (MetricsEnd){.step = -1, .evaluated = true}, false) ==
+          0); // killed before its first checkpoint
     CHECK(metrics.lost_steps == 1 && metrics.kills == 0);
     metrics_close(&metrics);
 }
 
 TEST(metrics_are_written_where_the_event_file_cannot_be) {
     Metrics metrics;
-    CHECK(metrics_open(&metrics, ".", -1, false, true) == 0);
+    CHECK(metrics_open(&metrics, ".", (MetricsEnd){.step = -1, .evaluated = false}, true) == 0);
     const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
     CHECK(full >= 0 && dup2(full, metrics.events.fd) >= 0);
     metrics_add(&metrics, 1, "\"loss\": 1");
