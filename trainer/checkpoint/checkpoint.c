@@ -244,9 +244,24 @@ int checkpoint_check_space(const char *out_dir, uint64_t bytes) {
                 human_bytes(available, (double)space));
 }
 
+// For a step that is saved, maybe before its evaluation, which changes no tensor.
+static int save_evaluation(const RunState *state, const Config *config, const char *directory) {
+    char path[PATH_MAX_BYTES];
+    SavedState saved;
+    Buffer text = {0};
+    int result = saved_state_read(&saved, directory);
+    if (result == 0 && state->evaluated && !saved.state.evaluated) {
+        run_state_print(state, config, &saved.hashes, &text);
+        result = file_write(path_join(path, directory, "state.json"), (Bytes){text.data, text.size});
+    }
+    buffer_close(&text);
+    saved_state_close(&saved);
+    return result;
+}
+
 int checkpoint_save(Network *network, const RunState *state, const Config *config, const char *out_dir) {
     char path[PATH_MAX_BYTES], temp[PATH_MAX_BYTES], name[64];
-    if (access(step_path(path, out_dir, state->step), F_OK) == 0) return 0;
+    if (access(step_path(path, out_dir, state->step), F_OK) == 0) return save_evaluation(state, config, path);
     snprintf(name, sizeof name, ".ckpt-%08llu.tmp.%d", (unsigned long long)state->step, (int)getpid());
     remove_checkpoint(path_join(temp, out_dir, "%s", name)); // of an attempt of ours that failed
     if (checkpoint_check_space(out_dir, checkpoint_bytes(network->model, network->plan->optimizer)) < 0)

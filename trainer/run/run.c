@@ -288,7 +288,7 @@ int run_open(Run *run, const Config *config, bool fresh, bool print_ranks) {
         ranks_compare_data(ranks, feed_dataset(run->feed)) < 0 ||
         ranks_share_weights(&run->network, run_whole(run)) < 0)
         return -1;
-    run->saves.step = run->state.step;
+    run->saves.step = run->state.step, run->saves.evaluated = run->state.evaluated;
     run->backend->choices_set(run->state.choices);
     if (run->backend->needs_warm_up && !run->config.eval_only) warm_up(run);
     if (ranks->lost) return -1;

@@ -16,6 +16,7 @@
 typedef struct {
     char resumed_from[PATH_MAX_BYTES]; // the checkpoint; "": a new run
     uint64_t step;                     // step of the last checkpoint written or resumed from
+    bool evaluated;                    // that has the evaluation of its step
     CheckpointWriter writer;
     uint64_t started_ns; // start of the save that runs beside training
     double wait;         // of the save that runs beside training

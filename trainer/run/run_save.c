@@ -23,14 +23,22 @@ static void collect_save(Run *run, bool wait) {
         const double seconds = (double)(clock_ns() - saves->started_ns) * 1e-9;
         saves->seconds = measured(saves->seconds, seconds);
         saves->cost = measured(saves->cost, saves->wait + saves->writer.processor_s);
-        run->saves.step = run->saves.writer.state.step;
+        saves->step = saves->writer.state.step, saves->evaluated = saves->writer.state.evaluated;
         metrics_add(&run->metrics, run->state.step, "\"saved_step\": %llu, \"save_ms\": %.1f",
-                    (unsigned long long)run->saves.step, seconds * 1e3);
+                    (unsigned long long)saves->step, seconds * 1e3);
     }
     if (result < 0) warn_unsaved();
 }
 
 void run_check_save(Run *run) { collect_save(run, false); }
+
+// Of a run before its first step nothing is saved.
+static bool is_saved(const Run *run) {
+    const RunState *state = &run->state;
+    return run->saves.step == state->step && (run->saves.evaluated || !state->evaluated || !state->step);
+}
+
+static void mark_saved(Run *run) { run->saves.step = run->state.step, run->saves.evaluated = run->state.evaluated; }
 
 // Writes a checkpoint: in the writer's thread if `beside` and the writer is free, else before it returns.
 static int write_checkpoint(Run *run, bool beside, uint64_t started) {
@@ -48,8 +56,7 @@ static int write_checkpoint(Run *run, bool beside, uint64_t started) {
         return -1;
     const double seconds = (double)(clock_ns() - started) * 1e-9;
     saves->seconds = measured(saves->seconds, seconds), saves->cost = measured(saves->cost, seconds);
-    saves->step = run->state.step;
-    return 0;
+    return mark_saved(run), 0;
 }
 
 // Without the last save the last steps are lost: waits a minute for the disk to have room for it. It sends the
@@ -57,7 +64,7 @@ static int write_checkpoint(Run *run, bool beside, uint64_t started) {
 static void wait_for_space(Run *run) {
     enum { SECONDS = 60 };
     const uint64_t bytes = checkpoint_bytes(&run->model, run->plan.optimizer);
-    const bool writes = run_owns(run) && run->saves.step != run->state.step;
+    const bool writes = run_owns(run) && !is_saved(run);
     bool full = true;
     for (int waited = 0; full; waited++) {
         full = writes && waited < SECONDS && checkpoint_check_space(run->config.out_dir, bytes) < 0;
@@ -69,10 +76,10 @@ static void wait_for_space(Run *run) {
 }
 
 static int save(Run *run, bool beside, uint64_t started) {
-    bool needed = run->saves.step != run->state.step;
+    bool needed = !is_saved(run);
     const int status = run_divided(run) ? ranks_gather_state(&run->network, run_whole(run), &needed) : 0;
     if (status == 0 && !needed) return 0;
-    if (!run_owns(run)) return run->saves.step = run->state.step, status;
+    if (!run_owns(run)) return mark_saved(run), status;
     return status < 0 ? -1 : write_checkpoint(run, beside, started);
 }
 

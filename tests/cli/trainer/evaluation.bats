@@ -113,6 +113,19 @@ check_bytes() { # DATASET of tokenize_two
     within "$(loss_of val last)" "$(jq -r '.[0]' found | tail -1)" 1e-6
 }
 
+@test "an evaluation that was stopped after its step was saved reaches the checkpoint when it is made again" {
+    tiny=(--dataset=data/prose --out_dir=late --sample_tokens=0 --always_save_checkpoint=False)
+    "$BIN/trainer" train tiny.conf --quiet "${tiny[@]}" --max_iters=4 --eval_interval=4 --eval_iters=1
+    begin "${tiny[@]}" --max_iters=10 --eval_interval=8 --eval_iters=100000000
+    wait_until grep -q '"step": 8, "loss"' late/metrics.jsonl
+    kill -TERM "$TRAINER"
+    ends 75
+    jq -e '.evaluated == false and .best_step == 4' late/ckpt-00000008/state.json
+    "$BIN/trainer" train tiny.conf --quiet "${tiny[@]}" --max_iters=10 --eval_interval=8 --eval_iters=1
+    jq -e '.evaluated and .best_step == 8 and .last_loss == .best_loss' late/ckpt-00000008/state.json
+    run_match 0 "are equal" "$BIN/trainer" replay late
+}
+
 @test "an evaluation uses the weights that the schedule has at its step" {
     echo "24 0 4" >schedule
     serve_until_ready data/code:1 data/prose:3 --schedule schedule
