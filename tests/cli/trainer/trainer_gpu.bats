@@ -24,6 +24,11 @@ gpu() { "$BIN/trainer" train tiny.conf --device=cuda "${options[@]}" "$@"; }
     "$BIN/trainer" status --json without | jq -e 'has("gpu_busy") | not'
 }
 
+@test "the passes before the first batch read no start of a document that nothing has written" {
+    gpu --out_dir=run --document_mask=True --n_layer=1 --n_embd=32 --batch_size=2 --gradient_accumulation_steps=1 --eval_tokens=16 --eval_interval=1 --warmup_iters=0 --max_iters=1
+    [ "$(jq -s 'map(select(.val_loss)) | length' run/metrics.jsonl)" = 2 ]
+}
+
 @test "float32 on a GPU has the losses of the CPU, those of TF32 differ, and each resumes with its own" {
     losses_within() { # FACTOR RUN RUN
         join <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+).*/\1 \2/p' "$2/metrics.jsonl") \
