@@ -53,8 +53,9 @@ typedef struct {
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
     ProductWay way;
-    bool chosen; // by timing, or as a run before did
-    float ms;    // then: of the fastest candidate
+    bool chosen;   // by timing, or as a run before did
+    float ms;      // then: of the fastest candidate
+    unsigned kept; // the number of the choice (product_choices.h)
 } GemmPlan;
 
 static cublasLtHandle_t handle;
@@ -225,10 +226,11 @@ static bool is_usable(const GemmPlan *plan, const cublasLtMatmulAlgo_t *algorith
 }
 
 // The choice of a checkpoint holds for every workspace: a run that goes on with a larger evaluation may have another one.
-static bool find_choice(const Gemm *p, char name[PRODUCT_NAME_BYTES], ProductChoice *choice) {
+static unsigned find_choice(const Gemm *p, char name[PRODUCT_NAME_BYTES], ProductChoice *choice) {
     for (size_t bytes = WORKSPACE_MOST; bytes >= WORKSPACE_LEAST; bytes /= 2) {
         gemm_name(p, bytes, name);
-        if (product_choice_find(name, true, choice)) return true;
+        const unsigned found = product_choice_find(name, true, choice);
+        if (found) return found;
     }
     gemm_name(p, workspace_bytes(), name);
     return product_choice_find(name, false, choice);
@@ -241,14 +243,14 @@ static bool recall(GemmPlan *plan, bool wgmma) {
     cublasLtMatmulAlgo_t algorithm;
     _Static_assert(sizeof algorithm == ALGORITHM_BYTES, "a line of the file holds one");
     if (cuda.deterministic) {
-        const bool found = find_choice(&plan->product, name, &choice);
+        const unsigned found = find_choice(&plan->product, name, &choice);
         memcpy(&algorithm, choice.algorithm, sizeof algorithm);
         if (found && choice.way == PRODUCT_BY_ALGORITHM && !is_usable(plan, &algorithm)) {
             log_warn("cuBLASLt refuses the algorithm that was kept for the product %s: it is timed again", name);
         } else if (found && choice.way == PRODUCT_BY_WGMMA && !wgmma) {
             log_warn("the kernel that was kept for the product %s is not for it: it is timed again", name);
         } else if (found) {
-            plan->chosen = true, plan->ms = choice.us * 1e-3f, plan->way = choice.way;
+            plan->chosen = true, plan->kept = found, plan->ms = choice.us * 1e-3f, plan->way = choice.way;
             if (plan->way == PRODUCT_BY_ALGORITHM) plan->algorithm = algorithm;
         } else if (!product_choices_may_be_made()) {
             plan->chosen = true;
@@ -264,7 +266,7 @@ static void keep(GemmPlan *plan) {
     if (!cuda.deterministic || !isfinite(choice.us)) return;
     memcpy(choice.algorithm, &plan->algorithm, sizeof choice.algorithm);
     gemm_name(&plan->product, workspace_bytes(), name);
-    product_choice_add(name, &choice);
+    plan->kept = product_choice_add(name, &choice);
 }
 
 static void clock_start(void) { cuda_check(cudaEventRecord(started, cuda.stream), "timing"); }
@@ -327,6 +329,7 @@ static GemmPlan *gemm_plan_chosen(Gemm product, const GemmOperands *o, bool add)
 
 static void multiply(Gemm product, const GemmOperands *o, bool add) {
     const GemmPlan *plan = gemm_plan_chosen(product, o, add);
+    product_choice_use(plan->kept);
     if (plan->way != PRODUCT_BY_ALGORITHM)
         die(EX_GPU, "cuBLASLt has no kernel for a product of %d x %d x %d", product.m, product.n, product.k);
     check(launch(plan, &plan->algorithm, o, add), &plan->product);
@@ -427,6 +430,7 @@ static void multiply_and_gelu(Gemm product, GemmOperands o, cublasLtEpilogue_t e
     if (cuda_gelu_form == GELU_BY_WGMMA && wgmma_has(g)) return run_wgmma(g);
     const bool has_ways = g->form == ACTIVATION_GELU_TANH || wgmma_has(g);
     const GemmPlan *plan = has_ways ? gelu_plan_chosen(&ways) : &only_apart;
+    product_choice_use(plan->kept);
     if (plan->way == PRODUCT_BY_WGMMA && wgmma_has(g)) {
         run_wgmma(g);
     } else if (plan->way == PRODUCT_BY_ALGORITHM) {

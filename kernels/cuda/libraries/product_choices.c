@@ -221,22 +221,25 @@ void product_choices_get(char *text, size_t size) {
 
 bool product_choices_may_be_made(void) { return !none_are_made && file >= 0; }
 
-bool product_choice_find(const char *product, bool given, ProductChoice *choice) {
-    KeptChoice *entry = entry_of(product);
-    if (!entry || none_are_made || (given && !entry->given)) return false;
-    if (!entry->used) entry->used = ++used_count;
+unsigned product_choice_find(const char *product, bool given, ProductChoice *choice) {
+    const KeptChoice *entry = entry_of(product);
+    if (!entry || none_are_made || (given && !entry->given)) return 0;
     *choice = entry->choice;
-    return true;
+    return (unsigned)(entry - entries) + 1;
 }
 
-void product_choice_add(const char *product, const ProductChoice *choice) {
+void product_choice_use(unsigned number) {
+    if (number && !entries[number - 1].used) entries[number - 1].used = ++used_count;
+}
+
+unsigned product_choice_add(const char *product, const ProductChoice *choice) {
     char line[LINE_BYTES];
     KeptChoice *entry = entry_of(product); // one that the library refused
-    if (!entry && entry_count == CHOICES_MAX) return;
+    if (!entry && entry_count == CHOICES_MAX) return 0;
     if (!entry) entry = &entries[entry_count++];
-    const unsigned used = entry->used ? entry->used : ++used_count;
-    *entry = (KeptChoice){.choice = *choice, .used = used};
+    *entry = (KeptChoice){.choice = *choice, .used = entry->used};
     snprintf(entry->product, sizeof entry->product, "%s", product);
     if (file >= 0 && !file_read_to) append(line, print_card(line));
     if (file >= 0) append(line, print_choice(line, entry));
+    return (unsigned)(entry - entries) + 1;
 }

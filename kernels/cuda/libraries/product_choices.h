@@ -46,5 +46,7 @@ bool product_choices_may_be_made(void);
 // Pairs may be nested.
 void product_choices_lock(void);
 void product_choices_unlock(void);
-bool product_choice_find(const char *product, bool given, ProductChoice *choice); // given: of the checkpoint alone
-void product_choice_add(const char *product, const ProductChoice *choice);
+// Both return the number of the choice, from 1 on, or 0: there is none, or no room. given: of the checkpoint alone.
+unsigned product_choice_find(const char *product, bool given, ProductChoice *choice);
+unsigned product_choice_add(const char *product, const ProductChoice *choice);
+void product_choice_use(unsigned number); // the run computes by this choice; 0: nothing

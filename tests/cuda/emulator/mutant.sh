@@ -48,6 +48,7 @@ bounds|cross_entropy.cu|s/__launch_bounds__(THREADS, 2)/__launch_bounds__(THREAD
 capture|graph.c|s/^        graphs\[key\].capturing = true;/&  void *late; cudaMalloc(\&late, 8);/|replays|wrong use
 other_card|kernels/cuda/libraries/product_choices.c|s/if (strcmp(line, card)) return/if (0) return/|choices_of_a_checkpoint|rror
 given|kernels/cuda/libraries/product_choices.c|s/(entry->given .. !known->given)/!entry->given/|choices_of_a_checkpoint|rror
+timed|kernels/cuda/libraries/product_choices.c|s/\.used = entry->used}/.used = entry->used ? entry->used : ++used_count}/|epilogue_and_a_kernel|rror
 check|kernels/cuda/libraries/product_choices.c|s/ \&\& !memcmp(check + text, line + text, CHECK_DIGITS + 1)//|damaged_file|rror
 no_choice|kernels/cuda/libraries/product_choices.c|s/!entry .. none_are_made/!entry/|choices_of_a_checkpoint|rror
 by_atomics|matmul_cublaslt.c|s/reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)/reduction)/|damaged_file|rror
