@@ -94,6 +94,7 @@ static int print_plan(Config *config) {
     int result = memory_plan_check(&plan, &given, backend, false);
     if (result == 0 || err_code() != EX_USAGE) fwrite(text.data, 1, text.size, stdout); // also one that is too large
     if (result == 0 && found) result = data_check(config, &dataset);
+    if (result == 0 && found) result = data_check_pass(config, &dataset, 0, 0);
     buffer_close(&text);
     model_close(&model);
     backend->close();

@@ -84,10 +84,11 @@ static int print_origins(const Record *record, unsigned count, const char *const
     if (!count && !record_text(&found.process, "data", own, sizeof own))
         return fail(EX_USAGE, "the run read from a loader: name the datasets that it served");
     int result = origins_open(&sources, count ? count : 1, count ? paths : &only, fingerprint);
-    SampleOrigin *origins = allocate_zeroed(range.count, sizeof *origins);
-    if (result == 0) result = origins_find(&sources, &range, origins);
+    SampleOrigin *origins = NULL;
+    size_t places = 0;
+    if (result == 0) result = origins_find(&sources, &range, &origins, &places);
     Buffer line = {0};
-    for (uint64_t i = 0; i < range.count && result == 0; i++)
+    for (size_t i = 0; i < places && result == 0; i++)
         if (json)
             print_json(&sources, &origins[i], &line);
         else

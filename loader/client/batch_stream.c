@@ -59,6 +59,11 @@ FeedResult batch_stream_next(BatchStream *stream, FeedBatch *batch) {
     uint32_t rows = rows_at(stream, stream->next);
     if (batch->first_sample != stream->next || batch->rows != rows) {
         source->release(source->self, batch);
+        if (sampling_ends(stream->form.mode) && batch->first_sample == stream->next && batch->rows < rows)
+            return fail(EX_USAGE,
+                        "the pass over the data ends before sample %llu: set a smaller max_iters, or another sampling",
+                        (unsigned long long)stream->next + batch->rows),
+                   FEED_ERROR;
         fail(EX_PROTOCOL, "requested %u samples from %llu, received %u from %llu", rows,
              (unsigned long long)stream->next, batch->rows, (unsigned long long)batch->first_sample);
         return FEED_ERROR;

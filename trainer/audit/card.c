@@ -72,10 +72,14 @@ static void add_sources(const Record *record, const char *fingerprint, Buffer *o
     }
     json_array_foreach(sources, i, source) {
         const char *name = json_string_value(json_object_get(source, "name"));
-        buffer_print(out, i ? ", " : "; a mixture of ");
+        const json_t *tokens = json_object_get(source, "tokens"); // read as one split
+        buffer_print(out, i ? ", " : tokens ? "; one split of " : "; a mixture of ");
         add_word(out, name ? name : "");
-        buffer_print(out, " (%.2f %%)",
-                     100 * json_number_value(json_object_get(source, "weight")) / (double)MIXTURE_SUM);
+        if (tokens)
+            buffer_print(out, " (%.0f tokens)", json_number_value(tokens));
+        else
+            buffer_print(out, " (%.2f %%)",
+                         100 * json_number_value(json_object_get(source, "weight")) / (double)MIXTURE_SUM);
     }
     if (sources && from) buffer_print(out, " from sample %" PRIu64 " on", from);
     json_decref(sources);

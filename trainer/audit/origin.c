@@ -157,43 +157,84 @@ static int by_place(const void *a, const void *b) {
 
 static int by_sample(const void *a, const void *b) {
     const SampleOrigin *x = a, *y = b;
-    return (x->sample > y->sample) - (x->sample < y->sample);
+    return x->sample != y->sample ? (x->sample > y->sample) - (x->sample < y->sample) : by_place(a, b);
+}
+
+// Where the tokens of a sample are; those of a mixture that is read as one split may be in several datasets.
+typedef struct {
+    SampleOrigin *items;
+    size_t count;
+} Places;
+
+static void add_place(Places *places, SampleOrigin place) {
+    places->items = array_grow(places->items, places->count, sizeof *places->items);
+    places->items[places->count++] = place;
+}
+
+// As the loader reads a mixture in an order that ends: all sources joined.
+static void add_joined(Places *places, const Origins *sources, SampleOrigin joined) {
+    uint64_t first = joined.first, left = joined.tokens;
+    for (unsigned i = 0; i < sources->count && left; i++) {
+        const uint64_t tokens = sources->datasets[i].tokens[SPLIT_TRAIN];
+        SampleOrigin part = {.sample = joined.sample, .dataset = i, .first = first};
+        if (first >= tokens) {
+            first -= tokens;
+            continue;
+        }
+        part.tokens = left < tokens - first ? left : tokens - first;
+        add_place(places, part);
+        first = 0, left -= part.tokens;
+    }
 }
 
 // The first token of the block of each sample.
-static int find_tokens(const Origins *sources, const SampleRange *range, const SampleOrder *orders,
-                       SampleOrigin *origins) {
-    for (uint64_t i = 0; i < range->count; i++) {
-        MixtureSample at = {0, range->first + i};
-        if (sources->count > 1) at = mixture_at(&sources->mixture, range->first + i);
-        if (!sample_order_left(&orders[at.source], at.sample))
+static int find_tokens(const Origins *sources, const SampleRange *range, const SampleOrder *orders, Places *places) {
+    const bool joined = sampling_ends(range->mode);
+    for (uint64_t sample = range->first; sample < range->first + range->count; sample++) {
+        MixtureSample at = {0, sample};
+        if (sources->count > 1 && !joined) at = mixture_at(&sources->mixture, sample);
+        const SampleOrder *order = &orders[at.source];
+        if (!sample_order_left(order, at.sample))
             return fail(EX_DATA, "the dataset has no sample %llu", (unsigned long long)at.sample);
         ShuffleGroup group;
-        sample_order_group(&orders[at.source], at.sample, &group);
-        origins[i] = (SampleOrigin){.sample = range->first + i,
+        sample_order_group(order, at.sample, &group);
+        const SampleOrigin place = {.sample = sample,
                                     .dataset = at.source,
-                                    .first = sample_order_token(&orders[at.source], &group, at.sample),
+                                    .first = sample_order_token(order, &group, at.sample),
                                     .tokens = (uint64_t)range->sequence_tokens + 1};
+        if (joined)
+            add_joined(places, sources, place);
+        else
+            add_place(places, place);
     }
     return 0;
 }
 
-int origins_find(Origins *sources, const SampleRange *range, SampleOrigin *origins) {
-    SampleOrder orders[ORIGINS_MAX];
-    for (unsigned i = 0; i < sources->count; i++)
-        if (sample_order_init(&orders[i], range->mode, SPLIT_TRAIN, range->seed,
-                              sources->datasets[i].tokens[SPLIT_TRAIN], range->sequence_tokens) < 0)
+// The order of each dataset, or of all joined.
+static int open_orders(const Origins *sources, const SampleRange *range, SampleOrder orders[ORIGINS_MAX]) {
+    const bool joined = sampling_ends(range->mode);
+    uint64_t all = 0;
+    for (unsigned i = 0; i < sources->count; i++) {
+        const uint64_t tokens = sources->datasets[i].tokens[SPLIT_TRAIN];
+        all += tokens;
+        if (!joined &&
+            sample_order_init(&orders[i], range->mode, SPLIT_TRAIN, range->seed, tokens, range->sequence_tokens) < 0)
             return fail_in("'%s'", sources->datasets[i].path);
-    if (find_tokens(sources, range, orders, origins) < 0) return -1;
-    qsort(origins, range->count, sizeof *origins, by_place); // each index is read once
+    }
+    return joined ? sample_order_init(&orders[0], range->mode, SPLIT_TRAIN, range->seed, all, range->sequence_tokens)
+                  : 0;
+}
+
+static int find_documents(const Origins *sources, const SampleOrder *orders, bool joined, Places *places) {
     Documents documents = {0};
     int result = 0;
-    for (uint64_t i = 0; i < range->count && result == 0; i++) {
-        SampleOrigin *origin = &origins[i];
+    qsort(places->items, places->count, sizeof *places->items, by_place); // each index is read once
+    for (size_t i = 0; i < places->count && result == 0; i++) {
+        SampleOrigin *origin = &places->items[i];
         uint64_t end;
         if (documents.dataset != &sources->datasets[origin->dataset]) documents.is_open = false;
         documents.dataset = &sources->datasets[origin->dataset];
-        const uint32_t starts = sample_order_starts(&orders[origin->dataset], origin->first);
+        const uint32_t starts = joined ? 1 : sample_order_starts(&orders[origin->dataset], origin->first);
         if (starts > 1) result = find_start(&documents, starts, &origin->first);
         if (result == 0) result = find_document(&documents, origin->first, &origin->first_document, &end);
         origin->shard = &documents.dataset->shards[SPLIT_TRAIN][documents.shard];
@@ -201,6 +242,16 @@ int origins_find(Origins *sources, const SampleRange *range, SampleOrigin *origi
             result = find_document(&documents, origin->first + origin->tokens - 1, &origin->last_document, &end);
     }
     free(documents.ends);
-    qsort(origins, range->count, sizeof *origins, by_sample);
+    qsort(places->items, places->count, sizeof *places->items, by_sample);
+    return result;
+}
+
+int origins_find(const Origins *sources, const SampleRange *range, SampleOrigin **origins, size_t *count) {
+    SampleOrder orders[ORIGINS_MAX];
+    Places places = {0};
+    int result = open_orders(sources, range, orders);
+    if (result == 0) result = find_tokens(sources, range, orders, &places);
+    if (result == 0) result = find_documents(sources, orders, sampling_ends(range->mode), &places);
+    *origins = places.items, *count = places.count;
     return result;
 }

@@ -33,5 +33,6 @@ typedef struct {
     const DatasetShard *shard;              // that holds the first token
 } SampleOrigin;
 
-// Sets origins[0 .. range->count), in order of samples. -1 after fail().
-int origins_find(Origins *sources, const SampleRange *range, SampleOrigin *origins);
+// Sets `origins` to an array, in order of samples, that the caller frees, also after -1 and fail(). A sample has one,
+// but where a mixture is read as one split (sampling permuted and sequential) as many as it has tokens of datasets.
+int origins_find(const Origins *sources, const SampleRange *range, SampleOrigin **origins, size_t *count);

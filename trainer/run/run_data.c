@@ -77,14 +77,19 @@ static int log_change(const Run *run, const DatasetUse *old, const FeedDataset *
     return fail(EX_AGAIN, "stopped: the loader has another dataset, and on_dataset_change is stop");
 }
 
-// Of a mixture: its datasets with their weights, of MIXTURE_SUM, at the next sample.
+// Of a mixture: its datasets with their weights, of MIXTURE_SUM, at the next sample; in an order that ends, with their
+// tokens, which are read as one split.
 static void add_sources(Buffer *line, const Run *run, uint64_t sample) {
     const FeedDataset *dataset = feed_dataset(run->feed);
+    const bool joined = sampling_ends((unsigned)run->config.sampling);
     if (dataset->source_count < 2) return;
     for (unsigned i = 0; i < dataset->source_count; i++) {
         buffer_print(line, i ? ", {\"name\": " : ", \"sources\": [{\"name\": ");
         json_add_string(line, dataset->sources[i].name);
-        buffer_print(line, ", \"weight\": %u}", feed_weight(run->feed, i, sample));
+        if (joined)
+            buffer_print(line, ", \"tokens\": %" PRIu64 "}", dataset->sources[i].tokens[SPLIT_TRAIN]);
+        else
+            buffer_print(line, ", \"weight\": %u}", feed_weight(run->feed, i, sample));
     }
     buffer_print(line, "]");
 }
@@ -131,12 +136,16 @@ static int check_replayed(const Run *run, const FeedDataset *dataset) {
         (unsigned long long)run->state.step + 1, run->replayed.name, hex, dataset->name, other);
 }
 
+static int check_pass(const Run *run, const DatasetUse *use) {
+    return run->replays ? 0 : data_check_pass(&run->config, feed_dataset(run->feed), run->state.step, use->consumed);
+}
+
 int run_data_update(Run *run) {
     RunState *state = &run->state;
     const FeedDataset *dataset = feed_dataset(run->feed);
     const DatasetUse *old = state->dataset_count ? run_use(run) : NULL;
     if (run->replays && check_replayed(run, dataset) < 0) return -1;
-    if (old && !memcmp(old->fingerprint, dataset->fingerprint, 32)) return 0;
+    if (old && !memcmp(old->fingerprint, dataset->fingerprint, 32)) return check_pass(run, old);
     if (data_check(&run->config, dataset) < 0) return -1;
     // A mixture with further weights from a later sample on is the same stream of samples until there.
     const bool extended = old && dataset->same_samples && old->consumed <= dataset->same_samples;
@@ -147,9 +156,14 @@ int run_data_update(Run *run) {
     DatasetUse *use = find_use(run, dataset);
     if (!use) return fail(EX_USAGE, "more than %d datasets in one run", DATASETS_MAX);
     if (extended) use->consumed = old->consumed;
+    if (check_pass(run, use) < 0) return -1;
     state->dataset = (int)(use - state->datasets);
     state->skip_from = state->skip_to = 0;
     if (old) add_change(state, old, use);
+    if (dataset->source_count > 1 && sampling_ends((unsigned)run->config.sampling))
+        log_line(
+            "in this order of samples the %u datasets of '%s' are one split: their weights count in evaluations alone",
+            dataset->source_count, dataset->name);
     record_use(run, use, old, extended ? dataset->same_samples : 0);
     return 0;
 }

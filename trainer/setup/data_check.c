@@ -45,6 +45,22 @@ int data_check(const Config *config, const FeedDataset *dataset) {
     return 0;
 }
 
+int data_check_pass(const Config *config, const FeedDataset *dataset, uint64_t step, uint64_t consumed) {
+    const uint64_t samples = (dataset->tokens[SPLIT_TRAIN] - 1) / (uint64_t)config->block_size,
+                   each = (uint64_t)(config->batch_size.value * config->gradient_accumulation_steps),
+                   last = step + (samples > consumed ? (samples - consumed) / each : 0);
+    char order[16];
+    if (!sampling_ends((unsigned)config->sampling) || config->eval_only || (uint64_t)config->max_iters <= last)
+        return 0;
+    config_value(config, KEY_sampling, order, sizeof order);
+    return fail(
+        EX_USAGE,
+        "sampling=%s is one pass over the %llu samples of '%s', which ends at step %llu, before max_iters %lld: set "
+        "max_iters=%llu (and lr_decay_iters), or another sampling",
+        order, (unsigned long long)samples, dataset->name, (unsigned long long)last, (long long)config->max_iters,
+        (unsigned long long)last);
+}
+
 int data_check_find(const Config *config, FeedDataset *dataset) {
     char path[PATH_MAX_BYTES];
     Dataset found;

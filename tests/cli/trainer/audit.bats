@@ -187,6 +187,34 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     [ "$(jq -c 'select(.dataset) | .sources' mixed/metrics.jsonl)" = '[{"name":"data","weight":16384},{"name":"data2","weight":49152}]' ]
     "$BIN/trainer" export --quiet --card --out_dir=mixed -o model
     grep -q 'a mixture of `data` (25.00 %), `data2` (75.00 %)' model/README.md
+    # orders that end read all datasets as one split: a sample may be of two of them
+    train_tokens() { "$BIN/shardtool" info --json "$1" | jq .train_tokens; }
+    seq 11 | sed 's/$/ miller/' >lines && "$BIN/shardtool" tokenize --quiet --val 0 --characters "$BATS_FILE_TMPDIR/ascii" -o few lines
+    few=$(train_tokens few) one=$(train_tokens "$data") two=$(train_tokens "$BATS_FILE_TMPDIR/data2")
+    [ "$few" -lt 180 ] && [ $((few % 16)) -ne 0 ] # its last sample has tokens of the next dataset
+    for order in permuted sequential; do
+        for few_first in 1 ""; do
+            sets=("$BATS_FILE_TMPDIR/data2:3" "$data" few)
+            [ -z "$few_first" ] || sets=(few "$data" "$BATS_FILE_TMPDIR/data2:3")
+            serve_until_ready "${sets[@]}"
+            rm -rf joined
+            "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=joined --sampling=$order --max_iters=6 --eval_interval=0 --sample_tokens=0 --print_ranks 2>err
+            stop_loader
+            grep -q "in this order of samples the 3 datasets of '.*' are one split: their weights count in evaluations alone" err
+            for step in 1 2 3 6; do
+                "$BIN/trainer" which joined --step=$step --json "${sets[@]}" >which
+                for batch in 0 1; do
+                    first=$((4 * (step - 1) + 2 * batch))
+                    jq -r "select(.sample >= $first and .sample < $first + 2) | \"\(.dataset) \(.first_token):\(.first_token + .tokens)\"" which |
+                        while read -r dataset range; do "$BIN/shardtool" get "$dataset" "$range"; done >ids
+                    grep -q "samples $first to $((first + 1)), sha256 $(sha256sum ids | head -c 16)" err
+                done
+            done
+        done
+    done
+    [ "$(jq -c 'select(.dataset) | [.sources[].tokens]' joined/metrics.jsonl)" = "[$two,$one,$few]" ]
+    "$BIN/trainer" export --quiet --card --out_dir=joined -o card
+    grep -q "one split of .data2. ($two tokens), .data. ($one tokens), .few. ($few tokens)" card/README.md
 }
 
 @test "the card of a run whose mixture got other weights has the samples and weights of each part" {

@@ -251,6 +251,22 @@ END
     grep -q passed_from run/metrics.jsonl
 }
 
+@test "a run that is longer than the one pass of its order is refused with the steps that it can have" {
+    seq 300 >lines && "$BIN/shardtool" tokenize -q --docs lines --val 0 -o pass lines
+    data=pass steps=$((($("$BIN/shardtool" info --json pass | jq .train_tokens) - 1) / 16 / 4))
+    for order in sequential permuted; do
+        one="sampling=$order is one pass over the [0-9]* samples of 'pass', which ends at step $steps, before max_iters $((steps + 1)): set max_iters=$steps "
+        long=(--sampling=$order --max_iters=$((steps + 1)) --eval_interval=0 --sample_tokens=0)
+        for command in train plan doctor; do
+            run "$BIN/trainer" $command tiny.conf --dataset="$data" --out_dir=new "${long[@]}"
+            [ "$status" = "$([ $command = doctor ] && echo 1 || echo 2)" ] && grep -q "$one" <<<"$output" || { echo "$command $status $output" && return 1; }
+        done
+        train --quiet --out_dir=$order "${long[@]}" --max_iters=$steps
+        run_code 2 train --out_dir=$order "${long[@]}" # goes on
+        grep -q "$one" <<<"$output"
+    done
+}
+
 @test "a run goes back to a checkpoint before the steps that were not finite, wherever it was saved, stopped or ended with 81" {
     bad=(--learning_rate=1e30 --grad_clip=0 --weight_decay=0 --min_lr=0)
     steps_of() { grep -E '"(loss|val_loss|rolled_back_from|passed_from)"' "$1/metrics.jsonl" | sed -E 's/, "(chain|ms)".*//; s/"step": [0-9]+, ("rolled)/\1/' | sort; }
