@@ -122,6 +122,12 @@ uint32_t feed_weight(const Feed *feed, unsigned source, uint64_t sample) {
     return feed->weights[entry].weights[source];
 }
 
+uint64_t feed_weights_end(const Feed *feed, uint64_t sample) {
+    for (unsigned entry = 1; entry < feed->weight_count; entry++)
+        if (feed->weights[entry].from > sample) return feed->weights[entry].from;
+    return UINT64_MAX;
+}
+
 int feed_attach(Feed *feed) {
     if (feed_ring_allocate(feed) < 0 || connection_attach(feed) < 0) return -1;
     return wait_until_ready(feed);

@@ -88,6 +88,7 @@ Feed *feed_open(const FeedConfig *config); // NULL after fail()
 const FeedDataset *feed_dataset(const Feed *feed);
 // The weight of a source, the first being 0, for the train sample of this number; the sum over all sources is 65,536.
 uint32_t feed_weight(const Feed *feed, unsigned source, uint64_t sample);
+uint64_t feed_weights_end(const Feed *feed, uint64_t sample); // the next sample with other weights; UINT64_MAX: none
 int feed_attach(Feed *feed);
 int feed_request(Feed *feed, const FeedRequest *request); // does not wait; the caller checks feed_capacity first
 uint32_t feed_capacity(const Feed *feed);                 // number of further requests that are possible now

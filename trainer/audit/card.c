@@ -54,26 +54,13 @@ static void add_versions(const Record *record, uint64_t step, Buffer *out) {
     buffer_print(out, "\n- exported by: `%s%s%s`\n", version, *version_commit ? " " : "", version_commit);
 }
 
-// The datasets of a mixture with their shares, by the line of the run that begins with it.
-static void add_sources(const Record *record, const char *fingerprint, Buffer *out) {
-    RecordLine line;
-    Bytes text;
-    char hex[65];
-    json_t *sources = NULL, *source;
-    uint64_t from = 0;
+static void add_shares(const json_t *sources, Buffer *out) {
+    const json_t *source;
     size_t i;
-    for (Bytes rest = record->text; record_next(record, &rest, &line) > 0;) {
-        if (line.kind != LINE_DATASET || !record_text(&line, "fingerprint", hex, sizeof hex) ||
-            strcmp(hex, fingerprint))
-            continue;
-        if (record_member(&line, "sources", &text)) sources = json_loadb((const char *)text.data, text.size, 0, NULL);
-        record_number(&line, "weights_from", &from);
-        break;
-    }
     json_array_foreach(sources, i, source) {
         const char *name = json_string_value(json_object_get(source, "name"));
         const json_t *tokens = json_object_get(source, "tokens"); // read as one split
-        buffer_print(out, i ? ", " : tokens ? "; one split of " : "; a mixture of ");
+        if (i) buffer_print(out, ", ");
         add_word(out, name ? name : "");
         if (tokens)
             buffer_print(out, " (%.0f tokens)", json_number_value(tokens));
@@ -81,8 +68,29 @@ static void add_sources(const Record *record, const char *fingerprint, Buffer *o
             buffer_print(out, " (%.2f %%)",
                          100 * json_number_value(json_object_get(source, "weight")) / (double)MIXTURE_SUM);
     }
-    if (sources && from) buffer_print(out, " from sample %" PRIu64 " on", from);
-    json_decref(sources);
+}
+
+// The datasets of a mixture with their shares, by the lines of the run that name it. `end`: the sample behind its last.
+static void add_sources(const Record *record, const char *fingerprint, uint64_t end, Buffer *out) {
+    RecordLine line;
+    Bytes text;
+    char hex[65];
+    bool first = true;
+    for (Bytes rest = record->text; record_next(record, &rest, &line) > 0;) {
+        uint64_t from = 0;
+        if (line.kind != LINE_DATASET || !record_text(&line, "fingerprint", hex, sizeof hex) ||
+            strcmp(hex, fingerprint) || !record_member(&line, "sources", &text))
+            continue;
+        record_number(&line, "weights_from", &from);
+        if (!first && (!from || from >= end)) continue;
+        json_t *sources = json_loadb((const char *)text.data, text.size, 0, NULL);
+        const bool joined = json_object_get(json_array_get(sources, 0), "tokens");
+        buffer_print(out, first ? joined ? "; one split of " : "; a mixture of " : ", then ");
+        add_shares(sources, out);
+        if (from) buffer_print(out, " from sample %" PRIu64 " on", from);
+        json_decref(sources);
+        first = false;
+    }
     err_clear(); // of a damaged line
 }
 
@@ -99,7 +107,7 @@ static void add_data(const SavedState *saved, const Record *record, Buffer *out)
         add_word(out, use->name);
         buffer_print(out, ", fingerprint `%s`: %" PRIu64 " samples, %s tokens", hex, own,
                      human_count(count, (double)own * (double)block));
-        add_sources(record, hex, out);
+        add_sources(record, hex, use->consumed, out);
         buffer_print(out, "\n");
     }
     for (int i = 0; i < state->change_count; i++) {

@@ -18,7 +18,7 @@
 //     eval_rule       16 hex digits; only losses of the same rule compare
 //   dataset           the name of the dataset that the next step reads; written at the start and after a change
 //     fingerprint     its own, in hex
-//     sources         of a mixture: name and weight of each, of 65,536
+//     sources         of a mixture: name and weight of each, of 65,536, or its tokens where `sampling` reads all as one split
 //     weights_from    the weights changed and hold from this sample on
 //     old, consumed   after a change: the fingerprint before it, and the samples that the run has taken of the new one
 //   arena_bytes       a process has begun: the memory of its plan

@@ -77,8 +77,8 @@ static int log_change(const Run *run, const DatasetUse *old, const FeedDataset *
     return fail(EX_AGAIN, "stopped: the loader has another dataset, and on_dataset_change is stop");
 }
 
-// Of a mixture: its datasets with their weights, of MIXTURE_SUM, at the next sample; in an order that ends, with their
-// tokens, which are read as one split.
+// Of a mixture: its datasets with their weights, of MIXTURE_SUM, at this sample; in an order that ends, with their tokens,
+// which are read as one split.
 static void add_sources(Buffer *line, const Run *run, uint64_t sample) {
     const FeedDataset *dataset = feed_dataset(run->feed);
     const bool joined = sampling_ends((unsigned)run->config.sampling);
@@ -94,23 +94,31 @@ static void add_sources(Buffer *line, const Run *run, uint64_t sample) {
     buffer_print(line, "]");
 }
 
-// `old` is NULL for the first dataset of the run. `weights_from`: the sample from which on the weights hold, if it is a later
-// one.
-static void record_use(Run *run, const DatasetUse *use, const DatasetUse *old, uint64_t weights_from) {
+// `old` is NULL for the first dataset of the run. `from`: the sample from which on the weights hold, if it is a later one.
+static void record_weights(Run *run, const DatasetUse *use, const DatasetUse *old, uint64_t from) {
     char hex[65];
     Buffer line = {0};
     buffer_print(&line, "\"dataset\": ");
     json_add_string(&line, use->name);
     hex_encode(hex, use->fingerprint, 32);
     buffer_print(&line, ", \"fingerprint\": \"%s\"", hex);
-    add_sources(&line, run, weights_from ? weights_from : use->consumed);
-    if (weights_from) buffer_print(&line, ", \"weights_from\": %" PRIu64, weights_from);
+    add_sources(&line, run, from ? from : use->consumed);
+    if (from) buffer_print(&line, ", \"weights_from\": %" PRIu64, from);
     if (old) {
         hex_encode(hex, old->fingerprint, 32);
         buffer_print(&line, ", \"old\": \"%s\", \"consumed\": %" PRIu64, hex, use->consumed);
     }
     metrics_add(&run->metrics, run->state.step, "%.*s", (int)line.size, (const char *)line.data);
     buffer_close(&line);
+}
+
+// A line for each of the weights that the loader's schedule has from `from` on, or from the next sample on.
+static void record_use(Run *run, const DatasetUse *use, const DatasetUse *old, uint64_t from) {
+    const bool joined = sampling_ends((unsigned)run->config.sampling);
+    record_weights(run, use, old, from);
+    if (feed_dataset(run->feed)->source_count < 2 || joined) return;
+    for (uint64_t next = from ? from : use->consumed; (next = feed_weights_end(run->feed, next)) != UINT64_MAX;)
+        record_weights(run, use, NULL, next);
 }
 
 int run_data_check_complete(const Run *run) {

@@ -139,6 +139,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
         "--position=rope --norm=rmsnorm --mlp=swiglu" "--document_mask=True --recheck_interval=2 --sampling=documents" \
         "--eval_order=sequential --eval_block_size=8 --checkpoint_interval=3" "--init_from=run/ckpt-00000024" \
         "--always_save_checkpoint=False --learning_rate=3e-2 --eval_interval=1" \
+        "--dtype=float16 --n_embd=64 --block_size=7 --batch_size=3 --eval_batch_size=1" \
         "--spike_z=1 --spike_action=skip --max_iters=150 --eval_interval=50 --batch_size=1 --gradient_accumulation_steps=1"; do
         rm -rf kind
         # shellcheck disable=SC2086
@@ -238,6 +239,18 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     [ "$(grep -oE '</code></td><td>[0-9]+</td>' run/report.html | grep -oE '[0-9]+' | xargs)" = "65536 131072" ]
     # tokens that were read before count once
     "$BIN/loader" status --endpoint ipc://place --json | jq -e '[.sources[].tokens] | add | . >= 393216 and . < 500000'
+}
+
+@test "the record and the card have the weights of a schedule that the loader began with" {
+    printf '60 1 3\n100000 1 1\n' >schedule
+    serve_until_ready "$data:3" "$BATS_FILE_TMPDIR/data2:1" --schedule schedule
+    for end in 10 20; do # with a resume
+        "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place --out_dir=run --max_iters=$end --eval_interval=0 --sample_tokens=0
+    done
+    [ "$(jq -c 'select(.dataset) | [.sources[].weight, .weights_from]' run/metrics.jsonl | xargs)" = "[49152,16384,null] [16384,49152,60] [32768,32768,100000]" ]
+    "$BIN/trainer" export --quiet --card --out_dir=run -o model
+    grep -q ': 80 samples, 1.28 k tokens; a mixture of `data` (75.00 %), `data2` (25.00 %), then `data` (25.00 %), `data2` (75.00 %) from sample 60 on$' model/README.md
+    run_match 0 "are equal" replay run --loader=ipc://place
 }
 
 @test "the card and both reports have every value that a key had, and from which step on" {
