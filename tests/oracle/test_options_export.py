@@ -157,6 +157,8 @@ def test_llama_cpp_reads_the_tokens_and_merges_of_a_vocabulary_of_our_own():
 def test_what_no_model_of_transformers_computes_is_refused():
     for options, reason in (
         (["--norm=rmsnorm"], "position is learned"),
+        (["--logit_softcap=30"], "a GPT-2 does not have logit_softcap;"),
+        (["--qk_norm=True", "--n_kv_head=1"], "a GPT-2 does not have qk_norm, n_kv_head;"),
         (["--position=rope", "--mlp=swiglu"], "norm is layernorm"),
         ([*LLAMA, "--mlp=relu2"], "mlp is not swiglu"),
         ([*LLAMA, "--logit_softcap=30"], "logit_softcap is not 0"),

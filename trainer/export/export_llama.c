@@ -4,6 +4,7 @@
 #include "trainer/export/export.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const struct {
     ParamId id;
@@ -121,14 +122,20 @@ int llama_write(const char *from, const char *to, const ModelShape *shape, Dtype
 int llama_check(const ModelShape *shape) {
     ModelOption options[MODEL_OPTIONS];
     const char *other = NULL;
+    char not_gpt2[160] = "";
     model_options(shape, options);
-    for (int i = 0; i < MODEL_OPTIONS && !other; i++) other = options[i].llama;
+    for (int i = 0; i < MODEL_OPTIONS; i++) {
+        if (!other) other = options[i].llama;
+        if (options[i].value != options[i].gpt2) strcat(strcat(not_gpt2, *not_gpt2 ? ", " : ""), options[i].name);
+    }
     if (!other && shape->activation != ACTIVATION_SWIGLU) other = "mlp is not swiglu";
     if (!other) return 0;
-    return fail(EX_USAGE,
-                "no model of transformers has these options: a Llama, with qk_norm a Qwen3, has norm=rmsnorm, "
-                "position=rope and mlp=swiglu, and here %s",
-                other);
+    if (shape->activation == ACTIVATION_SWIGLU) strcat(strcat(not_gpt2, *not_gpt2 ? ", " : ""), "mlp=swiglu");
+    return fail(
+        EX_USAGE,
+        "no model of transformers has these options: a GPT-2 does not have %s; a Llama, with qk_norm a Qwen3, has "
+        "norm=rmsnorm, position=rope and mlp=swiglu, and here %s",
+        not_gpt2, other);
 }
 
 void llama_config_print(const ModelShape *shape, Dtype type, Buffer *out) {

@@ -60,7 +60,7 @@ ModelShape model_shape(const Config *config) {
 
 void model_options(const ModelShape *shape, ModelOption options[MODEL_OPTIONS]) {
     const ModelOption rows[MODEL_OPTIONS] = {
-#define OPTION(type, field, key, value, gpt2, llama) {KEY_##key, shape->field, gpt2, llama},
+#define OPTION(type, field, key, value, gpt2, llama) {KEY_##key, #key, shape->field, gpt2, llama},
 #include "trainer/shape/options.def"
     };
     memcpy(options, rows, sizeof rows);

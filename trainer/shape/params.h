@@ -27,6 +27,7 @@ ModelShape model_shape(const Config *config);
 // The rows of options.def for one model.
 typedef struct {
     int key;
+    const char *name;   // of the key
     double value, gpt2; // of a word: its number
     const char *llama;
 } ModelOption;
