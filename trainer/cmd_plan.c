@@ -74,10 +74,26 @@ static void print_time(const Config *config, const Model *model, const Backend *
     print_measured(config, total, text);
 }
 
+// A run in out_dir goes on with its own values of what is auto.
+static void take_choices(Config *config) {
+    char path[PATH_MAX_BYTES];
+    SavedState saved = {0};
+    uint64_t step;
+    if (checkpoint_any(config->out_dir, path, &step) && saved_state_read(&saved, path) == 0 &&
+        saved_state_is_of(&saved, config)) {
+        log_line("of the run in '%s', which goes on at step %llu: what is auto is as the run has it", config->out_dir,
+                 (unsigned long long)step);
+        saved_state_resolve_auto(&saved, config);
+    }
+    err_clear();
+    saved_state_close(&saved);
+}
+
 static int print_plan(Config *config) {
     FeedDataset dataset;
     const int found = data_check_find(config, &dataset);
     if (found < 0) return -1;
+    take_choices(config);
     const Backend *backend = backend_for(config, true, NULL);
     if (!backend) return -1;
     const Config given = *config;

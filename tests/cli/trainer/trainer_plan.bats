@@ -115,6 +115,19 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     run_code 0 "$BIN/trainer" plan --device=cpu --n_layer=1 --batch_size=16 --batch_size=auto --gradient_accumulation_steps=2
 }
 
+@test "plan has the memory of a run that goes on in out_dir, with its types, order and levels" {
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=1 --eval_interval=0 --sample_tokens=0 --dtype=float32 \
+        --reduce_order=fixed --recompute=block --loss_chunk_rows=16
+    options=(tiny.conf --dataset="$data" --out_dir=run --max_iters=2 --eval_interval=0 --sample_tokens=0 --dtype=auto)
+    "$BIN/trainer" plan "${options[@]}" >plan 2>log
+    grep -q "of the run in 'run', which goes on at step 1: what is auto is as the run has it" log
+    "$BIN/trainer" plan "${options[@]}" --out_dir=new >other
+    "$BIN/trainer" train "${options[@]}" 2>stderr
+    arena() { sed -nE 's/^  arena +[0-9]+ +//p' "$1"; }
+    [ "$(arena plan)" = "$(sed -nE 's/.* ([0-9.]+ [KMG]?i?B) arena.*/\1/p' stderr)" ]
+    [ "$(arena plan)" != "$(arena other)" ]
+}
+
 @test "batch_size=auto leaves each process a micro-batch, and a step of less sequences than processes is refused" {
     step() { "$BIN/trainer" plan --device=cpu --n_layer=1 --block_size=32 --batch_size="$1" --batch_size=auto --gradient_accumulation_steps="$2" "${@:3}"; }
     run_code 0 step 2 1 --world=2
