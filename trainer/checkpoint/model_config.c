@@ -219,14 +219,16 @@ int model_config_apply(ConfigReader *reader, const char *directory) {
     bool shorter = config_is_set(reader, KEY_block_size) && config->block_size < loaded.block_size;
     if (shorter) loaded.block_size = config->block_size;
     if (config->n_kv_head == loaded.n_head) config->n_kv_head = 0; // both mean all
+    if (!loaded.vocab_size && (config->vocab_size == GPT2_VOCAB || config->vocab_size == padded_vocab(GPT2_VOCAB)))
+        config->vocab_size = 0;
     for (int key = 0; key < KEY_COUNT; key++) {
         char now[32], then[32];
         if (!config_is_set(reader, key) || (config_class(key) != CLASS_MODEL && config_class(key) != CLASS_OPTION))
             continue;
         config_value(config, key, now, sizeof now), config_value(&loaded, key, then, sizeof then);
         if (strcmp(now, then))
-            config_mistake(reader, key, "'%s' is %s, and the model in '%s' has %s", config_key(key), now, directory,
-                           then);
+            config_mistake(reader, key, "'%s' is %s, and the model in '%s' has %s%s", config_key(key), now, directory,
+                           then, key == KEY_vocab_size && !loaded.vocab_size ? ", which is GPT-2's 50257" : "");
     }
     *config = loaded;
     return config_check(reader);

@@ -323,6 +323,22 @@ static const char *skip_annotation(const char *at) {
     return *end == '=' ? end : at;
 }
 
+// Whether a statement sets keys from elsewhere: all names of a module or one that is a key, or a program that is run, but
+// for nanoGPT's own, which reads files and flags.
+static bool takes_keys(const ConfigReader *reader, const char *statement) {
+    const char *end = statement + strcspn(statement, "\r\n");
+    if (!strncmp(statement, "exec(", 5)) return !memmem(statement, (size_t)(end - statement), "configurator.py", 15);
+    const char *names = memmem(statement, (size_t)(end - statement), " import ", 8);
+    if (strncmp(statement, "from ", 5) || !names) return false;
+    for (const char *at = names + 8; at < end && *at != '#'; at++) {
+        size_t length = 0;
+        while (isalnum((unsigned char)at[length]) || at[length] == '_') length++;
+        if (*at == '*' || find_option(reader, at, length)) return true;
+        at += length;
+    }
+    return false;
+}
+
 // Reads a statement. Returns the next one in the line, or NULL at its end and after a mistake.
 static const char *read_statement(Assignment *place, const char *at) {
     const char *name = skip_blank(at), *end = name;
@@ -338,6 +354,11 @@ static const char *read_statement(Assignment *place, const char *at) {
     at = skip_annotation(skip_blank(end));
     const char *value = *at == '=' ? skip_blank(at + 1) : "";
     const bool of_torch = !strncmp(value, "torch.", 6);
+    if (takes_keys(place->reader, name)) {
+        mistake(place, column(place, name),
+                "takes keys from elsewhere, which is not done: name both files, that one first");
+        return NULL;
+    }
     if (of_torch || beginning(ignored_statements, name))
         return ignore_statement(place, name, of_torch ? length : strcspn(name, " \t\r=("));
     if (!length || *at != '=' || at[1] == '=') {

@@ -62,6 +62,8 @@ int vocabulary_resolve(ConfigReader *reader, const char *model) {
     char path[PATH_MAX_BYTES];
     if (!*config->vocabulary && find_file(path, config, model))
         config->vocabulary = arena_copy_string(&reader->strings, path);
+    if (!*config->vocabulary && config->vocab_size == GPT2_VOCAB && config_is_set(reader, KEY_vocab_size))
+        config->vocab_size = 0;
     if (!*config->vocabulary && !config->vocab_size) return 0;
     if (!*config->vocabulary && config->vocab_size == padded_vocab(GPT2_VOCAB)) { // as nanoGPT sets it
         log_line("vocab_size %lld is GPT-2's %d with padding, which is added here", (long long)config->vocab_size,

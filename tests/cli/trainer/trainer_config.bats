@@ -129,6 +129,24 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     diff <("$BIN/trainer" plan tiny.conf | grep -v ^run) <(grep -v ^run padded) # whose speed is measured
     grep -F "vocab_size 50304 is GPT-2's 50257 with padding, which is added here" note
     run_match 66 "the model has a vocabulary of 50305 ids" "$BIN/trainer" plan tiny.conf --vocab_size=50305
+    "$BIN/trainer" train --quiet tiny.conf padded.py --dataset="$data" --out_dir=gpt2 --max_iters=1 --sample_tokens=0
+    for size in 50304 50257; do # GPT-2's in each command
+        "$BIN/trainer" eval --quiet tiny.conf --vocab_size=$size --dataset="$data" --out_dir=gpt2 --eval_iters=1
+        "$BIN/trainer" sample --quiet --vocab_size=$size --out_dir=gpt2 --max_new_tokens=2
+        "$BIN/trainer" train --quiet tiny.conf --vocab_size=$size --dataset="$data" --init_from=./gpt2/ckpt-00000001 --out_dir=tuned$size --max_iters=1 --sample_tokens=0
+    done
+    run_match 2 "'vocab_size' is 50305, and the model in './gpt2/ckpt-00000001' has 0, which is GPT-2's 50257" \
+        "$BIN/trainer" train tiny.conf --vocab_size=50305 --dataset="$data" --init_from=./gpt2/ckpt-00000001 --out_dir=new
+}
+
+@test "a file that takes keys from another one is refused, and what takes none is ignored" {
+    echo 'n_layer = 1' >base.py
+    for line in "exec(open('base.py').read())" "exec('n_layer = 1')" "from base import *" "from base import (out, n_layer as layers)"; do
+        printf '%s\nbatch_size = 3\n' "$line" >more.py
+        run_match 2 "more.py:1:1: takes keys from elsewhere, which is not done: name both files, that one first" "$BIN/trainer" plan tiny.conf more.py
+    done
+    printf "exec(open('configurator.py').read()) # overrides\nfrom model import GPTConfig, GPT\nfrom contextlib import nullcontext # and n_layer\nimport *\n" >less.py
+    run_match 0 "ignored: exec, from, import" "$BIN/trainer" plan tiny.conf less.py
 }
 
 @test "a statement behind an ignored one in its line is read" {
