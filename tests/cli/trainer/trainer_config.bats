@@ -146,7 +146,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
         run_match 2 "more.py:1:1: takes keys from elsewhere, which is not done: name both files, that one first" "$BIN/trainer" plan tiny.conf more.py
     done
     printf "exec(open('configurator.py').read()) # overrides\nfrom model import GPTConfig, GPT\nfrom contextlib import nullcontext # and n_layer\nimport *\n" >less.py
-    run_match 0 "ignored: exec, from, import" "$BIN/trainer" plan tiny.conf less.py
+    run_match 0 "ignored: exec, from, from, import" "$BIN/trainer" plan tiny.conf less.py
 }
 
 @test "a statement behind an ignored one in its line is read" {
