@@ -42,6 +42,11 @@ static int take_ids(ModelShape *shape, const Vocab *vocab, const char *file) {
     if ((int)vocab_end_of_text(vocab) != size - 1)
         return fail(EX_DATA, "'%s' ends documents with the id %u, and a model only with the last, %d", name,
                     vocab_end_of_text(vocab), size - 1);
+    if (ids == size - 1)
+        log_line(
+            "the id %d is added for the end of a text, with an embedding of zeros: until it is trained it is never "
+            "sampled, and the losses of the other ids are a little higher than in '%s'",
+            size - 1, file);
     shape->vocab = size, shape->padded_vocab = padded_vocab(size);
     shape->end_of_text = size - 1, shape->gpt2_vocab = vocab_is_gpt2(vocab);
     return 0;

@@ -102,6 +102,9 @@ static void next_logits(Network *network, const void *ids, size_t length, bool k
     network_tokens(network, pass, window, 1, (int)T);
     network_forward_last(network, pass, (int)T, (int)from);
     network_logits(network, pass, (int)(used - 1 - from), logits);
+    // an embedding of zeros, as of the id that ends a text in a model whose training had none (trainer import)
+    float *end = &logits[network->model->shape.end_of_text];
+    if (*end == 0) *end = -INFINITY;
 }
 
 void sample_warm_up(Network *network, float *logits) {

@@ -31,6 +31,10 @@ assert table["shape"] == [12, 4]
 assert array.array("f", raw[8 + size:])[begin // 4:end // 4].tolist() == [float(i) for i in range(44)] + [0.0] * 4
 EOF
     [[ "$(trainer sample --init_from=./out --start=abc --max_new_tokens=3 --num_samples=1 --block_size=3 --device=cpu)" == abc* ]]
+    # none of 50 texts ends before its 40 characters
+    trainer sample -q --init_from=./out --start=a --max_new_tokens=40 --num_samples=50 --temperature=1e9 --top_k=0 --block_size=3 --device=cpu >texts
+    python3 -c 'texts = open("texts", encoding="utf-8").read().split("---------------\n"); assert [len(t) for t in texts if t] == [42] * 50, texts'
+    run_match 0 "the id 11 is added for the end of a text, with an embedding of zeros" trainer import --characters abc -o again "$files/float32.pt"
     printf abc >short
     run_match 76 "'short' has 3 characters, and the model in*11 ids" trainer import -o other --characters short "$files/float32.pt"
     printf aa >twice
