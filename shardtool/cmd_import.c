@@ -28,17 +28,26 @@ static bool has_extension(const char *path, const char *extension) {
     return length > end && !strcmp(path + length - end, extension);
 }
 
-// val.bin, fineweb_val_000000.bin and text_validation_document.bin are of the validation split, medieval.bin is not.
-static int split_of(const char *path) {
+static bool is_val(const char *word, size_t length) {
     static const char *const words[] = {"val", "valid", "validation"};
-    const char *name = strrchr(path, '/');
-    for (name = name ? name + 1 : path; *name;) {
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (length == strlen(words[i]) && !memcmp(word, words[i], length)) return true;
+    return false;
+}
+
+// val.bin, fineweb_val_000000.bin and text_validation_document.bin are of the validation split, medieval.bin is not; and
+// what is in a folder val, but for a file that is named after training.
+static int split_of(const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (const char *word = name; *word;) {
         size_t length = 0;
-        while (isalpha((unsigned char)name[length])) length++;
-        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-            if (length == strlen(words[i]) && !memcmp(name, words[i], length)) return SPLIT_VAL;
-        name += length ? length : 1;
+        while (isalpha((unsigned char)word[length])) length++;
+        if (is_val(word, length)) return SPLIT_VAL;
+        if (length == 5 && !memcmp(word, "train", 5)) return SPLIT_TRAIN;
+        word += length ? length : 1;
     }
+    for (const char *folder = path; folder < name; folder += strcspn(folder, "/") + 1)
+        if (is_val(folder, strcspn(folder, "/"))) return SPLIT_VAL;
     return SPLIT_TRAIN;
 }
 
@@ -98,10 +107,12 @@ static int find_vocabulary(const Inputs *inputs, char path[PATH_MAX_BYTES]) {
             snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - argument) : 1, slash ? argument : ".");
         if (vocab_file_in(path, folder)) return 0;
         if (access(path_join(meta, folder, "meta.pkl"), F_OK) == 0)
-            return fail(EX_DATA,
-                        "'%s' is beside the ids, which are of its characters and not of GPT-2's vocabulary: name their "
-                        "file (--characters), or make the dataset from the text (shardtool characters, tokenize)",
-                        meta);
+            return fail(
+                EX_DATA,
+                "'%s' is beside the ids, which are of its characters and not of GPT-2's vocabulary: name a text "
+                "of these characters in their order (--characters), as the characters.txt that trainer import "
+                "writes, or make the dataset from the text (shardtool characters, tokenize)",
+                meta);
     }
     *path = '\0';
     return 0;
@@ -158,7 +169,7 @@ static int run(int count, char **arguments) {
 const Command shardtool_import = {
     "import",
     "[PATH...]",
-    "make a dataset from the token files of other tools; files named val* are the validation split",
+    "make a dataset from the token files of other tools; files and folders named val are the validation split",
     options,
     run,
     NULL};

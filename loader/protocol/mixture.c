@@ -148,7 +148,7 @@ int weight_parse(const char *text, uint32_t *weight) {
 int weight_cut(char *word, uint32_t *weight) {
     char *colon = strrchr(word, ':');
     *weight = 1;
-    if (!colon || !colon[1] || colon[1 + strspn(colon + 1, "-0123456789")] || access(word, F_OK) == 0) return 0;
+    if (!colon || !colon[1] || colon[1 + strspn(colon + 1, "-.0123456789")] || access(word, F_OK) == 0) return 0;
     *colon = 0;
     return weight_parse(colon + 1, weight) < 0 ? fail_in("'%s'", word) : 0;
 }

@@ -123,6 +123,13 @@ for name, kind in ("int32.bin", "i"), ("int64.bin", "q"), ("u16.bin", "H"):
     ids 4 50256 >medieval_002.bin
     run_match 0 "read 2 train and 1 val files" shardtool import --from nanogpt -o out train.bin val.bin medieval_002.bin
     shardtool cat --split val out | cmp - val.bin
+    mkdir -p sets/val sets/train sets/valley && cp train.bin sets/train/a.bin && cp val.bin sets/val/a.bin
+    cp medieval_002.bin sets/valley && ids 5 50256 >sets/val/train_b.bin
+    for inputs in sets "sets/train sets/val sets/valley" "sets/train/a.bin sets/val/a.bin sets/val/train_b.bin sets/valley/medieval_002.bin"; do
+        # shellcheck disable=SC2086
+        run_match 0 "read 3 train and 1 val files" shardtool import --force --from nanogpt -o folders $inputs
+        shardtool cat --split val folders | cmp - val.bin
+    done
     shardtool import -q --from nanogpt -o - train.bin >x.zst
     shardtool verify -q x.zst
     shardtool cat x.zst | cmp - train.bin

@@ -91,6 +91,7 @@ TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
         {"swap nowhere", "nowhere", EX_NOINPUT},
         {"swap a:0 a:0", "all 0", EX_USAGE},
         {"swap a:9999999999", "a weight is a whole number", EX_USAGE},
+        {"swap a:0.7", "'0.7': a weight is a whole number", EX_USAGE},
         {"swap a --schedule x", "--schedule needs several datasets", EX_USAGE},
         {"swap a a:2 --schedule x", "/x", EX_NOINPUT},
         {"swap", "swap needs 1 to 16 DIR arguments", EX_USAGE},
