@@ -85,6 +85,28 @@ def test_workers_and_ranks_read_a_pass_once():
                 assert np.array_equal(np.concatenate(whole), np.concatenate([full_rows(pair) for pair in loader])), mode
 
 
+def test_passes_after_that_of_a_loaded_state_are_whole():
+    client.make_data()
+    with client.Loader("ipc://place"):
+        for mode in ("sequential", "permuted"):
+            begun = batches_at(split="val", mode=mode)
+            rows = sum(len(x) for x, _ in begun)
+            stream = iter(begun)
+            firsts(stream, 3)
+            left, state = rows - 3 * 4, begun.state_dict()
+            for context, workers, persistent, wanted in (
+                ("fork", 0, False, [left, rows, rows]),
+                ("fork", 2, False, [left, rows, rows]),
+                ("fork", 2, True, [left, rows, rows]),
+                ("spawn", 2, True, [left, rows, rows]),
+            ):
+                resumed = batches_at(split="val", mode=mode)
+                resumed.load_state_dict(state)
+                loader = DataLoader(resumed, batch_size=None, num_workers=workers, persistent_workers=persistent,
+                                    multiprocessing_context=context if workers else None)
+                assert [sum(len(x) for x, _ in loader) for _ in range(3)] == wanted, (mode, context, workers, persistent)
+
+
 def test_the_state_of_an_object_that_workers_read_is_refused():
     client.make_data()
     with client.Loader("ipc://place"):

@@ -83,8 +83,9 @@ class TokenBatches(_Base):
         self._fingerprint: Optional[str] = None
         self._iteration = 0
         self._worker_begin: Optional[int] = None  # where iterations begin in a worker of a DataLoader
-        # shared with forked workers: 1 when they iterate, then 8 bytes that tell iterations of a DataLoader apart
+        # shared with forked workers: 1 when they iterate, then the seed of the first iteration of a DataLoader
         self._read_by_workers = mmap.mmap(-1, 9)
+        self._spawned = False  # into a worker, which shares nothing
 
     def __getstate__(self) -> dict[str, Any]:
         """For a spawned worker of a DataLoader, which connects by itself."""
@@ -93,7 +94,7 @@ class TokenBatches(_Base):
         return {**self.__dict__, "_feed": None, "_read_by_workers": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _read_by_workers=mmap.mmap(-1, 9))
+        self.__dict__.update(state, _read_by_workers=mmap.mmap(-1, 9), _spawned=True)
 
     # --- the dataset
 
@@ -148,19 +149,25 @@ class TokenBatches(_Base):
             return self._steps(self._iteration, 0, 1)
         if self._device is not None or self._pin_memory:
             raise ValueError("device and pin_memory are for the training process: give pin_memory to the DataLoader")
-        again = self._worker_begin is not None
-        self._worker_begin = self.consumed if self._worker_begin is None else self._worker_begin
+        again = self._worker_begin is not None or not self._is_first_iteration(worker.seed - worker.id)
+        ends = self.mode in wire.MODES_THAT_END
+        if self._worker_begin is None:
+            self._worker_begin = self._start if ends and again else self.consumed
         self.consumed = self._worker_begin
-        if worker.id == 0 and self.mode not in wire.MODES_THAT_END:
-            self._warn_of_samples_again(again, worker.seed.to_bytes(8, "little"))
-        return self._steps(self._iteration, worker.id, worker.num_workers)
-
-    def _warn_of_samples_again(self, again: bool, iteration: bytes) -> None:
-        """`iteration` is the seed of the first worker, another one in each iteration that starts workers."""
-        if again or self._read_by_workers[1:] not in (bytes(8), iteration):
+        if worker.id == 0 and again and not ends:
             _log.warning("another iteration of a DataLoader with workers begins at sample %d again and reads the same "
                          "samples: keep one iterator, or use num_workers=0", self.consumed)
-        self._read_by_workers[1:] = iteration
+        if worker.id == 0 and ends and self._spawned and self.consumed != self._start:
+            _log.warning("this pass of a DataLoader begins at sample %d, and so does each other that spawns workers: use "
+                         "forked ones, persistent_workers=True or num_workers=0", self.consumed)
+        return self._steps(self._iteration, worker.id, worker.num_workers)
+
+    def _is_first_iteration(self, seed: int) -> bool:
+        """Of this position. `seed` is another one in each iteration of a DataLoader that starts workers."""
+        iteration = (seed % 2**64).to_bytes(8, "little")
+        if self._read_by_workers[1:] == bytes(8):
+            self._read_by_workers[1:] = iteration
+        return bool(self._read_by_workers[1:] == iteration)
 
     def _steps(self, iteration: int, worker: int, workers: int) -> Iterator[tuple[Any, Any]]:
         """Every `workers`-th step, from step `worker` after the position on."""
