@@ -116,8 +116,20 @@ static cublasLtMatrixLayout_t layout(const Gemm *p, cudaDataType type, int rows,
     return made;
 }
 
-// The algorithms that the heuristic suggests, the best first; 0 when cuBLASLt has no kernel.
-static int query_heuristic(const GemmPlan *plan, cublasLtMatmulHeuristicResult_t *results, int wanted) {
+#define DESCRIBE(name, value)                                                                                          \
+    check(blas.MatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_##name, &(value), sizeof(value)), p)
+
+static void describe_pointers(const GemmPlan *plan, const void *bias, const void *aux) {
+    const Gemm *p = &plan->product;
+    const int64_t stride = p->m;
+    if (bias) DESCRIBE(BIAS_POINTER, bias);
+    if (aux) DESCRIBE(EPILOGUE_AUX_POINTER, aux), DESCRIBE(EPILOGUE_AUX_LD, stride);
+}
+
+// The algorithms that the heuristic suggests, the best first; 0 when cuBLASLt has no kernel. Of the pointers it sees the
+// product's alignment alone: a choice is kept for every product of that.
+static int query_heuristic(const GemmPlan *plan, const GemmOperands *o, cublasLtMatmulHeuristicResult_t *results,
+                           int wanted) {
     const Gemm *p = &plan->product;
     cublasLtMatmulPreference_t preference;
     check(blas.MatmulPreferenceCreate(&preference), p);
@@ -135,15 +147,15 @@ static int query_heuristic(const GemmPlan *plan, cublasLtMatmulHeuristicResult_t
     PREFER(MIN_ALIGNMENT_C_BYTES, alignment);
     PREFER(MIN_ALIGNMENT_D_BYTES, alignment);
     int found = 0;
+    const void *aligned = (const void *)(uintptr_t)(256 + alignment);
+    describe_pointers(plan, o->bias ? aligned : NULL, o->aux ? aligned : NULL);
     cublasStatus_t status = blas.MatmulAlgoGetHeuristic(handle, plan->operation, plan->a, plan->b, plan->d, plan->d,
                                                         preference, wanted, results, &found);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, p);
+    describe_pointers(plan, o->bias, o->aux);
     blas.MatmulPreferenceDestroy(preference);
     return status == CUBLAS_STATUS_SUCCESS ? found : 0;
 }
-
-#define DESCRIBE(name, value)                                                                                          \
-    check(blas.MatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_##name, &(value), sizeof(value)), p)
 
 static bool gemm_is_same(const Gemm *a, const Gemm *b) {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->transposed_a == b->transposed_a &&
@@ -180,13 +192,10 @@ static GemmPlan *gemm_plan_for(Gemm product, const GemmOperands *o) {
     while (plan < end && !gemm_is_same(&plan->product, &product)) plan++;
     bool known = plan < end;
     if (!known) plan = gemm_plan_new(&product);
-    const Gemm *p = &plan->product;
-    const int64_t stride = p->m;
-    if (o->bias) DESCRIBE(BIAS_POINTER, o->bias);
-    if (o->aux) DESCRIBE(EPILOGUE_AUX_POINTER, o->aux), DESCRIBE(EPILOGUE_AUX_LD, stride);
+    describe_pointers(plan, o->bias, o->aux);
     if (known) return plan;
     cublasLtMatmulHeuristicResult_t first;
-    if (query_heuristic(plan, &first, 1))
+    if (query_heuristic(plan, o, &first, 1))
         plan->algorithm = first.algo, plan->way = o->aux ? PRODUCT_APART : PRODUCT_BY_ALGORITHM;
     return plan;
 }
@@ -305,7 +314,7 @@ static void run_candidate(const void *call) {
 // Keeps the fastest candidate, if it is faster than `limit`. Some fail although the heuristic suggests them.
 static void time_candidates(GemmPlan *plan, const GemmOperands *o, float limit) {
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
-    int found = query_heuristic(plan, results, CANDIDATES);
+    int found = query_heuristic(plan, o, results, CANDIDATES);
     plan->ms = limit;
     for (int i = 0; i < found; i++) {
         const cublasLtMatmulAlgo_t *algorithm = &results[i].algo;

@@ -422,6 +422,18 @@ TEST(cuda_times_again_what_a_damaged_file_held) {
     CHECK(chosen.candidate == 0 && chosen.timings == 0);
 }
 
+// Of two products of one alignment the first has the better aligned bias.
+TEST(cuda_keeps_a_choice_that_does_for_every_bias_of_the_alignment) {
+    for (int run = 0; run < 2; run++) {
+        Bench b = bench_open_with(true, "bias");
+        const size_t in = run ? 0 : 16, bias = run ? 16 : 0;
+        CHECK(b.on->graph_begin(0, true));
+        b.on->matmul_forward(b.pre, (const Act *)((char *)b.in + in), &b.w, (const Par *)((char *)b.bias + bias), M);
+        b.on->graph_end(0);
+        bench_close(&b);
+    }
+}
+
 TEST(cuda_keeps_the_choice_between_an_epilogue_and_a_kernel) {
     for (int faster = 0; faster < 2; faster++) {
         const char *cache = faster ? "gelu/fast" : "gelu/slow";
