@@ -3,11 +3,14 @@
 #include "common/log.h"
 #include <math.h>
 
+static double cooldown_steps(const Config *config) {
+    return config->cooldown_iters ? (double)config->cooldown_iters : (double)config->lr_decay_iters / 5;
+}
+
 // Warmup, stable, decay: the decay is 1 - sqrt(part of it) (Haegele et al., "Scaling Laws and Compute-Optimal Training
 // Beyond Fixed Training Durations", 2024).
 static double wsd_left(const Config *config, double at) {
-    double end = (double)config->lr_decay_iters, steps = (double)config->cooldown_iters;
-    if (steps <= 0) steps = end / 5;
+    const double end = (double)config->lr_decay_iters, steps = cooldown_steps(config);
     return at <= end - steps ? 1 : 1 - sqrt((at - (end - steps)) / steps);
 }
 
@@ -45,9 +48,9 @@ void schedule_warn(const Config *config) {
         log_warn("the warmup of %lld steps ends after lr_decay_iters %lld: the learning rate then falls to min_lr at "
                  "once",
                  warmup, end);
-    else if (is_wsd && warmup > end - config->cooldown_iters)
-        log_warn("the cooldown of %lld steps begins before the warmup of %lld steps ends, as lr_decay_iters is %lld",
-                 (long long)config->cooldown_iters, warmup, end);
+    else if (is_wsd && (double)warmup > (double)end - cooldown_steps(config))
+        log_warn("the cooldown of %.0f steps begins before the warmup of %lld steps ends, as lr_decay_iters is %lld",
+                 cooldown_steps(config), warmup, end);
     else if (warmup >= steps)
         log_warn("the warmup of %lld steps is not shorter than the run of %lld: the learning rate stays below %g",
                  warmup, steps, config->learning_rate);

@@ -101,6 +101,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     warns "the warmup of 2 steps is not shorter than the run of 1" --warmup_iters=2
     warns "--cooldown_iters: 'cooldown_iters' has no effect unless lr_schedule is wsd" --cooldown_iters=2
     warns "the cooldown of 20 steps begins before the warmup of 5 steps ends" --lr_schedule=wsd --cooldown_iters=20 --warmup_iters=5
+    warns "the cooldown of 2 steps begins before the warmup of 7 steps ends" --lr_schedule=wsd --lr_decay_iters=8 --warmup_iters=7
     # max_iters without lr_decay_iters: the rate of its last step by the formula of the cosine is still that of the first
     warns "the run ends at step 1, and the learning rate falls until lr_decay_iters, 600000: it ends at 0.001, not at min_lr 6e-05; set lr_decay_iters=1" --lr_decay_iters=600000
     warns "" --lr_decay_iters=600000 --decay_lr=False
