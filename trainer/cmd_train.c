@@ -88,7 +88,7 @@ static int conclude(Run *run) {
                      (unsigned long long)run->pace.first_step + 1);
         log_line("report: %s%sreport.html", out_dir, out_dir[strlen(out_dir) - 1] == '/' ? "" : "/");
         loop_flush_lines();
-        if (sample.size) loop_record_sample(run, (Bytes){sample.data, sample.size});
+        if (sample.size && run->pace.steps) loop_record_sample(run, (Bytes){sample.data, sample.size});
         train_report(run);
     }
     buffer_close(&sample);

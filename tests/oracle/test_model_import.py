@@ -22,8 +22,8 @@ TRAINER = os.path.join(os.environ["BIN"], "trainer")
 TRANSPOSED = "c_attn.weight", "c_proj.weight", "c_fc.weight"
 # name, type, bias, form of GELU, prefix and masks of the file
 KINDS = (("plain", np.float32, False, "exact", {}), ("bias", np.float32, True, "exact", {"masks": True}),
-         ("old", np.float32, True, "tanh", {"prefix": "_orig_mod."}), ("half", np.float16, False, "exact", {}),
-         ("bf16", files.BFLOAT16, True, "exact", {}))  # fmt: skip
+         ("old", np.float32, True, "tanh", {"prefix": "_orig_mod."}), ("half", np.float16, False, "exact", {"prefix": "module."}),
+         ("bf16", files.BFLOAT16, True, "exact", {"prefix": "module._orig_mod."}))  # fmt: skip
 
 
 def writers():

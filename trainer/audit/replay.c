@@ -71,13 +71,17 @@ static bool is_written(const Config *config, int key, const char *text) {
 }
 
 // Whether the configuration has every key of the record, as a run writes it.
-static int check_config(const Record *record, const Config *config, json_t *keys) {
+static int check_config(const Record *record, const ConfigReader *reader, json_t *keys) {
+    const Config *config = &reader->config;
     const char *name;
     json_t *value;
     json_object_foreach(keys, name, value) {
         int key = 0;
         while (key < KEY_COUNT && strcmp(config_key(key), name)) key++;
         if (key < KEY_COUNT && json_is_string(value) && is_written(config, key, json_string_value(value))) continue;
+        if (key < KEY_COUNT && json_is_string(value) && strcmp(reader->origin[key], record->path))
+            return fail(EX_USAGE, "%s: the run has %s=%.80s: a replay takes it from the record", reader->origin[key],
+                        name, json_string_value(value));
         return fail(EX_DATA, "'%s': its configuration has %s=%.80s, which this replay has not", record->path, name,
                     json_is_string(value) ? json_string_value(value) : "");
     }
@@ -316,7 +320,7 @@ static int take_config(ConfigReader *reader, const char *directory, const Replay
     SavedState keys = {.config = config_of(&replay->record, &step->process)};
     if (!keys.config) return -1;
     saved_state_fill(&keys, reader, replay->record.path);
-    const int checked = check_config(&replay->record, config, keys.config);
+    const int checked = check_config(&replay->record, reader, keys.config);
     saved_state_close(&keys);
     if (checked < 0) return -1;
     config->out_dir = directory;

@@ -262,6 +262,10 @@ static int refuse_file(const char *path) {
     char folder[PATH_MAX_BYTES];
     struct stat status;
     const char *slash = strrchr(path, '/');
+    if (access(path_join(folder, path, "ckpt.pt"), F_OK) == 0)
+        return fail(EX_NOINPUT,
+                    "'%s' is a run of nanoGPT: `trainer import -o DIR %s` makes a model for --init_from=DIR of it",
+                    path, folder);
     if (stat(path, &status) || !S_ISREG(status.st_mode)) return 0;
     if (slash ? is_model(folder, path, (int)(slash - path), "") : is_model(folder, ".", 1, ""))
         return fail(EX_NOINPUT, "'%s' is a file of a model: name its directory, --init_from=%s", path, folder);

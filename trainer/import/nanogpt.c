@@ -164,8 +164,9 @@ static int check_left_over(const Checkpoint *checkpoint) {
 }
 
 int nanogpt_open(ForeignModel *foreign, Bytes file, bool exact_gelu) {
-    static const char compiled[] = "_orig_mod."; // of a model that torch.compile has wrapped
-    Checkpoint checkpoint = {.prefix = compiled};
+    // of a model that torch.compile has wrapped, DistributedDataParallel, or both
+    static const char *const prefixes[] = {"", "_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module."};
+    Checkpoint checkpoint = {.prefix = ""};
     const PickleValue *root = NULL;
     ModelShape shape;
     int64_t vocab = 0;
@@ -173,7 +174,11 @@ int nanogpt_open(ForeignModel *foreign, Bytes file, bool exact_gelu) {
     checkpoint.tensors = pickle_find(root, "model");
     shape.activation = exact_gelu ? ACTIVATION_GELU : ACTIVATION_GELU_TANH;
     foreign_begin(foreign, &shape);
-    if (!find_tensor(&checkpoint, "transformer.wte.weight")) checkpoint.prefix = "";
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        checkpoint.prefix = prefixes[i];
+        if (find_tensor(&checkpoint, "transformer.wte.weight")) break;
+        checkpoint.prefix = "";
+    }
     if (take_tensors(foreign, &checkpoint, vocab) < 0) return -1;
     return check_head(foreign, &checkpoint, vocab) < 0 ? -1 : check_left_over(&checkpoint);
 }

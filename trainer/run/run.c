@@ -6,6 +6,7 @@
 #include "common/json_write.h"
 #include "common/log.h"
 #include "common/machine/pool.h"
+#include "trainer/checkpoint/model_config.h"
 #include "trainer/model/gemm_rate.h"
 #include "trainer/model/sample.h"
 #include "trainer/plan/plan_auto.h"
@@ -88,6 +89,7 @@ static int open_state(Run *run) {
     if (found < 0) return -1;
     if (!found && run->replays) snprintf(state->choices, sizeof state->choices, "%s", run->replayed_choices);
     if (!found) *run->saves.resumed_from = 0;
+    if (!found && resumes && model_refuse(config->out_dir) < 0) return -1;
     if (!found && resumes)
         return fail(EX_NOINPUT, "init_from is 'resume', and there is no checkpoint in '%s'", config->out_dir);
     if (!state->tokens) // version 0.1.0 did not count them

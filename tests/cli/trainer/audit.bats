@@ -23,6 +23,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     [[ "$output" == *"and 2 checkpoints"*"chain $(chain run 24)"* ]]
     run_match 0 "steps 18 to 20 are equal" replay run --steps=18..20 --threads=2
     [[ "$output" == *"from the checkpoint of step 16"*"chain $(chain run 20)"* ]]
+    run_match 2 "--learning_rate: the run has learning_rate=0.001: a replay takes it from the record" replay run --learning_rate=9
     cp -r "$data" copy
     run_match 0 "steps 3 to 3 are equal" replay run --steps=3 copy
     cp -r run slow # a save that ended only at the evaluation of a later checkpoint

@@ -31,6 +31,11 @@ assert table["shape"] == [12, 4]
 assert array.array("f", raw[8 + size:])[begin // 4:end // 4].tolist() == [float(i) for i in range(44)] + [0.0] * 4
 EOF
     [[ "$(trainer sample --init_from=./out --start=abc --max_new_tokens=3 --num_samples=1 --block_size=3 --device=cpu)" == abc* ]]
+    mkdir nanogpt && cp "$files/float32.pt" nanogpt/ckpt.pt
+    for command in "train --init_from=nanogpt --out_dir=new" "train --init_from=resume --out_dir=nanogpt" "sample --out_dir=nanogpt" "eval --out_dir=nanogpt" "status nanogpt"; do
+        # shellcheck disable=SC2086
+        run_match 66 "'nanogpt' is a run of nanoGPT: \`trainer import -o DIR nanogpt/ckpt.pt\` makes a model" trainer $command
+    done
     # none of 50 texts ends before its 40 characters
     trainer sample -q --init_from=./out --start=a --max_new_tokens=40 --num_samples=50 --temperature=1e9 --top_k=0 --block_size=3 --device=cpu >texts
     python3 -c 'texts = open("texts", encoding="utf-8").read().split("---------------\n"); assert [len(t) for t in texts if t] == [42] * 50, texts'
