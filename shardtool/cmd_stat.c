@@ -35,12 +35,13 @@ typedef struct {
 
 static const unsigned percents[] = {1, 5, 25, 50, 75, 95, 99};
 
-// The length that `percent` of the documents do not exceed (nearest rank).
+// The length that `percent` of the documents do not exceed (nearest rank); long ones are rounded down by up to 0.1 %.
 static uint64_t quantile(const Lengths *lengths, unsigned percent) {
     uint64_t rank = (uint64_t)(((unsigned __int128)lengths->documents * percent + 99) / 100), seen = 0;
     unsigned bucket = 0;
     while (bucket < BUCKETS - 1 && (seen += lengths->counts[bucket]) < rank) bucket++;
-    return bucket_length(bucket);
+    const uint64_t length = bucket_length(bucket);
+    return length < lengths->least ? lengths->least : length;
 }
 
 static int add_document(void *context, const Document *document) {

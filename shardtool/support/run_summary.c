@@ -81,10 +81,11 @@ static void log_small_split(const Summary *summary, uint64_t documents) {
     if (!(summary->val > 0) || summary->dataset->part || (train && val >= SMALL_TOKENS))
         return; // merge joins the parts
     if (documents < FEW_DOCUMENTS)
-        log_line("%" PRIu64 " document%s as a whole (%" PRIu64 " train and %" PRIu64
-                 " val tokens): cut %s with --docs %slines",
-                 documents, documents == 1 ? " goes to one split" : "s go to one split each", train, val,
-                 documents == 1 ? "it" : "them", source_options.docs == DOCS_FILE ? "paragraphs or " : "");
+        log_line("%" PRIu64 " document%s as a whole (%" PRIu64 " train and %" PRIu64 " val tokens)%s", documents,
+                 documents == 1 ? " goes to one split" : "s go to one split each", train, val,
+                 source_options.docs == DOCS_FILE    ? ": --docs paragraphs or lines makes more of the text"
+                 : source_options.docs == DOCS_LINES ? ""
+                                                     : ": --docs lines makes more of the text");
     else
         log_line("the %s split has only %" PRIu64 " tokens with --val %g: choose a %s share",
                  train ? "validation" : "training", train ? val : train, summary->val, train ? "larger" : "smaller");

@@ -151,9 +151,9 @@ END
 @test "one file of text is one document: tokenize and train say how to cut it, and the demo cuts it" {
     seq 6000 | sed 's/.*/& a line\n/' >"one text.txt"
     run_code 0 "$BIN/shardtool" tokenize --val 0.5 -o val "one text.txt"
-    [[ "$output" == *"1 document goes to one split as a whole ("*" train and 0 val tokens): cut it with --docs paragraphs or lines"* ]]
+    [[ "$output" == *"1 document goes to one split as a whole ("*" train and 0 val tokens): --docs paragraphs or lines makes more of the text"* ]]
     run_code 0 "$BIN/shardtool" tokenize --val 0.999 -o train "one text.txt"
-    [[ "$output" == *"1 document goes to one split as a whole (0 train and "*"cut it with --docs paragraphs or lines"* ]]
+    [[ "$output" == *"1 document goes to one split as a whole (0 train and "*": --docs paragraphs or lines makes more of the text"* ]]
     run_code 2 train --out_dir=run --dataset=val --block_size=400
     [[ "$output" == *"the validation data of 'val' has 0 tokens, block_size 400 needs at least 401: tokenize with --docs paragraphs (here 1 went to one split each as a whole) and --val 0.03 or more, or set eval_interval=0"* ]]
     run_match 2 "the training data of 'train' has 0 tokens*--docs paragraphs*--val 0.97 or less" train --out_dir=run --dataset=train --block_size=400
