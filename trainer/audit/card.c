@@ -76,20 +76,22 @@ static void add_sources(const Record *record, const char *fingerprint, uint64_t 
     Bytes text;
     char hex[65];
     bool first = true;
+    uint64_t last = 0;
     for (Bytes rest = record->text; record_next(record, &rest, &line) > 0;) {
         uint64_t from = 0;
         if (line.kind != LINE_DATASET || !record_text(&line, "fingerprint", hex, sizeof hex) ||
             strcmp(hex, fingerprint) || !record_member(&line, "sources", &text))
             continue;
         record_number(&line, "weights_from", &from);
-        if (!first && (!from || from >= end)) continue;
+        if (!first && (from <= last || from >= end))
+            continue; // written again by a roll-back to the start, or not reached
         json_t *sources = json_loadb((const char *)text.data, text.size, 0, NULL);
         const bool joined = json_object_get(json_array_get(sources, 0), "tokens");
         buffer_print(out, first ? joined ? "; one split of " : "; a mixture of " : ", then ");
         add_shares(sources, out);
         if (from) buffer_print(out, " from sample %" PRIu64 " on", from);
         json_decref(sources);
-        first = false;
+        first = false, last = from;
     }
     err_clear(); // of a damaged line
 }

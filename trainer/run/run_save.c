@@ -117,7 +117,8 @@ int run_save_due(Run *run) {
     const AutoInt *given = &run->config.checkpoint_interval;
     const uint64_t done = run->pace.steps, since = run->state.step - saves->begun;
     if (!done || !since) return 0;
-    if (!given->is_auto) return given->value && run->state.step % (uint64_t)given->value == 0;
+    const uint64_t each = (uint64_t)given->value;
+    if (!given->is_auto) return each && run->state.step / each > saves->begun / each;
     const bool due = saves->interval && since >= saves->interval, doubled = !(done & (done - 1));
     if (due || doubled) {
         saves->interval = plan_interval(run);

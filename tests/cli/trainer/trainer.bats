@@ -275,6 +275,8 @@ END
     run_code 81 train --out_dir=one "${bad[@]}" --checkpoint_interval=1 --eval_interval=1 --eval_iters=1
     [[ "$output" == *"going back from step 4 to 1 "* ]]
     [ "$(ls -d one/ckpt-*)" = one/ckpt-00000001 ]
+    run_code 81 train --out_dir=two "${bad[@]}" --checkpoint_interval=2 --eval_interval=0 # no checkpoint of step 2, which is bad
+    [[ "$output" == *"going back from step 4 to 0 "* ]]
     run_code 81 train --out_dir=none "${bad[@]}" --checkpoint_interval=0 --eval_interval=0
     [[ "$output" == *"going back from step 4 to 0 "* ]]
     diff <(steps_of one | grep -v val_loss) <(steps_of none)
