@@ -103,8 +103,8 @@ static void next_logits(Network *network, const void *ids, size_t length, bool k
     network_forward_last(network, pass, (int)T, (int)from);
     network_logits(network, pass, (int)(used - 1 - from), logits);
     // an embedding of zeros, as of the id that ends a text in a model whose training had none (trainer import)
-    float *end = &logits[network->model->shape.end_of_text];
-    if (*end == 0) *end = -INFINITY;
+    const int end = network->model->shape.end_of_text;
+    if (end >= 0 && logits[end] == 0) logits[end] = -INFINITY;
 }
 
 void sample_warm_up(Network *network, float *logits) {
