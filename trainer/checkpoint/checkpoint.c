@@ -249,10 +249,11 @@ static int save_evaluation(const RunState *state, const Config *config, const ch
     char path[PATH_MAX_BYTES];
     SavedState saved;
     Buffer text = {0};
+    if (!state->evaluated || access(path_join(path, directory, "state.json"), F_OK) < 0) return 0;
     int result = saved_state_read(&saved, directory);
-    if (result == 0 && state->evaluated && !saved.state.evaluated) {
+    if (result == 0 && !saved.state.evaluated) {
         run_state_print(state, config, &saved.hashes, &text);
-        result = file_write(path_join(path, directory, "state.json"), (Bytes){text.data, text.size});
+        result = file_write(path, (Bytes){text.data, text.size});
     }
     buffer_close(&text);
     saved_state_close(&saved);

@@ -47,7 +47,7 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
     run_match 0 "ok       inputs  dataset 'set'" ./trainer doctor tiny.conf --dataset=set
     ./trainer train -q tiny.conf --dataset=set --out_dir=run --max_iters=1 --eval_interval=0 --sample_tokens=0
     run_match 0 "ok       inputs  dataset 'set'" ./trainer doctor run --dataset=set
-    run_match 1 "error    inputs  vocabulary: 'few' has a vocabulary of 13 ids, and the model one of 97" ./trainer doctor run --vocabulary=few
+    run_match 1 "error    inputs  vocabulary: 'few' has a vocabulary of 14 ids, and the model one of 97" ./trainer doctor run --vocabulary=few
     run_match 1 "error    inputs  vocabulary: the model has a vocabulary of 97 ids: name its characters.txt" ./trainer doctor tiny.conf --vocab_size=97
 }
 
