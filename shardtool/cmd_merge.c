@@ -46,10 +46,14 @@ static int take_part(Dataset *whole, const Dataset *part, const Dataset *first) 
     return status;
 }
 
+static uint64_t document_count(const Dataset *dataset) {
+    return dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL];
+}
+
 // The same data twice is hardly ever intended. `fingerprints` has those of the parts before.
 static int refuse_duplicate(const Dataset *part, char **paths, int index, uint8_t (*fingerprints)[32]) {
     memcpy(fingerprints[index], part->fingerprint, 32);
-    for (int i = 0; i < index && !allow_duplicates; i++)
+    for (int i = 0; i < index && !allow_duplicates && document_count(part); i++)
         if (!memcmp(fingerprints[i], part->fingerprint, 32))
             return fail(EX_USAGE, "'%s' and '%s' hold the same data: --allow-duplicates merges them", paths[i],
                         paths[index]);
@@ -93,6 +97,7 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
         if (status == 0) status = link_shards(&whole, &part);
         dataset_close(&part);
     }
+    if (status == 0 && !document_count(&whole)) status = fail(EX_NOINPUT, "no part of '%s' has a document", output);
     if (status == 0) status = dataset_build_finish(build, &whole);
     if (status == 0) status = dataset_vocabulary_copy(output, vocabulary);
     if (status == 0)

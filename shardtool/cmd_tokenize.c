@@ -147,7 +147,8 @@ static int run_pipeline(DatasetBuild *build, const RunParams *run, const Inputs 
     source_close(source);
     source_options.points = NULL;
     free(points);
-    if (status == 0 && dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL] == 0)
+    // a part may be of files that have none
+    if (status == 0 && dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL] == 0 && !dataset->part)
         status = fail_no_documents();
     if (status == 0) status = skips_finish(&source_options.skips);
     if (status == 0 && build) status = dataset_build_finish(build, dataset);

@@ -149,3 +149,18 @@ sbatch() {
     [ "$(sort -u sums | wc -l)" = 1 ]
     [ ! -e missing ] || skip "not installed: $(tr '\n' ' ' <missing)"
 }
+
+@test "parts whose files have no document are finished, and merged with the others" {
+    mkdir some && for i in 1 4; do echo "{\"text\": \"words of $i\"}" >some/$i.jsonl; done
+    for i in 2 3; do echo '{"text": null}' >some/$i.jsonl; done
+    for i in 1 2 3 4; do shardtool tokenize -q -o parts --part $i/4 some; done
+    run_match 0 "'parts/part-2-of-4' is already complete" shardtool tokenize -o parts --part 2/4 some
+    shardtool merge -q -o merged parts/part-*
+    shardtool tokenize -q -o one some
+    shardtool cat merged | cmp - <(shardtool cat one)
+    mkdir empty && cp some/2.jsonl some/3.jsonl empty
+    for i in 1 2; do shardtool tokenize -q -o void --part $i/2 empty; done
+    run_match 66 "no part of 'none' has a document" shardtool merge -o none void/part-*
+    [ ! -e none/dataset.jsonl ]
+    run_code 66 shardtool tokenize -q -o alone some/2.jsonl
+}
