@@ -59,7 +59,8 @@ static int set_size(const Option *option, const char *value) {
     number *= scale;
     bool decimal = strspn(value, "0123456789.eE+-") >= (size_t)(number_end - value); // strtod reads 0x10 too
     const bool is_number = option->argument && !strcmp(option->argument, "N"); // a configuration key has no argument
-    if (end == value || !decimal || *end || !isdigit((unsigned char)*value) || !(number >= 0 && number < 0x1p63))
+    if (end == value || !decimal || *end || !isdigit((unsigned char)*value) || !(number >= 0 && number < 0x1p63) ||
+        (is_number && number != (double)(uint64_t)number))
         return fail(EX_USAGE, "'%s' is not a %s", value,
                     is_number ? "number such as 4 or 64k" : "size such as 4096, 64k or 1.5GiB");
     if (number > 0 && number < 1)
