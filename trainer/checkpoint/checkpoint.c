@@ -184,8 +184,11 @@ void checkpoint_path(char path[PATH_MAX_BYTES], const char *out_dir, uint64_t st
 bool checkpoint_up_to(const char *out_dir, uint64_t most, uint64_t *step) {
     uint64_t steps[LIST_MAX];
     const int count = list_steps(out_dir, steps);
-    for (int i = 0; i < count; i++)
-        if (steps[i] <= most) return *step = steps[i], true;
+    for (int i = 0; i < count; i++) {
+        char path[PATH_MAX_BYTES], state[PATH_MAX_BYTES];
+        path_join(state, step_path(path, out_dir, steps[i]), "state.json");
+        if (steps[i] <= most && access(state, F_OK) == 0) return *step = steps[i], true;
+    }
     return false;
 }
 
@@ -196,11 +199,11 @@ bool checkpoint_any(const char *out_dir, char path[PATH_MAX_BYTES], uint64_t *st
     return true;
 }
 
-// Removes the files of write_files. A directory that holds other files is kept, and so is a link to one.
+// Removes the files of write_files, first the one without which it is none (checkpoint_up_to). A directory that holds other files is kept, and so is a link to one.
 static void remove_checkpoint(const char *directory) {
     struct stat status;
     if (lstat(directory, &status) < 0 || !S_ISDIR(status.st_mode)) return;
-    static const char *const files[] = {model_file, optimizer_file, "config.json", "state.json"};
+    static const char *const files[] = {"state.json", model_file, optimizer_file, "config.json"};
     char path[PATH_MAX_BYTES];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) unlink(path_join(path, directory, "%s", files[i]));
     tokenizer_files_remove(directory);

@@ -30,6 +30,8 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     sed -i '/"step": 16, "val_loss"/i {"step": 16, "saved_step": 8, "save_ms": 900.0}' slow/metrics.jsonl
     run_match 0 "steps 17 to 18 are equal" replay slow --steps=17..18
     diff -r run "$BATS_FILE_TMPDIR/runs/whole" # nothing is written
+    rm run/ckpt-00000016/state.json # as after a kill in its removal
+    run_match 0 "steps 1 to 24 are equal" replay run
 }
 
 @test "a run that was killed and resumed has the chain of an undisturbed one, and replays" {

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { OLD_STEP = 2, NEW_STEP = 4 };
+enum { OLDEST_STEP = 1, OLD_STEP = 2, NEW_STEP = 4 }; // the save removes the oldest
 
 static Tiny tiny;
 
@@ -82,6 +82,9 @@ static void check_run(void) {
     CHECK(checkpoint_newest("run", path, &found) == 1);
     CHECK(found.step == OLD_STEP || found.step == NEW_STEP);
     CHECK(access("run/ckpt-00000002.damaged", F_OK) < 0 && access("run/ckpt-00000004.damaged", F_OK) < 0);
+    uint64_t step;
+    for (uint64_t most = NEW_STEP; checkpoint_up_to("run", most, &step); most = step - 1)
+        CHECK(checkpoint_of_step("run", step, path, &found) == 1);
 }
 
 static void check_recovery(void) {
@@ -96,8 +99,10 @@ static void open_runs(void) {
     TinyShape shape = tiny_shape;
     shape.threads = 1;
     tiny_open(&tiny, &shape);
-    RunState state = state_at(OLD_STEP);
+    RunState state = state_at(OLDEST_STEP);
     CHECK(dir_make("run") == 0 && checkpoint_save(&tiny.network, &state, &tiny.config, "run") == 0);
+    state.step = OLD_STEP;
+    CHECK(checkpoint_save(&tiny.network, &state, &tiny.config, "run") == 0);
     CHECK(system("cp -r run start && cp -r run whole") == 0);
     state.step = NEW_STEP;
     CHECK(checkpoint_save(&tiny.network, &state, &tiny.config, "whole") == 0);
