@@ -417,7 +417,6 @@ static void name_keys(const JsonlReader *jsonl, Buffer *out) {
     text_printable((char *)out->data);
 }
 
-// A line of which a part was returned cannot be skipped any more.
 static int skip_line(JsonlReader *jsonl) {
     unsigned long long line = jsonl->line, byte = jsonl->line_byte + jsonl->at;
     Buffer keys = {0};
@@ -425,7 +424,7 @@ static int skip_line(JsonlReader *jsonl) {
     fail(EX_DATA, "'%s' line %llu, byte %llu: %s%s", jsonl->stream->name, line, byte, jsonl->bad,
          keys.size ? (const char *)keys.data : "");
     buffer_close(&keys);
-    return jsonl->streamed ? -1 : skips_add(&jsonl->options->skips, jsonl->stream->name, "line", line);
+    return skips_add(&jsonl->options->skips, jsonl->stream->name, "line", line);
 }
 
 // Skips the line end and resets the state for the next line.
@@ -479,6 +478,10 @@ int jsonl_next(FormatReader *reader, Part *part) {
         if (result == STEP_BAD) {
             if (skip_line(jsonl) < 0) return -1;
             jsonl->state = SKIPPED_LINE;
+            if (jsonl->streamed) { // what was returned of the line ends here
+                jsonl->text.size = 0;
+                return return_part(jsonl, part, true);
+            }
         }
     }
 }

@@ -2,7 +2,9 @@
 // documents.
 #include "shardtool/pipeline/pipeline.h"
 #include "common/err.h"
+#include "common/utf8.h"
 #include "shardtool/pipeline/append.h"
+#include <inttypes.h>
 
 enum { BATCH_BYTES_FULL = 256 << 10 }; // with whole documents of so many bytes a batch is submitted
 
@@ -28,7 +30,7 @@ typedef struct {
     Source *source;
     ShardSink *sink;
     TextBatches *batches;
-    bool checks; // documents with characters that the vocabulary lacks are skipped
+    bool checks; // documents with characters that the vocabulary lacks, or with bytes that are not UTF-8, are skipped
     Resume resume;
     Filling filling;
     TokenCount tokens;
@@ -120,15 +122,28 @@ static int add_text(Pipeline *pipeline, Bytes left) {
     return 0;
 }
 
-// Adds the text of a part. With `checks`, only up to the first character that the vocabulary lacks: then *is_bad is
-// set, and the result is -1 after fail().
+// Cuts the text before the first bytes that are no character, or no character of the vocabulary: -1 after fail(). `last`:
+// without it the end may be a part of one, and is cut off too.
+static int check_text(const TextOptions *options, Bytes *text, bool last, uint64_t offset) {
+    if (vocab_is_characters(options->vocab)) return vocab_check(options->vocab, text, last, offset);
+    const size_t valid = utf8_valid(*text), left = text->size - valid;
+    uint32_t point;
+    if (!left) return 0;
+    utf8_decode(text->data + valid, text->data + text->size, &point);
+    text->size = valid;
+    if (!last && left < UTF8_BYTES_MAX && point == UTF8_CUT) return 0;
+    return fail(EX_DATA, "invalid UTF-8 at byte %" PRIu64, offset + valid);
+}
+
+// Adds the text of a part. With `checks`, only up to the first place that check_text refuses: then *is_bad is set, and the
+// result is -1 after fail().
 static int add_part(Pipeline *pipeline, const Part *part, bool *is_bad) {
     if (!pipeline->checks) return add_text(pipeline, part->text);
     Filling *filling = &pipeline->filling;
     Buffer *unchecked = &filling->unchecked;
     buffer_add(unchecked, part->text.data, part->text.size);
     Bytes text = {unchecked->data, unchecked->size};
-    int status = vocab_check(pipeline->options->text.vocab, &text, part->last, filling->checked_bytes);
+    int status = check_text(&pipeline->options->text, &text, part->last, filling->checked_bytes);
     if (add_text(pipeline, text) < 0) return -1;
     *is_bad = status < 0;
     if (*is_bad) return -1;
@@ -206,7 +221,8 @@ static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
     const ShardSinkOptions *shards = &options->shards;
     uint64_t *tokens = &pipeline->tokens.delivered;
     resume_init(&pipeline->resume, shards->resume);
-    pipeline->checks = vocab_is_characters(options->text.vocab) && options->skips && skips_any_allowed(options->skips);
+    pipeline->checks = (vocab_is_characters(options->text.vocab) || options->text.invalid == INVALID_FAIL) &&
+                       options->skips && skips_any_allowed(options->skips);
     pipeline->sink = shard_sink_open(shards, pipeline->inputs, dataset);
     if (!pipeline->sink) return -1;
     for (int split = 0; split < SPLIT_COUNT; split++) *tokens += dataset->tokens[split];

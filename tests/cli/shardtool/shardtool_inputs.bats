@@ -254,6 +254,34 @@ END
     grep -q "the rest of 'bad.zip' is not read" out/skipped.jsonl
 }
 
+@test "a bad line of JSON that is longer than a window is one bad line, and the lines behind it are read" {
+    python3 - <<END
+with open("long.jsonl", "w") as file:
+    file.write('{"text":"one"}\n{"text":"' + "b" * 1500000 + '","x":bad}\n')
+    file.writelines('{"text":"doc %d"}\n' % i for i in range(1000))
+END
+    for limit in "--keep-going" "--max-bad 1"; do
+        run_code 0 shardtool tokenize --force -o out --val 0 $limit long.jsonl
+        [[ "$output" == *"1002 documents"*"skipped 1 bad input, the first: 'long.jsonl' line 2, byte 1500015: expected a JSON value"* ]]
+        [ "$(jq -c '[.line]' out/skipped.jsonl)" = "[2]" ]
+    done
+    [ "$(shardtool decode --json out | tail -1 | jq -r .text)" = "doc 999" ]
+    run_code 65 shardtool tokenize --force -o out --val 0 long.jsonl
+}
+
+@test "--invalid-utf8 fail refuses a document, and --keep-going passes over it" {
+    mkdir texts && echo good >texts/a.txt && printf 'cut \xc3' >texts/b.txt && printf 'bad \xff bytes' >texts/c.txt && printf 'm\xc3\xbchle' >texts/d.txt
+    { head -c 3000000 /dev/zero | tr '\0' 'x' | sed 's/x\{99\}/& \xc3\xbc /g' && printf '\xff'; } >texts/e.txt # in windows
+    run_match 65 "'texts/b.txt' document 0: invalid UTF-8 at byte 4" shardtool tokenize -o out --val 0 --invalid-utf8 fail texts
+    for jobs in 1 3; do
+        run_match 0 "skipped 3 bad inputs, the first: 'texts/b.txt' document 0: invalid UTF-8 at byte 4" \
+            shardtool tokenize --force -j $jobs -o out$jobs --val 0 --invalid-utf8 fail --keep-going texts
+        [ "$(jq -r .input out$jobs/skipped.jsonl | xargs)" = "texts/b.txt texts/c.txt texts/e.txt" ]
+        [ "$(shardtool decode --json out$jobs | head -2 | jq -r .text | xargs)" = "good mühle" ]
+    done
+    diff -r -x .lock out1 out3
+}
+
 @test "the members of a zip are those of its directory, also from a pipe and in another container" {
     for name in a b c; do echo "text of $name" >$name.txt; done
     zip -q a.zip a.txt b.txt c.txt
