@@ -10,6 +10,7 @@
 #include "shardtool/support/source_overlap.h"
 #include <inttypes.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static const char *output;
 static bool force, allow_duplicates;
@@ -60,11 +61,50 @@ static int refuse_duplicate(const Dataset *part, char **paths, int index, uint8_
     return 0;
 }
 
-static int link_shards(Dataset *whole, const Dataset *part) {
-    for (int split = 0; split < SPLIT_COUNT; split++)
+// The path of the last dataset so far with shards of a split, where its last document has no end-of-text id.
+typedef struct {
+    const char *paths[SPLIT_COUNT];
+} OpenEnds;
+
+static int find_open_end(OpenEnds *ends, const Dataset *part, const char *path, int split) {
+    const uint64_t count = part->shard_count[split];
+    ShardFile shard;
+    if (!count) return 0;
+    if (ends->paths[split])
+        return fail(
+            EX_DATA,
+            "the last document of '%s' has no end-of-text id, so that it and the first of '%s' would become one: "
+            "name '%s' last",
+            ends->paths[split], path, ends->paths[split]);
+    if (shard_file_open(&shard, part->shards[split][count - 1].path) < 0) return -1;
+    const Bytes index = shard.members[shard.member_count - 1].index;
+    ends->paths[split] = index.size && index.data[0] & SHARD_CONTINUES_AFTER ? path : NULL;
+    shard_file_close(&shard);
+    return 0;
+}
+
+static int link_shards(Dataset *whole, const Dataset *part, const char *path, OpenEnds *ends) {
+    for (int split = 0; split < SPLIT_COUNT; split++) {
+        if (find_open_end(ends, part, path, split) < 0) return -1;
         for (uint64_t i = 0; i < part->shard_count[split]; i++)
             if (dataset_link_shard(whole, part, split, i) < 0) return -1;
+    }
     return 0;
+}
+
+// The lists of what the parts of a run have skipped, as that of one run over all files.
+static int join_skips(const char *directory, int count, char **paths) {
+    char path[PATH_MAX_BYTES];
+    Buffer lines = {0};
+    int status = 0;
+    for (int i = 0; i < count && status == 0; i++) {
+        dataset_skips_path(path, paths[i]);
+        if (access(path, F_OK) == 0) status = file_read(&lines, path, SIZE_MAX / 2);
+    }
+    dataset_skips_path(path, directory);
+    if (status == 0 && lines.size) status = file_write(path, (Bytes){lines.data, lines.size});
+    buffer_close(&lines);
+    return status;
 }
 
 static void begin_whole(Dataset *whole, const Dataset *first, const char *directory) {
@@ -87,6 +127,7 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
     begin_whole(&whole, &first, build->target);
     uint8_t(*fingerprints)[32] = allocate_zeroed((size_t)count, sizeof *fingerprints);
     int status = dataset_vocabulary_find(vocabulary, &first);
+    OpenEnds ends = {{0}};
     for (int i = 0; status == 0 && i < count; i++) {
         Dataset part;
         status = dataset_open(&part, paths[i]);
@@ -94,10 +135,11 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
         status = part_check(&part, &first, i);
         if (status == 0) status = refuse_duplicate(&part, paths, i, fingerprints);
         if (status == 0) status = take_part(&whole, &part, &first);
-        if (status == 0) status = link_shards(&whole, &part);
+        if (status == 0) status = link_shards(&whole, &part, paths[i], &ends);
         dataset_close(&part);
     }
     if (status == 0 && !document_count(&whole)) status = fail(EX_NOINPUT, "no part of '%s' has a document", output);
+    if (status == 0) status = join_skips(build->target, count, paths);
     if (status == 0) status = dataset_build_finish(build, &whole);
     if (status == 0) status = dataset_vocabulary_copy(output, vocabulary);
     if (status == 0)

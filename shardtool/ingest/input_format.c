@@ -157,11 +157,13 @@ const char *input_format_name(unsigned row) { return row < FORMAT_COUNT ? format
 
 int reader_next(FormatReader *reader, Part *part) {
     int status = reader->format->next(reader, part);
-    if (status > 0) reader->in_document = !part->last;
+    if (status > 0) reader->in_document = !part->last, reader->has_returned = true;
     return status;
 }
 
 int reader_skip(FormatReader *reader, const Stream *stream, SourceOptions *options, Part *part) {
+    if (reader && reader->has_returned && skips_any_allowed(&options->skips) && !options->skips.over)
+        fail_in("the rest of '%s' is not read", stream->name);
     if (skips_add(&options->skips, stream->name, NULL, 0) < 0) return -1;
     if (!reader || !reader->in_document) return 0;
     *part = (Part){.last = true};

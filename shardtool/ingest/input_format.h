@@ -16,6 +16,7 @@ typedef struct InputFormat InputFormat;
 typedef struct {
     const InputFormat *format;
     bool in_document;       // a part was returned, but not the last of its document
+    bool has_returned;      // a part, at all
     SpooledStream *spooled; // that it reads, or NULL
 } FormatReader;
 struct InputFormat {

@@ -474,6 +474,9 @@ static int read_list(Inputs *inputs, Buffer *arguments, const char *path) {
 
 static int list_arguments(Inputs *inputs, int count, char **arguments, const InputFilter *filter, Buffer *list) {
     static char dash[] = "-", *standard_input[] = {dash};
+    for (int i = 0; i < count && filter->files_from && !strcmp(filter->files_from, "-"); i++)
+        if (!strcmp(arguments[i], "-"))
+            return fail(EX_USAGE, "--files-from - and the input -: standard input is one of them");
     if (count) buffer_add(list, arguments, (size_t)count * sizeof *arguments);
     if (filter->files_from) return read_list(inputs, list, filter->files_from);
     if (!count) buffer_add(list, standard_input, sizeof standard_input);

@@ -74,8 +74,9 @@ static int skip(Skips *skips, const char *name, const char *unit, uint64_t numbe
 
 int skips_add(Skips *skips, const char *name, const char *unit, uint64_t number) {
     int code = err_code();
-    if (code != EX_DATA && code != EX_NOINPUT && code != EX_PERMISSION) return -1;
-    if (!is_allowed(skips))
+    if ((code != EX_DATA && code != EX_NOINPUT && code != EX_PERMISSION) || skips->over) return -1;
+    skips->over = !is_allowed(skips);
+    if (skips->over)
         return skips->max ? fail_in("more than --max-bad %" PRIu64 " bad lines, rows, members and files", skips->max)
                           : -1;
     return skip(skips, name, unit, number);

@@ -8,6 +8,7 @@ typedef struct {
     uint64_t max;       // number of skips allowed
     double max_share;   // of all documents and skips, 0 = `max` holds
     bool keep_going;    // no limit
+    bool over;          // the limit was reached, which ends the run
     const char *path;   // the list is written here; NULL = nowhere
     const char *base;   // an earlier list, whose lines the new one keeps; NULL = none
     uint64_t documents; // read so far

@@ -105,6 +105,11 @@ int output_open(Output *output, const char *path, const OutputPlan *plan) {
     output->to_stdout = !strcmp(path, "-");
     if (output->to_stdout && cli_refuse_terminal() != 0) return -1;
     if (find_vocabulary(output, plan) < 0) return -1;
+    if (!output->vocab && !output->to_stdout)
+        log_warn(
+            "no input has the file of the vocabulary of its ids: before '%s' can be decoded, merged or trained on, put "
+            "its " CHARACTERS_FILE " or " VOCAB_FILE " there",
+            path);
     load_id_bytes(output);
     set_params(output, plan);
     if (output->to_stdout)

@@ -107,13 +107,13 @@ int part_check(const Dataset *part, const Dataset *first, int index) {
 int part_sort(char **paths, int count) {
     size_t folder, first_folder = 0;
     unsigned number, parts = 0, of;
-    int named = 0;
+    int named = 0, first = 0;
     for (int i = 0; i < count; i++) {
         if (!parse_name(paths[i], &folder, &number, &of)) continue;
-        if (!named++) first_folder = folder, parts = of;
-        if (parts != of || first_folder != folder || strncmp(paths[0], paths[i], folder))
+        if (!named++) first = i, first_folder = folder, parts = of;
+        if (parts != of || first_folder != folder || strncmp(paths[first], paths[i], folder))
             return fail(EX_USAGE, "'%s' and '%s' are parts of different runs: merge each run on its own first",
-                        paths[0], paths[i]);
+                        paths[first], paths[i]);
     }
     if (!named) return 0;
     if (named < count) return fail(EX_USAGE, "merge the parts of a run on their own first, then other datasets");

@@ -217,3 +217,14 @@ END
     run_code 0 trainer train "$ROOT/config/shakespeare_char.conf" --dataset=shakespeare_char --out_dir=out-conf --max_iters=2 --device=cpu --threads=1
     cmp out-shakespeare-char/ckpt-00000002/config.json out-conf/ckpt-00000002/config.json
 }
+
+@test "a shard of characters without their file makes a dataset with a warning, which the file mends" {
+    printf 'abc\n\ndab\n\ncc' >q.txt
+    shardtool characters q.txt >a.txt
+    shardtool tokenize -q -o made --docs lines --characters a.txt --val 0 q.txt
+    shardtool cat -o made.zst made
+    run_match 0 "no input has the file of the vocabulary of its ids: before 'filtered' can be decoded, merged or trained on, put its characters.txt" \
+        shardtool filter --min-tokens 1 -o filtered made.zst
+    cp made/characters.txt filtered
+    shardtool decode --json filtered | jq -r .text | cmp - <(shardtool decode --json made | jq -r .text)
+}

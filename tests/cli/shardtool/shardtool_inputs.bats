@@ -267,6 +267,13 @@ END
     done
     [ "$(shardtool decode --json out | tail -1 | jq -r .text)" = "doc 999" ]
     run_code 65 shardtool tokenize --force -o out --val 0 long.jsonl
+    printf '{"text":"aa"}\nbad\nbad\n' >two.jsonl
+    run_match 65 "shardtool tokenize: more than --max-bad 1 bad lines, rows, members and files: 'two.jsonl' line 3" \
+        shardtool tokenize --force -o out --val 0 --max-bad 1 two.jsonl
+    gzip -k two.jsonl && tar cf two.tar two.jsonl.gz
+    run_code 65 shardtool tokenize --force -o out --val 0 --max-bad 1 two.tar
+    [ "$(grep -o 'more than' <<<"$output" | wc -l)" = 1 ]
+    run_match 2 "--files-from - and the input -: standard input is one of them" shardtool text --files-from - - </dev/null
 }
 
 @test "--invalid-utf8 fail refuses a document, and --keep-going passes over it" {
@@ -416,7 +423,7 @@ in/p.pdf" ]
     xz -k -0 a.txt
     head -c $(($(stat -c %s a.txt.xz) / 2)) a.txt.xz >cut.xz && echo next >z.txt
     tar cf a.tar cut.xz z.txt
-    run_match 0 "skipped 1 bad input, the first: 'a.tar:cut.xz'" shardtool text -q -0 --keep-going a.tar
+    run_match 0 "skipped 1 bad input, the first: the rest of 'a.tar:cut.xz' is not read: 'a.tar:cut.xz'" shardtool text -q -0 --keep-going a.tar
     shardtool tokenize -q -o out --val 0 --keep-going a.tar
     [ "$(jq -r .input out/skipped.jsonl)" = a.tar:cut.xz ]
     shardtool cat out/train/000/000000.zst | shardtool decode --raw >got

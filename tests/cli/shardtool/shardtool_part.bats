@@ -150,6 +150,22 @@ sbatch() {
     [ ! -e missing ] || skip "not installed: $(tr '\n' ' ' <missing)"
 }
 
+@test "merge of parts has their lists of bad inputs, and refuses a dataset whose last document has no end before another" {
+    mkdir bad && for i in 1 2; do printf '{"text": "one %s"}\nbad %s\n' $i $i >bad/$i.jsonl; done
+    for i in 1 2; do shardtool tokenize -q -o parts --keep-going --part $i/2 bad; done
+    shardtool merge -q -o merged parts/part-*
+    shardtool tokenize -q -o one --keep-going bad
+    cmp merged/skipped.jsonl one/skipped.jsonl
+    run_match 2 "merge the parts of a run on their own first" shardtool merge -o other one parts/part-2-of-2
+    mkdir ids && python3 -c 'import struct; open("ids/open.bin", "wb").write(struct.pack("<4H", 1, 50256, 5, 6)); open("ids/ended.bin", "wb").write(struct.pack("<2H", 7, 50256))'
+    for name in open ended; do shardtool import -q --from nanogpt -o $name ids/$name.bin; done
+    run_match 65 "the last document of 'open' has no end-of-text id, so that it and the first of 'ended' would become one: name 'open' last" \
+        shardtool merge -o whole open ended
+    [ ! -e whole/dataset.jsonl ]
+    shardtool merge -q -o whole ended open
+    shardtool verify -q whole
+}
+
 @test "parts whose files have no document are finished, and merged with the others" {
     mkdir some && for i in 1 4; do echo "{\"text\": \"words of $i\"}" >some/$i.jsonl; done
     for i in 2 3; do echo '{"text": null}' >some/$i.jsonl; done
