@@ -223,7 +223,8 @@ int model_config_apply(ConfigReader *reader, const char *directory) {
         config->vocab_size = 0;
     for (int key = 0; key < KEY_COUNT; key++) {
         char now[32], then[32];
-        if (!config_is_set(reader, key) || (config_class(key) != CLASS_MODEL && config_class(key) != CLASS_OPTION))
+        if (!config_is_set(reader, key) || (config_class(key) != CLASS_MODEL && config_class(key) != CLASS_OPTION) ||
+            (!config_is_used(config, key) && !config_is_used(&loaded, key)))
             continue;
         config_value(config, key, now, sizeof now), config_value(&loaded, key, then, sizeof then);
         if (strcmp(now, then))

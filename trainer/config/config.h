@@ -94,6 +94,7 @@ void config_add_text(const ConfigReader *reader, Buffer *out); // a file that gi
 void config_print(const ConfigReader *reader);                 // the same to stdout
 KeyClass config_class(int key);
 bool config_may_change(int key);                     // of a run that goes on
+bool config_is_used(const Config *config, int key);  // false: it has no effect beside the others (config_warn)
 bool config_omits_default(int key);                  // in checkpoints and metrics.jsonl
 double config_number(const Config *config, int key); // of a key of type INT, AUTO or FLOAT
 bool config_in_range(const Config *config, int key);

@@ -159,7 +159,7 @@ static void split_step(ConfigReader *reader) {
         config->gradient_accumulation_steps = tokens / unit;
 }
 
-static bool is_used(const Config *config, int key) {
+bool config_is_used(const Config *config, int key) {
     char value[64];
     if (!rules[key].used_value) return true;
     config_value(config, rules[key].used_key, value, sizeof value);
@@ -176,7 +176,7 @@ static bool is_default(const Config *config, int key) {
 void config_warn(const ConfigReader *reader) {
     const Config *config = &reader->config;
     for (int key = 0; key < KEY_COUNT; key++) {
-        if (is_used(config, key) || is_default(config, key)) continue;
+        if (config_is_used(config, key) || is_default(config, key)) continue;
         const char *other = config_key(rules[key].used_key), *value = rules[key].used_value;
         log_warn("%s: '%s' has no effect %s %s%s%s", reader->origin[key], config_key(key),
                  !*value             ? "without"

@@ -31,6 +31,9 @@ val_loss() { value "$1/metrics.jsonl" val_loss | tail -1; }
     [ -s text ]
     train --init_from="$(checkpoint run 24)" --out_dir=tuned --z_loss=1e-3 --max_iters=1
     grep -q '"model_type": "millrace"' "$(checkpoint tuned 1)/config.json"
+    run_match 2 "'rope_theta' is 500000, and the model in * has 5000" train --init_from="$(checkpoint run 24)" --out_dir=other --rope_theta=500000
+    train --out_dir=plain --rope_theta=500000 --max_iters=1 # without an effect
+    train --out_dir=again --rope_theta=500000 --max_iters=1 --init_from="$(checkpoint plain 1)"
     run_match 2 "'mlp' is gelu, and the model in * has swiglu" train --init_from="$(checkpoint run 24)" --out_dir=other --mlp=gelu
 }
 
