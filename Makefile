@@ -208,6 +208,9 @@ test-peers: test-deps
 	$(Q)tests/run.sh --peers $(O) $(T)
 ## audit    forged runs: one bit of the data, the configuration, a checkpoint or the metrics; replay accepts none (N=1000 SEED=1)
 audit: test-deps all ; $(Q)BIN=$(abspath $(O)/bin) FORGERIES=$(or $(N),1000) SEED=$(SEED) build/venv/bin/python tests/oracle/test_audit.py forged
+## combinations  random configurations over all keys of train, and what is promised of each (S=60 seconds; SEED=n: one, with its commands; DEVICE=cuda: emulated)
+combinations: all $(if $(DEVICE),$(O)/emulated/trainer)
+	$(Q)DEVICE=$(DEVICE) python3 tests/oracle/combinations.py $(O)/bin $(or $(S),60) $(SEED)
 ## test-slurm  the job scripts under a Slurm on this machine (root; needs slurm-wlm and munge)
 test-slurm: all ; $(Q)tests/slurm/run_slurm.sh $(O)
 ## check    the C and command-line tests under the address and the undefined-behaviour sanitizers
