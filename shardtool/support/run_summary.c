@@ -6,6 +6,7 @@
 #include "shardtool/support/option_rows.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 
 static uint64_t peak_memory(void) {
@@ -75,6 +76,17 @@ static void list_inputs(Buffer *out) {
     buffer_add(out, "", 1);
 }
 
+// What makes more documents of plain text.
+static const char *more_documents(void) {
+    const char *name;
+    bool is_text = false;
+    for (unsigned row = 0; (name = input_format_name(row)); row++)
+        is_text = is_text || (source_options.inputs_read[row] && !strcmp(name, "text"));
+    if (!is_text || source_options.docs == DOCS_LINES) return "";
+    return source_options.docs == DOCS_FILE ? ": --docs paragraphs or lines makes more of the text"
+                                            : ": --docs lines makes more of the text";
+}
+
 static void log_small_split(const Summary *summary, uint64_t documents) {
     enum { SMALL_TOKENS = 8192, FEW_DOCUMENTS = 20 };
     const uint64_t train = summary->dataset->tokens[SPLIT_TRAIN], val = summary->dataset->tokens[SPLIT_VAL];
@@ -82,10 +94,7 @@ static void log_small_split(const Summary *summary, uint64_t documents) {
         return; // merge joins the parts
     if (documents < FEW_DOCUMENTS)
         log_line("%" PRIu64 " document%s as a whole (%" PRIu64 " train and %" PRIu64 " val tokens)%s", documents,
-                 documents == 1 ? " goes to one split" : "s go to one split each", train, val,
-                 source_options.docs == DOCS_FILE    ? ": --docs paragraphs or lines makes more of the text"
-                 : source_options.docs == DOCS_LINES ? ""
-                                                     : ": --docs lines makes more of the text");
+                 documents == 1 ? " goes to one split" : "s go to one split each", train, val, more_documents());
     else
         log_line("the %s split has only %" PRIu64 " tokens with --val %g: choose a %s share",
                  train ? "validation" : "training", train ? val : train, summary->val, train ? "larger" : "smaller");

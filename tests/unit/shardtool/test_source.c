@@ -120,17 +120,23 @@ TEST(a_json_line_nested_too_deep_is_bad_and_the_next_line_is_read) {
     buffer_close(&text), buffer_close(&out);
 }
 
-TEST(a_bad_line_with_a_text_too_long_to_hold_cannot_be_skipped) {
+TEST(a_bad_line_with_a_text_too_long_to_hold_ends_its_document_and_the_next_line_is_read) {
     Buffer text = {0}, out = {0};
     const char *ends[] = {"\", \"text\": \"b\"}", "\"", "\", \"a\": 1, }"};
     for (int i = 0; i < 3; i++) {
         text.size = 0;
         buffer_print(&text, "{\"text\": \"");
         while (text.size < 3 << 20) buffer_add(&text, "long ", 5);
-        buffer_print(&text, "%s", ends[i]);
-        SourceOptions options = {.text_field = "text", .skips.max = 9}; // a part was already returned
+        buffer_print(&text, "%s\n{\"text\": \"next\"}", ends[i]);
+        SourceOptions options = {.text_field = "text"};
         CHECK(read_documents(memory_stream((Bytes){text.data, text.size}), &options, &out) < 0);
-        CHECK_ERROR(EX_DATA, "");
+        CHECK_ERROR(EX_DATA, "'memory' line 1");
+        options = (SourceOptions){.text_field = "text", .skips.max = 1}; // a part was already returned
+        CHECK(read_documents(memory_stream((Bytes){text.data, text.size}), &options, &out) == 0);
+        CHECK_EQUAL(options.skips.count, 1);
+        CHECK(out.size > 1 << 20 && !memcmp(out.data, "long ", 5) && out.data[out.size - 6] == 0xFF);
+        CHECK(!memcmp(out.data + out.size - 5, "next\xFF", 5));
+        CHECK(memchr(out.data, 0xFF, out.size) == out.data + out.size - 6);
     }
     buffer_close(&text), buffer_close(&out);
 }
