@@ -2,6 +2,7 @@
 #include "loader/client/feed.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/search.h"
 #include "loader/client/feed_internal.h"
 #include <assert.h>
 #include <errno.h>
@@ -116,16 +117,18 @@ Feed *feed_open(const FeedConfig *config) {
 
 const FeedDataset *feed_dataset(const Feed *feed) { return &feed->dataset; }
 
+// The entry of the schedule that holds for a sample.
+static uint64_t entry_at(const Feed *feed, uint64_t sample) {
+    return floor_index(&feed->weights->from, sizeof *feed->weights, feed->weight_count, sample);
+}
+
 uint32_t feed_weight(const Feed *feed, unsigned source, uint64_t sample) {
-    unsigned entry = feed->weight_count - 1;
-    while (entry && feed->weights[entry].from > sample) entry--;
-    return feed->weights[entry].weights[source];
+    return feed->weights[entry_at(feed, sample)].weights[source];
 }
 
 uint64_t feed_weights_end(const Feed *feed, uint64_t sample) {
-    for (unsigned entry = 1; entry < feed->weight_count; entry++)
-        if (feed->weights[entry].from > sample) return feed->weights[entry].from;
-    return UINT64_MAX;
+    const uint64_t next = entry_at(feed, sample) + 1;
+    return next < feed->weight_count ? feed->weights[next].from : UINT64_MAX;
 }
 
 int feed_attach(Feed *feed) {

@@ -165,8 +165,8 @@ static int check_left_over(const Checkpoint *checkpoint) {
 
 int nanogpt_open(ForeignModel *foreign, Bytes file, bool exact_gelu) {
     // of a model that torch.compile has wrapped, DistributedDataParallel, or both
-    static const char *const prefixes[] = {"", "_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module."};
-    Checkpoint checkpoint = {.prefix = ""};
+    static const char *const prefixes[] = {"_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module.", ""};
+    Checkpoint checkpoint = {0};
     const PickleValue *root = NULL;
     ModelShape shape;
     int64_t vocab = 0;
@@ -177,7 +177,6 @@ int nanogpt_open(ForeignModel *foreign, Bytes file, bool exact_gelu) {
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         checkpoint.prefix = prefixes[i];
         if (find_tensor(&checkpoint, "transformer.wte.weight")) break;
-        checkpoint.prefix = "";
     }
     if (take_tensors(foreign, &checkpoint, vocab) < 0) return -1;
     return check_head(foreign, &checkpoint, vocab) < 0 ? -1 : check_left_over(&checkpoint);

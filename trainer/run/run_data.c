@@ -77,16 +77,20 @@ static int log_change(const Run *run, const DatasetUse *old, const FeedDataset *
     return fail(EX_AGAIN, "stopped: the loader has another dataset, and on_dataset_change is stop");
 }
 
-// Of a mixture: its datasets with their weights, of MIXTURE_SUM, at this sample; in an order that ends, with their tokens,
-// which are read as one split.
+static bool is_mixture(const Run *run) { return feed_dataset(run->feed)->source_count > 1; }
+
+// Whether the samples of training are those of a mixture's datasets as one split, without their weights.
+static bool is_joined(const Run *run) { return is_mixture(run) && sampling_ends((unsigned)run->config.sampling); }
+
+// Of a mixture: its datasets with their weights, of MIXTURE_SUM, at this sample, or with their tokens where they are
+// joined.
 static void add_sources(Buffer *line, const Run *run, uint64_t sample) {
     const FeedDataset *dataset = feed_dataset(run->feed);
-    const bool joined = sampling_ends((unsigned)run->config.sampling);
-    if (dataset->source_count < 2) return;
+    if (!is_mixture(run)) return;
     for (unsigned i = 0; i < dataset->source_count; i++) {
         buffer_print(line, i ? ", {\"name\": " : ", \"sources\": [{\"name\": ");
         json_add_string(line, dataset->sources[i].name);
-        if (joined)
+        if (is_joined(run))
             buffer_print(line, ", \"tokens\": %" PRIu64 "}", dataset->sources[i].tokens[SPLIT_TRAIN]);
         else
             buffer_print(line, ", \"weight\": %u}", feed_weight(run->feed, i, sample));
@@ -114,9 +118,8 @@ static void record_weights(Run *run, const DatasetUse *use, const DatasetUse *ol
 
 // A line for each of the weights that the loader's schedule has from `from` on, or from the next sample on.
 static void record_use(Run *run, const DatasetUse *use, const DatasetUse *old, uint64_t from) {
-    const bool joined = sampling_ends((unsigned)run->config.sampling);
     record_weights(run, use, old, from);
-    if (feed_dataset(run->feed)->source_count < 2 || joined) return;
+    if (!is_mixture(run) || is_joined(run)) return;
     for (uint64_t next = from ? from : use->consumed; (next = feed_weights_end(run->feed, next)) != UINT64_MAX;)
         record_weights(run, use, NULL, next);
 }
@@ -168,7 +171,7 @@ int run_data_update(Run *run) {
     state->dataset = (int)(use - state->datasets);
     state->skip_from = state->skip_to = 0;
     if (old) add_change(state, old, use);
-    if (dataset->source_count > 1 && sampling_ends((unsigned)run->config.sampling))
+    if (is_joined(run))
         log_line(
             "in this order of samples the %u datasets of '%s' are one split: their weights count in evaluations alone",
             dataset->source_count, dataset->name);
