@@ -74,14 +74,14 @@ static void print_time(const Config *config, const Model *model, const Backend *
     print_measured(config, total, text);
 }
 
-// A run in out_dir goes on with its own values of what is auto.
+// Takes from the run in out_dir, if it is of this model, the values of keys that are auto.
 static void take_choices(Config *config) {
     char path[PATH_MAX_BYTES];
     SavedState saved = {0};
     uint64_t step;
     if (checkpoint_any(config->out_dir, path, &step) && saved_state_read(&saved, path) == 0 &&
         saved_state_is_of(&saved, config)) {
-        log_line("of the run in '%s', which goes on at step %llu: what is auto is as the run has it", config->out_dir,
+        log_line("the run in '%s' goes on at step %llu: keys that are auto have its values", config->out_dir,
                  (unsigned long long)step);
         saved_state_resolve_auto(&saved, config);
     }

@@ -35,7 +35,7 @@ typedef struct {
     size_t shared_bytes; // shared memory that a block may have
     size_t cache_bytes;  // of the second level
     bool wgmma;          // compute capability 9.0, and the program has code for it, not only PTX for older cards
-    bool early_launches; // a kernel starts while the one before it ends (ptx.cuh: wait_for_kernel_before)
+    bool early_launches; // a kernel starts before the last one has ended (ptx.cuh: wait_for_kernel_before)
     Dtype act_type;
     bool tf32; // float32 operands of matrix products are rounded to 10 bits
     bool deterministic;

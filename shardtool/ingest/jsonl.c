@@ -478,7 +478,7 @@ int jsonl_next(FormatReader *reader, Part *part) {
         if (result == STEP_BAD) {
             if (skip_line(jsonl) < 0) return -1;
             jsonl->state = SKIPPED_LINE;
-            if (jsonl->streamed) { // what was returned of the line ends here
+            if (jsonl->streamed) { // a part was returned: its document ends
                 jsonl->text.size = 0;
                 return return_part(jsonl, part, true);
             }

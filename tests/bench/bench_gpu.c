@@ -50,7 +50,7 @@ static void set_early_launches(bool early) { (void)early; }
 
 static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, deterministic = 1, timeout;
 static int documents;    // tokens of one on average, each masked from the others; 0: no mask
-static int early;        // 1: a kernel may start while the one before it ends
+static int early;        // 1: a kernel may start before the last one has ended
 static int fused_gelu;   // 1: the kernel that has a product and its GELU is one of the ways that are timed
 static double mem_limit; // GiB
 static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact", dtype[16] = "auto", offload[16] = "none",

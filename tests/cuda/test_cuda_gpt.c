@@ -203,7 +203,7 @@ TEST(cuda_trains_a_gpt_by_what_was_fastest) {
     buffer_close(&bits[0]), buffer_close(&bits[1]);
 }
 
-// Every kernel waits for the one before it.
+// Every kernel waits until the last one has ended.
 TEST(cuda_trains_a_gpt_to_the_same_bits_with_kernels_that_start_early) {
     const Form forms[] = {
         {.cuda = true, .dropout = 0.1, .document_mask = true, .offload = true},

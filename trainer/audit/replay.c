@@ -88,8 +88,8 @@ static int check_config(const Record *record, const ConfigReader *reader, json_t
     return 0;
 }
 
-// The plan of a replay is that of its first step, so it ends where a key of the plan changes. What can be replayed apart:
-// the steps before, and those behind a checkpoint that is left.
+// A replay has one plan, so it ends where a key of the plan changes. The steps before can be replayed, and in another
+// replay those behind the oldest later checkpoint.
 static int fail_planned(const Replay *replay, uint64_t step, const char *name, const char *then, const char *now) {
     uint64_t oldest = replay->record.last_step, found;
     char later[80] = "; no checkpoint is left from which later ones could be";

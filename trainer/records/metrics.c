@@ -29,7 +29,7 @@ static bool next_step(Bytes *rest, int64_t *step, char **members) {
 
 static bool begins(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-// Whether the state knows of a line of its own step.
+// Whether a line of the last step is from before the state was saved.
 static bool is_known(const MetricsEnd *end, const char *members) {
     unsigned long long passed_to;
     if (begins(members, ", \"val_loss\"")) return end->evaluated;

@@ -56,7 +56,7 @@ typedef struct {
     void *compare_self;
 } Metrics;
 
-// Where a run goes on: what the state that it goes on from knows of.
+// The state that a run goes on from: which lines of the record were written before it was saved.
 typedef struct {
     int64_t step;      // -1: nothing
     bool evaluated;    // the evaluation of `step`
@@ -65,8 +65,8 @@ typedef struct {
 } MetricsEnd;
 
 // Opens out_dir/metrics.jsonl and truncates it to the lines up to `end`, because a resumed run writes the later ones
-// again: those of its step, too, from the first on that its state does not know of. A torn last line is removed. `events`
-// adds an event file beside it.
+// again. Of the step itself, the lines from the first on that was written later are removed, and so is a torn last line.
+// `events` adds an event file beside it.
 int metrics_open(Metrics *metrics, const char *out_dir, MetricsEnd end, bool events);
 
 // For a process that writes no lines while another one does: keeps those of its last step. When the other process has

@@ -93,7 +93,7 @@ lines() { for i in $(seq "$1"); do echo "    value += $i;"; done; }
     refused "low/sum.cu:1: 61 lines in sum, 60 are the limit"
 }
 
-@test "lint refuses a CUDA kernel that does not wait for the one before it" {
+@test "lint refuses a CUDA kernel that does not begin with its wait" {
     printf 'static __global__ void __launch_bounds__(64)\n    add(int *sum, int n) { // of one\n    wait_for_kernel_before();\n    *sum += n;\n}\n' >low/add.cu
     run_code 0 lint
     printf '__global__ void add(int *sum) {\n    *sum += 1;\n    wait_for_kernel_before();\n}\n' >low/add.cu

@@ -120,7 +120,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
         --reduce_order=fixed --recompute=block --loss_chunk_rows=16
     options=(tiny.conf --dataset="$data" --out_dir=run --max_iters=2 --eval_interval=0 --sample_tokens=0 --dtype=auto)
     "$BIN/trainer" plan "${options[@]}" >plan 2>log
-    grep -q "of the run in 'run', which goes on at step 1: what is auto is as the run has it" log
+    grep -q "the run in 'run' goes on at step 1: keys that are auto have its values" log
     "$BIN/trainer" plan "${options[@]}" --out_dir=new >other
     "$BIN/trainer" train "${options[@]}" 2>stderr
     arena() { sed -nE 's/^  arena +[0-9]+ +//p' "$1"; }

@@ -48,7 +48,7 @@ size_t shared_limit;
 static std::vector<Fiber> fibers;
 static std::vector<Warp> warps;
 static const char *kernel_name = "";
-static bool kernel_is_early; // its blocks may start while the kernel before it ends
+static bool kernel_is_early; // its blocks may start before the last kernel has ended
 static const std::function<void()> *kernel_body;
 static void *main_stack_pointer;
 static int live;
@@ -105,7 +105,7 @@ static void resume(Fiber *fiber) {
 
 static void fiber_main() {
     (*kernel_body)();
-    if (kernel_is_early && !self->waited) die("the kernel does not wait for the one before it");
+    if (kernel_is_early && !self->waited) die("the kernel does not wait for the last one");
     if (!fiber_of_self()->open.empty()) die("cp.async never committed");
     if (!fiber_of_self()->sums.empty()) die("wgmma without a wait");
     if (!fiber_of_self()->open_stores.empty() || !fiber_of_self()->store_groups.empty()) die("bulk_store without a wait");
