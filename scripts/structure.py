@@ -6,8 +6,7 @@ floor reaches up, what an included header includes in turn is below, too. Prints
 - a circle of includes of more than two modules, where x.c and x.h are one;
 - a folder of more than 30 files;
 - the name of a type in two folders, where an opaque `typedef struct X X` counts with the folder of its struct;
-- a function of more than 60 lines, a CUDA kernel or device function of more than 110;
-- a CUDA kernel whose first statement is not wait_for_kernel_before()."""
+- a function of more than 60 lines, a CUDA kernel or device function of more than 110."""
 import collections, os, re, subprocess, sys
 
 FILES_MAX, LINES_MAX, KERNEL_LINES_MAX = 30, 60, 110
@@ -130,13 +129,6 @@ def check_tags():
             refuse(f"type {name} in two folders: {', '.join(sorted(places.values()))}")
 
 
-def check_kernels():
-    for file in sources("cu", "cuh"):
-        for line in re.findall(r"__global__[^{]*\{.*\n(.*)\n", open(file).read()):
-            if line.strip() != "wait_for_kernel_before();":
-                refuse(f"{file}: a kernel begins with '{line.strip()}', not with wait_for_kernel_before()")
-
-
 graph = includes()
 check_floors(graph, [line.split() for line in sys.stdin if line.strip()])
 for circle in circles(graph):
@@ -145,5 +137,4 @@ for folder, count in collections.Counter(os.path.dirname(file) for file in sourc
     if count > FILES_MAX:
         refuse(f"{folder}: {count} files, {FILES_MAX} are the limit")
 check_tags()
-check_kernels()
 sys.exit(1 if refused else 0)

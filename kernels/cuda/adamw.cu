@@ -6,7 +6,6 @@ enum { THREADS = 256, ROOT_THREADS = 1024 };
 // A block a piece.
 static __global__ void __launch_bounds__(THREADS)
     square_sums_kernel(double *sums, const float *gradients, size_t vectors) {
-    wait_for_kernel_before();
     SHARED(float, warps, THREADS / 32);
     const size_t first = (size_t)blockIdx.x * (NORM_PIECE / 8);
     float sum = 0;
@@ -26,7 +25,6 @@ static __global__ void __launch_bounds__(THREADS)
 
 static __global__ void __launch_bounds__(ROOT_THREADS)
     gradient_norm_kernel(float *norm, const double *sums, size_t count, const float *loss_scale) {
-    wait_for_kernel_before();
     SHARED(double, warps, ROOT_THREADS / 32);
     double sum = 0;
     for (size_t i = threadIdx.x; i < count; i += ROOT_THREADS) sum += sums[i];
@@ -55,7 +53,6 @@ __global__ void __launch_bounds__(THREADS)
                  M *__restrict__ m, M *__restrict__ v, size_t before, size_t count, size_t decay_count,
                  const AdamW *__restrict__ adamw, const float *__restrict__ norm,
                  const float *__restrict__ loss_scale) {
-    wait_for_kernel_before();
     size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8, element = before + i;
     float length = *norm;
     if (i >= count || !isfinite(length)) return;

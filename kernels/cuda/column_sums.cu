@@ -4,7 +4,6 @@
 enum { THREADS = 256, WARPS = ROWS_AT_ONCE, STRIP = 256 }; // columns a block
 
 __global__ void __launch_bounds__(THREADS) column_sums_of_strips(float *parts, const act *x, int N, int C) {
-    wait_for_kernel_before();
     SHARED(float, sums, WARPS *STRIP);
     int warp = threadIdx.x / 32, c = blockIdx.x * STRIP + (threadIdx.x % 32) * 8;
     float sum[8] = {};
@@ -25,7 +24,6 @@ __global__ void __launch_bounds__(THREADS) column_sums_of_strips(float *parts, c
 
 static __global__ void __launch_bounds__(THREADS)
     column_sums_of_parts(float *a, float *b, const float *parts, int blocks, int split, int columns, bool add) {
-    wait_for_kernel_before();
     SHARED(float, sums, THREADS); // 32 columns, 8 strands of parts each
     int strand = threadIdx.x / 32, c = blockIdx.x * 32 + threadIdx.x % 32;
     float sum = 0;

@@ -83,7 +83,6 @@ template <int KEPT, bool GRADIENT, bool CAPPED, bool WHOLE>
 __global__ void __launch_bounds__(THREADS, 2)
     cross_entropy_kernel(act *logits, float *losses, const void *rows, unsigned bytes, int first, int T, int vocab,
                          int V, float cap, float z_loss, float scale, const float *loss_scale) {
-    wait_for_kernel_before();
     SHARED(float2, parts, THREADS / 32);
     DYNAMIC_SHARED(act8, rest);
     act *row = logits + (size_t)blockIdx.x * V;
@@ -177,7 +176,6 @@ void FOR_ACT(cuda_cross_entropy)(Act *logits, float *losses, const void *rows, i
 }
 
 static __global__ void __launch_bounds__(256) sum_losses_kernel(double *total, const float *losses, int n) {
-    wait_for_kernel_before();
     SHARED(double, sums, 256);
     double sum = 0;
     for (int i = threadIdx.x; i < n; i += 256) sum += losses[i];

@@ -35,7 +35,6 @@ typedef struct {
     size_t shared_bytes; // shared memory that a block may have
     size_t cache_bytes;  // of the second level
     bool wgmma;          // compute capability 9.0, and the program has code for it, not only PTX for older cards
-    bool early_launches; // a kernel starts before the last one has ended (ptx.cuh: wait_for_kernel_before)
     Dtype act_type;
     bool tf32; // float32 operands of matrix products are rounded to 10 bits
     bool deterministic;
@@ -113,8 +112,6 @@ static inline size_t matmul_gelu_scratch(const MatmulGelu *of) {
 // Whether it is one of the ways (product_choices.h) that are timed, or forced by a test.
 typedef enum { GELU_NOT_BY_WGMMA, GELU_TIMED, GELU_BY_WGMMA } GeluForm;
 extern GeluForm cuda_gelu_form;
-// cuda.early_launches where cuda.wgmma is set, of a device that is opened later; for benchmarks and tests
-extern bool cuda_early_launches;
 
 // out (C) by `add` the column sums of x (N,C), in an order that depends on nothing but N
 DECLARE_ACT(void, column_sums, (Grad * out, const Act *x, int N, int C, bool add))

@@ -12,7 +12,6 @@
 enum { CAPABILITY_NEEDED = 75 }; // the lowest that the fp16 kernels are built for; those of bf16 need 8.0
 
 Cuda cuda;
-bool cuda_early_launches; // true when a device has measured that it pays
 AttentionForm cuda_attention_form;
 
 void cuda_check(cudaError_t error, const char *what) {
@@ -123,7 +122,6 @@ int device_open(const BackendChoice *choice, char why[256]) {
     if (device.major < 8 && cuda.act_type == DTYPE_BF16) cuda.act_type = DTYPE_FP16; // a card without bf16
     (void)prctl(PR_SET_TIMERSLACK, 1UL); // else a sleep of SLEEP_US takes 50 us longer
     cuda.wgmma = cuda.capability == 90 && OF_DEVICE(attention_has_wgmma)();
-    cuda.early_launches = cuda_early_launches && cuda.wgmma;
     cuda_check(cudaStreamCreateWithFlags(&cuda.stream, cudaStreamNonBlocking), "creating a stream");
     char memory[16];
     snprintf(why, 256, "cuda: %.200s, compute capability %d.%d, %s, %s", device.name, device.major, device.minor,

@@ -8,7 +8,6 @@ enum { THREADS = 256 };
 static __global__ void __launch_bounds__(THREADS)
     dropout_kernel(act *out, const act *in, const Dropout *__restrict__ dropout, uint32_t layer_site, int T, int C,
                    size_t vectors) {
-    wait_for_kernel_before();
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= vectors) return;
     const Dropout mask = *dropout;

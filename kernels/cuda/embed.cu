@@ -11,7 +11,6 @@ static_assert(SORTED <= 1 << PLACE_BITS && IDS_MAX <= 1 << 20, "a token and its 
 
 __global__ void __launch_bounds__(THREADS)
     embed(act *out, const void *rows, unsigned bytes, const act *wte, const act *wpe, size_t vectors, int T, int C) {
-    wait_for_kernel_before();
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= vectors) return;
     int per_row = C / 8, n = (int)(i / per_row), c = (int)(i % per_row) * 8;
@@ -41,7 +40,6 @@ enum { STRANDS = 32, PIECE = SORTED / STRANDS, MANY = SORTED < 256 ? 2 : 8, FREQ
 
 static __global__ void __launch_bounds__(SORTED)
     embed_sort_tokens(uint32_t *keys, uint32_t *frequent, const void *rows, unsigned bytes, int N, int T) {
-    wait_for_kernel_before();
     SHARED(uint32_t, key, SORTED);
     int me = threadIdx.x, n = blockIdx.x * SORTED + me;
     if (n == 0) *frequent = 0;
@@ -97,7 +95,6 @@ INLINE void add_rows(float (&sum)[8], const act *dout, const uint32_t *keys, siz
 enum { GATHER = 128 };
 __global__ void __launch_bounds__(GATHER)
     embed_gather_tokens(float *dwte, const act *dout, const uint32_t *keys, uint32_t *frequent, int chunks, int C) {
-    wait_for_kernel_before();
     SHARED(int2, runs, GATHER);
     uint32_t key = __ldg(keys + blockIdx.x), token = key >> PLACE_BITS;
     if (key == UINT32_MAX || (blockIdx.x % SORTED && __ldg(keys + blockIdx.x - 1) >> PLACE_BITS == token)) return;
@@ -124,7 +121,6 @@ __global__ void __launch_bounds__(GATHER)
 __global__ void __launch_bounds__(STRANDS * 32)
     embed_gather_frequent(float *dwte, const act *dout, const uint32_t *keys, const uint32_t *frequent, int chunks,
                           int C) {
-    wait_for_kernel_before();
     enum { SEARCHED = STRANDS * 32, CHANNELS = 32 * 8 };
     SHARED(int2, runs, SEARCHED);
     SHARED(float, sums, STRANDS *CHANNELS);
@@ -153,7 +149,6 @@ __global__ void __launch_bounds__(STRANDS * 32)
 
 __global__ void __launch_bounds__(THREADS)
     embed_add_positions(float *dwpe, const act *dout, int B, int vectors, bool add) { // vectors of one sequence
-    wait_for_kernel_before();
     int i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= vectors) return;
     float sum[8] = {};

@@ -3,7 +3,6 @@
 
 enum { THREADS = 256, WARPS = ROWS_AT_ONCE, STRIP = 256 }; // columns a block of gelu_gradient
 template <Activation FORM> __global__ void __launch_bounds__(THREADS) gelu(act *out, const act *in, size_t vectors) {
-    wait_for_kernel_before();
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= vectors) return;
     float x[8];
@@ -24,7 +23,6 @@ void FOR_ACT(cuda_gelu_forward)(Act *out, const Act *in, size_t n, Activation fo
 // A lane keeps its eight columns; parts (ROW_BLOCKS, C) receive the column sums of the result.
 template <Activation FORM>
 __global__ void __launch_bounds__(THREADS) gelu_gradient(act *d, float *parts, const act *in, int N, int C) {
-    wait_for_kernel_before();
     SHARED(float, sums, WARPS *STRIP);
     int warp = threadIdx.x / 32, c = blockIdx.x * STRIP + (threadIdx.x % 32) * 8;
     float sum[8] = {};

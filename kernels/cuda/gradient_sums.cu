@@ -12,7 +12,6 @@ template <class T> INLINE void add8(float (&sum)[8], const T *more) {
 
 static __global__ void __launch_bounds__(THREADS)
     add_gradients_kernel(float *__restrict__ sums, const float *__restrict__ part, size_t count) {
-    wait_for_kernel_before();
     const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8;
     if (i >= count) return;
     float sum[8];
@@ -48,7 +47,6 @@ INLINE void store8_rounded(float *to, const float (&from)[8]) {
 // `to` may be `from`.
 template <class T>
 static __global__ void __launch_bounds__(THREADS) round_kernel(T *to, const float *from, size_t count) {
-    wait_for_kernel_before();
     const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8;
     if (i >= count) return;
     float values[8];
@@ -72,7 +70,6 @@ template <class T>
 static __global__ void __launch_bounds__(THREADS)
     sum_ranks_kernel(float *after, const float *before, const T *own, const T *received, size_t stride, unsigned rank,
                      unsigned ranks, size_t count) {
-    wait_for_kernel_before();
     const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8;
     if (i >= count) return;
     float sum[8];

@@ -55,7 +55,6 @@ template <int LANES>
 __global__ void __launch_bounds__(THREADS)
     heads_forward_kernel(act *qkv, const act *in, const act *q_gain, const act *k_gain, const float *rotation, Heads h,
                          size_t heads) {
-    wait_for_kernel_before();
     const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) / LANES;
     const int lane = threadIdx.x % LANES, D = h.D;
     const bool used = i < heads && lane < D / 4; // all lanes of a warp take part in its sums
@@ -94,7 +93,6 @@ template <int LANES>
 __global__ void __launch_bounds__(THREADS)
     heads_gradient(act *din, float *parts, const act *dqkv, const act *in, const act *q_gain, const act *k_gain,
                    const float *rotation, Heads h, int N) {
-    wait_for_kernel_before();
     constexpr int GROUPS = THREADS / LANES;
     SHARED(float, sums, GROUPS * 2 * LANES * 4);
     const int group = threadIdx.x / LANES, lane = threadIdx.x % LANES, D = h.D;

@@ -12,7 +12,6 @@ __global__ void __launch_bounds__(WARPS * 32, sizeof(act) == 4 ? 1 : BLOCKS)
     layernorm_gradient(act *dsum, act *dsum_act, float *__restrict__ parts, const act *__restrict__ dout,
                        const act *__restrict__ x, const float *__restrict__ mean, const float *__restrict__ rstd,
                        const act *__restrict__ weight, int N, int C, bool first) {
-    wait_for_kernel_before();
     // dsum is loaded before the shuffles, which hide its latency: after them the compiler could not load it early,
     // since dsum_act may be dsum. The widest rows have no registers left for that.
     constexpr bool EARLY = VECTORS < (sizeof(act) == 4 ? 5 : 7);

@@ -10,7 +10,6 @@ __global__ void __launch_bounds__(WARPS * 32, sizeof(act) == 4 ? 4 : 8)
     layernorm_forward_kernel(act *sum, act *__restrict__ out, float *__restrict__ mean, float *__restrict__ rstd,
                              const act *in, const act *__restrict__ branch, const act *__restrict__ weight,
                              const act *__restrict__ bias, int N, int C) {
-    wait_for_kernel_before();
     int row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= N) return;
     size_t first = (size_t)row * C;

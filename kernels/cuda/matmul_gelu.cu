@@ -195,7 +195,6 @@ __global__ void __launch_bounds__(THREADS, 1)
     matmul_gelu(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
                 const __grid_constant__ TensorMap pre, const __grid_constant__ TensorMap out, const act *bias,
                 float *parts, Tiling product) {
-    wait_for_kernel_before();
     if (!has_wgmma) return;
     constexpr TileRow B = BACKWARD ? TERM : LINE;
     DYNAMIC_SHARED(uint4, bytes);

@@ -8,7 +8,6 @@ static __global__ void __launch_bounds__(THREADS)
     muon_momentum_kernel(float *__restrict__ direction, float *__restrict__ momentum,
                          const float *__restrict__ gradients, size_t count, const Muon *__restrict__ muon,
                          const float *__restrict__ norm, const float *__restrict__ loss_scale) {
-    wait_for_kernel_before();
     size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8;
     if (i >= count) return;
     const float length = *norm, keep = muon->momentum;
@@ -43,7 +42,6 @@ INLINE act act_of(float value) { return act{(uint16_t)pack(value, 0)}; }
 static __global__ void __launch_bounds__(THREADS)
     muon_operand_kernel(act *__restrict__ out, act *__restrict__ transposed, const float *__restrict__ in, int rows,
                         int cols, const float *__restrict__ norm) {
-    wait_for_kernel_before();
     SHARED(float, tile, TILE *(TILE + 1)); // a row more: no two threads of a warp read the same bank
     const float scale = norm ? 1 / fmaxf(*norm, MUON_EPSILON) : 1;
     const int lane = threadIdx.x % TILE, strand = threadIdx.x / TILE;
@@ -69,7 +67,6 @@ void FOR_ACT(cuda_muon_operand)(Act *out, Act *transposed, const Grad *in, int r
 static __global__ void __launch_bounds__(THREADS)
     muon_polynomial_kernel(act *__restrict__ out, const float *__restrict__ gram, const float *__restrict__ square,
                            int n) {
-    wait_for_kernel_before();
     const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= (size_t)n * n) return;
     const float identity = i / n == i % n ? MUON_A : 0;
@@ -86,7 +83,6 @@ __global__ void __launch_bounds__(THREADS)
     muon_update(act *__restrict__ params, float *__restrict__ master, const float *__restrict__ direction,
                 size_t before, size_t count, float scale, const Muon *__restrict__ muon,
                 const float *__restrict__ norm) {
-    wait_for_kernel_before();
     size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8;
     if (i >= count || !isfinite(*norm)) return;
     const float rate = scale * muon->rate, shrink = muon->shrink;

@@ -42,29 +42,21 @@ typedef bf16 act;
 #define DYNAMIC_SHARED(type, name)                                                                                     \
     extern __shared__ __align__(1024) unsigned char name##_bytes[];                                                    \
     type *name = (type *)name##_bytes
-// First in every kernel. With cuda.early_launches its blocks take the places that those of the kernel before it leave,
-// and wait here until that kernel has ended and its writes are seen; so may those of the kernel after it, from here on.
-INLINE void wait_for_kernel_before() {
-#if ARCH >= 900
-    asm volatile("griddepcontrol.launch_dependents; griddepcontrol.wait;" ::: "memory");
-#endif
-}
+// it takes the launch for comparisons
+// clang-format off
+#define LAUNCH(kernel, grid, block, dynamic, stream, ...)                                                              \
+    ((kernel)<<<grid, block, dynamic, stream>>>(__VA_ARGS__), cuda_check(cudaGetLastError(), #kernel))
+// clang-format on
+// in clusters of so many blocks, side by side in the grid, which reach each other's memory
 template <class... P, class... A>
-static inline cudaError_t launch_kernel(unsigned clusters_of, void (*kernel)(P...), dim3 grid, dim3 block,
-                                        size_t dynamic, cudaStream_t stream, A... arguments) {
-    cudaLaunchAttribute all[2] = {};
-    unsigned count = 0;
-    if (clusters_of > 1)
-        all[count].id = cudaLaunchAttributeClusterDimension, all[count++].val.clusterDim = {clusters_of, 1, 1};
-    if (cuda.early_launches)
-        all[count].id = cudaLaunchAttributeProgrammaticStreamSerialization,
-        all[count++].val.programmaticStreamSerializationAllowed = 1;
-    const cudaLaunchConfig_t config = {grid, block, dynamic, stream, all, count};
+static inline cudaError_t launch_clusters(unsigned blocks, void (*kernel)(P...), dim3 grid, dim3 block, size_t dynamic,
+                                          cudaStream_t stream, A... arguments) {
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension, cluster.val.clusterDim = {blocks, 1, 1};
+    const cudaLaunchConfig_t config = {grid, block, dynamic, stream, &cluster, 1};
     return cudaLaunchKernelEx(&config, kernel, (P)arguments...);
 }
-#define LAUNCH(kernel, ...)                  LAUNCH_CLUSTERS(1, kernel, __VA_ARGS__)
-// in clusters of so many blocks, side by side in the grid, which reach each other's memory
-#define LAUNCH_CLUSTERS(blocks, kernel, ...) cuda_check(launch_kernel(blocks, kernel, __VA_ARGS__), #kernel)
+#define LAUNCH_CLUSTERS(blocks, kernel, ...) cuda_check(launch_clusters(blocks, kernel, __VA_ARGS__), #kernel)
 // more than 48 KiB of shared memory must be allowed, once a kernel
 #define ALLOW_SHARED(kernel, bytes)          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)
 // of the code that a launch would run: 90, or 80 where the driver compiled it for a newer card

@@ -6,7 +6,6 @@ enum { THREADS = 256 };
 INLINE float logistic(float x) { return __fdividef(1, 1 + exp2_fast(-LOG2E * x)); }
 
 __global__ void __launch_bounds__(THREADS) swiglu(act *out, const act *in, size_t vectors, int F) {
-    wait_for_kernel_before();
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= vectors) return;
     const size_t at = i * 8, gate = at + at / F * F;
@@ -25,7 +24,6 @@ void FOR_ACT(cuda_swiglu_forward)(Act *out, const Act *in, int N, int F) {
 }
 
 __global__ void __launch_bounds__(THREADS) swiglu_gradient(act *in, const act *dout, size_t vectors, int F) {
-    wait_for_kernel_before();
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= vectors) return;
     const size_t at = i * 8, gate = at + at / F * F;

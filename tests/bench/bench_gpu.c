@@ -30,7 +30,6 @@ static double device_used_bytes(void) {
 }
 static void set_attention_form(AttentionForm form) { cuda_attention_form = form; }
 static void set_gelu_form(GeluForm form) { cuda_gelu_form = form; }
-static void set_early_launches(bool early) { cuda_early_launches = early; }
 // A stream that stands still, as after a kernel that hangs.
 static void hang(void *unused) {
     (void)unused;
@@ -45,12 +44,10 @@ typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_3 } AttentionFor
 static void set_attention_form(AttentionForm form) { (void)form; }
 typedef enum { GELU_NOT_BY_WGMMA, GELU_TIMED, GELU_BY_WGMMA } GeluForm;
 static void set_gelu_form(GeluForm form) { (void)form; }
-static void set_early_launches(bool early) { (void)early; }
 #endif
 
 static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, deterministic = 1, timeout;
 static int documents;    // tokens of one on average, each masked from the others; 0: no mask
-static int early;        // 1: a kernel may start before the last one has ended
 static int fused_gelu;   // 1: the kernel that has a product and its GELU is one of the ways that are timed
 static double mem_limit; // GiB
 static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact", dtype[16] = "auto", offload[16] = "none",
@@ -69,7 +66,6 @@ static void parse_key(int key, const char *text) {
 static void open_backend(void) {
     char why[256];
     parse_key(KEY_device, device), parse_key(KEY_dtype, dtype), parse_key(KEY_optimizer_state, state);
-    set_early_launches(early);
     set_gelu_form(fused_gelu ? GELU_TIMED : GELU_NOT_BY_WGMMA);
     ops = backend_open(&(BackendChoice){.device = config.device,
                                         .dtype = config.dtype,
@@ -398,7 +394,6 @@ int main(int count, char **arguments) {
         {"offload=%15s", offload},
         {"gelu=%15s", gelu},
         {"fused_gelu=%d", &fused_gelu},
-        {"early=%d", &early},
         {"timeout=%d", &timeout},
         {"documents=%d", &documents},
         {"mem_limit=%lf", &mem_limit},

@@ -1,6 +1,5 @@
 // A whole GPT through the CUDA backend: steps with accumulation, and the losses of the CPU backend in fp32.
 #include "common/rng.h"
-#include "kernels/cuda/cuda_internal.h"
 #include "tests/small_network.h"
 #include "tests/test.h"
 #include <math.h>
@@ -201,24 +200,6 @@ TEST(cuda_trains_a_gpt_by_what_was_fastest) {
     CHECK(same_bits(bits));
     if (&emu_order) emu_order = 0;
     buffer_close(&bits[0]), buffer_close(&bits[1]);
-}
-
-// Every kernel waits until the last one has ended.
-TEST(cuda_trains_a_gpt_to_the_same_bits_with_kernels_that_start_early) {
-    const Form forms[] = {
-        {.cuda = true, .dropout = 0.1, .document_mask = true, .offload = true},
-        {.cuda = true, .every_option = true, .optimizer = OPTIMIZER_MUON, .recompute = RECOMPUTE_BLOCK}};
-    for (int i = 0; i < 2; i++) {
-        double losses[STEPS], norm;
-        Buffer bits[2] = {{0}, {0}};
-        for (int early = 0; early < 2; early++) {
-            cuda_early_launches = early;
-            train(forms[i], losses, &norm, &bits[early]);
-        }
-        CHECK(same_bits(bits));
-        buffer_close(&bits[0]), buffer_close(&bits[1]);
-    }
-    cuda_early_launches = false;
 }
 
 TEST(cuda_skips_a_step_that_overflows) {

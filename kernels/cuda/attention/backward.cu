@@ -18,7 +18,6 @@ __global__ void __launch_bounds__(256)
     attention_statistics(float *__restrict__ statistics, int *__restrict__ turns, int turn_count,
                          const act *__restrict__ out, const act *__restrict__ dout, const float *__restrict__ lse,
                          int B, int T, int padded, int H, int width) {
-    wait_for_kernel_before();
     int id = blockIdx.x * 256 + threadIdx.x, row = id / 8;
     for (int i = id; i < turn_count; i += gridDim.x * 256) turns[i] = 0;
     int h = row % H, t = row / H % padded, b = row / H / padded;
@@ -213,7 +212,6 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
                             const act *__restrict__ qkv, const act *__restrict__ dout,
                             const float2 *__restrict__ statistics, AttentionMask mask, int T, int padded, int H,
                             int any_width) {
-    wait_for_kernel_before();
     constexpr int D = C::D, QUERIES = C::QUERIES, PART = C::PART, KEYS = keys_of<C>, W = D / 8, THREADS = C::WARPS * 32;
     const int width = C::EXACT ? D : any_width;
     static_assert(!C::KEPT || QUERIES <= D, "dS takes V's place");
@@ -328,7 +326,6 @@ __global__ void __launch_bounds__(C::THREADS, blocks_at_once<C::BLOCKS>)
     attention_queries_gradient(act *__restrict__ dqkv, const act *__restrict__ qkv, const act *__restrict__ dout,
                                const float2 *__restrict__ statistics, AttentionMask mask, int T, int padded, int H,
                                int width, int wave) {
-    wait_for_kernel_before();
     constexpr int D = C::D, KEYS = C::KEYS, QUERIES = C::QUERIES, W = D / 8, THREADS = C::THREADS;
     DYNAMIC_SHARED(uint4, tiles);
     uint4 *q_tile = tiles, *o_tile = q_tile + QUERIES * W, *k_tiles = o_tile + QUERIES * W;

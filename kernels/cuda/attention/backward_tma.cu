@@ -309,7 +309,6 @@ __global__ void __launch_bounds__(THREADS, 1)
     attention_gradient_tma(act *__restrict__ dqkv, float4 *__restrict__ sums, int *__restrict__ turns,
                            const __grid_constant__ TensorMap qkv, const __grid_constant__ TensorMap dout,
                            const float2 *__restrict__ statistics, AttentionMask mask, int B, int T, int padded, int H) {
-    wait_for_kernel_before();
     if (!has_wgmma) return;
     DYNAMIC_SHARED(uint4, memory);
     Tiles &tiles = *(Tiles *)memory;

@@ -45,7 +45,6 @@ template <class C>
 __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
     attention_forward_kernel(act *__restrict__ out, float *__restrict__ lse, const act *__restrict__ qkv,
                              AttentionMask mask, int T, int H, int width, int wave) {
-    wait_for_kernel_before();
     constexpr int D = C::D, TILES = C::TILES, KEYS = C::KEYS, QUERIES = queries_of<C>, THREADS = C::WARPS * 32;
     constexpr int W = D / 8;
     if (!is_launched<shared_bytes<C>>) return;

@@ -51,7 +51,6 @@ INLINE void copy_keys(Tiles &tiles, const Block &block, const TensorMap &qkv, in
 __global__ void __launch_bounds__(THREADS, 2)
     attention_forward_tma(act *__restrict__ out, float *__restrict__ lse, const __grid_constant__ TensorMap qkv,
                           AttentionMask mask, int T, int H, int wave, int together) {
-    wait_for_kernel_before();
     if (!has_wgmma) return;
     DYNAMIC_SHARED(uint4, memory);
     Tiles &tiles = *(Tiles *)memory;

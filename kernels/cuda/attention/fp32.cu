@@ -195,7 +195,6 @@ INLINE uint32_t kept_of_keys(const HeadArrays &a, int first_query, int first_key
 template <int N>
 __global__ void __launch_bounds__(THREADS, blocks_at_once<N>)
     attention_tiles(float *__restrict__ out, float *__restrict__ lse, const float *__restrict__ qkv, HeadArrays a) {
-    wait_for_kernel_before();
     SHARED(float4, tiles, TILES);
     SHARED(float4, weights, WEIGHTS);
     const int first_query = ((a.T - 1) / TILE - (int)blockIdx.x) * TILE; // the longest walks begin first
@@ -250,7 +249,6 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<N>)
     attention_tiles_dq(float *__restrict__ dqkv, float *__restrict__ deltas, const float *__restrict__ qkv,
                        const float *__restrict__ dout, const float *__restrict__ out, const float *__restrict__ lse,
                        HeadArrays a) {
-    wait_for_kernel_before();
     SHARED(float4, tiles, TILES);
     SHARED(float4, weights, WEIGHTS);
     const int first_query = ((int)gridDim.x - 1 - (int)blockIdx.x) * TILE;
@@ -302,7 +300,6 @@ template <int N>
 __global__ void __launch_bounds__(THREADS, blocks_at_once<N>)
     attention_tiles_dkv(float *__restrict__ dqkv, const float *__restrict__ deltas, const float *__restrict__ qkv,
                         const float *__restrict__ dout, const float *__restrict__ lse, HeadArrays a) {
-    wait_for_kernel_before();
     SHARED(float4, tiles, TILES);
     SHARED(float4, weights, WEIGHTS);
     const int keys = blockIdx.x * TILE;

@@ -59,7 +59,6 @@ def settings(row):
         parts += [f"documents of {row['documents']} masked"] if row.get("documents") else []
         parts += ["gelu tanh"] if row.get("gelu") == "tanh" else []
         parts += ["product and gelu in one"] if row.get("fused_gelu") else []
-        parts += ["early launches"] if row.get("early") else []
     parts += ["deterministic" if row["deterministic"] else "not deterministic"] if "deterministic" in row else []
     return ", ".join(parts)
 

@@ -48,7 +48,6 @@ size_t shared_limit;
 static std::vector<Fiber> fibers;
 static std::vector<Warp> warps;
 static const char *kernel_name = "";
-static bool kernel_is_early; // its blocks may start before the last kernel has ended
 static const std::function<void()> *kernel_body;
 static void *main_stack_pointer;
 static int live;
@@ -105,7 +104,6 @@ static void resume(Fiber *fiber) {
 
 static void fiber_main() {
     (*kernel_body)();
-    if (kernel_is_early && !self->waited) die("the kernel does not wait for the last one");
     if (!fiber_of_self()->open.empty()) die("cp.async never committed");
     if (!fiber_of_self()->sums.empty()) die("wgmma without a wait");
     if (!fiber_of_self()->open_stores.empty() || !fiber_of_self()->store_groups.empty()) die("bulk_store without a wait");
@@ -260,7 +258,7 @@ static void run_cluster() {
     for (Warp &warp : warps)
         for (Meeting *meeting : warp.meetings) meeting->arrived = meeting->left = 0;
     for (Fiber &fiber : fibers) {
-        fiber.done = fiber.waited = false, fiber.waits_at = nullptr, fiber.waits_for = nullptr;
+        fiber.done = false, fiber.waits_at = nullptr, fiber.waits_for = nullptr;
         fiber.groups.clear(), fiber.open.clear(), fiber.seen.clear(), fiber.writes = 0;
         fiber.store_groups.clear(), fiber.open_stores.clear(), fiber.acquired = false;
         fiber.product_groups.clear(), fiber.open_products.clear(), fiber.sums.clear(), fiber.product_fence = false;
@@ -305,8 +303,8 @@ static void make_blocks(unsigned first, dim3 grid, size_t dynamic) {
     }
 }
 
-void run_grid(const char *name, unsigned clusters_of, bool early, dim3 grid, dim3 block, size_t dynamic, const std::function<void()> &body) {
-    kernel_name = name, kernel_is_early = early, kernel_body = &body, block_size = block, grid_size = grid;
+void run_grid(const char *name, unsigned clusters_of, dim3 grid, dim3 block, size_t dynamic, const std::function<void()> &body) {
+    kernel_name = name, kernel_body = &body, block_size = block, grid_size = grid;
     random_state = 88172645463325252ull + (unsigned)emu_order;
     const unsigned threads = block.x * block.y * block.z, per_block = (threads + 31) / 32;
     if (grid.x % clusters_of || (clusters_of > 1 && threads % 32)) die("a grid of broken clusters");
@@ -344,7 +342,7 @@ static unsigned launch_bounds(const void *kernel) {
     return nops * 32;
 }
 
-void launch(const char *name, const void *kernel, unsigned clusters_of, bool early, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream, std::function<void()> body) {
+void launch(const char *name, const void *kernel, unsigned clusters_of, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream, std::function<void()> body) {
     unsigned threads = block.x * block.y * block.z;
     if (!threads || threads > 1024 || !grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 ||
         grid.x > INT32_MAX || dynamic > shared_limit) {
@@ -360,12 +358,8 @@ void launch(const char *name, const void *kernel, unsigned clusters_of, bool ear
         fprintf(stderr, "emu: %s was not allowed %zu bytes of shared memory (ALLOW_SHARED)\n", name, dynamic);
         abort();
     }
-    if (early && emu_device.capability != 90) {
-        fprintf(stderr, "emu: %s may start early on a card whose code does not wait\n", name);
-        abort();
-    }
     const bool slow = emu_device.slow && strstr(name, emu_device.slow);
-    enqueue(stream, [=] { run_grid(name, clusters_of, early, grid, block, dynamic, body); }, slow ? 100 : 1);
+    enqueue(stream, [=] { run_grid(name, clusters_of, grid, block, dynamic, body); }, slow ? 100 : 1);
 }
 
 } // namespace emu

@@ -62,7 +62,6 @@ struct Thread {
     uint3 id;
     Warp *warp = nullptr;
     const char *waits_at = nullptr;
-    bool waited = false; // for the kernel before
 };
 
 extern Thread *self;
@@ -84,9 +83,9 @@ void release(const int *flag);
 void acquire(const int *flag);
 void allow_shared_of(const void *kernel, size_t bytes);
 template <class... P> const void *address_of(void (*kernel)(P...)) { return (const void *)kernel; }
-void launch(const char *name, const void *kernel, unsigned clusters_of, bool early, dim3 grid, dim3 block,
-            size_t dynamic, cudaStream_t stream, std::function<void()> body);
-void run_grid(const char *name, unsigned clusters_of, bool early, dim3 grid, dim3 block, size_t dynamic,
+void launch(const char *name, const void *kernel, unsigned clusters_of, dim3 grid, dim3 block, size_t dynamic,
+            cudaStream_t stream, std::function<void()> body);
+void run_grid(const char *name, unsigned clusters_of, dim3 grid, dim3 block, size_t dynamic,
               const std::function<void()> &body);
 void enqueue(cudaStream_t stream, std::function<void()> kernel, double us = 1); // device.cc
 
@@ -225,9 +224,8 @@ inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a
 #define DYNAMIC_SHARED(type, name) type *name = (type *)emu::dynamic_shared
 #define LAUNCH(kernel, ...)        LAUNCH_CLUSTERS(1, kernel, __VA_ARGS__)
 #define LAUNCH_CLUSTERS(blocks, kernel, grid, block, dynamic, stream, ...)                                             \
-    (emu::note(#kernel, __VA_ARGS__), emu::launch(#kernel, emu::address_of(kernel), blocks, cuda.early_launches, grid, \
-                                                  block, dynamic, stream, emu::bind(kernel, __VA_ARGS__)))
-static inline void wait_for_kernel_before() { emu::self->waited = true; }
+    (emu::note(#kernel, __VA_ARGS__), emu::launch(#kernel, emu::address_of(kernel), blocks, grid, block, dynamic,      \
+                                                  stream, emu::bind(kernel, __VA_ARGS__)))
 #define ALLOW_SHARED(kernel, bytes) emu::allow_shared(kernel, bytes)
 #define BLOCKS_PER_MULTIPROCESSOR(result, kernel, threads, bytes)                                                      \
     ((void)(kernel), (void)(threads), (void)(bytes), *(result) = emu::blocks_per_multiprocessor, cudaSuccess)

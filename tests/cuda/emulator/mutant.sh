@@ -167,8 +167,6 @@ tma_rows_early|attention/forward_tma.cu|s/^        wgmma_wait<1>(s);/        wgm
 tma_rows_sums|attention/forward_tma.cu|s/^    wgmma_wait<0>(softmax.sums);/    wgmma_wait<1>(softmax.sums);/|by_tma_agrees|without a wait|sm_90
 tma_rows_faded|attention/forward_tma.cu|s/^        softmax_fade(softmax, fades);//|by_tma_agrees|rror|sm_90
 tma_map|kernels/cuda/tensor_map.c|s/row, row \* (uint64_t)T}/row, row}/|by_tma_agrees|rror|sm_90
-early_wait|heads.cu|0,/^    wait_for_kernel_before();/s///|start_early|does not wait for the last one|sm_90
-early_card|device.c|s/cuda_early_launches && cuda.wgmma/cuda_early_launches/|early_only_where|rror
 first_sum|layernorm_backward.cu|s/ds\[i\] = first ? zero : /ds[i] = /|layernorm_gradient|relative error
 last_slot|copy_streams.c|s/for (int i = 0; i < BACKEND_SLOTS; i++)$/for (int i = 0; i < BACKEND_SLOTS - 1; i++)/|gradients_and_residuals|rror
 whole_stage|upload.c|s/bytes > STAGE_BYTES/bytes > UPLOAD_BYTES/|more_than_a_stage|wrong use

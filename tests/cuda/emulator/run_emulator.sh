@@ -13,10 +13,10 @@ names() {
 }
 on_cuda="tests/cuda/*.c tests/operations/test_operations.c"
 list() { # PROGRAM TEST VARIABLE=VALUE...: a test in one of the ways a card could answer; registers; ptx
-    names $on_cuda tests/cuda/emulator/*.c | grep -v start_early | sed 's/^/test-emu /'
-    names $on_cuda | grep -vE 'by_what_was_fastest|start_early' | sed 's/.*/test-emu & TEST_DTYPE=float16 PAIR_ORDERS=2/'
-    names $on_cuda | grep -vE 'by_what_was_fastest|start_early' | sed 's/.*/test-emu & TEST_DTYPE=float32 PAIR_ORDERS=2/'
-    names $on_cuda | grep -E 'attention|start_early' | sed 's/.*/test-emu & EMU_CAPABILITY=90/'
+    names $on_cuda tests/cuda/emulator/*.c | sed 's/^/test-emu /'
+    names $on_cuda | grep -v by_what_was_fastest | sed 's/.*/test-emu & TEST_DTYPE=float16 PAIR_ORDERS=2/'
+    names $on_cuda | grep -v by_what_was_fastest | sed 's/.*/test-emu & TEST_DTYPE=float32 PAIR_ORDERS=2/'
+    names $on_cuda | grep attention | sed 's/.*/test-emu & EMU_CAPABILITY=90/'
     for type in bfloat16 float16; do
         echo "test-emu cuda_matmul_gelu_by_wgmma_agrees_with_the_reference EMU_CAPABILITY=90 EMU_MULTIPROCESSORS=1 TEST_DTYPE=$type"
     done

@@ -79,22 +79,6 @@ TEST(cuda_selects_a_type_that_the_card_supports) {
     emu_device = good;
 }
 
-TEST(cuda_starts_kernels_early_only_where_their_code_waits) {
-    const struct EmuDevice good = emu_device;
-    for (int i = 0; i < 8; i++) {
-        const bool wanted = i & 1, fp32 = i & 4;
-        cuda_early_launches = wanted, emu_device.capability = i & 2 ? 90 : 80;
-        BackendChoice card = choice;
-        card.dtype = fp32 ? DTYPE_FP32 : DTYPE_BF16;
-        char why[256];
-        const Backend *backend = backend_cuda(&card, why);
-        CHECK(backend);
-        CHECK_EQUAL(cuda.early_launches, wanted && emu_device.capability == 90 && !fp32);
-        backend->close();
-    }
-    cuda_early_launches = false, emu_device = good;
-}
-
 TEST(cuda_plans_without_a_card) {
     struct EmuDevice good = emu_device;
     emu_device.error = cudaErrorInsufficientDriver;
