@@ -102,15 +102,15 @@ typedef struct {
     const Par *w, *bias;
     Grad *dbias;
 } MatmulGelu;
-// Both in one kernel (matmul_gelu.cu): where cuda.wgmma is set, not in float32, M at least 64, N 128, N and K multiples
-// of 64, arrays at multiples of 16 bytes. Needs matmul_gelu_scratch bytes of scratch memory.
+// Both in one kernel (matmul_gelu.cu): where cuda.wgmma is set, not in float32, M at least 64, N and K multiples of 64,
+// arrays at multiples of 16 bytes. Needs matmul_gelu_scratch bytes of scratch memory.
 DECLARE_ACT(void, matmul_gelu_by_wgmma, (const MatmulGelu *of))
 enum { MATMUL_GELU_ROWS = 128 }; // of a tile, which has a row of column sums
 static inline size_t matmul_gelu_scratch(const MatmulGelu *of) {
     return of->dbias ? (size_t)((of->M - 1) / MATMUL_GELU_ROWS + 1) * (size_t)of->N * sizeof(float) : 0;
 }
 // Whether it is one of the ways (product_choices.h) that are timed, or forced by a test.
-typedef enum { GELU_NOT_BY_WGMMA, GELU_TIMED, GELU_BY_WGMMA } GeluForm;
+typedef enum { GELU_AUTO, GELU_NOT_BY_WGMMA, GELU_BY_WGMMA } GeluForm;
 extern GeluForm cuda_gelu_form;
 
 // out (C) by `add` the column sums of x (N,C), in an order that depends on nothing but N

@@ -373,7 +373,7 @@ void cuda_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M
 
 // ---- a product and a GELU
 
-GeluForm cuda_gelu_form; // GELU_TIMED when a device has measured it
+GeluForm cuda_gelu_form;
 
 static void gelu(const MatmulGelu *g) {
     if (g->backward)
@@ -388,8 +388,8 @@ static void sum_bias(const MatmulGelu *g) {
 // Does matmul_gelu.cu have it?
 static bool wgmma_has(const MatmulGelu *g) {
     const uintptr_t pointers = (uintptr_t)g->out | (uintptr_t)g->pre | (uintptr_t)g->in | (uintptr_t)g->w;
-    return cuda_gelu_form && cuda.wgmma && cuda.act_type != DTYPE_FP32 && g->M >= 64 && g->N >= 128 && !(g->N % 64) &&
-           !(g->K % 64) && !(pointers % 16) && matmul_gelu_scratch(g) <= cuda.scratch_bytes;
+    return cuda_gelu_form != GELU_NOT_BY_WGMMA && cuda.wgmma && cuda.act_type != DTYPE_FP32 && g->M >= 64 &&
+           !(g->N % 64) && !(g->K % 64) && !(pointers % 16) && matmul_gelu_scratch(g) <= cuda.scratch_bytes;
 }
 static void run_wgmma(const void *g) { OF_DEVICE(matmul_gelu_by_wgmma)(g); }
 

@@ -47,18 +47,8 @@ typedef bf16 act;
 #define LAUNCH(kernel, grid, block, dynamic, stream, ...)                                                              \
     ((kernel)<<<grid, block, dynamic, stream>>>(__VA_ARGS__), cuda_check(cudaGetLastError(), #kernel))
 // clang-format on
-// in clusters of so many blocks, side by side in the grid, which reach each other's memory
-template <class... P, class... A>
-static inline cudaError_t launch_clusters(unsigned blocks, void (*kernel)(P...), dim3 grid, dim3 block, size_t dynamic,
-                                          cudaStream_t stream, A... arguments) {
-    cudaLaunchAttribute cluster = {};
-    cluster.id = cudaLaunchAttributeClusterDimension, cluster.val.clusterDim = {blocks, 1, 1};
-    const cudaLaunchConfig_t config = {grid, block, dynamic, stream, &cluster, 1};
-    return cudaLaunchKernelEx(&config, kernel, (P)arguments...);
-}
-#define LAUNCH_CLUSTERS(blocks, kernel, ...) cuda_check(launch_clusters(blocks, kernel, __VA_ARGS__), #kernel)
 // more than 48 KiB of shared memory must be allowed, once a kernel
-#define ALLOW_SHARED(kernel, bytes)          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)
+#define ALLOW_SHARED(kernel, bytes) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)
 // of the code that a launch would run: 90, or 80 where the driver compiled it for a newer card
 template <class K> static inline int ptx_version(K kernel) {
     cudaFuncAttributes of = {};

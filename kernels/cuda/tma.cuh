@@ -47,28 +47,6 @@ INLINE void copy_tile(void *to, const TensorMap &map, int head, int row, int b, 
             "l"(&map), "r"(0), "r"(head), "r"(row), "r"(b), "r"(shared_offset(landed))
             : "memory");
 }
-// Clusters. A barrier or tile is in each block of a cluster at the same place.
-INLINE int block_in_cluster() {
-    int rank = 0;
-    TMA_ASM("mov.u32 %0,%%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
-// No thread of the cluster goes on before all have come here.
-INLINE void cluster_sync() { TMA_ASM("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory"); }
-// An arrival in another block.
-INLINE void barrier_arrive_at(Barrier *b, int block) {
-    TMA_ASM("{.reg .b32 at; mapa.shared::cluster.u32 at,%0,%1; mbarrier.arrive.shared::cluster.b64 _,[at];}" ::"r"(
-                shared_offset(b)),
-            "r"(block)
-            : "memory");
-}
-// copy_tile to both blocks of a cluster: each one's barrier gets the bytes.
-INLINE void copy_tile_to_all(void *to, const TensorMap &map, int head, int row, int b, Barrier *landed) {
-    TMA_ASM("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-            "[%0],[%1,{%2,%3,%4,%5}],[%6],%7;" ::"r"(shared_offset(to)),
-            "l"(&map), "r"(0), "r"(head), "r"(row), "r"(b), "r"(shared_offset(landed)), "h"((uint16_t)3)
-            : "memory");
-}
 // Starts a store of a tile, but not of what lies beyond the map. bulk_commit and bulk_wait follow, as after bulk_store.
 INLINE void store_tile(const TensorMap &map, int head, int row, int b, const void *from) {
     TMA_ASM("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0,{%1,%2,%3,%4}],[%5];" ::"l"(&map), "r"(0),

@@ -15,13 +15,12 @@ enum TileRow { LINE, TERM };
 
 enum { WGMMA_ROWS = 64, WGMMA_TERMS = 16, TILE_BYTES = 64 * 64 * 2 };
 
-// Tiles, one after another, from their term WGMMA_TERMS * step on, for the instruction: their place, less the block's
-// number in a cluster (from bit 24 on), the distance to the tile of the next 64 columns, that of the next eight rows, and
-// in bit 62 the swizzle.
+// Tiles, one after another, from their term WGMMA_TERMS * step on, for the instruction: their place, the distance to the
+// tile of the next 64 columns, that of the next eight rows, and in bit 62 the swizzle.
 template <TileRow ROW, int TILES = 1> INLINE uint64_t tile_part(const uint4 *tile, int step) {
     const uint64_t distance = ROW == TERM && TILES > 1 ? TILE_BYTES >> 4 : 1;
     const uint64_t first =
-        (uint64_t)((shared_offset(tile) & 0x3ffff) >> 4) | distance << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
+        (uint64_t)(shared_offset(tile) >> 4) | distance << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
     return first + step * (ROW == LINE ? 2 * WGMMA_TERMS : 128 * WGMMA_TERMS) / 16; // one addition of a constant
 }
 

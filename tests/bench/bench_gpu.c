@@ -42,13 +42,12 @@ static double used_bytes(void) { return 0; }
 static double device_used_bytes(void) { return 0; }
 typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_3 } AttentionForm;
 static void set_attention_form(AttentionForm form) { (void)form; }
-typedef enum { GELU_NOT_BY_WGMMA, GELU_TIMED, GELU_BY_WGMMA } GeluForm;
+typedef enum { GELU_AUTO, GELU_NOT_BY_WGMMA, GELU_BY_WGMMA } GeluForm;
 static void set_gelu_form(GeluForm form) { (void)form; }
 #endif
 
 static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, deterministic = 1, timeout;
 static int documents;    // tokens of one on average, each masked from the others; 0: no mask
-static int fused_gelu;   // 1: the kernel that has a product and its GELU is one of the ways that are timed
 static double mem_limit; // GiB
 static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact", dtype[16] = "auto", offload[16] = "none",
             recompute[16] = "none";
@@ -66,7 +65,6 @@ static void parse_key(int key, const char *text) {
 static void open_backend(void) {
     char why[256];
     parse_key(KEY_device, device), parse_key(KEY_dtype, dtype), parse_key(KEY_optimizer_state, state);
-    set_gelu_form(fused_gelu ? GELU_TIMED : GELU_NOT_BY_WGMMA);
     ops = backend_open(&(BackendChoice){.device = config.device,
                                         .dtype = config.dtype,
                                         .deterministic = deterministic,
@@ -257,13 +255,15 @@ static void run_matmul_gelu_backward(void) {
     ops->matmul_gelu_backward(at(pass->dfc), NULL, at(pass->dnorm), at(pass->fc), weight(PARAM_PROJ_W), B * T,
                               ACTIVATION_GELU, true);
 }
-static void run_gelu_by_wgmma(void (*run)(void)) {
-    set_gelu_form(GELU_BY_WGMMA);
+static void run_gelu_as(GeluForm form, void (*run)(void)) {
+    set_gelu_form(form);
     run();
-    set_gelu_form(GELU_NOT_BY_WGMMA);
+    set_gelu_form(GELU_AUTO);
 }
-static void run_wgmma_gelu_forward(void) { run_gelu_by_wgmma(run_matmul_gelu_forward); }
-static void run_wgmma_gelu_backward(void) { run_gelu_by_wgmma(run_matmul_gelu_backward); }
+static void run_apart_gelu_forward(void) { run_gelu_as(GELU_NOT_BY_WGMMA, run_matmul_gelu_forward); }
+static void run_apart_gelu_backward(void) { run_gelu_as(GELU_NOT_BY_WGMMA, run_matmul_gelu_backward); }
+static void run_wgmma_gelu_forward(void) { run_gelu_as(GELU_BY_WGMMA, run_matmul_gelu_forward); }
+static void run_wgmma_gelu_backward(void) { run_gelu_as(GELU_BY_WGMMA, run_matmul_gelu_backward); }
 static void run_embed_backward(void) {
     ops->embed_backward(grad(PARAM_WTE), grad(PARAM_WPE), at(pass->dres), at(pass->tokens), B, T, C, model.shape.vocab,
                         true);
@@ -302,9 +302,9 @@ static int bench_ops(void) {
         {"layernorm backward", run_layernorm_backward, 0, N * c * (pass->dres_act == pass->dres ? 8 : 10)},
         {"gelu forward", run_gelu_forward, 0, N * c * 16},
         {"gelu backward", run_gelu_backward, 0, N * c * 24},
-        {"product and gelu forward", run_matmul_gelu_forward, 8 * N * c * c, 0},
+        {"product and gelu forward", run_apart_gelu_forward, 8 * N * c * c, 0},
         {"product and gelu forward, wgmma", run_wgmma_gelu_forward, 8 * N * c * c, 0},
-        {"product and gelu backward", run_matmul_gelu_backward, 8 * N * c * c, 0},
+        {"product and gelu backward", run_apart_gelu_backward, 8 * N * c * c, 0},
         {"product and gelu backward, wgmma", run_wgmma_gelu_backward, 8 * N * c * c, 0},
         {"embed backward", run_embed_backward, 0, N * c * 4},
         {"gradient norm", run_norm, 0, P * 4},
@@ -393,7 +393,6 @@ int main(int count, char **arguments) {
         {"dtype=%15s", dtype},
         {"offload=%15s", offload},
         {"gelu=%15s", gelu},
-        {"fused_gelu=%d", &fused_gelu},
         {"timeout=%d", &timeout},
         {"documents=%d", &documents},
         {"mem_limit=%lf", &mem_limit},

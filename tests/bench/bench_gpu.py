@@ -183,8 +183,6 @@ def measure():
     for documents in 1000, 250:
         step("124M", 16, documents=documents)
     step("124M", 64, deterministic=0, gelu="tanh")
-    for B in 64, 16, 4:
-        step("124M", B, fused_gelu=1)
     for recompute in 1, 2, 3, 4, 5:
         step("124M", 16, recompute=recompute)
     for dtype in "float16", "float32":

@@ -58,7 +58,6 @@ def settings(row):
         parts += [f"{row['accumulation']} micro-batches"] if int(row.get("accumulation", 1)) > 1 else []
         parts += [f"documents of {row['documents']} masked"] if row.get("documents") else []
         parts += ["gelu tanh"] if row.get("gelu") == "tanh" else []
-        parts += ["product and gelu in one"] if row.get("fused_gelu") else []
     parts += ["deterministic" if row["deterministic"] else "not deterministic"] if "deterministic" in row else []
     return ", ".join(parts)
 

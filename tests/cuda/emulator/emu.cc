@@ -47,6 +47,11 @@ size_t shared_limit;
 
 static std::vector<Fiber> fibers;
 static std::vector<Warp> warps;
+struct SharedArray {
+    const char *place; // of its declaration
+    std::unique_ptr<char[]> memory;
+};
+static std::vector<SharedArray> shared_arrays;
 static const char *kernel_name = "";
 static const std::function<void()> *kernel_body;
 static void *main_stack_pointer;
@@ -62,10 +67,15 @@ struct Write {
 static std::map<const void *, Write> written; // by write_through in this launch
 static std::map<const int *, Seen> flags;     // what a release of the flag has published
 size_t dynamic_bytes;
-std::vector<Block> cluster;
-static Gate cluster_gate;
-static std::vector<unsigned> lane_order;
+std::vector<int> unfenced;
+static Seen settled; // what all threads of this block know, joined at its barriers
 static std::map<const void *, size_t> allowed_shared;
+
+static struct {
+    int arrived, votes, result;
+    unsigned generation;
+    const char *place;
+} gate;
 
 void die(const char *what, const char *where) {
     fprintf(stderr, "emu: %s%s in %s block (%u,%u,%u)", what, where, kernel_name, block_index.x, block_index.y,
@@ -83,9 +93,7 @@ void check_access(const void *start, size_t bytes, const char *what) {
     if (__asan_region_is_poisoned((void *)(uintptr_t)start, bytes)) die("heap-buffer-overflow: ", what);
 }
 
-static void yield() {
-    emu_switch(&fiber_of_self()->stack_pointer, main_stack_pointer);
-}
+static void yield() { emu_switch(&fiber_of_self()->stack_pointer, main_stack_pointer); }
 
 void wait_for_change(const unsigned *count) {
     fiber_of_self()->waits_for = count, fiber_of_self()->old = *count;
@@ -93,12 +101,10 @@ void wait_for_change(const unsigned *count) {
     fiber_of_self()->waits_for = nullptr;
 }
 
-static bool can_go_on(const Fiber &fiber) {
-    return !fiber.done && !(fiber.waits_for && *fiber.waits_for == fiber.old);
-}
+static bool can_go_on(const Fiber &fiber) { return !fiber.done && !(fiber.waits_for && *fiber.waits_for == fiber.old); }
 
 static void resume(Fiber *fiber) {
-    self = fiber, block_index = fiber->block->index, dynamic_shared = fiber->block->shared;
+    self = fiber;
     emu_switch(&main_stack_pointer, fiber->stack_pointer);
 }
 
@@ -106,9 +112,10 @@ static void fiber_main() {
     (*kernel_body)();
     if (!fiber_of_self()->open.empty()) die("cp.async never committed");
     if (!fiber_of_self()->sums.empty()) die("wgmma without a wait");
-    if (!fiber_of_self()->open_stores.empty() || !fiber_of_self()->store_groups.empty()) die("bulk_store without a wait");
+    if (!fiber_of_self()->open_stores.empty() || !fiber_of_self()->store_groups.empty())
+        die("bulk_store without a wait");
     fiber_of_self()->done = true;
-    block_of_self()->live--, live--, progress++;
+    live--, progress++;
     yield();
     abort();
 }
@@ -136,13 +143,13 @@ void read_through(const void *from, void *value, size_t bytes) {
         return;
     }
     const Write &write = found->second;
-    if (write.thread != thread_number(self) && !includes(block_of_self()->settled, write) && !includes(fiber_of_self()->seen, write))
+    if (write.thread != thread_number(self) && !includes(settled, write) && !includes(fiber_of_self()->seen, write))
         die("reads what another thread wrote, and nothing orders the write before the read,");
     memcpy(value, write.bytes.data(), bytes);
 }
 
 void release(const int *flag) {
-    Seen all = block_of_self()->settled;
+    Seen all = settled;
     join(all, fiber_of_self()->seen);
     all[thread_number(self)] = fiber_of_self()->writes;
     join(flags[flag], all);
@@ -151,9 +158,7 @@ void release(const int *flag) {
 void acquire(const int *flag) { join(fiber_of_self()->seen, flags[flag]), fiber_of_self()->acquired = true; }
 
 static void settle_block() { // at a barrier
-    Seen &settled = block_of_self()->settled;
     for (Fiber &fiber : fibers) {
-        if (fiber.block != block_of_self()) continue;
         if (!fiber.seen.empty()) join(settled, fiber.seen), fiber.seen.clear();
         if (fiber.writes) settled[thread_number(&fiber)] = fiber.writes;
     }
@@ -162,11 +167,11 @@ static void settle_block() { // at a barrier
 void allow_shared_of(const void *kernel, size_t bytes) { allowed_shared[kernel] = bytes; }
 
 int barrier(int vote, const char *place) {
-    Gate &gate = block_of_self()->gate;
     self->waits_at = place;
-    if (gate.arrived && gate.place != place && strcmp(gate.place, place)) die("threads of one block meet at different barriers: ", gate.place);
+    if (gate.arrived && gate.place != place && strcmp(gate.place, place))
+        die("threads of one block meet at different barriers: ", gate.place);
     gate.votes |= vote, gate.place = place, progress++;
-    if (++gate.arrived == (int)(fibers.size() / cluster.size())) {
+    if (++gate.arrived == (int)fibers.size()) {
         gate.result = gate.votes;
         gate.votes = gate.arrived = 0;
         gate.generation++;
@@ -176,15 +181,6 @@ int barrier(int vote, const char *place) {
     }
     self->waits_at = nullptr;
     return gate.result;
-}
-
-void cluster_barrier(const char *place) {
-    self->waits_at = place, progress++;
-    if (++cluster_gate.arrived == (int)fibers.size())
-        cluster_gate.arrived = 0, cluster_gate.generation++;
-    else
-        wait_for_change(&cluster_gate.generation);
-    self->waits_at = nullptr;
 }
 
 // Shows `words` to the lanes of mask and waits for all of them. The result is good until the caller meets again.
@@ -198,7 +194,8 @@ Meeting *meet(unsigned mask, const uint64_t *words, int count, const char *place
         if (m->arrived && m->present & mask &&
             m->mask >> self->lane & 1) { // it waits for us and we for one of its lanes
             if (m->mask != mask) die("lanes disagree on the mask at ", place);
-            if (m->place != place && strcmp(m->place, place)) die("lanes of one warp meet at different calls: ", m->place);
+            if (m->place != place && strcmp(m->place, place))
+                die("lanes of one warp meet at different calls: ", m->place);
             meeting = m;
         } else if (!m->arrived && !m->left) {
             spare = m;
@@ -221,11 +218,10 @@ Meeting *meet(unsigned mask, const uint64_t *words, int count, const char *place
 }
 
 char *shared(size_t bytes, const char *place) {
-    std::vector<SharedArray> &arrays = block_of_self()->arrays;
-    for (const SharedArray &array : arrays)
+    for (const SharedArray &array : shared_arrays)
         if (array.place == place) return array.memory.get();
-    arrays.push_back({place, std::unique_ptr<char[]>(new char[bytes])});
-    return (char *)memset(arrays.back().memory.get(), 0xff, bytes);
+    shared_arrays.push_back({place, std::unique_ptr<char[]>(new char[bytes])});
+    return (char *)memset(shared_arrays.back().memory.get(), 0xff, bytes);
 }
 
 static uint64_t random_u64() {
@@ -243,18 +239,10 @@ static std::vector<unsigned> order_of(size_t count) {
 
 // A warp runs as far as it can before the next gets a turn: the largest skew between warps, which is what shows a
 // missing barrier. Order 3 gives it a random number of turns instead.
-static void run_warp(Warp *warp) {
-    uint64_t turns = emu_order == 3 ? 1 + random_u64() % 16 : UINT64_MAX;
-    for (uint64_t start = ~progress; turns-- && start != progress;) {
-        start = progress;
-        for (unsigned lane : lane_order)
-            if ((int)lane < warp->lanes && can_go_on(warp->first[lane])) resume(&warp->first[lane]);
-    }
-}
-
-static void run_cluster() {
-    live = (int)fibers.size(), cluster_gate = {};
-    tma_begin();
+static void run_block() {
+    live = (int)fibers.size();
+    gate = {};
+    shared_arrays.clear(), settled.clear(), tma_begin();
     for (Warp &warp : warps)
         for (Meeting *meeting : warp.meetings) meeting->arrived = meeting->left = 0;
     for (Fiber &fiber : fibers) {
@@ -267,19 +255,17 @@ static void run_cluster() {
         *top = (void *)fiber_main;
         fiber.stack_pointer = memset(top - 6, 0, 6 * sizeof *top);
     }
-    const std::vector<unsigned> warp_order = order_of(warps.size());
-    lane_order = order_of(32);
+    std::vector<unsigned> warp_order = order_of(warps.size()), lane_order = order_of(32);
     while (live) {
-        const uint64_t before = progress;
-        if (emu_order >= 2) {
-            for (unsigned w : warp_order) run_warp(&warps[w]);
-        } else { // each block as far as it can
-            for (const Block &block : cluster)
-                for (uint64_t start = ~progress; start != progress;) {
-                    start = progress;
-                    for (unsigned w : warp_order)
-                        if (warps[w].first->block == &block) run_warp(&warps[w]);
-                }
+        uint64_t before = progress;
+        for (unsigned w : warp_order) {
+            uint64_t turns = emu_order == 3 ? 1 + random_u64() % 16 : UINT64_MAX;
+            for (uint64_t start = ~progress; turns-- && start != progress;) {
+                start = progress;
+                for (unsigned lane : lane_order)
+                    if (w * 32 + lane < fibers.size() && can_go_on(fibers[w * 32 + lane]))
+                        resume(&fibers[w * 32 + lane]);
+            }
         }
         if (before == progress && !tma_land()) {
             self = nullptr;
@@ -291,42 +277,32 @@ static void run_cluster() {
     tma_end();
 }
 
-// The blocks from number `first` on: fresh shared memory.
-static void make_blocks(unsigned first, dim3 grid, size_t dynamic) {
-    const size_t size = dynamic_bytes = (dynamic + 127) / 128 * 128;
-    for (unsigned b = 0; b < cluster.size(); b++) {
-        const unsigned i = first + b;
-        void *memory = nullptr;
-        if (size && posix_memalign(&memory, 1024, size)) abort();
-        if (size) memset(memory, 0xff, size);
-        cluster[b] = {{i % grid.x, i / grid.x % grid.y, i / (grid.x * grid.y)}, (char *)memory, std::vector<int>(size / 16), {}, {}, {}, (int)(fibers.size() / cluster.size())};
-    }
-}
-
-void run_grid(const char *name, unsigned clusters_of, dim3 grid, dim3 block, size_t dynamic, const std::function<void()> &body) {
+void run_grid(const char *name, dim3 grid, dim3 block, size_t dynamic, const std::function<void()> &body) {
     kernel_name = name, kernel_body = &body, block_size = block, grid_size = grid;
     random_state = 88172645463325252ull + (unsigned)emu_order;
-    const unsigned threads = block.x * block.y * block.z, per_block = (threads + 31) / 32;
-    if (grid.x % clusters_of || (clusters_of > 1 && threads % 32)) die("a grid of broken clusters");
+    unsigned threads = block.x * block.y * block.z;
     for (Warp &warp : warps)
         for (Meeting *meeting : warp.meetings) delete meeting;
-    warps.assign(per_block * clusters_of, {});
-    static char *stacks[2048];
-    fibers.resize(threads * clusters_of), cluster = std::vector<Block>(clusters_of);
-    for (unsigned n = 0; n < fibers.size(); n++) {
-        if (!stacks[n])
-            stacks[n] = (char *)mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        Fiber &fiber = fibers[n];
-        const unsigned b = n / threads, i = n % threads;
-        fiber.block = &cluster[b];
-        fiber.stack = stacks[n], fiber.index = (int)i, fiber.lane = (int)(i % 32), fiber.warp = &warps[b * per_block + i / 32];
+    warps.assign((threads + 31) / 32, {});
+    static char *stacks[1024];
+    fibers.resize(threads);
+    for (unsigned i = 0; i < threads; i++) {
+        if (!stacks[i])
+            stacks[i] = (char *)mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        Fiber &fiber = fibers[i];
+        fiber.stack = stacks[i], fiber.index = (int)i, fiber.lane = (int)(i % 32), fiber.warp = &warps[i / 32];
         fiber.id = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
-        if (!fiber.warp->lanes++) fiber.warp->first = &fiber;
+        fiber.warp->lanes++;
     }
-    for (unsigned i : order_of((size_t)grid.x * grid.y * grid.z / clusters_of)) {
-        make_blocks(i * clusters_of, grid, dynamic);
-        run_cluster();
-        for (Block &of : cluster) free(of.shared);
+    for (unsigned i : order_of((size_t)grid.x * grid.y * grid.z)) {
+        block_index = {i % grid.x, i / grid.x % grid.y, i / (grid.x * grid.y)};
+        size_t size = (dynamic + 127) / 128 * 128;
+        void *memory = nullptr;
+        if (size && posix_memalign(&memory, 1024, size)) abort();
+        dynamic_shared = (char *)memory, dynamic_bytes = size, unfenced.assign(size / 16, 0);
+        if (size) memset(dynamic_shared, 0xff, size);
+        run_block();
+        free(dynamic_shared);
     }
     for (auto &write : written)
         memcpy((void *)(uintptr_t)write.first, write.second.bytes.data(), write.second.bytes.size());
@@ -342,7 +318,8 @@ static unsigned launch_bounds(const void *kernel) {
     return nops * 32;
 }
 
-void launch(const char *name, const void *kernel, unsigned clusters_of, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream, std::function<void()> body) {
+void launch(const char *name, const void *kernel, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream,
+            std::function<void()> body) {
     unsigned threads = block.x * block.y * block.z;
     if (!threads || threads > 1024 || !grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 ||
         grid.x > INT32_MAX || dynamic > shared_limit) {
@@ -359,7 +336,8 @@ void launch(const char *name, const void *kernel, unsigned clusters_of, dim3 gri
         abort();
     }
     const bool slow = emu_device.slow && strstr(name, emu_device.slow);
-    enqueue(stream, [=] { run_grid(name, clusters_of, grid, block, dynamic, body); }, slow ? 100 : 1);
+    enqueue(
+        stream, [=] { run_grid(name, grid, block, dynamic, body); }, slow ? 100 : 1);
 }
 
 } // namespace emu
@@ -370,7 +348,8 @@ using emu::self;
 // high); d0, d1 row g, d2, d3 row g+8, column 2t + (i&1), where g = lane/4, t = lane%4. m16n8k8 has only the low ones.
 void emu_mma(float (&d)[4], const uint32_t *a, const uint32_t *b, int depth, bool fp16) {
     uint64_t words[3] = {a[0], a[1], b[0]};
-    if (depth == 16) words[0] |= (uint64_t)a[2] << 32, words[1] |= (uint64_t)a[3] << 32, words[2] |= (uint64_t)b[1] << 32;
+    if (depth == 16)
+        words[0] |= (uint64_t)a[2] << 32, words[1] |= (uint64_t)a[3] << 32, words[2] |= (uint64_t)b[1] << 32;
     emu::Meeting *meeting = emu::meet(0xffffffffu, words, 3, depth == 16 ? "mma.m16n8k16" : "mma.m16n8k8");
     auto element = [&](int lane, int word, int k) {
         const uint16_t bits = (uint16_t)(meeting->shown[lane][word] >> ((k & 1) * 16 + (k >> 3) * 32));
@@ -419,18 +398,15 @@ void emu_ldmatrix(uint32_t (&r)[4], const void *row, bool transposed, const char
 
 // ---- wgmma
 
-// In a cluster, with the block's number from bit 24 on.
-unsigned shared_offset(const void *shared) {
-    return (unsigned)((const char *)shared - emu::dynamic_shared) | (unsigned)block_in_cluster() << 24;
-}
+unsigned shared_offset(const void *shared) { return (unsigned)((const char *)shared - emu::dynamic_shared); }
 
 static void note_unfenced(const void *to) {
     const size_t at = (size_t)((const char *)to - emu::dynamic_shared);
-    if (at < emu::dynamic_bytes) emu::block_of_self()->unfenced[at / 16] = 1 + self->index;
+    if (at < emu::dynamic_bytes) emu::unfenced[at / 16] = 1 + self->index;
 }
 
 void async_fence() {
-    for (int &thread : emu::block_of_self()->unfenced)
+    for (int &thread : emu::unfenced)
         if (thread == 1 + self->index) thread = 0;
 }
 
@@ -442,14 +418,15 @@ void emu_put_async(void *to, const void *value, size_t bytes) {
 
 // Element (line, term) of an operand with the 128-byte swizzle, as PTX defines its descriptor.
 static uint32_t operand_bits(uint64_t part, bool rows_are_terms, int line, int term) {
-    if (part >> 62 != 1 || (part >> 32 & 0x3fff) << 4 != 1024) emu::die("wgmma: not a tile with the swizzle of 128 bytes");
+    if (part >> 62 != 1 || (part >> 32 & 0x3fff) << 4 != 1024)
+        emu::die("wgmma: not a tile with the swizzle of 128 bytes");
     const int row = rows_are_terms ? term : line, column = rows_are_terms ? line : term;
     size_t at = (part & 0x3fff) << 4;
     at += (size_t)(row / 8 * 1024 + row % 8 * 128 + column % 64 * 2);
     if (column / 64) at += (size_t)(column / 64) * ((part >> 16 & 0x3fff) << 4);
     at ^= (at >> 7 & 7) << 4;
     if (at + 2 > emu::dynamic_bytes) emu::die("wgmma reads beyond shared memory");
-    if (emu::block_of_self()->unfenced[at / 16]) emu::die("wgmma reads what was written without async_fence");
+    if (emu::unfenced[at / 16]) emu::die("wgmma reads what was written without async_fence");
     uint16_t bits;
     memcpy(&bits, emu::dynamic_shared + at, 2);
     return bits;
@@ -509,7 +486,9 @@ void emu_wgmma_wait(int groups) {
     }
     for (auto one = fiber->sums.begin(); one != fiber->sums.end();) {
         auto uses = [&](const EmuProduct &p) { return p.sums == one->first; };
-        auto any_uses = [&](const std::vector<EmuProduct> &group) { return std::any_of(group.begin(), group.end(), uses); };
+        auto any_uses = [&](const std::vector<EmuProduct> &group) {
+            return std::any_of(group.begin(), group.end(), uses);
+        };
         if (any_uses(fiber->open_products) ||
             std::any_of(fiber->product_groups.begin(), fiber->product_groups.end(), any_uses)) {
             one++;

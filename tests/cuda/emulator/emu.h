@@ -8,9 +8,9 @@
 // forward, backward, random, random with warps interleaved. A floating-point atomic is fatal, since sums must not
 // depend on the order.
 //
-// Blocks run one after another, those of a cluster together. What one block reads of another must be ordered by a release and an acquire, which is
+// Blocks run one after another. What one block reads of another must be ordered by a release and an acquire, which is
 // checked for accesses by __stcg, __ldcg and TMA. A launch with more threads than the launch bounds of its kernel is fatal.
-// Not modelled: rounding inside a tensor core; registers and occupancy (ptxas tells,
+// Not modelled: clusters; rounding inside a tensor core; registers and occupancy (ptxas tells,
 // see tests/cuda/emulator/registers.py).
 #pragma once
 
@@ -71,7 +71,6 @@ extern char *dynamic_shared;
 
 [[noreturn]] void die(const char *what, const char *where = "");
 int barrier(int vote, const char *place); // the OR of the votes
-void cluster_barrier(const char *place);
 Meeting *meet(unsigned mask, const uint64_t *words, int count, const char *place);
 char *shared(size_t bytes, const char *place); // the same for every thread of the block
 // __stcg and __ldcg, the accesses to memory that blocks share during a launch. A write stays out of memory until the
@@ -83,10 +82,9 @@ void release(const int *flag);
 void acquire(const int *flag);
 void allow_shared_of(const void *kernel, size_t bytes);
 template <class... P> const void *address_of(void (*kernel)(P...)) { return (const void *)kernel; }
-void launch(const char *name, const void *kernel, unsigned clusters_of, dim3 grid, dim3 block, size_t dynamic,
-            cudaStream_t stream, std::function<void()> body);
-void run_grid(const char *name, unsigned clusters_of, dim3 grid, dim3 block, size_t dynamic,
-              const std::function<void()> &body);
+void launch(const char *name, const void *kernel, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream,
+            std::function<void()> body);
+void run_grid(const char *name, dim3 grid, dim3 block, size_t dynamic, const std::function<void()> &body);
 void enqueue(cudaStream_t stream, std::function<void()> kernel, double us = 1); // device.cc
 
 // The record of calls (device.h: emu_record), one a line.
@@ -222,10 +220,9 @@ inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a
 // The host halves of kernels/cuda/ptx.cuh.
 #define SHARED(type, name, count)  type *name = (type *)emu::shared(sizeof(type) * (count), EMU_HERE)
 #define DYNAMIC_SHARED(type, name) type *name = (type *)emu::dynamic_shared
-#define LAUNCH(kernel, ...)        LAUNCH_CLUSTERS(1, kernel, __VA_ARGS__)
-#define LAUNCH_CLUSTERS(blocks, kernel, grid, block, dynamic, stream, ...)                                             \
-    (emu::note(#kernel, __VA_ARGS__), emu::launch(#kernel, emu::address_of(kernel), blocks, grid, block, dynamic,      \
-                                                  stream, emu::bind(kernel, __VA_ARGS__)))
+#define LAUNCH(kernel, grid, block, dynamic, stream, ...)                                                              \
+    (emu::note(#kernel, __VA_ARGS__),                                                                                  \
+     emu::launch(#kernel, emu::address_of(kernel), grid, block, dynamic, stream, emu::bind(kernel, __VA_ARGS__)))
 #define ALLOW_SHARED(kernel, bytes) emu::allow_shared(kernel, bytes)
 #define BLOCKS_PER_MULTIPROCESSOR(result, kernel, threads, bytes)                                                      \
     ((void)(kernel), (void)(threads), (void)(bytes), *(result) = emu::blocks_per_multiprocessor, cudaSuccess)
@@ -309,10 +306,6 @@ void barrier_open(uint64_t *b, int arrivals);
 void barriers_opened();
 void barrier_arrive_with(uint64_t *b, int bytes);
 static inline void barrier_arrive(uint64_t *b) { barrier_arrive_with(b, 0); }
-void barrier_arrive_at(uint64_t *b, int block);
-void copy_tile_to_all(void *to, const TensorMap &map, int head, int row, int b, uint64_t *landed);
-int block_in_cluster();
-#define cluster_sync()          emu::cluster_barrier(EMU_HERE)
 #define barrier_wait(b, parity) emu_barrier_wait(b, parity, EMU_HERE)
 void emu_barrier_wait(uint64_t *b, int parity, const char *place);
 static inline void prefetch_map(const TensorMap &) {}

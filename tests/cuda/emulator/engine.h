@@ -4,7 +4,6 @@
 #include "tests/cuda/emulator/emu.h"
 
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,40 +24,14 @@ struct Store {
 // Happens-before between blocks: how many of the writes of each thread of the grid are known to be done.
 typedef std::map<uint64_t, unsigned> Seen;
 
-struct Fiber;
 struct Warp {
     int lanes = 0;
-    Fiber *first = nullptr;
     std::vector<Meeting *> meetings;
 };
 
 typedef std::vector<float> Sums; // of a thread
 
-struct SharedArray {
-    const char *place; // of its declaration
-    std::unique_ptr<char[]> memory;
-};
-
-// Threads that wait for each other.
-struct Gate {
-    int arrived, votes, result;
-    unsigned generation;
-    const char *place;
-};
-
-// A block of the cluster that runs: of the only one, but for kernels that are launched in clusters.
-struct Block {
-    uint3 index;
-    char *shared;              // dynamic
-    std::vector<int> unfenced; // for 16 bytes of it: 1 + the thread that wrote them before an async_fence
-    std::vector<SharedArray> arrays;
-    Seen settled; // what all its threads know, joined at its barriers
-    Gate gate;
-    int live; // threads
-};
-
 struct Fiber : Thread {
-    Block *block = nullptr;
     std::vector<std::vector<EmuProduct>> product_groups; // committed wgmma
     std::vector<EmuProduct> open_products;               // not yet committed
     std::map<float (*)[4], Sums> sums;                   // of both, as far as they have been computed
@@ -79,10 +52,10 @@ struct Fiber : Thread {
 
 extern uint64_t progress; // steps that threads have made, and copies that have landed
 extern size_t dynamic_bytes;
-extern std::vector<Block> cluster;
+// For 16 bytes of dynamic shared memory: 1 + the thread that wrote them before an async_fence.
+extern std::vector<int> unfenced;
 
 static inline Fiber *fiber_of_self() { return (Fiber *)self; }
-static inline Block *block_of_self() { return fiber_of_self()->block; }
 static inline void join(Seen &to, const Seen &from) {
     for (auto &one : from)
         if (unsigned &count = to[one.first]; count < one.second) count = one.second;
@@ -91,7 +64,7 @@ uint64_t thread_number(const Thread *thread);                         // in the 
 void check_access(const void *start, size_t bytes, const char *what); // by the address sanitizer
 void wait_for_change(const unsigned *count);                          // another thread goes on
 
-// tma.cc: at the start of a cluster; when nothing else can go on (false: nothing is under way); at its end.
+// tma.cc: at the start of a block; when nothing else can go on (false: nothing is under way); at its end.
 void tma_begin();
 bool tma_land();
 void tma_end();

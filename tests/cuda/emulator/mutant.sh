@@ -85,26 +85,17 @@ norm_own|trainer/optim/step.c|/gather(network, plan->sums/d|fixed_cpu|the bits o
 host_order|kernels/mpi/collective_mpi.c|s/const float \*other = received + (size_t)i \* PIECE;/const float *other = received + (size_t)(before ? ranks - 1 - i : i) * PIECE;/|fixed_cpu|the bits of several processes are not those of one|ranks
 host_apart|kernels/mpi/collective_mpi.c|s/const float \*first = before ? before : received;/const float *first = received;/;s/for (int i = before ? 0 : 1; i < ranks; i++) {/for (int i = 1; i <= ranks - !before; i++) {/;s/const float \*other = received + (size_t)i \* PIECE;/const float *other = i < ranks ? received + (size_t)i * PIECE : before;/|fixed_cpu|the bits of several processes are not those of one|ranks
 tile_step|wgmma.cuh|s/128 \* WGMMA_TERMS/64 * WGMMA_TERMS/|attention_of_64|relative error|sm_90
-gelu_rank|wgmma.cuh|s/(shared_offset(tile) & 0x3ffff)/shared_offset(tile)/|by_wgmma|rror|sm_90
 gelu_turn|matmul_gelu.cu|/if (i) barrier_wait(&memory.multiplied/d|by_wgmma|deadlock|sm_90
-gelu_peer|matmul_gelu.cu|/^    barrier_arrive_at(&memory.emptied/d|by_wgmma|deadlock|sm_90
-gelu_own|matmul_gelu.cu|/^    barrier_arrive(&memory.emptied/d|by_wgmma|deadlock|sm_90
-gelu_alone|matmul_gelu.cu|s/emptied\[i\], BLOCKS \* 4)/emptied[i], 4)/|by_wgmma|deadlock|sm_90
-gelu_opened|matmul_gelu.cu|/^        barriers_opened();/{n;n;s/cluster_sync/__syncthreads/}|by_wgmma|was not opened|sm_90
-gelu_left|matmul_gelu.cu|/^    __syncwarp();/{n;d};s/return cluster_sync();.*/return;/|by_wgmma|a block that has ended|sm_90
-gelu_share|matmul_gelu.cu|s/block \* ACROSS \* SIDE \/ BLOCKS/(1 - block) * ACROSS * SIDE \/ BLOCKS * 0/|by_wgmma|rror|sm_90
-gelu_terms|matmul_gelu.cu|s/step \* SIDE + first, 0/step * SIDE, 0/|by_wgmma|rror|sm_90
-gelu_pair|matmul_gelu.cu|s/\* BLOCKS + block)/* BLOCKS)/|by_wgmma|rror|sm_90
 gelu_emptied|matmul_gelu.cu|/barrier_wait(&memory.emptied/d|by_wgmma|more arrivals than|sm_90
 gelu_landed|matmul_gelu.cu|/barrier_wait(&memory.landed/d|by_wgmma|deadlock|sm_90
-gelu_early|matmul_gelu.cu|s/empty_stage(memory, n - 1, block);$/empty_stage(memory, n, block);/|by_wgmma|deadlock|sm_90
+gelu_early|matmul_gelu.cu|s/emptied\[(n - 1) % STAGES\]);$/emptied[n % STAGES]);/|by_wgmma|deadlock|sm_90
 gelu_bytes|matmul_gelu.cu|s/(DOWN + ACROSS) \* TILE_BYTES/(DOWN + ACROSS - 1) * TILE_BYTES/|by_wgmma|deadlock|sm_90
 gelu_distance|wgmma.cuh|s/ROW == TERM \&\& TILES > 1 ? TILE_BYTES >> 4 : 1/1/|by_wgmma|rror|sm_90
 gelu_wait|matmul_gelu.cu|s/wgmma_wait<0>(sums\[half\]);/wgmma_wait<1>(sums[half]);/|by_wgmma|without a wait|sm_90
-gelu_fence|matmul_gelu.cu|s/arrive_with_writes(&memory.written\[group\]);/{ __syncwarp(); if (thread % 32 == 0) barrier_arrive(\&memory.written[group]); }/|by_wgmma|without async_fence|sm_90
-gelu_written|matmul_gelu.cu|/barrier_wait(&memory.written/d|by_wgmma|deadlock|sm_90
-gelu_read|matmul_gelu.cu|s/if (thread == 0) bulk_wait_read();//|by_wgmma|rror|sm_90
-gelu_arrived|matmul_gelu.cu|/^ *barrier_wait(&memory.arrived/d|by_wgmma|rror|sm_90
+gelu_fence|matmul_gelu.cu|/^ *async_fence();/d|by_wgmma|without async_fence|sm_90
+gelu_written|matmul_gelu.cu|/bulk_wait_read();/{n;d}|by_wgmma|deadlock|sm_90
+gelu_read|matmul_gelu.cu|s/if (starts) bulk_wait_read();.*//|by_wgmma|rror|sm_90
+gelu_arrived|matmul_gelu.cu|/^ *barrier_wait(&arrived/d|by_wgmma|more arrivals than|sm_90
 gelu_fetch|matmul_gelu.cu|s/AHEAD = BUFFERS - 1,/AHEAD = BUFFERS,/|by_wgmma|rror|sm_90
 gelu_piece|matmul_gelu.cu|s/: 2 \* down\], \*const pres = pieces\[2 \* down + 1\]/: 0], *const pres = pieces[1]/|by_wgmma|rror|sm_90
 gelu_row|matmul_gelu.cu|s/row + r \* 8 \* CHUNKS/row + (1 - r) * 8 * CHUNKS/|by_wgmma|rror|sm_90
@@ -113,14 +104,16 @@ gelu_column|matmul_gelu.cu|s/\&sums\[across \* 8 + k\]/\&sums[k]/|by_wgmma|rror|
 gelu_bias|matmul_gelu.cu|s/(bias + column + k \* 8/(bias + k * 8/|by_wgmma|rror|sm_90
 gelu_outside|matmul_gelu.cu|s/const bool inside = column < product.N;/const bool inside = true;/|by_wgmma|rror|sm_90
 gelu_sums|matmul_gelu.cu|s/, halve<2>(x);/;/|by_wgmma|rror|sm_90
-gelu_warps|matmul_gelu.cu|s/ + of\[3 \* SIDE\];/;/|by_wgmma|rror|sm_90
+gelu_warps|matmul_gelu.cu|s/ + of\[3\]\[thread\];/;/|by_wgmma|rror|sm_90
 gelu_slope|matmul_gelu.cu|s/slope_of<FORM>(high(x\[k\]\[r\]))/slope_of<FORM>(low(x[k][r]))/|by_wgmma|rror|sm_90
 gelu_next|matmul_gelu.cu|s/fetch(ahead < PIECES ? at : next,/fetch(at,/|by_wgmma|rror|sm_90
-gelu_summed|matmul_gelu.cu|s/ \&\& down == DOWN - 1;/ \&\& down == 0;/|by_wgmma|rror|sm_90
+gelu_summed|matmul_gelu.cu|/barrier_wait(&memory.summed\[group\], 0)/d|by_wgmma|deadlock|sm_90
+gelu_again|matmul_gelu.cu|/barrier_wait(&memory.summed\[group\], 1)/d|by_wgmma|deadlock|sm_90
+gelu_height|matmul_gelu.cu|s/ + warp \* PIECE_ROWS, ahead/, ahead/|by_wgmma|rror|sm_90
 gelu_part|matmul_gelu.cu|s/(at.row \/ (DOWN \* SIDE))/(at.row \/ SIDE)/|by_wgmma|rror|sm_90
 gelu_parts|matmul_gelu.cu|s/(const float \*)cuda.scratch, down,/(const float *)cuda.scratch, down - 1,/|by_wgmma|rror|sm_90
 gelu_rounded|matmul_gelu.cu|s/of_columns\[2 \* k + 1\] += high(d)/of_columns[2 * k + 1] += low(d)/|by_wgmma|rror|sm_90
-gelu_end|matmul_gelu.cu|/^    if (thread == 0) bulk_wait();/d|by_wgmma|without a wait|sm_90
+gelu_end|matmul_gelu.cu|/^    if (starts) bulk_wait();/d|by_wgmma|without a wait|sm_90
 gelu_allowed|matmul_gelu.cu|s/= ALLOW_SHARED((matmul.*;/= cudaSuccess;/|by_wgmma|was not allowed|sm_90
 gelu_kept|matmul_cublaslt.c|s/choice.way == PRODUCT_BY_WGMMA \&\& !wgmma/false/|kernel_that_has_both|rror
 gelu_form|matmul_cublaslt.c|s/workspace >> 20, forms\[p->form\]/workspace >> 20, ""/|kernel_that_has_both|rror

@@ -15,7 +15,6 @@ struct Load { // to shared memory; it has been read when it started
     char *to;
     std::string data;
     uint64_t *landed;
-    bool to_all; // blocks of the cluster: it may land before the block's own thread has announced it
 };
 struct Phases { // of a barrier
     int arrivals, left;
@@ -23,7 +22,7 @@ struct Phases { // of a barrier
     unsigned phase;
     Seen published;
 };
-static std::map<const uint64_t *, Phases> barriers; // of this cluster
+static std::map<const uint64_t *, Phases> barriers; // of this block
 static std::vector<Load> loads;                     // that have not landed
 
 static Phases *barrier_at(const uint64_t *b) {
@@ -41,7 +40,7 @@ static void land(const Load &load) {
     memcpy(load.to, load.data.data(), load.data.size());
     Phases *b = barrier_at(load.landed);
     b->bytes -= (long)load.data.size();
-    if (b->bytes < 0 && b->left == b->arrivals && !load.to_all) die("more bytes than were announced");
+    if (b->bytes < 0 && b->left == b->arrivals) die("more bytes than were announced");
     end_phase(b);
 }
 
@@ -89,7 +88,6 @@ static CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t ra
                 (type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16);
     for (int i = 0; i < 4; i++) good &= sizes[i] && sizes[i] >> 32 == 0 && steps[i] == 1, to.sizes[i] = sizes[i];
     for (int i = 0; i < 3; i++) good &= strides[i] % 16 == 0 && strides[i] >> 40 == 0, to.strides[i] = strides[i];
-    for (int i = 0; i < 4; i++) good &= box[i] <= sizes[i];                        // larger boxes: not seen on a device
     good &= box[0] == 64 && box[1] == 1 && box[2] && box[2] <= 256 && box[3] == 1; // rows of 128 bytes, the swizzle's
     memcpy(map, &to, sizeof to);
     return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -152,7 +150,7 @@ static void start(emu::Load load) {
 
 void copy_bytes(void *to, const void *from, int bytes, uint64_t *landed) {
     if (((uintptr_t)to | (uintptr_t)from | (unsigned)bytes) & 15) emu::die("copy_bytes: no multiple of 16");
-    emu::Load load = {(char *)to, {}, landed, false};
+    emu::Load load = {(char *)to, {}, landed};
     read_memory(load.data, (const char *)from, (size_t)bytes);
     start(std::move(load));
 }
@@ -180,42 +178,15 @@ static std::vector<TilePart> parts_of_tile(const TensorMap &opaque, int head, in
     return parts;
 }
 
-static emu::Load load_of_tile(void *to, const TensorMap &map, int head, int row, int b) {
+void copy_tile(void *to, const TensorMap &map, int head, int row, int b, uint64_t *landed) {
     const std::vector<TilePart> parts = parts_of_tile(map, head, row, b, to);
-    emu::Load load = {(char *)to, std::string(parts.size() * 16, 0), nullptr, false};
+    emu::Load load = {(char *)to, std::string(parts.size() * 16, 0), landed};
     for (const TilePart &part : parts) {
         std::string bytes;
         if (part.memory) read_memory(bytes, part.memory, 16);
         load.data.replace((size_t)(part.shared - (char *)to), bytes.size(), bytes);
     }
-    return load;
-}
-
-void copy_tile(void *to, const TensorMap &map, int head, int row, int b, uint64_t *landed) {
-    emu::Load load = load_of_tile(to, map, head, row, b);
-    load.landed = landed;
     start(std::move(load));
-}
-
-// ---- clusters
-
-// The same place in the shared memory of another block.
-template <class T> static T *in_block(T *shared, emu::Block *block) {
-    if (!block->live) emu::die("shared memory of a block that has ended");
-    return (T *)(block->shared + (shared_offset(shared) & 0xffffff));
-}
-
-int block_in_cluster() { return (int)(emu::block_of_self() - emu::cluster.data()); }
-
-void barrier_arrive_at(uint64_t *b, int block) { barrier_arrive_with(in_block(b, &emu::cluster[(size_t)block]), 0); }
-
-void copy_tile_to_all(void *to, const TensorMap &map, int head, int row, int b, uint64_t *landed) {
-    emu::Load load = load_of_tile(to, map, head, row, b);
-    load.to_all = true;
-    for (emu::Block &block : emu::cluster) {
-        load.to = in_block((char *)to, &block), load.landed = in_block(landed, &block);
-        start(load);
-    }
 }
 
 // The store reads shared memory ...
@@ -224,7 +195,7 @@ static void read_store(emu::Store &store) {
     for (const auto &[to, from] : store.parts) {
         const size_t at = (size_t)(from - emu::dynamic_shared);
         if (at + 16 > emu::dynamic_bytes) emu::die("a store reads beyond shared memory");
-        if (emu::block_of_self()->unfenced[at / 16]) emu::die("a store reads what was written without async_fence");
+        if (emu::unfenced[at / 16]) emu::die("a store reads what was written without async_fence");
         store.data.append(from, 16);
     }
     store.was_read = true;
