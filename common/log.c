@@ -1,5 +1,6 @@
 // Lines and progress on stderr.
 #include "common/log.h"
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +21,33 @@ uint64_t clock_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+// A URL in quotes may have quotes and blanks in it: a quote ends it where a sentence goes on.
+static size_t length_of_url(const char *at, bool quoted) {
+    size_t length = strcspn(at, "' ");
+    while (quoted && at[length] && !(at[length] == '\'' && strchr(" ,:;)'", at[length + 1])))
+        length += 1 + strcspn(at + length + 1, "' ");
+    return length;
+}
+
+static void cut(char *from, const char *to) { memmove(from, to, strlen(to) + 1); }
+
+// `at` is behind the "://" of a URL.
+static void hide_secrets(const char *text, char *at) {
+    for (size_t i = strcspn(at, "/?# "); i-- > 0;)
+        if (at[i] == '@') {
+            cut(at, at + i + 1);
+            break;
+        }
+    const char *scheme = at - strlen("://");
+    while (scheme > text && isalnum((unsigned char)scheme[-1])) scheme--;
+    if (strncmp(scheme, "http", 4) != 0) return; // others have no query: it is a part of the name
+    const size_t length = length_of_url(at, scheme > text && scheme[-1] == '\'');
+    char *query = memchr(at, '?', length);
+    if (query) cut(query, at + length);
+}
+
 void text_printable(char *text) {
-    for (char *at = text; (at = strstr(at, "://"));) {
-        at += strcspn(at, "?' ");
-        const char *rest = *at == '?' ? at + strcspn(at, "' ") : at;
-        memmove(at, rest, strlen(rest) + 1);
-    }
+    for (char *at = text; (at = strstr(at, "://"));) hide_secrets(text, at += strlen("://"));
     for (; *text; text++)
         if ((unsigned char)*text < ' ' || *text == 0x7F) *text = '?';
 }

@@ -11,7 +11,7 @@ extern bool log_quiet;          // --quiet: no log_line, no progress
 extern bool log_silent;         // nothing at all: another process prints the same
 
 // Replaces control characters by '?': a name from a file system must neither begin a line nor reach the terminal. All
-// lines and errors are passed through it. The queries of URLs are removed, which can hold a signature.
+// lines and errors are passed through it. What URLs can hold of secrets is removed: queries and a user's name and password.
 void text_printable(char *text);
 
 // From here on, lines and errors begin with the time (UTC), for programs that run for long. Not where stderr is the journal

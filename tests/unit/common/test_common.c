@@ -40,12 +40,30 @@ TEST(err_prints_no_control_characters_of_names) {
     err_clear();
 }
 
-TEST(err_prints_no_queries_of_urls) {
+TEST(err_prints_no_secrets_of_urls) {
     fail(EX_DATA, "'%s' and '%s' differ, do they?", "https://a.example/set?sig=SECRET&b=://x?SECRET",
          "http://b?SECRET");
-    fail_in("s3://c/d?SECRET");
-    assert_string_equal(err_text(), "s3://c/d: 'https://a.example/set' and 'http://b' differ, do they?");
+    fail_in("https://c/d?SECRET 'it''s'");
+    assert_string_equal(err_text(), "https://c/d 'it''s': 'https://a.example/set' and 'http://b' differ, do they?");
     err_clear();
+    static const struct {
+        const char *url, *printed;
+    } urls[] = {
+        {"https://h/it's?sig=SECRET", "https://h/it's"},
+        {"https://h/a b?sig=SECRET", "https://h/a b"},
+        {"https://h/q?a='SECRET'&b= SECRET", "https://h/q"},
+        {"https://me:SECRET@h/q@1?SECRET", "https://h/q@1"},
+        {"s3://me:SEC@RET@h/q", "s3://h/q"},
+        {"hf://datasets/a/b@1/c?d", "hf://datasets/a/b@1/c?d"}, // has no query
+        {"s3://h/a?1.jsonl", "s3://h/a?1.jsonl"},
+    };
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+        char want[80];
+        snprintf(want, sizeof want, "'%s': missing?", urls[i].printed);
+        fail(EX_DATA, "'%s': missing?", urls[i].url);
+        assert_string_equal(err_text(), want);
+        err_clear();
+    }
 }
 
 TEST(err_derives_the_exit_code_from_errno) {
