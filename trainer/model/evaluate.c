@@ -15,10 +15,7 @@ static void add_losses(Network *network, int B) {
 void evaluate_warm_up(Network *network, uint64_t samples) {
     const uint64_t most = (uint64_t)network->plan->eval.rows, last = samples % most;
     const PassLayout *pass = &network->plan->eval;
-    network->ops->zero(network_at(network, pass->tokens),
-                       most * (uint64_t)(pass->block + 1) * shape_id_bytes(&network->model->shape));
-    if (network->plan->document_mask)
-        network->ops->zero(network_at(network, pass->starts), most * (uint64_t)pass->block * sizeof(int32_t));
+    network_zero_tokens(network, pass, most);
     if (samples >= most) add_losses(network, (int)most);
     if (last) add_losses(network, (int)last);
 }

@@ -277,6 +277,13 @@ int network_init(Network *network, uint64_t seed) {
     return 0;
 }
 
+void network_zero_tokens(const Network *network, const PassLayout *pass, uint64_t B) {
+    const uint64_t T = (uint64_t)pass->block;
+    network->ops->zero(network_at(network, pass->tokens), B * (T + 1) * shape_id_bytes(&network->model->shape));
+    if (network->plan->document_mask)
+        network->ops->zero(network_at(network, pass->starts), B * T * sizeof *network->starts);
+}
+
 void network_tokens(const Network *network, const PassLayout *pass, const void *ids, int B, int T) {
     const ModelShape *shape = &network->model->shape;
     const unsigned bytes = shape_id_bytes(shape);

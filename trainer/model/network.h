@@ -61,6 +61,8 @@ static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? 
 // document_mask a document begins at an end_of_text, which it sees, and ends before the next one. So every target is
 // predicted from its own document, and the first token of a text from end_of_text alone.
 void network_tokens(const Network *network, const PassLayout *pass, const void *ids, int B, int T);
+// B rows of one document of zeros: what a pass before the first batch reads, where anything may lie.
+void network_zero_tokens(const Network *network, const PassLayout *pass, uint64_t B);
 
 // Pointers to the buffers of a pass (buffers.def), and to the instances of this layer.
 typedef struct {

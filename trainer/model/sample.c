@@ -110,7 +110,7 @@ static void next_logits(Network *network, const void *ids, size_t length, bool k
 void sample_warm_up(Network *network, float *logits) {
     const PassLayout *pass = &network->plan->sample;
     int block = network->model->shape.block;
-    network->ops->zero(network_at(network, pass->tokens), (size_t)(block + 1) * shape_id_bytes(&network->model->shape));
+    network_zero_tokens(network, pass, 1);
     for (int T = 0; T < block;) {
         T = T + LENGTH_MULTIPLE < block ? T + LENGTH_MULTIPLE : block;
         network_forward(network, pass, 1, T);

@@ -275,10 +275,8 @@ void step_warm_up(Network *network, const Config *config) {
     const int last = (int)((config->gradient_accumulation_steps - 1 - ranks->rank) / ranks->world); // of this process
     const size_t first_gradient = away->layer_bytes ? away->kept : network->plan->grads;
     step_begin(network, config, &position);
-    for (int run = 0; run < 2; run++) {                       // the first run is executed, the second recorded
-        network->ops->zero(network_at(network, pass->tokens), // an update may lie where the tokens were
-                           (size_t)pass->rows * (size_t)(config->block_size + 1) *
-                               shape_id_bytes(&network->model->shape));
+    for (int run = 0; run < 2; run++) {                           // the first run is executed, the second recorded
+        network_zero_tokens(network, pass, (uint64_t)pass->rows); // an update may lie where the tokens were
         for (int add = 0; add <= adds; add++) step_micro_batch(network, scale, add);
         if (ranks->world > 1) run_parts(network, scale, 0, false);
         if (ranks->world > 1 && last) run_parts(network, scale, last, false);

@@ -26,6 +26,7 @@ gpu() { "$BIN/trainer" train tiny.conf --device=cuda "${options[@]}" "$@"; }
 
 @test "the passes before the first batch read no start of a document that nothing has written" {
     gpu --out_dir=run --document_mask=True --n_layer=1 --n_embd=32 --batch_size=2 --gradient_accumulation_steps=1 --eval_tokens=16 --eval_interval=1 --warmup_iters=0 --max_iters=1
+    gpu --out_dir=large --document_mask=True --n_layer=1 --n_embd=32 --batch_size=2 --gradient_accumulation_steps=1 --eval_tokens=128 --eval_batch_size=4 --eval_interval=0 --warmup_iters=0 --max_iters=1
     [ "$(jq -s 'map(select(.val_loss)) | length' run/metrics.jsonl)" = 2 ]
 }
 
