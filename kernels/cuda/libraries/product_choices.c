@@ -206,17 +206,21 @@ void product_choices_set(const char *text) {
         none_are_made = !strchr(strchr(text, '\n') + 1, '\n');
 }
 
+static void add_line(char *text, size_t size, const char *line, size_t length) {
+    const size_t at = strlen(text);
+    if (at + length < size) memcpy(text + at, line, length), text[at + length] = 0;
+}
+
 void product_choices_get(char *text, size_t size) {
     char line[LINE_BYTES];
-    size_t at = 0, length = print_card(line);
+    const KeptChoice *const end = entries + entry_count;
     *text = 0;
-    for (unsigned order = 1; at + length < size; order++) {
-        memcpy(text + at, line, length), text[at += length] = 0;
-        const KeptChoice *entry = entries;
-        while (entry < entries + entry_count && entry->used != order) entry++;
-        if (entry == entries + entry_count) return;
-        length = print_choice(line, entry);
-    }
+    add_line(text, size, line, print_card(line));
+    for (const KeptChoice *entry = entries; entry < end; entry++)
+        if (entry->given) add_line(text, size, line, print_choice(line, entry));
+    for (unsigned order = 1; order <= used_count; order++)
+        for (const KeptChoice *entry = entries; entry < end; entry++)
+            if (entry->used == order && !entry->given) add_line(text, size, line, print_choice(line, entry));
 }
 
 bool product_choices_may_be_made(void) { return !none_are_made && file >= 0; }
