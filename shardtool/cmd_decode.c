@@ -4,6 +4,7 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/file/spool.h"
+#include "common/file/url_files.h"
 #include "common/json_write.h"
 #include "common/log.h"
 #include "shardtool/support/dataset_vocabulary.h"
@@ -228,7 +229,7 @@ static int decode_shard(TextDecoding *decoding, const char *path) {
 
 // Ids, or a shard: no decimal begins as a shard does.
 static int decode_path(TextDecoding *decoding, const char *path) {
-    if (dataset_is(path)) return decode_shard(decoding, path);
+    if (dataset_is(path) || path_is_url(path)) return decode_shard(decoding, path);
     bool is_stdin = !strcmp(path, "-");
     int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fail_errno("cannot open '%s'", path);

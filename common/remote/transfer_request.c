@@ -117,7 +117,7 @@ int transfer_check_hub(Transfer *transfer) {
     return 0;
 }
 
-int transfer_check(Transfer *transfer) {
+int transfer_check_kind(Transfer *transfer) {
     const Response *response = &transfer->response;
     if (response->malformed) return transfer_refuse(transfer, EX_DATA, "the header of the response is malformed");
     if (*response->encoding && strcasecmp(response->encoding, "identity") != 0)
@@ -129,6 +129,13 @@ int transfer_check(Transfer *transfer) {
         return transfer_refuse(transfer, EX_DATA,
                                "the server sends a web page in place of the file: a login page or the portal "
                                "of a network");
+    return 0;
+}
+
+int transfer_check(Transfer *transfer) {
+    const Response *response = &transfer->response;
+    if (transfer_check_kind(transfer) < 0) return -1;
+    if (!transfer->to) return 0;
     if (response->status == 200)
         return transfer_refuse(transfer, EX_DATA,
                                transfer->object->seen ? "the file changed while it was read (200)"

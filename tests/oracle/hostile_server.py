@@ -156,7 +156,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         begin, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
         begin, last = int(begin), int(last)
         if begin >= size:
-            return self.answer(416, b"", Content_Range=f"bytes */{size}")
+            return self.answer(416, b"", Content_Range=f"bytes */{size}", **session.fields)
         last = min(last, size - 1)
         body = content[begin : last + 1]
         if fault == "flip" and len(body) > 1:

@@ -64,6 +64,11 @@ def test_an_empty_file_is_left_out():
     assert tool("cat", "with-empty").stdout == tool("cat", "local-empty").stdout
 
 
+def test_an_empty_web_page_in_place_of_a_file_is_refused():
+    web.add("page", Session({**files, "portal": b""}, fatal="portal", fatal_from=1))
+    assert b"web page" in tool("tokenize", "-o", "page", web.url("origin", "page/a.jsonl"), "small.jsonl.xz", code=65).stderr
+
+
 def test_a_list_of_urls_is_read_in_the_order_of_names():
     names = sorted(name for name in files if not name.startswith("empty"))
     urls = [web.url("origin", "plain-files/" + name) for name in names]

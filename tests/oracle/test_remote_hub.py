@@ -56,6 +56,12 @@ def test_files_folders_and_patterns_are_read_as_from_disk():
         hub("text", wrong, code=2)
 
 
+def test_an_empty_file_is_left_out():
+    web.add("empty", Hub(REPOSITORY, {"empty.txt": b"", "small.jsonl": files["sample/small.jsonl"]}))
+    done = hub("tokenize", "-o", "empty", f"{START}/empty.txt", f"{START}/small.jsonl", session="empty")
+    assert b"1 document," in done.stderr, done.stderr
+
+
 def test_the_revision_is_pinned_in_the_manifest_and_a_run_reads_one_commit():
     session = web.add("hub", Hub(REPOSITORY, files))
     commit = session.main
