@@ -14,7 +14,7 @@
 //               chunks of K = n / 64G consecutive blocks, chunk c from block c*K on; R = n - 64GK blocks remain.
 //               With q = P(64 + j, size of the group)(p - j*n/G): for q < 64K, the sample is block q mod K of chunk
 //               i*G + P(i, G)(j), where i = q / K. Else it is block 64GK + (j*n/G + q - 64K(j+1) + s) mod R, with
-//               s = P(2^32 - 2, R)(e mod R), where P is that of epoch e (in `shifted` e / m).
+//               s = P(2^32 - 2, R)(e mod R), where P is that of epoch e.
 //               So each group has one chunk of each 64th of the split and its share of the remaining blocks: a sample of
 //               the whole split in about 64 extents of at most 512 KiB each. A split of up to 2^24 tokens is one group.
 //               The order needs no state and has no size limit.
@@ -52,6 +52,7 @@
 //   shifted 1337 0 301966 256 5 -> 269085
 //   shifted 1337 0 9035582198 1024 1000000000 -> 4564678681
 //   shifted 42 0 1500 1000 123456 -> 430
+//   shifted 7 0 28389 64 1351 -> 25438
 //   sequential 0 1 301966 256 0 -> 0
 //   sequential 0 1 301966 256 1178 -> 301568
 //   sequential 0 1 4434606 1024 4329 -> 4432896
