@@ -186,7 +186,8 @@ static Finding check_inputs(char *text, size_t size) {
     if (!found && *config->dataset && !*config->loader) status = loader_process_no_dataset(config->dataset);
     if (status < 0) return snprintf(text, size, "dataset: %s", err_text()), err_clear(), BLOCKED;
     if (found) snprintf(text, size, "dataset '%s'", dataset.name);
-    if (!strcmp(config->init_from, "scratch") || !strcmp(config->init_from, "resume")) return FINE;
+    const bool starts = !checkpoint_any(config->out_dir, model, &(uint64_t){0}); // else no initial weights are read
+    if (!starts || !strcmp(config->init_from, "scratch") || !strcmp(config->init_from, "resume")) return FINE;
     status = model_directory(model, config->init_from, config->out_dir);
     if (status == 0 && access(model, F_OK) < 0) status = fail_errno("'%s'", model);
     if (status < 0) return snprintf(text, size, "init_from: %s", err_text()), err_clear(), BLOCKED;

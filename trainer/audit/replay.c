@@ -326,7 +326,11 @@ static int take_config(ConfigReader *reader, const char *directory, const Replay
     config->out_dir = directory;
     config->checkpoint_interval = (AutoInt){false, 0};
     config->tensorboard_log = config->eval_only = false;
-    config->init_from = *saved->init_from ? arena_copy_string(&reader->strings, saved->init_from) : "scratch";
+    const char *from = *saved->init_from ? arena_copy_string(&reader->strings, saved->init_from) : "scratch";
+    if (config_is_set(reader, KEY_init_from) && strcmp(config->init_from, from) != 0)
+        return fail(EX_USAGE, "init_from is '%s', and the run began from '%s': put its model there", config->init_from,
+                    from);
+    config->init_from = from;
     if (!config_is_set(reader, KEY_loader) && find_dataset(replay, text))
         config->dataset = arena_copy_string(&reader->strings, text);
     else if (!config_is_set(reader, KEY_loader) && record_text(&step->process, "loader", text, sizeof text))

@@ -211,7 +211,7 @@ static void remove_checkpoint(const char *directory) {
     rmdir(directory);
 }
 
-static void rotate(const char *out_dir, uint64_t best_step) {
+void checkpoint_rotate(const char *out_dir, uint64_t best_step) {
     uint64_t steps[LIST_MAX];
     char path[PATH_MAX_BYTES];
     int count = list_steps(out_dir, steps);
@@ -281,7 +281,7 @@ int checkpoint_save(Network *network, const RunState *state, const Config *confi
         return fail_in("checkpoint of step %llu", (unsigned long long)state->step);
     }
     if (dir_sync(out_dir) < 0) return -1;
-    rotate(out_dir, state->best_step);
+    checkpoint_rotate(out_dir, state->best_step);
     return 0;
 }
 
@@ -445,7 +445,11 @@ int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX
     if (found > 0 && !*which) best = !settings->always_save_checkpoint && step;
     if (found > 0 && best && step != saved.state.step) {
         saved_state_close(&saved);
-        found = find_step(out_dir, step, path, &saved);
+        found = step ? find_step(out_dir, step, path, &saved)
+                     : fail(EX_NOINPUT,
+                            "the lowest loss of the run in '%s' is that before its first step, of which there is no "
+                            "checkpoint",
+                            out_dir);
     }
     saved_state_close(&saved);
     return found;

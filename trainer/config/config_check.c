@@ -111,7 +111,8 @@ static void check_model(ConfigReader *reader) {
         config_mistake(reader, KEY_recheck_interval,
                        "'recheck_interval' compares bits, which needs deterministic = True");
     if (config->mem_limit && config->mem_limit < MEM_LIMIT_LEAST)
-        config_mistake(reader, KEY_mem_limit, "'mem_limit' is %llu bytes: the unit is missing, as in 11.3GiB",
+        config_mistake(reader, KEY_mem_limit,
+                       "'mem_limit' is %llu bytes: the unit is missing or too small, it is written as 11.3GiB",
                        (unsigned long long)config->mem_limit);
     if (!*config->out_dir) config_mistake(reader, KEY_out_dir, "'out_dir' is empty");
 }

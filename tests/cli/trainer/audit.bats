@@ -152,6 +152,12 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     grep -q '"applied": false' kind/metrics.jsonl
 }
 
+@test "a replay refuses other initial weights than those of the record" {
+    run_copy run
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=tuned --max_iters=4 --init_from=run/ckpt-00000024
+    run_match 2 "init_from is 'other', and the run began from 'run/ckpt-00000024'" replay tuned --init_from=other
+}
+
 @test "a run that was rolled back replays with the samples that it skipped" {
     run_code 81 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
     grep -q passed_from run/metrics.jsonl

@@ -103,6 +103,7 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
         "$(./trainer plan tiny.conf --max_iters=9 --threads=0 --out_dir=run 2>/dev/null | grep -E '^ *arena ')"; do
         grep -qE -- "$part" bug.txt || { echo "no $part" && cat bug.txt && return 1; }
     done
+    run_code 0 ./trainer doctor run --init_from=gone # a run that goes on needs no initial weights
     ./trainer doctor run --max_iters=30 --report bug.txt
     grep -qE "^max_iters *= 30 *# --max_iters;" bug.txt
 }

@@ -391,6 +391,20 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
     [ ! -e none ]
 }
 
+@test "export writes the whole model, and best names no step where the loss was lowest before the first" {
+    train --out_dir=run --quiet --max_iters=8 --eval_interval=4 --learning_rate=5 --decay_lr=False --sample_tokens=0
+    run_match 2 "'block_size' is 2, and the model in 'run/ckpt-00000008' has 16: leave it out" "$BIN/trainer" export -o half --out_dir=run --block_size=2
+    [ ! -e half ]
+    run_match 66 "the lowest loss of the run in 'run' is that before its first step" "$BIN/trainer" export -o none --out_dir=run --ckpt=best
+}
+
+@test "the next start removes what a kill has left of an old checkpoint" {
+    train --out_dir=run --quiet --max_iters=24 --checkpoint_interval=8 --eval_interval=0 --sample_tokens=0
+    mkdir run/ckpt-00000008 && cp run/ckpt-00000024/optimizer.safetensors run/ckpt-00000008
+    train --out_dir=run --quiet --max_iters=24 --checkpoint_interval=8 --eval_interval=0 --sample_tokens=0
+    [ "$(echo run/ckpt-*)" = "run/ckpt-00000016 run/ckpt-00000024" ]
+}
+
 @test "sample prints each token as it comes" {
     train --out_dir=run --quiet
     # It would take hours to its end.
