@@ -95,7 +95,8 @@ static int open_state(Run *run) {
     if (!state->tokens) // version 0.1.0 did not count them
         state->tokens = state->step * run_sequences(run) * (uint64_t)config->block_size;
     loss_scaler_init(&state->scaler, dtype_is_narrow(run->backend->act_type));
-    if (found && !run->replays && run_owns(run)) checkpoint_rotate(config->out_dir, state->best_step);
+    if (found && !run->replays && !config->eval_only && run_owns(run))
+        checkpoint_rotate(config->out_dir, state->best_step);
     if (found) log_line("resuming at step %llu from '%s'", (unsigned long long)state->step, run->saves.resumed_from);
     if (found && run_is_complete(run))
         log_line("the run in '%s' is complete (step %llu of %lld): nothing is trained; raise max_iters to go on",

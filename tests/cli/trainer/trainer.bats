@@ -401,6 +401,7 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
 @test "the next start removes what a kill has left of an old checkpoint" {
     train --out_dir=run --quiet --max_iters=24 --checkpoint_interval=8 --eval_interval=0 --sample_tokens=0
     mkdir run/ckpt-00000008 && cp run/ckpt-00000024/optimizer.safetensors run/ckpt-00000008
+    train --out_dir=run --quiet --eval_only=True && [ -e run/ckpt-00000008 ] # which changes nothing
     train --out_dir=run --quiet --max_iters=24 --checkpoint_interval=8 --eval_interval=0 --sample_tokens=0
     [ "$(echo run/ckpt-*)" = "run/ckpt-00000016 run/ckpt-00000024" ]
 }

@@ -30,6 +30,14 @@ gpu() { "$BIN/trainer" train tiny.conf --device=cuda "${options[@]}" "$@"; }
     [ "$(jq -s 'map(select(.val_loss)) | length' run/metrics.jsonl)" = 2 ]
 }
 
+@test "a run that goes on on a GPU, or on the CPU after one, says that its bits are others" {
+    run_code 0 gpu --out_dir=run --max_iters=2 --warmup_iters=1
+    [[ "$output" != *"was computed with"* ]]
+    run_match 1 "the run was computed with a GPU, and goes on with " "$BIN/trainer" replay run --device=cpu --steps=1
+    run_match 0 "the run was computed with a GPU, and goes on with " "$BIN/trainer" train tiny.conf --device=cpu "${options[@]}" --out_dir=run --max_iters=3 --warmup_iters=1
+    run_match 0 ", and goes on with a GPU: its bits are not" gpu --out_dir=run --max_iters=4 --warmup_iters=1
+}
+
 @test "float32 on a GPU has the losses of the CPU, those of TF32 differ, and each resumes with its own" {
     losses_within() { # FACTOR RUN RUN
         join <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+).*/\1 \2/p' "$2/metrics.jsonl") \
