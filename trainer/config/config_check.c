@@ -112,7 +112,7 @@ static void check_model(ConfigReader *reader) {
                        "'recheck_interval' compares bits, which needs deterministic = True");
     if (config->mem_limit && config->mem_limit < MEM_LIMIT_LEAST)
         config_mistake(reader, KEY_mem_limit,
-                       "'mem_limit' is %llu bytes: the unit is missing or too small, it is written as 11.3GiB",
+                       "'mem_limit' is %llu bytes, too few for any plan: the unit is as in 11.3GiB",
                        (unsigned long long)config->mem_limit);
     if (!*config->out_dir) config_mistake(reader, KEY_out_dir, "'out_dir' is empty");
 }
