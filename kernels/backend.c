@@ -1,6 +1,7 @@
 // Chooses a backend: the requested one, or the best that this machine has.
 #include "kernels/backend.h"
 #include "common/err.h"
+#include "common/log.h"
 #include <stdio.h>
 #include <unistd.h>
 
@@ -21,6 +22,13 @@ bool backend_cuda_libraries(char *text, size_t size) {
 }
 static const char *no_gpu(void) { return "built without CUDA"; }
 #endif
+
+void backend_warn_of_change(const char *was, const char *now) {
+    log_warn(
+        "the run was computed with %s, and goes on with %s: its bits are not those of a run that stayed with one of "
+        "them",
+        was, now);
+}
 
 const Backend *backend_open(const BackendChoice *choice, char why[256]) {
     char reason[128] = "as requested";

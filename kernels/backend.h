@@ -145,6 +145,9 @@ typedef struct {
 // fail().
 const Backend *backend_open(const BackendChoice *choice, char why[256]);
 
+// For choices_set: warns that a run was computed with `was`, and goes on with `now`.
+void backend_warn_of_change(const char *was, const char *now);
+
 // The backends, for backend_open: those of kernels/cpu and of kernels/cuda. backend_cpu describes itself in `how`: "2
 // threads, bfloat16 (avx512)". backend_cuda needs no device when only facts are needed; NULL after fail() (2 or 80).
 const Backend *backend_cpu(const BackendChoice *choice, char how[96]);

@@ -9,7 +9,6 @@
 #include "trainer/inference/trained.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/setup/vocabulary.h"
-#include <stdio.h>
 
 static const char *which = "", *output = NULL;
 static int type = DTYPE_FP32;
@@ -34,17 +33,6 @@ static int write_card(const char *exported, const char *checkpoint, const ModelS
     return result;
 }
 
-// eval and sample may use less of a model than it has; what is exported is the whole.
-static int take_model(ConfigReader *reader, const char *path) {
-    const bool is_set = config_is_set(reader, KEY_block_size);
-    const int64_t asked = reader->config.block_size;
-    snprintf(reader->origin[KEY_block_size], sizeof reader->origin[KEY_block_size], "default");
-    if (model_config_apply(reader, path) < 0) return -1;
-    if (!is_set || asked == reader->config.block_size) return 0;
-    return fail(EX_USAGE, "'block_size' is %lld, and the model in '%s' has %lld: leave it out", (long long)asked, path,
-                (long long)reader->config.block_size);
-}
-
 static int run(int count, char **files) {
     ConfigReader reader;
     NewFolder folder = {0};
@@ -52,7 +40,7 @@ static int run(int count, char **files) {
     int result = config_read(&reader, count, files);
     if (result == 0 && !output) result = fail(EX_USAGE, "missing -o DIR");
     if (result == 0) result = trained_find(path, &reader, which);
-    if (result == 0) result = take_model(&reader, path);
+    if (result == 0) result = model_config_apply(&reader, path, false);
     if (result == 0) result = vocabulary_resolve(&reader, path);
     const ModelShape shape = model_shape(&reader.config);
     if (result == 0) result = newfolder_open(&folder, output, false, NULL);

@@ -125,14 +125,13 @@ static void end_by_status(Transfer *transfer) {
     const bool is_empty = transfer->to && !object->has_size && transfer->begin == 0 &&
                           ((status == 416 && response->has_total && !response->has_range && !response->total) ||
                            (status == 200 && length == 0));
-    if (is_empty && transfer_check_kind(transfer) < 0) {
-        end(transfer, TRANSFER_FAILED);
-        return;
-    }
     if (is_empty) {
-        snprintf(object->validator, FIELD_BYTES, "%s", response_validator(response));
-        object->size = 0, object->has_size = true;
-        end(transfer, TRANSFER_DONE);
+        const bool is_file = transfer_check_kind(transfer) == 0;
+        if (is_file) {
+            snprintf(object->validator, FIELD_BYTES, "%s", response_validator(response));
+            object->size = 0, object->has_size = true;
+        }
+        end(transfer, is_file ? TRANSFER_DONE : TRANSFER_FAILED);
         return;
     }
     char why[64];

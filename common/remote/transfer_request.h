@@ -15,9 +15,9 @@ void remote_url_part(const CurlLibrary *curl, const char *url, CURLUPart part, c
 
 void transfer_launch(
     Transfer *transfer); // requests the rest of the range, at transfer->at or, without it, at the object's URL
-// Checks that the response is of a file, or of a listing, and not compressed ...
+// Checks that the response is a file or a listing, not a web page, and not compressed.
 int transfer_check_kind(Transfer *transfer);
-// ... and, before the first byte of a body, that it is the one that was requested.
+// The same, and that the response has the range that was requested, before the first byte of it is kept.
 int transfer_check(Transfer *transfer);
 // What a hub sends with a file, or with the redirect to the host that has it.
 int transfer_check_hub(Transfer *transfer);

@@ -71,9 +71,7 @@ static void cpu_choices_set(const char *text) {
     char now[128];
     cpu_choices_get(now, sizeof now);
     if (*text && strcmp(text, now) != 0)
-        log_warn("the run was computed with %s, and goes on with %s: its bits are not those of a run that stayed with "
-                 "one of them",
-                 strncmp(text, "cpu: ", 5) ? "a GPU" : text + 5, now + 5);
+        backend_warn_of_change(strncmp(text, "cpu: ", 5) ? "a GPU" : text + 5, now + 5);
 }
 
 static void cpu_close(void) {

@@ -123,6 +123,13 @@ static void close_device(void) {
     memset(&cuda, 0, sizeof cuda);
 }
 
+static void choices_set(const char *text) {
+    if (!strncmp(text, "cpu: ", 5))
+        backend_warn_of_change(text + 5, "a GPU");
+    else
+        product_choices_set(text);
+}
+
 const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
     const bool full = choice->optimizer_state == STATE_FP32, stochastic = choice->optimizer_state == STATE_BF16_SR;
     cuda.wide_moments = full, cuda.no_master = stochastic,
@@ -173,7 +180,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .copy_in_wait = cuda_copy_in_wait,
         .copy_out_async = cuda_copy_out_async,
         .copy_out_wait = cuda_copy_out_wait,
-        .choices_set = product_choices_set,
+        .choices_set = choices_set,
         .choices_get = product_choices_get,
         .graph_begin = graph_begin,
         .graph_end = graph_end,

@@ -213,10 +213,10 @@ static int model_config_read(Config *model, const char *directory) {
     return result;
 }
 
-int model_config_apply(ConfigReader *reader, const char *directory) {
+int model_config_apply(ConfigReader *reader, const char *directory, bool part_is_enough) {
     Config *config = &reader->config, loaded = *config;
     if (model_config_read(&loaded, directory) < 0) return -1;
-    bool shorter = config_is_set(reader, KEY_block_size) && config->block_size < loaded.block_size;
+    bool shorter = part_is_enough && config_is_set(reader, KEY_block_size) && config->block_size < loaded.block_size;
     if (shorter) loaded.block_size = config->block_size;
     if (config->n_kv_head == loaded.n_head) config->n_kv_head = 0; // both mean all
     if (!loaded.vocab_size && (config->vocab_size == GPT2_VOCAB || config->vocab_size == padded_vocab(GPT2_VOCAB)))
@@ -309,11 +309,11 @@ int model_config_resolve(ConfigReader *reader, bool resume) {
         char first[PATH_MAX_BYTES]; // of the initial weights, which the run no longer needs
         if (strcmp(config->init_from, "resume") && find_model(first, config->init_from, config->out_dir, folder))
             config->init_from = arena_copy_string(&reader->strings, first);
-        if (model_config_read(&model, path) == 0) return model_config_apply(reader, path);
+        if (model_config_read(&model, path) == 0) return model_config_apply(reader, path, true);
         err_clear(); // damaged: reported when the checkpoint is loaded
     }
     if (!strcmp(config->init_from, "resume")) return 0; // without a checkpoint: reported by run_open
     if (model_directory(path, config->init_from, config->out_dir) < 0) return -1;
     config->init_from = arena_copy_string(&reader->strings, path);
-    return model_config_apply(reader, path);
+    return model_config_apply(reader, path, true);
 }

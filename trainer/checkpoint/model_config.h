@@ -11,9 +11,9 @@ bool model_is_gpt2(const ModelShape *shape);
 
 void model_config_print(const ModelShape *shape, Dtype type, Buffer *out); // type: of the tensors beside it
 
-// Sets the keys of the model from the config.json of `directory`. A smaller block_size may be set by the user; any
-// other key that the user has set to another value is a mistake. -1 after fail().
-int model_config_apply(ConfigReader *reader, const char *directory);
+// Sets the keys of the model from the config.json of `directory`. A key that the user has set to another value is a
+// mistake, but for a smaller block_size where a part of the model is enough. -1 after fail().
+int model_config_apply(ConfigReader *reader, const char *directory, bool part_is_enough);
 
 // Sets the keys of the model before a run: unless init_from is scratch, from the newest checkpoint of out_dir (if
 // `resume`) or from the directory that init_from names, whose path init_from is afterwards. -1 after fail().

@@ -63,7 +63,7 @@ int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *wh
 int trained_open(Trained *trained, ConfigReader *reader, const char *which) {
     Config *config = &reader->config;
     *trained = (Trained){0};
-    if (trained_find(trained->path, reader, which) < 0 || model_config_apply(reader, trained->path) < 0 ||
+    if (trained_find(trained->path, reader, which) < 0 || model_config_apply(reader, trained->path, true) < 0 ||
         vocabulary_resolve(reader, trained->path) < 0)
         return -1;
     log_line("model: '%s'", trained->path);

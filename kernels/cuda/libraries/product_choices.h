@@ -36,8 +36,8 @@ void product_choices_close(void);
 // Choices of a checkpoint, which go before those of the file. The text of a run without any, which names the card
 // alone: this run makes none either, so that it computes the same bits.
 void product_choices_set(const char *text);
-// Those of the checkpoint, also where this part of the run has no such products, and then those that it used, in the order
-// of their first use.
+// First the choices of the checkpoint, used or not: a replay of earlier steps needs them. Then the others that this run
+// used, in the order of their first use.
 void product_choices_get(char *text, size_t size);
 
 // Would a choice be kept? Else a run that shall repeat its bits makes none and takes what the heuristic suggests.

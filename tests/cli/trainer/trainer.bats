@@ -393,7 +393,7 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
 
 @test "export writes the whole model, and best names no step where the loss was lowest before the first" {
     train --out_dir=run --quiet --max_iters=8 --eval_interval=4 --learning_rate=5 --decay_lr=False --sample_tokens=0
-    run_match 2 "'block_size' is 2, and the model in 'run/ckpt-00000008' has 16: leave it out" "$BIN/trainer" export -o half --out_dir=run --block_size=2
+    run_match 2 "--block_size: 'block_size' is 2, and the model in 'run/ckpt-00000008' has 16" "$BIN/trainer" export -o half --out_dir=run --block_size=2
     [ ! -e half ]
     run_match 66 "the lowest loss of the run in 'run' is that before its first step" "$BIN/trainer" export -o none --out_dir=run --ckpt=best
 }

@@ -30,7 +30,7 @@ gpu() { "$BIN/trainer" train tiny.conf --device=cuda "${options[@]}" "$@"; }
     [ "$(jq -s 'map(select(.val_loss)) | length' run/metrics.jsonl)" = 2 ]
 }
 
-@test "a run that goes on on a GPU, or on the CPU after one, says that its bits are others" {
+@test "a run that changes between a GPU and the CPU prints that its bits differ" {
     run_code 0 gpu --out_dir=run --max_iters=2 --warmup_iters=1
     [[ "$output" != *"was computed with"* ]]
     run_match 1 "the run was computed with a GPU, and goes on with " "$BIN/trainer" replay run --device=cpu --steps=1
