@@ -27,7 +27,7 @@ int main(void) {
         model_config_print(&shape, DTYPE_FP32, &text);
         file_write("config.json", (Bytes){text.data, text.size});
         reader.config.gravity = 5;
-        const int result = model_config_apply(&reader, ".");
+        const int result = model_config_apply(&reader, ".", true);
         printf("%d %d %s", result, (int)reader.config.gravity, model_is_gpt2(&shape) ? "gpt2\n" : (const char *)text.data);
     }
     reader.config.norm = NORM_RMS, reader.config.position = POSITION_ROPE;
