@@ -20,7 +20,7 @@ Q      := $(if $(V),,@)
 VERSION := 0.2.0-dev
 
 PROGRAMS := $(patsubst %/main.c,%,$(wildcard */main.c))
-LIBRARIES := common tokenizer shardtool loader kernels trainer
+LIBRARIES := common remote dataset tokenizer shardtool loader kernels trainer
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 DEFS     := -I. -D_GNU_SOURCE -DHAVE_CUDA=$(CUDA)
 WERROR   := $(if $(filter true,$(CI)),-Werror)

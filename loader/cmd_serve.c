@@ -6,9 +6,9 @@
 #include "common/machine/cgroup.h"
 #include "common/machine/host_memory.h"
 #include "common/machine/pool.h"
-#include "common/remote/url_map.h"
 #include "loader/server/frame_cache.h"
 #include "loader/server/server.h"
+#include "remote/url_map.h"
 #include <errno.h>
 #include <malloc.h>
 #include <signal.h>

@@ -49,7 +49,7 @@ comment() {
 
 if [ "$1" = man ]; then
     printf '.TH millrace-shard 5 %s\n.nh\n.ad l\n.SH NAME\nmillrace-shard \\- a file of token ids\n.SH DESCRIPTION\n' "$2"
-    comment common/dataset/shard.h man
+    comment dataset/shard.h man
     printf '.SH EXAMPLES\n.TP\n.B zstd \\-dc data/train/000/000000.zst | od \\-An \\-tu2 | head \\-n 1\nprints the first ids of a shard\n'
     printf '.SH SEE ALSO\nshardtool(1), zstd(1)\n'
     exit
@@ -59,8 +59,8 @@ while IFS='|' read -r header title; do
     printf '\n## %s\n\n`%s`\n\n' "$title" "$header"
     comment "$header" page
 done <<'END' | cat -s
-common/dataset/shard.h|Shards
-common/dataset/dataset.h|Datasets
+dataset/shard.h|Shards
+dataset/dataset.h|Datasets
 loader/protocol/sampling.h|The order of samples
 loader/protocol/mixture.h|Mixtures
 loader/protocol/wire.h|Messages between trainer and loader

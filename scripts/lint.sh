@@ -23,8 +23,8 @@ common
 common/file         common
 common/machine      common common/file
 common/cli          common common/machine/cpu.h
-common/dataset      common common/file
-common/remote       common common/file
+remote              common
+dataset             common
 tokenizer/merge     common
 tokenizer/cache     common tokenizer/merge
 tokenizer/files     common tokenizer/merge
@@ -37,17 +37,17 @@ kernels/cuda/libraries common
 kernels/cuda        common kernels kernels/cuda/libraries
 kernels/cuda/attention common kernels kernels/cuda
 kernels/mpi         kernels
-shardtool/ingest    common
+shardtool/ingest    common remote dataset
 shardtool/parquet   common shardtool/ingest/input_format.h shardtool/ingest/stream.h
-shardtool/pipeline  common shardtool/ingest tokenizer
+shardtool/pipeline  common dataset shardtool/ingest tokenizer
 shardtool/vocabulary common shardtool/ingest shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pretokenize.h tokenizer/training
-shardtool/support   common shardtool/ingest shardtool/parquet/where.h shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pattern.h
-shardtool/interchange common shardtool/support
-shardtool           common shardtool/ingest shardtool/pipeline shardtool/support shardtool/interchange shardtool/vocabulary tokenizer
-loader/protocol     common
-loader/client       common loader/protocol
-loader/server       common loader/protocol
-loader              common loader/protocol loader/client loader/server
+shardtool/support   common dataset shardtool/ingest shardtool/parquet/where.h shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pattern.h
+shardtool/interchange common dataset shardtool/support
+shardtool           common remote dataset shardtool/ingest shardtool/pipeline shardtool/support shardtool/interchange shardtool/vocabulary tokenizer
+loader/protocol     common dataset
+loader/client       common dataset loader/protocol
+loader/server       common dataset loader/protocol
+loader              common remote loader/protocol loader/client loader/server
 trainer/config      common kernels loader/client/feed.h
 trainer/shape       common kernels trainer/config
 trainer/plan        common kernels trainer/config trainer/shape
@@ -56,12 +56,12 @@ trainer/optim       common kernels trainer/config trainer/shape trainer/model lo
 trainer/checkpoint  common kernels/dtype.h kernels/backend.h tokenizer tokenizer/files trainer/config trainer/shape trainer/model trainer/optim
 trainer/import      common kernels/backend.h trainer/shape trainer/checkpoint
 trainer/export      common kernels/dtype.h trainer/shape trainer/checkpoint
-trainer/setup       common kernels loader/client/feed.h tokenizer tokenizer/files trainer/config trainer/shape trainer/checkpoint
+trainer/setup       common dataset kernels loader/client/feed.h tokenizer tokenizer/files trainer/config trainer/shape trainer/checkpoint
 trainer/inference   common tokenizer trainer/config trainer/plan trainer/model trainer/checkpoint trainer/setup
 trainer/records     common trainer/config trainer/plan trainer/model trainer/checkpoint
 trainer/ranks       common kernels trainer/config trainer/model trainer/setup
 trainer/run         common kernels trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/setup trainer/records trainer/ranks
-trainer/audit       common loader/protocol trainer/config trainer/checkpoint trainer/setup trainer/records trainer/run
+trainer/audit       common dataset loader/protocol trainer/config trainer/checkpoint trainer/setup trainer/records trainer/run
 trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/export trainer/setup trainer/inference trainer/records trainer/run trainer/audit
 END
 }

@@ -1,9 +1,9 @@
 // cat: writes the raw ids of shards and datasets, or merges them into one shard without recompression. Workers decode
 // the frames, for a merged shard too: its trailer has the SHA-256 of all ids, which no hash of a part gives.
-#include "common/dataset/shard.h"
 #include "common/err.h"
 #include "common/file/mapguard.h"
 #include "common/machine/pool.h"
+#include "dataset/shard.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 // decode: ids to text. The ids are decimal or raw (`trainer sample | shardtool decode`), or those of a shard or
 // dataset, where a document or a range can be chosen.
-#include "common/dataset/document_reader.h"
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/file/spool.h"
 #include "common/file/url_files.h"
 #include "common/json_write.h"
 #include "common/log.h"
+#include "dataset/document_reader.h"
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/id_range.h"
 #include "shardtool/support/vocabulary_options.h"

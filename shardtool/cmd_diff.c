@@ -1,7 +1,7 @@
 // diff: compares two shards or datasets. Exit code 0 when equal, 1 with the first difference on stdout.
-#include "common/dataset/token_reader.h"
 #include "common/err.h"
 #include "common/file/spool.h"
+#include "dataset/token_reader.h"
 #include "shardtool/support/option_rows.h"
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 // index: lists the frames of a shard, or rebuilds its tables from the undamaged frames. They are found through the old
 // seek table, and where that is damaged by reading from the start up to the first damaged frame.
-#include "common/dataset/dataset.h"
 #include "common/err.h"
 #include "common/file/spool.h"
 #include "common/log.h"
+#include "dataset/dataset.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
 #include "shardtool/support/row_printer.h"

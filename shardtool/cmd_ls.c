@@ -1,6 +1,6 @@
 // ls: lists the shards of datasets, or their documents.
-#include "common/dataset/document_reader.h"
 #include "common/json_write.h"
+#include "dataset/document_reader.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
 #include "shardtool/support/row_printer.h"

@@ -1,8 +1,8 @@
 // merge: joins datasets into one. Its shards are hard links to the existing files; nothing is copied.
-#include "common/dataset/dataset_build.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "dataset/dataset_build.h"
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/run_compare.h"

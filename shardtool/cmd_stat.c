@@ -1,5 +1,5 @@
 // stat: counts and lengths of documents, from the document indexes; no frame is decoded.
-#include "common/dataset/document_reader.h"
+#include "dataset/document_reader.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
 #include "shardtool/support/row_printer.h"

@@ -1,7 +1,7 @@
 // tokenize: turns any input into a dataset directory, or into one shard on standard output.
-#include "common/dataset/dataset_build.h"
 #include "common/err.h"
 #include "common/machine/pool.h"
+#include "dataset/dataset_build.h"
 #include "shardtool/pipeline/append.h"
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/run_compare.h"

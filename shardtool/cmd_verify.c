@@ -1,10 +1,10 @@
 // verify: checks every shard in worker threads, prints one line per bad shard and continues.
-#include "common/dataset/dataset_build.h"
 #include "common/err.h"
 #include "common/file/mapguard.h"
 #include "common/json_write.h"
 #include "common/log.h"
 #include "common/machine/pool.h"
+#include "dataset/dataset_build.h"
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/row_printer.h"

@@ -1,7 +1,7 @@
 // shardtool: tokenizes documents into shards, and reads, checks and edits shards.
 #include "common/cli/cli.h"
 #include "common/file/cleanup.h"
-#include "common/remote/url_map.h"
+#include "remote/url_map.h"
 #include "shardtool/support/option_rows.h"
 #include <signal.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// Files named by URLs, for the libraries that read mapped files. A program that reads URLs sets the functions (common/remote/url_map.h
+// Files named by URLs, for the libraries that read mapped files. A program that reads URLs sets the functions (remote/url_map.h
 // has them); in others, a URL is a path as any other.
 #pragma once
 

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "common/bytes.h"
-#include "common/dataset/split.h"
+#include "dataset/split.h"
 #include "loader/protocol/mixture.h"
 #include "loader/protocol/sampling_mode.h"
 #include <stdatomic.h>

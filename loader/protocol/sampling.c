@@ -1,8 +1,8 @@
 // The sampling modes, as sampling.h specifies them. A mode is a row of SAMPLING_MODES, which names three functions.
 #include "loader/protocol/sampling.h"
-#include "common/dataset/split.h"
 #include "common/err.h"
 #include "common/rng.h"
+#include "dataset/split.h"
 #include <stddef.h>
 
 struct SamplingMode {

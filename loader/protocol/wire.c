@@ -1,8 +1,8 @@
 // Encoding and checking of the messages of wire.h.
 #include "loader/protocol/wire.h"
-#include "common/dataset/split.h"
 #include "common/hash.h"
 #include "common/utf8.h"
+#include "dataset/split.h"
 #include "loader/protocol/sampling.h"
 
 enum { NO_TYPE = -1 };

@@ -1,9 +1,9 @@
 // Changes what the server serves: on SIGHUP, and for CONTROL from `loader swap` and `loader reweight`. A thread opens
 // the datasets while the loop serves the current ones. A dataset that trainers cannot use is refused with a reason.
-#include "common/dataset/split.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "dataset/split.h"
 #include "loader/server/server_internal.h"
 #include <errno.h>
 #include <inttypes.h>

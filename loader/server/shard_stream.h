@@ -1,7 +1,7 @@
 // The shards of one split, opened, as one stream of tokens and of frames.
 #pragma once
 
-#include "common/dataset/dataset.h"
+#include "dataset/dataset.h"
 
 struct CachedFrame;
 

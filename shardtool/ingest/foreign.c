@@ -1,7 +1,7 @@
 // Magic numbers of formats that are not read, and content that a data file should not hold.
 #include "shardtool/ingest/foreign.h"
-#include "common/dataset/manifest.h"
-#include "common/dataset/shard.h"
+#include "dataset/manifest.h"
+#include "dataset/shard.h"
 #include <ctype.h>
 #include <strings.h>
 

@@ -1,12 +1,12 @@
 // Lists and sorts the files that the arguments of a command name, refuses duplicates, and computes digests.
 #include "shardtool/ingest/inputs.h"
 #include "common/bytes.h"
-#include "common/dataset/manifest.h"
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "common/remote/remote_list.h"
+#include "dataset/manifest.h"
+#include "remote/remote_list.h"
 #include "shardtool/ingest/codec.h"
 #include <dirent.h>
 #include <errno.h>

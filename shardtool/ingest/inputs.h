@@ -3,7 +3,7 @@
 
 #include "common/cli/cli.h"
 #include "common/file/file.h"
-#include "common/remote/remote_scheme.h"
+#include "remote/remote_scheme.h"
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 // Walks over all files and reads each with the format that fits.
 #include "shardtool/ingest/source.h"
 #include "common/err.h"
-#include "common/remote/remote_file.h"
+#include "remote/remote_file.h"
 #include "shardtool/ingest/access_points.h"
 #include "shardtool/ingest/input_format.h"
 #include <errno.h>

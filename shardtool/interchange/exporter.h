@@ -1,8 +1,8 @@
 // One split that is written as token files of another tool, with the end-of-text ids where that tool expects them.
 #pragma once
 
-#include "common/dataset/document_reader.h"
 #include "common/file/file.h"
+#include "dataset/document_reader.h"
 
 typedef struct {
     TokenReader *tokens;

@@ -1,7 +1,7 @@
 // Links or copies the shards of a finished dataset.
 #include "shardtool/pipeline/append.h"
-#include "common/dataset/dataset_build.h"
-#include "common/dataset/token_reader.h"
+#include "dataset/dataset_build.h"
+#include "dataset/token_reader.h"
 
 // The shards of a split that stay as they are.
 static uint64_t full_shards(const Dataset *base, int split, uint64_t shard_tokens) {

@@ -14,7 +14,7 @@
 // documents after the position of their split.
 #pragma once
 
-#include "common/dataset/dataset.h"
+#include "dataset/dataset.h"
 #include "shardtool/ingest/source_options.h"
 #include "shardtool/pipeline/journal_line.h"
 

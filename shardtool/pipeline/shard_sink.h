@@ -1,8 +1,8 @@
 // The second half of the pipeline: cuts ordered ids into frames, compresses them in workers, appends them to shards.
 #pragma once
 
-#include "common/dataset/dataset_build.h"
 #include "common/machine/pool.h"
+#include "dataset/dataset_build.h"
 #include "shardtool/pipeline/journal.h"
 
 typedef struct {

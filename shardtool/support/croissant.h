@@ -3,6 +3,6 @@
 // license, url, creator and datePublished, is left out.
 #pragma once
 
-#include "common/dataset/dataset.h"
+#include "dataset/dataset.h"
 
 int croissant_print(const Dataset *dataset, Buffer *out); // -1 after fail(): the manifest cannot be read

@@ -2,8 +2,8 @@
 // merges (tokenizer/files/vocab_file.h). A dataset of GPT-2's vocabulary has no file.
 #pragma once
 
-#include "common/dataset/dataset.h"
 #include "common/file/file.h"
+#include "dataset/dataset.h"
 #include "tokenizer/files/vocab_file.h"
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 // The documents of datasets and shards, for commands that write some of them again.
 #pragma once
 
-#include "common/dataset/document_reader.h"
+#include "dataset/document_reader.h"
 #include "shardtool/support/output.h"
 
 // The arguments of a command. The documents of shards belong to the train split.

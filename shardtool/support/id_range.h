@@ -1,7 +1,7 @@
 // Ranges of token ids, shared by get, sample and decode.
 #pragma once
 
-#include "common/dataset/token_reader.h"
+#include "dataset/token_reader.h"
 
 // Writes tokens [first, end) to standard output: raw, or as one line of decimals.
 int id_range_print(TokenReader *tokens, uint64_t first, uint64_t end, bool decimal);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/cli/cli.h"
-#include "common/dataset/split.h"
+#include "dataset/split.h"
 #include "shardtool/ingest/input_format.h"
 #include "shardtool/ingest/source.h"
 #include "tokenizer/tokenizer.h"

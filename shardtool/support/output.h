@@ -1,8 +1,8 @@
 // The dataset, or the shard on standard output, that a command writes from ids that exist already.
 #pragma once
 
-#include "common/dataset/dataset_build.h"
 #include "common/log.h"
+#include "dataset/dataset_build.h"
 #include "shardtool/pipeline/shard_sink.h"
 #include "shardtool/support/option_rows.h"
 #include "tokenizer/files/vocab_file.h"

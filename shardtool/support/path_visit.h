@@ -1,7 +1,7 @@
 // The PATH arguments of commands that read: shards, and datasets with their splits.
 #pragma once
 
-#include "common/dataset/token_reader.h"
+#include "dataset/token_reader.h"
 
 enum { SPLIT_ALL = SPLIT_COUNT };
 

@@ -2,7 +2,7 @@
 // the line of options.
 #pragma once
 
-#include "common/dataset/dataset.h"
+#include "dataset/dataset.h"
 #include "shardtool/ingest/inputs.h"
 
 // Compares with a finished dataset: 1 when the run would produce the same dataset, -1 after fail() with the difference.

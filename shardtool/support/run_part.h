@@ -2,8 +2,8 @@
 // its own in DIR/part-I-of-N. merge joins the parts.
 #pragma once
 
-#include "common/dataset/dataset.h"
 #include "common/file/file.h"
+#include "dataset/dataset.h"
 #include "shardtool/ingest/inputs.h"
 
 typedef struct {

@@ -1,7 +1,7 @@
 // Compares the paths of inputs with the output, and with the sources of the dataset that --append adds to.
 #pragma once
 
-#include "common/dataset/dataset.h"
+#include "dataset/dataset.h"
 #include "shardtool/ingest/inputs.h"
 
 // 2 when the input is the output or lies in it: a command that is killed while it replaces its own input cannot be

@@ -1,6 +1,6 @@
 // Any bytes as the manifest of a dataset: the dataset opens, or it is bad data. The files of its shards exist.
-#include "common/dataset/dataset.h"
 #include "common/err.h"
+#include "dataset/dataset.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // Any bytes as the header of a response: each line is added, and what is kept is within its bounds.
-#include "common/remote/response.h"
+#include "remote/response.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

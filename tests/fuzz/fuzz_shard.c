@@ -1,6 +1,6 @@
 // Any bytes as a shard: opens it, looks up tokens, verifies it. Every error must be bad data (65).
-#include "common/dataset/shard.h"
 #include "common/err.h"
+#include "dataset/shard.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

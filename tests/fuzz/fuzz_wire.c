@@ -1,7 +1,7 @@
 // Feeds any bytes to wire_decode, unchanged and with a correct magic, length and crc, so that the checks of the fields
 // are reached.
-#include "common/dataset/split.h"
 #include "common/hash.h"
+#include "dataset/split.h"
 #include "loader/protocol/status.h"
 #include <stdlib.h>
 

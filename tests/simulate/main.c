@@ -4,8 +4,8 @@
 //   simulate --seed=SEED [--verbose]      one, with each step of it
 // Prints what happened in them; a history that fails, and the command that repeats it. Every hundredth is run twice and
 // must be the same. Exits with 1 after a failure.
-#include "common/dataset/dataset.h"
 #include "common/log.h"
+#include "dataset/dataset.h"
 #include "tests/simulate/scenario.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <malloc.h>

@@ -2,7 +2,7 @@
 // mixture.h, from manifests and document indexes alone. No token is decoded.
 #pragma once
 
-#include "common/dataset/dataset.h"
+#include "dataset/dataset.h"
 #include "loader/protocol/mixture.h"
 
 enum { ORIGINS_MAX = MIXTURE_SOURCES_MAX };

@@ -1,7 +1,7 @@
 // Whether a model can be trained on a dataset: the vocabularies, and the tokens of the splits.
 #include "trainer/setup/data_check.h"
-#include "common/dataset/dataset.h"
 #include "common/err.h"
+#include "dataset/dataset.h"
 #include "trainer/setup/loader_process.h"
 #include "trainer/setup/vocabulary.h"
 #include <math.h>

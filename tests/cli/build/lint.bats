@@ -44,6 +44,19 @@ lines() { for i in $(seq "$1"); do echo "    value += $i;"; done; }
     refused "low/up.c includes HEADER, which is no path of a header from the root of the tree"
 }
 
+@test "the floors of the tree refuse a dataset or a URL in kernels and in the tokenizer" {
+    floors=$(sed -n "/<<'END'/,/^END/p" "$ROOT/scripts/lint.sh" | sed '1d;$d')
+    rm -r low high && mkdir -p remote dataset kernels tokenizer/merge && touch remote/transfer.h dataset/dataset.h
+    run_code 0 lint
+    for header in dataset/dataset.h remote/transfer.h; do
+        for file in kernels/dtype.c tokenizer/merge/bpe.c; do
+            echo "#include \"$header\"" >$file
+            refused "$file includes $header, which its floor does not allow"
+            rm $file
+        done
+    done
+}
+
 @test "the check of the structure fails where ctags does" {
     mkdir bin && printf '#!/bin/sh\nexit 127\n' >bin/ctags && chmod +x bin/ctags
     PATH=$PWD/bin:$PATH run_code 1 lint

@@ -7,7 +7,7 @@ load ../helpers
     ! grep -q __asan_init "$BIN/shardtool" || skip "the libraries of this build need its sanitizers"
     cd "$ROOT"
     tree=$BATS_TEST_TMPDIR
-    cp -r common kernels loader shardtool tokenizer trainer "$tree"
+    cp -r common dataset kernels loader shardtool tokenizer trainer "$tree"
     cd "$tree"
     sed -i '/^KEY(FLOAT, dropout/i KEY(INT, gravity, 0, OPTION, RANGE(0, 99), ALWAYS, "weight of the past")' trainer/config/keys.def
     sed -i '/^#undef OPTION/i OPTION(int, gravity, gravity, (int)config->gravity, 0, shape->gravity ? "gravity is not 0" : NULL)' trainer/shape/options.def

@@ -1,7 +1,7 @@
 // For the loader's tests: datasets with known ids, and loader processes.
 #pragma once
 
-#include "common/dataset/dataset.h"
+#include "dataset/dataset.h"
 #include "loader/client/feed.h"
 #include "loader/protocol/status.h"
 #include "tests/test.h"

@@ -1,5 +1,5 @@
 // The sampling modes: vectors, permutations, groups.
-#include "common/dataset/split.h"
+#include "dataset/split.h"
 #include "loader/protocol/sampling.h"
 #include "tests/test.h"
 #include <math.h>

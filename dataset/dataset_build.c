@@ -1,0 +1,323 @@
+// The states of a dataset directory: unfinished (.journal), finished (the manifest), being replaced (.new).
+#include "dataset/dataset_build.h"
+#include "common/err.h"
+#include "common/log.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int join(char out[PATH_MAX_BYTES], const char *directory, const char *name) {
+    if (snprintf(out, PATH_MAX_BYTES, "%s/%s", directory, name) < PATH_MAX_BYTES) return 0;
+    return fail(EX_CREATE, "path too long: '%.60s...'", directory);
+}
+
+static bool exists(const char *directory, const char *name) {
+    char path[PATH_MAX_BYTES];
+    struct stat st;
+    return snprintf(path, sizeof path, "%s/%s", directory, name) < (int)sizeof path && lstat(path, &st) == 0;
+}
+
+static int remove_file(const char *directory, const char *name) {
+    char path[PATH_MAX_BYTES];
+    if (join(path, directory, name) < 0) return -1;
+    return unlink(path) == 0 || errno == ENOENT ? 0 : fail_errno("cannot remove '%s'", path);
+}
+
+static int remove_journal(const char *directory) {
+    if (remove_file(directory, DATASET_PENDING) < 0 || remove_file(directory, DATASET_WINDOW) < 0) return -1;
+    return remove_file(directory, DATASET_JOURNAL);
+}
+
+// Visits the entries of one directory. A missing directory has none.
+static int visit_entries(const char *directory, const char *folder, int (*visit)(void *, const char *), void *context) {
+    char path[PATH_MAX_BYTES], file[PATH_MAX_BYTES];
+    if (join(path, directory, folder) < 0) return -1;
+    DIR *entries = opendir(path);
+    if (!entries) return errno == ENOENT || errno == ENOTDIR ? 0 : fail_errno("cannot open directory '%s'", path);
+    int status = 0;
+    for (struct dirent *entry; status == 0 && (errno = 0, entry = readdir(entries));) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        status = join(file, folder, entry->d_name);
+        if (status == 0) status = visit(context, file);
+    }
+    if (status == 0 && errno) status = fail_errno("cannot read directory '%s'", path);
+    closedir(entries);
+    return status;
+}
+
+typedef struct {
+    const char *directory;
+    int (*visit)(void *context, const char *file);
+    void *context;
+} FileVisit;
+
+static int visit_folder(void *data, const char *name) {
+    const FileVisit *files = data;
+    char path[PATH_MAX_BYTES];
+    struct stat st;
+    if (join(path, files->directory, name) < 0) return -1;
+    if (lstat(path, &st)) return errno == ENOENT ? 0 : fail_errno("cannot stat '%s'", path);
+    if (!S_ISDIR(st.st_mode)) return files->visit(files->context, name);
+    return visit_entries(files->directory, name, files->visit, files->context);
+}
+
+int dataset_files(const char *directory, int (*visit)(void *context, const char *file), void *context) {
+    FileVisit files = {directory, visit, context};
+    int status = 0;
+    for (int split = 0; status == 0 && split < SPLIT_COUNT; split++)
+        status = visit_entries(directory, split_names[split], visit_folder, &files);
+    return status;
+}
+
+// "train/000/000017.zst", or a temporary file of it
+static bool is_shard_name(const char *file) {
+    const char *name = strrchr(file, '/') + 1;
+    unsigned long number;
+    char end[8] = "";
+    if (*name == '.') name++;
+    return sscanf(name, "%lu%7s", &number, end) == 2 && !strncmp(end, ".zst", 4);
+}
+
+static int remove_shard(void *directory, const char *file) {
+    return is_shard_name(file) ? remove_file(directory, file) : 0;
+}
+
+static int find_shard(void *found, const char *file) {
+    *(bool *)found |= is_shard_name(file);
+    return 0;
+}
+
+static int remove_folder(void *directory, const char *folder) {
+    char path[PATH_MAX_BYTES];
+    if (join(path, directory, folder) < 0) return -1;
+    rmdir(path); // a folder with files that are not ours stays
+    return 0;
+}
+
+// Removes the shards and the empty folders in DIR/NAME.
+static int remove_split(const char *directory, const char *name) {
+    void *context = (void *)(uintptr_t)directory;
+    FileVisit files = {directory, remove_shard, context};
+    if (visit_entries(directory, name, visit_folder, &files) < 0) return -1;
+    if (visit_entries(directory, name, remove_folder, context) < 0) return -1;
+    return remove_folder(context, name);
+}
+
+// Removes manifest, shards, temporary files and empty folders.
+static int remove_dataset(const char *directory) {
+    dir_sweep(directory, NULL);
+    if (remove_file(directory, DATASET_MANIFEST) < 0 || dir_sync(directory) < 0) return -1;
+    if (remove_file(directory, DATASET_SKIPS) < 0) return -1;
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        if (remove_split(directory, split_names[split]) < 0) return -1;
+    return dir_sync(directory);
+}
+
+static int move(const char *from, const char *name, const char *to, const char *new_name) {
+    char old[PATH_MAX_BYTES], new[PATH_MAX_BYTES];
+    if (join(old, from, name) < 0 || join(new, to, new_name) < 0) return -1;
+    return rename(old, new) ? fail_errno("cannot rename '%s' to '%s'", old, new) : 0;
+}
+
+#define OLD_PREFIX ".old-"
+
+// Renames DIR/train to DIR/.old-train, or .old-train-1 if files that are not ours kept that one.
+static int move_aside(const char *directory, const char *name) {
+    char old[64];
+    snprintf(old, sizeof old, OLD_PREFIX "%s", name);
+    for (int i = 1; exists(directory, old); i++) snprintf(old, sizeof old, OLD_PREFIX "%s-%d", name, i);
+    return exists(directory, name) ? move(directory, name, directory, old) : 0;
+}
+
+static bool is_old(const char *name) {
+    size_t length = strlen(OLD_PREFIX);
+    if (strncmp(name, OLD_PREFIX, length)) return false;
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        if (!strncmp(name + length, split_names[split], strlen(split_names[split]))) return true;
+    return false;
+}
+
+static int remove_old(void *data, const char *file) {
+    const char *directory = data, *name = strrchr(file, '/') + 1;
+    if (!is_old(name)) return 0;
+    if (remove_split(directory, name) < 0)
+        log_warn("'%s/%s' holds shards that were replaced: %s", directory, name, err_text());
+    else if (exists(directory, name))
+        log_warn("'%s/%s' keeps files that are not shards: remove it when nothing needs them", directory, name);
+    err_clear(); // the new dataset does not need it gone
+    return 0;
+}
+
+// Removes what replace() moved aside, as far as it is ours.
+static void remove_all_old(const char *directory) {
+    visit_entries(directory, ".", remove_old, (void *)(uintptr_t)directory);
+    err_clear();
+}
+
+// Moves the dataset in DIR/.new to its place. Only renames stand between the old manifest and the new one, and from each
+// of them this function continues: a split that was moved up is not in .new any more.
+static int replace(const char *directory, const char *from) {
+    if (remove_file(directory, DATASET_MANIFEST) < 0 || dir_sync(directory) < 0) return -1;
+    if (exists(from, split_names[0]) && remove_file(directory, DATASET_SKIPS) < 0) return -1; // nothing was moved yet
+    for (int split = 0; split < SPLIT_COUNT; split++) {
+        const char *name = split_names[split];
+        if (!exists(from, name)) continue;
+        if (move_aside(directory, name) < 0 || move(from, name, directory, name) < 0) return -1;
+        remove_folder((void *)(uintptr_t)directory, name); // a split without shards
+    }
+    if (exists(from, DATASET_SKIPS) && move(from, DATASET_SKIPS, directory, DATASET_SKIPS) < 0) return -1;
+    if (dir_sync(directory) < 0 || move(from, DATASET_MANIFEST, directory, DATASET_MANIFEST) < 0) return -1;
+    if (dir_sync(directory) < 0) return -1;
+    remove_journal(from);
+    rmdir(from);
+    remove_all_old(directory);
+    return dir_sync(directory);
+}
+
+int dataset_build_complete(const char *directory) {
+    char from[PATH_MAX_BYTES];
+    if (exists(directory, DATASET_MANIFEST) || join(from, directory, ".new") < 0) return 0;
+    if (!exists(from, DATASET_MANIFEST)) return 0;
+    Lock lock = {0};
+    if (lock_take(&lock, directory, "another directory") < 0) return -1;
+    int status = exists(from, DATASET_MANIFEST) ? replace(directory, from) : 0;
+    lock_drop(&lock);
+    return status;
+}
+
+// Removes an unfinished DIR/.new. One with a manifest is being moved up.
+static int remove_aside(const char *directory) {
+    char from[PATH_MAX_BYTES];
+    if (!exists(directory, ".new") || join(from, directory, ".new") < 0 || exists(from, DATASET_MANIFEST)) return 0;
+    if (remove_dataset(from) < 0 || remove_journal(from) < 0) return -1;
+    rmdir(from);
+    return dir_sync(directory);
+}
+
+// Removes what is left of DIR/.new when a kill came after its dataset was moved up: then it has no split any more.
+static int remove_moved(const char *directory, const char *from) {
+    if (!exists(directory, DATASET_MANIFEST) || !exists(directory, ".new") || exists(from, DATASET_MANIFEST)) return 0;
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        if (exists(from, split_names[split])) return 0;
+    if (remove_journal(from) < 0) return -1;
+    rmdir(from);
+    return dir_sync(directory);
+}
+
+int dataset_build_open(DatasetBuild *build, const char *directory) {
+    *build = (DatasetBuild){0};
+    char from[PATH_MAX_BYTES];
+    if (join(from, directory, ".new") < 0 || dir_make(directory) < 0 ||
+        lock_take(&build->lock, directory, "another directory") < 0)
+        return -1;
+    build->directory = directory;
+    int status = 0;
+    if (exists(from, DATASET_MANIFEST)) status = replace(directory, from);
+    if (status == 0) status = remove_moved(directory, from);
+    dir_sweep(directory, NULL);
+    remove_all_old(directory);
+    build->has_manifest = exists(directory, DATASET_MANIFEST);
+    if (status == 0 && build->has_manifest) status = remove_journal(directory);
+    if (status < 0) dataset_build_close(build);
+    return status;
+}
+
+static int make_journal(const char *directory) {
+    char path[PATH_MAX_BYTES];
+    if (join(path, directory, DATASET_JOURNAL) < 0) return -1;
+    int fd = file_open_regular(path, O_WRONLY | O_CREAT | O_NOFOLLOW);
+    if (fd < 0) return -1;
+    close(fd);
+    return dir_sync(directory);
+}
+
+int dataset_build_check(const DatasetBuild *build) { return lock_check(&build->lock, build->directory); }
+
+int dataset_build_start(DatasetBuild *build, bool force) {
+    bool found = false;
+    if (dataset_build_check(build) < 0) return -1;
+    if (!build->has_manifest && !exists(build->directory, DATASET_JOURNAL) &&
+        dataset_files(build->directory, find_shard, &found) < 0)
+        return -1;
+    if (found && !force)
+        return fail(EX_CREATE, "'%s' holds shards but no manifest; --force replaces them", build->directory);
+    bool aside = build->has_manifest || found;
+    if (join(build->target, build->directory, aside ? ".new" : "") < 0) return -1;
+    if (!aside) build->target[strlen(build->directory)] = '\0';
+    if (!aside && remove_aside(build->directory) < 0) return -1;
+    return dir_make(build->target);
+}
+
+int dataset_build_clear(DatasetBuild *build) {
+    if (dataset_build_check(build) < 0 || make_journal(build->target) < 0 || dataset_build_check(build) < 0 ||
+        remove_dataset(build->target) < 0)
+        return -1;
+    bool aside = strcmp(build->target, build->directory) != 0;
+    for (int split = 0; aside && split < SPLIT_COUNT; split++) { // an empty split replaces the old one too
+        char path[PATH_MAX_BYTES];
+        if (join(path, build->target, split_names[split]) < 0 || dir_make(path) < 0) return -1;
+    }
+    return 0;
+}
+
+static int remove_temp(void *directory, const char *file) {
+    return strrchr(file, '/')[1] == '.' && is_shard_name(file) ? remove_file(directory, file) : 0;
+}
+
+int dataset_build_continue(DatasetBuild *build) {
+    if (dataset_build_check(build) < 0) return -1;
+    dir_sweep(build->target, NULL);
+    return dataset_files(build->target, remove_temp, build->target);
+}
+
+// Each shard is still there, as long as it was written.
+static int check_shards(const Dataset *dataset) {
+    char path[PATH_MAX_BYTES];
+    struct stat st;
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        for (uint64_t i = 0; i < dataset->shard_count[split]; i++) {
+            dataset_shard_path(path, dataset->path, split, i);
+            if (stat(path, &st) == 0 && (uint64_t)st.st_size == dataset->shards[split][i].bytes) continue;
+            return fail(EX_IO,
+                        "'%s' is not the file of %llu bytes that was written there: it was removed or changed "
+                        "meanwhile; the same command makes it again",
+                        path, (unsigned long long)dataset->shards[split][i].bytes);
+        }
+    return 0;
+}
+
+int dataset_build_finish(DatasetBuild *build, Dataset *dataset) {
+    if (dataset_build_check(build) < 0 || check_shards(dataset) < 0 || dataset_save(dataset) < 0) return -1;
+    if (strcmp(build->target, build->directory)) return replace(build->directory, build->target);
+    return remove_journal(build->directory);
+}
+
+void dataset_build_abandon(DatasetBuild *build) {
+    if (!build->target[0] || dataset_build_check(build) < 0 || remove_dataset(build->target) < 0) return;
+    remove_journal(build->target);
+    if (strcmp(build->target, build->directory)) rmdir(build->target);
+}
+
+void dataset_build_close(DatasetBuild *build) { lock_drop(&build->lock); }
+
+int dataset_link_shard(Dataset *dataset, const Dataset *from, int split, uint64_t index) {
+    const DatasetShard *shard = &from->shards[split][index];
+    uint64_t number = dataset->shard_count[split];
+    char path[PATH_MAX_BYTES];
+    dataset_shard_path(path, dataset->path, split, number);
+    if (number % 1000 == 0 && dataset_make_folder(dataset->path, split, number) < 0) return -1;
+    if (unlink(path) && errno != ENOENT) return fail_errno("cannot remove '%s'", path); // of a killed run
+    if (link(shard->path, path)) {
+        if (errno == EXDEV)
+            return fail(EX_CREATE, "'%s' is on another file system than '%s'", dataset->path, shard->path);
+        return fail_errno("cannot link '%s' to '%s'", shard->path, path);
+    }
+    *strrchr(path, '/') = '\0';
+    if ((index + 1 == from->shard_count[split] || number % 1000 == 999) && dir_sync(path) < 0) return -1;
+    dataset_add(dataset, split, shard);
+    return 0;
+}

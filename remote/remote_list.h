@@ -1,0 +1,14 @@
+// From the URLs among the arguments of a command to the files that they name.
+#pragma once
+
+#include "remote/remote_scheme.h"
+
+typedef struct {
+    RemoteArgument *arguments; // with their entries in byte order of the names
+    size_t count;
+} RemoteList;
+
+// Requests the listings of `count` URLs, or of a file its first byte, from which its size and validator follow. What is no file
+// is listed as a folder where the scheme has them. -1 after fail(): one cannot be read.
+int remote_list_open(RemoteList *list, Remote *remote, const char *const *urls, size_t count);
+void remote_list_close(RemoteList *list); // accepts a zeroed struct

@@ -1,0 +1,274 @@
+// The header and the credentials of a request, and the checks of its response.
+#include "remote/transfer_request.h"
+#include "common/log.h"
+#include "remote/s3_sign.h"
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+const char *remote_variable(const char *name) {
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+void remote_url_part(const CurlLibrary *curl, const char *url, CURLUPart part, char text[FIELD_BYTES]) {
+    CURLU *parsed = curl->url();
+    char *found = NULL;
+    *text = '\0';
+    if (parsed && !curl->url_set(parsed, CURLUPART_URL, url, 0) &&
+        !curl->url_get(parsed, part, &found, part == CURLUPART_PORT ? CURLU_DEFAULT_PORT : 0) &&
+        strlen(found) < FIELD_BYTES)
+        snprintf(text, FIELD_BYTES, "%s", found);
+    curl->free(found);
+    curl->url_cleanup(parsed);
+}
+
+static bool is_loopback(const char *host) {
+    struct in_addr address;
+    if (!strcasecmp(host, "localhost") || !strcmp(host, "[::1]")) return true;
+    return inet_pton(AF_INET, host, &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+}
+
+bool remote_same_origin(const Remote *remote, const char *a, const char *b) {
+    static const CURLUPart parts[] = {CURLUPART_SCHEME, CURLUPART_HOST, CURLUPART_PORT};
+    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char one[FIELD_BYTES], other[FIELD_BYTES];
+        remote_url_part(remote->curl, a, parts[i], one), remote_url_part(remote->curl, b, parts[i], other);
+        if (!*one || strcasecmp(one, other) != 0) return false;
+    }
+    return true;
+}
+
+bool remote_url_is_allowed(const Remote *remote, const char *url) {
+    char scheme[FIELD_BYTES], host[FIELD_BYTES];
+    remote_url_part(remote->curl, url, CURLUPART_SCHEME, scheme),
+        remote_url_part(remote->curl, url, CURLUPART_HOST, host);
+    if (!strcasecmp(scheme, "https")) return *host;
+    return !strcasecmp(scheme, "http") && (remote->options.allow_http || is_loopback(host));
+}
+
+int remote_check_url(const Remote *remote, const char *url, const char *name) {
+    char text[FIELD_BYTES];
+    remote_url_part(remote->curl, url, CURLUPART_HOST, text);
+    if (!*text) return fail(EX_USAGE, "'%s' is no valid URL", name);
+    remote_url_part(remote->curl, url, CURLUPART_USER, text);
+    if (*text) return fail(EX_USAGE, "a URL of a host with a user name in it is refused: others can read it");
+    if (!remote_url_is_allowed(remote, url))
+        return fail(EX_USAGE, "'%s' is not https: --allow-http reads it all the same", name);
+    return 0;
+}
+
+uint64_t transfer_offset(const Transfer *transfer) { return transfer->begin + transfer->got; }
+
+int transfer_refuse(const Transfer *transfer, int code, const char *format, ...) {
+    char text[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (!transfer->to) return fail(code, "'%s': %s", transfer->object->name, text);
+    return fail(code, "'%s' at byte %" PRIu64 ": %s", transfer->object->name, transfer_offset(transfer), text);
+}
+
+// Responses
+
+static int check_identity(Transfer *transfer) {
+    const Response *response = &transfer->response;
+    RemoteObject *object = transfer->object;
+    const char *validator = response_validator(response);
+    if (object->has_size && response->total != object->size)
+        return transfer_refuse(transfer, EX_DATA, "the file changed: %" PRIu64 " bytes at first, now %" PRIu64,
+                               object->size, response->total);
+    if (object->has_size && (*object->validator || object->seen) && strcmp(validator, object->validator) != 0)
+        return transfer_refuse(transfer, EX_DATA,
+                               "the file changed while it was read (its ETag or date was %s, now it is %s)",
+                               *object->validator ? object->validator : "missing", *validator ? validator : "missing");
+    if (!object->seen) object->was_html = response_is_html(response);
+    if (response_is_html(response) && !object->was_html)
+        return transfer_refuse(transfer, EX_DATA, "the server sends a web page in place of the file");
+    if (!object->has_size || !*object->validator) snprintf(object->validator, FIELD_BYTES, "%s", validator);
+    object->size = response->total, object->has_size = object->seen = true;
+    return 0;
+}
+
+static int check_first_seen(const Transfer *transfer, char first[FIELD_BYTES], const char *now, const char *what) {
+    if (!*now || !strcmp(first, now)) return 0;
+    if (*first)
+        return transfer_refuse(transfer, EX_DATA, "the file changed: the %s was %s, now it is %s", what, first, now);
+    snprintf(first, FIELD_BYTES, "%s", now);
+    return 0;
+}
+
+int transfer_check_hub(Transfer *transfer) {
+    const Response *response = &transfer->response;
+    RemoteObject *object = transfer->object;
+    if (object->auth != AUTH_BEARER || !remote_same_origin(transfer->remote, object->url, transfer->at)) return 0;
+    if (response->malformed) return transfer_refuse(transfer, EX_DATA, "the header of the response is malformed");
+    if (check_first_seen(transfer, object->commit, response->commit, "commit") < 0 ||
+        check_first_seen(transfer, object->linked, response->linked_etag, "hash") < 0)
+        return -1;
+    if (object->has_size && response->linked_size && response->linked_size != object->size)
+        return transfer_refuse(transfer, EX_DATA,
+                               "the file changed: the hub announces %" PRIu64 " bytes instead of %" PRIu64,
+                               response->linked_size, object->size);
+    return 0;
+}
+
+int transfer_check_kind(Transfer *transfer) {
+    const Response *response = &transfer->response;
+    if (response->malformed) return transfer_refuse(transfer, EX_DATA, "the header of the response is malformed");
+    if (*response->encoding && strcasecmp(response->encoding, "identity") != 0)
+        return transfer_refuse(transfer, EX_DATA, "the server compresses the transfer (Content-Encoding: %.40s)",
+                               response->encoding);
+    if (!transfer->to) return 0;
+    if (transfer_check_hub(transfer) < 0) return -1;
+    if (response->status == 200 && response_is_html(response))
+        return transfer_refuse(transfer, EX_DATA,
+                               "the server sends a web page in place of the file: a login page or the portal "
+                               "of a network");
+    return 0;
+}
+
+int transfer_check(Transfer *transfer) {
+    const Response *response = &transfer->response;
+    if (transfer_check_kind(transfer) < 0) return -1;
+    if (!transfer->to) return 0;
+    if (response->status == 200)
+        return transfer_refuse(transfer, EX_DATA,
+                               transfer->object->seen ? "the file changed while it was read (200)"
+                                                      : "the server does not serve ranges of the file");
+    if (!response->has_range || !response->has_total || response->first != transfer_offset(transfer) ||
+        response->end != transfer->end)
+        return transfer_refuse(transfer, EX_DATA, "the server sends another range than the requested one");
+    return check_identity(transfer);
+}
+
+static size_t take_line(char *data, size_t one, size_t size, void *user) {
+    (void)one;
+    ((Transfer *)user)->heard_ns = clock_ns();
+    response_add_line(&((Transfer *)user)->response, (Bytes){(const uint8_t *)data, size});
+    return size;
+}
+
+static int keep_bytes(Transfer *transfer, const void *data, size_t size) {
+    if (!transfer->to) {
+        if (size > DOCUMENT_BYTES_MAX - transfer->document.size)
+            return transfer_refuse(transfer, EX_DATA, "a listing of more than %d MiB", DOCUMENT_BYTES_MAX >> 20);
+        buffer_add(&transfer->document, data, size);
+        return 0;
+    }
+    if (size > transfer->end - transfer_offset(transfer))
+        return transfer_refuse(transfer, EX_DATA, "the server sends more bytes than the range has");
+    memcpy(transfer->to + transfer->got, data, size);
+    transfer->got += size;
+    return 0;
+}
+
+// The bodies of redirects and errors are dropped. A return value other than `size` ends the transfer.
+static size_t take_body(char *data, size_t one, size_t size, void *user) {
+    Transfer *transfer = user;
+    (void)one;
+    const unsigned status = transfer->response.status;
+    transfer->heard_ns = clock_ns();
+    if (status != 200 && status != 206) {
+        transfer->dropped += size;
+        return transfer->dropped > DROPPED_BYTES_MAX ? 0 : size;
+    }
+    int status_of_check = transfer->checked ? 0 : transfer_check(transfer);
+    transfer->checked = true;
+    if (status_of_check == 0) status_of_check = keep_bytes(transfer, data, size);
+    if (status_of_check == 0) return size;
+    err_take(&transfer->error);
+    return 0;
+}
+
+// Requests
+
+static void add_header(Transfer *transfer, const char *name, const char *value) {
+    Buffer line = {0};
+    buffer_print(&line, "%s%s", name, value);
+    buffer_add(&line, "", 1);
+    struct curl_slist *more = transfer->remote->curl->slist_append(transfer->headers, (const char *)line.data);
+    if (!more) die(EX_MEMORY, "no memory for a request");
+    transfer->headers = more;
+    buffer_close(&line);
+}
+
+static void add_signature(Transfer *transfer) {
+    const Remote *remote = transfer->remote;
+    const S3Keys keys = {remote->s3.key, remote->s3.secret, remote->s3.session, remote->s3.region};
+    S3Signature signature;
+    if (!s3_sign(&signature, &keys, transfer->at, time(NULL))) return;
+    add_header(transfer, "Host: ", signature.host);
+    add_header(transfer, "x-amz-date: ", signature.date);
+    add_header(transfer, "x-amz-content-sha256: ", S3_EMPTY_SHA256);
+    if (keys.session) add_header(transfer, "x-amz-security-token: ", keys.session);
+    add_header(transfer, "Authorization: ", (const char *)signature.authorization.data);
+    s3_signature_close(&signature);
+}
+
+static void set_credentials(Transfer *transfer) {
+    const Remote *remote = transfer->remote;
+    const RemoteObject *object = transfer->object;
+    if (object->auth == AUTH_NONE || !remote_same_origin(remote, object->url, transfer->at)) return;
+    if (object->auth == AUTH_BEARER && remote->bearer) add_header(transfer, remote->bearer, "");
+    if (object->auth == AUTH_S3 && remote->s3.key) add_signature(transfer);
+}
+
+static void set_certificates(const CurlLibrary *curl, CURL *easy) {
+    const char *file = getenv("CURL_CA_BUNDLE"), *folder = getenv("SSL_CERT_DIR");
+    if (!file || !*file) file = getenv("SSL_CERT_FILE");
+    if (file && *file) curl->easy_setopt(easy, CURLOPT_CAINFO, file);
+    if (folder && *folder) curl->easy_setopt(easy, CURLOPT_CAPATH, folder);
+}
+
+// A weak ETag must not be sent in If-Range. A response that ignores the field is found by its status and ETag.
+static void set_range(Transfer *transfer) {
+    char range[64];
+    const RemoteObject *object = transfer->object;
+    snprintf(range, sizeof range, "%" PRIu64 "-%" PRIu64, transfer_offset(transfer), transfer->end - 1);
+    transfer->remote->curl->easy_setopt(transfer->easy, CURLOPT_RANGE, range);
+    if (*object->validator == '"') add_header(transfer, "If-Range: ", object->validator);
+}
+
+void transfer_launch(Transfer *transfer) {
+    Remote *remote = transfer->remote;
+    const CurlLibrary *curl = remote->curl;
+    const RemoteObject *object = transfer->object;
+    if (!transfer->at) {
+        transfer->began_moved = object->moved;
+        const char *url = object->moved ? object->moved : object->url;
+        transfer->at = allocate_text(url, strlen(url));
+        transfer->hops = 0;
+    }
+    if (transfer->easy) curl->easy_reset(transfer->easy);
+    if (!transfer->easy) transfer->easy = curl->easy_init();
+    CURL *easy = transfer->easy;
+    if (!easy) die(EX_MEMORY, "no memory for a connection");
+    curl->slist_free_all(transfer->headers), transfer->headers = NULL;
+    transfer->response = (Response){0};
+    transfer->checked = false, transfer->dropped = 0, *transfer->why = '\0';
+    transfer->heard_ns = clock_ns();
+    if (!transfer->to) transfer->document.size = 0;
+    curl->easy_setopt(easy, CURLOPT_URL, transfer->at);
+    curl->easy_setopt(easy, CURLOPT_PRIVATE, transfer);
+    curl->easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer->why);
+    curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body);
+    curl->easy_setopt(easy, CURLOPT_WRITEDATA, transfer);
+    curl->easy_setopt(easy, CURLOPT_HEADERFUNCTION, take_line);
+    curl->easy_setopt(easy, CURLOPT_HEADERDATA, transfer);
+    curl->easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    curl->easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1); // a connection for each range
+    curl->easy_setopt(easy, CURLOPT_USERAGENT, "millrace");
+    curl->easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L); // a key may hold "/../"
+    set_certificates(curl, easy);
+    add_header(transfer, "Accept-Encoding: identity", "");
+    if (transfer->to) set_range(transfer);
+    set_credentials(transfer);
+    curl->easy_setopt(easy, CURLOPT_HTTPHEADER, transfer->headers);
+    if (curl->multi_add_handle(remote->multi, easy)) die(EX_MEMORY, "no memory for a connection");
+    transfer->state = TRANSFER_RUNNING;
+}
