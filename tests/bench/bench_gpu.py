@@ -187,7 +187,7 @@ def measure():
         step("124M", 16, recompute=recompute)
     for dtype in "float16", "float32":
         step("124M", 16, dtype=dtype)
-    for offload in "optimizer", "gradients", "residuals", "all":
+    for offload in "optimizer", "all":
         step("124M", 16, offload=offload)
     for B in 64, 4:
         run([f"{build}/bench_gpu", "trace", f"B={B}"], {"what": "trace", "B": B})

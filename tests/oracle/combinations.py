@@ -364,7 +364,7 @@ def parts_make_the_whole(case):
     for part in (1, 2, 3):
         ranks = case.rng.choice((0, 2, 3, 4)) if case.fixed and case.tool.has_ranks else 0
         if ranks and case.call("plan", "run.conf", "--out_dir=none", "--threads=1", f"--world={ranks}").returncode:
-            ranks = 0  # fewer micro-batches, or offload=gradients
+            ranks = 0  # fewer micro-batches, or offload=all
         keys = {"threads": 1, "max_iters": max(1, case.settings["max_iters"] * part // 3)}
         if part == 2 and ranks:
             process = case.start("trainer", "train", "run.conf", *(f"--{key}={value}" for key, value in keys.items()), "--out_dir=parts", ranks=ranks)

@@ -43,6 +43,10 @@ enum {
 };
 
 static inline unsigned config_world(const Config *config) { return config->world ? config->world : 1; }
+// Whether the tensors that `offload` = mode moves are in host memory: a later word moves those of the earlier ones, too.
+static inline bool offload_includes(const Config *config, OffloadMode mode) {
+    return config->offload != OFFLOAD_AUTO && config->offload >= mode;
+}
 // Whether a network joins the processes.
 static inline bool config_spans_machines(const Config *config) {
     return config->local_world && config->world > config->local_world;

@@ -24,7 +24,7 @@ static void end_row(PlanLayout *layout, PlanRow row) {
 }
 
 static bool offloads(const PlanLayout *layout, OffloadMode mode) {
-    return layout->plan->optimizer && layout->facts.config->offload & mode;
+    return layout->plan->optimizer && offload_includes(layout->facts.config, mode);
 }
 
 static bool has_master(const PlanLayout *layout) {
@@ -103,7 +103,7 @@ static void lay_parameters(PlanLayout *layout) {
     plan->packed = take(layout, packed_bytes(&layout->facts));
     end_row(layout, (PlanRow){.name = "packed matrices"});
     if (plan->optimizer) lay_sums(layout);
-    if (offloads(layout, OFFLOAD_GRADIENTS)) return;
+    if (offloads(layout, OFFLOAD_ALL)) return;
     plan->grads = plan->update.grads = take(layout, plan->optimizer ? gradient_bytes(layout) : 0);
     end_row(layout, (PlanRow){.name = "gradients"});
 }
@@ -161,7 +161,7 @@ static void lay_passes(PlanLayout *layout) {
     const Config *config = layout->facts.config;
     const bool training = plan->optimizer;
     plan->passes = plan->train.end = layout->at;
-    if (offloads(layout, OFFLOAD_GRADIENTS)) lay_gradients(layout, &plan->layer_gradients, BACKEND_SLOTS);
+    if (offloads(layout, OFFLOAD_ALL)) lay_gradients(layout, &plan->layer_gradients, BACKEND_SLOTS);
     end_row(layout, (PlanRow){.name = "gradients of layers, and kept"});
     if (training)
         pass_layout_init(&plan->train, layout->at, (int)config->batch_size.value, layout->facts.model->shape.block,
@@ -232,7 +232,7 @@ static void lay_update(PlanLayout *layout) {
     PlanRow rows[3];
     int count = 0;
     layout->at = plan->passes;
-    if (offloads(layout, OFFLOAD_GRADIENTS))
+    if (offloads(layout, OFFLOAD_ALL))
         update->grads = add_update_row(layout, rows, &count, "gradients of the update",
                                        round_up(gradient_bytes(layout), PLAN_ALIGN));
     if (offloads(layout, OFFLOAD_OPTIMIZER)) {
@@ -264,7 +264,7 @@ static void lay_offload(PlanLayout *layout) {
         lay_states(layout);
     }
     end_row(layout, (PlanRow){.name = "optimizer state in host memory", .overlaid = true, .copied = "a step"});
-    if (offloads(layout, OFFLOAD_GRADIENTS)) plan->grads = take(layout, gradient_bytes(layout));
+    if (offloads(layout, OFFLOAD_ALL)) plan->grads = take(layout, gradient_bytes(layout));
     end_row(layout, (PlanRow){.name = "gradients in host memory", .overlaid = true, .copied = micro_batch});
     if (plan->train.host_inputs) {
         const size_t stored = (size_t)(layout->facts.model->shape.layers - BACKEND_SLOTS);

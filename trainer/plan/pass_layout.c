@@ -71,7 +71,7 @@ static void set_recompute(PassLayout *pass, const Config *config, int layers) {
     if (!pass->backward) return;
     pass->recompute = level, pass->recompute_from = level ? from : 0;
     pass->kept[GROUP_INPUT] = layers;
-    if (config->offload & OFFLOAD_RESIDUALS && layers > BACKEND_SLOTS)
+    if (offload_includes(config, OFFLOAD_ALL) && layers > BACKEND_SLOTS)
         pass->kept[GROUP_INPUT] = BACKEND_SLOTS, pass->host_inputs = SIZE_MAX; // lay_offload sets it
     for (Recompute i = RECOMPUTE_GELU; i <= RECOMPUTE_BLOCK; i++)
         pass->kept[dropped[i]] = i > level ? layers : i == level ? from : 0;

@@ -134,8 +134,8 @@ static int check_processes(const MemoryPlan *plan, const Config *config) {
                     "gradient_accumulation_steps %lld is less than the %u processes: each needs a micro-batch",
                     (long long)most, world);
     if (!offload_allowed(config, config->offload))
-        return fail(EX_USAGE, "several processes keep their gradients in the arena: set offload to none, optimizer or "
-                              "residuals, or start one process");
+        return fail(EX_USAGE, "several processes keep their gradients in the arena: set offload to none or "
+                              "optimizer, or start one process");
     return 0;
 }
 

@@ -2,7 +2,7 @@
 #include "trainer/plan/plan_fit.h"
 #include "common/machine/host_memory.h"
 
-const OffloadMode offload_choices[] = {OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_OPTIMIZER_GRADIENTS, OFFLOAD_ALL};
+const OffloadMode offload_choices[] = {OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_ALL};
 
 MemoryLimits memory_limits(const Config *config, const Backend *backend, bool here) {
     const unsigned processes = config->local_world ? config->local_world : 1;

@@ -31,11 +31,11 @@ size_t plan_size(const Config *config, const Model *model, const Backend *backen
                  bool *fits);
 
 // The offload modes to try in this order, from fast to slow, until one fits.
-enum { OFFLOAD_CHOICES = 4 };
+enum { OFFLOAD_CHOICES = 3 };
 extern const OffloadMode offload_choices[OFFLOAD_CHOICES];
 
 // Whether several processes can train with this offload: they keep their gradients in the arena.
 static inline bool offload_allowed(const Config *config, OffloadMode mode) {
-    return config_world(config) == 1 || !(mode & OFFLOAD_GRADIENTS);
+    return config_world(config) == 1 || mode != OFFLOAD_ALL;
 }
-static inline bool is_offloaded(const Config *config) { return config->offload && config->offload != OFFLOAD_AUTO; }
+static inline bool is_offloaded(const Config *config) { return offload_includes(config, OFFLOAD_OPTIMIZER); }

@@ -417,9 +417,8 @@ TEST(cuda_streams_gradients_and_residuals_through_slots) {
     const uint64_t waits = train_model(how, &here);
     for (int run = 0; run < 4; run++) {
         const Recompute levels[] = {RECOMPUTE_BLOCK, RECOMPUTE_NONE, RECOMPUTE_MLP, RECOMPUTE_QKV};
-        const OffloadMode modes[] = {OFFLOAD_ALL, OFFLOAD_GRADIENTS_RESIDUALS, OFFLOAD_RESIDUALS, OFFLOAD_ALL};
         emu_order = run, how.recompute = levels[run], how.warm = run == 3;
-        how.offload = modes[run];
+        how.offload = OFFLOAD_ALL;
         CHECK_EQUAL(train_model(how, &away), waits);
         CHECK(here.size == away.size && !memcmp(here.data, away.data, here.size));
     }
@@ -429,8 +428,7 @@ TEST(cuda_streams_gradients_and_residuals_through_slots) {
 
 // Matrix products are timed, kept and recalled whatever lies in host memory.
 TEST(cuda_chooses_products_with_every_offload) {
-    static const OffloadMode modes[] = {OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_RESIDUALS, OFFLOAD_OPTIMIZER_GRADIENTS,
-                                        OFFLOAD_ALL};
+    static const OffloadMode modes[] = {OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_ALL};
     static char want[CHOICES_BYTES], got[CHOICES_BYTES];
     Buffer bits = {0};
     train_model((ModelRun){.layers = 4, .warm = true, .cache_dir = "every/first", .choices = want}, &bits);

@@ -122,7 +122,7 @@ static char *calls_of_step(OffloadMode offload, const char *options, const Spike
 // The gradients of the embeddings lie where the update reads them and are not copied. Those behind the layers' gradients
 // lie elsewhere, and are copied out.
 TEST(cuda_step_copies_no_gradient_that_is_in_its_place) {
-    char *calls = calls_of_step(OFFLOAD_GRADIENTS, NULL, NULL);
+    char *calls = calls_of_step(OFFLOAD_ALL, NULL, NULL);
     int copies = 0, kind;
     for (const char *line = calls; (line = strstr(line, "copy ")); line++)
         copies += sscanf(line, "copy %*s %*s %*s %d", &kind) == 1 && kind == 2; // from the device

@@ -417,8 +417,11 @@ TEST(config_words_become_enums) {
     config_flag(&reader, "sampling='sequential'");
     config_flag(&reader, "offload=");
     CHECK(c->sampling == SAMPLING_SEQUENTIAL && c->recompute == RECOMPUTE_GELU);
-    CHECK_TEXT(mistakes(), "'offload' is '', not one of none, optimizer, gradients, optimizer+gradients, residuals, ");
-    CHECK_EQUAL(reader.mistake_count, 3);
+    CHECK_TEXT(mistakes(), "'offload' is '', not one of none, optimizer, all, auto");
+    config_flag(&reader, "offload=optimizer+residuals");
+    CHECK_TEXT(mistakes(),
+               "'offload' is 'optimizer+residuals', not one of none, optimizer, all, auto: did you mean 'all'?");
+    CHECK_EQUAL(reader.mistake_count, 4);
     config_close(&reader);
 }
 

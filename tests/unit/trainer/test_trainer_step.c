@@ -228,9 +228,10 @@ TEST(steps_are_bit_identical_with_offloaded_gradients_and_residuals) {
         shape.layers = 5, shape.type = type, shape.accumulation = 3, shape.threads = 1;
         shape.dropout = type == DTYPE_BF16 ? 0.1 : 0;
         TinyRun kept = run_tiny(&shape, 2, 1);
-        for (OffloadMode mode = OFFLOAD_GRADIENTS; mode <= OFFLOAD_ALL; mode++) {
-            shape.offload = mode, shape.recompute = (Recompute)(mode % 6), shape.recompute_layers = (int)mode % 3;
-            shape.warm_up = mode == OFFLOAD_ALL;
+        shape.offload = OFFLOAD_ALL;
+        for (int run = 0; run < 3; run++) {
+            shape.recompute = (Recompute)(2 * run + 1), shape.recompute_layers = run;
+            shape.warm_up = run == 1;
             check_same_run(&kept, &shape, 1);
         }
         free(kept.params);
