@@ -201,7 +201,7 @@ test: test-deps
 EMULATED := $(if $(CUSRC),$(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer)
 test-now: all $(O)/test $(O)/simulate $(O)/bench_tokenizer $(O)/bench_pieces $(EMULATED) $(if $(CUSRC),$(O)/test-gpu $(O)/bench_gpu)
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh $(O) $(T)
-## test-peers  the tests beside torch, transformers, tensorboard, datatrove, megatron-core and mlcroissant, installed in build/venv (4 GB)
+## test-peers  the tests beside torch, transformers, tensorboard, datatrove and megatron-core, installed in build/venv (4 GB)
 test-peers: test-deps
 	$(Q)scripts/deps.sh peers
 	$(Q)$(MAKE) --no-print-directory $(JOBS) all

@@ -1,7 +1,6 @@
 // info: prints the headers and totals of shards and datasets.
 #include "common/err.h"
 #include "common/id_array.h"
-#include "shardtool/support/croissant.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
 #include "shardtool/support/row_printer.h"
@@ -9,10 +8,8 @@
 
 static RowPrinter rows = {.key_width = 13};
 
-static bool croissant;
 static const Option options[] = {
     ROW_JSON(&rows),
-    {OPT_FLAG, "croissant", &croissant, NULL, "print the description of a dataset in Croissant 1.1, as JSON-LD"},
     REMOTE_ROWS,
     ROW_END,
 };
@@ -58,18 +55,8 @@ static void add_dataset(const Dataset *dataset) {
     row_add_hex(&rows, "vocab_fp", dataset->vocab_fp, 32);
 }
 
-static int print_croissant(const TokenReader *tokens, const char *path) {
-    Buffer text = {0};
-    if (tokens->path) return fail(EX_USAGE, "'%s' is a shard: --croissant describes a dataset", path);
-    const int result = croissant_print(&tokens->dataset, &text);
-    if (result == 0) printf("%.*s", (int)text.size, (const char *)text.data);
-    buffer_close(&text);
-    return result;
-}
-
 static int print_path(void *context, const char *path, TokenReader *tokens) {
     (void)context;
-    if (croissant) return print_croissant(tokens, path);
     row_begin(&rows, "path", path);
     if (tokens->path)
         add_shard(&tokens->shard);

@@ -84,7 +84,6 @@ static const ManualRow examples[] = {
     {"decode data --doc 7", "prints the text of one document", NULL},
     {"cat -o whole.zst data", "writes the shards of the training split as one", NULL},
     {"info data", "prints tokens, documents, compression ratio and fingerprints", NULL},
-    {"info --croissant data", "prints the description of a dataset for catalogues, with the hashes of its files", NULL},
     {"verify data", "exits with 1 if a bit of a shard is wrong", NULL},
     {"get --ids data 0:8 100:108", "prints the first 8 ids, and 8 others", NULL},
     {"sample -n 3 --length 8 --ids data", "prints 8 ids from each of three places", NULL},
