@@ -36,19 +36,17 @@ static const Vocab *open_characters(void) {
 static int take_ids(ModelShape *shape, const Vocab *vocab, const char *file) {
     const int ids = shape->vocab, size = (int)vocab_size(vocab);
     const char *name = vocabulary ? vocabulary : characters;
-    if (ids != size && ids != size - 1 && ids != padded_vocab(size))
+    const bool lacks_end = ids == size - 1 && (int)vocab_end_of_text(vocab) == ids;
+    if (ids != size && !lacks_end && ids != padded_vocab(size))
         return fail(EX_PROTOCOL, "'%s' has %d %s, and the model in '%s' %d ids", name,
                     size - vocab_is_characters(vocab), vocab_is_characters(vocab) ? "characters" : "ids", file, ids);
-    if ((int)vocab_end_of_text(vocab) != size - 1)
-        return fail(EX_DATA, "'%s' ends documents with the id %u, and a model only with the last, %d", name,
-                    vocab_end_of_text(vocab), size - 1);
-    if (ids == size - 1)
+    if (lacks_end)
         log_line(
             "the id %d is added for the end of a text, with an embedding of zeros: until it is trained it is never "
             "sampled, and the losses of the other ids are a little higher than in '%s'",
             size - 1, file);
     shape->vocab = size, shape->padded_vocab = padded_vocab(size);
-    shape->end_of_text = size - 1, shape->gpt2_vocab = vocab_is_gpt2(vocab);
+    shape->end_of_text = (int)vocab_end_of_text(vocab), shape->gpt2_vocab = vocab_is_gpt2(vocab);
     return 0;
 }
 

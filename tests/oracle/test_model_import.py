@@ -107,6 +107,16 @@ def test_a_model_of_another_vocabulary_takes_its_file_and_padding_is_cut(folder)
                 assert config["vocab_size"] == 262 and config["eos_token_id"] == 261
             same = [shardtool, "encode", "--vocabulary", path + ".model", "text.txt"]
             assert subprocess.run(same, check=True, capture_output=True).stdout == ids
+    with open("vocab/tokenizer.json", encoding="utf-8") as file:
+        made = json.load(file)
+    made["added_tokens"].append(made["added_tokens"][0] | {"id": 262, "content": "<|pad|>"})
+    with open("padded.json", "w", encoding="utf-8") as file:
+        json.dump(made, file)
+    tensors = files.weights(files.SMALL | {"V": 263}, True)
+    files.save_nanogpt(f"{folder}/263.pt", tensors, files.SMALL | {"V": 263}, True)
+    assert same_weights(f"{folder}/263.pt", tensors, "--vocabulary", "padded.json")["eos_token_id"] == 261
+    result = import_model(f"{folder}/262.pt", "--vocabulary", "padded.json")
+    assert result.returncode == 76 and "'padded.json' has 263 ids, and the model" in result.stderr, result.stderr
     sizes = files.SMALL | {"V": 300}
     files.save_nanogpt(f"{folder}/300.pt", files.weights(sizes, True), sizes, True)
     result = import_model(f"{folder}/300.pt", "--vocabulary", "vocab")

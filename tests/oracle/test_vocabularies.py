@@ -306,5 +306,60 @@ def test_auto_tokenizer_gives_the_ids_of_exported_models(folder):
         assert check_pair(model, texts, want) == (number == len(rows) - 1), name
 
 
+def swap_rows(path, name, one, other):
+    """Of a matrix of a safetensors file, which loses the hashes of its tensors."""
+    with open(path, "r+b") as file:
+        data = bytearray(file.read())
+        start = 8 + int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:start])
+        header.pop("__metadata__", None)
+        data[8:start] = json.dumps(header).ljust(start - 8).encode()
+        entry = header[name]
+        begin, end = (start + offset for offset in entry["data_offsets"])
+        size = (end - begin) // entry["shape"][0]
+        one, other = (slice(begin + id * size, begin + (id + 1) * size) for id in (one, other))
+        data[one], data[other] = data[other], data[one]
+        file.seek(0)
+        file.write(data)
+
+
+def test_a_model_ends_documents_with_any_id(folder):
+    """Two vocabularies that differ in the ids of two special tokens, 398 and 399, and a model of each that differs in those
+    rows have the same losses, also with document_mask, for which the losses are others."""
+    trainer = os.path.join(os.environ["BIN"], "trainer")
+    with open(f"{folder}/text.txt", "w") as file:
+        file.writelines(f"the mill of words and {i} more\n" for i in range(3000))
+    os.chdir(folder)
+    runner.call(SHARDTOOL, "train-vocabulary", "-q", "-V", "400", "--special", "<|pad|>", "-o", "last", "text.txt")
+    with open("last/tokenizer.json", encoding="utf-8") as file:
+        made = json.load(file)
+    pad, end = made["added_tokens"]
+    made["added_tokens"] = [end | {"id": 398}, pad | {"id": 399}]
+    made["model"]["vocab"] |= {"<|endoftext|>": 398, "<|pad|>": 399}
+    with open("before.json", "w", encoding="utf-8") as file:
+        json.dump(made, file)
+    losses = {}
+    for data, vocabulary in ("a", "last"), ("b", "before.json"):
+        runner.call(SHARDTOOL, "tokenize", "-q", "--docs", "lines", "--val", "0.3", "-o", data, "--vocabulary", vocabulary, "text.txt")
+    runner.call(trainer, "train", "--quiet", *TINY, "--document_mask=True", "--dataset=b", "--out_dir=run")
+    runner.call(trainer, "export", "-q", "-o", "model-b", "--out_dir=run")
+    assert json.loads(open("model-b/config.json").read())["eos_token_id"] == 398
+    assert json.loads(open("model-b/generation_config.json").read())["eos_token_id"] == 398
+    shutil.copytree("model-b", "model-a")
+    swap_rows("model-a/model.safetensors", "transformer.wte.weight", 398, 399)
+    shutil.copy("a/tokenizer.json", "model-a/tokenizer.json")
+    for data in "a", "b":
+        for mask in "True", "False":
+            result = runner.call(trainer, "eval", "--json", f"--init_from=./model-{data}", f"--dataset={data}", "--eval_iters=40",
+                                 "--device=cpu", "--dtype=float32", f"--document_mask={mask}")  # fmt: skip
+            losses[data, mask] = [json.loads(line)["loss"] for line in result.stdout.splitlines()]
+    for mask in "True", "False":
+        assert all(abs(one - other) < 1e-5 for one, other in zip(losses["a", mask], losses["b", mask])), losses
+    assert abs(losses["a", "True"][0] - losses["a", "False"][0]) > 1e-4, losses
+    text = runner.call(trainer, "sample", "--init_from=./model-b", "--start=the<|endoftext|>mill", "--num_samples=1",
+                       "--max_new_tokens=1", "--device=cpu").stdout  # fmt: skip
+    assert text.startswith(b"the<|endoftext|>mill"), text
+
+
 if __name__ == "__main__":
     runner.main(globals())

@@ -33,6 +33,7 @@ typedef struct {
     unsigned world;       // processes that train together, 0 = 1: of the launcher, no key
     unsigned local_world; // of them on this machine
     unsigned local_first; // the lowest of them on this machine
+    unsigned end_of_text; // the id that ends a document, where vocab_size is set: of the vocabulary, no key
 } Config;
 
 enum {

@@ -22,7 +22,7 @@ int foreign_shape(ModelShape *shape, const ForeignSizes *sizes) {
                           .block = (int)sizes->block,
                           .vocab = (int)sizes->vocab,
                           .padded_vocab = padded_vocab((int)sizes->vocab),
-                          .end_of_text = (int)sizes->vocab - 1,
+                          .end_of_text = GPT2_VOCAB - 1, // of another vocabulary its own: cmd_import_model.c
                           .gpt2_vocab = sizes->vocab == GPT2_VOCAB};
     return 0;
 }

@@ -15,22 +15,22 @@ typedef struct {
     void *context;
 } TextStream;
 
-// The ids of `text` in a buffer with room for `more`; <|endoftext|> in it is the token of that name, as in nanoGPT's
-// sample.py. NULL after fail().
+// The ids of `text` in a buffer with room for `more`; the name of the token that ends a document, as <|endoftext|>, is that
+// token in it, as in nanoGPT's sample.py. NULL after fail().
 static void *encode_start(const Vocab *vocab, Bytes text, uint64_t more, size_t *count) {
-    static const char mark[] = "<|endoftext|>";
+    const Bytes mark = vocab_bytes(vocab, vocab_end_of_text(vocab));
     Encoder *encoder = encoder_open(vocab, INVALID_BYTES);
     const unsigned bytes = vocab_id_bytes(vocab);
     uint8_t *ids = allocate_zeroed(encoder_ids_max(text.size) + more + 1, bytes);
     *count = 0;
     while (text.size) {
-        const uint8_t *found = memmem(text.data, text.size, mark, sizeof mark - 1);
+        const uint8_t *found = memmem(text.data, text.size, mark.data, mark.size);
         const Bytes before = {text.data, found ? (size_t)(found - text.data) : text.size};
         const ssize_t length = before.size ? encoder_encode(encoder, before, ids + *count * bytes) : 0;
         if (length < 0) break;
         *count += (size_t)length;
         if (found) id_put(ids, (*count)++, bytes, vocab_end_of_text(vocab));
-        const size_t done = before.size + (found ? sizeof mark - 1 : 0);
+        const size_t done = before.size + (found ? mark.size : 0);
         text = (Bytes){text.data + done, text.size - done};
     }
     encoder_close(encoder);

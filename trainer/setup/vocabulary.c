@@ -83,10 +83,8 @@ int vocabulary_resolve(ConfigReader *reader, const char *model) {
     if (config->vocab_size && config->vocab_size != size)
         result = fail(EX_PROTOCOL, "'%s' has a vocabulary of %lld ids, and the model one of %lld", config->vocabulary,
                       (long long)size, (long long)config->vocab_size);
-    if (result == 0 && vocab_end_of_text(vocab) != size - 1)
-        result = fail(EX_DATA, "'%s' ends documents with the id %u, and a model only with the last, %lld",
-                      config->vocabulary, vocab_end_of_text(vocab), (long long)size - 1);
     if (result == 0) result = check_model(config, vocab, model ? model : config->init_from);
+    config->end_of_text = vocab_end_of_text(vocab);
     vocab_close(vocab);
     if (result < 0) return -1;
     config->vocab_size = is_gpt2 ? 0 : size;
@@ -102,7 +100,8 @@ int vocabulary_token_bytes(const Config *config, uint8_t bytes[IDS_MAX]) {
     const Vocab *vocab = vocabulary_open(config);
     if (!vocab) return -1;
     memset(bytes, 0, vocab_size(vocab));
-    for (unsigned id = 0; !vocab_is_special(vocab, id); id++) bytes[id] = (uint8_t)vocab_bytes(vocab, id).size;
+    for (unsigned id = 0; id < vocab_size(vocab); id++)
+        if (!vocab_is_special(vocab, id)) bytes[id] = (uint8_t)vocab_bytes(vocab, id).size;
     vocab_close(vocab);
     return 0;
 }

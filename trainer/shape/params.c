@@ -45,7 +45,7 @@ ModelShape model_shape(const Config *config) {
         .block = (int)config->block_size,
         .vocab = vocab,
         .padded_vocab = padded_vocab(vocab),
-        .end_of_text = vocab - 1,
+        .end_of_text = config->vocab_size ? (int)config->end_of_text : GPT2_VOCAB - 1,
         .gpt2_vocab = !config->vocab_size,
         .bias = config->bias,
         .activation = config->mlp == MLP_SWIGLU    ? ACTIVATION_SWIGLU

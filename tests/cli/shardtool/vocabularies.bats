@@ -139,7 +139,7 @@ END
     tiny=(--n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=4 --gradient_accumulation_steps=1 --eval_iters=2
         --eval_interval=5 --dtype=float32 --threads=1 --warmup_iters=2 --lr_decay_iters=10 --device=cpu --sample_tokens=0)
     trainer() { "$BIN/trainer" "$@"; }
-    trainer plan "${tiny[@]}" --dataset="$data" | grep -q '400'
+    trainer plan "${tiny[@]}" --dataset="$data" | grep -q '10.0 k parameters'
     trainer train --quiet "${tiny[@]}" --dataset="$data" --out_dir=run --max_iters=5
     cmp "$data/tokenizer.json" run/tokenizer.json
     cmp "$data/tokenizer.json" run/ckpt-00000005/tokenizer.json
