@@ -100,6 +100,9 @@ hits=$(
 [ -z "$hits" ] || say "test names of less than three words:
 $hits"
 
+hits=$(python3 scripts/prose.py README.md docs/{audit,calculations,characters,datasets,fit,model-options,out-of-memory,several-processes,train,troubleshooting}.md)
+[ -z "$hits" ] || say "$hits"
+
 hits=$(scripts/figures.sh README.md loader/python/README.md docs/*.md)
 [ -z "$hits" ] || say "$hits"
 

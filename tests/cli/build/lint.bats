@@ -126,3 +126,18 @@ lines() { for i in $(seq "$1"); do echo "    value += $i;"; done; }
     figures "| a step | 12 ms | 0badc0d, 2026-11-23, H200 |"
     [ "$output" = "0badc0d: no commit of the history, in $page" ]
 }
+
+@test "lint refuses a sentence of more than 40 words, and pages whose sentences have more than 20 on average" {
+    page=$BATS_TEST_TMPDIR/page.md
+    words() { seq -f 'word%.0f' "$1" | paste -sd ' '; }
+    prose() { run python3 "$ROOT/scripts/prose.py" "$page"; }
+    printf '# A heading\n\n%s.\n\n- one two\n- three\n' "$(words 40)" >"$page"
+    prose && [ "$status" = 0 ]
+    printf '%s.\n\nOne.\n\nTwo.\n' "$(words 41)" >"$page"
+    prose && [ "$status" = 1 ] && [[ "$output" == "$page: 41 words: word1 word2 "* ]]
+    printf '%s. %s.\n' "$(words 20)" "$(words 21)" >"$page"
+    prose && [ "$status" = 1 ] && [ "$output" = "$page: 20.5 words a sentence, of which 20 are the limit" ]
+    # code, tables and links do not count
+    printf 'A `%s` [link](%s).\n\n```sh\n%s\n```\n\n| %s |\n' "$(words 50)" "$(words 50)" "$(words 50)" "$(words 50)" >"$page"
+    prose && [ "$status" = 0 ]
+}
