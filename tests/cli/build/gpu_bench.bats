@@ -42,12 +42,13 @@ END
     grep -q '^| attention_forward | 12 | 5.000 | 200 | 5.2 |  |$' gpu-results.md
     grep -q '^| matmul_forward | 24 | 18.000 | 450 | 11.4 | \*\*off\*\* |$' gpu-results.md
     grep -q '^| step |  | 125.000 | - | 119.6 |  |$' gpu-results.md
-    grep -q '^| 124M | 64 | 1.00 | 2.00 | 4.00 | 4.50 |$' gpu-results.md
+    grep -qF 'with the context (1.00 GiB with libraries)' gpu-results.md
     grep -q ' | 411 | 42% | 53% | - | - | 1755 | 690 |  |$' gpu-results.md # of 989 TFLOP/s, trainer/plan/gpu_peaks.def
     # a section without new results, and results of another commit, keep the line of their own commit
     echo 1234567 >commit
-    report --begin tests.txt "NVIDIA H200, 570.1, 143771 MiB" && echo "passed loss (1 s)" >tests.txt && report
-    grep -q '^passed loss' gpu-results.md
+    report --begin tests.txt "NVIDIA H200, 570.1, 143771 MiB" && printf '%s\n' "passed loss (1 s)" "FAILED gelu: exit 3" >tests.txt && report
+    grep -q '^1 of 2 passed\.$' gpu-results.md
+    grep -q '^- FAILED gelu: exit 3$' gpu-results.md
     grep -q '^| attention_forward | 12' gpu-results.md
     [[ "$(measured Tests 'A step')" == "1234567, 20"*", NVIDIA H200, 570.1, 143771 MiB" ]]
     [[ "$(measured 'A step' E)" == "no commit, 20"* ]]
