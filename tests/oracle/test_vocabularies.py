@@ -277,6 +277,23 @@ def check_pair(model, texts, wanted):
     return True
 
 
+def check_answers(tokenizer):
+    """The mask that transformers finds by the offsets of tokens has every answer, also one that begins with a blank."""
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['role'] }}{{ eos_token }}{% if m['role'] == 'assistant' %}{% generation %}{{ m['content'] }}{{ eos_token }}"
+        "{% endgeneration %}{% else %}{{ m['content'] }}\n{% endif %}{% endfor %}"
+    )
+    for answers in (["Madrid", "Paris"], [" Madrid", "Paris"], ["Madrid", "\n Paris "], [" ", ""], [" 🌊 wet", " é"]):
+        talk = [
+            message
+            for answer in answers
+            for message in ({"role": "user", "content": "Spain? "}, {"role": "assistant", "content": answer})
+        ]
+        found = tokenizer.apply_chat_template(talk, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+        counted = [i for i, on in zip(found["input_ids"], found["assistant_masks"]) if on]
+        assert tokenizer.decode(counted) == "".join(answer + tokenizer.eos_token for answer in answers), (answers, found)
+
+
 def test_auto_tokenizer_gives_the_ids_of_exported_models(folder):
     """From the directory that trainer export writes, against tiktoken; of each pattern, one with more than 65,536 ids.
     vocab.json and merges.txt, which have no pattern, are written only of what they describe."""
@@ -304,6 +321,7 @@ def test_auto_tokenizer_gives_the_ids_of_exported_models(folder):
         assert tokenizer.eos_token_id == len(ranks) == len(tokenizer) - 1
         assert tokenizer.decode(want[0]) == texts[0]
         assert check_pair(model, texts, want) == (number == len(rows) - 1), name
+        check_answers(tokenizer)
 
 
 def swap_rows(path, name, one, other):

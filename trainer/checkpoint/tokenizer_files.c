@@ -107,13 +107,30 @@ int tokenizer_files_write(const char *directory, const ModelShape *shape, const 
     return visit_files(shape, from, write_tokenizer_file, &to);
 }
 
+static bool is_same(Bytes a, Bytes b) { return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size)); }
+
+// The file as earlier versions wrote it, which had trim_offsets true.
+static void print_older(Bytes text, Buffer *out) {
+    static const char now[] = "\"trim_offsets\": false";
+    for (const uint8_t *at; (at = memmem(text.data, text.size, now, sizeof now - 1));) {
+        const size_t before = (size_t)(at - text.data);
+        buffer_add(out, text.data, before);
+        buffer_print(out, "\"trim_offsets\": true");
+        text = (Bytes){at + sizeof now - 1, text.size - before - (sizeof now - 1)};
+    }
+    buffer_add(out, text.data, text.size);
+}
+
 static int compare_file(void *context, const TokenizerFile *file, Bytes text) {
     const Directories *of = context;
     char path[PATH_MAX_BYTES];
+    Buffer older = {0};
     Bytes map;
     path_join(path, of->directory, "%s", file->name);
     if (file_map(&map, path) < 0) return -1;
-    if (map.size != text.size || (text.size && memcmp(map.data, text.data, text.size))) *of->which = file->name;
+    print_older(text, &older);
+    if (!is_same(map, text) && !is_same(map, (Bytes){older.data, older.size})) *of->which = file->name;
+    buffer_close(&older);
     file_unmap(&map);
     return 0;
 }

@@ -18,6 +18,11 @@ setup() {
     shardtool info --json "$data" | jq -e '.vocab_size == 400'
     jq -e '.added_tokens | map(.content) == ["<|pad|>", "<|endoftext|>"] and map(.id) == [398, 399]' "$data/tokenizer.json"
     sort <(shardtool decode "$data" | sed 's/<|endoftext|>/\n/g'; shardtool decode --split val "$data" | sed 's/<|endoftext|>/\n/g') | grep . | cmp - <(sort "$text")
+    # as in the published files; those of earlier versions have true
+    jq -e '.post_processor.trim_offsets == false' "$data/tokenizer.json"
+    cp -r "$data" older
+    sed -i 's/"trim_offsets": false/"trim_offsets": true/' older/tokenizer.json
+    run_code 0 shardtool verify older
     [ ! -e "$data/characters.txt" ]
     run_match 76 "has another vocabulary, of 400 ids" shardtool decode "$data/val/000/000000.zst"
     shardtool decode --vocabulary "$vocab" "$data/val/000/000000.zst" | head -c 8 | grep -q 'The mill'

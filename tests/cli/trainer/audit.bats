@@ -152,6 +152,16 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     grep -q '"applied": false' kind/metrics.jsonl
 }
 
+@test "a run of an earlier version, whose tokenizer.json trims offsets, replays" {
+    make_data 600 0.1
+    write_tiny_conf tiny.conf
+    "$BIN/trainer" train tiny.conf --quiet --dataset=data --out_dir=older --max_iters=4
+    sed -i 's/"trim_offsets": false/"trim_offsets": true/' older/ckpt-00000004/tokenizer.json
+    run_match 0 "are equal" replay older
+    sed -i '1,/use_regex/s/"use_regex": true/"use_regex": false/' older/ckpt-00000004/tokenizer.json
+    run_match 1 "tokenizer.json in 'older/ckpt-00000004' is not that" replay older
+}
+
 @test "a replay refuses other initial weights than those of the record" {
     run_copy run
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=tuned --max_iters=4 --init_from=run/ckpt-00000024
