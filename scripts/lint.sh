@@ -93,7 +93,7 @@ hits=$(sources | grep -v emu.h | xargs grep -nE '^ *# *define [a-z][A-Za-z0-9_]*
 
 # A test's name is a sentence: three words at least.
 hits=$(
-    git grep -nE '^TEST(_ON_EACH_ISA)?\([a-z0-9]+(_[a-z0-9]+)?\)' -- tests
+    git grep -nE '^TEST(_CI|_ON_EACH_ISA)?\([a-z0-9]+(_[a-z0-9]+)?\)' -- tests
     git grep -nE '^def test_[a-z0-9]+(_[a-z0-9]+)?\(' -- tests
     git grep -nE '^@test "[^ "]+( [^ "]+)?"' -- tests
 )
@@ -102,6 +102,10 @@ $hits"
 
 hits=$(python3 scripts/prose.py README.md docs/{audit,calculations,characters,datasets,fit,model-options,out-of-memory,several-processes,train,troubleshooting}.md)
 [ -z "$hits" ] || say "$hits"
+
+hits=$(scripts/waits.sh)
+[ -z "$hits" ] || say "tests that wait for a time, or of no tier:
+$hits"
 
 hits=$(scripts/figures.sh README.md loader/python/README.md docs/*.md)
 [ -z "$hits" ] || say "$hits"

@@ -33,7 +33,7 @@ status=0
 wait $! || status=$?
 echo $status >status.$OMPI_COMM_WORLD_RANK
 # mpirun would kill the others a second after the first end: here they have as long as they need
-until [ "$(ls status.* | wc -l)" = "$OMPI_COMM_WORLD_SIZE" ]; do sleep 0.1; done
+until [ "$(ls status.* | wc -l)" = "$OMPI_COMM_WORLD_SIZE" ]; do sleep 0.05; done
 END
     rm -f status.*
     mpirun -n "$1" bash rank.sh --dataset="$data" --out_dir=run "${endless[@]}" "${@:2}" \

@@ -33,6 +33,7 @@ class Session:
         self.fatal, self.fatal_from, self.fatal_seen = fatal, fatal_from, False
         self.redirects, self.stall_s = redirects, stall_s
         self.requests, self.signature, self.uses = 0, 0, 0
+        self.away = 0  # so many next requests are 503
         self.etag = None  # "...": of all files, whatever they hold
         self.fields = {}  # further ones of the origin's answers
         self.seen = []  # (host, path, headers)
@@ -45,6 +46,9 @@ class Session:
             self.requests += 1
             if self.fatal and self.requests >= self.fatal_from:
                 return self.fatal
+            if self.away:
+                self.away -= 1
+                return "dead"
             if self.survived and self.faults.get(block, 0) < 2 and self.rng.random() < self.share:
                 self.faults[block] = self.faults.get(block, 0) + 1
                 return self.rng.choice(self.survived)

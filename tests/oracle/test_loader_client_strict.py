@@ -385,7 +385,7 @@ def test_objects_without_close_leave_nothing_behind():
             if not json.loads(status.stdout)["clients"]:
                 break
             assert time.monotonic() < end, status.stdout
-            time.sleep(0.1)
+            time.sleep(0.05)
 
 
 def test_only_the_newest_iterator_of_an_object_reads():

@@ -141,3 +141,21 @@ lines() { for i in $(seq "$1"); do echo "    value += $i;"; done; }
     printf 'A `%s` [link](%s).\n\n```sh\n%s\n```\n\n| %s |\n' "$(words 50)" "$(words 50)" "$(words 50)" "$(words 50)" >"$page"
     prose && [ "$status" = 0 ]
 }
+
+@test "lint refuses a test that waits for a time or is in no tier, and not a poll or a program that hangs" {
+    printf '%s\n' 'until is_gone 1; do sleep 0.05; done' 'time.sleep(0.01)' 'exec sleep 600' '# bats test_tags=ci' >tests/good.bats
+    git add tests
+    [ -z "$("$ROOT/scripts/waits.sh")" ]
+    for line in 'timeout -s KILL 3 trainer' 'timeout --signal=SIGKILL 3 trainer' '    sleep 6' 'true && sleep 0.5' '(sleep 1; kill 1) &' \
+        'time.sleep(1)' '# bats test_tags=slow'; do
+        echo "$line" >tests/bad.bats && git add tests
+        [[ "$("$ROOT/scripts/waits.sh")" == "tests/bad.bats:1:$line"* ]] || { echo "$line" && false; }
+    done
+}
+
+@test "each row of the fault table names a test, and one whose test is gone is named" {
+    cp -r "$ROOT/tests" . && mkdir scripts
+    [ -z "$(tests/faults/run_faults.sh --check)" ]
+    sed -i '/^# fault 127$/d' tests/cli/trainer/trainer_faults.bats
+    [ "$(tests/faults/run_faults.sh --check)" = "faults.tsv: row 127 has no test" ]
+}

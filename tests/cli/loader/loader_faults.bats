@@ -39,8 +39,12 @@ setup() {
     wait_for_steps run 3
     kill -STOP "$LOADER"
     ticks() { awk '{ print $14 + $15 }' "/proc/$TRAINER/stat"; }
-    # neither steps nor work, not for lack of a processor: the batches that were there are used up
-    stands() { local before=$(steps run) work=$(ticks) && sleep 2 && [ "$(steps run)" = "$before" ] && [ $(($(ticks) - work)) -lt 10 ]; }
+    # two seconds with neither steps nor work, not for lack of a processor: the batches that were there are used up
+    before= work=0 since=0
+    stands() {
+        [ "$(steps run)" = "$before" ] && [ $(($(ticks) - work)) -lt 10 ] || before=$(steps run) work=$(ticks) since=$SECONDS
+        [ $((SECONDS - since)) -gt 2 ]
+    }
     wait_until stands
     kill -CONT "$LOADER"
     wait_for_more_steps run

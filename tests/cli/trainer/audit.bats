@@ -57,8 +57,9 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 2 "after step 1 the run has matmul_precision=highest, before it high" replay products
     # a start of which no step was kept
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=lost --max_iters=2
-    timeout -s KILL 3 "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=lost --max_iters=1000000 --eval_interval=0 --dropout=0.2 || true
-    grep -q '"dropout": "0.2"' lost/metrics.jsonl
+    begin --dataset="$data" --out_dir=lost "${endless[@]}" --eval_interval=0 --dropout=0.2
+    wait_until grep -q '"dropout": "0.2"' lost/metrics.jsonl
+    stop_run 9 137
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=lost --max_iters=3
     run_match 0 "steps 1 to 3 are equal" replay lost
     # a key that is written only with another value than its default

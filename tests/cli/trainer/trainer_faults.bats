@@ -178,6 +178,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     done
 }
 
+# bats test_tags=ci
 @test "thousands of signals do not damage a step" {
     # a signal handled inside of a float32 product on AVX2 damages the heap: the stack pointer is elsewhere there
     if grep -qw avx2 /proc/cpuinfo; then export MILLRACE_ISA=avx2; fi
@@ -197,28 +198,6 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     until is_gone "$TRAINER"; do kill -INT "$TRAINER" 2>/dev/null || true && sleep 0.05; done
     ends 130
     "$BIN/trainer" status run | grep -q "^step  *1$"
-}
-
-# clock_preload BODY: makes clock.so, whose CLOCK_MONOTONIC is what BODY makes of `ns`, the time, at its call number `call`.
-clock_preload() {
-    command -v cc >/dev/null || skip "needs a C compiler"
-    cat >clock.c <<END
-#include <stdatomic.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-int clock_gettime(clockid_t id, struct timespec *t) {
-    static atomic_llong calls, sum;
-    int result = (int)syscall(SYS_clock_gettime, id, t);
-    long long ns = t->tv_sec * 1000000000LL + t->tv_nsec, call = calls++;
-    if (id != CLOCK_MONOTONIC) return result;
-    $1
-    (void)call, (void)sum;
-    return t->tv_sec = ns / 1000000000, t->tv_nsec = ns % 1000000000, result;
-}
-END
-    cc -shared -fPIC -O1 -o clock.so clock.c
-    export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
 }
 
 # fault 64
@@ -262,11 +241,12 @@ END
 }
 
 @test "no step has more than 100 % of the measured rate" {
-    # until metrics.jsonl is there, when the rate has been measured, time passes a thousand times faster
-    clock_preload 'if (access("run/metrics.jsonl", F_OK)) ns *= 1000;'
-    LD_PRELOAD=$PWD/clock.so train --out_dir=run --max_iters=2 --eval_interval=0 >output 2>&1
+    # the time between two looks at the clock is 1 s until metrics.jsonl is there, when the rate has been measured, then 0.1 ms
+    clock_preload 'ns = sum += access("run/metrics.jsonl", F_OK) ? 1000000000 : 100000;'
+    LD_PRELOAD=$PWD/clock.so train --out_dir=run --max_iters=2 --eval_interval=0 --data_timeout=100000 >output 2>&1
     grep -qE "^step .* TFLOP/s \| (waiting for data .* \| )?0:" output
     not grep -q "% of" output
+    jq -es 'map(.product_share // empty) | length == 2 and all(. > 10)' run/metrics.jsonl # 1000 % and more
 }
 
 # fault 68
@@ -386,6 +366,7 @@ END
     [[ "$output" == *"cannot start "*": Resource temporarily unavailable (see ulimit -u)"* ]]
 }
 
+# bats test_tags=ci
 # fault 126
 @test "a run whose directory was moved away leaves the run alone that began in its place, and ends with 73" {
     begin --dataset="$data" --out_dir=run "${often[@]}"
@@ -474,7 +455,7 @@ END
         done
         kill -9 $TRAINER
         wait $TRAINER || true
-        until umount mounted; do sleep 0.1; done' - "$ROOT/tests/cli" "$data"
+        until umount mounted; do sleep 0.05; done' - "$ROOT/tests/cli" "$data"
 }
 
 # fault 84

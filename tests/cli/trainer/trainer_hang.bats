@@ -28,14 +28,20 @@ setup() {
 
 # fault 63
 @test "a slow GPU, and a SIGSTOP for longer than device_timeout, do not end a run" {
-    begin "${options[@]}" "${endless[@]}" --out_dir=run --device_timeout=5
+    # while the trainer is stopped 60 seconds pass; it has looked at the clock again when "polled" is there
+    clock_preload 'if (!access("later", F_OK)) {
+        ns += 60000000000;
+        if (getpid() == syscall(SYS_gettid) && ++sum == 3 && !strcmp(program_invocation_short_name, "trainer"))
+            close(open("polled", O_CREAT | O_WRONLY, 0600));
+    }'
+    LAUNCH="env LD_PRELOAD=$PWD/clock.so" begin "${options[@]}" "${endless[@]}" --out_dir=run --device_timeout=20
     wait_for_steps run 2
     touch hang
     wait_until stderr_has 'waiting for the GPU for'
     kill -STOP "$TRAINER"
-    sleep 6
+    touch later
     kill -CONT "$TRAINER"
-    sleep 0.5 # for a poll, whose gap counts as one second
+    wait_until test -e polled # the gap counts as one second
     rm hang
     wait_for_more_steps run
     stop_run TERM 75
