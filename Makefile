@@ -238,8 +238,10 @@ demo-now: all
 	$(Q)scripts/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
 ## faults   every fault that must be survived, with its tests: row, result, test (R=27 or R=1-34: these rows only)
 faults: test-deps all $(O)/test ; $(Q)tests/faults/run_faults.sh $(O) $(R)
-## fuzz     F=tokenizer: random texts through ours and tiktoken's; F=shard and the others of tests/fuzz: random bytes (S=60)
-ifeq ($(F),tokenizer)
+## fuzz     F=tokenizer, F=patterns: random texts through ours and tiktoken's or regex; F=shard and the others of tests/fuzz: random bytes (S=60)
+ifeq ($(F),patterns)
+fuzz: test-deps $(O)/bench_pieces ; $(Q)SECONDS=$(or $(S),60) BIN=$(abspath $(O)/bin) build/venv/bin/python tests/oracle/test_patterns.py
+else ifeq ($(F),tokenizer)
 fuzz: test-deps $(O)/bench_$(F) ; $(Q)build/venv/bin/python tests/fuzz/fuzz_$(F).py $(O)/bench_$(F) $(S)
 else
 fuzz: test-deps

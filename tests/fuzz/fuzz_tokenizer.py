@@ -148,12 +148,12 @@ def reduced(differs, documents):
     return documents
 
 
-def fuzz(timer, seconds, seed=None):
-    """Seeds begin where no other run has been, unless one is given: a run takes less than one a second."""
+def fuzz(timer, seconds, seed=None, batch=BATCH):
+    """Seeds begin where no other run has been, unless one is given: a run takes less than one a second. One batch at least."""
     seed = first = int(time.time()) if seed is None else seed
     encoding, end, count, size = gpt2.encoding(), time.monotonic() + seconds, 0, 0
-    while time.monotonic() < end:
-        documents = Writer(seed).documents(BATCH)
+    while not count or time.monotonic() < end:
+        documents = Writer(seed).documents(batch)
         want = reference(encoding, documents)
         for path in paths():
             if millrace(timer, path, documents) != want:
