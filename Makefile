@@ -195,9 +195,12 @@ $(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer: # mutant.sh links the same
 
 # README's two commands build on all processors where the caller gave no -j.
 JOBS = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
-## test     every test: C, command line, Python; only those whose name holds a word: make test T=shard
+## test     the tests of a change: C, command line, Python, emulated GPU; those whose name holds a word: make test T=shard
 test: test-deps
 	$(Q)$(MAKE) --no-print-directory $(JOBS) test-now
+## test-all  make test, then the tests that only CI and a release need (tests/README.md)
+test-all: test
+	$(Q)$(MAKE) --no-print-directory $(JOBS) TIER=ci test-now
 EMULATED := $(if $(CUSRC),$(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer)
 test-now: all $(O)/test $(O)/simulate $(O)/bench_tokenizer $(O)/bench_pieces $(EMULATED) $(if $(CUSRC),$(O)/test-gpu $(O)/bench_gpu)
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh $(O) $(T)
@@ -205,7 +208,7 @@ test-now: all $(O)/test $(O)/simulate $(O)/bench_tokenizer $(O)/bench_pieces $(E
 test-peers: test-deps
 	$(Q)scripts/deps.sh peers
 	$(Q)$(MAKE) --no-print-directory $(JOBS) all
-	$(Q)tests/run.sh --peers $(O) $(T)
+	$(Q)TIER=all tests/run.sh --peers $(O) $(T)
 ## audit    forged runs: one bit of the data, the configuration, a checkpoint or the metrics; replay accepts none (N=1000 SEED=1)
 audit: test-deps all ; $(Q)BIN=$(abspath $(O)/bin) FORGERIES=$(or $(N),1000) SEED=$(SEED) build/venv/bin/python tests/oracle/test_audit.py forged
 ## combinations  random configurations over all keys of train, and what is promised of each (S=60 seconds; SEED=n: one, with its commands; DEVICE=cuda: emulated)
@@ -213,7 +216,7 @@ combinations: all $(if $(DEVICE),$(O)/emulated/trainer)
 	$(Q)DEVICE=$(DEVICE) python3 tests/oracle/combinations.py $(O)/bin $(or $(S),60) $(SEED)
 ## test-slurm  the job scripts under a Slurm on this machine (root; needs slurm-wlm and munge)
 test-slurm: all ; $(Q)tests/slurm/run_slurm.sh $(O)
-## check    the C and command-line tests under the address and the undefined-behaviour sanitizers
+## check    the C and command-line tests of make test under the address and the undefined-behaviour sanitizers (TIER=all: of test-all)
 check:
 	$(Q)$(MAKE) SAN=address,undefined CUDA=0 CFLAGS='-O1 -g' test-san
 test-san: all $(O)/test
@@ -294,10 +297,10 @@ check-dist:
 	$(Q)scripts/deps.sh check-dist
 	$(Q)$(MAKE) --no-print-directory dist
 	$(Q)TREE='$(CURDIR)/$(TREE)' bats tests/dist
-## release  the tests, make dist and check-dist, then build/release-files: tarball, wheel, .deb, source, SHA256SUMS, NOTES.md
+## release  test-all, make dist and check-dist, then build/release-files: tarball, wheel, .deb, source, SHA256SUMS, NOTES.md
 release:
 	$(Q)scripts/dist/release.sh check
-	$(Q)$(MAKE) --no-print-directory test
+	$(Q)$(MAKE) --no-print-directory test-all
 	$(Q)$(MAKE) --no-print-directory check-dist
 	$(Q)scripts/dist/release.sh pack $(DIST) build/release-files
 ## check-aarch64  the programs compiled for aarch64 by Debian's cross-compiler, and run by qemu-aarch64-static: ids, losses

@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# Every test, one closing line: run.sh [--no-python] BUILD [WORD]. C tests (cmocka), command-line tests (bats), Python tests
+# The tests, one closing line: run.sh [--no-python] BUILD [WORD]. C tests (cmocka), command-line tests (bats), Python tests
 # against tiktoken and others, and the CUDA backend in the emulator. run.sh --planted-bugs BUILD [WORD]: only that the emulator's tests
 # catch the bugs of mutant.sh. run.sh --peers BUILD [WORD]: only the files with a line `# peers: NAMES`, of which none may be
-# skipped. A job is a program, a file or one emulated test; two more run side by side than there are cores,
-# as many wait. Each job writes a row for each of its tests: passed, failed or skipped, milliseconds,
-# suite, test, reason. What this machine cannot run is skipped by name, never passed.
+# skipped. TIER: `test`, without the tests that are marked `ci`; `ci`, only those; or `all`, which a WORD implies.
+# A job is a program, a file or one emulated test; two more run side by side than there are cores, as many wait. Each job
+# writes a row for each of its tests: passed, failed or skipped, milliseconds, suite, test, reason; and the time that it took of the
+# processors, which depends less on what else runs. What this machine cannot run is skipped by name, never passed.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 suites=all
 case ${1:-} in --*) suites=${1#--} && shift ;; esac
 export build=$1 word=${2:-}
+export TIER=${TIER:-$([ -n "$word" ] && echo all || echo test)}
 export BIN="$PWD/$build/bin" DATA="$PWD/tests/data" LOGS
 export OMP_WAIT_POLICY=passive # idle threads leave their core to the job beside
 mkdir -p "$BIN"
 LOGS=$(mktemp -d) && trap 'rm -rf "$LOGS"' EXIT
+export FIXTURES=$LOGS/fixtures && mkdir "$FIXTURES" # what several files need is made once (helpers.bash)
 
 # The rows of a log. cmocka names a failed test twice; a skipped one has a line of its own.
 rows_of_c() {
@@ -40,17 +43,18 @@ rows_of_python() { # LOG SUITE
 }
 
 job() { # NUMBER KIND ARGUMENT...
-    local log=$LOGS/$1.log rows=$LOGS/$1.rows times=$LOGS/$1.times kind=$2 suite ms started=$EPOCHREALTIME status=0
+    local log=$LOGS/$1.log rows=$LOGS/$1.rows cpu=$LOGS/$1.cpu tier kind=$2 suite ms started=$EPOCHREALTIME status=0
     shift 2
     case $kind in
     c) # a test may leave memory behind, a program may not: leaks are looked for in programs only
         suite=C
-        ASAN_OPTIONS=detect_leaks=0 "$build/test" --data "$DATA" --bin "$BIN" $word >"$log" 2>&1 || status=$?
+        ASAN_OPTIONS=detect_leaks=0 "$build/test" --data "$DATA" --bin "$BIN" --part "$1" $word >"$log" 2>&1 || status=$?
         rows_of_c "$log" >"$rows"
         ;;
     bats)
         suite=$(basename "$1")
-        bats --tap --timing "$1" </dev/null >"$log" 2>&1 || status=$?
+        case $TIER in test) tier='--filter-tags !ci' ;; ci) tier='--filter-tags ci' ;; *) tier= ;; esac
+        bats --tap --timing $tier "$1" </dev/null >"$log" 2>&1 || status=$?
         rows_of_bats "$log" "$suite" >"$rows"
         ;;
     python)
@@ -66,7 +70,7 @@ job() { # NUMBER KIND ARGUMENT...
         ;;
     esac
     ms=$(((${EPOCHREALTIME/./} - ${started/./}) / 1000))
-    printf '%d\t%s\n' $ms "$suite" >"$times"
+    times >"$cpu" && sed -i "1d; 2s/\$/\t$ms\t$suite/" "$cpu"
     if [ $status -eq 0 ]; then
         [ "$kind" = emulator ] && printf 'passed\t%d\t%s\t%s\n' $ms "$suite" "$*" >"$rows"
         return 0
@@ -88,13 +92,13 @@ jobs() {
         return
     fi
     if [ $suites = peers ]; then
-        grep -l '^# peers: ' tests/oracle/test_*"$word"*.py | sed 's/^/python /'
-        grep -l '^# peers: ' tests/cli/*/*"$word"*.bats | sed 's/^/bats /'
+        grep -rl --include="test_*$word*.py" '^# peers: ' tests/oracle | sed 's/^/python /'
+        grep -rl --include="*$word*.bats" '^# peers: ' tests/cli | sed 's/^/bats /'
         return
     fi
-    echo c
-    printf '%s\n' tests/cli/*/*"$word"*.bats | sort -r | while read -r file; do [ -e "$file" ] && echo "bats $file"; done
-    [ $suites = all ] && for file in tests/oracle/test_*"$word"*.py; do [ -e "$file" ] && echo "python $file"; done
+    printf 'c %s\n' 1/2 2/2
+    find tests/cli $([ $suites = all ] && echo tests/faults) -name "*$word*.bats" | sort -r | sed 's/^/bats /'
+    [ $suites = all ] && find tests/oracle -name "test_*$word*.py" | sort | sed 's/^/python /'
     [ $suites = all ] && emulator_jobs --list
 }
 if [ $suites != no-python ] && [ ! -x "$build/test-emu" ]; then
@@ -107,9 +111,11 @@ fi | nl -w1 -s' ' | xargs -P $(($(nproc) + 2)) -d '\n' -n 1 bash -c 'job $0'
 
 cat "$LOGS"/*.rows >"$LOGS/all"
 echo
-echo "seconds of each suite, and the slowest tests:"
-cat "$LOGS"/*.times | awk -F'\t' '{ ms[$2] += $1 } END { for (suite in ms) printf "%8.1f  %s\n", ms[suite] / 1000, suite }' | sort -rn
-sort -t$'\t' -k2,2nr "$LOGS/all" | head -20 | awk -F'\t' '{ printf "%8.1f  %s: %s\n", $2 / 1000, $3, $4 }'
+echo "seconds of processors, and of a clock, of each suite, and the ten slowest tests:"
+cat "$LOGS"/*.cpu | awk -F'\t' '
+    { split($1, t, /[ms ]+/); cpu[$3] += 60 * (t[1] + t[3]) + t[2] + t[4]; sum += 60 * (t[1] + t[3]) + t[2] + t[4]; ms[$3] += $2 }
+    END { for (suite in cpu) printf "%8.1f %8.1f  %s\n", cpu[suite], ms[suite] / 1000, suite; printf "%8.1f %8s  in all\n", sum, "" }' | sort -rn
+sort -t$'\t' -k2,2nr "$LOGS/all" | head -10 | awk -F'\t' '{ printf "%8.1f  %s: %s\n", $2 / 1000, $3, $4 }'
 awk -F'\t' '$1 == "skipped" { key = $3 ": " $5; n[key]++; names[key] = names[key] "\n    " $4 }
     END { for (key in n) printf "\nskipped %d of %s%s\n", n[key], key, names[key] }' "$LOGS/all"
 awk -F'\t' '$1 == "failed" { print "\nfailed: " $3 ": " $4 }' "$LOGS/all"

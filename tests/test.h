@@ -1,7 +1,7 @@
 // Tests are sentences: TEST(shard_says_which_file_is_too_short) { ... } registers itself with cmocka.
 // Each runs in an empty folder of its own, with no error pending. Assert in the main thread only.
 // What this machine cannot run is skipped with its reason and counted as skipped, never as passed: SKIP and
-// TEST_ON_EACH_ISA.
+// TEST_ON_EACH_ISA. TEST_CI: a test that CI and releases run, and `make test` does not (tests/README.md).
 #pragma once
 
 // cmocka needs the first four, in this order
@@ -21,12 +21,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-void test_register(const char *name, CMUnitTestFunction function);
+void test_register(const char *name, CMUnitTestFunction function, bool ci);
 
-#define TEST(name)                                                                                                     \
+#define TEST_IN(name, ci)                                                                                              \
     static void name(void **state);                                                                                    \
-    __attribute__((constructor)) static void register_##name(void) { test_register(#name, name); }                     \
+    __attribute__((constructor)) static void register_##name(void) { test_register(#name, name, ci); }                 \
     static void name(__attribute__((unused)) void **state)
+#define TEST(name)    TEST_IN(name, false)
+#define TEST_CI(name) TEST_IN(name, true)
 
 // The same test on each instruction set: TEST_ON_EACH_ISA(fp16_is_ieee) { ... } becomes fp16_is_ieee_portable, _avx2
 // and _avx512, with cpu_isa() capped; instruction sets that the processor lacks are skipped.

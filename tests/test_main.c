@@ -1,4 +1,5 @@
-// Runs the tests that registered themselves: test [--data DIR] [--bin DIR] [WORD], each in its own scratch folder.
+// Runs the tests that registered themselves: test [--data DIR] [--bin DIR] [--part 2/3] [WORD], each in its own scratch
+// folder. TIER=test leaves out those of TEST_CI, TIER=ci the others. --part 2/3: every third one, from the second on.
 // Prints beside cmocka's lines, for run.sh: "skipped NAME: REASON" and "took NAME MILLISECONDS".
 #include "common/file/file.h"
 #include "common/log.h"
@@ -9,6 +10,7 @@
 
 enum { TESTS_MAX = 4096 };
 static struct CMUnitTest tests[TESTS_MAX];
+static bool of_ci[TESTS_MAX];
 static unsigned test_count;
 const char *test_data, *test_bin;
 static const char *run_isa; // MILLRACE_ISA of the whole run
@@ -48,8 +50,9 @@ void test_cap_isa(Isa isa) {
     test_skip(reason, __FILE__, __LINE__);
 }
 
-void test_register(const char *name, CMUnitTestFunction function) {
+void test_register(const char *name, CMUnitTestFunction function, bool ci) {
     if (test_count == TESTS_MAX) abort();
+    of_ci[test_count] = ci;
     tests[test_count++] = (struct CMUnitTest){name, function, set_up, tear_down, (void *)(uintptr_t)name};
 }
 
@@ -109,13 +112,27 @@ char *read_file(const char *path, size_t *size) {
     return data;
 }
 
+// Keeps the tests of the tier and of the part.
+static void select_tests(const char *tier, unsigned part, unsigned parts) {
+    unsigned in_tier = 0, kept = 0;
+    for (unsigned i = 0; i < test_count; i++) {
+        if (tier && ((!strcmp(tier, "test") && of_ci[i]) || (!strcmp(tier, "ci") && !of_ci[i]))) continue;
+        if (in_tier++ % parts == part - 1) tests[kept++] = tests[i];
+    }
+    test_count = kept;
+}
+
 int main(int argc, char **argv) {
     char filter[256] = "*";
+    unsigned part = 1, parts = 1;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--data") && i + 1 < argc)
             test_data = realpath(argv[++i], NULL);
         else if (!strcmp(argv[i], "--bin") && i + 1 < argc)
             test_bin = realpath(argv[++i], NULL);
+        else if (!strcmp(argv[i], "--part") && i + 1 < argc && sscanf(argv[i + 1], "%u/%u", &part, &parts) == 2 &&
+                 parts)
+            i++;
         else
             snprintf(filter, sizeof filter, "*%s*", argv[i]);
     }
@@ -125,6 +142,7 @@ int main(int argc, char **argv) {
     }
     run_isa = getenv("MILLRACE_ISA") ? strdup(getenv("MILLRACE_ISA")) : NULL;
     setvbuf(stdout, NULL, _IOLBF, 0); // so that a log ends with the test that crashed
+    select_tests(getenv("TIER"), part, parts);
     cmocka_set_test_filter(filter);
     int failed = _cmocka_run_group_tests("millrace", tests, (size_t)test_count, NULL, NULL);
     dir_remove(scratch);

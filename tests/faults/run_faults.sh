@@ -11,13 +11,14 @@ table=tests/faults/faults.tsv
 marks() { # a line for each mark: number, file, test
     awk -v OFS='\t' '
         /^(#|\/\/) fault [0-9]+(, [0-9]+)*$/ { count = split($0, word, /[ ,]+/); next }
+        /^(# bats test_tags=ci|@runner.ci)$/ { next } # its tier
         count {
             test = $0
-            if (!sub(/^@test "/, "", test) && !sub(/^def /, "", test) && !sub(/^TEST(_ON_EACH_ISA)?\(/, "", test)) test = "-"
+            if (!sub(/^@test "/, "", test) && !sub(/^def /, "", test) && !sub(/^TEST(_CI|_ON_EACH_ISA)?\(/, "", test)) test = "-"
             sub(FILENAME ~ /bats$/ ? "\" [{]$" : "[()].*$", "", test)
             for (i = 3; i <= count; i++) print word[i], FILENAME, test
             count = 0
-        }' tests/cli/*/*.bats tests/faults/*.bats tests/oracle/test_*.py tests/unit/*/test_*.c | sort -n
+        }' $(find tests -name '*.bats' -o -name 'test_*.py' -o -name 'test_*.c') | sort -n
 }
 if [ "$1" = --check ]; then
     marks | awk -F'\t' 'NR == FNR { if ($1 in row) print "faults.tsv: row " $1 " stands twice"; row[$1] = $3; next }

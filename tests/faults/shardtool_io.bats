@@ -1,5 +1,6 @@
 # shardtool: every system call of a small run fails once; disks that are full in bytes or inodes; the order of writes that a
-# power cut requires; sizes that only a bound on memory survives. For `make faults`: too slow for `make test`.
+# power cut requires; sizes that only a bound on memory survives.
+# bats file_tags=ci
 
 load ../cli/helpers
 

@@ -1,5 +1,6 @@
 # shardtool: every allocation of a run fails once. The run ends with 82 (or 71, where a thread cannot start), or does without
 # and gives the same bytes; it never ends with another code, never calls a good input bad, and the next run completes.
+# bats file_tags=ci
 
 load ../cli/helpers
 

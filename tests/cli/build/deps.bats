@@ -1,4 +1,5 @@
 # scripts/deps.sh: what the build needs and lacks, for each package manager. Compilers and package managers are stand-ins.
+# bats file_tags=ci
 load ../helpers
 
 setup() {

@@ -156,24 +156,28 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
     [ -z "$(git ls-files --cached --ignored --exclude-standard)" ]
 }
 
+# bats test_tags=ci
 @test "README: its first steps run as written, and it has at most 130 lines" {
     enter_manual
     run_page README.md 4
     [ "$(wc -l <"$ROOT/README.md")" -le 130 ]
 }
 
+# bats test_tags=ci
 @test "docs/vocabularies.md runs as written" {
     enter_manual
     run_page docs/vocabularies.md 7
     [ "$(jq -c .special chat/vocabulary.json)" = '["<|user|>","<|assistant|>","<|endoftext|>"]' ]
 }
 
+# bats test_tags=ci
 @test "docs/datasets.md runs as written" {
     enter_manual
     run_page docs/datasets.md 15
     [ -s out/train.bin ] # of the export, the last command
 }
 
+# bats test_tags=ci
 @test "docs/train.md, docs/audit.md, docs/use-a-model.md and docs/fit.md run as written" {
     enter_manual
     add_datasets
@@ -183,6 +187,7 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
     run_page docs/fit.md 1
 }
 
+# bats test_tags=ci
 @test "docs/out-of-memory.md runs as written, in each language" {
     enter_manual
     add_datasets
@@ -193,6 +198,7 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
     done
 }
 
+# bats test_tags=ci
 @test "docs/loader.md runs as written" {
     enter_manual
     add_datasets
@@ -204,6 +210,7 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
     run_page docs/characters.md 3
 }
 
+# bats test_tags=ci
 @test "docs/gpt2-124m-12gb.md runs as written" {
     enter_manual
     "$ROOT/build/venv/bin/python" -c "import pyarrow, pyarrow.parquet
@@ -233,6 +240,7 @@ pyarrow.parquet.write_table(pyarrow.table({'text': [f'document {i} of the mill a
 # section "PROGRAM --man [PAGE]" TITLE: a section of a manual page, as text
 section() { "$BIN"/$1 | sed -n "/^\.SH $2\$/,/^\.SH /p" | sed '/^\.SH/d; s/\\-/-/g; s/\\(aq/'"'"'/g; s/\\(dq/"/g; s/\\(ti/~/g'; }
 
+# bats test_tags=ci
 @test "the examples in the manual pages run as written" {
     cd "$BATS_TEST_TMPDIR"
     export XDG_RUNTIME_DIR=$PWD PATH=$BIN:$PATH

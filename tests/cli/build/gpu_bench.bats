@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # The benchmark of a device and its report, as far as a machine without one can run them.
+# bats file_tags=ci
 load ../helpers
 
 setup() { cd "$ROOT" && out="$BATS_TEST_TMPDIR"; }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # How make chooses between the CPU and the CUDA build, and the pack for a machine with a GPU.
+# bats file_tags=ci
 
 load ../helpers
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env bats
 # The CPU backend's other instruction sets: the kernel tests again, under MILLRACE_ISA. A program of its own each,
 # because oneDNN takes such a limit only once.
+# bats file_tags=ci
 
 load ../helpers
 
 setup() { cd "$BATS_TEST_TMPDIR" && export OMP_WAIT_POLICY=passive; }
 
 kernels() {
-    for word in kernels_ operation_; do "$BIN/../test" --data "$DATA" --bin "$BIN" "$word" || return; done
+    for word in kernels_ operation_; do TIER=all "$BIN/../test" --data "$DATA" --bin "$BIN" "$word" || return; done
 }
 
 @test "kernels agree with torch and keep their bits on AVX2" {

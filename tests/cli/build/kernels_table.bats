@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # What the compiler refuses about kernels/ops.def: swapped tensor arguments, and a row without its operation. Needs a C
 # compiler.
+# bats file_tags=ci
 
 load ../helpers
 

@@ -6,6 +6,7 @@ setup() {
     unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES SAN CUDA CFLAGS # of make check, which may run these
 }
 
+# bats test_tags=ci
 @test "install puts programs, manual pages and completion under PREFIX" {
     scripts/install.sh install "$BIN" "$BATS_TEST_TMPDIR/usr"
     cd "$BATS_TEST_TMPDIR/usr"
@@ -39,6 +40,7 @@ setup() {
     run_match 2 "unknown command 'kat': did you mean cat?" "$BIN/shardtool" help kat
 }
 
+# bats test_tags=ci
 @test "the manual pages have no errors or warnings of mandoc and groff" {
     scripts/install.sh install "$BIN" "$BATS_TEST_TMPDIR/usr"
     cd "$BATS_TEST_TMPDIR/usr/share/man"
@@ -47,6 +49,7 @@ setup() {
     [ ! -s warnings ]
 }
 
+# bats test_tags=ci
 @test "install builds nothing, and copies what build/bin leads to with configurations and documentation" {
     run_code 0 make -n install PREFIX=/p
     [ "$output" = 'scripts/install.sh install build/bin "/p"' ]
@@ -59,6 +62,7 @@ setup() {
     for program in shardtool loader trainer; do cmp "$BIN/$program" "a prefix/bin/"*"$program"; done
 }
 
+# bats test_tags=ci
 @test "what root installs under umask 077 can be read and run by all users" {
     umask 077
     "$ROOT/scripts/install.sh" install "$BIN" "$BATS_TEST_TMPDIR/usr"
@@ -67,6 +71,7 @@ setup() {
     [ -z "$(find . \( -type d -o -path './bin/*' \) ! -perm 755)$(find share -type f ! -perm 644)" ]
 }
 
+# bats test_tags=ci
 @test "uninstall removes what install has copied, and nothing else" {
     cd "$BATS_TEST_TMPDIR"
     mkdir -p usr/bin usr/share/man/man1
@@ -79,6 +84,7 @@ setup() {
     run_match 66 "nothing is installed under 'usr'" "$ROOT/scripts/install.sh" uninstall "$BIN" usr
 }
 
+# bats test_tags=ci
 @test "build/bin is a link inside the tree: a copied tree runs its own programs, and its path may have spaces" {
     [ "$(make -n CUDA=0 all | tail -n 1)" = "ln -sfn release-cpu/bin build/bin" ]
 }
@@ -140,6 +146,7 @@ setup() {
     [ -e build/demo-before/mark ] && [ ! -e build/demo/mark ]
 }
 
+# bats test_tags=ci
 @test "the text of the demo has a file for each chapter, and a line for each paragraph" {
     [ ! -e /usr/lib/R/site-library/janeaustenr ] || skip "the package r-cran-janeaustenr is installed"
     cd "$BATS_TEST_TMPDIR"

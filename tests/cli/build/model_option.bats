@@ -1,5 +1,6 @@
 # An option of the model is a key in keys.def and a row in options.def: config.json, its reader and the refusal of exports follow.
 # Needs a C compiler.
+# bats file_tags=ci
 
 load ../helpers
 

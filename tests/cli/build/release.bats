@@ -1,4 +1,5 @@
 # make release: what it refuses, and what it puts together. In a small repository of the files that it reads, with stand-ins for programs.
+# bats file_tags=ci
 load ../helpers
 
 setup() {

@@ -52,6 +52,7 @@ commit_of() { git -C "$1" log -1 --abbrev=12 --format="$2"; }
     [ "$(found copy)" = '"" ""' ]
 }
 
+# bats test_tags=ci
 @test "another commit compiles one object again, and the same commit none" {
     git clone -q "$ROOT" tree
     version_object() { make -C tree CUDA=0 build/release-cpu/common/cli/version.o | grep -c 'CC  *common/cli/version.c' || true; }

@@ -160,6 +160,7 @@ END
     status | grep -qE '^b .* 1 +0 +\(weight 5 from sample 500000 on\)$'
 }
 
+# bats test_tags=ci
 @test "a schedule has more than 63 changes, weights are shown as given, and a directory may be named like one with a weight" {
     for i in $(seq 200); do echo "${i}00000 $((i % 2 + 1)) 1"; done >schedule
     mv b b:2

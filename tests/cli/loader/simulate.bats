@@ -7,10 +7,15 @@ setup() {
     [ -x "$simulate" ] || skip "the simulator is built without sanitizers only: make simulate"
 }
 
-@test "every batch of 120 simulated histories is what the law says, and nothing is left behind" {
-    run_code 0 "$simulate" --count=120
-    [[ "$output" == "120 histories from seed 1 in "* ]]
+histories() { # FIRST COUNT
+    run_code 0 "$simulate" --first="$1" --count="$2"
+    [[ "$output" == "$2 histories from seed $1 in "* ]]
 }
+
+@test "every batch of 30 simulated histories is what the law says, and nothing is left behind" { histories 1 30; }
+
+# bats test_tags=ci
+@test "every batch of 90 other simulated histories is what the law says, and nothing is left behind" { histories 31 90; }
 
 @test "a seed repeats its history bit for bit" {
     "$simulate" --first=1000 --count=5 | sed 's/ in .* an hour of a core)//' >first

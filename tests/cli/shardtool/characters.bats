@@ -154,6 +154,7 @@ setup() {
     run_match 65 "'./model/tokenizer.json': its model WordLevel is not supported: only BPE is" trainer sample --init_from=./model --start='Die' --device=cpu
 }
 
+# bats test_tags=ci
 @test "a killed export leaves nothing under its name, and the same command completes it" {
     trainer train --quiet "${tiny[@]}" --out_dir=run --max_iters=1 --sample_tokens=0
     export=("$BIN/trainer" export -q -o made/model --out_dir=run)
@@ -174,6 +175,7 @@ setup() {
     kill $loader
 }
 
+# bats test_tags=ci
 @test "nanoGPT's train_shakespeare_char.py and its README's flags for a CPU run unchanged, as config/shakespeare_char.conf does" {
     mkdir data && ln -s "$data" data/shakespeare_char
     cat >train_shakespeare_char.py <<'END'

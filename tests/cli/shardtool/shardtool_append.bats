@@ -132,6 +132,7 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     [ "$(wc -l <out/skipped.jsonl)" -eq 2 ]
 }
 
+# bats test_tags=ci
 # fault 20
 @test "a killed --append keeps the old dataset and continues after its finished shards" {
     shardtool tokenize -o whole $common a.jsonl b.jsonl c.txt

@@ -28,6 +28,7 @@ leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -n
     done
 }
 
+# bats test_tags=ci
 # fault 20
 @test "a kill at any unlink, rename or rmdir while a dataset is replaced leaves the old or the new one" {
     seq 3000 >lines.txt
@@ -97,6 +98,7 @@ mapped" ]
     done
 }
 
+# bats test_tags=ci
 # fault 20
 @test "a kill at any unlink, rename or mkdir of a run leaves nothing that the same command does not clear" {
     seq 3000 >lines.txt
@@ -282,6 +284,7 @@ with open("frames.jsonl.zst", "wb") as file:
 END
 }
 
+# bats test_tags=ci
 @test "a run that continues decompresses only the last megabytes before its place, and checks the checksum" {
     make_compressed
     for input in two.jsonl.gz long.tar.gz frames.jsonl.zst; do
@@ -374,6 +377,7 @@ END
     shardtool diff out whole
 }
 
+# bats test_tags=ci
 @test "a run that continues reads only what is missing, with --val 0.1 and 0.9" {
     seq 20000 | jq -c '{text: "Line \(.) of a text that is long enough to take some time."}' >docs.jsonl
     mkdir folder && split -n l/40 --additional-suffix .jsonl docs.jsonl folder/
@@ -396,6 +400,7 @@ END
     done
 }
 
+# bats test_tags=ci
 @test "SIGINT, SIGTERM and SIGHUP leave no temporary file, and the same command continues" {
     seq 20000 >numbers.txt
     options="-q --docs lines --frame-tokens 512 --shard-tokens 8k -j 1 numbers.txt"

@@ -166,6 +166,7 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     shardtool text -0 a.tar.bz2 | tr -d '\0' | cmp - a.txt
 }
 
+# bats test_tags=ci
 # fault 2
 @test "bombs are 65: nested too deep, or expanding too far" {
     silent() { "$@" >/dev/null; } # bash is slow at megabytes of output

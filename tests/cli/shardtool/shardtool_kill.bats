@@ -70,6 +70,7 @@ after_kill() {
     [ $runs -ge 10 ]
 }
 
+# bats test_tags=ci
 # fault 20
 @test "kill -9 at random moments loses nothing, with -j 1 to 8 and every kind of input" {
     local moments=12 kinds=(text lines jsonl gz nest parquet) milliseconds
@@ -129,6 +130,7 @@ lines_input() {
     esac
 }
 
+# bats test_tags=ci
 # fault 87
 @test "kill -9 after lines of the journal, 2 to 6 times in a row, loses no id of any kind of input" {
     local rounds=11 kinds=(jsonl gz zst nest long lines paragraphs parquet where max-tokens append) shares=(0.01 0.1 0.3 0.5 0.7)

@@ -25,6 +25,7 @@ fails() { # STATUS PATTERN COMMAND...
     [ "$(ls -A one | paste -s -d ' ')" = "$files" ]
 }
 
+# bats test_tags=ci
 @test "documents in any format and container, and in any order of files, give the same tokens" {
     make_docs
     train -o jsonl docs.jsonl

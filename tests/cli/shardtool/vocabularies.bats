@@ -173,6 +173,7 @@ END
     run_match 65 "have different vocabularies" "$BIN/loader" serve "$data:1" others:1 --endpoint "ipc://$PWD/mill"
 }
 
+# bats test_tags=ci
 @test "a vocabulary with as many ids as GPT-2's is known by its tokens, in datasets, runs and exported models" {
     tiny=(--n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=2 --gradient_accumulation_steps=1 --eval_iters=2
         --eval_interval=0 --dtype=float32 --threads=1 --warmup_iters=1 --lr_decay_iters=9 --device=cpu --sample_tokens=0)

@@ -148,6 +148,7 @@ END
     shardtool diff --content back "$small"
 }
 
+# bats test_tags=ci
 @test "a model of a wide vocabulary is trained, killed, resumed, evaluated, sampled, exported and trained again" {
     PATH="$BIN:$PATH"
     tiny=(--n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=4 --gradient_accumulation_steps=1 --eval_iters=2

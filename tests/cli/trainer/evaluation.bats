@@ -79,6 +79,7 @@ check_bytes() { # DATASET of tokenize_two
         '.loss * .tokens / (0.6931471805599453 * $bytes) / .bpb - 1 | fabs < 1e-7'
 }
 
+# bats test_tags=ci
 @test "bits per byte divide by the bytes of the targets, of GPT-2's ids and of characters" {
     cat "$BATS_FILE_TMPDIR"/prose/* >prose.txt
     tokenize_two data/two prose.txt

@@ -34,6 +34,7 @@ val_loss() { sed -nE 's/.*"split": "val", "loss": ([0-9.]*).*/\1/p'; }
 first_val_loss() { sed -nE 's/^\{"step": 0, "val_loss": ([0-9.]*).*/\1/p' "$1/metrics.jsonl"; }
 close() { "$python" -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(not abs(a - b) < 1e-5)' "$1" "$2" || { echo "$1 is not $2" && return 1; }; }
 
+# bats test_tags=ci
 @test "init_from reads shape, biases, GELU and weights of a model directory, in every type and layout" {
     model make half --activation gelu --dtype F16 --no-prefix
     model make shards --activation gelu_pytorch_tanh --dtype BF16 --shards 3

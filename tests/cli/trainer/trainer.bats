@@ -353,6 +353,7 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
     same_run whole run 26
 }
 
+# bats test_tags=ci
 # fault 97
 @test "a file system without hard links gets copies, and a save that is killed between two links leaves nothing" {
     command -v strace >/dev/null || skip "needs strace"
@@ -437,6 +438,7 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
     ends 75
 }
 
+# bats test_tags=ci
 @test "the time left is that of steps, not of the evaluation before the first, and a loss that was not evaluated is not printed" {
     seq 1 3000 | sed 's/$/ is a number of a text/' >long.txt
     "$BIN/shardtool" tokenize --quiet --docs lines --val 0.4 -o long long.txt

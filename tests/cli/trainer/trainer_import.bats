@@ -74,6 +74,7 @@ EOF
     [ ! -e no ]
 }
 
+# bats test_tags=ci
 @test "a killed import leaves nothing under its name, and the same command completes it" {
     printf 0123456789 >abc
     import=("$BIN/trainer" import -q -o made/out --characters abc "$files/llmc3.bin")

@@ -237,6 +237,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     cmp whole part
 }
 
+# bats test_tags=ci
 # fault 125
 @test "a plan that is accepted in a control group trains and saves there, and another ends with 82" {
     needs_address_limit
@@ -254,6 +255,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     done
 }
 
+# bats test_tags=ci
 # fault 128
 @test "of two runs that start at once in a control group with room for one, none is killed: 82" {
     needs_address_limit

@@ -2,6 +2,7 @@
 load ../helpers
 load ../ranks
 
+# bats test_tags=ci
 @test "the share of the measured peak is that of all processes" {
     local c=128
     ranks 2 --out_dir=run --max_iters=3 --eval_interval=0 --n_embd=$c >stdout 2>&1
@@ -10,8 +11,8 @@ load ../ranks
     jq -e 'select(.loss)' run/metrics.jsonl | jq -se "length == 3 and all(.tok_s * $flops / (2e12 * $products) / .product_share - 1 | fabs < 0.02)"
 }
 
-@test "1, 2 and 4 processes train on the same samples with the same losses, and only the first prints" {
-    for n in 1 2 4; do
+@test "1 and 4 processes train on the same samples with the same losses, and only the first prints" {
+    for n in 1 4; do
         ranks $n --out_dir=run$n >stdout$n 2>stderr$n
         ranks $n --out_dir=again$n --print_ranks >printed$n 2>all$n
         [ "$(steps run$n)" = 6 ]
@@ -37,6 +38,7 @@ load ../ranks
     [ "$(grep -c 'trainer\[0\]: resuming at step' parts)" = 2 ] # of three: one process alone has no rank
 }
 
+# bats test_tags=ci
 @test "the command of docs/several-processes.md runs as written, on a small model" {
     mkdir build data
     ln -s "$BIN" build/bin
@@ -47,6 +49,7 @@ load ../ranks
     [ -d out/ckpt-00000001 ]
 }
 
+# bats test_tags=ci
 @test "dividing the optimizer's state changes no bit, with offload, dropout, rechecked and skipped steps" {
     for options in "" "--offload=optimizer --recheck_interval=1" "--optimizer_state=bf16_sr --spike_action=skip"; do
         rm -rf divided whole
@@ -69,7 +72,7 @@ load ../ranks
 
 @test "plan --world prints the memory of each process, which the run then has" {
     arena() { sed -nE 's/.* ([0-9.]+ [KMG]?i?B) arena.*/\1/p' "$1"; }
-    for n in 1 2 4; do
+    for n in 1 4; do
         "$BIN/trainer" plan tiny.conf --n_embd=128 --world=$n >plan$n
         ranks $n --n_embd=128 --out_dir=run$n --max_iters=1 2>stderr
         [ "$(sed -nE 's/^  arena +[0-9]+ +//p' plan$n)" = "$(arena stderr)" ]
@@ -84,6 +87,7 @@ load ../ranks
     run_match 2 "gradient_accumulation_steps 4 is less than the 5 processes" "$BIN/trainer" plan tiny.conf --world=5
 }
 
+# bats test_tags=ci
 @test "rank 0 alone runs a command other than train, and the other ranks print a line" {
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=1
     mpirun -n 3 "$BIN/trainer" eval --out_dir=run --dataset="$data" --dtype=float32 --threads=1 >losses 2>stderr
@@ -112,6 +116,7 @@ load ../ranks
     RANK=1 WORLD_SIZE=2 "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=1 # not torchrun
 }
 
+# bats test_tags=ci
 @test "processes that may use the same processors share them" {
     threads_of() { # PROCESSES
         mpirun --bind-to none -n "$1" env -u OMP_NUM_THREADS "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --threads=0 \
@@ -123,6 +128,7 @@ load ../ranks
     [ "$(threads_of 4)" = "$(yes $((all / 4 > 0 ? all / 4 : 1)) | head -4 | xargs)" ]
 }
 
+# bats test_tags=ci
 # fault 100
 @test "a rank that computes with other instructions than rank 0 is a warning" {
     needs_cpu avx2
@@ -137,6 +143,7 @@ load ../ranks
     [ "$(grep -c "rank 1 computes with portable, rank 0 with avx2: the bits of this run depend on which rank is where" <<<"$output")" = 1 ]
 }
 
+# bats test_tags=ci
 @test "what differs between ranks, or does not fit their number, is refused with both values" {
     for i in $(seq 10); do # mpirun kills the others when the first has ended
         run_code 2 ranks 3 --out_dir=run --gradient_accumulation_steps=2

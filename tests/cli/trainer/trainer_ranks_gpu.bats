@@ -16,12 +16,17 @@ setup() {
 
 gpus() { ranks "$1" --device=cuda "${@:2}"; }
 
-@test "2 processes on emulated GPUs train like one, in four orders of streams" {
+@test "2 processes on emulated GPUs train like one" {
     gpus 1 --out_dir=one 2>stderr
+    gpus 2 --out_dir=two --eval_interval=2 --eval_iters=1 2>stderr # also of parameters that are awaited
+    grep -q 'NCCL 2.27.3 joins 2 GPUs' stderr
+    close_losses one two
+}
+
+# bats test_tags=ci
+@test "2 processes on emulated GPUs have the same bits in four orders of streams, and with gradients of half the bytes" {
     for order in 0 1 2 3; do
-        EMU_ORDER=$order gpus 2 --out_dir=two$order --eval_interval=2 --eval_iters=1 2>stderr # also of parameters that are awaited
-        grep -q 'NCCL 2.27.3 joins 2 GPUs' stderr
-        close_losses one two$order
+        EMU_ORDER=$order gpus 2 --out_dir=two$order --eval_interval=2 --eval_iters=1 2>stderr
         same_run two0 two$order 2
     done
     gpus 2 --out_dir=half --reduce_dtype=bfloat16
@@ -34,6 +39,7 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
         awk '{ off = $2 / $3 - 1 } off > 0.004 || off < -0.004 { print; bad = 1 } END { exit bad || NR != 2 }'
 }
 
+# bats test_tags=ci
 @test "1, 2 and 4 emulated GPUs give the same bits in a fixed order, in four orders of streams" {
     fixed() { gpus "$1" --reduce_order=fixed --gradient_accumulation_steps=5 "${@:2}"; }
     fixed 1 --out_dir=one
@@ -57,6 +63,7 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     same_run one layers4 2
 }
 
+# bats test_tags=ci
 @test "shares of GPUs that are cut short, and a state that is not divided, change no bit" {
     for options in "--n_embd=32 --offload=optimizer" "--optimizer_state=bf16_sr --spike_action=skip --dtype=float16 --reduce_dtype=bfloat16"; do
         rm -rf divided whole
@@ -68,6 +75,7 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     done
 }
 
+# bats test_tags=ci
 @test "4 processes on emulated GPUs train like one" {
     gpus 4 --out_dir=four 2>stderr
     grep -q 'joins 4 GPUs' stderr
@@ -75,6 +83,7 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     close_losses one four
 }
 
+# bats test_tags=ci
 @test "plan prints the memory of each process on a GPU, which the run then has" {
     for n in 1 2; do
         "$PROGRAM" plan tiny.conf --device=cuda --dataset="$data" --world=$n >plan$n
@@ -84,6 +93,7 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     [ "$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan2)" -lt "$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan1)" ]
 }
 
+# bats test_tags=ci
 @test "a checkpoint of GPUs does not depend on the number of processes: 2, 1 and 2 in turn" {
     gpus 1 --out_dir=whole --print_ranks --max_iters=3 2>all
     for part in 2:1 1:2 2:3; do
@@ -93,6 +103,7 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     close_losses whole run
 }
 
+# bats test_tags=ci
 @test "several processes on GPUs are refused without NCCL, with an old one, and with one GPU for two" {
     EMU_NCCL=none run_code 80 gpus 2 --out_dir=run
     [[ "$output" == *"several processes on GPUs need NCCL: cannot load it (libnccl.so.missing"* ]]
@@ -109,20 +120,27 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     [ ! -e run/metrics.jsonl ]
 }
 
-@test "when a process of a GPU is killed the other ends with 75 and resumes at the last checkpoint" {
-    for zero in 1 0; do
-        launch 2 --device=cuda --zero_stage=$zero "${often[@]}"
-        wait_for_checkpoint run
-        wait_for_more_steps run
-        kill -9 "$(cat pid.1)"
-        wait_until is_gone "$TRAINER"
-        [ "$(cat status.0 status.1)" = $'75\n137' ]
-        grep -qE "rank 1 \(process [0-9]+\) has ended" stderr
-        step=$(sed -nE 's/.*lost with its process: run the same command again to resume at step ([0-9]+), .*/\1/p' stderr)
-        [ -d "$(checkpoint run "$step")" ]
-    done
+kill_and_resume() { # OPTION...
+    launch 2 --device=cuda "${often[@]}" "$@"
+    wait_for_checkpoint run
+    wait_for_more_steps run
+    kill -9 "$(cat pid.1)"
+    wait_until is_gone "$TRAINER"
+    [ "$(cat status.0 status.1)" = $'75\n137' ]
+    grep -qE "rank 1 \(process [0-9]+\) has ended" stderr
+    step=$(sed -nE 's/.*lost with its process: run the same command again to resume at step ([0-9]+), .*/\1/p' stderr)
+    [ -d "$(checkpoint run "$step")" ]
     gpus 2 "${often[@]}" --out_dir=run --max_iters=$((step + 1)) 2>stderr
     grep -q "resuming at step $step" stderr
+}
+
+@test "when a process of a GPU is killed the other ends with 75 and resumes at the last checkpoint" {
+    kill_and_resume
+}
+
+# bats test_tags=ci
+@test "when a process of a GPU is killed that has all state the other ends with 75 and resumes at the last checkpoint" {
+    kill_and_resume --zero_stage=0
 }
 
 hang_rank_1() { # OPTION...
@@ -134,6 +152,7 @@ hang_rank_1() { # OPTION...
     wait_until is_gone "$TRAINER"
 }
 
+# bats test_tags=ci
 # fault 63
 @test "when the GPU of a process hangs it ends with 80, the other one with 75" {
     hang_rank_1 --device_timeout=2
@@ -142,12 +161,14 @@ hang_rank_1() { # OPTION...
     grep -qE "rank 1 \(process [0-9]+\) has ended" stderr
 }
 
+# bats test_tags=ci
 @test "a process that gives up the others while its own GPU hangs ends with 80, whatever device_timeout is" {
     hang_rank_1 --device_timeout=0 --data_timeout=2
     [ "$(cat status.1)" = 80 ]
     grep -q 'computing before an exchange with other GPUs: the GPU has not finished for' stderr
 }
 
+# bats test_tags=ci
 @test "a process whose GPU waits for another process, which stopped between two exchanges, ends with 75" {
     rank_1_stops
     [ "$(cat status.0)" = 75 ]

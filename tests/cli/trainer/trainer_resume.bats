@@ -77,6 +77,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     finish run --dataset="$data"
 }
 
+# bats test_tags=ci
 @test "sampling=shifted and documents: a run with killed loaders and trainers is bit-identical to an uninterrupted one" {
     for mode in shifted documents; do
         serve "$data"

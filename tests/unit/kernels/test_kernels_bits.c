@@ -47,7 +47,7 @@ TEST(kernels_bits_do_not_depend_on_threads) {
 }
 
 // The shapes of real models, where a library divides a sum among its threads: C = 768 in bf16, C = 384 in every type.
-TEST(kernels_bits_do_not_depend_on_threads_at_the_widths_of_gpt2) {
+TEST_CI(kernels_bits_do_not_depend_on_threads_at_the_widths_of_gpt2) {
     static const int threads[] = {3, 8, 2, 4, 6, 16};
     const size_t counts = is_capped() ? 2 : 6;
     for (int run = 0; run < 4; run++) {

@@ -73,7 +73,7 @@ static Pair find_most_frequent(const Pair *sorted, uint32_t end) {
     return most;
 }
 
-TEST(each_merge_is_the_most_frequent_pair_also_after_stale_places_were_removed) {
+TEST_CI(each_merge_is_the_most_frequent_pair_also_after_stale_places_were_removed) {
     BpeTraining *training = bpe_training_open(1 << 30, MERGES);
     uint8_t piece[16];
     uint64_t count;
