@@ -27,43 +27,35 @@ uses() { # COMMAND DIRECTORY
 # flip FILE OFFSET: one bit; a negative offset counts from the end
 flip() { python3 -c 'import sys; p, at = sys.argv[1], int(sys.argv[2]); b = bytearray(open(p, "rb").read()); b[at] ^= 0x40; open(p, "wb").write(b)' "$@"; }
 
-refuses_each() { # DIRECTORY FILE WORDS OFFSET...: 65 from every command
-    local directory=$1 file=$2 words=$3 at command
-    shift 3
-    for at in "$@"; do
-        cp "$directory/$file" kept
-        flip "$directory/$file" "$at"
-        for command in train eval sample; do
-            run uses $command "./$directory"
-            [ "$status" -eq 65 ] && [[ "$output" == *$words* ]] || { echo "$command $directory/$file $at: $status $output" && return 1; }
-        done
-        cp kept "$directory/$file"
-    done
-    for command in train eval sample; do uses $command "./$directory"; done
-}
-
 setup() { cd "$BATS_FILE_TMPDIR" || exit; }
 
+# Each bit of the tensors: a_changed_bit_of_a_tensor_is_found_in_a_checkpoint_an_export_and_an_import in test_checkpoint.c.
 # fault 88
 @test "a changed bit of a tensor is found in a checkpoint, an export and an import, by train, eval and sample" {
     for directory in checkpoint exported imported; do
-        refuses_each $directory model.safetensors "is damaged" -1 -5 -99 -203 -307 -401 -501 -602 -701 -802 -999 -1201
+        cp -r $directory changed-$directory
+        flip changed-$directory/model.safetensors -1
+        for command in train eval sample; do run_match 65 "is damaged" uses $command ./changed-$directory; done
     done
 }
 
+# Each bit of the files: checkpoint_detects_every_flipped_bit.
 # fault 88
-@test "a changed header, config.json or state.json of a checkpoint is found by train, eval and sample" {
+@test "a changed header, config.json or state.json is found" {
     at=$(grep -oba 'hash.transformer' checkpoint/model.safetensors | sed -n '2s/:.*//p')
-    refuses_each checkpoint model.safetensors "damaged" "$at" $((at + 3))
-    refuses_each exported model.safetensors "the header is damaged" "$at"
-    refuses_each checkpoint config.json "is damaged" $(($(grep -ob activation_function checkpoint/config.json | cut -d: -f1) + 11))
-    refuses_each checkpoint state.json "damaged" 40
+    refuses() { # DIRECTORY FILE OFFSET WORDS
+        rm -rf broken && cp -r "$1" broken && flip "broken/$2" "$3"
+        run_match 65 "$4" uses eval ./broken
+    }
+    refuses checkpoint model.safetensors "$at" "damaged"
+    refuses exported model.safetensors "$at" "the header is damaged"
+    refuses checkpoint config.json $(($(grep -ob activation_function checkpoint/config.json | cut -d: -f1) + 11)) "is damaged"
+    refuses checkpoint state.json 40 "damaged"
 }
 
 # fault 88
 @test "export refuses a damaged directory" {
-    cp -r exported broken
-    flip broken/model.safetensors -1
-    run_code 65 "$BIN/trainer" export --init_from=./broken -o again
+    cp -r exported changed && flip changed/model.safetensors -1
+    run_code 65 "$BIN/trainer" export --init_from=./changed -o again
     [[ "$output" == *"is damaged"* && ! -e again ]]
 }
