@@ -110,7 +110,7 @@ $(O)/host.a: $(HOST)
 $(O)/core.a: $(CORE)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(O)/deps.ok:
-	@mkdir -p $(@D); scripts/deps.sh headers "$(CC)" && touch $@
+	@mkdir -p $(@D); scripts/deps.sh headers '$(CC) $(CPPFLAGS)' && touch $@
 $(O)/%.o: %.c Makefile | $(O)/deps.ok
 	$(call COMPILE)
 $(VARIANTS): $(O)/kernels/cpu/ops/variant_%.o: kernels/cpu/ops/variant.c Makefile | $(O)/deps.ok

@@ -149,9 +149,12 @@ const Backend *backend_open(const BackendChoice *choice, char why[256]);
 void backend_warn_of_change(const char *was, const char *now);
 
 // The backends, for backend_open: those of kernels/cpu and of kernels/cuda. backend_cpu describes itself in `how`: "2
-// threads, bfloat16 (avx512)". backend_cuda needs no device when only facts are needed; NULL after fail() (2 or 80).
+// threads, bfloat16 (avx512)"; NULL after fail() (71). backend_cuda needs no device when only facts are needed; NULL
+// after fail() (2 or 80).
 const Backend *backend_cpu(const BackendChoice *choice, char how[96]);
 const Backend *backend_cuda(const BackendChoice *choice, char why[256]);
 
+// Prints which oneDNN was found. False: the CPU backend cannot work with it, and why.
+bool backend_cpu_library(char *text, size_t size);
 // Prints which files of cuBLASLt and NCCL are taken, or why there are none. False where a device could not be used.
 bool backend_cuda_libraries(char *text, size_t size);

@@ -72,7 +72,7 @@ find_missing() {
 
 # What no package mends: the machine, the compiler and the versions of libraries.
 check_versions() {
-    local machine gcc clang onednn bad=0
+    local machine gcc clang onednn runtime bad=0
     machine=$($cc -dumpmachine)
     case $machine in
     x86_64-*linux* | aarch64-*linux*) ;;
@@ -84,8 +84,9 @@ check_versions() {
     else
         [ "$clang" -ge 14 ] || { echo "compiler: '$cc' is clang $clang: clang 14 or later is needed, or gcc 11 or later (make CC=...)" >&2 && bad=1; }
     fi
-    onednn=$(value oneapi/dnnl/dnnl_version.h DNNL_VERSION_MAJOR)
+    read -r onednn runtime < <(value oneapi/dnnl/dnnl.h 'DNNL_VERSION_MAJOR DNNL_CPU_RUNTIME')
     [[ $onednn == [23] ]] || { echo "library: oneDNN is of version $onednn: 2 or 3 is needed" >&2 && bad=1; }
+    [[ $runtime == [12]u ]] || { echo "library: oneDNN is built for the CPU runtime ${runtime%u} (DNNL_CPU_RUNTIME): one for OpenMP (2) or one thread (1) is needed" >&2 && bad=1; }
     return $bad
 }
 

@@ -62,6 +62,9 @@ static Finding check_device(char *text, size_t size) {
     return unused ? WARNING : FINE;
 }
 
+// One that cannot be used stops a run on the CPU: check_device.
+static Finding check_onednn(char *text, size_t size) { return backend_cpu_library(text, size) ? FINE : WARNING; }
+
 static Finding check_cuda(char *text, size_t size) {
     const bool found = backend_cuda_libraries(text, size);
     return found || access("/dev/nvidiactl", F_OK) ? FINE : WARNING;
@@ -199,9 +202,9 @@ static const struct {
     const char *name;
     Finding (*check)(char *text, size_t size);
 } checks[] = {
-    {"device", check_device}, {"cuda", check_cuda},     {"cores", check_cores},
-    {"memory", check_memory}, {"run", check_run},       {"disk", check_disk},
-    {"limits", check_limits}, {"loader", check_loader}, {"inputs", check_inputs},
+    {"device", check_device}, {"onednn", check_onednn}, {"cuda", check_cuda}, {"cores", check_cores},
+    {"memory", check_memory}, {"run", check_run},       {"disk", check_disk}, {"limits", check_limits},
+    {"loader", check_loader}, {"inputs", check_inputs},
 };
 
 static void add_checks(Buffer *out, Finding *worst) {

@@ -160,9 +160,17 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .graph_begin = cpu_graph_begin,
                         .graph_end = cpu_graph_end};
     variant->install(&backend);
-    matmul_open(&backend, variant, products);
+    if (matmul_open(&backend, variant, products) < 0) return NULL;
     const int threads = omp_get_max_threads();
     snprintf(how, 96, "%d thread%s, %s (%s%s)", threads, threads == 1 ? "" : "s", dtype_name(type), cpu_isa_name(isa),
              slow && automatic ? ", faster here than its bfloat16" : "");
     return &backend;
+}
+
+bool backend_cpu_library(char *text, size_t size) {
+    char library[PRODUCT_LIBRARY];
+    const bool usable = product_library_check(library) == 0;
+    snprintf(text, size, "%s", usable ? library : err_text());
+    if (!usable) err_clear();
+    return usable;
 }

@@ -75,6 +75,6 @@ typedef enum {
     PRODUCTS_WIDENED, // fp16, and bf16 on a processor without bf16 dot products: operands are widened to fp32
 } CpuProducts;
 
-void matmul_open(const Backend *operations, const CpuVariant *variant, CpuProducts products);
+int matmul_open(const Backend *operations, const CpuVariant *variant, CpuProducts products); // -1 after fail() (71)
 void matmul_close(void);
 size_t matmul_packed_bytes(int rows, int cols);

@@ -172,14 +172,14 @@ size_t cpu_matmul_scratch(const Shape *s) {
     return cpu_amx ? size_larger(amx_scratch(4 * s->C, threads), amx_input_scratch(s->C, threads)) : panels;
 }
 
-void matmul_open(const Backend *its_operations, const CpuVariant *its_variant, CpuProducts how) {
+int matmul_open(const Backend *its_operations, const CpuVariant *its_variant, CpuProducts how) {
     operations = its_operations;
     variant = its_variant;
     products = how;
     cpu_amx = operations->act_type == DTYPE_BF16 && how == PRODUCTS_PACKED && product_has_amx() && amx_open();
     weight_by_panels = variant->multiply_weight &&
                        (how == PRODUCTS_PACKED ? operations->act_type == DTYPE_FP32 : !product_has_avx512());
-    product_open(operations->act_type == DTYPE_BF16 && how != PRODUCTS_WIDENED, how == PRODUCTS_PACKED);
+    return product_open(operations->act_type == DTYPE_BF16 && how != PRODUCTS_WIDENED, how == PRODUCTS_PACKED);
 }
 
 void matmul_close(void) { product_close(); }

@@ -6,6 +6,7 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/onednn_matrix.h"
 #include <assert.h>
+#include <dlfcn.h>
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
@@ -198,6 +199,12 @@ static Product *product_of(Direction direction, int M, int rows, int cols, int s
     return p;
 }
 
+// A library of another runtime than OpenMP computes after the call has returned. With OpenMP the wait does nothing.
+static void execute(const_dnnl_primitive_t primitive, int count, const dnnl_exec_arg_t *arguments) {
+    DNN(dnnl_primitive_execute(primitive, mm.stream, count, arguments));
+    DNN(dnnl_stream_wait(mm.stream));
+}
+
 static void product_run(const Product *p, int thread, const void *a, const void *b, const float *bias, void *c) {
     const Operands *o = &p->operands[thread];
     set(o->a, a), set(o->b, b), set(o->c, c);
@@ -207,7 +214,7 @@ static void product_run(const Product *p, int thread, const void *a, const void 
                                     {DNNL_ARG_SCRATCHPAD, o->scratchpad},
                                     {DNNL_ARG_BIAS, o->bias}};
     if (bias) set(o->bias, bias);
-    DNN(dnnl_primitive_execute(p->primitive, mm.stream, bias ? 5 : 4, arguments));
+    execute(p->primitive, bias ? 5 : 4, arguments);
 }
 
 // Rows of M in a block: a function of M alone, so that the bits do not depend on the threads.
@@ -278,7 +285,7 @@ void product_reorder(Direction direction, const float *w, int rows, int cols, vo
     if (!layout->reorder) open_reorder(layout);
     set(layout->from, w), set(layout->to, packed);
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, layout->from}, {DNNL_ARG_TO, layout->to}};
-    DNN(dnnl_primitive_execute(layout->reorder, mm.stream, 2, arguments));
+    execute(layout->reorder, 2, arguments);
 }
 
 static void layout_close(Layout *layout) {
@@ -309,10 +316,41 @@ void product_close(void) {
     memset(&mm, 0, sizeof mm);
 }
 
-void product_open(bool bf16, bool packed) {
+static const char *runtime_name(unsigned runtime) {
+    static const struct {
+        unsigned runtime;
+        const char *name;
+    } rows[] = {
+        {DNNL_RUNTIME_SEQ, "one thread"},           {DNNL_RUNTIME_OMP, "OpenMP"}, {DNNL_RUNTIME_TBB, "TBB"},
+        {DNNL_RUNTIME_THREADPOOL, "a thread pool"}, {DNNL_RUNTIME_SYCL, "SYCL"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].runtime == runtime) return rows[i].name;
+    return "an unknown runtime";
+}
+
+int product_library_check(char text[PRODUCT_LIBRARY]) {
+    const dnnl_version_t *version = dnnl_version();
+    const unsigned runtime = version->cpu_runtime;
+    Dl_info file = {0};
+    void *symbol = dlsym(RTLD_DEFAULT, "dnnl_version"); // NULL: oneDNN is part of the program
+    const bool known = symbol && dladdr(symbol, &file) && file.dli_fname;
+    snprintf(text, PRODUCT_LIBRARY, "oneDNN %d.%d.%d for %s, %s", version->major, version->minor, version->patch,
+             runtime_name(runtime), known ? file.dli_fname : "in this program");
+    if (version->major == DNNL_VERSION_MAJOR && (runtime == DNNL_RUNTIME_OMP || runtime == DNNL_RUNTIME_SEQ)) return 0;
+    return fail(EX_LIMIT,
+                "another oneDNN is loaded: %s; this program needs oneDNN %d for OpenMP: take its folder out of "
+                "LD_LIBRARY_PATH (a sourced setvars.sh of oneAPI puts it there)",
+                text, DNNL_VERSION_MAJOR);
+}
+
+int product_open(bool bf16, bool packed) {
+    char library[PRODUCT_LIBRARY];
+    if (product_library_check(library) < 0) return -1;
     if (mm.engine) product_close(); // its layouts and products are of the engine before
     mm.packed = packed, mm.one_thread = !packed || DNNL_VERSION_MAJOR > 2 || (bf16 && product_has_amx());
     mm.type = bf16 ? dnnl_bf16 : dnnl_f32;
     DNN(dnnl_engine_create(&mm.engine, dnnl_cpu, 0));
     DNN(dnnl_stream_create(&mm.stream, mm.engine, dnnl_stream_default_flags));
+    return 0;
 }

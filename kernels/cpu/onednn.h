@@ -12,12 +12,18 @@ typedef enum {
 } Direction;
 
 // packed: b of the first two is in the layout below, else it is w (rows,cols) itself, and all types are fp32.
-void product_open(bool bf16, bool packed);
+// -1 after fail() where product_library_check fails.
+int product_open(bool bf16, bool packed);
 void product_close(void);
 bool product_has_avx512(void); // oneDNN multiplies with AVX-512
 bool product_has_amx(void);    // oneDNN multiplies bf16 on AMX tiles (DNNL_MAX_CPU_ISA may forbid it)
 // The library and its instructions, on which the bits of products depend: "oneDNN 2.6.3 (instructions 0xff)".
 void product_library(char text[64]);
+
+// Which oneDNN was found: "oneDNN 2.6.3 for OpenMP, /usr/lib/libdnnl.so.2". -1 after fail() (71) when it is one that the
+// program cannot work with: only those for OpenMP and for one thread keep to the threads that this program has set.
+enum { PRODUCT_LIBRARY = 512 };
+int product_library_check(char text[PRODUCT_LIBRARY]);
 
 // add: to c, else over it. bias (rows) fp32 or NULL.
 void product(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b, const float *bias,

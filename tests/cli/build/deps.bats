@@ -61,13 +61,15 @@ refused() { # MESSAGE ARGUMENT...: with 71 and this line alone
 }
 
 @test "a compiler that is too old, another machine and another oneDNN are one line each" {
-    says() { stand_in cc "case \"\$*\" in *-dumpmachine*) echo $1 ;; *) gcc \"\$@\" | sed 's/^\"value\" __clang_major__ .*/\"value\" $2/; s/^\"value\" [0-9]*\$/\"value\" $3/' ;; esac"; }
+    says() { stand_in cc "case \"\$*\" in *-dumpmachine*) echo $1 ;; *) gcc \"\$@\" | sed 's/^\"value\" __clang_major__ .*/\"value\" $2/; s/^\"value\" [0-9]* [0-9]*u\$/\"value\" $3 ${4:-2u}/' ;; esac"; }
     says x86_64-linux-gnu '__clang_major__ 10' 2
     refused "compiler: 'cc' is gcc 10: gcc 11 or later is needed, or clang 14 or later (make CC=...)" headers cc
     says aarch64-redhat-linux '13 4' 3
     refused "compiler: 'cc' is clang 13: clang 14 or later is needed, or gcc 11 or later (make CC=...)" headers cc
     says x86_64-pc-linux-gnu '__clang_major__ 11' 4
     refused "library: oneDNN is of version 4: 2 or 3 is needed" headers cc
+    says x86_64-pc-linux-gnu '__clang_major__ 11' 3 512u
+    refused "library: oneDNN is built for the CPU runtime 512 (DNNL_CPU_RUNTIME): one for OpenMP (2) or one thread (1) is needed" headers cc
     says riscv64-linux-gnu '__clang_major__ 13' 3
     refused "machine: the programs are for Linux on x86-64 and aarch64; 'cc' compiles for riscv64-linux-gnu" headers cc
     says x86_64-suse-linux '14 4' 3

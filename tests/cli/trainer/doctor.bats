@@ -5,8 +5,8 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
 
 @test "doctor prints a line for each check, and 0 where a run can start" {
     run_code 0 ./trainer doctor
-    for name in device cuda cores memory disk limits loader; do grep -qE "^(ok|warning) +$name " <<<"$output"; done
-    [ "${#lines[@]}" = 7 ]
+    for name in device onednn cuda cores memory disk limits loader; do grep -qE "^(ok|warning) +$name " <<<"$output"; done
+    [ "${#lines[@]}" = 8 ]
 }
 
 @test "doctor names limits of the shell, a missing loader and a directory that does not exist" {
