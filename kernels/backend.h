@@ -36,6 +36,51 @@ typedef struct {
     int from; // the forward pass computes the queries from this position on, and may write any number to those before
 } Attention;
 
+// A norm of N rows with C channels.
+typedef struct {
+    int N, C;
+    const Par *weight, *bias; // (C); bias NULL: none
+    float *mean, *rstd;       // (N), which the forward pass writes; mean NULL: the RMS norm, which subtracts no mean
+} Norm;
+
+// The gradients of a norm's parameters, (C); NULL: none, but for weight.
+typedef struct {
+    Grad *weight, *bias;
+    Grad *below; // column sums of the new dsum: the gradient of the bias of the product whose output was `branch`
+} NormGradients;
+
+// From the product to what attention reads: B sequences of T tokens, H heads of queries, K of keys and K of values, of D
+// channels. Queries and keys are normalized (RMS norm of each head, epsilon 1e-5) and then rotated by position. H/K heads
+// of queries share one of keys and values.
+typedef struct {
+    int B, T, H, K, D;
+    const Par *q_gain, *k_gain; // (D), the factors of the norm; both NULL: no norm
+    const float *rotation; // (T,D): the cosines of D/2 angles for each row of a sequence, then their sines; element i
+                           // turns with element i + D/2; NULL: no rotation
+} Heads;
+
+// The losses of M rows of logits, which are rows first .. first+M-1 of the batch. Columns from vocab on are ignored.
+typedef struct {
+    int first, M, T, vocab, V;
+    float softcap;           // not 0: of softcap * tanh(logits / softcap)
+    float z_loss;            // times the square of the softmax's log denominator is added to a loss
+    bool gradient;           // the logits become their gradient; else they stay, and the two below are not read
+    float scale;             // of the gradient
+    const float *loss_scale; // the same, a power of two: 1, or more with fp16 activations, so that gradients do not
+                             // underflow
+} CrossEntropy;
+
+// An update of elements first .. first+count-1 of a flat range; the pointers point to element `first`.
+typedef struct {
+    size_t first, count, decay_count; // elements below decay_count decay
+    Par *params;
+    float *master; // params where both are fp32
+    const Grad *gradients;
+    const float *norm;       // of all gradients
+    const float *loss_scale; // by which gradients are divided
+    const Weight *weight;    // that has these elements and no others, and is packed, too; or NULL
+} Update;
+
 typedef struct AdamW AdamW; // kernels/adamw_scalars.h
 typedef struct Muon Muon;   // kernels/muon_scalars.h
 

@@ -79,19 +79,18 @@ __global__ void __launch_bounds__(THREADS)
     store8_randomly(v + i, second, step, element, 2);
 }
 
-void FOR_ACT(cuda_adamw)(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first,
-                         size_t count, size_t decay_count, const AdamW *adamw, const float *norm,
-                         const float *loss_scale, const Weight *weight) {
-    assert(!weight && first % 8 == 0 && count % 8 == 0 && decay_count % 8 == 0);
-    unsigned blocks = blocks_of(count / 8, THREADS);
-    const float *g = (const float *)gradients;
+template <class M, bool MASTER> static void launch_adamw(Moment *m, Moment *v, const Update *of, const AdamW *adamw) {
+    LAUNCH((adamw_update<M, MASTER>), blocks_of(of->count / 8, THREADS), THREADS, 0, cuda.stream, (act *)of->params,
+           of->master, (const float *)of->gradients, (M *)m, (M *)v, of->first, of->count, of->decay_count, adamw,
+           of->norm, of->loss_scale);
+}
+
+void FOR_ACT(cuda_adamw)(Moment *m, Moment *v, const Update *of, const AdamW *adamw) {
+    assert(!of->weight && of->first % 8 == 0 && of->count % 8 == 0 && of->decay_count % 8 == 0);
     if (cuda.wide_moments)
-        LAUNCH((adamw_update<float, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (float *)m,
-               (float *)v, first, count, decay_count, adamw, norm, loss_scale);
+        launch_adamw<float, true>(m, v, of, adamw);
     else if (!cuda.no_master)
-        LAUNCH((adamw_update<bf16, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (bf16 *)m,
-               (bf16 *)v, first, count, decay_count, adamw, norm, loss_scale);
+        launch_adamw<bf16, true>(m, v, of, adamw);
     else
-        LAUNCH((adamw_update<bf16, false>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (bf16 *)m,
-               (bf16 *)v, first, count, decay_count, adamw, norm, loss_scale);
+        launch_adamw<bf16, false>(m, v, of, adamw);
 }

@@ -159,20 +159,21 @@ __global__ void __launch_bounds__(THREADS, 2)
         write(c >= used ? none : WHOLE ? rest[c - KEPT * THREADS] : mask_padding(vectors[c], c * 8, vocab), c);
 }
 
-void FOR_ACT(cuda_cross_entropy)(Act *logits, float *losses, const void *rows, int first, int M, int T, int vocab,
-                                 int V, float softcap, float z_loss, float scale, const float *loss_scale,
-                                 bool gradient) {
+void FOR_ACT(cuda_cross_entropy)(Act *logits, float *losses, const void *rows, const CrossEntropy *loss) {
+    const int vocab = loss->vocab;
+    const bool gradient = loss->gradient, capped = loss->softcap > 0;
     const int kept = VECTORS * THREADS * 8; // columns
     const size_t rest = vocab > kept ? blocks_of((size_t)(vocab - kept), 8) * sizeof(act8) : 0;
     // two blocks a multiprocessor, of which 7.5 has 64 KiB
-    const bool whole = VECTORS > 0 && gradient && softcap <= 0 && rest <= 47 << 10 && cuda.capability >= 80;
-    auto kernel = softcap > 0 ? gradient ? cross_entropy_kernel<0, true, true, false>
-                                         : cross_entropy_kernel<0, false, true, false>
-                  : whole ? cross_entropy_kernel<VECTORS, true, false, true>
-                  : gradient  ? cross_entropy_kernel<VECTORS, true, false, false>
-                              : cross_entropy_kernel<0, false, false, false>;
-    LAUNCH(kernel, (unsigned)M, THREADS, whole ? rest : 0, cuda.stream, (act *)logits, losses, rows, id_bytes(vocab),
-           first, T, vocab, V, softcap, z_loss, scale, loss_scale);
+    const bool whole = VECTORS > 0 && gradient && !capped && rest <= 47 << 10 && cuda.capability >= 80;
+    auto kernel =
+        capped     ? gradient ? cross_entropy_kernel<0, true, true, false> : cross_entropy_kernel<0, false, true, false>
+            : whole ? cross_entropy_kernel<VECTORS, true, false, true>
+        : gradient ? cross_entropy_kernel<VECTORS, true, false, false>
+                   : cross_entropy_kernel<0, false, false, false>;
+    LAUNCH(kernel, (unsigned)loss->M, THREADS, whole ? rest : 0, cuda.stream, (act *)logits, losses, rows,
+           id_bytes(vocab), loss->first, loss->T, vocab, loss->V, loss->softcap, loss->z_loss, loss->scale,
+           loss->loss_scale);
 }
 
 static __global__ void __launch_bounds__(256) sum_losses_kernel(double *total, const float *losses, int n) {

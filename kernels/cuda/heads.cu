@@ -6,10 +6,14 @@
 enum { THREADS = 256 };
 #define EPSILON 1e-5f
 
-struct Heads {
+struct HeadCounts {
     int T, H, K, D;
     __host__ __device__ int all() const { return H + 2 * K; }
 };
+static HeadCounts counts_of(const Heads *of) {
+    assert(of->D % 8 == 0 && of->D <= HEAD_MAX);
+    return {of->T, of->H, of->K, of->D};
+}
 
 // Elements 2 lane, 2 lane + 1 of the first half of a head, and of the second.
 INLINE void load4(float (&x)[4], const act *head, int lane, int D) {
@@ -53,8 +57,8 @@ INLINE void rotate(float (&x)[4], const float *rotation, int lane, int D, float 
 // qkv may be in where K = H
 template <int LANES>
 __global__ void __launch_bounds__(THREADS)
-    heads_forward_kernel(act *qkv, const act *in, const act *q_gain, const act *k_gain, const float *rotation, Heads h,
-                         size_t heads) {
+    heads_forward_kernel(act *qkv, const act *in, const act *q_gain, const act *k_gain, const float *rotation,
+                         HeadCounts h, size_t heads) {
     const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) / LANES;
     const int lane = threadIdx.x % LANES, D = h.D;
     const bool used = i < heads && lane < D / 4; // all lanes of a warp take part in its sums
@@ -77,22 +81,20 @@ __global__ void __launch_bounds__(THREADS)
     for (int copy = 0; copy < shares; copy++) store4(qkv + (n * 3 * h.H + first + copy) * D, x, lane, D);
 }
 
-void FOR_ACT(cuda_heads_forward)(Act *qkv, const Act *in, const Par *q_gain, const Par *k_gain, const float *rotation,
-                                 int B, int T, int H, int K, int D) {
-    assert(D % 8 == 0 && D <= HEAD_MAX);
-    const Heads h = {T, H, K, D};
-    const size_t heads = (size_t)B * T * h.all();
-    const int lanes = D <= 64 ? 16 : 32;
+void FOR_ACT(cuda_heads_forward)(Act *qkv, const Act *in, const Heads *of) {
+    const HeadCounts h = counts_of(of);
+    const size_t heads = (size_t)of->B * h.T * h.all();
+    const int lanes = h.D <= 64 ? 16 : 32;
     LAUNCH(lanes == 16 ? heads_forward_kernel<16> : heads_forward_kernel<32>, blocks_of(heads * lanes, THREADS),
-           THREADS, 0, cuda.stream, (act *)qkv, (const act *)in, (const act *)q_gain, (const act *)k_gain, rotation, h,
-           heads);
+           THREADS, 0, cuda.stream, (act *)qkv, (const act *)in, (const act *)of->q_gain, (const act *)of->k_gain,
+           of->rotation, h, heads);
 }
 
 // parts (blocks, 2, D): gradients of both gains; NULL without gains. din may be dqkv where K = H
 template <int LANES>
 __global__ void __launch_bounds__(THREADS)
     heads_gradient(act *din, float *parts, const act *dqkv, const act *in, const act *q_gain, const act *k_gain,
-                   const float *rotation, Heads h, int N) {
+                   const float *rotation, HeadCounts h, int N) {
     constexpr int GROUPS = THREADS / LANES;
     SHARED(float, sums, GROUPS * 2 * LANES * 4);
     const int group = threadIdx.x / LANES, lane = threadIdx.x % LANES, D = h.D;
@@ -152,14 +154,13 @@ size_t FOR_ACT(cuda_heads_scratch)(const Shape *shape) {
 }
 
 void FOR_ACT(cuda_heads_backward)(Act *din, Grad *dq_gain, Grad *dk_gain, Grad *dbias, const Act *dqkv, const Act *in,
-                                  const Par *q_gain, const Par *k_gain, const float *rotation, int B, int T, int H,
-                                  int K, int D, bool add) {
-    assert(D % 8 == 0 && D <= HEAD_MAX);
-    const Heads h = {T, H, K, D};
-    const int N = B * T, blocks = row_blocks(N);
-    float *parts = q_gain ? (float *)cuda.scratch : NULL;
+                                  const Heads *of, bool add) {
+    const HeadCounts h = counts_of(of);
+    const int N = of->B * h.T, D = h.D, blocks = row_blocks(N);
+    float *parts = of->q_gain ? (float *)cuda.scratch : NULL;
     LAUNCH(D <= 64 ? heads_gradient<16> : heads_gradient<32>, (unsigned)blocks, THREADS, 0, cuda.stream, (act *)din,
-           parts, (const act *)dqkv, (const act *)in, (const act *)q_gain, (const act *)k_gain, rotation, h, N);
+           parts, (const act *)dqkv, (const act *)in, (const act *)of->q_gain, (const act *)of->k_gain, of->rotation, h,
+           N);
     if (parts) FOR_ACT(add_parts)(dq_gain, dk_gain, parts, blocks, D, 2 * D, add);
     if (dbias) FOR_ACT(column_sums)(dbias, din, N, (int)(h.all() * D), add);
 }

@@ -83,9 +83,9 @@ size_t FOR_ACT(cuda_layernorm_scratch)(const Shape *shape) {
     return (size_t)GRID * 2 * (size_t)shape->C * sizeof(float);
 }
 
-void FOR_ACT(cuda_layernorm_backward)(Res *dsum, Act *dsum_act, Grad *dweight, Grad *dbias, Grad *dbias_below,
-                                      const Act *dout, const Res *sum, const float *mean, const float *rstd,
-                                      const Par *weight, int N, int C, bool first, bool add) {
+void FOR_ACT(cuda_layernorm_backward)(Res *dsum, Act *dsum_act, const NormGradients *gradients, const Act *dout,
+                                      const Res *sum, const Norm *norm, bool first, bool add) {
+    const int N = norm->N, C = norm->C;
     float *parts = (float *)cuda.scratch;
     auto kernel = C <= 768    ? layernorm_gradient<3, 3>
                   : C <= 1024 ? layernorm_gradient<4, 3>
@@ -94,7 +94,8 @@ void FOR_ACT(cuda_layernorm_backward)(Res *dsum, Act *dsum_act, Grad *dweight, G
     assert(C <= CHANNELS_MAX);
     int blocks = min((int)GRID, (int)blocks_of((size_t)N, WARPS));
     LAUNCH(kernel, (unsigned)blocks, WARPS * 32, (size_t)2 * C * sizeof(float), cuda.stream, (act *)dsum,
-           (act *)dsum_act, parts, (const act *)dout, (const act *)sum, mean, rstd, (const act *)weight, N, C, first);
-    FOR_ACT(add_parts)(dweight, dbias, parts, blocks, C, 2 * C, add);
-    if (dbias_below) FOR_ACT(column_sums)(dbias_below, dsum_act, N, C, add);
+           (act *)dsum_act, parts, (const act *)dout, (const act *)sum, norm->mean, norm->rstd,
+           (const act *)norm->weight, N, C, first);
+    FOR_ACT(add_parts)(gradients->weight, gradients->bias, parts, blocks, C, 2 * C, add);
+    if (gradients->below) FOR_ACT(column_sums)(gradients->below, dsum_act, N, C, add);
 }

@@ -60,13 +60,13 @@ __global__ void __launch_bounds__(WARPS * 32, sizeof(act) == 4 ? 4 : 8)
     rstd[row] = r;
 }
 
-void FOR_ACT(cuda_layernorm_forward)(Res *sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch,
-                                     const Par *weight, const Par *bias, int N, int C) {
+void FOR_ACT(cuda_layernorm_forward)(Res *sum, Act *out, const Res *in, const Act *branch, const Norm *norm) {
+    const int N = norm->N, C = norm->C;
     auto kernel = C <= 768    ? layernorm_forward_kernel<3>
                   : C <= 1024 ? layernorm_forward_kernel<4>
                   : C <= 1280 ? layernorm_forward_kernel<5>
                               : layernorm_forward_kernel<7>;
     assert(C <= CHANNELS_MAX);
-    LAUNCH(kernel, blocks_of((size_t)N, WARPS), WARPS * 32, 0, cuda.stream, (act *)sum, (act *)out, mean, rstd,
-           (const act *)in, (const act *)branch, (const act *)weight, (const act *)bias, N, C);
+    LAUNCH(kernel, blocks_of((size_t)N, WARPS), WARPS * 32, 0, cuda.stream, (act *)sum, (act *)out, norm->mean,
+           norm->rstd, (const act *)in, (const act *)branch, (const act *)norm->weight, (const act *)norm->bias, N, C);
 }

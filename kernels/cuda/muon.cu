@@ -26,11 +26,10 @@ static __global__ void __launch_bounds__(THREADS)
     store8(direction + i, g);
 }
 
-void FOR_ACT(cuda_muon_momentum)(Grad *direction, float *momentum, const Grad *gradients, size_t count,
-                                 const Muon *muon, const float *norm, const float *loss_scale) {
-    assert(count % 8 == 0);
-    LAUNCH(muon_momentum_kernel, blocks_of(count / 8, THREADS), THREADS, 0, cuda.stream, (float *)direction, momentum,
-           (const float *)gradients, count, muon, norm, loss_scale);
+void FOR_ACT(cuda_muon_momentum)(Grad *direction, float *momentum, const Update *of, const Muon *muon) {
+    assert(of->count % 8 == 0);
+    LAUNCH(muon_momentum_kernel, blocks_of(of->count / 8, THREADS), THREADS, 0, cuda.stream, (float *)direction,
+           momentum, (const float *)of->gradients, of->count, muon, of->norm, of->loss_scale);
 }
 
 #ifdef ACT_FP32
@@ -100,14 +99,9 @@ __global__ void __launch_bounds__(THREADS)
         store8_parameters(params + i, p, muon->adamw, before + i);
 }
 
-void FOR_ACT(cuda_muon_update)(Par *params, float *master, const Grad *direction, size_t first, size_t count,
-                               float scale, const Muon *muon, const float *norm) {
-    assert(first % 8 == 0 && count % 8 == 0);
-    unsigned blocks = blocks_of(count / 8, THREADS);
-    if (cuda.no_master)
-        LAUNCH(muon_update<false>, blocks, THREADS, 0, cuda.stream, (act *)params, master, (const float *)direction,
-               first, count, scale, muon, norm);
-    else
-        LAUNCH(muon_update<true>, blocks, THREADS, 0, cuda.stream, (act *)params, master, (const float *)direction,
-               first, count, scale, muon, norm);
+void FOR_ACT(cuda_muon_update)(const Update *of, float scale, const Muon *muon) {
+    assert(of->first % 8 == 0 && of->count % 8 == 0);
+    LAUNCH(cuda.no_master ? muon_update<false> : muon_update<true>, blocks_of(of->count / 8, THREADS), THREADS, 0,
+           cuda.stream, (act *)of->params, of->master, (const float *)of->gradients, of->first, of->count, scale, muon,
+           of->norm);
 }

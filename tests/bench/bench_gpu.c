@@ -229,17 +229,24 @@ static void run_head(void) {
     ops->matmul_forward(at(pass->logits), at(pass->ln3), weight(PARAM_HEAD), NULL, plan.chunk_rows);
 }
 static void run_loss(void) {
-    ops->cross_entropy(at(pass->logits), at(pass->losses), at(pass->tokens), 0, plan.chunk_rows, T, model.shape.vocab,
-                       model.shape.padded_vocab, 0, 0, 1e-4f, &scalars()->loss_scale, true);
+    ops->cross_entropy(at(pass->logits), at(pass->losses), at(pass->tokens),
+                       &(CrossEntropy){.M = plan.chunk_rows,
+                                       .T = T,
+                                       .vocab = model.shape.vocab,
+                                       .V = model.shape.padded_vocab,
+                                       .gradient = true,
+                                       .scale = 1e-4f,
+                                       .loss_scale = &scalars()->loss_scale});
 }
+static Norm norm_of_mlp(void) { return (Norm){B * T, C, param(PARAM_LN2_W), NULL, at(pass->mean2), at(pass->rstd2)}; }
 static void run_layernorm_forward(void) {
-    ops->layernorm_forward(at(pass->res2), at(pass->ln2), at(pass->mean2), at(pass->rstd2), at(pass->res1),
-                           at(pass->branch), param(PARAM_LN2_W), NULL, B * T, C);
+    const Norm norm = norm_of_mlp();
+    ops->layernorm_forward(at(pass->res2), at(pass->ln2), at(pass->res1), at(pass->branch), &norm);
 }
 static void run_layernorm_backward(void) {
-    ops->layernorm_backward(at(pass->dres), at(pass->dres_act), grad(PARAM_LN2_W), NULL, NULL, at(pass->dnorm),
-                            at(pass->res2), at(pass->mean2), at(pass->rstd2), param(PARAM_LN2_W), B * T, C, false,
-                            true);
+    const Norm norm = norm_of_mlp();
+    ops->layernorm_backward(at(pass->dres), at(pass->dres_act), &(NormGradients){.weight = grad(PARAM_LN2_W)},
+                            at(pass->dnorm), at(pass->res2), &norm, false, true);
 }
 static void run_gelu_forward(void) {
     ops->gelu_forward(at(pass->gelu), at(pass->fc), (size_t)B * (size_t)T * 4 * (size_t)C, false);
@@ -273,9 +280,14 @@ static void run_norm(void) {
     ops->gradient_norm(&scalars()->norm, at(plan.sums), norm_pieces(model.elements), &scalars()->loss_scale);
 }
 static void run_adamw(void) {
-    ops->adamw(at(plan.params), at(plan.master), at(plan.grads), at(plan.states[0]), at(plan.states[1]), 0,
-               model.elements, model.decay_elements, (const AdamW *)scalars()->optimizer, &scalars()->norm,
-               &scalars()->loss_scale, NULL);
+    const Update update = {.count = model.elements,
+                           .decay_count = model.decay_elements,
+                           .params = at(plan.params),
+                           .master = at(plan.master),
+                           .gradients = at(plan.grads),
+                           .norm = &scalars()->norm,
+                           .loss_scale = &scalars()->loss_scale};
+    ops->adamw(at(plan.states[0]), at(plan.states[1]), &update, (const AdamW *)scalars()->optimizer);
 }
 
 static int bench_ops(void) {

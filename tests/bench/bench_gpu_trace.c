@@ -97,14 +97,12 @@ TIMED(embed_forward, (Res * out, const void *rows, const Par *wte, const Par *wp
 TIMED(embed_backward,
       (Grad * dwte, Grad *dwpe, const Res *dout, const void *rows, int B, int T, int C, int vocab, bool add),
       (dwte, dwpe, dout, rows, B, T, C, vocab, add))
-TIMED(layernorm_forward,
-      (Res * sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch, const Par *weight,
-       const Par *bias, int N, int C),
-      (sum, out, mean, rstd, in, branch, weight, bias, N, C))
+TIMED(layernorm_forward, (Res * sum, Act *out, const Res *in, const Act *branch, const Norm *norm),
+      (sum, out, in, branch, norm))
 TIMED(layernorm_backward,
-      (Res * dsum, Act *dsum_act, Grad *dweight, Grad *dbias, Grad *dbias_below, const Act *dout, const Res *sum,
-       const float *mean, const float *rstd, const Par *weight, int N, int C, bool first, bool add),
-      (dsum, dsum_act, dweight, dbias, dbias_below, dout, sum, mean, rstd, weight, N, C, first, add))
+      (Res * dsum, Act *dsum_act, const NormGradients *gradients, const Act *dout, const Res *sum, const Norm *norm,
+       bool first, bool add),
+      (dsum, dsum_act, gradients, dout, sum, norm, first, add))
 TIMED_PRODUCT(matmul_forward, M, w->rows, w->cols, (Act * out, const Act *in, const Weight *w, const Par *bias, int M),
               (out, in, w, bias, M))
 TIMED_PRODUCT(matmul_backward_input, M, w->rows, w->cols, (Act * din, const Act *dout, const Weight *w, int M),
@@ -124,14 +122,11 @@ TIMED(gelu_backward, (Act * d, Grad *dbias, const Act *in, int N, int C, Activat
       (d, dbias, in, N, C, form, add))
 TIMED(swiglu_forward, (Act * out, const Act *in, int N, int F), (out, in, N, F))
 TIMED(swiglu_backward, (Act * in, Grad *dbias, const Act *dout, int N, int F, bool add), (in, dbias, dout, N, F, add))
-TIMED(heads_forward,
-      (Act * qkv, const Act *in, const Par *q_gain, const Par *k_gain, const float *rotation, int B, int T, int H,
-       int K, int D),
-      (qkv, in, q_gain, k_gain, rotation, B, T, H, K, D))
+TIMED(heads_forward, (Act * qkv, const Act *in, const Heads *heads), (qkv, in, heads))
 TIMED(heads_backward,
-      (Act * din, Grad *dq_gain, Grad *dk_gain, Grad *dbias, const Act *dqkv, const Act *in, const Par *q_gain,
-       const Par *k_gain, const float *rotation, int B, int T, int H, int K, int D, bool add),
-      (din, dq_gain, dk_gain, dbias, dqkv, in, q_gain, k_gain, rotation, B, T, H, K, D, add))
+      (Act * din, Grad *dq_gain, Grad *dk_gain, Grad *dbias, const Act *dqkv, const Act *in, const Heads *heads,
+       bool add),
+      (din, dq_gain, dk_gain, dbias, dqkv, in, heads, add))
 TIMED_ATTENTION(attention_forward, 2, (Act * out, float *lse, const Act *qkv, const Attention *a), (out, lse, qkv, a))
 TIMED_ATTENTION(attention_backward, 5,
                 (Act * dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse, const Act *qkv,
@@ -142,30 +137,20 @@ TIMED(dropout,
        bool add),
       (out, dbias, in, dropout, layer, site, B, T, C, add))
 TIMED(dropout_residual, (Res * x, const Dropout *dropout, int B, int T, int C), (x, dropout, B, T, C))
-TIMED(cross_entropy,
-      (Act * logits, float *losses, const void *rows, int first, int M, int T, int vocab, int V, float softcap,
-       float z_loss, float scale, const float *loss_scale, bool gradient),
-      (logits, losses, rows, first, M, T, vocab, V, softcap, z_loss, scale, loss_scale, gradient))
+TIMED(cross_entropy, (Act * logits, float *losses, const void *rows, const CrossEntropy *loss),
+      (logits, losses, rows, loss))
 TIMED(sum_losses, (double *total, const float *losses, int n), (total, losses, n))
 TIMED(add_gradients, (Grad * sums, const Grad *part, size_t n), (sums, part, n))
 TIMED(round_to_bf16, (Grad * values, size_t n), (values, n))
 TIMED(square_sums, (double *sums, const Grad *gradients, size_t n), (sums, gradients, n))
 TIMED(gradient_norm, (float *norm, const double *sums, size_t n, const float *loss_scale), (norm, sums, n, loss_scale))
-TIMED(adamw,
-      (Par * params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first, size_t n,
-       size_t decay_count, const AdamW *adamw, const float *norm, const float *loss_scale, const Weight *weight),
-      (params, master, gradients, m, v, first, n, decay_count, adamw, norm, loss_scale, weight))
-TIMED(muon_momentum,
-      (Grad * direction, float *momentum, const Grad *gradients, size_t n, const Muon *muon, const float *norm,
-       const float *loss_scale),
-      (direction, momentum, gradients, n, muon, norm, loss_scale))
+TIMED(adamw, (Moment * m, Moment *v, const Update *update, const AdamW *adamw), (m, v, update, adamw))
+TIMED(muon_momentum, (Grad * direction, float *momentum, const Update *update, const Muon *muon),
+      (direction, momentum, update, muon))
 TIMED(muon_operand, (Act * out, Act *transposed, const Grad *in, int rows, int cols, const float *norm),
       (out, transposed, in, rows, cols, norm))
 TIMED(muon_polynomial, (Act * out, const Grad *gram, const Grad *square, int n), (out, gram, square, n))
-TIMED(muon_update,
-      (Par * params, float *master, const Grad *direction, size_t first, size_t n, float scale, const Muon *muon,
-       const float *norm),
-      (params, master, direction, first, n, scale, muon, norm))
+TIMED(muon_update, (const Update *update, float scale, const Muon *muon), (update, scale, muon))
 TIMED(pack, (const Weight *w), (w))
 
 static bool run_graph(int key, bool captured) { return (void)key, (void)captured, true; }

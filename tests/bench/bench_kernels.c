@@ -49,7 +49,7 @@ static void *take(size_t bytes) {
     return at;
 }
 
-enum { MATRICES = 4, LAYERS_MAX = 64 };
+enum { MATRICES = 4, MOST_LAYERS = 64 };
 typedef struct {
     Par *bias[MATRICES], *ln[2];
     Grad *dbias[MATRICES], *dw[MATRICES], *dln[2];
@@ -71,7 +71,7 @@ static struct {
     Act *normed, *branch, *dsum_act, *dwide, *d, *logits;
     uint16_t *rows;
     double *loss;
-    Layer layer[LAYERS_MAX];
+    Layer layer[MOST_LAYERS];
 } g;
 
 static void *offset(const void *tensor, size_t bytes) { return (char *)(uintptr_t)tensor + bytes; }
@@ -151,6 +151,11 @@ static void drop(Act *x, Grad *dbias, int l, DropoutSite site) {
     if (dropout) TIME(DROPOUT, dropout(x, dbias, x, dropout, l, site, s.B, s.T, s.C, false));
 }
 
+static Norm norm_of(const Par *ln, float *mean, float *rstd) {
+    const int C = s.C;
+    return (Norm){N, C, ln, HALF(ln), mean, rstd};
+}
+
 static void forward(void) {
     const int C = s.C;
     const Act *branch = NULL;
@@ -159,22 +164,23 @@ static void forward(void) {
     if (dropout) TIME(DROPOUT, dropout_residual(g.sum, dropout, s.B, s.T, C));
     for (int l = 0; l < layers; l++) {
         Layer *a = &g.layer[l];
-        TIME(LAYERNORM, layernorm_forward(a->sum[0], a->normed[0], a->mean[0], a->rstd[0], below, branch, a->ln[0],
-                                          HALF(a->ln[0]), N, C));
+        const Norm first = norm_of(a->ln[0], a->mean[0], a->rstd[0]),
+                   second = norm_of(a->ln[1], a->mean[1], a->rstd[1]);
+        TIME(LAYERNORM, layernorm_forward(a->sum[0], a->normed[0], below, branch, &first));
         TIME(FWD, matmul_forward(a->qkv, a->normed[0], &a->w[0], a->bias[0], N));
         const Attention attention = attention_of(l);
         TIME(ATTENTION_FWD, attention_forward(a->attended, a->lse, a->qkv, &attention));
         TIME(FWD, matmul_forward(g.branch, a->attended, &a->w[1], a->bias[1], N));
         drop(g.branch, NULL, l, DROPOUT_ATTENTION_OUT);
-        TIME(LAYERNORM, layernorm_forward(a->sum[1], a->normed[1], a->mean[1], a->rstd[1], a->sum[0], g.branch,
-                                          a->ln[1], HALF(a->ln[1]), N, C));
+        TIME(LAYERNORM, layernorm_forward(a->sum[1], a->normed[1], a->sum[0], g.branch, &second));
         TIME(FWD, matmul_forward(a->fc, a->normed[1], &a->w[2], a->bias[2], N));
         TIME(GELU, gelu_forward(a->gelu, a->fc, (size_t)N * 4 * (size_t)C, true));
         TIME(FWD, matmul_forward(g.branch, a->gelu, &a->w[3], a->bias[3], N));
         drop(g.branch, NULL, l, DROPOUT_MLP_OUT);
         branch = g.branch, below = a->sum[1];
     }
-    TIME(LAYERNORM, layernorm_forward(g.sum, g.normed, g.mean, g.rstd, below, branch, g.ln, HALF(g.ln), N, C));
+    const Norm last = norm_of(g.ln, g.mean, g.rstd);
+    TIME(LAYERNORM, layernorm_forward(g.sum, g.normed, below, branch, &last));
 }
 
 static const float one = 1;
@@ -184,8 +190,8 @@ static double head(void) {
         const int M = N - first < s.chunk_rows ? N - first : s.chunk_rows;
         const size_t at = (size_t)first * (size_t)s.C * ops->act_bytes;
         TIME(HEAD_FWD, matmul_forward(g.logits, offset(g.normed, at), &g.head, NULL, M));
-        TIME(LOSS,
-             cross_entropy(g.logits, g.losses, g.rows, first, M, s.T, s.V - 47, s.V, 0, 0, 1 / (float)N, &one, true));
+        const CrossEntropy loss = {first, M, s.T, s.V - 47, s.V, 0, 0, true, 1 / (float)N, &one};
+        TIME(LOSS, cross_entropy(g.logits, g.losses, g.rows, &loss));
         TIME(HEAD_DX, matmul_backward_input(offset(g.d, at), g.logits, &g.head, M));
         TIME(HEAD_DW, matmul_backward_weight(g.dwte, g.logits, offset(g.normed, at), M, s.V, s.C, first > 0));
     }
@@ -196,9 +202,9 @@ static double head(void) {
 
 static void backward(void) {
     const int C = s.C;
-    TIME(LAYERNORM,
-         layernorm_backward(g.dsum, g.dsum_act, g.dln, HALF(g.dln), dropout ? NULL : g.layer[layers - 1].dbias[3], g.d,
-                            g.sum, g.mean, g.rstd, g.ln, N, C, true, false));
+    const Norm last = norm_of(g.ln, g.mean, g.rstd);
+    const NormGradients of_last = {g.dln, HALF(g.dln), dropout ? NULL : g.layer[layers - 1].dbias[3]};
+    TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, &of_last, g.d, g.sum, &last, true, false));
     for (int l = layers - 1; l >= 0; l--) {
         Layer *a = &g.layer[l];
         drop(g.dsum_act, a->dbias[3], l, DROPOUT_MLP_OUT);
@@ -207,8 +213,11 @@ static void backward(void) {
         TIME(GELU, gelu_backward(g.dwide, a->dbias[2], a->fc, N, 4 * C, true, false));
         TIME(DX, matmul_backward_input(g.d, g.dwide, &a->w[2], N));
         TIME(DW, matmul_backward_weight(a->dw[2], g.dwide, a->normed[1], N, 4 * C, C, false));
-        TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, a->dln[1], HALF(a->dln[1]), dropout ? NULL : a->dbias[1],
-                                           g.d, a->sum[1], a->mean[1], a->rstd[1], a->ln[1], N, C, false, false));
+        const Norm first = norm_of(a->ln[0], a->mean[0], a->rstd[0]),
+                   second = norm_of(a->ln[1], a->mean[1], a->rstd[1]);
+        const NormGradients of_first = {a->dln[0], HALF(a->dln[0]), l && !dropout ? g.layer[l - 1].dbias[3] : NULL};
+        const NormGradients of_second = {a->dln[1], HALF(a->dln[1]), dropout ? NULL : a->dbias[1]};
+        TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, &of_second, g.d, a->sum[1], &second, false, false));
         drop(g.dsum_act, a->dbias[1], l, DROPOUT_ATTENTION_OUT);
         TIME(DX, matmul_backward_input(g.d, g.dsum_act, &a->w[1], N));
         TIME(DW, matmul_backward_weight(a->dw[1], g.dsum_act, a->attended, N, C, C, false));
@@ -217,9 +226,7 @@ static void backward(void) {
              attention_backward(g.dwide, a->dbias[0], g.d, a->attended, a->lse, a->qkv, &attention, false));
         TIME(DX, matmul_backward_input(g.d, g.dwide, &a->w[0], N));
         TIME(DW, matmul_backward_weight(a->dw[0], g.dwide, a->normed[0], N, 3 * C, C, false));
-        TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, a->dln[0], HALF(a->dln[0]),
-                                           l && !dropout ? g.layer[l - 1].dbias[3] : NULL, g.d, a->sum[0], a->mean[0],
-                                           a->rstd[0], a->ln[0], N, C, false, false));
+        TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, &of_first, g.d, a->sum[0], &first, false, false));
     }
     if (dropout) TIME(DROPOUT, dropout_residual(g.dsum, dropout, s.B, s.T, C));
     TIME(EMBED, embed_backward(g.dwte, g.dwpe, g.dsum, g.rows, s.B, s.T, C, s.V, false));
@@ -234,8 +241,8 @@ static void pack(void) {
 static void update_range(const AdamW *step, size_t first, size_t count, const Weight *weight) {
     const size_t at = 4 * first;
     Par *params = offset(g.params, at);
-    TIME(ADAMW, adamw(params, (float *)params, offset(g.grads, at), offset(g.m, at), offset(g.v, at), first, count,
-                      g.decayed, step, g.norm, &one, weight));
+    const Update of = {first, count, g.decayed, params, (float *)params, offset(g.grads, at), g.norm, &one, weight};
+    TIME(ADAMW, adamw(offset(g.m, at), offset(g.v, at), &of, step));
 }
 
 // One call for each weight, which packs it, and one for the parameters between two weights (trainer/optim/offload.c).
@@ -314,7 +321,7 @@ static void read_keys(int count, char **arguments) {
         bool known = false;
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
             known = known || sscanf(arguments[i], keys[k].format, keys[k].value) == 1;
-        if (!known || layers > LAYERS_MAX) die(EX_USAGE, "not '%s'", arguments[i]);
+        if (!known || layers > MOST_LAYERS) die(EX_USAGE, "not '%s'", arguments[i]);
     }
 }
 

@@ -55,9 +55,15 @@ TEST(cuda_update_rounds_randomly_and_without_bias) {
         memcpy(master->start, params->start, n * sizeof(double));
         ON_BOTH(for (size_t at = 0, end; at < n; at = end) { // CUDA in slices, one of them in both groups
             end = run && at + 3000 < n ? at + 3000 : n;
-            on->adamw(offset(AT(params), 2 * at), offset(run ? AT(master) : AT(params), 4 * at),
-                      offset(AT(grads), 4 * at), offset(AT(m), 2 * at), offset(AT(v), 2 * at), at, end - at, decays,
-                      AT(step), AT(norm), AT(scale), NULL);
+            const Update update = {.first = at,
+                                   .count = end - at,
+                                   .decay_count = decays,
+                                   .params = offset(AT(params), 2 * at),
+                                   .master = offset(run ? AT(master) : AT(params), 4 * at),
+                                   .gradients = offset(AT(grads), 4 * at),
+                                   .norm = AT(norm),
+                                   .loss_scale = AT(scale)};
+            on->adamw(offset(AT(m), 2 * at), offset(AT(v), 2 * at), &update, AT(step));
         });
         check_rounding(m, 1, rounding_seed);
         check_rounding(v, 2, rounding_seed);

@@ -35,15 +35,15 @@ void operation_layernorm(int N, int C, bool with_branch, bool with_bias, bool rm
     Array *weight = array_normal(PARS, c, 0.5, 1), *bias = array_normal(PARS, c, 1, 0);
     Array *sum = array_filled(RESIDUALS, n, NAN), *out = array_filled(ACTS, n, NAN);
     Array *mean = array_filled(FLOATS, rows, NAN), *rstd = array_filled(FLOATS, rows, NAN);
-    ON_BOTH(on->layernorm_forward(AT(sum), AT(out), rms ? NULL : AT(mean), AT(rstd), AT(in),
-                                  with_branch ? AT(branch) : NULL, AT(weight), with_bias ? AT(bias) : NULL, N, C));
+#define NORM_OF(bias) &(Norm){N, C, AT(weight), bias, rms ? NULL : AT(mean), AT(rstd)}
+    ON_BOTH(on->layernorm_forward(AT(sum), AT(out), AT(in), with_branch ? AT(branch) : NULL,
+                                  NORM_OF(with_bias ? AT(bias) : NULL)));
     CHECK_NEAR(sum, rounded_once);
     CHECK_NEAR(out, 2 * rounded_once); // of a rounded sum
     if (!rms) CHECK_NEAR(mean, 1e-3);
     CHECK_NEAR(rstd, 5e-4);
     if (!pair_timing) {
-        ON_BOTH(on->layernorm_forward(AT(in), AT(out), rms ? NULL : AT(mean), AT(rstd), AT(in), AT(branch), AT(weight),
-                                      NULL, N, C));
+        ON_BOTH(on->layernorm_forward(AT(in), AT(out), AT(in), AT(branch), NORM_OF(NULL)));
         CHECK_NEAR(in, rounded_once);
     }
     pair_close();
@@ -64,16 +64,18 @@ void operation_layernorm_backward(int N, int C, bool first, bool add, bool share
         mean->start[i] = m, rstd->start[i] = 1 / sqrt(v + 1e-5);
     }
     shared = shared && pair_backend(TESTED)->act_bytes == pair_backend(TESTED)->res_bytes;
-    ON_BOTH(on->layernorm_backward(AT(dsum), shared && run > 0 ? AT(dsum) : AT(acts), AT(dweight), AT(dbias), AT(below),
-                                   AT(dout), AT(x), rms ? NULL : AT(mean), AT(rstd), AT(weight), N, C, first, add));
+    ON_BOTH(on->layernorm_backward(AT(dsum), shared && run > 0 ? AT(dsum) : AT(acts),
+                                   &(NormGradients){AT(dweight), AT(dbias), AT(below)}, AT(dout), AT(x), NORM_OF(NULL),
+                                   first, add));
     CHECK_NEAR(dsum, rounded_once);
     if (!shared) CHECK_NEAR(acts, rounded_once);
     CHECK_NEAR(dweight, 1e-6);
     CHECK_NEAR(dbias, 1e-6);
     CHECK_NEAR(below, rounded_once); // sums of rounded numbers
     if (!pair_timing) {
-        ON_BOTH(on->layernorm_backward(AT(dsum), AT(acts), AT(dweight), NULL, NULL, AT(dout), AT(x),
-                                       rms ? NULL : AT(mean), AT(rstd), AT(weight), N, C, first, add));
+        ON_BOTH(on->layernorm_backward(AT(dsum), AT(acts), &(NormGradients){.weight = AT(dweight)}, AT(dout), AT(x),
+                                       NORM_OF(NULL), first, add));
+#undef NORM_OF
         CHECK_NEAR(acts, rounded_once);
         CHECK_NEAR(dweight, 1e-6);
     }
@@ -234,25 +236,24 @@ void operation_heads(int B, int T, int H, int K, int D, bool gains, bool rotated
     Array *rotation = rotations(T, D), *dqkv = array_normal(ACTS, n * all, 1, 0);
     Array *din = array_filled(ACTS, n * width, NAN), *dbias = array_normal(GRADS, width, 1, 0);
     Array *dq = array_normal(GRADS, d, 1, 0), *dk = array_normal(GRADS, d, 1, 0);
+#define HEADS                                                                                                          \
+    &(Heads) { B, T, H, K, D, gains ? AT(q_gain) : NULL, gains ? AT(k_gain) : NULL, rotated ? AT(rotation) : NULL }
     for (int add = 0; add < 2; add++) {
-        ON_BOTH(on->heads_backward(AT(din), AT(dq), AT(dk), AT(dbias), AT(dqkv), AT(in), gains ? AT(q_gain) : NULL,
-                                   gains ? AT(k_gain) : NULL, rotated ? AT(rotation) : NULL, B, T, H, K, D, add));
+        ON_BOTH(on->heads_backward(AT(din), AT(dq), AT(dk), AT(dbias), AT(dqkv), AT(in), HEADS, add));
         CHECK_NEAR(din, rounded_once);
         CHECK_NEAR(dq, 1e-6);
         CHECK_NEAR(dk, 1e-6);
         CHECK_NEAR(dbias, rounded_once);
     }
-    ON_BOTH(on->heads_forward(AT(qkv), AT(in), gains ? AT(q_gain) : NULL, gains ? AT(k_gain) : NULL,
-                              rotated ? AT(rotation) : NULL, B, T, H, K, D));
+    ON_BOTH(on->heads_forward(AT(qkv), AT(in), HEADS));
     CHECK_NEAR(qkv, rounded_once);
     if (in_place && !pair_timing) {
-        ON_BOTH(on->heads_backward(AT(dqkv), AT(dq), AT(dk), NULL, AT(dqkv), AT(in), gains ? AT(q_gain) : NULL,
-                                   gains ? AT(k_gain) : NULL, rotated ? AT(rotation) : NULL, B, T, H, K, D, true));
+        ON_BOTH(on->heads_backward(AT(dqkv), AT(dq), AT(dk), NULL, AT(dqkv), AT(in), HEADS, true));
         CHECK_NEAR(dqkv, rounded_once);
-        ON_BOTH(on->heads_forward(AT(in), AT(in), gains ? AT(q_gain) : NULL, gains ? AT(k_gain) : NULL,
-                                  rotated ? AT(rotation) : NULL, B, T, H, K, D));
+        ON_BOTH(on->heads_forward(AT(in), AT(in), HEADS));
         CHECK_NEAR(in, rounded_once);
     }
+#undef HEADS
     pair_close();
 }
 
@@ -344,12 +345,13 @@ void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M, d
     for (int i = 0; i < M; i++)
         for (int c = vocab; c < V; c++)
             logits->start[(size_t)i * (size_t)V + (size_t)c] = NAN; // padding may hold anything
-    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, cap, z, by, AT(scale), false);
-            on->sum_losses(AT(total), AT(losses), N));
+#define LOSS(gradient) &(CrossEntropy){first, M, T, vocab, V, cap, z, gradient, by, AT(scale)}
+    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), LOSS(false)); on->sum_losses(AT(total), AT(losses), N));
     CHECK_NEAR(losses, capped ? 2e-6 : 1e-6);
     CHECK_NEAR(total, capped ? 2e-6 : 1e-6);
     CHECK_NEAR(logits, 0); // loss only: untouched
-    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, cap, z, by, AT(scale), true));
+    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), LOSS(true)));
+#undef LOSS
     CHECK_NEAR(losses, capped ? 2e-6 : 1e-6);
     CHECK_NEAR(logits, (capped ? 2 : 1) * rounded_once);
     for (int i = 0; i < M && !pair_timing; i++)
@@ -421,8 +423,15 @@ void operation_adamw(size_t count, size_t decay_count) {
     }
 #define UPDATE(adamw_step)                                                                                             \
     NORM(count, AT(scale));                                                                                            \
-    on->adamw(AT(params), run &&has_master ? AT(master) : AT(params), AT(grads), AT(m), AT(v), 0, count, decay_count,  \
-              AT(adamw_step), AT(norm), AT(scale), NULL)
+    on->adamw(AT(m), AT(v),                                                                                            \
+              &(Update){.count = count,                                                                                \
+                        .decay_count = decay_count,                                                                    \
+                        .params = AT(params),                                                                          \
+                        .master = run && has_master ? AT(master) : AT(params),                                         \
+                        .gradients = AT(grads),                                                                        \
+                        .norm = AT(norm),                                                                              \
+                        .loss_scale = AT(scale)},                                                                      \
+              AT(adamw_step))
     for (int clipped = 0; clipped < 2; clipped++) {
         ON_BOTH(UPDATE(steps[clipped]));
         CHECK_NEAR(norm, 1e-6);
@@ -463,9 +472,15 @@ void operation_muon(int rows, int cols) {
     }
 #define UPDATE(muon_step)                                                                                              \
     NORM(count, AT(scale));                                                                                            \
-    on->muon_momentum(AT(direction), AT(momentum), AT(grads), count, AT(muon_step), AT(norm), AT(scale));              \
-    on->muon_update(AT(params), run &&has_master ? AT(master) : AT(params), AT(direction), 0, count, 4, AT(muon_step), \
-                    AT(norm))
+    Update update = {.count = count,                                                                                   \
+                     .params = AT(params),                                                                             \
+                     .master = run && has_master ? AT(master) : AT(params),                                            \
+                     .gradients = AT(grads),                                                                           \
+                     .norm = AT(norm),                                                                                 \
+                     .loss_scale = AT(scale)};                                                                         \
+    on->muon_momentum(AT(direction), AT(momentum), &update, AT(muon_step));                                            \
+    update.gradients = AT(direction);                                                                                  \
+    on->muon_update(&update, 4, AT(muon_step))
     for (int clipped = 0; clipped < 2; clipped++) {
         ON_BOTH(UPDATE(steps[clipped]));
         CHECK_NEAR(momentum, 1e-6);

@@ -45,42 +45,44 @@ static void reference_embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, co
         }
 }
 
-static void reference_layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch,
-                                        const Par *weight, const Par *bias, int N, int C) {
+static void reference_layernorm_forward(Res *sum, Act *out, const Res *in, const Act *branch, const Norm *norm) {
+    const int N = norm->N, C = norm->C;
     for (int n = 0; n < N; n++) {
         double *x = OUT(sum) + n * C, total = 0, squares = 0;
         for (int c = 0; c < C; c++) total += x[c] = IN(in)[n * C + c] + (branch ? IN(branch)[n * C + c] : 0);
-        if (!mean) total = 0;
+        if (!norm->mean) total = 0;
         for (int c = 0; c < C; c++) squares += (x[c] - total / C) * (x[c] - total / C);
         const double scale = 1 / sqrt(squares / C + 1e-5);
-        for (int c = 0; c < C; c++)
-            OUT(out)[n * C + c] = (x[c] - total / C) * scale * IN(weight)[c] + (bias ? IN(bias)[c] : 0);
-        if (mean) mean[n] = (float)(total / C);
-        rstd[n] = (float)scale;
+        for (int c = 0; c < C; c++) OUT(out)
+        [n * C + c] = (x[c] - total / C) * scale * IN(norm->weight)[c] + (norm->bias ? IN(norm->bias)[c] : 0);
+        if (norm->mean) norm->mean[n] = (float)(total / C);
+        norm->rstd[n] = (float)scale;
     }
 }
 
-static void reference_layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad *dbias, Grad *dbias_below,
-                                         const Act *dout, const Res *sum, const float *mean, const float *rstd,
-                                         const Par *weight, int N, int C, bool first, bool add) {
+static void reference_layernorm_backward(Res *dsum, Act *dsum_act, const NormGradients *gradients, const Act *dout,
+                                         const Res *sum, const Norm *norm, bool first, bool add) {
+    const int N = norm->N, C = norm->C;
+    const double *weight = IN(norm->weight);
+    const float *mean = norm->mean;
     double *dw = calloc((size_t)C, sizeof *dw);
     for (int n = 0; n < N; n++) {
-        const double *dy = IN(dout) + n * C, *x = IN(sum) + n * C, scale = (double)rstd[n];
+        const double *dy = IN(dout) + n * C, *x = IN(sum) + n * C, scale = (double)norm->rstd[n];
         const double middle = mean ? (double)mean[n] : 0;
         double dot = 0, total = 0;
         for (int c = 0; c < C; c++) {
-            const double normalized = (x[c] - middle) * scale, d = dy[c] * IN(weight)[c];
+            const double normalized = (x[c] - middle) * scale, d = dy[c] * weight[c];
             dot += d * normalized, total += mean ? d : 0, dw[c] += dy[c] * normalized;
         }
         for (int c = 0; c < C; c++) {
-            const double normalized = (x[c] - middle) * scale, d = dy[c] * IN(weight)[c];
+            const double normalized = (x[c] - middle) * scale, d = dy[c] * weight[c];
             const double through = scale * (d - total / C - normalized * dot / C);
             OUT(dsum_act)[n * C + c] = OUT(dsum)[n * C + c] = sum_or_set(OUT(dsum)[n * C + c], through, !first);
         }
     }
-    for (int c = 0; c < C; c++) OUT(dweight)[c] = sum_or_set(OUT(dweight)[c], dw[c], add);
-    column_sums(dbias, IN(dout), (size_t)N, (size_t)C, add);
-    column_sums(dbias_below, IN(dsum), (size_t)N, (size_t)C, add);
+    for (int c = 0; c < C; c++) OUT(gradients->weight)[c] = sum_or_set(OUT(gradients->weight)[c], dw[c], add);
+    column_sums(gradients->bias, IN(dout), (size_t)N, (size_t)C, add);
+    column_sums(gradients->below, IN(dsum), (size_t)N, (size_t)C, add);
     free(dw);
 }
 
@@ -179,8 +181,10 @@ static int head_place(int head, int H, int K, int *copies) {
     return head < H ? head : H + (head - H) * *copies;
 }
 
-static void reference_heads_forward(Act *qkv, const Act *in, const Par *q_gain, const Par *k_gain,
-                                    const float *rotation, int B, int T, int H, int K, int D) {
+static void reference_heads_forward(Act *qkv, const Act *in, const Heads *of) {
+    const int B = of->B, T = of->T, H = of->H, K = of->K, D = of->D;
+    const Par *q_gain = of->q_gain, *k_gain = of->k_gain;
+    const float *rotation = of->rotation;
     for (int n = 0; n < B * T; n++)
         for (int head = 0; head < H + 2 * K; head++) {
             int copies, to = head_place(head, H, K, &copies);
@@ -194,8 +198,10 @@ static void reference_heads_forward(Act *qkv, const Act *in, const Par *q_gain, 
 }
 
 static void reference_heads_backward(Act *din, Grad *dq_gain, Grad *dk_gain, Grad *dbias, const Act *dqkv,
-                                     const Act *in, const Par *q_gain, const Par *k_gain, const float *rotation, int B,
-                                     int T, int H, int K, int D, bool add) {
+                                     const Act *in, const Heads *of, bool add) {
+    const int B = of->B, T = of->T, H = of->H, K = of->K, D = of->D;
+    const Par *q_gain = of->q_gain, *k_gain = of->k_gain;
+    const float *rotation = of->rotation;
     double *dy = calloc((size_t)D, sizeof *dy);
     for (int i = 0; q_gain && !add && i < D; i++) OUT(dq_gain)[i] = OUT(dk_gain)[i] = 0;
     for (int n = 0; n < B * T; n++)
@@ -315,25 +321,23 @@ static void reference_dropout_residual(Res *x, const Dropout *dropout, int B, in
     reference_dropout((Act *)(void *)x, NULL, (Act *)(void *)x, dropout, 0, DROPOUT_EMBEDDING, B, T, C, false);
 }
 
-static void reference_cross_entropy(Act *logits, float *losses, const void *rows, int first, int M, int T, int vocab,
-                                    int V, float softcap, float z_loss, float scale, const float *loss_scale,
-                                    bool gradient) {
+static void reference_cross_entropy(Act *logits, float *losses, const void *rows, const CrossEntropy *loss) {
+    const int M = loss->M, T = loss->T, vocab = loss->vocab, V = loss->V;
     double *seen = calloc((size_t)V, sizeof *seen); // the capped logits of a row
     for (int m = 0; m < M; m++) {
         double *x = OUT(logits) + (size_t)m * (size_t)V, largest = -INFINITY, total = 0;
-        const int n = first + m,
+        const int n = loss->first + m,
                   target = (int)id_at(rows, (size_t)(n / T * (T + 1) + n % T + 1), id_bytes((unsigned)vocab));
-        const double cap = (double)softcap, z = (double)z_loss;
+        const double cap = (double)loss->softcap, z = (double)loss->z_loss;
         for (int c = 0; c < vocab; c++) seen[c] = cap > 0 ? cap * tanh(x[c] / cap) : x[c];
         for (int c = 0; c < vocab; c++) largest = fmax(largest, seen[c]);
         for (int c = 0; c < vocab; c++) total += exp(seen[c] - largest);
         const double log_sum = largest + log(total);
         losses[n] = (float)(log_sum - seen[target] + z * log_sum * log_sum);
-        for (int c = 0; c < V && gradient; c++) {
+        for (int c = 0; c < V && loss->gradient; c++) {
             const double d = exp(seen[c] - log_sum) * (1 + 2 * z * log_sum) - (c == target);
-            x[c] = c < vocab
-                       ? d * (cap > 0 ? 1 - seen[c] / cap * (seen[c] / cap) : 1) * (double)scale * (double)*loss_scale
-                       : 0;
+            const double slope = cap > 0 ? 1 - seen[c] / cap * (seen[c] / cap) : 1;
+            x[c] = c < vocab ? d * slope * (double)loss->scale * (double)*loss->loss_scale : 0;
         }
     }
     free(seen);
@@ -376,28 +380,24 @@ static double gradient_scale(const AdamW *adamw, float norm, float loss_scale) {
     return (clip ? (double)adamw->max_norm / ((double)norm + 1e-6) : 1) / (double)loss_scale;
 }
 
-static void reference_adamw(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first,
-                            size_t count, size_t decay_count, const AdamW *adamw, const float *norm,
-                            const float *loss_scale, const Weight *weight) {
-    (void)master, (void)weight;
-    if (!isfinite(*norm)) return;
-    const double by = gradient_scale(adamw, *norm, *loss_scale);
-    for (size_t i = 0; i < count; i++) {
-        const double g = IN(gradients)[i] * by, beta1 = (double)adamw->beta1, beta2 = (double)adamw->beta2;
-        double *p = OUT(params) + i, *m1 = OUT(m) + i, *m2 = OUT(v) + i;
+static void reference_adamw(Moment *m, Moment *v, const Update *of, const AdamW *adamw) {
+    if (!isfinite(*of->norm)) return;
+    const double by = gradient_scale(adamw, *of->norm, *of->loss_scale);
+    for (size_t i = 0; i < of->count; i++) {
+        const double g = IN(of->gradients)[i] * by, beta1 = (double)adamw->beta1, beta2 = (double)adamw->beta2;
+        double *p = OUT(of->params) + i, *m1 = OUT(m) + i, *m2 = OUT(v) + i;
         *m1 = beta1 * *m1 + (1 - beta1) * g, *m2 = beta2 * *m2 + (1 - beta2) * g * g;
-        if (first + i < decay_count) *p *= (double)adamw->shrink;
+        if (of->first + i < of->decay_count) *p *= (double)adamw->shrink;
         *p -= (double)adamw->rate * *m1 / (sqrt(*m2) * (double)adamw->root + (double)adamw->epsilon);
     }
 }
 
-static void reference_muon_momentum(Grad *direction, float *momentum, const Grad *gradients, size_t count,
-                                    const Muon *muon, const float *norm, const float *loss_scale) {
-    const double by = gradient_scale(&muon->adamw, *norm, *loss_scale), keep = (double)muon->momentum;
-    for (size_t i = 0; i < count; i++) {
+static void reference_muon_momentum(Grad *direction, float *momentum, const Update *of, const Muon *muon) {
+    const double by = gradient_scale(&muon->adamw, *of->norm, *of->loss_scale), keep = (double)muon->momentum;
+    for (size_t i = 0; i < of->count; i++) {
         OUT(direction)[i] = 0;
-        if (!isfinite(*norm)) continue;
-        const double g = IN(gradients)[i] * by, m = (double)momentum[i] + (1 - keep) * (g - (double)momentum[i]);
+        if (!isfinite(*of->norm)) continue;
+        const double g = IN(of->gradients)[i] * by, m = (double)momentum[i] + (1 - keep) * (g - (double)momentum[i]);
         momentum[i] = (float)m;
         OUT(direction)[i] = g + keep * (m - g);
     }
@@ -417,12 +417,11 @@ static void reference_muon_polynomial(Act *out, const Grad *gram, const Grad *sq
     [i] = (i / n == i % n ? (double)MUON_A : 0) + (double)MUON_B * IN(gram)[i] + (double)MUON_C * IN(square)[i];
 }
 
-static void reference_muon_update(Par *params, float *master, const Grad *direction, size_t first, size_t count,
-                                  float scale, const Muon *muon, const float *norm) {
-    (void)master, (void)first;
-    if (!isfinite(*norm)) return;
-    for (size_t i = 0; i < count; i++)
-        OUT(params)[i] = OUT(params)[i] * (double)muon->shrink - (double)scale * (double)muon->rate * IN(direction)[i];
+static void reference_muon_update(const Update *of, float scale, const Muon *muon) {
+    double *params = OUT(of->params);
+    if (!isfinite(*of->norm)) return;
+    for (size_t i = 0; i < of->count; i++)
+        params[i] = params[i] * (double)muon->shrink - (double)scale * (double)muon->rate * IN(of->gradients)[i];
 }
 
 static void reference_pack(const Weight *w) { (void)w; }

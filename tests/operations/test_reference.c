@@ -66,25 +66,28 @@ TEST(reference_embedding_has_the_gradient_of_its_differences) {
 }
 
 static void layernorm(void) {
-    reference_backend()->layernorm_forward(T_(unused), T_(x.out), mean, rstd, T_(x.in[0]), NULL, T_(x.in[1]),
-                                           T_(x.in[2]), N, C);
+    const Norm norm = {N, C, T_(x.in[1]), T_(x.in[2]), mean, rstd};
+    reference_backend()->layernorm_forward(T_(unused), T_(x.out), T_(x.in[0]), NULL, &norm);
 }
 static void rms_norm(void) {
-    reference_backend()->layernorm_forward(T_(unused), T_(x.out), NULL, rstd, T_(x.in[0]), NULL, T_(x.in[1]), NULL, N,
-                                           C);
+    const Norm norm = {N, C, T_(x.in[1]), NULL, NULL, rstd};
+    reference_backend()->layernorm_forward(T_(unused), T_(x.out), T_(x.in[0]), NULL, &norm);
 }
 static void rms_norm_gradient(void) {
-    reference_backend()->layernorm_backward(T_(x.gradient[0]), T_(unused + MAX / 2), T_(x.gradient[1]), NULL, NULL,
-                                            T_(x.dout), T_(unused), NULL, rstd, T_(x.in[1]), N, C, true, false);
+    const Norm norm = {N, C, T_(x.in[1]), NULL, NULL, rstd};
+    const NormGradients to = {T_(x.gradient[1]), NULL, NULL};
+    reference_backend()->layernorm_backward(T_(x.gradient[0]), T_(unused + MAX / 2), &to, T_(x.dout), T_(unused), &norm,
+                                            true, false);
 }
 TEST(reference_rms_norm_has_the_gradient_of_its_differences) {
     check_gradient(rms_norm, rms_norm_gradient, (Numbers){.in_count = {N * C, C}, .out_count = N * C});
 }
 
 static void layernorm_gradient(void) {
-    reference_backend()->layernorm_backward(T_(x.gradient[0]), T_(unused + MAX / 2), T_(x.gradient[1]),
-                                            T_(x.gradient[2]), NULL, T_(x.dout), T_(unused), mean, rstd, T_(x.in[1]), N,
-                                            C, true, false);
+    const Norm norm = {N, C, T_(x.in[1]), NULL, mean, rstd};
+    const NormGradients to = {T_(x.gradient[1]), T_(x.gradient[2]), NULL};
+    reference_backend()->layernorm_backward(T_(x.gradient[0]), T_(unused + MAX / 2), &to, T_(x.dout), T_(unused), &norm,
+                                            true, false);
 }
 TEST(reference_layernorm_has_the_gradient_of_its_differences) {
     check_gradient(layernorm, layernorm_gradient, (Numbers){.in_count = {N * C, C, C}, .out_count = N * C});
@@ -131,14 +134,18 @@ enum { WIDTH = 6, QUERIES = 4 };
 static bool gains, rotated;
 static int kept;
 static float angles[T * WIDTH];
+static Heads heads_now(void) {
+    return (Heads){
+        B, T, QUERIES, kept, WIDTH, gains ? T_(x.in[1]) : NULL, gains ? T_(x.in[2]) : NULL, rotated ? angles : NULL};
+}
 static void heads(void) {
-    reference_backend()->heads_forward(T_(x.out), T_(x.in[0]), gains ? T_(x.in[1]) : NULL, gains ? T_(x.in[2]) : NULL,
-                                       rotated ? angles : NULL, B, T, QUERIES, kept, WIDTH);
+    const Heads now = heads_now();
+    reference_backend()->heads_forward(T_(x.out), T_(x.in[0]), &now);
 }
 static void heads_gradient(void) {
+    const Heads now = heads_now();
     reference_backend()->heads_backward(T_(x.gradient[0]), T_(x.gradient[1]), T_(x.gradient[2]), NULL, T_(x.dout),
-                                        T_(x.in[0]), gains ? T_(x.in[1]) : NULL, gains ? T_(x.in[2]) : NULL,
-                                        rotated ? angles : NULL, B, T, QUERIES, kept, WIDTH, false);
+                                        T_(x.in[0]), &now, false);
 }
 TEST(reference_heads_have_the_gradient_of_their_differences) {
     for (int i = 0; i < T * WIDTH; i++) angles[i] = (float)rng_normal(11, 0, (uint64_t)i);
@@ -166,23 +173,24 @@ TEST(reference_attention_has_the_gradient_of_its_differences) {
     }
 }
 
-static float cap, z_loss;
+static const float one = 1;
+static CrossEntropy loss = {.M = N, .T = T, .vocab = V - 1, .V = V, .scale = 1, .loss_scale = &one};
 static void cross_entropy(void) {
-    static const float one = 1;
     float losses[N];
-    reference_backend()->cross_entropy(T_(x.in[0]), losses, rows, 0, N, T, V - 1, V, cap, z_loss, 1, &one, false);
+    loss.gradient = false;
+    reference_backend()->cross_entropy(T_(x.in[0]), losses, rows, &loss);
     for (int n = 0; n < N; n++) x.out[n] = (double)losses[n];
 }
 static void cross_entropy_gradient(void) {
-    static const float one = 1;
     float losses[N];
+    loss.gradient = true;
     memcpy(x.gradient[0], x.in[0], sizeof x.in[0]);
-    reference_backend()->cross_entropy(T_(x.gradient[0]), losses, rows, 0, N, T, V - 1, V, cap, z_loss, 1, &one, true);
+    reference_backend()->cross_entropy(T_(x.gradient[0]), losses, rows, &loss);
     for (int i = 0; i < N * V; i++) x.gradient[0][i] *= x.dout[i / V];
 }
 TEST(reference_cross_entropy_has_the_gradient_of_its_differences) {
     for (int variation = 0; variation < 4; variation++) {
-        cap = variation & 1 ? 4.0f : 0, z_loss = variation & 2 ? 0.1f : 0;
+        loss.softcap = variation & 1 ? 4.0f : 0, loss.z_loss = variation & 2 ? 0.1f : 0;
         // losses are floats
         check_gradient(cross_entropy, cross_entropy_gradient,
                        (Numbers){.in_count = {N * V}, .out_count = N, .step = 4e-3, .bound = 5e-5});

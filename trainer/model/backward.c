@@ -19,17 +19,17 @@ static Recompute level_of(const PassLayout *pass, int layer, int layers) {
 
 void network_backward_norm(const Network *network, const PassLayout *pass, int B, int T, bool add) {
     const Buffers x = network_buffers(network, pass, 0);
-    const int N = B * T, C = network->model->shape.channels, last = network->model->shape.layers - 1;
-    network->ops->layernorm_backward(x.dres, x.dres_act, G(LNF_W, 0), G(LNF_B, 0),
-                                     network_dropout(network, pass) ? NULL : G(PROJ_B, last), x.dnorm, x.res3, x.mean3,
-                                     x.rstd3, P(LNF_W, 0), N, C, true, add); // (N,C)
+    const int last = network->model->shape.layers - 1;
+    const Norm norm = network_norm(network, pass, NORM_LAST, 0, B * T);
+    const NormGradients to = {G(LNF_W, 0), G(LNF_B, 0), network_dropout(network, pass) ? NULL : G(PROJ_B, last)};
+    network->ops->layernorm_backward(x.dres, x.dres_act, &to, x.dnorm, x.res3, &norm, true, add); // (N,C)
 }
 
 void network_backward_layer(const Network *network, const PassLayout *pass, int l, int B, int T, bool add) {
     const Backend *ops = network->ops;
     const ModelShape *shape = &network->model->shape;
-    const int N = B * T, C = shape->channels, H = shape->heads, D = C / H, L = shape->layers;
-    const int F = shape_hidden(shape), fc = shape_fc(shape), J = shape_qkv(shape), K = shape->kv_heads;
+    const int N = B * T, C = shape->channels, L = shape->layers;
+    const int F = shape_hidden(shape), fc = shape_fc(shape), J = shape_qkv(shape);
     const bool swiglu = shape->activation == ACTIVATION_SWIGLU;
     const bool has_heads = shape_has_heads(shape);
     const Dropout *dropout = network_dropout(network, pass);
@@ -49,8 +49,9 @@ void network_backward_layer(const Network *network, const PassLayout *pass, int 
     const Act *dfc = swiglu ? x.fc : x.dfc;
     ops->matmul_backward_weight(G(FC_W, l), dfc, x.ln2, N, fc, C, add); // (P,C)
     ops->matmul_backward_input(x.dnorm, dfc, W(FC_W, l), N);            // (N,C)
-    ops->layernorm_backward(x.dres, x.dres_act, G(LN2_W, l), G(LN2_B, l), dropout ? NULL : G(ATT_B, l), x.dnorm, x.res2,
-                            x.mean2, x.rstd2, P(LN2_W, l), N, C, false, add); // (N,C)
+    const Norm second = network_norm(network, pass, NORM_MLP, l, N);
+    const NormGradients of_second = {G(LN2_W, l), G(LN2_B, l), dropout ? NULL : G(ATT_B, l)};
+    ops->layernorm_backward(x.dres, x.dres_act, &of_second, x.dnorm, x.res2, &second, false, add); // (N,C)
 
     if (dropout)
         ops->dropout(x.dproj, G(ATT_B, l), x.dres_act, dropout, l, DROPOUT_ATTENTION_OUT, B, T, C, add); // (N,C)
@@ -60,14 +61,15 @@ void network_backward_layer(const Network *network, const PassLayout *pass, int 
     const Attention attention = network_attention(network, pass, l, B, T, 0);
     ops->attention_backward(x.dqkv, has_heads ? NULL : G(QKV_B, l), x.dnorm, x.att, x.lse, x.qkv, &attention,
                             add); // (N,3C)
-    if (K < H) dheads = row_at(x.dqkv, N, 3 * C, ops->act_bytes);
+    if (shape->kv_heads < shape->heads) dheads = row_at(x.dqkv, N, 3 * C, ops->act_bytes);
+    const Heads heads = network_heads(network, l, B, T, 0);
     if (has_heads)
-        ops->heads_backward(dheads, G(Q_GAIN, l), G(K_GAIN, l), G(QKV_B, l), x.dqkv, x.heads, P(Q_GAIN, l),
-                            P(K_GAIN, l), network_rotation(network, 0), B, T, H, K, D, add); // (N,J)
-    ops->matmul_backward_weight(G(QKV_W, l), dheads, x.ln1, N, J, C, add);                   // (J,C)
-    ops->matmul_backward_input(x.dnorm, dheads, W(QKV_W, l), N);                             // (N,C)
-    ops->layernorm_backward(x.dres, x.dres_act, G(LN1_W, l), G(LN1_B, l), l && !dropout ? G(PROJ_B, l - 1) : NULL,
-                            x.dnorm, x.res1, x.mean1, x.rstd1, P(LN1_W, l), N, C, false, add); // (N,C)
+        ops->heads_backward(dheads, G(Q_GAIN, l), G(K_GAIN, l), G(QKV_B, l), x.dqkv, x.heads, &heads, add); // (N,J)
+    ops->matmul_backward_weight(G(QKV_W, l), dheads, x.ln1, N, J, C, add);                                  // (J,C)
+    ops->matmul_backward_input(x.dnorm, dheads, W(QKV_W, l), N);                                            // (N,C)
+    const Norm first = network_norm(network, pass, NORM_ATTENTION, l, N);
+    const NormGradients of_first = {G(LN1_W, l), G(LN1_B, l), l && !dropout ? G(PROJ_B, l - 1) : NULL};
+    ops->layernorm_backward(x.dres, x.dres_act, &of_first, x.dnorm, x.res1, &first, false, add); // (N,C)
     network_add_layer_gradients(network, l);
     layer_offload_store_gradients(network, l, add || network->apart);
     layer_offload_fetch_input(network, pass, l);

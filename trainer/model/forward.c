@@ -16,7 +16,6 @@ Buffers network_buffers(const Network *network, const PassLayout *pass, int laye
 #include "trainer/plan/buffers.def"
 #undef BUFFER
     };
-    if (network->model->shape.norm == NORM_RMS) x.mean1 = x.mean2 = x.mean3 = NULL;
     if (pass->cache_stride) x.qkv = network_at(network, pass->cache + (size_t)layer * pass->cache_stride);
     return x;
 }
@@ -25,11 +24,35 @@ static const int32_t *starts_of(const Network *network, const PassLayout *pass) 
     return network->plan->document_mask ? network_at(network, pass->starts) : NULL;
 }
 
-const float *network_rotation(const Network *network, int from) {
+Norm network_norm(const Network *network, const PassLayout *pass, NormId id, int layer, int N) {
+    const Buffers x = network_buffers(network, pass, layer);
+    const struct {
+        const Par *weight, *bias;
+        float *mean, *rstd;
+    } of[] = {{P(LN1_W, layer), P(LN1_B, layer), x.mean1, x.rstd1},
+              {P(LN2_W, layer), P(LN2_B, layer), x.mean2, x.rstd2},
+              {P(LNF_W, 0), P(LNF_B, 0), x.mean3, x.rstd3}};
     const ModelShape *shape = &network->model->shape;
-    if (!(shape->rope_theta > 0)) return NULL;
-    return (const float *)network_at(network, network->plan->rotation) +
-           (size_t)from * (size_t)(shape->channels / shape->heads);
+    return (Norm){.N = N,
+                  .C = shape->channels,
+                  .weight = of[id].weight,
+                  .bias = of[id].bias,
+                  .mean = shape->norm == NORM_RMS ? NULL : of[id].mean,
+                  .rstd = of[id].rstd};
+}
+
+Heads network_heads(const Network *network, int layer, int B, int T, int from) {
+    const ModelShape *shape = &network->model->shape;
+    const int D = shape->channels / shape->heads;
+    const float *rotation = network_at(network, network->plan->rotation);
+    return (Heads){.B = B,
+                   .T = T - from,
+                   .H = shape->heads,
+                   .K = shape->kv_heads,
+                   .D = D,
+                   .q_gain = P(Q_GAIN, layer),
+                   .k_gain = P(K_GAIN, layer),
+                   .rotation = shape->rope_theta > 0 ? rotation + (size_t)from * (size_t)D : NULL};
 }
 
 const Dropout *network_dropout(const Network *network, const PassLayout *pass) {
@@ -57,16 +80,16 @@ static void block_forward(const Network *network, const PassLayout *pass, int l,
     const ModelShape *shape = &network->model->shape;
     const Buffers x = network_buffers(network, pass, l);
     const Dropout *dropout = network_dropout(network, pass);
-    const int N = B * T - from, C = shape->channels, H = shape->heads, D = C / H;
+    const int N = B * T - from, C = shape->channels;
+    const Norm first = network_norm(network, pass, NORM_ATTENTION, l, N);
+    const Norm second = network_norm(network, pass, NORM_MLP, l, N);
+    const Heads heads = network_heads(network, l, B, T, from);
     Act *qkv = row_at(x.qkv, from, 3 * C, ops->act_bytes), *att = row_at(x.att, from, C, ops->act_bytes);
-    Act *heads = shape_keeps_heads(shape) ? x.heads : qkv;
+    Act *before = shape_keeps_heads(shape) ? x.heads : qkv;
 
-    if (level >= RECOMPUTE_NORM)
-        ops->layernorm_forward(x.res1, x.ln1, x.mean1, x.rstd1, in, branch, P(LN1_W, l), P(LN1_B, l), N, C); // (N,C)
-    if (level >= RECOMPUTE_QKV) ops->matmul_forward(heads, x.ln1, W(QKV_W, l), P(QKV_B, l), N);              // (N,J)
-    if (level >= RECOMPUTE_QKV && shape_has_heads(shape))
-        ops->heads_forward(qkv, heads, P(Q_GAIN, l), P(K_GAIN, l), network_rotation(network, from), B, T - from, H,
-                           shape->kv_heads, D); // (N,3C)
+    if (level >= RECOMPUTE_NORM) ops->layernorm_forward(x.res1, x.ln1, in, branch, &first);        // (N,C)
+    if (level >= RECOMPUTE_QKV) ops->matmul_forward(before, x.ln1, W(QKV_W, l), P(QKV_B, l), N);   // (N,J)
+    if (level >= RECOMPUTE_QKV && shape_has_heads(shape)) ops->heads_forward(qkv, before, &heads); // (N,3C)
     if (level >= RECOMPUTE_BLOCK) {
         const Attention attention = network_attention(network, pass, l, B, T, from);
         ops->attention_forward(x.att, x.lse, x.qkv, &attention);         // (N,C), lse (B,H,T)
@@ -75,8 +98,7 @@ static void block_forward(const Network *network, const PassLayout *pass, int l,
     }
     const bool kept = level < RECOMPUTE_BLOCK; // res2, the sum
     if (level >= RECOMPUTE_NORM)
-        ops->layernorm_forward(x.res2, x.ln2, x.mean2, x.rstd2, kept ? x.res2 : x.res1, kept ? NULL : x.branch,
-                               P(LN2_W, l), P(LN2_B, l), N, C); // (N,C)
+        ops->layernorm_forward(x.res2, x.ln2, kept ? x.res2 : x.res1, kept ? NULL : x.branch, &second); // (N,C)
     const bool swiglu = shape->activation == ACTIVATION_SWIGLU;
     const int F = shape_hidden(shape);
     if (level >= RECOMPUTE_MLP && !swiglu)
@@ -119,8 +141,8 @@ static void forward_layer(const Network *network, const PassLayout *pass, int l,
 
 static void forward_norm(const Network *network, const PassLayout *pass, int N) {
     const Buffers x = network_buffers(network, pass, network->model->shape.layers - 1);
-    network->ops->layernorm_forward(x.res3, x.ln3, x.mean3, x.rstd3, x.res2, x.branch, P(LNF_W, 0), P(LNF_B, 0), N,
-                                    network->model->shape.channels); // (N,C)
+    const Norm norm = network_norm(network, pass, NORM_LAST, 0, N);
+    network->ops->layernorm_forward(x.res3, x.ln3, x.res2, x.branch, &norm); // (N,C)
 }
 
 static void forward(const Network *network, const PassLayout *pass, int B, int T, int from) {
@@ -154,16 +176,23 @@ void network_losses(const Network *network, const PassLayout *pass, int B, int T
     const int N = B * T, C = shape->channels, V = shape->padded_vocab, chunk = network->plan->chunk_rows;
     const StepScalars *scalars = network_at(network, network->plan->scalars);
     const Buffers x = network_buffers(network, pass, 0);
-    const float z_loss = pass->backward ? network->plan->z_loss : 0;
     Grad *dhead = network_grad(network, shape->untied ? PARAM_HEAD : PARAM_WTE, 0);
     for (int first = 0; first < N; first += chunk) {
         const int M = N - first < chunk ? N - first : chunk;
+        const CrossEntropy loss = {.first = first,
+                                   .M = M,
+                                   .T = T,
+                                   .vocab = shape->vocab,
+                                   .V = V,
+                                   .softcap = (float)shape->softcap,
+                                   .z_loss = pass->backward ? network->plan->z_loss : 0,
+                                   .gradient = backward,
+                                   .scale = scale,
+                                   .loss_scale = &scalars->loss_scale};
         const Act *ln3 = row_at(x.ln3, first, C, ops->act_bytes);
         Act *dln3 = row_at(x.dnorm, first, C, ops->act_bytes);
         ops->matmul_forward(x.logits, ln3, W(HEAD, 0), NULL, M); // (M,V)
-        ops->cross_entropy(x.logits, x.losses, x.tokens, first, M, T, shape->vocab, V, (float)shape->softcap, z_loss,
-                           scale, &scalars->loss_scale,
-                           backward); // losses (M), logits become their gradient (M,V)
+        ops->cross_entropy(x.logits, x.losses, x.tokens, &loss); // losses (M), logits become their gradient (M,V)
         if (!backward) continue;
         ops->matmul_backward_input(dln3, x.logits, W(HEAD, 0), M);                // (M,C)
         ops->matmul_backward_weight(dhead, x.logits, ln3, M, V, C, add || first); // (V,C)

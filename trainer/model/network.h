@@ -72,11 +72,15 @@ typedef struct {
 } Buffers;
 Buffers network_buffers(const Network *network, const PassLayout *pass, int layer);
 
-// The angles of the positions from `from` on: NULL without rope.
-const float *network_rotation(const Network *network, int from);
-
 // The dropout of a pass; NULL without dropout, as in evaluations.
 const Dropout *network_dropout(const Network *network, const PassLayout *pass);
+
+// The norms of a layer before attention and before the MLP, and the last one, of layer 0; of N rows.
+typedef enum { NORM_ATTENTION, NORM_MLP, NORM_LAST } NormId;
+Norm network_norm(const Network *network, const PassLayout *pass, NormId id, int layer, int N);
+
+// What a layer does between its first product and attention, from position `from` on of B sequences of T tokens.
+Heads network_heads(const Network *network, int layer, int B, int T, int from);
 
 // The attention of a layer over B sequences of T tokens: with document_mask inside documents, and with the pass's dropout.
 Attention network_attention(const Network *network, const PassLayout *pass, int layer, int B, int T, int from);

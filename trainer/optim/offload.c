@@ -49,15 +49,16 @@ static Slice slice_at(const Network *network, size_t first, size_t local) {
     const Backend *ops = network->ops;
     const StepScalars *scalars = network_at(network, plan->scalars);
     void *params = network_at(network, plan->params + first * ops->par_bytes);
-    return (Slice){
+    const Update update = {
         .first = first,
+        .decay_count = network->model->decay_elements,
         .params = params,
         .master = ops->master_bytes ? network_at(network, plan->master + local * sizeof(float)) : params,
         .gradients = network_at(network, plan->update.grads + first * ops->grad_bytes),
-        .scalars = scalars->optimizer,
         .norm = &scalars->norm,
         .loss_scale = &scalars->loss_scale,
     };
+    return (Slice){.update = update, .scalars = scalars->optimizer};
 }
 
 static void *state_at(const Network *network, int state, size_t element) {
@@ -79,8 +80,8 @@ static bool next_of_shards(const Network *network, SliceCursor *cursor, size_t m
         }
         *slice = slice_at(network, own.first + cursor->done, local);
         for (int i = 0; i < plan->optimizer->state_count; i++) slice->state[i] = state_at(network, i, local);
-        slice->count = left < most ? left : most;
-        cursor->done += slice->count, cursor->index++;
+        slice->update.count = left < most ? left : most;
+        cursor->done += slice->update.count, cursor->index++;
         return true;
     }
     return false;
@@ -98,7 +99,7 @@ static bool next_slice(const Network *network, SliceCursor *cursor, size_t most,
     const size_t first = cursor->first;
     *slice = slice_at(network, first, first);
     slice->tensor = is_whole(optimizer, tensor) ? tensor : NULL;
-    slice->weight = weight_of(network, tensor);
+    slice->update.weight = weight_of(network, tensor);
     for (int i = 0; i < optimizer->state_count; i++) {
         const StateRange *state = &optimizer->states[i];
         if (optimizer_has(state, tensor))
@@ -109,7 +110,7 @@ static bool next_slice(const Network *network, SliceCursor *cursor, size_t most,
     while (end - first < most && last + 1 < model->count && may_share(network, tensor, &model->tensors[last + 1]))
         end = tensor_end(model, ++last);
     if (end - first > most) end = first + most;
-    slice->count = slice->tensor || slice->weight ? tensor_elements(tensor) : end - first;
+    slice->update.count = slice->tensor || slice->update.weight ? tensor_elements(tensor) : end - first;
     while (cursor->tensor < model->count && tensor_end(model, cursor->tensor) <= end) cursor->tensor++;
     cursor->first = end, cursor->index++;
     return true;
@@ -125,13 +126,13 @@ static void move_slice(const Network *network, size_t index, Slice *slice, Move 
     unsigned char *at = network_at(network, plan->update.slots + (size_t)slot * plan->update.slot_bytes);
     Slice in_slot = *slice;
     for (int i = ops->master_bytes ? -1 : 0; i < plan->optimizer->state_count; i++) { // -1: the master parameters
-        void *host = i < 0 ? slice->master : slice->state[i];
+        void *host = i < 0 ? slice->update.master : slice->state[i];
         const size_t element = i < 0 ? sizeof(float) : optimizer_element_bytes(&plan->optimizer->states[i], ops);
         if (!host) continue;
-        if (move == FETCH) ops->copy_in_async(slot, at, host, slice->count * element);
-        if (move == STORE) ops->copy_out_async(slot, host, at, slice->count * element);
+        if (move == FETCH) ops->copy_in_async(slot, at, host, slice->update.count * element);
+        if (move == STORE) ops->copy_out_async(slot, host, at, slice->update.count * element);
         if (i < 0)
-            in_slot.master = (float *)(void *)at;
+            in_slot.update.master = (float *)(void *)at;
         else
             in_slot.state[i] = at;
         at += plan->update.slice * element;

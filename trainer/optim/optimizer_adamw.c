@@ -16,9 +16,7 @@ static void adamw_prepare(void *scalars, const Config *config, double learning_r
 }
 
 static void adamw_update(const Network *network, const Slice *slice) {
-    network->ops->adamw(slice->params, slice->master, slice->gradients, slice->state[0], slice->state[1], slice->first,
-                        slice->count, network->model->decay_elements, slice->scalars, slice->norm, slice->loss_scale,
-                        slice->weight);
+    network->ops->adamw(slice->state[0], slice->state[1], &slice->update, slice->scalars);
 }
 
 extern const Optimizer optimizer_adamw;

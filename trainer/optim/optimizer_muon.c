@@ -99,17 +99,18 @@ static void update_matrix(const Network *network, const Slice *slice, size_t sta
     float *norm = (float *)(void *)(at + w.norm);
     double *sums = (double *)(void *)(at + w.sums);
     const float factor = 0.2f * sqrtf((float)(rows > cols ? rows : cols));
-    const void *gradients = (const unsigned char *)(const void *)slice->gradients + start * ops->grad_bytes;
-    void *params = (unsigned char *)(void *)slice->params + start * ops->par_bytes;
-    float *master = (float *)(void *)((unsigned char *)slice->master +
-                                      start * (ops->master_bytes ? ops->master_bytes : ops->par_bytes));
+    Update of = slice->update;
+    of.first += start, of.count = count;
+    of.params = (void *)((unsigned char *)(void *)of.params + start * ops->par_bytes);
+    of.master = (void *)((unsigned char *)of.master + start * (ops->master_bytes ? ops->master_bytes : ops->par_bytes));
+    of.gradients = (const void *)((const unsigned char *)(const void *)of.gradients + start * ops->grad_bytes);
 
-    ops->muon_momentum(direction, (float *)slice->state[MOMENTUM] + start, gradients, count, muon, slice->norm,
-                       slice->loss_scale);
+    ops->muon_momentum(direction, (float *)slice->state[MOMENTUM] + start, &of, muon);
     ops->square_sums(sums, direction, count);
     ops->gradient_norm(norm, sums, norm_pieces(count), &muon->one);
     orthogonalize(ops, rows, cols, direction, norm, at, &w);
-    ops->muon_update(params, master, direction, slice->first + start, count, factor, muon, slice->norm);
+    of.gradients = direction;
+    ops->muon_update(&of, factor, muon);
 }
 
 static void muon_update(const Network *network, const Slice *slice) {
@@ -125,7 +126,7 @@ static void muon_update(const Network *network, const Slice *slice) {
         update_matrix(network, slice, start, rows[i], tensor->cols);
         start += (size_t)rows[i] * (size_t)tensor->cols;
     }
-    if (slice->weight) network->ops->pack(slice->weight);
+    if (slice->update.weight) network->ops->pack(slice->update.weight);
 }
 
 extern const Optimizer optimizer_muon;

@@ -17,18 +17,12 @@ typedef struct {
 
 enum { OPTIMIZER_STATES = 4, KINDS_ALL = (1 << PARAM_KINDS) - 1, SCALAR_BYTES = 128 };
 
-// The part of the parameters that one update call works on: elements first .. first + count - 1; pointers to the first.
+// The part of the parameters that one update call works on.
 typedef struct {
     const Tensor *tensor; // where its kind is in whole_kinds: the slice is this tensor; else NULL
-    const Weight *weight; // the slice is this packed weight, which `update` packs again; else NULL
-    size_t first, count;
-    Par *params;
-    float *master; // params where they are their own master
-    const Grad *gradients;
+    Update update;
     void *state[OPTIMIZER_STATES]; // NULL where these parameters do not have that state
     const void *scalars;           // what `prepare` made, in backend memory
-    const float *norm;             // of all gradients
-    const float *loss_scale;
 } Slice;
 
 typedef struct {

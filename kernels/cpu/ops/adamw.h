@@ -116,10 +116,10 @@ typedef struct {
     size_t first, decayed; // the flat number of element 0; elements of this range that decay
     const AdamW *hyper;
     float scale; // of the gradients
-} Update;
+} AdamWRange;
 
 // Elements start .. end-1. narrow: moments are bf16; rounded: parameters are kept to values that bf16 has.
-static inline __attribute__((always_inline)) void update_as(const Update *u, size_t start, size_t end, bool narrow,
+static inline __attribute__((always_inline)) void update_as(const AdamWRange *u, size_t start, size_t end, bool narrow,
                                                             bool rounded) {
     const AdamW *hyper = u->hyper;
     const V rate = v_set(hyper->rate), root = v_set(hyper->root), epsilon = v_set(hyper->epsilon);
@@ -144,7 +144,7 @@ static inline __attribute__((always_inline)) void update_as(const Update *u, siz
     }
 }
 
-static void update(const Update *u, size_t start, size_t end) {
+static void update(const AdamWRange *u, size_t start, size_t end) {
     if (cpu_optimizer_state == STATE_FP32)
         update_as(u, start, end, false, false);
     else if (cpu_optimizer_state == STATE_BF16)
@@ -154,7 +154,7 @@ static void update(const Update *u, size_t start, size_t end) {
 }
 
 // Updates and packs w (rows,cols) tile by tile.
-static void update_and_pack(const Update *u, int rows, int cols, const Packing *to) {
+static void update_and_pack(const AdamWRange *u, int rows, int cols, const Packing *to) {
 #pragma omp parallel for schedule(static) collapse(2)
     for (int row = 0; row < rows; row += to->tile_rows)
         for (int col = 0; col < cols; col += to->tile_cols) {
@@ -167,19 +167,18 @@ static void update_and_pack(const Update *u, int rows, int cols, const Packing *
         }
 }
 
-static void cpu_adamw(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first,
-                      size_t count, size_t decay_count, const AdamW *hyper, const float *norm, const float *loss_scale,
-                      const Weight *weight) {
-    (void)master; // the parameters themselves
-    if (!isfinite(*norm)) return;
-    const Update u = {.params = (float *)params,
-                      .gradients = (const float *)gradients,
-                      .m = m,
-                      .v = v,
-                      .first = first,
-                      .decayed = decay_count > first ? decay_count - first : 0,
-                      .hyper = hyper,
-                      .scale = gradient_scale(hyper, *norm, *loss_scale)};
+static void cpu_adamw(Moment *m, Moment *v, const Update *of, const AdamW *hyper) {
+    if (!isfinite(*of->norm)) return;
+    const AdamWRange u = {.params = (float *)of->params,
+                          .gradients = (const float *)of->gradients,
+                          .m = m,
+                          .v = v,
+                          .first = of->first,
+                          .decayed = of->decay_count > of->first ? of->decay_count - of->first : 0,
+                          .hyper = hyper,
+                          .scale = gradient_scale(hyper, *of->norm, *of->loss_scale)};
+    const Weight *weight = of->weight;
+    const size_t count = of->count;
     Packing packing;
     if (weight && matmul_packing(weight, &packing)) {
         update_and_pack(&u, weight->rows, weight->cols, &packing);

@@ -35,10 +35,12 @@ static inline __attribute__((always_inline)) float sum_of_exponentials(const Num
     return v_sum(total);
 }
 
+// cap: the loss's, or a constant 0
 static inline __attribute__((always_inline)) void cross_entropy_as(Number *logits, float *losses, const void *rows,
-                                                                   int first, int M, int T, int vocab, int columns,
-                                                                   float cap, float z_loss, float scale,
-                                                                   bool gradient) {
+                                                                   const CrossEntropy *loss, float cap) {
+    const int first = loss->first, M = loss->M, T = loss->T, vocab = loss->vocab, columns = loss->V;
+    const bool gradient = loss->gradient;
+    const float z_loss = loss->z_loss, scale = gradient ? loss->scale * *loss->loss_scale : 0;
     const unsigned bytes = id_bytes((unsigned)vocab);
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < M; i++) {
@@ -65,15 +67,11 @@ static inline __attribute__((always_inline)) void cross_entropy_as(Number *logit
     }
 }
 
-static void cpu_cross_entropy(Act *logits, float *losses, const void *rows, int first, int M, int T, int vocab,
-                              int columns, float softcap, float z_loss, float scale, const float *loss_scale,
-                              bool gradient) {
-    Number *x = (Number *)logits;
-    if (gradient) scale *= *loss_scale;
-    if (softcap > 0)
-        cross_entropy_as(x, losses, rows, first, M, T, vocab, columns, softcap, z_loss, scale, gradient);
+static void cpu_cross_entropy(Act *logits, float *losses, const void *rows, const CrossEntropy *loss) {
+    if (loss->softcap > 0)
+        cross_entropy_as((Number *)logits, losses, rows, loss, loss->softcap);
     else
-        cross_entropy_as(x, losses, rows, first, M, T, vocab, columns, 0, z_loss, scale, gradient);
+        cross_entropy_as((Number *)logits, losses, rows, loss, 0);
 }
 
 static void cpu_sum_losses(double *total, const float *losses, int n) {

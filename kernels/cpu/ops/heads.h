@@ -57,8 +57,10 @@ static inline void head_forward(Number *out, const Number *x, const float *gain,
     }
 }
 
-static void cpu_heads_forward(Act *qkv, const Act *in, const Par *q_gain, const Par *k_gain, const float *rotation,
-                              int B, int T, int H, int K, int D) {
+static void cpu_heads_forward(Act *qkv, const Act *in, const Heads *heads) {
+    const int B = heads->B, T = heads->T, H = heads->H, K = heads->K, D = heads->D;
+    const float *q_gain = (const float *)heads->q_gain, *k_gain = (const float *)heads->k_gain;
+    const float *rotation = heads->rotation;
     const Halves h = halves_of(D);
     const size_t width = (size_t)D, row_in = (size_t)(H + 2 * K) * width, row_out = 3 * (size_t)H * width;
     const int shares = H / K;
@@ -67,9 +69,9 @@ static void cpu_heads_forward(Act *qkv, const Act *in, const Par *q_gain, const 
         const Number *x = (const Number *)in + (size_t)n * row_in;
         Number *out = (Number *)qkv + (size_t)n * row_out;
         const float *turn = rotation ? rotation + (size_t)(n % T) * width : NULL;
-        for (int i = 0; i < H; i++, x += D, out += D) head_forward(out, x, (const float *)q_gain, turn, h);
+        for (int i = 0; i < H; i++, x += D, out += D) head_forward(out, x, q_gain, turn, h);
         for (int i = 0; i < 2 * K; i++, x += D) {
-            if (i < K) head_forward(out, x, (const float *)k_gain, turn, h);
+            if (i < K) head_forward(out, x, k_gain, turn, h);
             for (int copy = i < K; copy < shares; copy++)
                 if (out + (size_t)copy * width != x)
                     memcpy(out + (size_t)copy * width, i < K ? out : x, width * sizeof *x);
@@ -116,10 +118,11 @@ static inline void head_backward(Number *dx, float *dgain, const Number *d, int 
 static size_t cpu_heads_scratch(const Shape *s) { return partials_bytes(s->B * s->T, 3 * (size_t)s->C); }
 
 static void cpu_heads_backward(Act *din, Grad *dq_gain, Grad *dk_gain, Grad *dbias, const Act *dqkv, const Act *in,
-                               const Par *q_gain, const Par *k_gain, const float *rotation, int B, int T, int H, int K,
-                               int D, bool add) {
+                               const Heads *heads, bool add) {
+    const int T = heads->T, H = heads->H, K = heads->K, D = heads->D, N = heads->B * T, shares = H / K;
+    const float *q_gain = (const float *)heads->q_gain, *k_gain = (const float *)heads->k_gain;
+    const float *rotation = heads->rotation;
     const Halves h = halves_of(D);
-    const int N = B * T, shares = H / K;
     const size_t width = (size_t)D, row_in = (size_t)(H + 2 * K) * width, row_out = 3 * (size_t)H * width;
     float *partials = partials_take(N, 2 * width);
 #pragma omp parallel for schedule(static)
@@ -130,11 +133,9 @@ static void cpu_heads_backward(Act *din, Grad *dq_gain, Grad *dk_gain, Grad *dbi
             const Number *d = (const Number *)dqkv + (size_t)n * row_out, *x = (const Number *)in + (size_t)n * row_in;
             Number *dx = (Number *)din + (size_t)n * row_in;
             const float *turn = rotation ? rotation + (size_t)(n % T) * width : NULL;
-            for (int i = 0; i < H; i++, d += D, x += D, dx += D)
-                head_backward(dx, sums, d, 1, x, (const float *)q_gain, turn, h);
+            for (int i = 0; i < H; i++, d += D, x += D, dx += D) head_backward(dx, sums, d, 1, x, q_gain, turn, h);
             for (int i = 0; i < 2 * K; i++, d += shares * D, x += D, dx += D)
-                head_backward(dx, sums + width, d, shares, x, i < K ? (const float *)k_gain : NULL, i < K ? turn : NULL,
-                              h);
+                head_backward(dx, sums + width, d, shares, x, i < K ? k_gain : NULL, i < K ? turn : NULL, h);
         }
     }
     if (q_gain) {

@@ -4,9 +4,10 @@
 #include "kernels/cpu/act.h"
 #include "kernels/cpu/ops/columns.h"
 
-static void cpu_layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch,
-                                  const Par *weight, const Par *bias, int N, int C) {
-    const float *w = (const float *)weight, *beta = (const float *)bias;
+static void cpu_layernorm_forward(Res *sum, Act *out, const Res *in, const Act *branch, const Norm *norm) {
+    const int N = norm->N, C = norm->C;
+    const float *w = (const float *)norm->weight, *beta = (const float *)norm->bias;
+    float *mean = norm->mean, *rstd = norm->rstd;
 #pragma omp parallel for schedule(static) if (N > 1)
     for (int i = 0; i < N; i++) {
         const float *x = (const float *)in + (size_t)i * (size_t)C;
@@ -38,10 +39,10 @@ static void cpu_layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, 
 
 static size_t cpu_layernorm_scratch(const Shape *s) { return partials_bytes(s->B * s->T, 3 * (size_t)s->C); }
 
-static void cpu_layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad *dbias, Grad *dbias_below,
-                                   const Act *dout, const Res *sum, const float *mean, const float *rstd,
-                                   const Par *weight, int N, int C, bool first, bool add) {
-    const float *w = (const float *)weight;
+static void cpu_layernorm_backward(Res *dsum, Act *dsum_act, const NormGradients *gradients, const Act *dout,
+                                   const Res *sum, const Norm *norm, bool first, bool add) {
+    const int N = norm->N, C = norm->C;
+    const float *w = (const float *)norm->weight, *mean = norm->mean, *rstd = norm->rstd;
     const size_t stride = 3 * (size_t)C;
     float *partials = partials_take(N, stride);
 #pragma omp parallel for schedule(static)
@@ -75,7 +76,7 @@ static void cpu_layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad
             }
         }
     }
-    columns_finish((float *)dweight, partials, C, chunk_count(N), stride, add);
-    if (dbias) columns_finish((float *)dbias, partials + C, C, chunk_count(N), stride, add);
-    if (dbias_below) columns_finish((float *)dbias_below, partials + 2 * C, C, chunk_count(N), stride, add);
+    Grad *const sums[] = {gradients->weight, gradients->bias, gradients->below};
+    for (int i = 0; i < 3; i++)
+        if (sums[i]) columns_finish((float *)sums[i], partials + i * C, C, chunk_count(N), stride, add);
 }

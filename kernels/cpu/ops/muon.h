@@ -5,20 +5,21 @@
 #include "kernels/cpu/ops/adamw.h"
 #include "kernels/muon_scalars.h"
 
-static void cpu_muon_momentum(Grad *direction, float *momentum, const Grad *gradients, size_t count, const Muon *muon,
-                              const float *norm, const float *loss_scale) {
-    if (!isfinite(*norm)) {
+static void cpu_muon_momentum(Grad *direction, float *momentum, const Update *of, const Muon *muon) {
+    const size_t count = of->count;
+    const float *gradients = (const float *)of->gradients;
+    if (!isfinite(*of->norm)) {
         memset(direction, 0, count * sizeof(float));
         return;
     }
-    const V scale = v_set(gradient_scale(&muon->adamw, *norm, *loss_scale));
+    const V scale = v_set(gradient_scale(&muon->adamw, *of->norm, *of->loss_scale));
     const V keep = v_set(muon->momentum), take = v_set(1 - muon->momentum);
 #pragma omp parallel for schedule(static)
     for (size_t start = 0; start < count; start += ADAMW_PIECE) {
         const size_t end = start + ADAMW_PIECE < count ? start + ADAMW_PIECE : count;
         for (size_t i = start; i < end; i += W) {
             const int left = end - i < W ? (int)(end - i) : W;
-            const V g = v_load_part((const float *)gradients + i, left) * scale;
+            const V g = v_load_part(gradients + i, left) * scale;
             const V m = v_fma(g, take, v_load_part(momentum + i, left) * keep);
             v_store_part(momentum + i, m, left);
             v_store_part((float *)direction + i, v_fma(g, take, m * keep), left);
@@ -61,10 +62,11 @@ static void cpu_muon_polynomial(Act *out, const Grad *gram, const Grad *square, 
     }
 }
 
-static void cpu_muon_update(Par *params, float *master, const Grad *direction, size_t first, size_t count, float scale,
-                            const Muon *muon, const float *norm) {
-    (void)master; // the parameters themselves
-    if (!isfinite(*norm)) return;
+static void cpu_muon_update(const Update *of, float scale, const Muon *muon) {
+    if (!isfinite(*of->norm)) return;
+    const size_t first = of->first, count = of->count;
+    const float *direction = (const float *)of->gradients;
+    float *params = (float *)of->params;
     const V rate = v_set(scale * muon->rate), shrink = v_set(muon->shrink);
     const bool rounded = cpu_optimizer_state == STATE_BF16_SR;
 #pragma omp parallel for schedule(static)
@@ -72,10 +74,9 @@ static void cpu_muon_update(Par *params, float *master, const Grad *direction, s
         const size_t end = start + ADAMW_PIECE < count ? start + ADAMW_PIECE : count;
         for (size_t i = start; i < end; i += W) {
             const int left = end - i < W ? (int)(end - i) : W;
-            float *at = (float *)params + i;
-            V p = v_load_part(at, left) * shrink - v_load_part((const float *)direction + i, left) * rate;
+            V p = v_load_part(params + i, left) * shrink - v_load_part(direction + i, left) * rate;
             if (rounded) p = (V)round_randomly(p, random_bits(&muon->adamw, first + i, RANDOM_PARAMS));
-            v_store_part(at, p, left);
+            v_store_part(params + i, p, left);
         }
     }
 }

@@ -27,7 +27,7 @@ END
     done
     for wrong in "embed_forward(act, rows, par, par, 1, 1, 8, 16)" "embed_forward(res, rows, res, par, 1, 1, 8, 16)" \
         "embed_forward(par, rows, res, par, 1, 1, 8, 16)" "gelu_backward(grad, act, act, 1, 8, true, false)" \
-        "gelu_backward(act, par, act, 1, 8, true, false)" "adamw(par, 0, grad, moment, grad, 0, 8, 8, 0, 0, 0, 0)"; do
+        "gelu_backward(act, par, act, 1, 8, true, false)" "adamw(moment, grad, 0, 0)" "adamw(moment, moment, &(Update){.params = grad}, 0)"; do
         call "$wrong"
         run compile
         [ "$status" -ne 0 ]

@@ -17,8 +17,15 @@ static void gradient_of_loss(uint16_t *logits, float losses[ROWS]) {
     for (int i = 0; i < ROWS * V; i++) logits[i] = fp16_of((float)(4 * rng_normal(1, 2, (uint64_t)i)));
     on->upload(on_device[0], logits, ROWS * V * 2), on->upload(on_device[2], rows, sizeof rows);
     on->upload(on_device[3], &scale, sizeof scale);
-    on->cross_entropy(on_device[0], on_device[1], on_device[2], 0, ROWS, BLOCK, VOCAB, V, 0, 1e-4f, 0.01f, on_device[3],
-                      true);
+    const CrossEntropy loss = {.M = ROWS,
+                               .T = BLOCK,
+                               .vocab = VOCAB,
+                               .V = V,
+                               .z_loss = 1e-4f,
+                               .gradient = true,
+                               .scale = 0.01f,
+                               .loss_scale = on_device[3]};
+    on->cross_entropy(on_device[0], on_device[1], on_device[2], &loss);
     on->download(logits, on_device[0], ROWS * V * 2), on->download(losses, on_device[1], sizeof(float) * ROWS);
     for (int i = 0; i < 4; i++) on->release(on_device[i]);
     on->close();

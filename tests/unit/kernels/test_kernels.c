@@ -43,16 +43,17 @@ TEST(kernels_layernorm_matches_torch) {
         Act *out = take(&k, NC * 4);
         float *mean = take(&k, N * 4), *rstd = take(&k, N * 4);
         Par *w = PUT_PAR(&k, numbers(3, C, 1), C), *b = PUT_PAR(&k, numbers(4, C, 1), C);
-        k.ops->layernorm_forward(total, out, mean, rstd, in, PUT_ACT(&k, branch, NC), w, b, N, C);
+        const Norm norm = {N, C, w, b, mean, rstd}, no_bias = {N, C, w, NULL, mean, rstd};
+        k.ops->layernorm_forward(total, out, in, PUT_ACT(&k, branch, NC), &norm);
         compare(&k, "sum", GET_RES(&k, total, NC), sum, NC, 1);
         expect_torch(&k, "layernorm out", GET_ACT(&k, out, NC), NC);
 
         Res *exact = PUT_RES(&k, sum, NC); // in place, no branch
-        k.ops->layernorm_forward(exact, out, mean, rstd, exact, NULL, w, b, N, C);
+        k.ops->layernorm_forward(exact, out, exact, NULL, &norm);
         expect_torch(&k, "layernorm out", GET_ACT(&k, out, NC), NC);
         compare(&k, "sum in place", GET_RES(&k, exact, NC), sum, NC, 1);
         Act *without = take(&k, NC * 4);
-        k.ops->layernorm_forward(exact, without, mean, rstd, exact, NULL, w, NULL, N, C);
+        k.ops->layernorm_forward(exact, without, exact, NULL, &no_bias);
         float *biased = GET_ACT(&k, without, NC), *beta = numbers(4, C, 1);
         for (int i = 0; i < NC; i++) biased[i] += beta[i % C];
         expect_torch(&k, "layernorm out", biased, NC);
@@ -62,7 +63,8 @@ TEST(kernels_layernorm_matches_torch) {
         Res *dsum = PUT_RES(&k, numbers(6, NC, 1), NC);
         Grad *dw = PUT_GRAD(&k, numbers(7, C, 1), C), *db = PUT_GRAD(&k, numbers(8, C, 1), C),
              *below = PUT_GRAD(&k, numbers(9, C, 1), C);
-        k.ops->layernorm_backward(dsum, narrow, dw, db, below, dout, exact, mean, rstd, w, N, C, true, false);
+        const NormGradients to = {dw, db, below};
+        k.ops->layernorm_backward(dsum, narrow, &to, dout, exact, &norm, true, false);
         float *d1 = GET_RES(&k, dsum, NC), *dw1 = GET_GRAD(&k, dw, C), *db1 = GET_GRAD(&k, db, C), column[C];
         float *below1 = GET_GRAD(&k, below, C);
         expect_torch(&k, "layernorm dsum", GET_ACT(&k, narrow, NC), NC);
@@ -72,14 +74,14 @@ TEST(kernels_layernorm_matches_torch) {
             column[c] = (float)total_c;
         }
         CHECK_CLOSE(below1, column, C, 1e-4, 1e-4);
-        k.ops->layernorm_backward(dsum, narrow, dw, db, below, dout, exact, mean, rstd, w, N, C, false, true);
+        k.ops->layernorm_backward(dsum, narrow, &to, dout, exact, &norm, false, true);
         expect_gradient(&k, "layernorm dsum", d1, GET_RES(&k, dsum, NC), NC);
         expect_gradient(&k, "layernorm dweight", dw1, GET_GRAD(&k, dw, C), C);
         expect_gradient(&k, "layernorm dbias", db1, GET_GRAD(&k, db, C), C);
         float *below2 = GET_GRAD(&k, below, C);
         for (int c = 0; c < C; c++) column[c] *= 3; // once, and twice more
         CHECK_CLOSE(below2, column, C, 1e-4, 1e-4);
-        k.ops->layernorm_backward(dsum, narrow, dw, NULL, NULL, dout, exact, mean, rstd, w, N, C, true, false);
+        k.ops->layernorm_backward(dsum, narrow, &(NormGradients){.weight = dw}, dout, exact, &norm, true, false);
         expect_torch(&k, "layernorm dweight", GET_GRAD(&k, dw, C), C);
     }
 }
@@ -189,15 +191,17 @@ TEST(kernels_cross_entropy_matches_torch_and_ignores_padded_columns) {
         uint16_t *rows = put(&k, (float *)token_ids(2, B * (T + 1), VOCAB), B * (T + 1) / 2, 4);
         Act *logits = PUT_ACT(&k, x, N * V);
         float *losses = take(&k, N * 4), *before = GET_ACT(&k, logits, N * V), losses_no[N];
-        k.ops->cross_entropy(logits, losses, rows, 0, N, T, VOCAB, V, 0, 0, 0.25f, k.one, false);
+        CrossEntropy loss = {.M = N, .T = T, .vocab = VOCAB, .V = V, .scale = 0.25f, .loss_scale = k.one};
+        k.ops->cross_entropy(logits, losses, rows, &loss);
         memcpy(losses_no, get(&k, losses, N, 4), sizeof losses_no);
         expect_torch(&k, "cross_entropy losses", losses_no, N);
         CHECK(!memcmp(before, GET_ACT(&k, logits, N * V), N * V * sizeof *before));
 
         // In two chunks, the first row of the second in the middle of a sequence.
-        k.ops->cross_entropy(logits, losses, rows, 0, FIRST, T, VOCAB, V, 0, 0, 0.25f, k.one, true);
-        k.ops->cross_entropy(offset(logits, FIRST * V * k.ops->act_bytes), losses, rows, FIRST, N - FIRST, T, VOCAB, V,
-                             0, 0, 0.25f, k.one, true);
+        loss.gradient = true, loss.M = FIRST;
+        k.ops->cross_entropy(logits, losses, rows, &loss);
+        loss.first = FIRST, loss.M = N - FIRST;
+        k.ops->cross_entropy(offset(logits, FIRST * V * k.ops->act_bytes), losses, rows, &loss);
         CHECK(!memcmp(losses_no, get(&k, losses, N, 4), sizeof losses_no));
         float *gradient = GET_ACT(&k, logits, N * V);
         expect_torch(&k, "cross_entropy gradient", gradient, N * V);
@@ -225,7 +229,8 @@ TEST(kernels_adamw_and_norm_match_torch) {
         for (settings.step = 1; settings.step <= 3; settings.step++) {
             Grad *g = PUT_GRAD(&k, numbers(9 + settings.step, N, 1), N);
             kernels_norm(&k, norm, g, N, k.one);
-            k.ops->adamw(params, (float *)params, g, m, v, 0, N, DECAYED, put_adamw(&k, &settings), norm, k.one, NULL);
+            const Update update = {0, N, DECAYED, params, (float *)params, g, norm, k.one, NULL};
+            k.ops->adamw(m, v, &update, put_adamw(&k, &settings));
         }
         expect_torch(&k, "adamw norm", get(&k, norm, 1, 4), 1);
         float *after = get(&k, params, N, 4);
@@ -236,7 +241,8 @@ TEST(kernels_adamw_and_norm_match_torch) {
         Grad *g = PUT_GRAD(&k, bad, N);
         kernels_norm(&k, norm, g, N, k.one);
         CHECK(!isfinite(*get(&k, norm, 1, 4)));
-        k.ops->adamw(params, (float *)params, g, m, v, 0, N, DECAYED, put_adamw(&k, &settings), norm, k.one, NULL);
+        const Update update = {0, N, DECAYED, params, (float *)params, g, norm, k.one, NULL};
+        k.ops->adamw(m, v, &update, put_adamw(&k, &settings));
         CHECK(!memcmp(after, get(&k, params, N, 4), N * sizeof *after));
     }
 }
@@ -280,7 +286,7 @@ TEST(kernels_adamw_init_two_bytes_rounds_the_full_one_randomly) {
         for (int seed = 0; seed < (s ? SEEDS : 1); seed++) {
             const AdamW *adamw = put_adamw(&k, &(AdamWSettings){3e-2, 0.9, 0.95, 1e-8, 0.1, 1, 1, (uint64_t)seed});
             k.ops->zero(m, N * width), k.ops->zero(v, N * width), k.ops->upload(params, first, N * 4);
-            k.ops->adamw(params, (float *)params, g, m, v, 0, N, DECAYED, adamw, norm, k.one, NULL);
+            k.ops->adamw(m, v, &(Update){0, N, DECAYED, params, (float *)params, g, norm, k.one, NULL}, adamw);
             float *now[] = {get(&k, params, N, 4), get(&k, m, N, width), get(&k, v, N, width)};
             for (int i = 0; i < 3 && !s; i++) memcpy(exact[i], now[i], sizeof exact[i]);
             if (s == 1) CHECK(!memcmp(now[0], exact[0], sizeof exact[0]));
@@ -316,8 +322,9 @@ TEST(kernels_adamw_in_slices_or_scaled_has_the_same_bits) {
             kernels_norm(&k, norm, g, N, scale);
             for (size_t at = 0, n; at < N; at += n) {
                 n = N - at < slices[i] ? N - at : slices[i];
-                k.ops->adamw(offset(params, 4 * at), offset(params, 4 * at), offset(g, 4 * at), offset(m, at * width),
-                             offset(v, at * width), at, n, DECAYED, adamw, norm, scale, NULL);
+                Par *part = offset(params, 4 * at);
+                const Update update = {at, n, DECAYED, part, (float *)part, offset(g, 4 * at), norm, scale, NULL};
+                k.ops->adamw(offset(m, at * width), offset(v, at * width), &update, adamw);
             }
             float *now[] = {get(&k, params, N, 4), get(&k, m, N, width), get(&k, v, N, width)};
             if (i)
@@ -352,8 +359,9 @@ TEST(kernels_adamw_that_packs_has_the_bits_of_adamw_and_pack) {
                     Moment *m = take(&k, moments), *v = take(&k, moments);
                     const Weight w = {params, take(&k, bytes), rows, cols};
                     k.ops->zero(m, moments), k.ops->zero(v, moments), k.ops->zero(w.packed, bytes);
-                    k.ops->adamw(params, (float *)params, g, m, v, 4096, n, 4096 + n / 2, adamw, norm, k.one,
-                                 packs ? &w : NULL);
+                    const Weight *packed = packs ? &w : NULL;
+                    const Update update = {4096, n, 4096 + n / 2, params, (float *)params, g, norm, k.one, packed};
+                    k.ops->adamw(m, v, &update, adamw);
                     if (!packs) k.ops->pack(&w);
                     results[packs] = host(n * 4 + 2 * moments + bytes, 1);
                     k.ops->download(results[packs], params, n * 4);

@@ -22,24 +22,25 @@ static void momentum_prepare(void *scalars, const Config *config, double learnin
 // Momentum for matrices, one tensor at a time; a sum of squares for vectors; nothing for embeddings.
 static void momentum_update(const Network *network, const Slice *slice) {
     const float rate = ((const MomentumScalars *)slice->scalars)->rate;
-    const float *gradients = (const float *)slice->gradients;
-    float *params = (float *)slice->params, *momentum = slice->state[0], *squares = slice->state[1];
-    updated += slice->count, slices++;
-    if (!isfinite(*slice->norm)) return;
+    const Update *of = &slice->update;
+    const float *gradients = (const float *)of->gradients;
+    float *params = (float *)of->params, *momentum = slice->state[0], *squares = slice->state[1];
+    updated += of->count, slices++;
+    if (!isfinite(*of->norm)) return;
     const Tensor *tensor = slice->tensor;
     CHECK((tensor != NULL) == (momentum != NULL) && !(momentum && squares));
     if (tensor) {
-        CHECK(tensor->offset == slice->first && tensor_elements(tensor) == slice->count);
+        CHECK(tensor->offset == of->first && tensor_elements(tensor) == of->count);
         CHECK(MATRICES >> tensor->kind & 1);
         whole = true;
     }
-    for (size_t i = 0; i < slice->count; i++) {
-        const float g = gradients[i] / *slice->loss_scale;
+    for (size_t i = 0; i < of->count; i++) {
+        const float g = gradients[i] / *of->loss_scale;
         if (squares) squares[i] += g * g;
         if (momentum) momentum[i] = 0.9f * momentum[i] + g;
         params[i] -= rate * (momentum ? momentum[i] : squares ? g / (sqrtf(squares[i]) + 1e-8f) : g);
     }
-    if (slice->weight) network->ops->pack(slice->weight);
+    if (of->weight) network->ops->pack(of->weight);
 }
 
 static const Optimizer momentum_row = {
