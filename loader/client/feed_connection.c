@@ -18,6 +18,7 @@ enum {
     LOADER_SILENCE_MS = 10000, // on tcp: no data and no heartbeats
     BACKOFF_MS = 10,
     BACKOFF_MAX_MS = 1000,
+    ATTEMPT_MS = 2,    // between attempts to connect at first
     WAIT_MAX_MS = 100, // so that a stop request is noticed
 };
 
@@ -68,22 +69,23 @@ static uint64_t deadline_ns(const Feed *feed) {
     return ns < DEADLINE_MAX_MS * MS ? ns : DEADLINE_MAX_MS * MS;
 }
 
-// An inproc socket that receives the events of feed->socket.
+// An inproc socket that receives the events of feed->socket. When its queue is full, ZeroMQ's thread waits until the feed
+// reads it, and zmq_socket_monitor waits for that thread: no event may repeat while the trainer computes.
 static void open_monitor(Feed *feed) {
     char address[64];
     snprintf(address, sizeof address, "inproc://monitor-%llu", (unsigned long long)feed->last_req);
     feed->monitor = zmq_socket(feed->context, ZMQ_PAIR);
     if (!feed->monitor ||
         zmq_socket_monitor(feed->socket, address,
-                           ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                           ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                                ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) < 0 ||
         zmq_connect(feed->monitor, address) < 0)
         die(EX_LIMIT, "cannot watch a ZeroMQ socket: %s", zmq_strerror(errno));
 }
 
-void connection_open(Feed *feed) {
+// A new socket, which connects once, and HELLO.
+static void connect_once(Feed *feed) {
     uint8_t route[16]; // a new id: a ROUTER that still holds the old socket must not confuse the two
-    if (feed->state == CONNECTION_ATTACH) feed_ring_withdraw(feed); // the ring was sent but the reply has not arrived
     close_socket(feed);
     feed->socket = zmq_socket(feed->context, ZMQ_DEALER);
     if (!feed->socket || getrandom(route, sizeof route, 0) != sizeof route)
@@ -94,7 +96,7 @@ void connection_open(Feed *feed) {
     endpoint_set(feed->socket, ZMQ_SNDHWM, 2 * WIRE_WINDOW_MAX + 8);
     endpoint_set(feed->socket, ZMQ_RCVHWM, 2 * WIRE_WINDOW_MAX + 8);
     endpoint_set(feed->socket, ZMQ_LINGER, 0);
-    endpoint_set(feed->socket, ZMQ_RECONNECT_IVL, (int)(feed->backoff_ns / MS < 20 ? 2 : feed->backoff_ns / MS / 10));
+    endpoint_set(feed->socket, ZMQ_RECONNECT_IVL, -1); // by attempt_ns
     if (!feed->endpoint.ipc) endpoint_keep_alive(feed->socket, LOADER_SILENCE_MS);
     if (feed->config.loader_key) {
         zmq_setsockopt(feed->socket, ZMQ_CURVE_SERVERKEY, feed->config.loader_key, KEY_TEXT);
@@ -105,13 +107,19 @@ void connection_open(Feed *feed) {
     if (most < WIRE_WELCOME_MAX) most = WIRE_WELCOME_MAX;
     zmq_setsockopt(feed->socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
     if (strchr(feed->endpoint.zmq_address, '[')) endpoint_set(feed->socket, ZMQ_IPV6, 1);
+    feed->hello_req = ++feed->last_req;
     open_monitor(feed);
     if (zmq_connect(feed->socket, feed->endpoint.zmq_address) < 0)
         die(EX_BUG, "ZeroMQ cannot connect to '%s': %s", feed->endpoint.zmq_address, zmq_strerror(errno));
-    feed->state = CONNECTION_HELLO, feed->refused = false;
-    feed->hello_req = ++feed->last_req;
-    feed->retry_ns = clock_ns() + feed->backoff_ns + deadline_ns(feed);
+    feed->state = CONNECTION_HELLO, feed->attempt_ns = UINT64_MAX;
     send_hello(feed);
+}
+
+void connection_open(Feed *feed) {
+    if (feed->state == CONNECTION_ATTACH) feed_ring_withdraw(feed); // the ring was sent but the reply has not arrived
+    connect_once(feed);
+    feed->refused = false;
+    feed->retry_ns = clock_ns() + feed->backoff_ns + deadline_ns(feed);
 }
 
 static void connection_reopen(Feed *feed) {
@@ -466,40 +474,50 @@ static void connection_retry(Feed *feed) {
     connection_reopen_next(feed);
 }
 
-// An event of the socket: the loader has ended, it refuses the keys, or one side has keys and the other none, which the
-// next loader of a list may not.
-static int on_monitor_readable(Feed *feed) {
-    uint8_t event[6]; // u16 event, u32 value; a second part has the address
-    if (zmq_recv(feed->monitor, event, sizeof event, ZMQ_DONTWAIT) < 0) return 0;
-    zmq_recv(feed->monitor, NULL, 0, ZMQ_DONTWAIT);
-    uint16_t number;
-    uint32_t value;
-    memcpy(&number, event, sizeof number);
-    memcpy(&value, event + sizeof number, sizeof value);
-    if (number == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && feed->endpoint_count > 1) {
-        feed->retry_ns = clock_ns() + feed->backoff_ns;
-        return 0;
-    }
-    if (number == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
-        return feed->config.loader_key
-                   ? fail(EX_PERMISSION,
-                          "the loader at %s has no keys, and this trainer has: leave out --loader_key and --key_file, "
-                          "or serve with --key and --allow",
-                          feed->endpoint.name)
-                   : fail(EX_PERMISSION,
-                          "the loader at %s takes trainers with a key only: give --loader_key and --key_file",
-                          feed->endpoint.name);
-    if (number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+// The loader refuses the keys, or one side has keys and the other none, which the next loader of a list may not.
+static int fail_handshake(const Feed *feed, uint16_t event, uint32_t value) {
+    if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         return fail(EX_PERMISSION, "the loader at %s does not allow this trainer's key: add it to its --allow file",
                     feed->endpoint.name);
-    if (number == ZMQ_EVENT_CONNECT_RETRIED) {
-        // of a list the next one is due, and no later for each attempt of ZeroMQ, which are more frequent
-        if (feed->endpoint_count > 1 && !feed->refused) feed->retry_ns = clock_ns() + feed->backoff_ns;
-        feed->refused = true;
-    } else if (feed->state == CONNECTION_HELLO) {
-        feed->hello_sent = false; // it may have been lost: send it again when ZeroMQ has reconnected
-    } else {
+    if (value != ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH || feed->endpoint_count > 1)
+        return 0; // DISCONNECTED follows
+    return feed->config.loader_key
+               ? fail(EX_PERMISSION,
+                      "the loader at %s has no keys, and this trainer has: leave out --loader_key and --key_file, or "
+                      "serve with --key and --allow",
+                      feed->endpoint.name)
+               : fail(EX_PERMISSION,
+                      "the loader at %s takes trainers with a key only: give --loader_key and --key_file",
+                      feed->endpoint.name);
+}
+
+// The loader has ended, or nothing accepts connections.
+static void on_end_of_connection(Feed *feed) {
+    if (feed->state != CONNECTION_HELLO) {
         connection_reopen_next(feed);
+        return;
+    }
+    const uint64_t pause_ns = feed->backoff_ns / 10, now = clock_ns();
+    feed->refused = true;
+    if (feed->endpoint_count > 1)
+        feed->retry_ns = now + feed->backoff_ns; // the next one is due
+    else
+        feed->attempt_ns = now + (pause_ns < ATTEMPT_MS * MS ? ATTEMPT_MS * MS : pause_ns);
+}
+
+static int on_monitor_readable(Feed *feed) {
+    uint8_t event[6]; // u16 event, u32 value; a second part has the address
+    const void *monitor = feed->monitor;
+    while (feed->monitor == monitor && zmq_recv(feed->monitor, event, sizeof event, ZMQ_DONTWAIT) >= 0) {
+        uint16_t number;
+        uint32_t value;
+        memcpy(&number, event, sizeof number);
+        memcpy(&value, event + sizeof number, sizeof value);
+        zmq_recv(feed->monitor, NULL, 0, ZMQ_DONTWAIT);
+        if (number == ZMQ_EVENT_DISCONNECTED || number == ZMQ_EVENT_CLOSED)
+            on_end_of_connection(feed);
+        else if (fail_handshake(feed, number, value) < 0)
+            return -1;
     }
     return 0;
 }
@@ -509,6 +527,7 @@ int connection_wait(Feed *feed, uint64_t until_ns) {
     bool waits = feed->state != CONNECTION_READY;
     for (uint32_t i = 0; i < feed->outstanding; i++) waits = waits || !feed_request_at(feed, i)->ready;
     if (waits && feed->retry_ns < until_ns) until_ns = feed->retry_ns;
+    if (feed->attempt_ns < until_ns) until_ns = feed->attempt_ns;
     if (until_ns > now + WAIT_MAX_MS * MS) until_ns = now + WAIT_MAX_MS * MS;
     bool hello = feed->state == CONNECTION_HELLO && !feed->hello_sent;
     zmq_pollitem_t items[3] = {{.socket = feed->socket, .events = (short)(ZMQ_POLLIN | (hello ? ZMQ_POLLOUT : 0))},
@@ -522,5 +541,6 @@ int connection_wait(Feed *feed, uint64_t until_ns) {
     if (items[1].revents && items[1].socket == feed->monitor && on_monitor_readable(feed) < 0) return -1;
     if (feed->ctl >= 0 && items[2].fd == feed->ctl && items[2].revents) on_ctl_readable(feed);
     if (waits && clock_ns() >= feed->retry_ns) connection_retry(feed);
+    if (clock_ns() >= feed->attempt_ns) connect_once(feed);
     return 0;
 }

@@ -59,6 +59,7 @@ struct Feed {
     uint64_t attach_id;         // 0 = inline
     uint64_t attached_instance; // of the loader that has the ring
     uint64_t retry_ns;          // when to retry if nothing arrives
+    uint64_t attempt_ns;        // when to connect again; UINT64_MAX unless the socket's connection has ended
     uint64_t backoff_ns;        // grows with each socket that gets no answer
     uint64_t longest_wait_ns;   // that ended with a BATCH, slowly decaying
     unsigned patience;          // doublings of the deadline, one for each socket on which no BATCH arrived in time

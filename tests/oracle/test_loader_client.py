@@ -184,6 +184,34 @@ def test_client_reports_a_change_of_the_dataset_and_a_missing_loader():
         loader.start()
 
 
+def test_client_that_computes_does_not_let_events_of_its_socket_pile_up():
+    """ZeroMQ's thread, and with it the client, would wait for ever when the queue of 2,000 events is full."""
+    import zmq
+    import zmq.utils.monitor
+    ids, here = make_data(), os.getcwd()
+    with Loader(f"ipc://{here}/away") as loader:
+        feed = Feed(f"{here}/away", T, 4)
+        loader.kill()
+        context = zmq.Context()
+        other = context.socket(zmq.DEALER)  # connects again by itself, 5 to 100 ms after each attempt
+        other.reconnect_ivl, other.reconnect_ivl_max, other.linger = 5, 100, 0
+        monitor = other.get_monitor_socket(zmq.EVENT_CONNECT_RETRIED, "inproc://attempts")
+        other.connect(f"ipc://{here}/nobody")
+        for _ in range(20):
+            zmq.utils.monitor.recv_monitor_message(monitor)
+        other.disable_monitor()
+        monitor.close()
+        context.destroy()
+        events = 0
+        while feed._connection.event():
+            events += 1
+        assert events <= 3, f"{events} events"
+        loader.start()
+        feed.request(0, "sequential", 4, SEED, 0)
+        check(feed.next(), ids, "sequential", 0)
+        feed.close()
+
+
 def test_client_needs_an_allowed_key():
     ids = make_data()
     keys = {name: subprocess.run([BIN / "loader", "keygen", name], check=True, capture_output=True, text=True).stdout.strip()

@@ -1,6 +1,7 @@
 // ZeroMQ as libzmq 4.3 behaves, on a network of the simulation: the functions of zmq.h that the loader and its client
 // call. Messages of a connection arrive in their order, those of two connections in any. A connection that ends keeps a
-// part of what is under way, from its beginning. DEALER sockets connect again by themselves.
+// part of what is under way, from its beginning. DEALER sockets connect again by themselves, unless ZMQ_RECONNECT_IVL is
+// -1. Where libzmq's thread would wait for room in the queue of a monitor, the history fails: the queue is shorter here.
 #include "tests/simulate/sim.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +11,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-enum { ROUTE = 16, ADDRESS = 160 };
+enum { ROUTE = 16, ADDRESS = 160, EVENTS_MAX = 20 };
 
 typedef struct Part {
     struct Part *next;
@@ -132,6 +133,7 @@ static void monitor_event(const Socket *socket, uint16_t number) {
     parts_add(&message->parts, part_new(event, sizeof event));
     parts_add(&message->parts, part_new(socket->address, strlen(socket->address)));
     queue_add(&socket->monitor->inbox, message);
+    if (socket->monitor->inbox.count > EVENTS_MAX) sim_fail("ZeroMQ's thread waits until the events are read");
 }
 
 // --- connections
@@ -142,10 +144,10 @@ static Socket *bound_at(const char *address) {
     return NULL;
 }
 
-static Link *link_new(Socket *dealer, uint64_t delay) {
+static Link *link_new(Socket *dealer) {
     Link *link = calloc(1, sizeof *link);
     if (!link) sim_fail("no memory");
-    *link = (Link){.next = links, .dealer = dealer, .event = sim_now + delay};
+    *link = (Link){.next = links, .dealer = dealer, .event = sim_now};
     memcpy(link->route, dealer->route, ROUTE);
     return links = link;
 }
@@ -182,9 +184,12 @@ static void link_break(Link *link, bool up_whole, bool down_whole) {
     link->event = sim_now + sim_spread(sim_network.latency_ns);
 }
 
-static uint64_t reconnect_ns(const Socket *socket) {
+// Of the next attempt to connect; UINT64_MAX: there is none.
+static uint64_t reconnect_time(const Socket *socket) {
+    if (socket->reconnect_ms < 0) return UINT64_MAX;
     const uint64_t ns = (unsigned)socket->reconnect_ms * MS;
-    return ns + sim_below(ns + 1);
+    monitor_event(socket, ZMQ_EVENT_CONNECT_RETRIED);
+    return sim_now + ns + sim_below(ns + 1);
 }
 
 static uint64_t arrival(const Queue *queue, size_t bytes) {
@@ -195,8 +200,8 @@ static uint64_t arrival(const Queue *queue, size_t bytes) {
 static void link_attempt(Link *link) {
     Socket *router = bound_at(link->dealer->address);
     if (!router) {
-        monitor_event(link->dealer, ZMQ_EVENT_CONNECT_RETRIED);
-        link->event = sim_now + reconnect_ns(link->dealer);
+        monitor_event(link->dealer, ZMQ_EVENT_CLOSED);
+        link->event = reconnect_time(link->dealer);
     } else if (router->node->stalled_until > sim_now) {
         link->event = router->node->stalled_until + sim_network.latency_ns;
     } else {
@@ -223,8 +228,8 @@ static void link_event(Link *link) {
         Socket *dealer = link->dealer;
         link->dealer = NULL, link->event = UINT64_MAX;
         monitor_event(dealer, ZMQ_EVENT_DISCONNECTED);
-        monitor_event(dealer, ZMQ_EVENT_CONNECT_RETRIED);
-        link_new(dealer, reconnect_ns(dealer));
+        const uint64_t next = reconnect_time(dealer);
+        if (next != UINT64_MAX) link_new(dealer)->event = next;
     } else if (link->state == TRYING) {
         link_attempt(link);
     } else if (link->state == SHAKING) {
@@ -380,7 +385,7 @@ int zmq_connect(void *self, const char *address) {
     strncpy(socket->address, address, ADDRESS - 1);
     for (Socket *other = sockets; socket->type == ZMQ_PAIR && other; other = other->next)
         if (other->monitored && !other->monitor && other->node == sim_node) other->monitor = socket;
-    if (socket->type == ZMQ_DEALER) link_new(socket, sim_spread(sim_network.latency_ns));
+    if (socket->type == ZMQ_DEALER) link_new(socket)->event += sim_spread(sim_network.latency_ns);
     return 0;
 }
 

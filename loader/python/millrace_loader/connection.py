@@ -20,7 +20,8 @@ from .endpoint import Endpoint, Keys
 _SEALS = 0x1 | 0x2 | 0x4  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
 _F_ADD_SEALS = 1033
 _PAGE = 4096
-_EVENTS = zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+# None of them repeats while nobody reads them: ZeroMQ's thread waits for room in their queue.
+_EVENTS = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 
 
 class Slots:
@@ -51,7 +52,8 @@ class Slots:
 
 
 class Connection:
-    """`open` replaces the socket, as often as needed; `attach` replaces the slots by some that the loader shares."""
+    """`open` replaces the socket, which connects once, as often as needed; `attach` replaces the slots by some that the
+    loader shares."""
 
     def __init__(self, session: int, keys: Optional[Keys], batch_bytes: int, slot_count: int) -> None:
         self._session, self._keys, self._pid, self._opened = session, keys, os.getpid(), 0
@@ -70,7 +72,7 @@ class Connection:
         new.routing_id = b"\1" + secrets.token_bytes(15)
         new.linger, new.immediate = 0, 1
         new.rcvhwm = new.sndhwm = 4096
-        new.reconnect_ivl, new.reconnect_ivl_max = 5, 100
+        new.reconnect_ivl = -1
         new.maxmsgsize = wire.MESSAGE_MAX
         new.ipv6 = "[" in endpoint.address
         if self._keys:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import socket
@@ -24,6 +25,7 @@ _log = logging.getLogger("millrace_loader")
 _LOG_FIRST, _LOG_EVERY = 2.0, 5.0  # seconds without data
 _RETRY_MAX = 10.0
 _UNREACHABLE, _UNREACHABLE_MAX = 0.05, 1.0  # seconds until the next endpoint is tried
+_ATTEMPT, _ATTEMPT_MAX = 0.005, 0.1  # seconds between attempts to connect to the same endpoint: twice as many each time
 
 
 def check_sizes(sequence_tokens: int, max_rows: int, window: int, id_bytes: int = 2) -> int:
@@ -89,6 +91,7 @@ class Feed:
         self._requests: deque[_Pending] = deque()
         self._lent = -1
         self._patience, self._deadline, self._arrived = 0, 0.0, 0.0
+        self._attempt, self._attempt_pause = math.inf, _ATTEMPT  # when to connect again
         self._generation = [0] * (window + 1)  # one slot more than the window: `next` lends one to the caller
         self._dataset: Optional[wire.Welcome] = None
         self.same_samples = 0  # train samples before this number are those of the dataset before, or of `dataset_fp`
@@ -112,11 +115,15 @@ class Feed:
 
     def _open(self) -> None:
         """Opens a new socket; HELLO is sent when it is connected."""
+        self._connect()
+        self._ready = self._resent = False
+        self._set_deadline()
+
+    def _connect(self) -> None:
         self._connection.open(self._endpoints[self._place])
-        self._hello_sent = self._ready = self._resent = False
+        self._hello_sent, self._attempt = False, math.inf
         self._last_req += 1
         self._hello_req = self._last_req
-        self._set_deadline()
 
     def _reopen(self) -> None:
         self.reconnects += 1
@@ -185,7 +192,7 @@ class Feed:
             self._changed = True
         self._dataset, self._instance, self._dataset_place = welcome, header.instance, self._place
         self._use_ring(bool(welcome.ring))
-        self._ready, self._passed_over = True, False
+        self._ready, self._passed_over, self._attempt_pause = True, False, _ATTEMPT
         self._send_unanswered()
 
     def _pass_over(self, welcome: wire.Welcome) -> None:
@@ -282,13 +289,13 @@ class Feed:
         if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             raise LoaderError(f"the loader at {self._endpoints[self._place].name} does not allow the key of this client: add it "
                               "to its --allow file")
-        if event == zmq.EVENT_DISCONNECTED and self._ready:
+        if self._ready:
             self._open_next()
-            return
-        if event == zmq.EVENT_DISCONNECTED:
-            self._hello_sent = False  # it may have been lost
-        if len(self._endpoints) > 1 and not self._ready:
+        elif len(self._endpoints) > 1:
             self._deadline = min(self._deadline, time.monotonic() + self._pause())
+        else:
+            self._attempt = time.monotonic() + self._attempt_pause
+            self._attempt_pause = min(2 * self._attempt_pause, _ATTEMPT_MAX)
 
     def _retry(self) -> None:
         if self._ready and not self._resent:
@@ -302,9 +309,9 @@ class Feed:
         """Waits for one event and handles it."""
         if not self._hello_sent:
             self._send_hello()
-        self._connection.wait(self._deadline - time.monotonic(), writable=not self._hello_sent)
+        self._connection.wait(min(self._deadline, self._attempt) - time.monotonic(), writable=not self._hello_sent)
         self._receive()
-        if event := self._connection.event():
+        while event := self._connection.event():
             self._on_event(event)
         if self._connection.ring_ended():
             self._connection.detach()
@@ -312,6 +319,8 @@ class Feed:
                 self._open_next()
         if time.monotonic() >= self._deadline:
             self._retry()
+        elif time.monotonic() >= self._attempt:
+            self._connect()
 
     def _wait(self, done: Callable[[], object]) -> None:
         self._receive()

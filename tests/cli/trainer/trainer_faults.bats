@@ -356,6 +356,35 @@ END
     stop_run INT 75
 }
 
+# fault 39
+@test "Ctrl-C ends a run that waits for a loader which is not there, silent, stopped or killed" {
+    begin_loud() { "$BIN/trainer" train tiny.conf "${endless[@]}" "$@" 2>stderr >stdout 3>&- & TRAINER=$!; }
+    silent=$(free_port)
+    python3 -c 'import signal, socket, sys
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+connection = listener.accept()
+print("accepted", flush=True)
+signal.pause()' "$silent" >log 3>&- &
+    LOADER=$!
+    begin_loud --loader=tcp://127.0.0.1:"$silent" --out_dir=silent
+    wait_until grep -q accepted log
+    stop_run INT 75
+    kill_loader
+    begin_loud --loader=ipc://nobody --out_dir=waits
+    wait_until stderr_has "waiting for the loader at"
+    stop_run INT 75
+    for signal in STOP KILL; do
+        serve "$data"
+        begin_loud --loader=ipc://nobody,ipc://place --out_dir=run-$signal
+        wait_for_steps run-$signal 3
+        kill -$signal "$LOADER"
+        wait_until stderr_has "no data from the loader at"
+        stop_run INT 75
+        kill -9 "$LOADER" || true
+        wait "$LOADER" || true
+    done
+}
+
 # fault 70
 @test "where no thread can be started the run ends with 71 and names the limit" {
     [ "$(id -u)" = 0 ] || skip "needs root to become a user without processes"

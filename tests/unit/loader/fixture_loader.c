@@ -134,16 +134,19 @@ void wait_for_line(const char *place, const char *part, int times) {
 
 void wait_for_loader(const char *place, int times) { wait_for_line(place, "ready:", times); }
 
-const char *tcp_endpoint(void) {
-    static char endpoint[40];
-    if (*endpoint) return endpoint;
+void free_endpoint(char endpoint[40]) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0);
     CHECK(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
     close(fd);
-    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
+    snprintf(endpoint, 40, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
+}
+
+const char *tcp_endpoint(void) {
+    static char endpoint[40];
+    if (!*endpoint) free_endpoint(endpoint);
     return endpoint;
 }
 

@@ -33,6 +33,7 @@ pid_t serve_test_dataset(const TestDataset *spec); // made as "d", served at ipc
 int stop_loader(pid_t pid, int signal);            // the exit status, or 128 + the signal that ended it
 void wait_for_line(const char *place, const char *part, int times); // until PLACE.log contains `part` that many times
 void wait_for_loader(const char *place, int times);                 // until its log contains "ready:" that many times
+void free_endpoint(char endpoint[40]);                              // tcp, at a port that was free
 const char *tcp_endpoint(void);                                     // of this process, at a port that was free
 void read_status(Status *status, const char *endpoint);             // of a loader without keys
 
