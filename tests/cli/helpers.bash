@@ -18,6 +18,10 @@ setup_training() { # also a configuration, and the dataset of make_data in setup
     write_tiny_conf tiny.conf
     [ ! -e "$data/characters.txt" ] || echo "vocabulary = '$data/characters.txt'" >>tiny.conf # for a loader's datasets
 }
+with_gpt2() { # a test that requires the vocabulary of GPT-2: the dataset of setup_file in gpt2/
+    data=$BATS_FILE_TMPDIR/gpt2/data
+    sed -i '/^vocabulary/d' tiny.conf
+}
 teardown() { end_background; }
 
 endless=(--max_iters=1000000)
@@ -46,17 +50,33 @@ checkpoint_interval = 0
 END
 }
 
-# ascii: a vocabulary of 97 characters, for make_data N N --characters ascii: a step takes a fifth of the time of one of GPT-2's.
+# once NAME COMMAND...: a copy, here, of what COMMAND makes in an empty folder: once in a run of tests, for all files (run.sh), or once in
+# a run of bats.
+once() {
+    local made=${FIXTURES:-$BATS_RUN_TMPDIR}/$1
+    (
+        flock 9
+        [ -e "$made" ] || { rm -rf "$made.new" && mkdir "$made.new" && cd "$made.new" && "${@:2}" && mv "$made.new" "$made"; }
+    ) 9>"$made.lock" || return
+    cp -r "$made/." .
+}
+
+# ascii: a vocabulary of 97 characters, for make_data N N --characters ascii, which makes it: a step takes a fifth of the time of one
+# of GPT-2's.
 make_ascii() { seq 32 126 | awk '{ printf "%c", $1 } END { print "" }' >printable && "$BIN/shardtool" characters printable >ascii; }
 
 # make_data LINES VAL [OPTION...]: the dataset `data` from the folder `docs`, of text.txt in documents of 60 lines.
-make_data() {
+make_data() { once "data $*" new_data "$@"; }
+new_data() {
     seq 1 "$1" | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' >text.txt
+    [[ " $* " != *" ascii "* ]] || make_ascii || return
     mkdir docs
     split -l 60 text.txt docs/part-
     "$BIN/shardtool" tokenize --quiet --val "$2" "${@:3}" -o data docs
 }
-make_other_data() { # LINES [OPTION...]: `data2`
+make_other_data() { once "other $*" new_other_data "$@"; } # LINES [OPTION...]: `data2`
+new_other_data() {
+    [[ " $* " != *" ascii "* ]] || make_ascii || return
     mkdir other
     seq 1 "$1" | sed 's/.*/& other words: bread, flour, sacks, carts and & horses/' | split -l 40 - other/part-
     "$BIN/shardtool" tokenize --quiet --val 0.1 "${@:2}" -o data2 other
@@ -218,8 +238,6 @@ END
     cc -shared -fPIC -O1 -o clock.so clock.c
     export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
 }
-
-# bats test_tags=ci
 
 # in_group MIB COMMAND...: in a control group of that memory; 99 where none can be made
 in_group() {

@@ -3,7 +3,6 @@
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    make_ascii
     make_data 3000 0.1 --characters ascii
     make_other_data 2000 --characters ascii
 }

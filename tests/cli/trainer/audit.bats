@@ -3,7 +3,6 @@ load ../helpers
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    make_ascii
     make_data 600 0.1 --characters ascii
     make_other_data 400 --characters ascii
     mkdir runs

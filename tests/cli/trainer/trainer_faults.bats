@@ -3,7 +3,6 @@ load ../helpers
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    make_ascii
     make_data 2000 0.1 --characters ascii
 }
 
@@ -200,6 +199,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     "$BIN/trainer" status run | grep -q "^step  *1$"
 }
 
+# bats test_tags=ci
 # fault 64
 @test "steps that stay slower warn once, and those of a moment do not" {
     # the time between two looks at the clock is 0.1 ms, and 5 ms while the file "slow" exists

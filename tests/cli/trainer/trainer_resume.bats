@@ -3,7 +3,6 @@ load ../helpers
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    make_ascii
     make_data 6000 0.1 --characters ascii
     make_other_data 4000 --characters ascii
 }
