@@ -3,6 +3,8 @@ load ../helpers
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
+    make_data 6000 0.1 --characters ascii
+    mkdir gpt2 && cd gpt2
     make_data 6000 0.1
     make_other_data 4000
 }
@@ -54,6 +56,7 @@ END
 }
 
 @test "one command trains a model and writes checkpoints, metrics and a report" {
+    with_gpt2
     run_match 0 "cpu: " train --out_dir=run
     [[ "$output" == *"step     24/24 | loss "*" | norm "*" | lr "*" ms | "*" tok/s | "*" TFLOP/s"*" | 0:00:0"*" left"* ]]
     [[ "$output" == *"step      0 | train loss "*" | a guess among 50257 ids: 10.8249"* ]] # ln(50257)
@@ -84,8 +87,8 @@ END
     run_match 0 "runs.html" "$BIN/trainer" report "run 1e-3" "run 5e-3"
     run_code 1 grep -E 'src=|href=|<script|https?://' runs.html
     [ "$(grep -c '<figure>' runs.html)" = 5 ]
-    arena=$("$BIN/trainer" plan tiny.conf | sed -nE 's/^ *arena +[0-9]+ +([0-9.]+) MiB$/\1/p')
-    [ "$(grep -c "<td>$arena MiB</td></tr>" runs.html)" = 2 ]
+    arena=$("$BIN/trainer" plan tiny.conf | sed -nE 's/^ *arena +[0-9]+ +([0-9.]+ [KM]iB)$/\1/p')
+    [ "$(grep -c "<td>$arena</td></tr>" runs.html)" = 2 ]
     for rate in 1e-3 5e-3; do
         grep -q "<td>run $rate</td><td>24</td>.*<td>$(jq -r 'select(.val_loss) | .val_loss' "run $rate/metrics.jsonl" | tail -1 | xargs printf %.4f)</td>" runs.html
     done
@@ -95,7 +98,7 @@ END
         "$BIN/trainer" report "${runs%,*}" "${runs#*,}"
         grep -q '<tr><th>position</th><td>\(learned</td><td>rope\|rope</td><td>learned\)</td></tr>' runs.html
     done
-    "$BIN/shardtool" tokenize -q --val 0.5 -o other "$BATS_FILE_TMPDIR/docs"
+    "$BIN/shardtool" tokenize -q --val 0.5 --characters "$BATS_FILE_TMPDIR/ascii" -o other "$BATS_FILE_TMPDIR/docs"
     train --out_dir=third --quiet --dataset=other
     "$BIN/trainer" report "run 1e-3" third
     grep -q '<th>evaluation</th><td></td><td>of other tokens: its losses do not compare with the first</td>' runs.html
@@ -138,6 +141,7 @@ END
 
 # fault 71
 @test "validation data shorter than block_size is an error, 2" {
+    with_gpt2
     "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
     run_code 2 "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run
     [[ "$output" == *"the validation data of 'noval' has 0 tokens, block_size 16 needs at least 17"*"--val"* ]]
@@ -149,6 +153,7 @@ END
 
 # fault 71
 @test "one file of text is one document: tokenize and train say how to cut it, and the demo cuts it" {
+    with_gpt2
     seq 6000 | sed 's/.*/& a line\n/' >"one text.txt"
     run_code 0 "$BIN/shardtool" tokenize --val 0.5 -o val "one text.txt"
     [[ "$output" == *"1 document goes to one split as a whole ("*" train and 0 val tokens): --docs paragraphs or lines makes more of the text"* ]]
@@ -182,6 +187,7 @@ END
 
 # fault 74
 @test "failed saves are warnings, a failed last save exits with 74, and no partial checkpoint is left" {
+    with_gpt2
     run_code 74 bash -c 'ulimit -f 1000; "$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=run --eval_interval=4' "$data"
     [ "$(grep -c "no checkpoint: .*File too large; training continues" <<<"$output")" -eq 5 ] # of six: at the last step nothing continues
     [ "$(ls -A run | tr '\n' ' ')" = ".lock metrics.jsonl report.html " ]
@@ -199,6 +205,7 @@ END
 
 # fault 85
 @test "a complete run with other keys, another dataset or another model is refused, 2; the same command trains nothing" {
+    with_gpt2
     small=(--max_iters=2 --eval_interval=2 --eval_iters=1 --sample_tokens=0)
     refused() { # WORDS OPTION...
         run_match 2 "$1" train --out_dir=run "${small[@]}" "${@:2}"
@@ -238,6 +245,7 @@ END
 
 # fault 76
 @test "a damaged checkpoint is reported, and the one before it is used" {
+    with_gpt2
     train --out_dir=run --quiet
     cp -r run whole
     printf x | dd of="$(last run)/model.safetensors" bs=1 seek=100000 conv=notrunc status=none
@@ -254,6 +262,7 @@ END
 }
 
 @test "a run that is longer than the one pass of its order is refused with the steps that it can have" {
+    with_gpt2
     seq 300 >lines && "$BIN/shardtool" tokenize -q --docs lines --val 0 -o pass lines
     data=pass steps=$((($("$BIN/shardtool" info --json pass | jq .train_tokens) - 1) / 16 / 4))
     for order in sequential permuted; do
@@ -287,6 +296,7 @@ END
 }
 
 @test "eval prints the loss of the evaluation in the run; sample prints the same text for the same seed" {
+    with_gpt2
     train --out_dir=run --quiet
     in_run=$(sed -n 's/{"step": 24, "val_loss": \([0-9.]*\).*/\1/p' run/metrics.jsonl)
     run bash -c '"$BIN/trainer" eval --out_dir=run --dtype=float32 --dataset="$0" --eval_tokens=128 --json 2>/dev/null | tail -1' "$data"
@@ -335,6 +345,7 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
 
 # fault 97
 @test "each checkpoint has the tokenizer's files as hard links to one copy, which a change of one does not reach" {
+    with_gpt2
     train --out_dir=run --quiet
     check_tokenizer "$(last run)"
     has_links 2 "$(last run)"
@@ -356,6 +367,7 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
 # bats test_tags=ci
 # fault 97
 @test "a file system without hard links gets copies, and a save that is killed between two links leaves nothing" {
+    with_gpt2
     command -v strace >/dev/null || skip "needs strace"
     train --out_dir=whole --quiet
     strace -f -qq -o /dev/null -e trace=linkat -e inject=linkat:error=EPERM \
@@ -375,6 +387,7 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
 }
 
 @test "export writes a model with its tokenizer, in float32 with the same loss" {
+    with_gpt2
     train --out_dir=run --quiet
     "$BIN/trainer" export -o whole --out_dir=run
     cmp <(tail -c 100000 whole/model.safetensors) <(tail -c 100000 "$(last run)/model.safetensors")
@@ -440,6 +453,7 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
 
 # bats test_tags=ci
 @test "the time left is that of steps, not of the evaluation before the first, and a loss that was not evaluated is not printed" {
+    with_gpt2
     seq 1 3000 | sed 's/$/ is a number of a text/' >long.txt
     "$BIN/shardtool" tokenize --quiet --docs lines --val 0.4 -o long long.txt
     run train --dataset=long --out_dir=run --max_iters=120 --eval_interval=120 --eval_tokens=8192
@@ -449,6 +463,7 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
 }
 
 @test "the step line has the time left, TFLOP/s and their share of the measured peak" {
+    with_gpt2
     run train --out_dir=run --max_iters=3 --eval_interval=0
     [[ "$output" =~ "step      1/3 | loss ".*" TFLOP/s"(" ("[0-9]+" % of measured peak)")?.*" | 0:"[0-9]+:[0-9]+" left" ]]
     # the share by the printed rates and by metrics.jsonl, whose tok_s is the more exact rate of the step
@@ -468,6 +483,7 @@ END
 }
 
 @test "eval_interval=0 trains without validation data" {
+    with_gpt2
     "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
     run_code 0 "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run --eval_interval=0 --max_iters=4
     [ -d run/ckpt-00000004 ]
@@ -484,6 +500,7 @@ END
 }
 
 @test "status shows a live run, also before its first checkpoint, and --watch follows it" {
+    with_gpt2
     begin --dataset="$data" --out_dir=run "${endless[@]}" --eval_interval=1000000
     wait_for_steps run 3
     run_code 0 "$BIN/trainer" status --json run
@@ -573,6 +590,7 @@ END
 }
 
 @test "float16: a run that is stopped between steps that are not finite computes them again" {
+    with_gpt2
     small=(--dtype=float16 --block_size=1 --batch_size=1 --gradient_accumulation_steps=400 --eval_interval=0)
     train --out_dir=first --quiet "${small[@]}" --max_iters=1
     multiply_gains first/ckpt-00000001 loud 1000
