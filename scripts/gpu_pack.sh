@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 build=$1 archive=$2
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 pack=$work/gpu-pack
-mkdir -p "$pack/bin" "$pack/lib" "$pack/tests/cuda" "$pack/tests/operations" "$pack/tests/bench" "$pack/tests/data"
+mkdir -p "$pack/bin" "$pack/lib" "$pack/tests/cuda" "$pack/tests/operations" "$pack/tests/bench/gpu" "$pack/tests/oracle/trainer" "$pack/tests/data"
 cp "$build"/bin/{shardtool,loader,trainer} "$pack/bin"
 cp "$build"/{test-gpu,bench_gpu} "$pack"
 libc='^(libc|libm|libdl|librt|libpthread|ld-linux.*)\.so'
@@ -39,12 +39,14 @@ git rev-parse --short=7 HEAD >"$pack/commit"
 cp tests/operations/test_operations.c "$pack/tests/operations"
 mkdir -p "$pack/trainer/plan" && cp trainer/plan/gpu_peaks.def "$pack/trainer/plan" # for report.py
 cp -r tests/cuda/device tests/cuda/*.c "$pack/tests/cuda" # the names of the tests are read from the sources
-cp tests/bench/bench_gpu*.{py,json} tests/bench/{nanogpt_model,timing}.py tests/oracle/philox.py "$pack/tests/bench"
+cp tests/bench/gpu/*.{py,json} "$pack/tests/bench/gpu"
+cp tests/bench/{nanogpt_model,timing}.py "$pack/tests/bench"
+cp tests/oracle/rooms.py "$pack/tests/oracle" && cp tests/oracle/trainer/philox.py "$pack/tests/oracle/trainer"
 printf '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/tests/cuda/device/run_device.sh" . "$@"\n' >"$pack/run.sh"
 cat >"$pack/bench.sh" <<'END'
 #!/usr/bin/env bash
 export CALLED_FROM=$PWD
-cd "$(dirname "$(readlink -f "$0")")" && build=. && . tests/cuda/device/environment.sh && exec python3 tests/bench/bench_gpu.py "$build" "$@"
+cd "$(dirname "$(readlink -f "$0")")" && build=. && . tests/cuda/device/environment.sh && exec python3 tests/bench/gpu/bench_gpu.py "$build" "$@"
 END
 chmod +x "$pack"/*.sh
 cat >"$pack/README.txt" <<END

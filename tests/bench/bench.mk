@@ -2,13 +2,13 @@
 PYTHON := build/venv/bin/python
 PIP    := build/venv/bin/pip install -q --disable-pip-version-check
 
-$(O)/bench_%: $(O)/tests/bench/bench_%.o $(O)/core.a
-	$(LINK)
-$(O)/soak_%: $(O)/tests/bench/soak_%.o $(O)/core.a
+BENCHES := $(basename $(wildcard tests/bench/*/bench_*.c tests/bench/*/soak_*.c))
+$(foreach bench,$(BENCHES),$(eval $(O)/$(notdir $(bench)): $(O)/$(bench).o))
+$(addprefix $(O)/,$(notdir $(BENCHES))): $(O)/core.a
 	$(LINK)
 $(O)/bench_operations: private LIBS += -lcmocka
 $(O)/bench_operations: $(patsubst %,$(O)/tests/operations/%.o,pair operations reference)
-$(O)/bench_gpu: $(O)/tests/bench/bench_gpu_trace.o
+$(O)/bench_gpu: $(O)/tests/bench/gpu/bench_gpu_trace.o
 
 ## bench-kernels  time per operation of a training step on this processor: S="L=4 C=256 H=4 B=2 dtype=float32"
 ## bench-operations  time of every operation alone at the shapes of GPT-2 124M: S="B=4 T=256 device=cpu dtype=auto"
@@ -16,44 +16,44 @@ bench-kernels bench-operations: bench-%: $(O)/bench_% ; $(Q)$< $(S)
 ## bench-cpu  training speed on the CPU beside PyTorch in the same run (S="layers heads embd block batch")
 bench-cpu: all test-deps build/bench/data/dataset.jsonl
 	$(Q)$(PYTHON) -c 'import torch' 2>/dev/null || $(PIP) torch numpy
-	$(Q)$(PYTHON) tests/bench/bench_cpu_step.py $(O)/bin build/bench/data build/bench $(S)
+	$(Q)$(PYTHON) tests/bench/trainer/bench_cpu_step.py $(O)/bin build/bench/data build/bench $(S)
 ## bench-gpu  training speed, operations and memory on a device beside PyTorch; writes docs/gpu-results.md
 bench-gpu: all $(O)/bench_gpu
-	$(Q)python3 tests/bench/bench_gpu.py $(O) && python3 tests/bench/bench_gpu.py $(O) --torch
+	$(Q)python3 tests/bench/gpu/bench_gpu.py $(O) && python3 tests/bench/gpu/bench_gpu.py $(O) --torch
 ## bench-gpu-run  one run of 124M on a device beside nanoGPT's model and loop in PyTorch: losses, time, memory, kill and resume
 bench-gpu-run: all
-	$(Q)python3 tests/bench/bench_gpu.py $(O) --run
+	$(Q)python3 tests/bench/gpu/bench_gpu.py $(O) --run
 ## bench-save  what a checkpoint of 124M costs the training beside it (S="n_layer=6 ...")
 bench-save: all build/bench/data/dataset.jsonl
-	$(Q)python3 tests/bench/bench_save.py $(O)/bin build/bench/data build/bench $(S)
+	$(Q)python3 tests/bench/trainer/bench_save.py $(O)/bin build/bench/data build/bench $(S)
 build/bench/data/dataset.jsonl: | all
 	$(Q)mkdir -p build/bench
 	$(Q)$(O)/bin/shardtool tokenize --val 0.05 -o build/bench/data "$${TEXT:-$$(scripts/corpus.sh)}"
 ## bench-ranks  two processes of one thread beside one of two: tokens a second, CPU time, bytes sent, memory (S="n_layer=6 ...")
-bench-ranks: all ; $(Q)python3 tests/bench/bench_ranks.py $(O)/bin $(S)
+bench-ranks: all ; $(Q)python3 tests/bench/trainer/bench_ranks.py $(O)/bin $(S)
 ## bench-sample  tokens a second of sampling from a 124M at 1,000 tokens of context, beside transformers with its cache
-bench-sample: all test-deps ; $(Q)$(PYTHON) tests/bench/bench_sample.py $(O)/bin/trainer
+bench-sample: all test-deps ; $(Q)$(PYTHON) tests/bench/trainer/bench_sample.py $(O)/bin/trainer
 ## bench-chars  validation loss of a character model beside nanoGPT's in PyTorch, on the same ids (FILE=your text)
-bench-chars: all test-deps ; $(Q)$(PYTHON) tests/bench/bench_chars.py $(O)/bin $(FILE)
+bench-chars: all test-deps ; $(Q)$(PYTHON) tests/bench/trainer/bench_chars.py $(O)/bin $(FILE)
 ## bench-loader  loader throughput, latency and restart time beside nanoGPT's get_batch
 bench-loader: test-deps $(O)/bin/loader $(O)/bench_loader
 	$(Q)mkdir -p build/bench/loader
-	$(Q)$(PYTHON) tests/bench/bench_loader.py $(O)/bench_loader $(O)/bin/loader build/bench/loader
+	$(Q)$(PYTHON) tests/bench/loader/bench_loader.py $(O)/bench_loader $(O)/bin/loader build/bench/loader
 ## bench-tokenizer  MB/s beside tiktoken, gigatoken and tokenizers, ids compared (FILE=your text)
 bench-tokenizer: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
 	$(Q)$(PIP) gigatoken==0.10.0 tokenizers==0.23.3 awkward
-	$(Q)$(PYTHON) tests/bench/bench_tokenizer.py $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)
+	$(Q)$(PYTHON) tests/bench/tokenizer/bench_tokenizer.py $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)
 ## bench-patterns  MB/s of each pattern beside GPT-2's, with the same tokens (FILE=your text)
 bench-patterns: test-deps $(O)/bench_tokenizer $(O)/bench_pieces
-	$(Q)BIN=$(O)/bin $(PYTHON) tests/bench/bench_patterns.py $(O)/bench_tokenizer $(O)/bench_pieces $(FILE)
+	$(Q)BIN=$(O)/bin $(PYTHON) tests/bench/tokenizer/bench_patterns.py $(O)/bench_tokenizer $(O)/bench_pieces $(FILE)
 ## bench-tokenizer-hard  worst-case texts on every instruction set beside tiktoken (GB=1: single words of 1 GB)
 bench-tokenizer-hard: test-deps $(O)/bench_tokenizer
-	$(Q)$(PYTHON) tests/bench/bench_tokenizer_hard.py $(O)/bench_tokenizer $(GB)
+	$(Q)$(PYTHON) tests/bench/tokenizer/bench_tokenizer_hard.py $(O)/bench_tokenizer $(GB)
 ## bench-vocabulary  seconds and memory of train-vocabulary beside gigatoken and rustbpe, tokens compared (FILE=your text, V=65536, RUNS=3)
 bench-vocabulary: test-deps $(O)/bin/shardtool
 	$(Q)$(PIP) gigatoken==0.10.0 rustbpe==0.1.0 awkward
 	$(Q)mkdir -p build/bench/vocabulary
-	$(Q)$(PYTHON) tests/bench/bench_vocabulary.py $(O)/bin/shardtool build/bench/vocabulary "$(FILE)" "$(V)" "$(RUNS)"
+	$(Q)$(PYTHON) tests/bench/tokenizer/bench_vocabulary.py $(O)/bin/shardtool build/bench/vocabulary "$(FILE)" "$(V)" "$(RUNS)"
 ## bench-shards   datasets from JSON lines beside nanoGPT's prepare and datatrove; verify, text, merge, memory (GB=1: large inputs)
 ## bench-parquet  MB of text a second out of Parquet files beside pyarrow
 ## bench-remote   the stages of tokenize beside their libraries, levels, and URLs through TLS beside disk and pyarrow with tiktoken (GB=4)
@@ -63,9 +63,9 @@ bench-shards bench-parquet bench-remote bench-nest: bench-%: test-deps $(O)/bin/
 	$(Q)mkdir -p build/bench/$* && $(PYTHON) tests/bench/bench_$*.py $(O)/bin/shardtool build/bench/$* $(GB)
 ## soak     a loader under a fault a minute: memory, descriptors and samples stay the same (MINUTES=30)
 soak: test-deps $(O)/bin/loader $(O)/bin/shardtool
-	$(Q)$(PYTHON) tests/bench/soak_loader.py $(O)/bin $(or $(MINUTES),30)
+	$(Q)$(PYTHON) tests/bench/loader/soak_loader.py $(O)/bin $(or $(MINUTES),30)
 ## soak-train  two processes under a fault a minute beside an undisturbed one: steps kept, seconds lost, equal bits (HOURS=2 BETWEEN=60 SEED=1)
 soak-train: all
-	$(Q)python3 tests/bench/soak_train.py $(O)/bin $(or $(HOURS),2) $(or $(BETWEEN),60) $(or $(SEED),1)
+	$(Q)python3 tests/bench/trainer/soak_train.py $(O)/bin $(or $(HOURS),2) $(or $(BETWEEN),60) $(or $(SEED),1)
 ## soak-tokenizer  memory of one encoder over GB=10 of text without repeats; fails when it grows
 soak-tokenizer: $(O)/soak_tokenizer ; $(Q)$< $(or $(GB),10)

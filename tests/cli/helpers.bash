@@ -285,7 +285,7 @@ complete_after_kills() {
 strace() { ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" command strace "$@"; }
 export -f strace
 
-wide_vocabulary() { python3 "$ROOT/tests/oracle/wide_vocabulary.py" "$1"; } # FILE: a .tiktoken of 65,792 tokens
+wide_vocabulary() { python3 "$ROOT/tests/oracle/tokenizer/wide_vocabulary.py" "$1"; } # FILE: a .tiktoken of 65,792 tokens
 
 # Makes a dataset of one document in each split, so that no target of an evaluation is the end of a text.
 tokenize_two() { # DATASET TEXT [OPTION]...

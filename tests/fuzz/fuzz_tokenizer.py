@@ -1,6 +1,6 @@
 """Random texts through millrace's tokenizer, on every path, and through tiktoken: fuzz_tokenizer.py TIMER [SECONDS [SEED]].
 
-TIMER is the program made of tests/bench/bench_tokenizer.c. A difference is cut down to a short document and printed as hex.
+TIMER is the program made of tests/bench/tokenizer/bench_tokenizer.c. A difference is cut down to a short document and printed as hex.
 """
 import os
 import random

@@ -11,6 +11,8 @@ import tempfile
 import time
 import traceback
 
+import rooms  # of all tests
+
 
 class Skip(Exception):
     """Raised with the reason by a test that this machine cannot run."""

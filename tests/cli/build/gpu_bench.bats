@@ -85,17 +85,17 @@ END
     printf '#!/bin/sh\necho "NVIDIA of this test"\n' >fake/nvidia-smi
     printf '#!/bin/sh\necho broken >&2; exit 127\n' >build/bin/trainer
     chmod +x fake/nvidia-smi build/bin/trainer
-    run_code 1 python3 tests/bench/bench_gpu.py build --out results --only "limit 124M"
+    run_code 1 python3 tests/bench/gpu/bench_gpu.py build --out results --only "limit 124M"
     not grep -q "no micro-batch fits" results/bench.jsonl
     grep -q "trainer plan: broken" results/bench.jsonl
     # a later run in which the planner works replaces the note
     ln -sf /bin/true build/bin/trainer
     printf '#!/bin/sh\necho "{\\"ms\\": 5}"\n' >build/bench_gpu && chmod +x build/bench_gpu
-    python3 tests/bench/bench_gpu.py build --out results --only "limit 124M|step" || true
+    python3 tests/bench/gpu/bench_gpu.py build --out results --only "limit 124M|step" || true
     grep -q '"ms": 5' results/bench.jsonl
     not grep -q "trainer plan: broken" results/bench.jsonl
     # a table has the rows of one commit
     echo 1234567 >commit
-    python3 tests/bench/bench_gpu.py build --out results --only "no such command" || true
+    python3 tests/bench/gpu/bench_gpu.py build --out results --only "no such command" || true
     [ ! -s results/bench.jsonl ]
 }

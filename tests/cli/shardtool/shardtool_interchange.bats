@@ -1,4 +1,4 @@
-# export and import on the command line: files, exit codes, messages. tests/oracle/test_interchange.py compares the contents
+# export and import on the command line: files, exit codes, messages. tests/oracle/shardtool/test_interchange.py compares the contents
 # with the readers of the other tools.
 
 load ../helpers

@@ -1,5 +1,5 @@
 # shardtool train-vocabulary: its inputs, options and errors, and runs that are killed. Programs come from $BIN, data from
-# $DATA. What it learns is compared with other trainers in tests/oracle/test_train_vocabulary*.py.
+# $DATA. What it learns is compared with other trainers in tests/oracle/tokenizer/test_train_vocabulary*.py.
 
 load ../helpers
 

@@ -4,7 +4,7 @@ load ../helpers
 # Python with numpy: the environment of the tests, else the system's.
 python=$ROOT/build/venv/bin/python
 [ -x "$python" ] || python=python3
-model() { "$python" "$ROOT/tests/oracle/gpt2_model.py" "$@"; }
+model() { "$python" "$ROOT/tests/oracle/trainer/gpt2_model.py" "$@"; }
 
 has_numpy() { "$python" -c 'import numpy' 2>/dev/null; }
 

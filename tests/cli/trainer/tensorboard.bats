@@ -3,7 +3,7 @@
 load ../helpers
 
 python=$ROOT/build/venv/bin/python
-same_points() { "$python" "$ROOT/tests/oracle/tensorboard_events.py" "$1"; }
+same_points() { "$python" "$ROOT/tests/oracle/trainer/tensorboard_events.py" "$1"; }
 
 setup() {
     "$python" -c 'import tensorboard' 2>/dev/null || skip "build/venv has no tensorboard (make test-peers)"

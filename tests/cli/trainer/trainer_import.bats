@@ -1,4 +1,4 @@
-# trainer import: exit codes, messages and files. tests/oracle/test_model_import.py compares the models with torch.
+# trainer import: exit codes, messages and files. tests/oracle/trainer/test_model_import.py compares the models with torch.
 load ../helpers
 
 trainer() { "$BIN/trainer" "$@"; }

@@ -3,8 +3,8 @@
 load ../helpers
 
 python=$ROOT/build/venv/bin/python
-hf() { "$python" "$ROOT/tests/oracle/choices_hf.py" "$@" 2>/dev/null; }
-parity() { "$python" "$ROOT/tests/oracle/parity_$1.py" "${@:2}"; }
+hf() { "$python" "$ROOT/tests/oracle/trainer/choices_hf.py" "$@" 2>/dev/null; }
+parity() { "$python" "$ROOT/tests/oracle/trainer/parity_$1.py" "${@:2}"; }
 evaluate() { "$BIN/trainer" eval --init_from=./model --dtype=float32 --threads=1 --batch_size=3 --quiet "$@"; }
 
 setup() {

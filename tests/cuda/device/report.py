@@ -17,7 +17,7 @@ HEAD = """# On a GPU
 Results of `make test-gpu` and `make bench-gpu`, with the device they ran on. They write this file. Without a GPU,
 `make test` tests the CUDA backend in an emulator (tests/cuda/emulator).
 """
-EXPECTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/bench_gpu_expected.json")
+EXPECTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/gpu/bench_gpu_expected.json")
 TOLERANCE = 0.25
 PEAKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../trainer/plan/gpu_peaks.def")
 

@@ -1,4 +1,4 @@
-// Every operation against torch (tests/oracle/make_kernels.py), in fp32, bf16 and fp16.
+// Every operation against torch (tests/oracle/trainer/make_kernels.py), in fp32, bf16 and fp16.
 #include "tests/unit/kernels/fixture_kernels.h"
 
 static const Shape shape = {.B = 4, .T = 130, .C = 256, .H = 1, .V = 128, .chunk_rows = 64};

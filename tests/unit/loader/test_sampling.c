@@ -30,7 +30,7 @@ static Sampling mode_named(const char *name) {
     return SAMPLING_EPOCH;
 }
 
-// tests/oracle/test_loader_sampling.py computes the vectors from the specification in the header.
+// tests/oracle/loader/test_loader_sampling.py computes the vectors from the specification in the header.
 TEST(sampling_matches_the_vectors_of_its_specification) {
     char path[4200], mode[16];
     snprintf(path, sizeof path, "%s/../../loader/protocol/sampling.h", test_data);

@@ -260,7 +260,7 @@ TEST(tokenizer_vocabulary_has_the_published_ids) {
     CHECK_EQUAL(longest, TOKEN_MAX_BYTES);
 }
 
-// hashlib.sha256 over the same bytes, built from encoder.json's content (tests/oracle/test_tokenizer.py computes it
+// hashlib.sha256 over the same bytes, built from encoder.json's content (tests/oracle/tokenizer/test_tokenizer.py computes it
 // too)
 TEST(tokenizer_fingerprint_matches_the_shard_format) {
     prepare();

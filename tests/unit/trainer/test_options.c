@@ -1,5 +1,5 @@
 // Each modern option of the model, and each two of them: loss and gradients against torch in double precision
-// (tests/oracle/make_options.py).
+// (tests/oracle/trainer/make_options.py).
 #include "common/machine/cpu.h"
 #include "common/rng.h"
 #include "tests/unit/trainer/fixture_trainer.h"

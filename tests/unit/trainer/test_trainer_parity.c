@@ -1,5 +1,5 @@
 // Losses, norms and logits against a PyTorch model like nanoGPT's with the same weights and batches
-// (tests/oracle/make_trainer_parity.py).
+// (tests/oracle/trainer/make_trainer_parity.py).
 #include "tests/unit/trainer/fixture_trainer.h"
 #include <math.h>
 

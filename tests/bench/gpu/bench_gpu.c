@@ -1,0 +1,429 @@
+// Speed on a device. bench_gpu step|trace|ops|gemm|hang [KEY=VALUE...], see the keys at the end: `step` times whole
+// training steps, `trace` every operation of one step, `ops` single operations at the same shapes, `gemm` the largest
+// product there is, `hang` nothing: the stream stands still. One JSON object a line. Random weights, and tokens with
+// the frequencies of text.
+#include "common/err.h"
+#include "common/log.h"
+#include "common/rng.h"
+#include "tests/bench/gpu/bench_gpu_trace.h"
+#include "tests/small_network.h"
+#include "trainer/plan/plan_auto.h"
+#include "trainer/plan/plan_check.h"
+#include "trainer/setup/backend_for.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if HAVE_CUDA
+#include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/libraries/nvml.h"
+// Of the whole card, by all processes. The first call creates the context of this one, where NVML is missing too.
+static double used_bytes(void) {
+    size_t left = 0, total = 0;
+    return cudaMemGetInfo(&left, &total) == cudaSuccess ? (double)(total - left) : 0;
+}
+static double device_used_bytes(void) {
+    const double used = nvml_used_bytes(0);
+    return used >= 0 ? used : used_bytes();
+}
+static void set_attention_form(AttentionForm form) { cuda_attention_form = form; }
+static void set_gelu_form(GeluForm form) { cuda_gelu_form = form; }
+// A stream that stands still, as after a kernel that hangs.
+static void hang(void *unused) {
+    (void)unused;
+    pause();
+}
+static void hang_device(void) { cuda_check(cudaLaunchHostFunc(cuda.stream, hang, NULL), "hanging"); }
+#else
+static void hang_device(void) {}
+static double used_bytes(void) { return 0; }
+static double device_used_bytes(void) { return 0; }
+typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_3 } AttentionForm;
+static void set_attention_form(AttentionForm form) { (void)form; }
+typedef enum { GELU_AUTO, GELU_NOT_BY_WGMMA, GELU_BY_WGMMA } GeluForm;
+static void set_gelu_form(GeluForm form) { (void)form; }
+#endif
+
+static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, deterministic = 1, timeout;
+static int documents;    // tokens of one on average, each masked from the others; 0: no mask
+static double mem_limit; // GiB
+static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact", dtype[16] = "auto", offload[16] = "none",
+            recompute[16] = "none";
+static const Backend *ops;
+static Config config;
+static Model model;
+static MemoryPlan plan;
+static Network network;
+static uint16_t *tokens; // a batch, always the same
+
+static void parse_key(int key, const char *text) {
+    if (!config_parse(&config, key, text)) die(EX_USAGE, "'%s' is no %s (trainer plan --help)", text, config_key(key));
+}
+
+static void open_backend(void) {
+    char why[256];
+    parse_key(KEY_device, device), parse_key(KEY_dtype, dtype), parse_key(KEY_optimizer_state, state);
+    ops = backend_open(&(BackendChoice){.device = config.device,
+                                        .dtype = config.dtype,
+                                        .deterministic = deterministic,
+                                        .optimizer_state = config.optimizer_state,
+                                        .matmul_precision = config.matmul_precision,
+                                        .cache_dir = backend_cache_dir(),
+                                        .timeout_s = timeout},
+                       why);
+    if (!ops) die(err_code(), "%s", err_text());
+    fprintf(stderr, "%s\n", why);
+}
+
+// Zipf's law with an offset: the k-th most frequent token has a share of about 0.1 / (k + 2.7). The gradient of an
+// embedding is a sum over the positions of a token, and uniform tokens would hide that the most frequent one has 3 % of
+// them.
+static uint16_t zipf_token(double uniform) {
+    const double offset = 2.7;
+    return (uint16_t)(offset * pow((GPT2_VOCAB + offset) / offset, uniform) - offset);
+}
+
+static double used_after_open; // bytes of the card
+
+static void open_network(void) {
+    config = default_config();
+    config.n_layer = L, config.n_head = H, config.n_embd = C, config.block_size = T, config.batch_size.value = B;
+    config.gradient_accumulation_steps = accumulation, config.bias = false, config.eval_batch_size = 1;
+    parse_key(KEY_recompute, recompute), parse_key(KEY_gelu, gelu), parse_key(KEY_offload, offload);
+    config.decay_lr = false, config.document_mask = documents;
+    config.learning_rate = 6e-5; // at 6e-4 and no warmup the last loss depends on the last bit of the first
+    config.mem_limit = (uint64_t)(mem_limit * (1 << 30));
+    open_backend();
+    used_after_open = used_bytes();
+    plan_auto(&config, ops, true); // the logits chunk, as a run has it
+    ModelShape shape = model_shape(&config);
+    model_open(&model, &shape);
+    memory_plan_init(&plan, &config, &model, ops, optimizer_of(OPTIMIZER_ADAMW));
+    if (memory_plan_check(&plan, &config, ops, true) < 0 || network_open(&network, ops, &model, &plan) < 0)
+        die(err_code(), "%s", err_text());
+    network_init(&network, 1337);
+    size_t count = (size_t)B * (size_t)(T + 1), bytes = (count * 2 + 4095) / 4096 * 4096;
+    tokens = aligned_alloc(4096, bytes);
+    if (!tokens) die(EX_MEMORY, "no memory for a batch");
+    ops->pin(tokens, bytes);
+    for (size_t i = 0; i < count; i++) tokens[i] = zipf_token((double)(rng_u64(1, 2, i) >> 11) * 0x1p-53);
+    for (size_t i = 0; documents && i < count; i++)
+        if (rng_u64(3, 4, i) % (uint64_t)documents == 0) tokens[i] = GPT2_VOCAB - 1;
+}
+
+// In float16 at the scale of a run: at 1 the gradients of most logits are zero, and products of zeros draw less power.
+static void step(uint64_t update) { // waits for its end
+    const float loss_scale = ops->act_type == DTYPE_FP16 ? 65536 : 1;
+    step_begin(&network, &config, &(StepPosition){update, update, loss_scale, NULL});
+    for (int micro = 0; micro < accumulation; micro++) {
+        network_tokens(&network, &plan.train, tokens, B, T);
+        step_micro_batch(&network, 1 / ((float)B * (float)T * (float)accumulation), micro);
+    }
+    step_end(&network);
+}
+
+// ---- whole steps
+
+enum { PASSES = 3 }; // of which the median is printed
+
+static int compare_seconds(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double seconds[PASSES]) {
+    qsort(seconds, PASSES, sizeof *seconds, compare_seconds);
+    return seconds[PASSES / 2];
+}
+
+static double first_token_share(void) {
+    const int count = B * (T + 1);
+    int first = 0;
+    for (int i = 0; i < count; i++) first += tokens[i] == 0;
+    return (double)first / count;
+}
+
+static int bench_step(void) {
+    double best = 1e30, passes[PASSES] = {0};
+    setenv("CUDA_MODULE_LOADING", "LAZY", 0);  // as the backend does, before the first call of CUDA
+    const double before = device_used_bytes(); // by other processes: this one has no context yet
+    open_network();
+    const double with_arena = used_bytes();
+    for (uint64_t i = 0; i < 4; i++) step(i); // plans, recordings
+    for (int i = 0; i < PASSES * steps; i++) {
+        uint64_t start = clock_ns();
+        step((uint64_t)i + 4);
+        double seconds = (double)(clock_ns() - start) * 1e-9;
+        passes[i / steps] += seconds / steps;
+        if (seconds < best) best = seconds;
+    }
+    const double seconds = median(passes);
+    double per_step = (double)B * T * accumulation;
+    // 6 a parameter that is multiplied with, and attention, causal counted once
+    double flops = 6 * ((double)model.parameters - (double)T * C) + 6.0 * L * C * T;
+    printf("{\"what\": \"step\", \"device\": \"%s\", \"parameters\": %zu, \"L\": %d, \"C\": %d, \"B\": %d, \"T\": %d, "
+           "\"recompute\": \"%s\", \"state\": \"%s\", \"gelu\": \"%s\", \"deterministic\": %s, "
+           "\"ms\": %.3f, \"best_ms\": %.3f, \"tokens_per_second\": %.0f, \"flops_per_token\": %.0f, \"loss\": %.4f, "
+           "\"most_frequent_token\": %.4f, \"planned_bytes\": %zu, \"before_bytes\": %.0f, \"opened_bytes\": %.0f, "
+           "\"arena_bytes\": %.0f, \"end_bytes\": %.0f, \"used_bytes\": %.0f}\n",
+           ops->name, model.parameters, L, C, B, T, recompute, state, gelu, deterministic ? "true" : "false",
+           seconds * 1e3, best * 1e3, per_step / seconds, flops, network.scalars->loss / per_step, first_token_share(),
+           plan.bytes, before, used_after_open, with_arena, used_bytes(), used_bytes() - before);
+    return 0;
+}
+
+// ---- one step, operation by operation
+
+static int bench_trace(void) {
+    open_network();
+    for (uint64_t i = 0; i < 3; i++) step(i); // plans of the products
+    network.ops = trace_open(ops, model.shape.padded_vocab);
+    for (uint64_t i = 3; i < 5; i++) { // the first creates the events
+        trace_start();
+        step(i);
+    }
+    trace_print(B);
+    network.ops = ops;
+    trace_close();
+    return 0;
+}
+
+// ---- each operation
+
+static const PassLayout *pass;
+static void *at(size_t offset) { return network_at(&network, offset); }
+static StepScalars *scalars(void) { return at(plan.scalars); }
+static void wait_for_device(void) { ops->download(network.scalars, scalars(), sizeof(StepScalars)); }
+static const Weight *weight(ParamId id) { return network_weight(&network, id, 0); }
+static Par *param(ParamId id) { return network_param(&network, id, 0); }
+static Grad *grad(ParamId id) { return network_grad(&network, id, 0); }
+
+static void run_attention_forward(void) {
+    ops->attention_forward(at(pass->att), at(pass->lse), at(pass->qkv),
+                           &(Attention){.B = B, .T = T, .H = H, .D = C / H});
+}
+static void run_attention_backward(void) {
+    ops->attention_backward(at(pass->dqkv), NULL, at(pass->dnorm), at(pass->att), at(pass->lse), at(pass->qkv),
+                            &(Attention){.B = B, .T = T, .H = H, .D = C / H}, false);
+}
+static void run_attention_as(AttentionForm form, void (*run)(void)) {
+    set_attention_form(form);
+    run();
+    set_attention_form(ATTENTION_AUTO);
+}
+static void run_attention_forward_mma(void) { run_attention_as(ATTENTION_FUSED_3, run_attention_forward); }
+static void run_attention_split(void) { run_attention_as(ATTENTION_SPLIT, run_attention_backward); }
+static void run_attention_fused(void) { run_attention_as(ATTENTION_FUSED_3, run_attention_backward); }
+static void run_matmul_forward(void) {
+    ops->matmul_forward(at(pass->fc), at(pass->ln2), weight(PARAM_FC_W), NULL, B * T);
+}
+static void run_matmul_input(void) {
+    ops->matmul_backward_input(at(pass->dnorm), at(pass->dfc), weight(PARAM_FC_W), B * T);
+}
+static void run_matmul_weight(void) {
+    ops->matmul_backward_weight(grad(PARAM_FC_W), at(pass->dfc), at(pass->ln2), B * T, 4 * C, C, true);
+}
+static void run_head(void) {
+    ops->matmul_forward(at(pass->logits), at(pass->ln3), weight(PARAM_HEAD), NULL, plan.chunk_rows);
+}
+static void run_loss(void) {
+    ops->cross_entropy(at(pass->logits), at(pass->losses), at(pass->tokens),
+                       &(CrossEntropy){.M = plan.chunk_rows,
+                                       .T = T,
+                                       .vocab = model.shape.vocab,
+                                       .V = model.shape.padded_vocab,
+                                       .gradient = true,
+                                       .scale = 1e-4f,
+                                       .loss_scale = &scalars()->loss_scale});
+}
+static Norm norm_of_mlp(void) { return (Norm){B * T, C, param(PARAM_LN2_W), NULL, at(pass->mean2), at(pass->rstd2)}; }
+static void run_layernorm_forward(void) {
+    const Norm norm = norm_of_mlp();
+    ops->layernorm_forward(at(pass->res2), at(pass->ln2), at(pass->res1), at(pass->branch), &norm);
+}
+static void run_layernorm_backward(void) {
+    const Norm norm = norm_of_mlp();
+    ops->layernorm_backward(at(pass->dres), at(pass->dres_act), &(NormGradients){.weight = grad(PARAM_LN2_W)},
+                            at(pass->dnorm), at(pass->res2), &norm, false, true);
+}
+static void run_gelu_forward(void) {
+    ops->gelu_forward(at(pass->gelu), at(pass->fc), (size_t)B * (size_t)T * 4 * (size_t)C, false);
+}
+static void run_gelu_backward(void) {
+    ops->gelu_backward(at(pass->dfc), NULL, at(pass->fc), B * T, 4 * C, false, true);
+}
+static void run_matmul_gelu_forward(void) {
+    ops->matmul_gelu_forward(at(pass->gelu), at(pass->fc), at(pass->ln2), weight(PARAM_FC_W), NULL, B * T,
+                             ACTIVATION_GELU);
+}
+static void run_matmul_gelu_backward(void) {
+    ops->matmul_gelu_backward(at(pass->dfc), NULL, at(pass->dnorm), at(pass->fc), weight(PARAM_PROJ_W), B * T,
+                              ACTIVATION_GELU, true);
+}
+static void run_gelu_as(GeluForm form, void (*run)(void)) {
+    set_gelu_form(form);
+    run();
+    set_gelu_form(GELU_AUTO);
+}
+static void run_apart_gelu_forward(void) { run_gelu_as(GELU_NOT_BY_WGMMA, run_matmul_gelu_forward); }
+static void run_apart_gelu_backward(void) { run_gelu_as(GELU_NOT_BY_WGMMA, run_matmul_gelu_backward); }
+static void run_wgmma_gelu_forward(void) { run_gelu_as(GELU_BY_WGMMA, run_matmul_gelu_forward); }
+static void run_wgmma_gelu_backward(void) { run_gelu_as(GELU_BY_WGMMA, run_matmul_gelu_backward); }
+static void run_embed_backward(void) {
+    ops->embed_backward(grad(PARAM_WTE), grad(PARAM_WPE), at(pass->dres), at(pass->tokens), B, T, C, model.shape.vocab,
+                        true);
+}
+static void run_norm(void) {
+    ops->square_sums(at(plan.sums), at(plan.grads), model.elements);
+    ops->gradient_norm(&scalars()->norm, at(plan.sums), norm_pieces(model.elements), &scalars()->loss_scale);
+}
+static void run_adamw(void) {
+    const Update update = {.count = model.elements,
+                           .decay_count = model.decay_elements,
+                           .params = at(plan.params),
+                           .master = at(plan.master),
+                           .gradients = at(plan.grads),
+                           .norm = &scalars()->norm,
+                           .loss_scale = &scalars()->loss_scale};
+    ops->adamw(at(plan.states[0]), at(plan.states[1]), &update, (const AdamW *)scalars()->optimizer);
+}
+
+static int bench_ops(void) {
+    open_network();
+    pass = &plan.train;
+    step(0); // everything holds numbers
+    double N = (double)B * T, c = C, chunk = plan.chunk_rows, V = model.shape.padded_vocab, P = (double)model.elements;
+    const struct {
+        const char *name;
+        void (*run)(void);
+        double flops, bytes;
+    } rows[] = {
+        {"attention forward", run_attention_forward, 2 * N * T * c, 0},
+        {"attention forward, mma", run_attention_forward_mma, 2 * N * T * c, 0},
+        {"attention backward", run_attention_backward, 5 * N * T * c, 0},
+        {"attention backward, fused", run_attention_fused, 5 * N * T * c, 0},
+        {"attention backward, split", run_attention_split, 5 * N * T * c, 0},
+        {"matmul forward", run_matmul_forward, 8 * N * c * c, 0},
+        {"matmul input", run_matmul_input, 8 * N * c * c, 0},
+        {"matmul weight", run_matmul_weight, 8 * N * c * c, 0},
+        {"head forward", run_head, 2 * chunk * V * c, 0},
+        {"loss", run_loss, 0, chunk * V * 4},
+        {"layernorm forward", run_layernorm_forward, 0, N * c * 8},
+        {"layernorm backward", run_layernorm_backward, 0, N * c * (pass->dres_act == pass->dres ? 8 : 10)},
+        {"gelu forward", run_gelu_forward, 0, N * c * 16},
+        {"gelu backward", run_gelu_backward, 0, N * c * 24},
+        {"product and gelu forward", run_apart_gelu_forward, 8 * N * c * c, 0},
+        {"product and gelu forward, wgmma", run_wgmma_gelu_forward, 8 * N * c * c, 0},
+        {"product and gelu backward", run_apart_gelu_backward, 8 * N * c * c, 0},
+        {"product and gelu backward, wgmma", run_wgmma_gelu_backward, 8 * N * c * c, 0},
+        {"embed backward", run_embed_backward, 0, N * c * 4},
+        {"gradient norm", run_norm, 0, P * 4},
+        {"adamw", run_adamw, 0, P * 30},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rows[i].run();
+        wait_for_device();
+        double passes[PASSES];
+        for (int p = 0; p < PASSES; p++) {
+            uint64_t start = clock_ns();
+            for (int k = 0; k < steps; k++) rows[i].run();
+            wait_for_device();
+            passes[p] = (double)(clock_ns() - start) * 1e-9 / steps;
+        }
+        const double seconds = median(passes);
+        printf("{\"what\": \"op\", \"name\": \"%s\", \"B\": %d, \"us\": %.1f, \"tflops\": %.2f, \"gbs\": %.1f}\n",
+               rows[i].name, B, seconds * 1e6, rows[i].flops / seconds * 1e-12, rows[i].bytes / seconds * 1e-9);
+    }
+    return 0;
+}
+
+// ---- the rate that the products of a step are measured by
+
+static int bench_gemm(void) {
+    enum { SIZE = 8192, VALUES = 1 << 20 };
+    const size_t bytes = (size_t)SIZE * SIZE * 2;
+    const Shape shape = {1, 64, 64, 1, 64, 64, 0};
+    open_backend();
+    if (ops->act_bytes != 2) die(EX_USAGE, "gemm is of bf16, not for device=%s", device);
+    size_t scratch_bytes = ops->scratch_bytes(&shape);
+    char *arena = ops->alloc(3 * bytes + scratch_bytes);
+    uint16_t *values = malloc(VALUES * sizeof *values); // of a normal distribution: zeros would be faster
+    if (!arena || !values) die(EX_VRAM, "%s", err_text());
+    for (size_t i = 0; i < VALUES; i++) {
+        float value = (float)rng_normal(1, 2, i);
+        memcpy(&values[i], (char *)&value + 2, 2);
+    }
+    for (size_t done = 0; done < 2 * bytes; done += VALUES * 2) ops->upload(arena + done, values, VALUES * 2);
+    ops->bind_scratch(arena + 3 * bytes, scratch_bytes);
+    void *result = arena + 2 * bytes, *in = arena + bytes;
+    const Weight w = {(const Par *)arena, NULL, SIZE, SIZE};
+    uint64_t start = 0;
+    for (int run = 0; run < 3 + steps; run++) { // plain, recorded, replayed
+        if (ops->graph_begin(0, true)) ops->matmul_forward(result, in, &w, NULL, SIZE), ops->graph_end(0);
+        if (run != 2 && run != 2 + steps) continue;
+        ops->download(values, result, 2); // waits
+        if (run == 2) start = clock_ns();
+    }
+    double seconds = (double)(clock_ns() - start) * 1e-9;
+    printf("{\"what\": \"gemm\", \"deterministic\": %s, \"tflops\": %.1f}\n", deterministic ? "true" : "false",
+           2.0 * SIZE * SIZE * SIZE * steps / seconds * 1e-12);
+    free(values);
+    ops->release(arena);
+    return 0;
+}
+
+// ---- a GPU that hangs: exits (80) after device_timeout
+
+static int bench_hang(void) {
+    char value;
+    open_backend();
+    void *memory = ops->alloc(1);
+    if (!memory) die(EX_VRAM, "%s", err_text());
+    hang_device();
+    ops->download(&value, memory, 1);
+    return 0;
+}
+
+int main(int count, char **arguments) {
+    const struct {
+        const char *format;
+        void *value;
+    } keys[] = {
+        {"device=%15s", device},
+        {"L=%d", &L},
+        {"C=%d", &C},
+        {"H=%d", &H},
+        {"T=%d", &T},
+        {"B=%d", &B},
+        {"accumulation=%d", &accumulation},
+        {"steps=%d", &steps},
+        {"recompute=%15s", recompute},
+        {"deterministic=%d", &deterministic},
+        {"state=%15s", state},
+        {"dtype=%15s", dtype},
+        {"offload=%15s", offload},
+        {"gelu=%15s", gelu},
+        {"timeout=%d", &timeout},
+        {"documents=%d", &documents},
+        {"mem_limit=%lf", &mem_limit},
+    };
+    if (count < 2) die(EX_USAGE, "usage: bench_gpu step|trace|ops|gemm|hang [KEY=VALUE...]");
+    for (int i = 2; i < count; i++) {
+        bool known = false;
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            known = known || sscanf(arguments[i], keys[k].format, keys[k].value) == 1;
+        if (!known) die(EX_USAGE, "not '%s'", arguments[i]);
+    }
+    int status = !strcmp(arguments[1], "gemm")    ? bench_gemm()
+                 : !strcmp(arguments[1], "ops")   ? bench_ops()
+                 : !strcmp(arguments[1], "trace") ? bench_trace()
+                 : !strcmp(arguments[1], "hang")  ? bench_hang()
+                                                  : bench_step();
+    network_close(&network);
+    model_close(&model);
+    ops->close();
+    free(tokens);
+    return status;
+}

@@ -1,0 +1,93 @@
+"""Datasets of more than 65,536 ids through the loader and the Python client: the ids that zstd unpacks, and who is refused."""
+import os
+import subprocess
+import sys
+
+import numpy as np
+sys.path.insert(0, __file__.rsplit("/", 2)[0])
+import runner
+import test_loader_client as client
+import test_loader_sampling as sampling
+import wide_vocabulary
+from test_loader_client import BIN, MISSING, SEED, Loader, T
+
+if not MISSING:
+    from millrace_loader import Feed, LoaderError, TokenBatches, wire
+
+
+def make_wide():
+    """The ids of dataset `wide`."""
+    if not os.path.exists("wide"):
+        wide_vocabulary.write("wide.tiktoken")
+        with open("wide.txt", "w") as file:
+            file.writelines(f"the mill grinds {i} sacks of {i * 7919 % 1000} grains\n" for i in range(4000))
+        subprocess.run([BIN / "shardtool", "tokenize", "-q", "--docs", "lines", "--val", "0.1", "--vocabulary", "wide.tiktoken",
+                        "--pattern", "gpt4", "--frame-tokens", "3000", "-o", "wide", "wide.txt"], check=True)  # fmt: skip
+    raw = subprocess.run([BIN / "shardtool", "cat", "wide"], check=True, capture_output=True).stdout
+    ids = np.frombuffer(raw, "<u4")
+    assert ids.max() == 65792 and (ids > 65535).mean() > 0.3
+    return ids
+
+
+def test_rows_equal_zstd_in_every_mode_over_ring_ipc_and_tcp():
+    ids = make_wide()
+    tcp = f"tcp://127.0.0.1:{client.port()}"
+    with Loader("ipc://place", "wide"), Loader(tcp, "wide", options=["--insecure"]):
+        for endpoint, ring in (("ipc://place", True), ("ipc://place", False), (tcp, False)):
+            feed = Feed(endpoint, T, 600, ring=ring, timeout=60)  # 600 rows: several pieces
+            assert bool(feed._connection.attach_id) == ring and feed.dataset.vocab_size == 65793
+            for mode in wire.MODES:
+                ends = mode in ("permuted", "sequential")
+                for first in [0, 24, (len(ids) - 1) // T - 5] + ([10**9] if not ends else []):
+                    feed.request(0, mode, 600, SEED, first)
+                    rows = feed.next()
+                    assert rows.dtype == np.uint32 and len(rows) == (600 if not ends else min(600, (len(ids) - 1) // T - first))
+                    for i, row in enumerate(rows):
+                        assert np.array_equal(row, sampling.row(mode, ids, SEED, 0, T, first + i, 65792)), (mode, first + i)
+            feed.close()
+
+
+def test_batches_of_a_stream_are_the_same_when_the_loader_is_killed():
+    ids = make_wide()
+    with Loader("ipc://killed", "wide") as loader:
+        batches = TokenBatches("ipc://killed", T, 8, mode="shifted", timeout=60)
+        for sample, (x, y) in enumerate(batches):
+            want = [sampling.row("shifted", ids, SEED, 0, T, 8 * sample + i) for i in range(8)]
+            assert np.array_equal(x, [row[:-1] for row in want]) and np.array_equal(y, [row[1:] for row in want])
+            if sample % 10 == 5:
+                loader.kill()
+                loader.start()
+            if sample == 40:
+                break
+        batches.close()
+
+
+def refused(*arguments, **named):
+    try:
+        Feed(*arguments, timeout=60, **named)
+    except LoaderError as error:
+        return str(error)
+    raise AssertionError("not refused")
+
+
+def test_clients_that_read_2_bytes_and_batches_beyond_the_limit_are_refused_by_name():
+    make_wide()
+    with Loader("ipc://old", "wide"):
+        assert "has 65793 ids" in refused("ipc://old", T, 8, vocab_size=65536)
+        minor, wire.MINOR = wire.MINOR, 0
+        text = refused("ipc://old", T, 8, vocab_size=100000)
+        wire.MINOR = minor
+        assert "65793 ids, of 4 bytes each" in text and "update it" in text, text
+        text = refused("ipc://old", 1023, 20000)
+        assert "64 MiB" in text and "the ids of dataset 'wide' have 4 bytes" in text, text
+
+
+def test_mixtures_of_other_widths_are_refused():
+    make_wide()
+    client.make_data(lines=2000)
+    done = subprocess.run([BIN / "loader", "serve", "wide:1", "data:1", "--endpoint", "ipc://mixed"], capture_output=True)
+    assert done.returncode == 65 and b"have different vocabularies" in done.stderr, done
+
+
+if __name__ == "__main__":
+    runner.main(globals(), MISSING)

@@ -1,0 +1,175 @@
+"""s3:// inputs against a bucket of the hostile server, whose signatures botocore checks, and against moto, a server for tests of AWS."""
+import json, logging, os, subprocess, sys, time
+sys.path.insert(0, __file__.rsplit("/", 2)[0])
+import remote_runs, runner
+from hostile_server import SECRET, Session
+from remote_runs import TOOL, environment, has_secret, tool
+from s3_server import KEY, Bucket
+
+TOKEN = "session-token/" + SECRET + "+=="
+files = {"data/b.jsonl": b'{"text":"two"}\n', "data/a.txt": b"one", "data/deep/c d+e&f%/\xc3\xa9.txt".encode("latin1").decode(): b"three", "data/empty/": b"",
+         "data/_SUCCESS": b"", "data-not/x.txt": b"no", "data/z..z/./w.txt": b"four", "data/q?x=1#y.txt": b"five", "alone.txt": b"six"}
+web = None
+
+
+def endpoint():
+    return web.url("origin").rstrip("/")
+
+
+def s3(*arguments, code=0, signed=True, **more):
+    keys = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET} if signed else {}
+    return tool(*arguments, code=code, **{"AWS_ENDPOINT_URL": endpoint(), **keys, **more})
+
+
+def local_text(folder):
+    return tool("text", "-0", folder).stdout
+
+
+def setup():
+    global web
+    web = remote_runs.start()
+    web.add("bucket", Bucket(files, {KEY: (SECRET, None)}))
+    for name, content in files.items():
+        if not name.endswith("/"):
+            os.makedirs(os.path.dirname("local/" + name) or ".", exist_ok=True)
+            open("local/" + name, "wb").write(content)
+
+
+def test_a_prefix_is_read_as_the_folder_that_it_would_be():
+    bucket = web.sessions["bucket"]
+    want = local_text("local/data")
+    assert sorted(want.split(b"\0")) == sorted([b"one", b"two", b"three", b"four", b"five", b""])
+    for name in ("s3://bucket/data/", "s3://bucket/data"):
+        bucket.listed = 0
+        assert sorted(s3("text", "-0", name).stdout.split(b"\0")) == sorted(want.split(b"\0")), name
+        assert bucket.listed == 3  # pages of three
+    assert s3("text", "-0", "s3://bucket/alone.txt").stdout == b"six\0"
+    assert s3("text", "-0", "--include", "*.jsonl", "s3://bucket").stdout == b"two\0"
+    assert s3("text", "-0", "s3://bucket/data/q?x=1#y.txt").stdout == b"five\0"
+    s3("text", "s3://bucket/data/none", code=66)
+    s3("text", "s3://bucket/none/", code=66)
+
+
+def test_the_order_is_that_of_names():
+    assert s3("text", "-0", "s3://bucket/data/").stdout == b"one\0two\0three\0five\0four\0"
+
+
+def test_keys_come_from_the_environment_or_a_profile():
+    keys = {KEY: (SECRET, None), "AKIDOTHER": (SECRET + "-other", TOKEN)}
+    for region in ("us-east-1", "eu-west-3"):
+        web.add("keyed", Bucket(files, keys, region=region))
+        read = lambda code=0, **more: s3("text", "-0", "s3://keyed/alone.txt", code=code, signed=False, **more)
+        assert read(AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION=region).stdout == b"six\0"
+        assert read(AWS_ACCESS_KEY_ID="AKIDOTHER", AWS_SECRET_ACCESS_KEY=SECRET + "-other", AWS_SESSION_TOKEN=TOKEN, AWS_DEFAULT_REGION=region).stdout == b"six\0"
+        read(code=77, AWS_REGION=region)  # not signed
+        read(code=77, AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY="wrong", AWS_REGION=region)
+    os.mkdir("home/.aws")
+    open("home/.aws/credentials", "w").write(f"""# keys
+[other]
+aws_access_key_id=AKIDOTHER
+AWS_SECRET_ACCESS_KEY =  {SECRET}-other
+aws_session_token = {TOKEN}
+[default]
+aws_access_key_id = {KEY}\r
+aws_secret_access_key = {SECRET}\r
+""")
+    open("home/.aws/config", "w").write("[default]\ns3 =\n  region = nested\nregion = eu-west-3\n[profile other]\nregion = eu-west-3\n[profile login]\nsso_session = x\n")
+    assert read().stdout == b"six\0"
+    assert read(AWS_PROFILE="other").stdout == b"six\0"
+    assert b"no profile 'none'" in read(code=2, AWS_PROFILE="none").stderr
+    assert b"export-credentials" in read(code=2, AWS_PROFILE="login").stderr
+    read(code=77, AWS_REGION="us-east-1")
+    os.remove("home/.aws/credentials"), os.remove("home/.aws/config")
+    assert b"control character" in read(code=2, AWS_ACCESS_KEY_ID=KEY + "\r\nX: y", AWS_SECRET_ACCESS_KEY=SECRET).stderr
+
+
+def test_a_public_bucket_is_read_without_keys():
+    web.add("public", Bucket(files))
+    assert s3("text", "-0", "s3://public/alone.txt", signed=False).stdout == b"six\0"
+    assert s3("text", "-0", "s3://public/alone.txt", "--s3-endpoint", endpoint(), signed=False, AWS_ENDPOINT_URL="https://localhost:1").stdout == b"six\0"
+
+
+# fault 112
+def test_a_listing_that_lies_ends_the_run():
+    for bad in ("etag", "size", "outside", "nul", "endless", "cut xml", "entity", "deep", "html"):
+        web.add("lies", Bucket(files, {KEY: (SECRET, None)}, page=100, bad=bad))
+        done = s3("text", "-0", "--retries", "1", "s3://lies/data/", code=65)
+        assert b"s3://lies/data/" in done.stderr, (bad, done.stderr)
+    session = web.add("elsewhere", Session(files))
+    session.route = lambda handler, file, query: handler.answer(301, b"", x_amz_bucket_region="eu-west-3") or True
+    assert b"eu-west-3, set AWS_REGION" in s3("text", "s3://elsewhere/alone.txt", code=66).stderr
+
+
+def test_a_signature_is_not_sent_to_a_host_to_which_a_bucket_redirects():
+    bucket = web.add("moves", Bucket(files, {KEY: (SECRET, None)}, redirects=True))
+    assert s3("text", "-0", "s3://moves/alone.txt").stdout == b"six\0"
+    hosts = {role: [headers for at, _, headers in bucket.seen if at == role] for role in ("origin", "cdn")}
+    assert hosts["cdn"] and all("Authorization" in headers for headers in hosts["origin"])
+    assert not any("Authorization" in headers or "x-amz-date" in headers for headers in hosts["cdn"])
+
+
+# fault 113
+def test_listings_and_ranges_survive_a_server_that_cuts_and_throttles():
+    many = {f"n/{i:03}.txt": f"text {i}".encode() for i in range(40)}
+    for seed in range(4):
+        web.add("rough", Bucket(many, {KEY: (SECRET, None)}, seed=seed, survived=["cut", "503", "500", "429", "cut header", "drip", "short"], share=0.3))
+        assert s3("text", "-0", "--retries", "3", "--timeout", "2", "s3://rough/n/").stdout == b"".join(f"text {i}\0".encode() for i in range(40))
+
+
+def test_no_key_is_in_a_dataset_a_message_or_the_arguments_of_the_process():
+    web.add("quiet", Bucket({"a.jsonl": b'{"text":"hello"}\n' * 50}, {"AKIDOTHER": (SECRET + "-other", TOKEN)}, survived=["stall"], share=1, stall_s=1))
+    secrets = {"AWS_ACCESS_KEY_ID": "AKIDOTHER", "AWS_SECRET_ACCESS_KEY": SECRET + "-other", "AWS_SESSION_TOKEN": TOKEN, "AWS_ENDPOINT_URL": endpoint()}
+    run = subprocess.Popen([TOOL, "tokenize", "-o", "quiet", "--timeout", "2", "s3://quiet/"], env=environment(**secrets), stderr=subprocess.PIPE)
+    seen = b""
+    while run.poll() is None:
+        try:
+            seen += open(f"/proc/{run.pid}/cmdline", "rb").read()
+        except OSError:
+            pass
+        found = has_secret("quiet", SECRET, "AKIDOTHER") if os.path.isdir("quiet") else None
+        assert not found, found
+        time.sleep(0.01)
+    log = run.communicate()[1]
+    assert run.returncode == 0, log
+    for text in (seen, log):
+        assert SECRET.encode() not in text and b"AKIDOTHER" not in text
+    assert not has_secret("quiet", SECRET, "AKIDOTHER")
+    manifest = json.loads(open("quiet/dataset.jsonl").readline())
+    assert manifest["sources"][0]["path"] == "s3://quiet/"
+
+
+def test_moto_accepts_the_signatures_and_its_listings_are_read():
+    try:
+        import boto3
+        from moto import settings
+        from moto.server import ThreadedMotoServer
+    except ImportError as error:
+        raise runner.Skip(str(error))
+    os.environ["MOTO_S3_DEFAULT_MAX_KEYS"] = "50"  # of a page
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://127.0.0.1:{port}"
+    make = lambda service, **more: boto3.client(service, endpoint_url=url, region_name="us-east-1", **more)
+    try:
+        iam = make("iam", aws_access_key_id="x", aws_secret_access_key="x")
+        iam.create_user(UserName="reader")
+        everything = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+        iam.put_user_policy(UserName="reader", PolicyName="all", PolicyDocument=json.dumps(everything))
+        key = iam.create_access_key(UserName="reader")["AccessKey"]
+        store = make("s3", aws_access_key_id="x", aws_secret_access_key="x")
+        store.create_bucket(Bucket="here")
+        names = [f"many/{i:04}+ ü%.txt" for i in range(123)]
+        for name in names:
+            store.put_object(Bucket="here", Key=name, Body=name.encode())
+        settings.INITIAL_NO_AUTH_ACTION_COUNT = 0  # from now on signatures are checked
+        read = lambda secret, code: tool("text", "-0", "s3://here/many/", code=code, AWS_ENDPOINT_URL=url, AWS_ACCESS_KEY_ID=key["AccessKeyId"], AWS_SECRET_ACCESS_KEY=secret)
+        assert read(key["SecretAccessKey"], 0).stdout == b"".join(name.encode() + b"\0" for name in names)
+        read("wrong", 77)
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    runner.main(globals())
