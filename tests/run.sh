@@ -92,7 +92,6 @@ jobs() {
         return
     fi
     if [ $suites = peers ]; then
-<<<<<<< HEAD
         grep -rl --include="test_*$word*.py" '^# peers: ' tests/oracle | sed 's/^/python /'
         grep -rl --include="*$word*.bats" '^# peers: ' tests/cli | sed 's/^/bats /'
         return
@@ -100,15 +99,6 @@ jobs() {
     printf 'c %s\n' 1/2 2/2
     find tests/cli $([ $suites = all ] && echo tests/faults) -name "*$word*.bats" | sort -r | sed 's/^/bats /'
     [ $suites = all ] && find tests/oracle -name "test_*$word*.py" | sort | sed 's/^/python /'
-=======
-        grep -l '^# peers: ' tests/oracle/*/test_*"$word"*.py | sed 's/^/python /'
-        grep -l '^# peers: ' tests/cli/*/*"$word"*.bats | sed 's/^/bats /'
-        return
-    fi
-    echo c
-    printf '%s\n' tests/cli/*/*"$word"*.bats | sort -r | while read -r file; do [ -e "$file" ] && echo "bats $file"; done
-    [ $suites = all ] && for file in tests/oracle/*/test_*"$word"*.py; do [ -e "$file" ] && echo "python $file"; done
->>>>>>> 366639c5 (tests: sort oracle and bench by room)
     [ $suites = all ] && emulator_jobs --list
 }
 if [ $suites != no-python ] && [ ! -x "$build/test-emu" ]; then

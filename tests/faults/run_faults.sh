@@ -18,11 +18,7 @@ marks() { # a line for each mark: number, file, test
             sub(FILENAME ~ /bats$/ ? "\" [{]$" : "[()].*$", "", test)
             for (i = 3; i <= count; i++) print word[i], FILENAME, test
             count = 0
-<<<<<<< HEAD
         }' $(find tests -name '*.bats' -o -name 'test_*.py' -o -name 'test_*.c') | sort -n
-=======
-        }' tests/cli/*/*.bats tests/faults/*.bats tests/oracle/*/test_*.py tests/unit/*/test_*.c | sort -n
->>>>>>> 366639c5 (tests: sort oracle and bench by room)
 }
 if [ "$1" = --check ]; then
     marks | awk -F'\t' 'NR == FNR { if ($1 in row) print "faults.tsv: row " $1 " stands twice"; row[$1] = $3; next }
