@@ -32,8 +32,9 @@ loss_of() { sed -nE "s/.*\"split\": \"$1\", \"loss\": ([0-9.]*).*/\1/p" "$2"; }
     # every sample once, in either order
     evaluate --dataset=data/sorted --eval_tokens=100000000 --eval_order=sequential >all
     for split in train val; do within "$(loss_of $split all)" "$(loss_of $split whole)" 1e-6; done
-    # the seed of a run does not choose the samples, nor does the batch size
-    cmp few <(evaluate --dataset=data/sorted --eval_tokens=8192 --seed=7 --eval_batch_size=3)
+    # the seed of a run does not choose the samples, nor does the batch size, which on some processors changes the rounding
+    evaluate --dataset=data/sorted --eval_tokens=8192 --seed=7 --eval_batch_size=3 >batches
+    for split in train val; do within "$(loss_of $split batches)" "$(loss_of $split few)" 1e-6; done
 }
 
 @test "a mixture has the mean of its sources by weight, for a few tokens and for all" {
