@@ -119,6 +119,7 @@ setup() {
     run_code 0 diff "$BATS_TEST_TMPDIR/codes" <(grep -E '^\| [0-9]+ \|' docs/troubleshooting.md)
 }
 
+# bats test_tags=ci
 @test "make demo and make test, as README shows them, build on all processors unless -j says otherwise" {
     cd "$ROOT"
     for target in demo test; do
@@ -128,6 +129,7 @@ setup() {
     done
 }
 
+# bats test_tags=ci
 @test "make demo compiles the kernels of GPUs only where there is a driver, or with CUDA=1" {
     [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ] || skip "a driver is here"
     grep -q 'demo.sh build/release-cpu/bin' <(make -n demo)

@@ -240,6 +240,7 @@ END
     trainer report -o page.html run
 }
 
+# bats test_tags=ci
 # fault 126
 @test "a run whose directory was moved away leaves alone what another run has made in its place, 73" {
     seq 3000000 >long.txt

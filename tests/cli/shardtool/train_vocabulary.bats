@@ -147,6 +147,7 @@ fails() { # STATUS PATTERN COMMAND...
     fails 65 'the text has only 3 merges' train -V 270 --min-count 5 -o other text.txt
 }
 
+# bats test_tags=ci
 # fault 107
 @test "kill -9 after lines of the journal, and at calls that change files, leads to the same bytes" {
     local round=0 kills=0 calls

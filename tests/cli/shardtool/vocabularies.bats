@@ -278,6 +278,7 @@ words = [bytes([byte]) for byte in range(256)] + list($1)
 print('\n'.join(f'{base64.b64encode(word).decode()} {id}' for id, word in enumerate(words)))"
 }
 
+# bats test_tags=ci
 @test "a .tiktoken whose merges would make a tokenizer.json that no reader takes, or are too many, is refused" {
     # each way to cut a word in two words is a merge, and JSON spells these bytes out
     tiktoken_of "(b'\\1' * i + b'\\2' * (size - i) for size in range(2, 161) for i in range(size + 1))" >large.tiktoken

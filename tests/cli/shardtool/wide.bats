@@ -46,6 +46,7 @@ numbers() { od -An -v -tu4 -w4 "$@" | tr -d ' '; } # of raw ids
     run_code 0 shardtool stat "$data"
 }
 
+# bats test_tags=ci
 @test "wide datasets are filtered, shuffled, deduplicated, merged, split, appended and rebuilt" {
     id=$(shardtool encode --vocabulary "$data" <(printf in) | tr -d " ") # of line, in each document
     [ "$id" -gt 65535 ]

@@ -135,6 +135,7 @@ END
     run_match 2 "is not UTF-8: name it by another path" "$BIN/trainer" train --init_from=$'m\xff' --out_dir=bytes "${few[@]}" --max_iters=0
 }
 
+# bats test_tags=ci
 @test "nanoGPT's fine-tuning and evaluation files run as they are, with the model directory given once" {
     mkdir models
     ln -s "$hf" models/gpt2

@@ -343,6 +343,7 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
     for file in "${tokenizer_files[@]}"; do [ "$(stat -c %h "$2/$file")" = "$1" ] || { stat "$2/$file" && return 1; }; done
 }
 
+# bats test_tags=ci
 # fault 97
 @test "each checkpoint has the tokenizer's files as hard links to one copy, which a change of one does not reach" {
     with_gpt2
