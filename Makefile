@@ -228,7 +228,6 @@ test-san: all $(O)/test
 check-bugs: $(if $(CUSRC),all $(EMULATED))
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh --planted-bugs $(O) $(T)
 ## check-threads  the tests of what runs in several threads under the thread sanitizer
-# Not those of OpenMP's threads, as libgomp is not built for it: shards_of_any_number_of_ranks is one.
 check-threads: ; $(Q)$(MAKE) SAN=thread CUDA=0 CFLAGS='-O1 -g' test-threads
 test-threads: all $(O)/test
 	$(Q)export TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp; \

@@ -28,7 +28,6 @@ for program in bin/shardtool bin/loader bin/trainer test-gpu bench_gpu; do
 #!/bin/sh
 compat=$(cd "$(dirname "$0")" && pwd)
 compat=${compat%/bin}
-export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-10000} # else the trainer sets it and executes itself, which is ld.so here
 path=$compat/libc:$compat/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 END
     echo "exec \"\$compat/bin/ld.so\" --library-path \"\$path\" \"\$compat/../$program\" \"\$@\"" >>"$pack/compat/$program"

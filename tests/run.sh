@@ -13,7 +13,6 @@ case ${1:-} in --*) suites=${1#--} && shift ;; esac
 export build=$1 word=${2:-}
 export TIER=${TIER:-$([ -n "$word" ] && echo all || echo test)}
 export BIN="$PWD/$build/bin" DATA="$PWD/tests/data" LOGS
-export OMP_WAIT_POLICY=passive # idle threads leave their core to the job beside
 mkdir -p "$BIN"
 LOGS=$(mktemp -d) && trap 'rm -rf "$LOGS"' EXIT
 export FIXTURES=$LOGS/fixtures && mkdir "$FIXTURES" # what several files need is made once (helpers.bash)

@@ -2,30 +2,16 @@
 #include "common/bytes.h"
 #include "common/cli/cli.h"
 #include "common/err.h"
-#include "common/file/file.h"
 #include "common/log.h"
 #include "common/machine/launch.h"
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define COMMANDS(X)                                                                                                    \
     X(train) X(plan) X(eval) X(sample) X(export) X(import) X(status) X(report) X(replay) X(which) X(doctor)
 
 #define DECLARE(name) extern const Command trainer_##name;
 COMMANDS(DECLARE)
-
-// Makes waiting OpenMP threads spin for about 50 us and then sleep. They spin for milliseconds by default, and a step
-// then takes two to three times as long beside another busy process. libgomp reads the environment when it is loaded,
-// so the program executes itself again.
-static void bound_spinning(char **argv) {
-    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-    setenv("GOMP_SPINCOUNT", "10000", 1);
-    char self[PATH_MAX_BYTES]; // its path, so that ps shows the name and not "exe"
-    if (program_path(self, NULL) == 0) execv(self, argv);
-    err_clear(); // without it waiting is merely slower
-}
 
 // Appends a word of a command line as a shell reads it.
 static void print_word(Buffer *line, const char *word) {
@@ -155,7 +141,6 @@ static const ManualRow examples[] = {
 
 int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); // a write beyond `ulimit -f` is an error with a message
-    bound_spinning(argv);
     const int status = run_once(argv);
     if (status >= 0) return status;
 #define ROW(name) &trainer_##name,

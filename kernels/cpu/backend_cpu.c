@@ -130,7 +130,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
         all_threads = omp_get_max_threads();
         if (!getenv("OMP_NUM_THREADS") && (int)pool_cores() < all_threads) all_threads = (int)pool_cores();
     }
-    omp_set_num_threads(choice->threads > 0 ? choice->threads : all_threads);
+    team_set_threads(smaller(choice->threads > 0 ? choice->threads : all_threads, TEAM_MAX));
 
     backend = (Backend){.name = "cpu",
                         .in_host_memory = true,
@@ -161,7 +161,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .graph_end = cpu_graph_end};
     variant->install(&backend);
     if (matmul_open(&backend, variant, products) < 0) return NULL;
-    const int threads = omp_get_max_threads();
+    const int threads = team_threads();
     snprintf(how, 96, "%d thread%s, %s (%s%s)", threads, threads == 1 ? "" : "s", dtype_name(type), cpu_isa_name(isa),
              slow && automatic ? ", faster here than its bfloat16" : "");
     return &backend;

@@ -4,6 +4,7 @@
 
 #include "common/sizes.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/team.h"
 
 static inline int smaller(int a, int b) { return a < b ? a : b; }
 

@@ -3,7 +3,6 @@
 #include "kernels/cpu/matmul_amx.h"
 #include "kernels/cpu/onednn.h"
 #include <assert.h>
-#include <omp.h>
 
 enum { WIDE_ROWS = 128 }; // rows widened at a time
 
@@ -61,7 +60,7 @@ static void multiply_weight(float *dw, const float *dout, const float *in, int M
                             size_t used) {
     if (by_panels(cols))
         variant->multiply_weight(dw, dout, in, M, rows, cols, add,
-                                 scratch_take(&used, variant->weight_scratch(cols, omp_get_max_threads())));
+                                 scratch_take(&used, variant->weight_scratch(cols, team_threads())));
     else
         product(BACKWARD_WEIGHT, M, rows, cols, add, dout, in, NULL, dw);
 }
@@ -103,7 +102,7 @@ void cpu_matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M
     else if (is_long_sum(w))
         amx_backward_input((uint16_t *)din, (const uint16_t *)dout,
                            (const uint16_t *)(void *)packed_of(w, BACKWARD_INPUT), M, w->rows, w->cols,
-                           scratch_take(&used, amx_input_scratch(w->cols, omp_get_max_threads())));
+                           scratch_take(&used, amx_input_scratch(w->cols, team_threads())));
     else
         product(BACKWARD_INPUT, M, w->rows, w->cols, false, dout, weights_of(w, BACKWARD_INPUT), NULL, din);
 }
@@ -114,7 +113,7 @@ void cpu_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M,
         multiply_weight_widened(dw, dout, in, M, rows, cols, add);
     else if (cpu_amx)
         amx_backward_weight((float *)dw, (const uint16_t *)dout, (const uint16_t *)in, M, rows, cols, add,
-                            scratch_take(&used, amx_scratch(cols, omp_get_max_threads())));
+                            scratch_take(&used, amx_scratch(cols, team_threads())));
     else if (operations->act_type == DTYPE_FP32)
         multiply_weight((float *)dw, (const float *)dout, (const float *)in, M, rows, cols, add, used);
     else
@@ -166,7 +165,7 @@ void cpu_pack(const Weight *w) {
 
 size_t cpu_matmul_scratch(const Shape *s) {
     const size_t C = (size_t)s->C, V = (size_t)s->V, hidden = 7 * C + 128, head = V + C;
-    const int threads = s->threads > 0 ? s->threads : omp_get_max_threads();
+    const int threads = s->threads > 0 ? s->threads : team_threads();
     const size_t panels = weight_by_panels ? variant->weight_scratch(4 * s->C + 128, threads) : 0;
     if (products == PRODUCTS_WIDENED) return WIDE_ROWS * sizeof(float) * size_larger(hidden, head) + 128 + panels;
     return cpu_amx ? size_larger(amx_scratch(4 * s->C, threads), amx_input_scratch(s->C, threads)) : panels;

@@ -12,7 +12,7 @@
 // alone.
 #include "kernels/cpu/matmul_amx.h"
 #include "kernels/cpu/simd.h"
-#include <omp.h>
+#include "kernels/cpu/team.h"
 #ifdef __AMX_BF16__
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -168,33 +168,29 @@ void amx_backward_weight(float *dw, const uint16_t *dout, const uint16_t *in, in
     uint16_t *panels = scratch, *strips = panels + panel_elements(cols);
     // Smaller strips where there are too few for the threads; the bits are the same.
     int strip = STRIP;
-    while (strip > BLOCK && (rows + strip - 1) / strip < 4 * omp_get_max_threads()) strip /= 2;
-#pragma omp parallel
-    {
-        uint16_t *mine = strips + (size_t)omp_get_thread_num() * STRIP * DEPTH;
-        configure(BLOCK, BLOCK);
-        for (int first = 0; first < M; first += DEPTH) {
-            const int tokens = M - first < DEPTH ? M - first : DEPTH, depth = (tokens + BLOCK - 1) / BLOCK;
-            const size_t block = (size_t)depth * BLOCK * BLOCK; // elements of a packed operand of 32
-#pragma omp for schedule(static)
+    while (strip > BLOCK && (rows + strip - 1) / strip < 4 * team_threads()) strip /= 2;
+    for (int first = 0; first < M; first += DEPTH) {
+        const int tokens = M - first < DEPTH ? M - first : DEPTH, depth = (tokens + BLOCK - 1) / BLOCK;
+        const size_t block = (size_t)depth * BLOCK * BLOCK; // elements of a packed operand of 32
+#pragma omp parallel for schedule(static)
+        for (int c = 0; c < cols; c += BLOCK)
+            pack_in(panels + (size_t)(c / BLOCK) * block, in + (size_t)first * (size_t)cols + c, (size_t)cols, tokens,
+                    depth, cols - c);
+#pragma omp parallel for schedule(static)
+        for (int start = 0; start < rows; start += strip) {
+            const int end = rows - start < strip ? rows : start + strip;
+            uint16_t *mine = strips + (size_t)team_thread() * STRIP * DEPTH;
+            configure(BLOCK, BLOCK);
+            for (int r = start; r < end; r += BLOCK)
+                pack_dout(mine + (size_t)((r - start) / BLOCK) * block, dout + (size_t)first * (size_t)rows + r,
+                          (size_t)rows, tokens, depth, rows - r);
             for (int c = 0; c < cols; c += BLOCK)
-                pack_in(panels + (size_t)(c / BLOCK) * block, in + (size_t)first * (size_t)cols + c, (size_t)cols,
-                        tokens, depth, cols - c);
-#pragma omp for schedule(static)
-            for (int start = 0; start < rows; start += strip) {
-                const int end = rows - start < strip ? rows : start + strip;
                 for (int r = start; r < end; r += BLOCK)
-                    pack_dout(mine + (size_t)((r - start) / BLOCK) * block, dout + (size_t)first * (size_t)rows + r,
-                              (size_t)rows, tokens, depth, rows - r);
-                for (int c = 0; c < cols; c += BLOCK)
-                    for (int r = start; r < end; r += BLOCK)
-                        multiply_block(dw + (size_t)r * (size_t)cols + c, (size_t)cols,
-                                       end - r < BLOCK ? end - r : BLOCK, cols - c < BLOCK ? cols - c : BLOCK,
-                                       mine + (size_t)((r - start) / BLOCK) * block,
-                                       panels + (size_t)(c / BLOCK) * block, PANEL, depth, add || first);
-            }
+                    multiply_block(dw + (size_t)r * (size_t)cols + c, (size_t)cols, end - r < BLOCK ? end - r : BLOCK,
+                                   cols - c < BLOCK ? cols - c : BLOCK, mine + (size_t)((r - start) / BLOCK) * block,
+                                   panels + (size_t)(c / BLOCK) * block, PANEL, depth, add || first);
+            _tile_release();
         }
-        _tile_release();
     }
 }
 
@@ -241,17 +237,14 @@ static void multiply_group(uint16_t *din, const uint16_t *dout, const uint16_t *
 
 void amx_backward_input(uint16_t *din, const uint16_t *dout, const uint16_t *w, int M, int rows, int cols,
                         void *scratch) {
-    const int group = group_rows(M, omp_get_max_threads());
-#pragma omp parallel
-    {
-        char *mine = (char *)scratch + (size_t)omp_get_thread_num() * group_bytes(cols);
+    const int group = group_rows(M, team_threads());
+#pragma omp parallel for schedule(static)
+    for (int row = 0; row < M; row += group) {
+        char *mine = (char *)scratch + (size_t)team_thread() * group_bytes(cols);
         float *sums = (float *)mine;
         configure(BLOCK, BLOCK);
-#pragma omp for schedule(static)
-        for (int row = 0; row < M; row += group)
-            multiply_group(din + (size_t)row * (size_t)cols, dout + (size_t)row * (size_t)rows, w,
-                           M - row < group ? M - row : group, rows, cols, sums,
-                           (uint16_t *)(sums + GROUP * (size_t)cols));
+        multiply_group(din + (size_t)row * (size_t)cols, dout + (size_t)row * (size_t)rows, w,
+                       M - row < group ? M - row : group, rows, cols, sums, (uint16_t *)(sums + GROUP * (size_t)cols));
         _tile_release();
     }
 }

@@ -1,13 +1,13 @@
 // Matrix products by oneDNN: one primitive per shape, created at its first use, and the layouts that it prefers for
 // weights.
 //
-// The AVX-512 products of oneDNN 2 give the same bits with any number of threads; those of AVX2 and AMX, and all of
-// oneDNN 3, divide a sum among the threads. Those run on one thread each here, in blocks of a fixed size.
+// Products run in blocks of a fixed size, each on one thread of the team: oneDNN would divide a sum among the threads of
+// OpenMP (all but the AVX-512 products of oneDNN 2 do), and wait for all of them.
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/onednn_matrix.h"
+#include "kernels/cpu/team.h"
 #include <assert.h>
 #include <dlfcn.h>
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ enum {
     PRODUCTS_MAX = 256, // a model has about 10 shapes; eval and sampling add theirs
     LAYOUTS_MAX = 64,
     LAYOUT_ROWS = 256, // the M for which a layout is queried; every other M uses the same layout
-    BLOCK_ROWS = 128   // rows that one thread multiplies when oneDNN must not use several
+    BLOCK_ROWS = 128   // rows of a block at most
 };
 
 typedef struct {
@@ -44,8 +44,8 @@ typedef struct {
 } Layout;
 
 static struct {
-    bool packed, one_thread; // one_thread: each primitive runs on one thread
-    dnnl_data_type_t type;   // of the operands that oneDNN sees
+    bool packed;
+    dnnl_data_type_t type; // of the operands that oneDNN sees
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     Product product[PRODUCTS_MAX];
@@ -57,14 +57,6 @@ static struct {
 
 static Matrix matrix(int rows, int cols, dnnl_data_type_t type, int row_stride, int col_stride) {
     return matrix_with_strides((dnnl_dims_t){rows, cols}, type, (dnnl_dims_t){row_stride, col_stride});
-}
-
-// The products on AMX tiles choose their blocks and the split of their sums when they are created, for the threads that
-// OpenMP would use then. Returns the number of threads to set again.
-static int plan_for_one_thread(void) {
-    const int threads = omp_get_max_threads();
-    if (mm.one_thread && mm.packed) omp_set_num_threads(1);
-    return threads;
 }
 
 static dnnl_primitive_desc_t product_desc(const Product *p, MatrixView weights) {
@@ -87,11 +79,9 @@ static dnnl_primitive_desc_t product_desc(const Product *p, MatrixView weights) 
     if (p->add) DNN(post_ops_append_add(post));
     DNN(dnnl_primitive_attr_create(&attributes));
     DNN(dnnl_primitive_attr_set_post_ops(attributes, post));
-    if (mm.one_thread) DNN(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
+    DNN(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
     dnnl_primitive_desc_t primitive;
-    const int threads = plan_for_one_thread();
     DNN(product_create_desc(&primitive, mm.engine, a, b ? b : weights, bias, c, attributes));
-    omp_set_num_threads(threads);
     matrix_free(a), matrix_free(b), matrix_free(bias), matrix_free(c);
     dnnl_primitive_attr_destroy(attributes);
     dnnl_post_ops_destroy(post);
@@ -156,7 +146,7 @@ static void entry_open(Product *p) {
     matrix_free(plain);
     MatrixView scratchpad = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     const size_t scratchpad_bytes = (dnnl_memory_desc_get_size(scratchpad) + 63) / 64 * 64;
-    p->operands_count = mm.one_thread ? omp_get_max_threads() : 1;
+    p->operands_count = team_threads();
     p->operands = allocate_zeroed((size_t)p->operands_count, sizeof *p->operands);
     for (int i = 0; i < p->operands_count; i++) {
         Operands *o = &p->operands[i];
@@ -174,9 +164,7 @@ static void entry_open(Product *p) {
                                    mm.engine, NULL));
         if (scratchpad_bytes) set(o->scratchpad, aligned_alloc(64, scratchpad_bytes));
     }
-    const int threads = plan_for_one_thread();
     DNN(dnnl_primitive_create(&p->primitive, desc));
-    omp_set_num_threads(threads);
     dnnl_primitive_desc_destroy(desc);
 }
 
@@ -223,9 +211,9 @@ static int block_rows(int M) {
     return eighth < 16 ? 16 : eighth < BLOCK_ROWS ? eighth : BLOCK_ROWS;
 }
 
-// Blocks of rows of out and din, or of w and dw: one thread each.
-static void multiply_in_blocks(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b,
-                               const float *bias, void *c) {
+// Blocks of rows of out and din, or of w and dw.
+void product(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b, const float *bias,
+             void *c) {
     const bool by_rows_of_w = direction == BACKWARD_WEIGHT || (direction == FORWARD && !mm.packed);
     const int whole = by_rows_of_w ? rows : M, block = by_rows_of_w ? BLOCK_ROWS : block_rows(M);
     const Product *of_size[BLOCK_ROWS + 1] = {NULL};
@@ -241,7 +229,7 @@ static void multiply_in_blocks(Direction direction, int M, int rows, int cols, b
     for (int at = 0; at < whole; at += block) {
         const Product *p = of_size[whole - at < block ? whole - at : block];
         const size_t start = (size_t)at, row = start * (size_t)rows * element, col = start * (size_t)cols * element;
-        const int thread = omp_get_thread_num();
+        const int thread = team_thread();
         if (direction == BACKWARD_INPUT)
             product_run(p, thread, from + row, b, NULL, to + col);
         else if (direction == FORWARD && mm.packed)
@@ -251,14 +239,6 @@ static void multiply_in_blocks(Direction direction, int M, int rows, int cols, b
         else
             product_run(p, thread, from + start * element, b, NULL, to + start * (size_t)cols * sizeof(float));
     }
-}
-
-void product(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b, const float *bias,
-             void *c) {
-    if (mm.one_thread)
-        multiply_in_blocks(direction, M, rows, cols, add, a, b, bias, c);
-    else
-        product_run(product_of(direction, M, rows, cols, rows, bias != NULL, add), 0, a, b, bias, c);
 }
 
 size_t product_layout_bytes(Direction direction, int rows, int cols) {
@@ -348,7 +328,7 @@ int product_open(bool bf16, bool packed) {
     char library[PRODUCT_LIBRARY];
     if (product_library_check(library) < 0) return -1;
     if (mm.engine) product_close(); // its layouts and products are of the engine before
-    mm.packed = packed, mm.one_thread = !packed || DNNL_VERSION_MAJOR > 2 || (bf16 && product_has_amx());
+    mm.packed = packed;
     mm.type = bf16 ? dnnl_bf16 : dnnl_f32;
     DNN(dnnl_engine_create(&mm.engine, dnnl_cpu, 0));
     DNN(dnnl_stream_create(&mm.stream, mm.engine, dnnl_stream_default_flags));

@@ -14,7 +14,6 @@
 #include "kernels/cpu/matmul_amx.h"
 #include "kernels/cpu/ops/columns.h"
 #include "kernels/cpu/ops/dropout.h"
-#include <omp.h>
 
 enum {
     QUERIES = 64,
@@ -157,7 +156,7 @@ static size_t attention_thread_bytes(int T, int D) {
 
 // attention_backward: bias partials of each sequence, then the scratch of each thread
 static size_t cpu_attention_scratch(const Shape *shape) {
-    const size_t threads = (size_t)(shape->threads > 0 ? shape->threads : omp_get_max_threads());
+    const size_t threads = (size_t)(shape->threads > 0 ? shape->threads : team_threads());
     return (size_t)shape->B * 3 * (size_t)shape->C * sizeof(float) + 64 +
            threads * attention_thread_bytes(shape->T, shape->C / shape->H);
 }
@@ -337,7 +336,7 @@ static Head head_of(const Attention *a, int head, char *scratch) {
               3 * (size_t)C,
               1 / sqrtf((float)a->D),
               {0}};
-    attention_layout(&x.s, scratch + (size_t)omp_get_thread_num() * attention_thread_bytes(a->T, a->D), a->T, a->D);
+    attention_layout(&x.s, scratch + (size_t)team_thread() * attention_thread_bytes(a->T, a->D), a->T, a->D);
     return x;
 }
 
@@ -394,7 +393,7 @@ static void attend_block(const Head *x, Number *out, float *lse, const Number *q
 
 static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const Attention *a) {
     size_t used = 0;
-    char *scratch = scratch_take(&used, (size_t)omp_get_max_threads() * attention_thread_bytes(a->T, a->D));
+    char *scratch = scratch_take(&used, (size_t)team_threads() * attention_thread_bytes(a->T, a->D));
 #pragma omp parallel for schedule(static)
     for (int head = 0; head < a->B * a->H; head++) {
         const Head x = head_of(a, head, scratch);
@@ -494,7 +493,7 @@ static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, cons
     const size_t width = 3 * (size_t)(a->H * a->D);
     size_t used = 0;
     float *partials = scratch_take(&used, (size_t)a->B * width * sizeof *partials);
-    char *scratch = scratch_take(&used, (size_t)omp_get_max_threads() * attention_thread_bytes(a->T, a->D));
+    char *scratch = scratch_take(&used, (size_t)team_threads() * attention_thread_bytes(a->T, a->D));
 #pragma omp parallel for schedule(static)
     for (int head = 0; head < a->B * a->H; head++) {
         const Head x = head_of(a, head, scratch);

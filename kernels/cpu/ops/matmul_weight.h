@@ -8,7 +8,6 @@
 
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/simd.h"
-#include <omp.h>
 
 enum {
     WEIGHT_ROWS = W == 16 ? 12 : 6, // of dw, with 2 vectors of columns each: 32 and 16 registers hold them
@@ -63,37 +62,33 @@ static void multiply_weight(float *dw, const float *dout, const float *in, int M
                             void *scratch) {
     float *panels = scratch, *strips = panels + weight_panels(cols);
     int tiles = WEIGHT_TILES; // fewer where there are too few strips for the threads; the bits are the same
-    while (tiles > 1 && rows < 4 * omp_get_max_threads() * tiles * WEIGHT_ROWS) tiles /= 2;
+    while (tiles > 1 && rows < 4 * team_threads() * tiles * WEIGHT_ROWS) tiles /= 2;
     const int strip = tiles * WEIGHT_ROWS;
-#pragma omp parallel
-    {
-        float *mine = strips + (size_t)omp_get_thread_num() * WEIGHT_TILES * WEIGHT_ROWS * WEIGHT_TOKENS;
-        for (int first = 0; first < M; first += WEIGHT_DEPTH) {
-            const int tokens = smaller(WEIGHT_DEPTH, M - first);
-            const float *of_in = in + (size_t)first * (size_t)cols;
-            const float *of_dout = dout + (size_t)first * (size_t)rows;
-#pragma omp for schedule(static)
-            for (int c = 0; c < cols; c += WEIGHT_COLS)
-                for (int t = 0; t < tokens; t++)
-                    fill_row(panels + (size_t)c * (size_t)tokens + (size_t)(t * WEIGHT_COLS),
-                             of_in + (size_t)t * (size_t)cols + c, cols - c, WEIGHT_COLS);
-#pragma omp for schedule(static)
-            for (int start = 0; start < rows; start += strip) {
-                const int end = smaller(rows, start + strip);
-                for (int from = 0; from < tokens; from += WEIGHT_TOKENS) {
-                    const int count = smaller(WEIGHT_TOKENS, tokens - from);
-                    for (int t = 0; t < count; t++)
-                        for (int r = start; r < end; r += WEIGHT_ROWS)
-                            fill_row(mine + (size_t)(r - start) * (size_t)count + (size_t)(t * WEIGHT_ROWS),
-                                     of_dout + (size_t)(from + t) * (size_t)rows + r, rows - r, WEIGHT_ROWS);
-                    for (int c = 0; c < cols; c += WEIGHT_COLS)
-                        for (int r = start; r < end; r += WEIGHT_ROWS)
-                            multiply_tile(dw + (size_t)r * (size_t)cols + c, (size_t)cols,
-                                          smaller(WEIGHT_ROWS, end - r), cols - c,
-                                          mine + (size_t)(r - start) * (size_t)count,
-                                          panels + (size_t)c * (size_t)tokens + (size_t)(from * WEIGHT_COLS), count,
-                                          add || first || from);
-                }
+    for (int first = 0; first < M; first += WEIGHT_DEPTH) {
+        const int tokens = smaller(WEIGHT_DEPTH, M - first);
+        const float *of_in = in + (size_t)first * (size_t)cols;
+        const float *of_dout = dout + (size_t)first * (size_t)rows;
+#pragma omp parallel for schedule(static)
+        for (int c = 0; c < cols; c += WEIGHT_COLS)
+            for (int t = 0; t < tokens; t++)
+                fill_row(panels + (size_t)c * (size_t)tokens + (size_t)(t * WEIGHT_COLS),
+                         of_in + (size_t)t * (size_t)cols + c, cols - c, WEIGHT_COLS);
+#pragma omp parallel for schedule(static)
+        for (int start = 0; start < rows; start += strip) {
+            const int end = smaller(rows, start + strip);
+            float *mine = strips + (size_t)team_thread() * WEIGHT_TILES * WEIGHT_ROWS * WEIGHT_TOKENS;
+            for (int from = 0; from < tokens; from += WEIGHT_TOKENS) {
+                const int count = smaller(WEIGHT_TOKENS, tokens - from);
+                for (int t = 0; t < count; t++)
+                    for (int r = start; r < end; r += WEIGHT_ROWS)
+                        fill_row(mine + (size_t)(r - start) * (size_t)count + (size_t)(t * WEIGHT_ROWS),
+                                 of_dout + (size_t)(from + t) * (size_t)rows + r, rows - r, WEIGHT_ROWS);
+                for (int c = 0; c < cols; c += WEIGHT_COLS)
+                    for (int r = start; r < end; r += WEIGHT_ROWS)
+                        multiply_tile(dw + (size_t)r * (size_t)cols + c, (size_t)cols, smaller(WEIGHT_ROWS, end - r),
+                                      cols - c, mine + (size_t)(r - start) * (size_t)count,
+                                      panels + (size_t)c * (size_t)tokens + (size_t)(from * WEIGHT_COLS), count,
+                                      add || first || from);
             }
         }
     }

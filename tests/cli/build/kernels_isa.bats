@@ -5,7 +5,7 @@
 
 load ../helpers
 
-setup() { cd "$BATS_TEST_TMPDIR" && export OMP_WAIT_POLICY=passive; }
+setup() { cd "$BATS_TEST_TMPDIR"; }
 
 kernels() {
     for word in kernels_ operation_; do TIER=all "$BIN/../test" --data "$DATA" --bin "$BIN" "$word" || return; done

@@ -124,7 +124,7 @@ class Tool:
 
     def __init__(self, folder, place, emulated=False):
         self.place, self.emulated = pathlib.Path(place), emulated
-        self.environment = {**os.environ, "XDG_CACHE_HOME": f"{self.place}/cache", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        self.environment = {**os.environ, "XDG_CACHE_HOME": f"{self.place}/cache", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
                             "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}  # fmt: skip
         programs = pathlib.Path(folder).resolve()
