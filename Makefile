@@ -52,10 +52,16 @@ NVARCH    := $(filter $(shell $(NVCC) --list-gpu-arch | sed s/compute_//),75 80 
 endif
 CUSRC     := $(wildcard kernels/cuda/*.cu kernels/cuda/*/*.cu)
 # The CUDA runtime is linked statically and cuBLASLt is loaded when a device is opened, so the trainer starts on
-# machines without the toolkit. CUDART=cudart links the shared runtime instead, for fault injection.
+# machines without the toolkit. CUDART=cudart links the shared runtime instead, for fault injection. An installed toolkit
+# has its libraries in lib64, NVIDIA's wheels in lib, conda in targets; the linker would take another one's where this has
+# none, so it gets the file.
 CUDART    ?= cudart_static
-LIBS      += -L$(CUDA_HOME)/lib64 $(if $(filter cudart,$(CUDART)),-Wl$(comma)-rpath$(comma)$(CUDA_HOME)/lib64) -l$(CUDART) -lstdc++ -ldl -lrt
-DEFS      += -isystem $(CUDA_HOME)/include
+target    := targets/$(if $(X86),x86_64,sbsa)-linux
+of_toolkit = $(firstword $(wildcard $(addprefix $(CUDA_HOME)/,$(1))))
+CUDART_FILE  := $(call of_toolkit,$(patsubst %,%/lib$(CUDART).[as]*,lib64 lib $(target)/lib))
+CUDA_INCLUDE := $(patsubst %/cuda_runtime_api.h,%,$(call of_toolkit,include/cuda_runtime_api.h $(target)/include/cuda_runtime_api.h))
+LIBS      += $(if $(filter cudart,$(CUDART)),-Wl$(comma)-rpath$(comma)$(dir $(CUDART_FILE))) $(CUDART_FILE) -lstdc++ -ldl -lrt
+DEFS      += -isystem $(or $(CUDA_INCLUDE),$(CUDA_HOME)/include)
 # Every kernel is compiled for bf16 (compute capability 8.0 and up), and for fp16 and fp32 (7.5 and up). The source has three
 # forms (ARCH in ptx.cuh), so there are three PTX for all cards, and 9.0 has code of its own (wgmma.cuh) by nvcc 12 and
 # later. 8.9 runs the code of 8.6; a card without code compiles the PTX when a kernel is loaded.
@@ -73,7 +79,7 @@ endif
 # long again. What is compiled again, for fp16 and fp32, has the address sanitizer alone.
 EMUFLAGS := -O1 -g1 -fsanitize=address,undefined -fno-sanitize=null,object-size,pointer-overflow \
             -fno-sanitize-recover=all -fno-omit-frame-pointer
-EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out -l$(CUDART),$(LIBS)) -lcmocka
+EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out $(CUDART_FILE),$(LIBS)) -lcmocka
 DEVICE_TESTS := $(wildcard tests/cuda/*.c tests/operations/*.c) tests/test_main.c tests/unit/trainer/fixture_trainer.c
 EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(CUSRC:%=%.fp32) $(DEVICE_TESTS) \
               $(wildcard kernels/cuda/*.c kernels/cuda/*/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c))
@@ -110,7 +116,7 @@ $(O)/host.a: $(HOST)
 $(O)/core.a: $(CORE)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(O)/deps.ok:
-	@mkdir -p $(@D); scripts/deps.sh headers '$(CC) $(CPPFLAGS)' && touch $@
+	@mkdir -p $(@D); scripts/deps.sh headers '$(CC) $(CPPFLAGS)' $(if $(filter 1,$(CUDA)),'$(NVCC_VERSION)' '$(CUDA_HOME)' '$(CUDA_INCLUDE)' '$(CUDART_FILE)') && touch $@
 $(O)/%.o: %.c Makefile | $(O)/deps.ok
 	$(call COMPILE)
 $(VARIANTS): $(O)/kernels/cpu/ops/variant_%.o: kernels/cpu/ops/variant.c Makefile | $(O)/deps.ok
@@ -128,13 +134,13 @@ $(O)/%.o: %.S
 	@mkdir -p $(@D); echo "  AS   $<"
 	$(Q)$(CC) -I. -c $< -o $@
 $(O)/tokenizer/gpt2_merges.o: tokenizer/gpt2_merges.bpe
-$(O)/%.cu.o: %.cu Makefile
+$(O)/%.cu.o: %.cu Makefile | $(O)/deps.ok
 	@mkdir -p $(@D); echo "  NVCC $<"
 	$(Q)$(call nvcc,$(call gencode,$(or $(filter-out 75,$(NVARCH)),80)))
-$(O)/%.fp16.cu.o: %.cu Makefile
+$(O)/%.fp16.cu.o: %.cu Makefile | $(O)/deps.ok
 	@mkdir -p $(@D); echo "  NVCC $< (fp16)"
 	$(Q)$(call nvcc,$(call gencode,$(NVARCH)) -DACT_FP16)
-$(O)/%.fp32.cu.o: %.cu Makefile
+$(O)/%.fp32.cu.o: %.cu Makefile | $(O)/deps.ok
 	@mkdir -p $(@D); echo "  NVCC $< (fp32)"
 	$(Q)$(call nvcc,$(call gencode,$(NVARCH)) -DACT_FP32)
 WRAP  := malloc calloc realloc aligned_alloc clock_ns

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # What the build needs. deps.sh build installs it (as root) or prints the command that does; deps.sh test installs what the tests need, too;
-# deps.sh dist and check-dist what those targets need; deps.sh peers: other programs in Python. deps.sh headers CC: whether CC can compile the source, one line for each thing that it lacks.
+# deps.sh dist and check-dist what those targets need; deps.sh peers: other programs in Python.
+# deps.sh headers CC [NVCC_VERSION TOOLKIT INCLUDE LIBRARY]: whether CC can compile the source, and whether headers and the runtime of CUDA are nvcc's; one
+# line for each thing that is missing.
 # deps.sh table prints the packages of each distribution, deps.sh packages apt|dnf|pacman|zypper those of one.
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -90,6 +92,17 @@ check_versions() {
     return $bad
 }
 
+check_cuda() { # NVCC_VERSION TOOLKIT INCLUDE LIBRARY, each of the last two empty where it was not found
+    local header
+    if [ -z "$3" ] || [ -z "$4" ]; then
+        echo "missing: the toolkit '$2' of nvcc $1 has no $([ -n "$3" ] || echo cuda_runtime_api.h)${3:+libcudart_static.a}: install its runtime, name another one with CUDA_HOME, or build with CUDA=0" >&2
+        return 1
+    fi
+    header=$(cc="$cc -isystem $3" value cuda_runtime_api.h CUDART_VERSION)
+    [ "$((header / 1000)).$((header % 1000 / 10))" = "$1" ] ||
+        { echo "toolkit: nvcc is of CUDA $1, and '$3' of $((header / 1000)).$((header % 1000 / 10)): name the toolkit of one of them with CUDA_HOME" >&2 && return 1; }
+}
+
 case ${1:-build} in
 table) table && exit ;;
 packages) rows "$2" | grep -v '^omp' | cut -d ' ' -f 2 | paste -sd ' ' && exit ;;
@@ -102,6 +115,7 @@ headers)
     find_missing
     [ ${#missing[@]} -eq 0 ] || { echo "missing: run 'make deps' as root, or: $install ${missing[*]}" >&2 && exit 71; }
     check_versions || exit 71
+    [ $# -lt 3 ] || check_cuda "${@:3}" || exit 71
     exit 0
     ;;
 esac

@@ -82,11 +82,14 @@ static bool load_beside_program(const char *const names[], FoundLibrary *found) 
 
 static bool load_from_toolkit(const char *variable, const char *const names[], FoundLibrary *found) {
     const char *toolkit = getenv(variable);
-    char pattern[PATTERN_BYTES];
+    char folder[PATTERN_BYTES], pattern[PATTERN_BYTES + 8];
     if (!toolkit || !*toolkit) return false;
-    quote(pattern, toolkit, strnlen(toolkit, PATH_MAX_BYTES));
-    if (strlen(pattern) + sizeof "/lib64" > sizeof pattern) return false;
-    return load_from(strcat(pattern, "/lib64"), names, found);
+    quote(folder, toolkit, strnlen(toolkit, PATH_MAX_BYTES));
+    for (int i = 0; i < 2; i++) {
+        snprintf(pattern, sizeof pattern, "%s/%s", folder, i ? "lib" : "lib64");
+        if (load_from(pattern, names, found)) return true;
+    }
+    return false;
 }
 
 void library_search(const char *const names[], FoundLibrary *found) {

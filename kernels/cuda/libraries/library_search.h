@@ -16,6 +16,6 @@ typedef struct {
 //   2. ../lib/millrace beside the folder of this program
 //   3. the wheels of NVIDIA in the Python environment in which the program lies, or in the folder in which
 //      `pip install --target` has put it; ../lib, where conda has its packages
-//   4. lib64 of the toolkit that CUDA_HOME or CUDA_PATH names
+//   4. lib64, else lib, of the toolkit that CUDA_HOME or CUDA_PATH names
 //   5. where the dynamic linker looks, then lib64 of /usr/local/cuda and of /usr/local/cuda-*
 void library_search(const char *const names[], FoundLibrary *found);

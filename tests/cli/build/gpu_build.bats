@@ -53,6 +53,26 @@ nvcc_of() { "$@" make -pn CUDA=0 help | sed -n 's/^NVCC := //p' | xargs; } # COM
     [ "$(nvcc_of env CUDA_HOME="$home" NVCC=other PATH="$path:$PATH")" = other ]
 }
 
+@test "the runtime of CUDA is that of nvcc's toolkit, wherever that has its libraries, or make stops before it compiles" {
+    home="$BATS_TEST_TMPDIR/home" build="$BATS_TEST_TMPDIR/build"
+    mkdir -p "$home/bin" "$home/include"
+    toolkit 13.5 && cp "$BATS_TEST_TMPDIR/nvcc" "$home/bin"
+    built() { env -u NVCC make CUDA_HOME="$home" BUILD="$build" "$@"; }
+    run_match 2 "missing: the toolkit '$home' of nvcc 13.5 has no cuda_runtime_api.h" built "$build/release/deps.ok"
+    echo '#define CUDART_VERSION 13050' >"$home/include/cuda_runtime_api.h"
+    run_match 2 "missing: the toolkit '$home' of nvcc 13.5 has no libcudart_static.a" built "$build/release/kernels/cuda/gelu.cu.o"
+    [[ "$output" != *NVCC* ]]
+    for folder in targets/x86_64-linux/lib lib lib64; do # each goes before those that were made earlier
+        mkdir -p "$home/$folder" && touch "$home/$folder/libcudart_static.a"
+        rm -rf "$build"
+        run_code 0 built "$build/release/deps.ok"
+        built -n "$build/release/bin/trainer" | grep -- "-o $build/release/bin/trainer$" | grep -q " $home/$folder/libcudart_static.a "
+    done
+    echo '#define CUDART_VERSION 13000' >"$home/include/cuda_runtime_api.h"
+    rm -rf "$build"
+    run_match 2 "toolkit: nvcc is of CUDA 13.5, and '$home/include' of 13.0" built "$build/release/deps.ok"
+}
+
 @test "kernels have line tables in a build with -g and in the pack, and not in a program that make dist builds" {
     toolkit 13.0
     compiled() { make -n NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" "$@" | grep -- '-o .*/gelu.cu.o'; }

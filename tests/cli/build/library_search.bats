@@ -56,6 +56,7 @@ finds() { # FILE [NAME...]
 @test "LD_LIBRARY_PATH goes before the program's folder, and that before the toolkit and the system" {
     put path/libstandin.so.12 toolkit/lib64/libstandin.so.13
     CUDA_HOME=toolkit finds toolkit/lib64/libstandin.so.13
+    put wheel/lib/libstandin.so.13 && CUDA_HOME=wheel finds wheel/lib/libstandin.so.13
     CUDA_PATH=$PWD/toolkit finds toolkit/lib64/libstandin.so.13
     put "$venv/lib/millrace/libstandin.so.13"
     CUDA_HOME=toolkit finds "$venv/lib/millrace/libstandin.so.13"
