@@ -17,7 +17,6 @@
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/libraries/nccl.h"
 #include <assert.h>
-#include <dlfcn.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,8 +28,6 @@ enum { CHECK_MS = 50, MS = 1000000 }; // between two checks of the other ranks d
 // takes up to 32; NCCL_MAX_CTAS sets another number. Not measured.
 enum { MOST_BLOCKS = 16 };
 
-static const char *const library_names[] = {"libnccl.so.2", NULL};
-static Nccl nccl;
 static ncclComm_t comm;
 static cudaStream_t stream;
 
@@ -49,47 +46,14 @@ static float *received;                     // a slot for each rank: the piece i
 
 static uint64_t sent;
 
-// ---- loading
-
-void nccl_find(FoundLibrary *found) { library_search(library_names, found); }
-
-static int find_functions(const FoundLibrary *library) {
-    static const struct {
-        const char *name;
-        size_t at; // in Nccl
-    } functions[] = {
-#define X(result, name, arguments) {"nccl" #name, offsetof(Nccl, name)},
-        NCCL_FUNCTIONS(X)
-#undef X
-    };
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        void *function = dlsym(library->handle, functions[i].name);
-        if (!function)
-            return fail(EX_GPU, "%s has no %s: NCCL 2.14 or later is needed", library->path, functions[i].name);
-        memcpy((char *)&nccl + functions[i].at, &function, sizeof function);
-    }
-    return 0;
-}
-
-static int nccl_load(uint8_t card[COLLECTIVE_CARD]) {
-    int device = 0, version = 0;
+// The library, and which GPU this is.
+static int nccl_load_on(uint8_t card[COLLECTIVE_CARD]) {
+    int device = 0;
     struct cudaDeviceProp facts;
     cuda_check(cudaGetDevice(&device), "naming the GPU");
     cuda_check(cudaGetDeviceProperties(&facts, device), "naming the GPU");
     memcpy(card, facts.uuid.bytes, COLLECTIVE_CARD);
-    if (nccl.GetVersion) return 0;
-    FoundLibrary library;
-    nccl_find(&library);
-    if (!library.handle)
-        return fail(EX_GPU,
-                    "several processes on GPUs need NCCL: cannot load it (%s): install libnccl2, or set "
-                    "LD_LIBRARY_PATH to the folder of %s",
-                    library.why, library_names[0]);
-    if (find_functions(&library) < 0) return memset(&nccl, 0, sizeof nccl), -1;
-    if (nccl.GetVersion(&version) == NCCL_SUCCESS && version >= NCCL_VERSION_NEEDED) return 0;
-    memset(&nccl, 0, sizeof nccl);
-    return fail(EX_GPU, "%s is version %d.%d.%d of NCCL, 2.14 or later is needed: install a later one", library.path,
-                version / 10000, version / 100 % 100, version % 100);
+    return nccl_load();
 }
 
 // ---- waits
@@ -402,5 +366,5 @@ static void nccl_close(void) {
 }
 
 const DeviceCollectiveRow collective_nccl = {
-    "nccl",      nccl_load, nccl_make_id, nccl_open,  nccl_reduce_scatter, nccl_ordered_sum, nccl_all_gather,
-    nccl_finish, nccl_mark, nccl_await,   nccl_defer, nccl_wait,           nccl_sent,        nccl_close};
+    "nccl",      nccl_load_on, nccl_make_id, nccl_open,  nccl_reduce_scatter, nccl_ordered_sum, nccl_all_gather,
+    nccl_finish, nccl_mark,    nccl_await,   nccl_defer, nccl_wait,           nccl_sent,        nccl_close};

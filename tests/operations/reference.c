@@ -48,13 +48,13 @@ static void reference_embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, co
 static void reference_layernorm_forward(Res *sum, Act *out, const Res *in, const Act *branch, const Norm *norm) {
     const int N = norm->N, C = norm->C;
     for (int n = 0; n < N; n++) {
-        double *x = OUT(sum) + n * C, total = 0, squares = 0;
+        double *x = OUT(sum) + n * C, *y = OUT(out) + n * C, total = 0, squares = 0;
         for (int c = 0; c < C; c++) total += x[c] = IN(in)[n * C + c] + (branch ? IN(branch)[n * C + c] : 0);
         if (!norm->mean) total = 0;
         for (int c = 0; c < C; c++) squares += (x[c] - total / C) * (x[c] - total / C);
         const double scale = 1 / sqrt(squares / C + 1e-5);
-        for (int c = 0; c < C; c++) OUT(out)
-        [n * C + c] = (x[c] - total / C) * scale * IN(norm->weight)[c] + (norm->bias ? IN(norm->bias)[c] : 0);
+        for (int c = 0; c < C; c++)
+            y[c] = (x[c] - total / C) * scale * IN(norm->weight)[c] + (norm->bias ? IN(norm->bias)[c] : 0);
         if (norm->mean) norm->mean[n] = (float)(total / C);
         norm->rstd[n] = (float)scale;
     }
@@ -311,9 +311,12 @@ static void reference_attention_backward(Act *dqkv, Grad *dbias, const Act *dout
 static void reference_dropout(Act *out, Grad *dbias, const Act *in, const Dropout *dropout, int layer, DropoutSite site,
                               int B, int T, int C, bool add) {
     for (int n = 0; n < B * T; n++)
-        for (int c = 0; c < C; c++) OUT(out)
-    [n * C + c] = IN(in)[n * C + c] * (double)dropout_factor(dropout, layer, site, (uint32_t)(n / T), (uint32_t)(n % T),
-                                                             (uint32_t)C, (uint32_t)c);
+        for (int c = 0; c < C; c++) {
+            const uint32_t b = (uint32_t)(n / T), t = (uint32_t)(n % T);
+            OUT(out)
+            [n * C + c] =
+                IN(in)[n * C + c] * (double)dropout_factor(dropout, layer, site, b, t, (uint32_t)C, (uint32_t)c);
+        }
     column_sums(dbias, IN(out), (size_t)(B * T), (size_t)C, add);
 }
 

@@ -63,8 +63,12 @@ typedef struct {
     NCCL_FUNCTIONS(X)
 #undef X
 } Nccl;
+extern Nccl nccl; // set by nccl_load
 
 void nccl_find(FoundLibrary *found);
+
+// -1 after fail() (80) when the library is not found, or an older one. Calling it again is free.
+int nccl_load(void);
 
 #ifdef __cplusplus
 }
