@@ -9,6 +9,7 @@
 #include "shardtool/support/run_summary.h"
 #include "shardtool/support/source_overlap.h"
 #include "shardtool/support/vocabulary_options.h"
+#include "tokenizer/tokenizer.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,6 +37,8 @@ static const Option options[] = {
     {OPT_STRING, "part", &part_option, "I/N",
      "tokenize every N-th file, from the I-th on, to DIR/part-I-of-N (see merge)"},
     INPUT_ROWS,
+    {OPT_FLAG, "turns", &source_options.turns, NULL,
+     "JSON lines with messages, or with prompt and completion, are conversations; see docs/answers.md"},
     ROW_INVALID_UTF8(&invalid_utf8),
     ROW_MAX_WORD(&max_word),
     VOCABULARY_ROWS(&vocabulary),
@@ -68,6 +71,7 @@ static void make_params(Buffer *line, const char *share) {
     shard_level_print(line, (unsigned)level);
     buffer_print(line, ";eot=after;invalid=%s", invalid);
     input_print_params(line);
+    if (source_options.turns) buffer_print(line, ";turns=1");
     if (max_tokens) buffer_print(line, ";max_tokens=%" PRIu64, max_tokens);
     buffer_print(line, ";val=%s;val_seed=%" PRIu64 ";shard_tokens=%" PRIu64, share, val_seed, shard_tokens);
 }
@@ -266,6 +270,7 @@ static void set_params(RunParams *run) {
     sha256(run->line.data, run->line.size, shards->params.params_fp);
     run->line.data[run->line.size - 1] = '\0'; // drop the line end, which only the hash includes
     text->invalid = invalid_utf8, text->max_word = max_word, text->val = val, text->val_seed = val_seed;
+    text->turns = source_options.turns;
     shards->threads = (unsigned)threads, shards->shard_tokens = shard_tokens;
     shards->params.frame_tokens = frame_tokens, shards->params.level = (unsigned)level;
     shards->params.vocab_size = vocab_size(text->vocab);
@@ -294,6 +299,7 @@ static int run(int count, char **arguments) {
         output = part.output, params.part = part.text;
     }
     text->vocab = vocabulary_options_open(&vocabulary);
+    if (text->vocab && source_options.turns) text->vocab = vocab_with_turns(text->vocab);
     int status = text->vocab ? 0 : -1;
     if (status == 0) {
         set_params(&params);

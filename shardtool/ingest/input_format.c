@@ -140,6 +140,8 @@ int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options) {
     if (stream_peek(stream, &head) < 0) return -1;
     if (!head.size) return check_empty(stream);
     if (choose_format(stream, options, head, &format) < 0) return -1;
+    if (options->turns && format->kind == INPUT_DOCUMENTS && format->bid != jsonl_bid)
+        return fail(EX_DATA, "'%s' is %s: --turns reads JSON lines", stream->name, format->title);
     if (format->bid == text_bid) warn_records(stream, options, head);
     SpooledStream *spooled = NULL;
     if (format->needs_seek && !stream->read_at) {

@@ -14,6 +14,7 @@ typedef struct {
     const char *text_field;  // dotted path of the text in a JSON line
     const char *text_column; // dotted path of the text in a Parquet file
     StringList where;        // conditions on columns; rows of Parquet files that do not meet all are left out
+    bool turns;              // JSON lines may have conversations (jsonl_turns.h); no other format is read
     unsigned format;         // 0 = choose by content, else the number of the row among the INPUT_DOCUMENTS rows
     uint64_t max_depth;      // levels of containers; a compressed archive is one level
     uint64_t max_ratio;      // output per byte of input, 0 = no limit

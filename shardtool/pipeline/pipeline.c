@@ -222,7 +222,7 @@ static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
     uint64_t *tokens = &pipeline->tokens.delivered;
     resume_init(&pipeline->resume, shards->resume);
     pipeline->checks = (vocab_is_characters(options->text.vocab) || options->text.invalid == INVALID_FAIL) &&
-                       options->skips && skips_any_allowed(options->skips);
+                       !options->text.turns && options->skips && skips_any_allowed(options->skips);
     pipeline->sink = shard_sink_open(shards, pipeline->inputs, dataset);
     if (!pipeline->sink) return -1;
     for (int split = 0; split < SPLIT_COUNT; split++) *tokens += dataset->tokens[split];

@@ -23,6 +23,7 @@ struct TextBatches {
     const Inputs *inputs;
     const Resume *resume;
     uint32_t eot_id;
+    TurnIds turns;
     unsigned id_bytes;  // of an id
     uint64_t val_below; // documents with a smaller hash are validation
     Pool *pool;
@@ -45,6 +46,23 @@ static int fail_in_document(const TextBatches *batches, InputPosition position) 
     return input_fail_in(batches->inputs, position.file, position.document);
 }
 
+// encoder_encode_part. Of a conversation each text is encoded apart, so that no token joins two of them.
+static ssize_t encode_part(const TextBatches *batches, Encoder *encoder, Bytes text, bool last, uint8_t *ids) {
+    size_t count = 0;
+    ssize_t got;
+    for (size_t i = 0; batches->options->turns && i < text.size; i++) {
+        if (!is_turn_byte(text.data[i])) continue;
+        const Turn marker = (Turn)(text.data[i] - TURN_BYTE);
+        if ((got = encoder_encode_part(encoder, (Bytes){text.data, i}, true, ids + count * batches->id_bytes)) < 0)
+            return -1;
+        count += (size_t)got;
+        id_put(ids, count++, batches->id_bytes, batches->turns.ids[marker]);
+        text.data += i + 1, text.size -= i + 1, i = SIZE_MAX;
+    }
+    got = encoder_encode_part(encoder, text, last, ids + count * batches->id_bytes);
+    return got < 0 ? -1 : (ssize_t)count + got;
+}
+
 static ssize_t encode_window(TextBatches *batches, TextBatch *batch) {
     Windows *windows = &batches->windows;
     Bytes text = {batch->text, batch->text_bytes};
@@ -54,7 +72,7 @@ static ssize_t encode_window(TextBatches *batches, TextBatch *batch) {
     if (resume_is_finished(batches->resume, document->position, document->split)) return 0;
     size_t ids_max = encoder_ids_max(text.size + encoder_held_bytes(windows->encoder)) + 1;
     buffer_reserve(&batch->ids, ids_max * batches->id_bytes);
-    ssize_t got = encoder_encode_part(windows->encoder, text, batch->is_last, batch->ids.data);
+    ssize_t got = encode_part(batches, windows->encoder, text, batch->is_last, batch->ids.data);
     document->ids = got < 0 ? 0 : (size_t)got;
     if (batch->is_last) id_put(batch->ids.data, document->ids++, batches->id_bytes, batches->eot_id);
     return got;
@@ -91,7 +109,9 @@ static int tokenize_batch(void *job, unsigned worker) {
         document->ids = 0;
         at += document->bytes;
         if (resume_is_finished(batches->resume, document->position, document->split)) continue;
-        ssize_t got = encoder_encode(batches->encoders[worker], text, ids);
+        Encoder *encoder = batches->encoders[worker];
+        ssize_t got = batches->options->turns ? encode_part(batches, encoder, text, true, ids)
+                                              : encoder_encode(encoder, text, ids);
         if (got < 0) return fail_in_document(batches, document->position);
         id_put(ids, (size_t)got, batches->id_bytes, batches->eot_id);
         document->ids = (size_t)got + 1;
@@ -111,6 +131,7 @@ TextBatches *text_batches_open(const TextOptions *options, unsigned threads, con
     TextBatches *batches = allocate_zeroed(1, sizeof *batches);
     if (!threads) threads = pool_cores();
     batches->options = options, batches->inputs = inputs, batches->resume = resume;
+    batches->turns = vocab_turns(options->vocab);
     batches->eot_id = vocab_end_of_text(options->vocab), batches->id_bytes = vocab_id_bytes(options->vocab);
     batches->val_below = options->val >= 1 ? 0 : (uint64_t)ldexp(options->val, 64);
     pthread_mutex_init(&batches->windows.lock, NULL);

@@ -20,6 +20,7 @@ typedef struct {
     const Vocab *vocab;
     InvalidUtf8 invalid;
     uint64_t max_word;
+    bool turns; // documents may be conversations (turns.h)
     double val; // share of documents in the validation split
     uint64_t val_seed;
 } TextOptions;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/bytes.h"
+#include "common/turns.h"
 
 enum { TOKEN_COUNT = 50257, TOKEN_END_OF_TEXT = 50256, TOKEN_BYTES = 320827, TOKEN_MAX_BYTES = 128 }; // of GPT-2's
 
@@ -29,6 +30,13 @@ unsigned vocab_size(const Vocab *vocab);                // the number of ids, th
 unsigned vocab_end_of_text(const Vocab *vocab);         // of GPT-2's vocabulary and of characters, the last id
 bool vocab_is_special(const Vocab *vocab, unsigned id); // which no text has
 unsigned vocab_id_bytes(const Vocab *vocab);            // 2 or 4: of an id in arrays (id_array.h)
+
+// The ids of the markers of conversations.
+TurnIds vocab_turns(const Vocab *vocab);
+
+// The vocabulary with the markers that it lacks as its next ids; closes `vocab`, unless it has them all and is returned.
+// NULL after fail() (65): a vocabulary of characters, or a marker is a token of its text.
+const Vocab *vocab_with_turns(const Vocab *vocab);
 
 // The bytes of one token, of a special one its name. `id` is below vocab_size.
 Bytes vocab_bytes(const Vocab *vocab, unsigned id);

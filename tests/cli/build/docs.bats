@@ -205,6 +205,11 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
     run_page docs/loader.md 9
 }
 
+@test "docs/answers.md runs as written" {
+    enter_manual
+    run_page docs/answers.md 3
+}
+
 @test "docs/characters.md runs as written" {
     enter_manual
     run_page docs/characters.md 3

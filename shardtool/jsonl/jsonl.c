@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "common/utf8.h"
 #include "shardtool/ingest/input_format.h"
+#include "shardtool/jsonl/jsonl_turns.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +16,10 @@
 enum {
     DEPTH_MAX = 1024,
     PATH_KEYS_MAX = 16,
-    KEY_BYTES_MAX = 4096,  // longer keys cannot match and are not stored
-    PART_BYTES = 1 << 20,  // a longer text is returned in parts, before its line is complete
-    ESCAPE_BYTES_MAX = 12, // two \uXXXX
+    KEY_BYTES_MAX = 4096,        // longer keys cannot match and are not stored
+    PART_BYTES = 1 << 20,        // a longer text is returned in parts, before its line is complete
+    ESCAPE_BYTES_MAX = 12,       // two \uXXXX
+    TURNS_BYTES_MAX = 256 << 20, // a longer line of conversations is refused: it is parsed as a whole
 };
 
 typedef enum {
@@ -33,7 +35,8 @@ typedef enum {
     SKIPPED_LINE // the rest of a bad line
 } State;
 
-static const char NO_TEXT[] = "no text at the key";
+static const char NO_TEXT[] = "no text at the key",
+                  NO_TURNS[] = "no messages, no prompt with a completion, and no text at the key";
 
 // The result of a step: continue, read more input, end of line, a part of the text is ready, bad line.
 typedef enum { STEP_ON, STEP_MORE, STEP_LINE, STEP_PART, STEP_BAD } Step;
@@ -61,6 +64,9 @@ typedef struct {
     bool found, is_null, streamed;        // the text of this line was read; it is null; a part of it was returned
     uint64_t objects[DEPTH_MAX / 64 + 1]; // one bit per level: 1 = object, 0 = array
     Buffer text, key;
+    Buffer raw; // with options->turns: the line up to window[raw_at]
+    size_t raw_at;
+    char why[TURNS_WHY_BYTES];
     uint8_t window[STREAM_WINDOW_BYTES + 1]; // and a line end after the last line
 } JsonlReader;
 
@@ -95,6 +101,7 @@ void jsonl_close(FormatReader *reader) {
     JsonlReader *jsonl = (JsonlReader *)reader;
     buffer_close(&jsonl->text);
     buffer_close(&jsonl->key);
+    buffer_close(&jsonl->raw);
     free(jsonl);
 }
 
@@ -242,7 +249,7 @@ static Step step_string(JsonlReader *jsonl) {
 
 // Whether the value that begins here is that of the last key of the path.
 static bool is_at_text(const JsonlReader *jsonl) {
-    return jsonl->matched == jsonl->key_count && jsonl->depth == jsonl->key_count;
+    return jsonl->matched == jsonl->key_count && jsonl->depth == jsonl->key_count && !jsonl->options->turns;
 }
 
 static Step begin_string(JsonlReader *jsonl, bool is_key) {
@@ -366,22 +373,38 @@ static Step step(JsonlReader *jsonl) {
     }
 }
 
+// Keeps what was read of the line.
+static void keep_raw(JsonlReader *jsonl) {
+    if (jsonl->options->turns && jsonl->state != SKIPPED_LINE)
+        buffer_add(&jsonl->raw, jsonl->window + jsonl->raw_at, jsonl->at - jsonl->raw_at);
+    jsonl->raw_at = jsonl->at;
+}
+
 // Moves the unread bytes to the front of the window and reads more. Adds a missing line end to the last line. 0 when
 // the stream has ended, -1 after fail().
 static int refill(JsonlReader *jsonl) {
     if (jsonl->ended) return 0;
     bool first = jsonl->line == 1 && jsonl->line_byte == 0 && jsonl->end == 0;
+    keep_raw(jsonl);
     jsonl->line_byte += jsonl->at, jsonl->window_at += jsonl->at;
     memmove(jsonl->window, jsonl->window + jsonl->at, jsonl->end - jsonl->at);
-    jsonl->end -= jsonl->at, jsonl->at = 0;
+    jsonl->end -= jsonl->at, jsonl->at = jsonl->raw_at = 0;
     size_t space = STREAM_WINDOW_BYTES - jsonl->end;
     ssize_t got = stream_read(jsonl->stream, jsonl->window + jsonl->end, space);
     if (got < 0) return -1;
     jsonl->end += (size_t)got;
     jsonl->ended = (size_t)got < space;
     if (jsonl->ended) jsonl->window[jsonl->end++] = '\n';
-    if (first) jsonl->at = (size_t)(skip_byte_order_mark(jsonl->window, jsonl->window + jsonl->end) - jsonl->window);
+    if (first)
+        jsonl->at = jsonl->raw_at =
+            (size_t)(skip_byte_order_mark(jsonl->window, jsonl->window + jsonl->end) - jsonl->window);
     return 1;
+}
+
+static const json_t *text_value(const JsonlReader *jsonl, const json_t *value) {
+    for (unsigned i = 0; i < jsonl->key_count; i++)
+        value = json_object_getn(value, jsonl->keys[i], jsonl->key_bytes[i]);
+    return value;
 }
 
 // The type of the value at the key of the text; NULL when there is none.
@@ -391,8 +414,7 @@ static const char *value_type(const JsonlReader *jsonl, const json_t *value) {
         [JSON_INTEGER] = "a number",    [JSON_REAL] = "a number",  [JSON_TRUE] = "true or false",
         [JSON_FALSE] = "true or false", [JSON_NULL] = "null",
     };
-    for (unsigned i = 0; i < jsonl->key_count; i++)
-        value = json_object_getn(value, jsonl->keys[i], jsonl->key_bytes[i]);
+    value = text_value(jsonl, value);
     return value ? types[json_typeof(value)] : NULL;
 }
 
@@ -420,7 +442,7 @@ static void name_keys(const JsonlReader *jsonl, Buffer *out) {
 static int skip_line(JsonlReader *jsonl) {
     unsigned long long line = jsonl->line, byte = jsonl->line_byte + jsonl->at;
     Buffer keys = {0};
-    if (jsonl->bad == NO_TEXT) name_keys(jsonl, &keys);
+    if (jsonl->bad == NO_TEXT || jsonl->bad == NO_TURNS) name_keys(jsonl, &keys);
     fail(EX_DATA, "'%s' line %llu, byte %llu: %s%s", jsonl->stream->name, line, byte, jsonl->bad,
          keys.size ? (const char *)keys.data : "");
     buffer_close(&keys);
@@ -433,6 +455,26 @@ static void begin_line(JsonlReader *jsonl) {
     jsonl->line_byte = 0 - (uint64_t)jsonl->at, jsonl->line_at = jsonl->window_at + jsonl->at;
     jsonl->state = LINE_START, jsonl->depth = jsonl->matched = 0;
     jsonl->found = jsonl->is_null = jsonl->streamed = false;
+    jsonl->raw.size = 0, jsonl->raw_at = jsonl->at;
+}
+
+// The conversation or the text of a whole line.
+static Step read_turns(JsonlReader *jsonl) {
+    json_error_t error;
+    keep_raw(jsonl);
+    json_t *line = json_parse((Bytes){jsonl->raw.data, jsonl->raw.size}, JSON_ALLOW_NUL, &error);
+    if (!line) {
+        snprintf(jsonl->why, sizeof jsonl->why, "%s", error.text);
+        return bad_line(jsonl, jsonl->why);
+    }
+    const json_t *text = text_value(jsonl, line);
+    jsonl->text.size = 0;
+    const LineContent content = jsonl_turns_read(line, text, &jsonl->text, jsonl->why);
+    jsonl->is_null = content == LINE_WITHOUT_TEXT && json_is_null(text);
+    jsonl->found = content > LINE_WITHOUT_TEXT;
+    json_decref(line);
+    if (content == LINE_BAD) return bad_line(jsonl, jsonl->why);
+    return jsonl->found || jsonl->is_null ? STEP_LINE : bad_line(jsonl, NO_TURNS);
 }
 
 static int skip_null(JsonlReader *jsonl) {
@@ -456,6 +498,7 @@ int jsonl_next(FormatReader *reader, Part *part) {
     JsonlReader *jsonl = (JsonlReader *)reader;
     for (;;) {
         Step result = step(jsonl);
+        if (result == STEP_LINE && jsonl->state == LINE_END && jsonl->options->turns) result = read_turns(jsonl);
         if (result == STEP_LINE && jsonl->state == LINE_END && jsonl->is_null) {
             if (skip_null(jsonl) < 0) return -1;
             continue;
@@ -470,6 +513,8 @@ int jsonl_next(FormatReader *reader, Part *part) {
         } else if (result == STEP_MORE) {
             if (jsonl->at == 0 && jsonl->end == STREAM_WINDOW_BYTES)
                 result = bad_line(jsonl, "number longer than the window");
+            else if (jsonl->raw.size > TURNS_BYTES_MAX)
+                result = bad_line(jsonl, "the line is longer than 256 MiB");
             else {
                 int more = refill(jsonl);
                 if (more <= 0) return more;

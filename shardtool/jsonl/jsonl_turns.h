@@ -1,0 +1,14 @@
+// Conversations in JSON lines (--turns). An object has `messages`, an array of objects with `role`, which is system, user or
+// assistant, and `content`, a string; or `prompt` and `completion`, strings, which are a message of a user and one of an
+// assistant; or neither, and the text of a document. What else would change what a model reads or learns is refused.
+#pragma once
+
+#include "common/bytes.h"
+#include <jansson.h>
+
+typedef enum { LINE_BAD = -1, LINE_WITHOUT_TEXT, LINE_OF_TEXT, LINE_OF_TURNS } LineContent;
+enum { TURNS_WHY_BYTES = 256 };
+
+// Appends the conversation of a line as turns.h describes it, or `text` where the line has none; `text` may be NULL.
+// LINE_BAD: `why` says what is not understood, without control characters.
+LineContent jsonl_turns_read(const json_t *line, const json_t *text, Buffer *out, char why[TURNS_WHY_BYTES]);

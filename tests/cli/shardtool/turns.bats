@@ -1,0 +1,57 @@
+# tokenize --turns: conversations in JSON lines.
+load ../helpers
+
+setup() { enter_test; }
+tokenize() { "$BIN/shardtool" tokenize --turns -q --val 0 "$@"; }
+
+@test "tokenize --turns refuses what it does not read, by name and line" {
+    while IFS=$'\t' read -r line message; do
+        printf '%s\n' '{"prompt": "a", "completion": "b"}' "$line" >bad.jsonl
+        rm -rf out
+        run_match 65 "'bad.jsonl' line 2, byte *: $message" tokenize -o out bad.jsonl
+        run_code 0 tokenize --max-bad 1 --force -o out bad.jsonl
+    done <<'END'
+{"messages": []}	it has no message of an assistant
+{"messages": [{"role": "user", "content": "x"}]}	it has no message of an assistant
+{"messages": {"role": "user"}}	its messages are no array
+{"messages": [{"role": "tool", "content": "x"}]}	message 0 has the role 'tool', not the role system, user or assistant
+{"messages": [{"content": "x"}]}	message 0 has no role, not the role system, user or assistant
+{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": [{"type": "text"}]}]}	message 1 has an array as content, not a string
+{"messages": [{"role": "assistant", "content": null, "tool_calls": [{"id": 1}]}]}	message 0 has 'tool_calls', and only role and content are read
+{"messages": [{"role": "assistant", "content": "x", "train": false}]}	message 0 has 'train', and only role and content are read
+{"messages": [{"role": "assistant", "content": "x", "weight": 0}]}	message 0 has 'weight', and only role and content are read
+{"messages": [{"role": "assistant", "content": null}]}	message 0 has nothing as content, not a string
+{"messages": [{"role": "assistant", "content": "x"}], "tools": [{"name": "f"}]}	it has 'tools', which is not read
+{"messages": [{"role": "assistant", "content": "x"}], "completion": "y"}	it has messages and a completion
+{"prompt": [{"role": "user"}], "completion": "b"}	its prompt is no string
+{"prompt": "a", "completion": 3}	its completion is no string
+{"conversations": [{"from": "human", "value": "x"}]}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys conversations
+{"instruction": "x", "output": "y"}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys instruction, output
+{"prompt": "a", "completion": "\ud800"}	invalid Unicode '?uD800'
+{"prompt": "a", "completion": "b"	the line ends within an object
+END
+}
+
+@test "tokenize --turns reads what other files name beside messages, and a text as a document" {
+    cat >good.jsonl <<'END'
+{"prompt": "unused", "prompt_id": "7", "messages": [{"role": "user", "content": "Spain?", "name": null}, {"role": "assistant", "content": "Madrid", "tool_calls": []}], "tools": null}
+{"prompt": null, "completion": null, "text": "a plain text", "weight": 3}
+{"text": null}
+END
+    tokenize -o out good.jsonl
+    [ "$("$BIN/shardtool" decode out)" = "<|user|>Spain?<|end|><|assistant|>Madrid<|end|><|endoftext|>a plain text<|endoftext|>" ]
+    gzip -k good.jsonl
+    tokenize -o zipped good.jsonl.gz
+    cmp <("$BIN/shardtool" cat out) <("$BIN/shardtool" cat zipped)
+    # without --turns the options and the ids are others
+    run_match 65 "no text at the key 'text'" "$BIN/shardtool" tokenize -q --val 0 -o plain good.jsonl
+    run_match 2 "*turns=1*" "$BIN/shardtool" tokenize -q --val 0 --keep-going --vocabulary out -o out good.jsonl
+}
+
+@test "tokenize --turns refuses other formats, and vocabularies without special tokens" {
+    echo text >a.txt
+    run_match 65 "'a.txt' is text: --turns reads JSON lines" tokenize -o out a.txt
+    seq 32 126 | awk '{ printf "%c", $1 }' >characters
+    echo '{"prompt": "a", "completion": "b"}' >a.jsonl
+    run_match 65 "conversations need special tokens, and a vocabulary of characters has none" tokenize --characters characters -o out a.jsonl
+}
