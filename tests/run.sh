@@ -84,8 +84,10 @@ export -f job rows_of_c rows_of_bats rows_of_python
 # Long jobs first, so that the cores end together: the C tests and the trainer's files, those of several processes before the
 # others. The emulator's tests, which are short, last.
 emulator_jobs() { tests/cuda/emulator/run_emulator.sh "$build" "$1" | grep -E -- "$word" | sed 's/^/emulator /'; }
+of_tier() { # the files that have tests of the tier
+    case $TIER in test) xargs -r grep -L '^# bats file_tags=ci' ;; ci) xargs -r grep -l '^# bats .*_tags=ci' ;; *) cat ;; esac
+}
 jobs() {
-    local file
     if [ $suites = planted-bugs ]; then
         emulator_jobs --list-bugs
         return
@@ -96,7 +98,7 @@ jobs() {
         return
     fi
     printf 'c %s\n' 1/2 2/2
-    find tests/cli $([ $suites = all ] && echo tests/faults) -name "*$word*.bats" | sort -r | sed 's/^/bats /'
+    find tests/cli $([ $suites = all ] && echo tests/faults) -name "*$word*.bats" | of_tier | sort -r | sed 's/^/bats /'
     [ $suites = all ] && find tests/oracle -name "test_*$word*.py" | sort | sed 's/^/python /'
     [ $suites = all ] && emulator_jobs --list
 }
