@@ -17,6 +17,10 @@ bench-kernels bench-operations: bench-%: $(O)/bench_% ; $(Q)$< $(S)
 bench-cpu: all test-deps build/bench/data/dataset.jsonl
 	$(Q)$(PYTHON) -c 'import torch' 2>/dev/null || $(PIP) torch numpy
 	$(Q)$(PYTHON) tests/bench/trainer/bench_cpu_step.py $(O)/bin build/bench/data build/bench $(S)
+## bench-busy  a training step alone and beside busy processes of the same and of another session (OLD=folder of older programs)
+bench-busy: all
+	$(Q)mkdir -p build/bench/busy
+	$(Q)$(PYTHON) tests/bench/trainer/bench_busy.py $(O)/bin build/bench/busy "$${TEXT:-$$(scripts/corpus.sh)}" $(OLD)
 ## bench-gpu  training speed, operations and memory on a device beside PyTorch; writes docs/gpu-results.md
 bench-gpu: all $(O)/bench_gpu
 	$(Q)python3 tests/bench/gpu/bench_gpu.py $(O) && python3 tests/bench/gpu/bench_gpu.py $(O) --torch
