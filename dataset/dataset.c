@@ -1,10 +1,10 @@
 // Reads and writes the manifest of a dataset directory.
 #include "dataset/dataset.h"
 #include "common/err.h"
-#include "common/file/url_files.h"
 #include "common/json_read.h"
 #include "common/json_write.h"
 #include "dataset/dataset_build.h"
+#include "remote/url_map.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static bool has_file(const char *path, const char *name) {
 
 bool dataset_is(const char *path) {
     const size_t length = strlen(path);
-    if (path_is_url(path)) return length < 4 || strcmp(path + length - 4, ".zst") != 0;
+    if (url_map_takes(path)) return length < 4 || strcmp(path + length - 4, ".zst") != 0;
     return has_file(path, DATASET_MANIFEST) || has_file(path, DATASET_REPLACEMENT);
 }
 
@@ -286,7 +286,7 @@ static int check_stored_hash(const char *path, const DatasetShard *shard) {
 
 int dataset_check_size(const char *path, uint64_t bytes) {
     struct stat st;
-    if (path_is_url(path)) return 0; // compared when it is opened
+    if (url_map_takes(path)) return 0; // compared when it is opened
     if (stat(path, &st)) return fail(EX_DATA, "'%s' is missing: %s", path, strerror(errno));
     if ((uint64_t)st.st_size == bytes) return 0;
     return fail(EX_DATA, "'%s' has %lld bytes instead of %" PRIu64, path, (long long)st.st_size, bytes);
@@ -347,7 +347,7 @@ static int open_checked(Dataset *dataset, const char *path, ShardFileCheck check
         return fail(EX_NOINPUT, "path too long: '%.60s...'", path);
     if (dataset_build_complete(path) < 0) return fail_in("the dataset '%s' is being replaced", path);
     Bytes text;
-    if (file_map(&text, manifest) < 0) return fail_in("'%s' is not a dataset", path);
+    if (url_map_file(&text, manifest) < 0) return fail_in("'%s' is not a dataset", path);
     dataset_begin(dataset, path);
     int status = text.size ? read_lines(dataset, text, check) : fail(EX_DATA, "empty");
     file_unmap(&text);

@@ -78,8 +78,8 @@ typedef struct {
 typedef struct {
     char *path;
     Bytes map;
-    bool borrowed; // the map belongs to the caller
-    void *url;     // of a file by URL (common/file/url_files.h), whose tables are held; else NULL
+    bool borrowed;       // the map belongs to the caller
+    struct UrlFile *url; // of a file by URL (remote/url_map.h), whose tables are held; else NULL
     ShardFrame *frames;
     Shard *members;
     uint64_t frame_count, member_count, tokens, documents, source_bytes;

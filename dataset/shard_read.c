@@ -1,11 +1,11 @@
 // Reads shards: finds the members of a file from its end backwards, checks their tables before use, and decodes frames.
 #include "common/err.h"
 #include "common/file/spool.h"
-#include "common/file/url_files.h"
 #include "common/search.h"
 #include "dataset/dataset.h"
 #include "dataset/ids.h"
 #include "dataset/shard.h"
+#include "remote/url_map.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,11 +23,11 @@ bool shard_begins(Bytes head) {
 }
 
 int shard_hold(const ShardFile *shard, uint64_t offset, uint64_t size) {
-    return shard->url ? url_files->hold(shard->url, offset, size) : 0;
+    return shard->url ? url_map_hold(shard->url, offset, size) : 0;
 }
 
 void shard_release(const ShardFile *shard, uint64_t offset, uint64_t size) {
-    if (shard->url) url_files->release(shard->url, offset, size);
+    if (shard->url) url_map_release(shard->url, offset, size);
 }
 
 // Finds the member that ends at `end`: sets offset, table and end, and counts its frames.
@@ -237,9 +237,9 @@ static int shard_parse(ShardFile *shard, const char *name) {
 static int open_url(ShardFile *shard, const char *url) {
     for (int tries = 0;; tries++) {
         *shard = (ShardFile){0};
-        shard->url = url_files->open(url, &shard->map);
+        shard->url = url_map_open(url, &shard->map);
         if (!shard->url) return -1;
-        if (tries) url_files->forget(shard->url, 0, shard->map.size);
+        if (tries) url_map_forget(shard->url, 0, shard->map.size);
         if (shard_parse(shard, url) == 0) return 0;
         if (tries || err_code() != EX_DATA) return -1;
         err_clear();
@@ -257,7 +257,7 @@ int shard_file_open(ShardFile *shard, const char *path) {
             return fail(EX_NOINPUT, "'%s' holds an unfinished run: the command that began it continues it", path);
         return fail(EX_NOINPUT, "'%s' is a directory without " DATASET_MANIFEST ", so it is no dataset", path);
     }
-    if (path_is_url(path)) return open_url(shard, path);
+    if (url_map_takes(path)) return open_url(shard, path);
     return input_map(&shard->map, path) < 0 ? -1 : shard_parse(shard, path);
 }
 
@@ -268,7 +268,7 @@ int shard_file_open_bytes(ShardFile *shard, const char *name, Bytes bytes) {
 
 void shard_file_close(ShardFile *shard) {
     if (shard->url)
-        url_files->close(shard->url, true);
+        url_map_close(shard->url, true);
     else if (!shard->borrowed)
         file_unmap(&shard->map);
     free(shard->path);
@@ -339,7 +339,7 @@ int shard_decode(const ShardFile *shard, ShardCursor *cursor, uint64_t index, vo
         shard_release(shard, frame->offset, frame->bytes);
         if (status == 0 || !shard->url || tries) return status;
         err_clear(); // of the copy on disk: the server may have better bytes
-        url_files->forget(shard->url, frame->offset, frame->bytes);
+        url_map_forget(shard->url, frame->offset, frame->bytes);
     }
 }
 

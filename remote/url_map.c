@@ -1,7 +1,7 @@
 #include "remote/url_map.h"
+#include "common/err.h"
 #include "common/file/file.h"
 #include "common/file/spool.h"
-#include "common/file/url_files.h"
 #include "common/log.h"
 #include "remote/remote_list.h"
 #include <dirent.h>
@@ -31,7 +31,7 @@ typedef struct {
     uint16_t holds;
 } Granule;
 
-typedef struct UrlFile {
+struct UrlFile {
     struct UrlFile *next;
     unsigned users;
     bool listed; // in maps.files
@@ -43,7 +43,7 @@ typedef struct UrlFile {
     Granule *granules;
     size_t count;
     size_t expected, ahead; // the granule at which a reader that advances goes on
-} UrlFile;
+};
 
 static struct {
     const UrlMapOptions *options;
@@ -57,6 +57,10 @@ static struct {
     Lock lock;
     atomic_bool stopped;
 } maps = {.network = PTHREAD_MUTEX_INITIALIZER, .table = PTHREAD_MUTEX_INITIALIZER, .limit = UINT64_MAX};
+
+void url_map_enable(const UrlMapOptions *options) { maps.options = options; }
+
+bool url_map_takes(const char *path) { return maps.options && remote_is_url(path); }
 
 void url_map_stop(void) {
     atomic_store(&maps.stopped, true);
@@ -251,8 +255,7 @@ static bool hold_present(UrlFile *file, Span span) {
     return present;
 }
 
-static int hold(void *self, uint64_t offset, uint64_t size) {
-    UrlFile *file = self;
+int url_map_hold(UrlFile *file, uint64_t offset, uint64_t size) {
     const Span span = span_of(file, offset, size);
     if (hold_present(file, span)) return 0;
     int status = 0;
@@ -270,16 +273,14 @@ static int hold(void *self, uint64_t offset, uint64_t size) {
     return status;
 }
 
-static void release(void *self, uint64_t offset, uint64_t size) {
-    UrlFile *file = self;
+void url_map_release(UrlFile *file, uint64_t offset, uint64_t size) {
     const Span span = span_of(file, offset, size);
     pthread_mutex_lock(&maps.table);
     for (size_t i = span.begin; i < span.end; i++) file->granules[i].holds--;
     pthread_mutex_unlock(&maps.table);
 }
 
-static void forget(void *self, uint64_t offset, uint64_t size) {
-    UrlFile *file = self;
+void url_map_forget(UrlFile *file, uint64_t offset, uint64_t size) {
     const Span span = span_of(file, offset, size);
     pthread_mutex_lock(&maps.table);
     for (size_t i = span.begin; i < span.end; i++)
@@ -344,8 +345,8 @@ void url_map_sweep_cache(void) {
     if (folder) closedir(folder);
 }
 
-static void close_url(void *self, bool unmap) {
-    UrlFile *file = self, **at = &maps.files;
+void url_map_close(UrlFile *file, bool unmap) {
+    UrlFile **at = &maps.files;
     if (!file) return;
     pthread_mutex_lock(&maps.table);
     if (file->users && --file->users) {
@@ -407,7 +408,7 @@ static UrlFile *open_locked(const char *url) {
     remote_list_close(&list);
     if (status < 0 || open) {
         *file->path = '\0';
-        close_url(file, true);
+        url_map_close(file, true);
         return open;
     }
     file->users = 1;
@@ -417,7 +418,7 @@ static UrlFile *open_locked(const char *url) {
     return file;
 }
 
-static void *open_url(const char *url, Bytes *map) {
+UrlFile *url_map_open(const char *url, Bytes *map) {
     pthread_mutex_lock(&maps.network);
     UrlFile *file = open_locked(url);
     pthread_mutex_unlock(&maps.network);
@@ -433,8 +434,32 @@ static void *open_url(const char *url, Bytes *map) {
     return file;
 }
 
-void url_map_enable(const UrlMapOptions *options) {
-    static const UrlFiles functions = {remote_is_url, open_url, hold, release, forget, close_url};
-    maps.options = options;
-    url_files = &functions;
+// ---- whole files
+
+bool url_map_file_exists(const char *path) {
+    Bytes map;
+    if (!url_map_takes(path)) return file_exists(path);
+    UrlFile *file = url_map_open(path, &map);
+    if (!file && err_code() == EX_NOINPUT) err_clear();
+    if (file) url_map_close(file, true);
+    return file;
+}
+
+int url_map_file(Bytes *map, const char *path) {
+    if (!url_map_takes(path)) return input_map(map, path);
+    UrlFile *file = url_map_open(path, map);
+    const int status = file ? url_map_hold(file, 0, map->size) : -1;
+    if (file) url_map_close(file, status < 0);
+    if (status < 0) *map = (Bytes){0};
+    return status;
+}
+
+int url_map_read(Buffer *out, const char *path, size_t limit) {
+    Bytes map;
+    if (!url_map_takes(path)) return file_read(out, path, limit);
+    if (url_map_file(&map, path) < 0) return -1;
+    const int status = map.size <= limit ? 0 : fail(EX_DATA, "'%s' is longer than %zu bytes", path, limit);
+    if (status == 0 && map.size) buffer_add(out, map.data, map.size);
+    file_unmap(&map);
+    return status;
 }

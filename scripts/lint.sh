@@ -24,7 +24,7 @@ common/file         common
 common/machine      common common/file
 common/cli          common common/machine/cpu.h
 remote              common
-dataset             common
+dataset             common remote/url_map.h
 tokenizer/merge     common
 tokenizer/cache     common tokenizer/merge
 tokenizer/files     common tokenizer/merge
@@ -42,8 +42,8 @@ shardtool/jsonl     common shardtool/ingest/input_format.h
 shardtool/parquet   common shardtool/ingest/input_format.h shardtool/ingest/stream.h
 shardtool/pipeline  common dataset shardtool/ingest tokenizer
 shardtool/vocabulary common shardtool/ingest shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pretokenize.h tokenizer/training
-shardtool/support   common dataset shardtool/ingest shardtool/parquet/where.h shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pattern.h
-shardtool/interchange common dataset shardtool/support
+shardtool/support   common remote/url_map.h dataset shardtool/ingest shardtool/parquet/where.h shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pattern.h
+shardtool/interchange common remote/url_map.h dataset shardtool/support
 shardtool           common remote dataset shardtool/ingest shardtool/pipeline shardtool/support shardtool/interchange shardtool/vocabulary tokenizer
 loader/protocol     common dataset
 loader/client       common dataset loader/protocol

@@ -3,10 +3,10 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/file/spool.h"
-#include "common/file/url_files.h"
 #include "common/json_write.h"
 #include "common/log.h"
 #include "dataset/document_reader.h"
+#include "remote/url_map.h"
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/id_range.h"
 #include "shardtool/support/vocabulary_options.h"
@@ -198,9 +198,9 @@ static int decode_tokens(TextDecoding *decoding, TokenReader *tokens) {
 // The vocabulary whose file the dataset has, unless another one was named.
 static int take_vocabulary(TextDecoding *decoding, const char *path) {
     char kept[PATH_MAX_BYTES];
-    if (vocabulary_is_named(&vocabulary) || !dataset_is(path) || !vocab_file_in(kept, path)) return 0;
+    if (vocabulary_is_named(&vocabulary) || !dataset_is(path) || !dataset_vocabulary_in(kept, path)) return 0;
     vocab_close(decoding->vocab);
-    decoding->vocab = vocab_open_path(kept, NULL);
+    decoding->vocab = vocabulary_path_open(kept, NULL);
     return decoding->vocab ? 0 : -1;
 }
 
@@ -229,7 +229,7 @@ static int decode_shard(TextDecoding *decoding, const char *path) {
 
 // Ids, or a shard: no decimal begins as a shard does.
 static int decode_path(TextDecoding *decoding, const char *path) {
-    if (dataset_is(path) || path_is_url(path)) return decode_shard(decoding, path);
+    if (dataset_is(path) || url_map_takes(path)) return decode_shard(decoding, path);
     bool is_stdin = !strcmp(path, "-");
     int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fail_errno("cannot open '%s'", path);

@@ -1,7 +1,7 @@
 // diff: compares two shards or datasets. Exit code 0 when equal, 1 with the first difference on stdout.
 #include "common/err.h"
-#include "common/file/spool.h"
 #include "dataset/token_reader.h"
+#include "remote/url_map.h"
 #include "shardtool/support/option_rows.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,8 +60,8 @@ static int diff_ids(const char *a_path, const char *b_path, int split, const cha
 
 static int diff_bytes(const char *a_path, const char *b_path) {
     Bytes a, b = {0};
-    if (input_map(&a, a_path) < 0) return -1;
-    int status = input_map(&b, b_path);
+    if (url_map_file(&a, a_path) < 0) return -1;
+    int status = url_map_file(&b, b_path);
     size_t common = a.size < b.size ? a.size : b.size, at = 0;
     while (status == 0 && at < common && a.data[at] == b.data[at]) at++;
     if (status == 0 && (at < common || a.size != b.size)) {

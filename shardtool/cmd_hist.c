@@ -3,6 +3,7 @@
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
 #include "shardtool/support/row_printer.h"
+#include "shardtool/support/vocabulary_options.h"
 #include "tokenizer/tokenizer.h"
 #include <stdlib.h>
 
@@ -43,8 +44,8 @@ static int add_ids(void *context, const void *ids, size_t count, unsigned bytes)
 static int open_vocabulary(Histogram *histogram, const char *path) {
     char file[PATH_MAX_BYTES];
     if (histogram->vocab) return 0;
-    const bool is_kept = dataset_is(path) && vocab_file_in(file, path);
-    histogram->vocab = is_kept ? vocab_open_path(file, NULL) : vocab_open();
+    const bool is_kept = dataset_is(path) && dataset_vocabulary_in(file, path);
+    histogram->vocab = is_kept ? vocabulary_path_open(file, NULL) : vocab_open();
     return histogram->vocab ? 0 : -1;
 }
 

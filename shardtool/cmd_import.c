@@ -1,6 +1,6 @@
 // import: makes a dataset from the token files of other tools. Every header is checked before use.
 #include "common/err.h"
-#include "common/file/spool.h"
+#include "remote/url_map.h"
 #include "shardtool/interchange/interchange.h"
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/source_overlap.h"
@@ -72,7 +72,7 @@ static int import_file(Importer *importer, const Interchange *format, const Inpu
     char path[PATH_MAX_BYTES];
     input_path(inputs, &inputs->files[number], path);
     Bytes file;
-    if (input_map(&file, path) < 0) return -1;
+    if (url_map_file(&file, path) < 0) return -1;
     importer->path = path, importer->split = split_of(path);
     importer->position = (InputPosition){.file = number};
     importer->id_bytes = id_bytes(importer->vocab_size);
@@ -105,7 +105,7 @@ static int find_vocabulary(const Inputs *inputs, char path[PATH_MAX_BYTES]) {
             snprintf(folder, sizeof folder, "%s", argument);
         else
             snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - argument) : 1, slash ? argument : ".");
-        if (vocab_file_in(path, folder)) return 0;
+        if (dataset_vocabulary_in(path, folder)) return 0;
         if (access(path_join(meta, folder, "meta.pkl"), F_OK) == 0)
             return fail(
                 EX_DATA,
@@ -127,7 +127,7 @@ static const Vocab *open_vocabulary(const Inputs *inputs) {
         log_line("the ids are taken as GPT-2's: --vocabulary names another vocabulary");
     else
         log_line("the ids are of '%s'", path);
-    return *path ? vocab_open_path(path, NULL) : vocab_open();
+    return *path ? vocabulary_path_open(path, NULL) : vocab_open();
 }
 
 static int import_inputs(const Interchange *format, const Inputs *inputs) {

@@ -1,9 +1,9 @@
 // index: lists the frames of a shard, or rebuilds its tables from the undamaged frames. They are found through the old
 // seek table, and where that is damaged by reading from the start up to the first damaged frame.
 #include "common/err.h"
-#include "common/file/spool.h"
 #include "common/log.h"
 #include "dataset/dataset.h"
+#include "remote/url_map.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
 #include "shardtool/support/row_printer.h"
@@ -156,7 +156,7 @@ static int copy_frames(ShardWriter *writer, const char *path, Bytes map, const S
 static int rebuild_tables(const char *path) {
     if (overwrite_check(rebuild, force) < 0) return -1;
     Bytes map;
-    if (input_map(&map, path) < 0) return -1;
+    if (url_map_file(&map, path) < 0) return -1;
     Shard member = {0};
     size_t start = 0;
     int status = read_head(map, &member, &start) < 0 ? fail_in("shard '%s'", path) : 0;

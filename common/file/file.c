@@ -2,7 +2,6 @@
 #include "common/file/file.h"
 #include "common/err.h"
 #include "common/file/cleanup.h"
-#include "common/file/url_files.h"
 #include "common/log.h"
 #include <dirent.h>
 #include <errno.h>
@@ -20,14 +19,7 @@
 
 int file_open(const char *path) { return (int)TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_CLOEXEC)); }
 
-bool file_exists(const char *path) {
-    Bytes map;
-    if (!path_is_url(path)) return access(path, F_OK) == 0;
-    void *file = url_files->open(path, &map);
-    if (!file && err_code() == EX_NOINPUT) err_clear();
-    if (file) url_files->close(file, true);
-    return file;
-}
+bool file_exists(const char *path) { return access(path, F_OK) == 0; }
 
 int file_open_regular(const char *path, int flags) {
     const bool creates = flags & O_CREAT;
@@ -43,18 +35,8 @@ uint64_t file_modified_ns(const struct stat *st) {
     return (uint64_t)st->st_mtim.tv_sec * 1000000000 + (uint64_t)st->st_mtim.tv_nsec;
 }
 
-// The whole of a file by URL
-static int url_map_whole(Bytes *map, const char *url) {
-    void *file = url_files->open(url, map);
-    const int status = file ? url_files->hold(file, 0, map->size) : -1;
-    if (file) url_files->close(file, status < 0);
-    if (status < 0) *map = (Bytes){0};
-    return status;
-}
-
 int file_map(Bytes *map, const char *path) {
     *map = (Bytes){0};
-    if (path_is_url(path)) return url_map_whole(map, path);
     int fd = file_open_regular(path, O_RDONLY);
     if (fd < 0) return -1;
 
@@ -93,17 +75,7 @@ int fd_read_all(int fd, Buffer *out, size_t limit, const char *what) {
     return status;
 }
 
-static int url_read(Buffer *out, const char *url, size_t limit) {
-    Bytes map;
-    if (file_map(&map, url) < 0) return -1;
-    const int status = map.size <= limit ? 0 : fail(EX_DATA, "'%s' is longer than %zu bytes", url, limit);
-    if (status == 0 && map.size) buffer_add(out, map.data, map.size);
-    file_unmap(&map);
-    return status;
-}
-
 int file_read(Buffer *out, const char *path, size_t limit) {
-    if (path_is_url(path)) return url_read(out, path, limit);
     int fd = file_open_regular(path, O_RDONLY);
     if (fd < 0) return -1;
     int status = fd_read_all(fd, out, limit, path);

@@ -19,7 +19,7 @@ uint64_t file_modified_ns(const struct stat *st); // when the file was modified 
 // Whether there is a file of that name. Of a URL that cannot be requested, false after fail().
 bool file_exists(const char *path);
 
-// Maps a regular file, or one by URL (url_files.h), for reading; an empty file gives {NULL, 0}. The file must not be truncated while it is mapped.
+// Maps a regular file for reading; an empty file gives {NULL, 0}. The file must not be truncated while it is mapped.
 int file_map(Bytes *map, const char *path);
 void file_unmap(Bytes *map); // accepts a zeroed map
 

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "dataset/manifest.h"
 #include "remote/remote_list.h"
+#include "remote/url_map.h"
 #include "shardtool/ingest/codec.h"
 #include <dirent.h>
 #include <errno.h>
@@ -356,7 +357,7 @@ static int list_urls(Walk *walk, char **arguments, size_t count) {
 static int walk_argument(Walk *walk, const char *path) {
     struct stat st;
     if (walk->reads_urls && remote_is_url(path)) return walk_url(walk);
-    if (walk->reads_urls && strstr(path, "://") && !file_exists(path))
+    if (walk->reads_urls && strstr(path, "://") && !url_map_file_exists(path))
         return fail(EX_USAGE, "'%.60s' is no URL that is read: https://, s3:// or hf://, in small letters", path);
     walk->path.size = 0;
     buffer_add(&walk->path, path, strlen(path));

@@ -2,6 +2,7 @@
 // documents.
 #include "shardtool/interchange/importer.h"
 #include "common/err.h"
+#include "remote/url_map.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -84,7 +85,7 @@ int importer_map_index(const Importer *importer, Bytes *index, size_t cut, const
     char name[PATH_MAX_BYTES];
     if (snprintf(name, sizeof name, "%.*s%s", (int)(strlen(path) - cut), path, end) >= (int)sizeof name)
         return fail(EX_NOINPUT, "path too long: '%.60s...'", path);
-    return file_map(index, name);
+    return url_map_file(index, name);
 }
 
 int importer_finish(Importer *importer) {

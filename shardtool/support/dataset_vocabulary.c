@@ -1,6 +1,8 @@
 // Keeps the file of a vocabulary in its dataset, and compares it with the manifest.
 #include "shardtool/support/dataset_vocabulary.h"
 #include "common/err.h"
+#include "remote/url_map.h"
+#include "shardtool/support/vocabulary_options.h"
 #include "tokenizer/tokenizer.h"
 #include <errno.h>
 #include <stdio.h>
@@ -32,14 +34,20 @@ int dataset_vocabulary_keep(const char *directory, const Vocab *vocab) {
 int dataset_vocabulary_copy(const char *directory, const char *from) {
     if (!*from) return keep(directory, NULL, (Bytes){0});
     Buffer text = {0};
-    int status = file_read(&text, from, VOCAB_FILE_BYTES_MAX);
+    int status = url_map_read(&text, from, VOCAB_FILE_BYTES_MAX);
     if (status == 0) status = keep(directory, strrchr(from, '/') + 1, (Bytes){text.data, text.size});
     buffer_close(&text);
     return status;
 }
 
+bool dataset_vocabulary_in(char path[PATH_MAX_BYTES], const char *directory) {
+    if (!url_map_takes(directory)) return vocab_file_in(path, directory);
+    return url_map_file_exists(path_join(path, directory, CHARACTERS_FILE)) ||
+           url_map_file_exists(path_join(path, directory, VOCAB_FILE));
+}
+
 const Vocab *dataset_vocabulary_open(const char *path, const uint8_t fingerprint[32]) {
-    const Vocab *vocab = vocab_open_path(path, NULL);
+    const Vocab *vocab = vocabulary_path_open(path, NULL);
     if (!vocab || vocab_has_fingerprint(vocab, fingerprint)) return vocab;
     vocab_close(vocab);
     fail(EX_DATA, "'%s' is damaged or of another dataset: copy the file of the vocabulary with which this one was made",
@@ -50,7 +58,7 @@ const Vocab *dataset_vocabulary_open(const char *path, const uint8_t fingerprint
 int dataset_vocabulary_find(char path[PATH_MAX_BYTES], const Dataset *dataset) {
     *path = '\0';
     if (vocab_is_gpt2_fingerprint(dataset->vocab_fp)) return 0;
-    if (!vocab_file_in(path, dataset->path))
+    if (!dataset_vocabulary_in(path, dataset->path))
         return fail(EX_DATA,
                     "'%s' has no " CHARACTERS_FILE " and no " VOCAB_FILE
                     ": copy the file of the vocabulary with which the dataset was made",

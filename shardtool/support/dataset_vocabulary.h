@@ -12,6 +12,9 @@
 int dataset_vocabulary_keep(const char *directory, const Vocab *vocab);
 int dataset_vocabulary_copy(const char *directory, const char *from);
 
+// As vocab_file_in, of a directory that may be a URL.
+bool dataset_vocabulary_in(char path[PATH_MAX_BYTES], const char *directory);
+
 // The vocabulary of a file beside ids of that fingerprint. NULL after fail(): 65 when it is damaged or of other ids.
 const Vocab *dataset_vocabulary_open(const char *path, const uint8_t fingerprint[32]);
 

@@ -82,7 +82,7 @@ static int find_vocabulary(Output *output, const OutputPlan *plan) {
     char path[PATH_MAX_BYTES];
     if (!output->vocab && vocab_is_gpt2_fingerprint(fingerprint)) return (output->vocab = vocab_open()) ? 0 : -1;
     for (uint64_t i = 0; !output->vocab && i < plan->inputs->argument_count; i++)
-        if (vocab_file_in(path, plan->inputs->arguments[i].path) &&
+        if (dataset_vocabulary_in(path, plan->inputs->arguments[i].path) &&
             !(output->vocab = dataset_vocabulary_open(path, fingerprint)))
             return -1;
     return 0;

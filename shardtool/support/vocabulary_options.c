@@ -1,7 +1,31 @@
 // Opening the vocabulary that options choose.
 #include "shardtool/support/vocabulary_options.h"
 #include "common/err.h"
+#include "remote/url_map.h"
 #include "tokenizer/tokenizer.h"
+
+typedef const Vocab *OpenBytes(Bytes file, const char *name, const char *pattern);
+
+static const Vocab *open_url(OpenBytes *open, const char *url, const char *pattern) {
+    Buffer file = {0};
+    const Vocab *vocab = NULL;
+    if (url_map_read(&file, url, VOCAB_FILE_BYTES_MAX) == 0) vocab = open((Bytes){file.data, file.size}, url, pattern);
+    buffer_close(&file);
+    return vocab;
+}
+
+const Vocab *vocabulary_path_open(const char *path, const char *pattern) {
+    return url_map_takes(path) ? open_url(vocab_open_bytes, path, pattern) : vocab_open_path(path, pattern);
+}
+
+static const Vocab *open_text(Bytes text, const char *name, const char *pattern) {
+    (void)pattern;
+    return vocab_open_characters_text(text, name);
+}
+
+static const Vocab *open_characters(const char *path) {
+    return url_map_takes(path) ? open_url(open_text, path, NULL) : vocab_open_characters(path);
+}
 
 bool vocabulary_is_named(const VocabularyOptions *options) { return options->characters || options->vocabulary; }
 
@@ -11,8 +35,8 @@ const Vocab *vocabulary_options_open(const VocabularyOptions *options) {
     else if (options->pattern && !options->vocabulary)
         fail(EX_USAGE, "--pattern is for --vocabulary NAME.tiktoken");
     else
-        return options->characters   ? vocab_open_characters(options->characters)
-               : options->vocabulary ? vocab_open_path(options->vocabulary, options->pattern)
+        return options->characters   ? open_characters(options->characters)
+               : options->vocabulary ? vocabulary_path_open(options->vocabulary, options->pattern)
                                      : vocab_open();
     return NULL;
 }

@@ -19,6 +19,9 @@ typedef struct {
             "the pattern of a vocabulary that names none, as NAME.tiktoken: " PATTERN_NAMES                            \
     }
 
+// As vocab_open_path, whose path may be a URL here.
+const Vocab *vocabulary_path_open(const char *path, const char *pattern);
+
 bool vocabulary_is_named(const VocabularyOptions *options);
 
 // NULL after fail(): 2 when both are named.

@@ -31,7 +31,7 @@ const Vocab *vocab_open_bytes(Bytes file, const char *name, const char *pattern)
 const char *vocab_file_name(const Vocab *vocab);
 void vocab_print_file(const Vocab *vocab, Buffer *out);
 int vocab_file_write(const Vocab *vocab, const char *directory); // -1 after fail()
-// Sets the path of that file in a directory, which may be a URL. False: there is none.
+// Sets the path of that file in a directory. False: there is none.
 bool vocab_file_in(char path[PATH_MAX_BYTES], const char *directory);
 
 // The files of Hugging Face beside tokenizer.json, of merges alone.

@@ -1,3 +1,0 @@
-#include "common/file/url_files.h"
-
-const UrlFiles *url_files;
