@@ -29,11 +29,10 @@ static int read_range(const Record *record, const RecordStep *found, SampleRange
     config_open(&reader);
     Config *config = &reader.config;
     int result = record_number(&found->own, "first_sample", &range->first) ? 0 : -1;
-    static const int needed[] = {KEY_sampling, KEY_seed, KEY_block_size, KEY_batch_size,
-                                 KEY_gradient_accumulation_steps};
-    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
-        const char *value = json_string_value(json_object_get(keys, config_key(needed[i])));
-        if (!value || !config_parse(config, needed[i], value) || config->batch_size.value > 65536) result = -1;
+    for (int key = 0; key < KEY_COUNT; key++) {
+        const char *value = json_string_value(json_object_get(keys, config_key(key)));
+        if (!config_has_role(key, ROLE_SAMPLES)) continue;
+        if (!value || !config_parse(config, key, value) || config->batch_size.value > 65536) result = -1;
     }
     range->mode = (uint8_t)config->sampling, range->seed = (uint64_t)config->seed;
     range->sequence_tokens = (uint32_t)config->block_size;

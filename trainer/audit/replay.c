@@ -33,26 +33,6 @@ static const char *text_of(Bytes text, char out[96]) {
 
 // ---- the lines of the record that no replay writes
 
-// Keys whose change needs another memory plan or backend.
-static bool is_planned(int key) {
-    static const int planned[] = {KEY_batch_size,
-                                  KEY_gradient_accumulation_steps,
-                                  KEY_reduce_order,
-                                  KEY_reduce_dtype,
-                                  KEY_dtype,
-                                  KEY_matmul_precision,
-                                  KEY_deterministic,
-                                  KEY_recompute,
-                                  KEY_recompute_layers,
-                                  KEY_loss_chunk_rows,
-                                  KEY_document_mask,
-                                  KEY_dropout,
-                                  KEY_eval_block_size};
-    for (size_t i = 0; i < sizeof planned / sizeof *planned; i++)
-        if (planned[i] == key) return true;
-    return false;
-}
-
 static json_t *config_of(const Record *record, const RecordLine *line) {
     Bytes text;
     record_member(line, "config", &text);
@@ -76,8 +56,7 @@ static int check_config(const Record *record, const ConfigReader *reader, json_t
     const char *name;
     json_t *value;
     json_object_foreach(keys, name, value) {
-        int key = 0;
-        while (key < KEY_COUNT && strcmp(config_key(key), name)) key++;
+        const int key = config_find_key(name);
         if (key < KEY_COUNT && json_is_string(value) && is_written(config, key, json_string_value(value))) continue;
         if (key < KEY_COUNT && json_is_string(value) && strcmp(reader->origin[key], record->path))
             return fail(EX_USAGE, "%s: the run has %s=%.80s: a replay takes it from the record", reader->origin[key],
@@ -111,17 +90,16 @@ static int change_config(Replay *replay, const RecordLine *line) {
     run_state_add_defaults(keys);
     int result = 0;
     json_object_foreach(keys, name, value) {
-        int key = 0;
+        const int key = config_find_key(name);
         char now[256];
         const char *then = json_string_value(value);
-        while (key < KEY_COUNT && strcmp(config_key(key), name)) key++;
         if (key == KEY_COUNT || config_class(key) == CLASS_PLACE || !then) {
             result = fail(EX_DATA, "'%s': '%s' is no key of a configuration", replay->record.path, name);
             break;
         }
         config_value(config, key, now, sizeof now);
         if (!strcmp(now, then)) continue;
-        if (!config_may_change(key) || is_planned(key))
+        if (!config_may_change(key) || config_has_role(key, ROLE_PLAN))
             result = fail_planned(replay, line->step, name, then, now);
         else if (!config_parse(config, key, then) || !is_written(config, key, then))
             result = fail(EX_DATA, "'%s': %s cannot be %s", replay->record.path, name, then);

@@ -113,10 +113,8 @@ static void saved_value(const SavedState *saved, int key, Config *config) {
 }
 
 void saved_state_settings(const SavedState *saved, Config *config) {
-    static const int keys[] = {KEY_dtype,           KEY_batch_size, KEY_block_size,
-                               KEY_document_mask,   KEY_eval_iters, KEY_eval_tokens,
-                               KEY_eval_block_size, KEY_eval_order, KEY_always_save_checkpoint};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) saved_value(saved, keys[i], config);
+    for (int key = 0; key < KEY_COUNT; key++)
+        if (config_has_role(key, ROLE_EVAL)) saved_value(saved, key, config);
 }
 
 void saved_state_fill(const SavedState *saved, ConfigReader *reader, const char *origin) {
@@ -130,11 +128,11 @@ void saved_state_fill(const SavedState *saved, ConfigReader *reader, const char 
 void saved_state_resolve_auto(const SavedState *saved, Config *config) {
     int64_t rows = saved_int(saved, KEY_batch_size), micros = saved_int(saved, KEY_gradient_accumulation_steps);
     int64_t asked = config->batch_size.value;
-    if (config->dtype == DTYPE_AUTO) saved_value(saved, KEY_dtype, config);
-    if (config->recompute == RECOMPUTE_AUTO)
-        saved_value(saved, KEY_recompute, config), saved_value(saved, KEY_recompute_layers, config);
-    if (config->reduce_order == REDUCE_AUTO) {
-        saved_value(saved, KEY_reduce_order, config);
+    const bool order_is_auto = config->reduce_order == REDUCE_AUTO;
+    if (config->recompute == RECOMPUTE_AUTO) saved_value(saved, KEY_recompute_layers, config);
+    for (int key = 0; key < KEY_COUNT; key++)
+        if (config_has_role(key, ROLE_CHOSEN) && config_is_default(config, key)) saved_value(saved, key, config);
+    if (order_is_auto) {
         if (!json_object_get(saved->config, config_key(KEY_reduce_order)) && config->gradient_accumulation_steps > 1)
             log_line(
                 "reduce_order = fast: the run in '%s' began with a version that had no other order; its bits depend "
@@ -145,7 +143,6 @@ void saved_state_resolve_auto(const SavedState *saved, Config *config) {
                      "micro-batch (--reduce_order=fast once a step, with other bits)",
                      config->out_dir);
     }
-    if (!config->loss_chunk_rows) saved_value(saved, KEY_loss_chunk_rows, config);
     if (!config->batch_size.is_auto || rows * micros != asked * config->gradient_accumulation_steps) return;
     if (!config->eval_tokens) config->eval_tokens = config->eval_iters * asked * config_eval_block(config);
     config->batch_size = (AutoInt){false, rows}, config->gradient_accumulation_steps = micros;

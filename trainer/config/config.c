@@ -69,7 +69,7 @@ const OptionGroup config_groups[] = {
 
 static const struct {
     OptionType type; // OPT_STRING for words
-    KeyClass class;
+    int class;       // with the roles
     size_t offset;
     const char *const *names; // of a word, by value; NULL for other types
     int name_count;
@@ -84,6 +84,11 @@ static const struct {
      names_##field,                                                                                                    \
      (int)(sizeof names_##field / sizeof *names_##field),                                                              \
      aliases_##field},
+#define PLAN    | ROLE_PLAN
+#define FIT     | ROLE_FIT
+#define SAMPLES | ROLE_SAMPLES
+#define EVAL    | ROLE_EVAL
+#define CHOSEN  | ROLE_CHOSEN
 #include "trainer/config/keys.def"
 };
 
@@ -127,10 +132,19 @@ void config_words(int key, Buffer *out) {
         if (keys[key].names[i]) buffer_print(out, "%s%s", out->size > start ? ", " : "", keys[key].names[i]);
 }
 
-KeyClass config_class(int key) { return keys[key].class; }
-bool config_may_change(int key) { return keys[key].class == CLASS_RUN || keys[key].class == CLASS_RUN_OPTION; }
-bool config_omits_default(int key) { return keys[key].class == CLASS_OPTION || keys[key].class == CLASS_RUN_OPTION; }
+KeyClass config_class(int key) { return (KeyClass)(keys[key].class % ROLE_PLAN); }
+bool config_has_role(int key, KeyRole role) { return keys[key].class & (int)role; }
+bool config_may_change(int key) { return config_class(key) == CLASS_RUN || config_class(key) == CLASS_RUN_OPTION; }
+bool config_omits_default(int key) {
+    return config_class(key) == CLASS_OPTION || config_class(key) == CLASS_RUN_OPTION;
+}
 const char *config_key(int key) { return config_keys[key].name; }
+
+int config_find_key(const char *name) {
+    int key = 0;
+    while (key < KEY_COUNT && strcmp(config_key(key), name)) key++;
+    return key;
+}
 
 void config_value(const Config *config, int key, char *out, size_t size) {
     if (keys[key].names) {

@@ -10,6 +10,7 @@
 #include "trainer/config/recompute_level.h"
 
 typedef enum { CLASS_MODEL, CLASS_OPTION, CLASS_STREAM, CLASS_RUN, CLASS_RUN_OPTION, CLASS_PLACE } KeyClass;
+typedef enum { ROLE_PLAN = 8, ROLE_FIT = 16, ROLE_SAMPLES = 32, ROLE_EVAL = 64, ROLE_CHOSEN = 128 } KeyRole;
 
 typedef bool Key_FLAG;
 typedef int64_t Key_INT;
@@ -98,13 +99,16 @@ void config_close(ConfigReader *reader);
 void config_add_text(const ConfigReader *reader, Buffer *out); // a file that gives this configuration, with origins
 void config_print(const ConfigReader *reader);                 // the same to stdout
 KeyClass config_class(int key);
-bool config_may_change(int key);                     // of a run that goes on
-bool config_is_used(const Config *config, int key);  // false: it has no effect beside the others (config_warn)
+bool config_has_role(int key, KeyRole role);
+bool config_may_change(int key);                    // of a run that goes on
+bool config_is_used(const Config *config, int key); // false: it has no effect beside the others (config_warn)
+bool config_is_default(const Config *config, int key);
 bool config_omits_default(int key);                  // in checkpoints and metrics.jsonl
 double config_number(const Config *config, int key); // of a key of type INT, AUTO or FLOAT
 bool config_in_range(const Config *config, int key);
 
-const char *config_key(int key); // its name
+const char *config_key(int key);       // its name
+int config_find_key(const char *name); // KEY_COUNT: there is none
 
 // A value as text, for checkpoints and messages, and back from it. config_parse also accepts the aliases of words;
 // false when `text` is not a value of the key. Strings are borrowed.

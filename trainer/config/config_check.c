@@ -167,7 +167,7 @@ bool config_is_used(const Config *config, int key) {
     return !strcmp(value, rules[key].used_value) != rules[key].unless;
 }
 
-static bool is_default(const Config *config, int key) {
+bool config_is_default(const Config *config, int key) {
     char value[64], initial[64];
     config_value(config, key, value, sizeof value);
     config_default(key, initial, sizeof initial);
@@ -177,7 +177,7 @@ static bool is_default(const Config *config, int key) {
 void config_warn(const ConfigReader *reader) {
     const Config *config = &reader->config;
     for (int key = 0; key < KEY_COUNT; key++) {
-        if (config_is_used(config, key) || is_default(config, key)) continue;
+        if (config_is_used(config, key) || config_is_default(config, key)) continue;
         const char *other = config_key(rules[key].used_key), *value = rules[key].used_value;
         log_warn("%s: '%s' has no effect %s %s%s%s", reader->origin[key], config_key(key),
                  !*value             ? "without"

@@ -8,17 +8,13 @@
 enum { SMALL_CHUNK = 256, LEAST_CHUNK = 16 }; // rows of logits
 
 static void add_settings(Buffer *out, const Config *given, const Config *config, size_t bytes) {
-    const int keys[] = {KEY_batch_size,       KEY_gradient_accumulation_steps,
-                        KEY_eval_batch_size,  KEY_recompute,
-                        KEY_recompute_layers, KEY_loss_chunk_rows,
-                        KEY_block_size,       KEY_offload,
-                        KEY_reduce_order,     KEY_zero_stage};
     char size[16];
     buffer_print(out, "%s", out->size ? ";" : "");
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (int key = 0; key < KEY_COUNT; key++) {
         char then[32], now[32];
-        config_value(given, keys[i], then, sizeof then), config_value(config, keys[i], now, sizeof now);
-        if (strcmp(then, now)) buffer_print(out, " --%s=%s", config_key(keys[i]), now);
+        if (!config_has_role(key, ROLE_FIT)) continue;
+        config_value(given, key, then, sizeof then), config_value(config, key, now, sizeof now);
+        if (strcmp(then, now)) buffer_print(out, " --%s=%s", config_key(key), now);
     }
     buffer_print(out, " (%s)", human_bytes(size, (double)bytes));
 }

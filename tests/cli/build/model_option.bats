@@ -4,13 +4,22 @@
 
 load ../helpers
 
-@test "a row of options.def adds a member of the shape, its config.json both ways and the refusal of exports" {
+setup() {
     ! grep -q __asan_init "$BIN/shardtool" || skip "the libraries of this build need its sanitizers"
-    cd "$ROOT"
-    tree=$BATS_TEST_TMPDIR
-    cp -r common dataset kernels loader shardtool tokenizer trainer "$tree"
-    cd "$tree"
-    sed -i '/^KEY(FLOAT, dropout/i KEY(INT, gravity, 0, OPTION, RANGE(0, 99), ALWAYS, "weight of the past")' trainer/config/keys.def
+    cp -r "$ROOT"/{common,dataset,kernels,loader,remote,shardtool,tokenizer,trainer} "$BATS_TEST_TMPDIR"
+    cd "$BATS_TEST_TMPDIR"
+}
+# add_key CLASS: the key gravity. build_main FILE...: ./option of main.c and of the files that see the new key
+add_key() {
+    sed -i "/^KEY(FLOAT, dropout/i KEY(INT, gravity, 0, $1, RANGE(0, 99), ALWAYS, \"weight of the past\")" trainer/config/keys.def
+}
+build_main() {
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I. -fopenmp -ffunction-sections -fdata-sections -Wl,--gc-sections -o option main.c \
+        trainer/config/*.c "$@" "$BIN/../core.a" -lzmq -lzstd -ljansson -lxxhash -lcrypto -lm -lpthread
+}
+
+@test "a row of options.def adds a member of the shape, its config.json both ways and the refusal of exports" {
+    add_key OPTION
     sed -i '/^#undef OPTION/i OPTION(int, gravity, gravity, (int)config->gravity, 0, shape->gravity ? "gravity is not 0" : NULL)' trainer/shape/options.def
     cat >main.c <<'END'
 #include "common/err.h"
@@ -39,9 +48,7 @@ int main(void) {
     return config_check(&reader) == 0;
 }
 END
-    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I. -fopenmp -ffunction-sections -fdata-sections -Wl,--gc-sections \
-        -o option main.c kernels/backend.c kernels/dtype.c trainer/config/*.c trainer/shape/params.c trainer/checkpoint/model_config.c \
-        trainer/export/export_llama.c "$BIN/../core.a" -lzstd -ljansson -lxxhash -lcrypto -lm -lpthread
+    build_main kernels/backend.c kernels/dtype.c trainer/shape/params.c trainer/checkpoint/model_config.c trainer/export/export_llama.c
     run ./option
     echo "$output"
     [ "$status" -eq 0 ]
@@ -49,4 +56,28 @@ END
  "gravity": 7
 }'* ]]
     [[ "$output" == *"and here gravity is not 0"* && "$output" == *"'gravity' is 100, outside 0 to 99"* ]]
+}
+
+@test "a key with the role PLAN ends a replay where the run changed it, and another key of the run does not" {
+    cat >main.c <<'END'
+#include "trainer/audit/replay.c"
+int main(void) {
+    static const char text[] = "{\"step\": 4, \"arena_bytes\": 1, \"config\": {\"gravity\": \"3\"}}";
+    static Replay replay;
+    static ConfigReader reader;
+    RecordLine line;
+    config_open(&reader);
+    replay.run.config = reader.config;
+    const int result = record_parse(&line, (Bytes){(const uint8_t *)text, sizeof text - 1}) < 0 ? -2 : change_config(&replay, &line);
+    printf("%d %d %s\n", result, (int)replay.run.config.gravity, result ? err_text() : "");
+}
+END
+    add_key "RUN PLAN"
+    build_main trainer/checkpoint/run_state.c
+    run ./option
+    [ "$output" = "-1 0 after step 4 the run has gravity=3, before it 0: replay the steps up to it; no checkpoint is left from which later ones could be" ]
+    sed -i '/gravity/s/RUN PLAN/RUN/' trainer/config/keys.def
+    build_main trainer/checkpoint/run_state.c
+    run ./option
+    [ "$output" = "0 3 " ]
 }
