@@ -42,6 +42,7 @@ CSRC  := $(filter-out kernels/cpu/ops/variant.c kernels/mpi/% $(if $(filter 0,$(
            $(wildcard $(LIBRARIES:%=%/*.c) $(LIBRARIES:%=%/*/*.c) $(LIBRARIES:%=%/*/*/*.c)))
 # The vector kernels of the CPU, once for each activation type and instruction set.
 ACTS     := $(shell sed -nE 's/^ *ROW.[A-Z0-9]+, *([a-z0-9]+),.* ON_(CPU|BOTH),.*/\1/p' kernels/dtypes.def)
+upper     = $(shell echo $(1) | tr a-z A-Z)
 VARIANTS := $(foreach t,$(ACTS),$(foreach i,portable $(if $(X86),avx2 avx512),$(O)/kernels/cpu/ops/variant_$(t)_$(i).o))
 TESTS := $(wildcard tests/*.c tests/unit/*.c tests/unit/*/*.c tests/operations/*.c)
 MAINS := $(PROGRAMS:%=$(O)/%/main.o)
@@ -51,6 +52,9 @@ ifndef NVARCH
 NVARCH    := $(filter $(shell $(NVCC) --list-gpu-arch | sed s/compute_//),75 80 86 90 120)
 endif
 CUSRC     := $(wildcard kernels/cuda/*.cu kernels/cuda/*/*.cu)
+# The types that they are compiled for, and the lowest compute capability of each.
+CUDA_ACTS := $(shell sed -nE 's/^ *ROW.[A-Z0-9]+, *([a-z0-9]+),.* ON_BOTH,.*/\1/p' kernels/dtypes.def)
+$(foreach t,$(CUDA_ACTS),$(eval CARD_$(t) := $(shell sed -nE 's/^ *ROW.[A-Z0-9]+, *$(t),.* ON_BOTH, *([0-9]+),.*/\1/p' kernels/dtypes.def)))
 # The CUDA runtime is linked statically and cuBLASLt is loaded when a device is opened, so the trainer starts on
 # machines without the toolkit. CUDART=cudart links the shared runtime instead, for fault injection. An installed toolkit
 # has its libraries in lib64, NVIDIA's wheels in lib, conda in targets; the linker would take another one's where this has
@@ -62,7 +66,7 @@ CUDART_FILE  := $(call of_toolkit,$(patsubst %,%/lib$(CUDART).[as]*,lib64 lib $(
 CUDA_INCLUDE := $(patsubst %/cuda_runtime_api.h,%,$(call of_toolkit,include/cuda_runtime_api.h $(target)/include/cuda_runtime_api.h))
 LIBS      += $(if $(filter cudart,$(CUDART)),-Wl$(comma)-rpath$(comma)$(dir $(CUDART_FILE))) $(CUDART_FILE) -lstdc++ -ldl -lrt
 DEFS      += -isystem $(or $(CUDA_INCLUDE),$(CUDA_HOME)/include)
-# Every kernel is compiled for bf16 (compute capability 8.0 and up), and for fp16 and fp32 (7.5 and up). The source has three
+# Every kernel is compiled for each type of CUDA_ACTS, from its lowest compute capability on. The source has three
 # forms (ARCH in ptx.cuh), so there are three PTX for all cards, and 9.0 has code of its own (wgmma.cuh) by nvcc 12 and
 # later. 8.9 runs the code of 8.6; a card without code compiles the PTX when a kernel is loaded.
 ptx_for    = $(if $(filter 75 90a,$(1)),$(1),$(if $(filter 12%,$(1)),120,80))
@@ -76,19 +80,18 @@ nvcc       = $(NVCC) $(DEFS) -O3 $(if $(filter -g%,$(CFLAGS)),-g -lineinfo) -std
 endif
 # The CUDA emulator: the sources of the CUDA backend compiled for the host behind tests/cuda/emulator/emu.h, with
 # sanitizers. The address sanitizer finds null pointers and wrong objects: those checks of the other one would take as
-# long again. What is compiled again, for fp16 and fp32, has the address sanitizer alone.
+# long again. What is compiled again, for other types than bf16, has the address sanitizer alone.
 EMUFLAGS := -O1 -g1 -fsanitize=address,undefined -fno-sanitize=null,object-size,pointer-overflow \
             -fno-sanitize-recover=all -fno-omit-frame-pointer
 EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out $(CUDART_FILE),$(LIBS)) -lcmocka
 DEVICE_TESTS := $(wildcard tests/cuda/*.c tests/operations/*.c) tests/test_main.c tests/unit/trainer/fixture_trainer.c
-EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(CUSRC:%=%.fp32) $(DEVICE_TESTS) \
+EMU      := $(patsubst %,$(O)/emu/%.o,$(foreach t,$(CUDA_ACTS),$(CUSRC:%=%.$(t))) $(DEVICE_TESTS) \
               $(wildcard kernels/cuda/*.c kernels/cuda/*/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c))
 # The same with the code paths of compute capability 7.5.
 EMU75    := $(patsubst $(O)/emu/kernels/cuda/attention/%.fp16.o,$(O)/emu/kernels/cuda/attention/%.sm_75.o,$(EMU))
 # HOST is what the emulator is linked with: everything but the CUDA backend, which it compiles for itself.
 HOST  := $(filter-out $(MAINS) $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(VARIANTS) $(O)/tokenizer/gpt2_merges.o
-CORE  := $(HOST) $(filter $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) \
-         $(CUSRC:%.cu=$(O)/%.fp16.cu.o) $(CUSRC:%.cu=$(O)/%.fp32.cu.o)
+CORE  := $(HOST) $(filter $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(foreach t,$(CUDA_ACTS),$(CUSRC:%.cu=$(O)/%.$(t).cu.o))
 define COMPILE
 @mkdir -p $(@D); echo "  CC   $<$(if $(1), ($*))"
 $(Q)$(CC) $(DEFS) $(1) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -ffp-contract=off -fopenmp $(isa) -MMD -MP -c $< -o $@
@@ -120,7 +123,7 @@ $(O)/deps.ok:
 $(O)/%.o: %.c Makefile | $(O)/deps.ok
 	$(call COMPILE)
 $(VARIANTS): $(O)/kernels/cpu/ops/variant_%.o: kernels/cpu/ops/variant.c Makefile | $(O)/deps.ok
-	$(call COMPILE,-DCPU_VARIANT=cpu_$* -DACT_$(shell echo $(firstword $(subst _, ,$*)) | tr a-z A-Z))
+	$(call COMPILE,-DCPU_VARIANT=cpu_$* -DACT_$(call upper,$(firstword $(subst _, ,$*))))
 # The one object that holds the commit: it is compiled again when another is checked out, or files of this one are changed.
 $(O)/commit.h: always
 	@mkdir -p $(@D); scripts/commit.sh >$@.$$$$; cmp -s $@.$$$$ $@ && rm $@.$$$$ || mv $@.$$$$ $@
@@ -134,15 +137,17 @@ $(O)/%.o: %.S
 	@mkdir -p $(@D); echo "  AS   $<"
 	$(Q)$(CC) -I. -c $< -o $@
 $(O)/tokenizer/gpt2_merges.o: tokenizer/gpt2_merges.bpe
-$(O)/%.cu.o: %.cu Makefile | $(O)/deps.ok
-	@mkdir -p $(@D); echo "  NVCC $<"
-	$(Q)$(call nvcc,$(call gencode,$(or $(filter-out 75,$(NVARCH)),80)))
-$(O)/%.fp16.cu.o: %.cu Makefile | $(O)/deps.ok
-	@mkdir -p $(@D); echo "  NVCC $< (fp16)"
-	$(Q)$(call nvcc,$(call gencode,$(NVARCH)) -DACT_FP16)
-$(O)/%.fp32.cu.o: %.cu Makefile | $(O)/deps.ok
-	@mkdir -p $(@D); echo "  NVCC $< (fp32)"
-	$(Q)$(call nvcc,$(call gencode,$(NVARCH)) -DACT_FP32)
+of_act = -DACT=$(1) -DACT_$(call upper,$(1))
+# No card of 7.5 runs code of a type that needs 8.0: the only two limits there are.
+define ACT_RULES
+$(O)/%.$(1).cu.o: %.cu Makefile | $(O)/deps.ok
+	@mkdir -p $$(@D); echo "  NVCC $$< ($(1))"
+	$$(Q)$$(call nvcc,$$(call gencode,$$(or $$(filter-out $(if $(filter 75,$(CARD_$(1))),,75),$$(NVARCH)),$(CARD_$(1)))) $(call of_act,$(1)))
+$(O)/emu/%.$(1).o: % Makefile
+	@mkdir -p $$(@D); echo "  CXX  $$< (emulator, $(1))"
+	$$(Q)$$(call emucxx,$(call of_act,$(1)) $(if $(filter bf16,$(1)),,-fno-sanitize=undefined))
+endef
+$(foreach t,$(CUDA_ACTS),$(eval $(call ACT_RULES,$(t))))
 WRAP  := malloc calloc realloc aligned_alloc clock_ns
 # The fuzz targets, each under a name of its own, for test_fuzz_corpus.c.
 REPLAYS := $(patsubst tests/fuzz/fuzz_%.c,$(O)/tests/replay/%.o,$(wildcard tests/fuzz/fuzz_*.c))
@@ -181,15 +186,9 @@ emucxx = $(CXX) $(DEFS) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -Wno-psabi
 $(O)/emu/%.o: % Makefile
 	@mkdir -p $(@D); echo "  CXX  $< (emulator)"
 	$(Q)$(call emucxx)
-$(O)/emu/%.fp16.o: % Makefile
-	@mkdir -p $(@D); echo "  CXX  $< (emulator, fp16)"
-	$(Q)$(call emucxx,-DACT_FP16 -fno-sanitize=undefined)
-$(O)/emu/%.fp32.o: % Makefile
-	@mkdir -p $(@D); echo "  CXX  $< (emulator, fp32)"
-	$(Q)$(call emucxx,-DACT_FP32 -fno-sanitize=undefined)
 $(O)/emu/%.sm_75.o: % Makefile
 	@mkdir -p $(@D); echo "  CXX  $< (emulator, sm_75)"
-	$(Q)$(call emucxx,-DACT_FP16 -DARCH=750 -fno-sanitize=undefined)
+	$(Q)$(call emucxx,$(call of_act,fp16) -DARCH=750 -fno-sanitize=undefined)
 $(O)/test-emu-75: $(EMU75) $(O)/host.a
 $(O)/test-emu: $(EMU) $(O)/host.a
 # The trainer on the emulated backend, for tests of several processes.

@@ -9,14 +9,11 @@ extern "C" {
 #endif
 
 // Every .cu is compiled once for each activation type (CUDA_ACTS in dtypes.def), and its external functions have the
-// type in their names. DECLARE_ACT declares one for each, OF_DEVICE is that of the open device.
-#if defined ACT_FP16
-#define FOR_ACT(name) name##_fp16
-#elif defined ACT_FP32
-#define FOR_ACT(name) name##_fp32
-#else
-#define FOR_ACT(name) name##_bf16
-#endif
+// type in their names. DECLARE_ACT declares one for each, OF_DEVICE is that of the open device. The Makefile defines ACT,
+// bf16 say, and ACT_BF16.
+#define FOR_ACT__(name, act)                                        name##_##act
+#define FOR_ACT_(name, act)                                         FOR_ACT__(name, act)
+#define FOR_ACT(name)                                               FOR_ACT_(name, ACT)
 #define DECLARE_ACT_(NAME, act, word, result, name, arguments, ...) result name##_##act arguments;
 #define DECLARE_ACT(result, name, arguments)                        CUDA_ACTS(DECLARE_ACT_, result, name, arguments)
 #define IF_DEVICE_(NAME, act, word, name, ...)                      cuda.act_type == DTYPE_##NAME ? name##_##act:

@@ -92,6 +92,9 @@ static int fail_without_device(cudaError_t error) {
     return fail(EX_GPU, "cannot use the GPU: %s (CUDA error %d)", cudaGetErrorString(error), (int)error);
 }
 
+#define CARD(NAME, name, number, word, file, range, on, card, ...) card,
+static const int cards[] = {DTYPES(CARD, )};
+
 int device_open(const BackendChoice *choice, char why[256]) {
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
@@ -105,9 +108,10 @@ int device_open(const BackendChoice *choice, char why[256]) {
     if (device.major * 10 + device.minor < CAPABILITY_NEEDED)
         return fail(EX_GPU, "the GPU '%s' has compute capability %d.%d, 7.5 is needed: use device=cpu", device.name,
                     device.major, device.minor);
-    if (device.major < 8 && choice->dtype == DTYPE_BF16)
-        return fail(EX_USAGE, "the GPU '%s' has compute capability %d.%d, bfloat16 needs 8.0: use dtype=float16",
-                    device.name, device.major, device.minor);
+    const int needed = choice->dtype == DTYPE_AUTO ? 0 : cards[choice->dtype];
+    if (device.major * 10 + device.minor < needed)
+        return fail(EX_USAGE, "the GPU '%s' has compute capability %d.%d, %s needs %d.%d: use dtype=float16",
+                    device.name, device.major, device.minor, dtype_name(choice->dtype), needed / 10, needed % 10);
     if (cublaslt_load() < 0) return -1;
     error = cudaSetDevice(card);
     if (error != cudaSuccess) return fail_without_device(error);

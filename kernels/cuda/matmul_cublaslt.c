@@ -175,7 +175,7 @@ static GemmPlan *gemm_plan_new(const Gemm *product) {
     if (p->transposed_a) DESCRIBE(TRANSA, transposed);
     if (p->transposed_b) DESCRIBE(TRANSB, transposed);
     DESCRIBE(EPILOGUE, p->epilogue);
-#define BLAS_TYPE(NAME, name, number, word, file, range, on, blas, ...) [DTYPE_##NAME] = blas,
+#define BLAS_TYPE(NAME, name, number, word, file, range, on, card, blas, ...) [DTYPE_##NAME] = blas,
     static const cudaDataType blas_types[] = {DTYPES(BLAS_TYPE, )};
     const cudaDataType act = blas_types[cuda.act_type];
     plan->a = layout(p, act, p->transposed_a ? p->k : p->m, p->transposed_a ? p->m : p->k);

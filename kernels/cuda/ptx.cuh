@@ -25,10 +25,12 @@ typedef float act; // attention/fp32.cu has its attention, without tensor cores
 typedef fp16 act;
 #define ACT_TYPE "f16"
 #define LEAST    0xfc00u // the bits of -infinity
-#else
+#elif defined ACT_BF16
 typedef bf16 act;
 #define ACT_TYPE "bf16"
 #define LEAST    0xff80u
+#else
+#error "the loads and stores of this type are missing"
 #endif
 
 #ifdef __CUDA_ARCH__

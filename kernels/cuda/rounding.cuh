@@ -10,7 +10,6 @@ INLINE uint32_t rounded(bf16, float value, uint32_t random16) {
     return ((bits & 0x7f800000u) == 0x7f800000u ? bits : bits + random16) >> 16;
 }
 
-#ifdef ACT_FP16
 // Steps of fp16 are 2^-24 below 2^-14, where its exponents end. A finite value stays finite.
 INLINE uint32_t rounded(fp16, float value, uint32_t random16) {
     uint32_t bits = __float_as_uint(value) & 0x7fffffffu, sign = __float_as_uint(value) >> 16 & 0x8000u;
@@ -19,9 +18,8 @@ INLINE uint32_t rounded(fp16, float value, uint32_t random16) {
         return sign | (uint32_t)(__uint_as_float(bits) * 0x1p24f + (float)(random16 >> 3) * 0x1p-13f);
     return sign | min((bits - 0x38000000u + (random16 >> 3)) >> 13, 0x7bffu);
 }
-#endif
 
-#if defined ACT_FP16 || defined ACT_FP32
+#ifndef ACT_BF16
 // Moments of two bytes are bf16 all the same: v goes far below what fp16 reaches.
 INLINE void load8(float (&to)[8], const bf16 *from) {
     uint4 v = *(const uint4 *)from;

@@ -94,13 +94,13 @@ template <class T> INLINE void put_async(T *to, T value) { *to = value; }
 #else
 template <TileRow A, TileRow B>
 static void wgmma(float (&d)[8][4], const uint4 *a, const uint4 *b, int step, bool add = true) {
-    emu_wgmma({d, 64, {}, false, A == TERM, B == TERM, add, EMU_FP16, tile_part<A>(a, step), tile_part<B>(b, step)});
+    emu_wgmma({d, 64, {}, false, A == TERM, B == TERM, add, EMU_VALUE, tile_part<A>(a, step), tile_part<B>(b, step)});
 }
 template <TileRow A, TileRow B> static void wgmma(float (&d)[24][4], const uint4 *a, const uint4 *b, int step) {
     emu_wgmma(
-        {d, 192, {}, false, A == TERM, B == TERM, true, EMU_FP16, tile_part<A>(a, step), tile_part<B, 3>(b, step)});
+        {d, 192, {}, false, A == TERM, B == TERM, true, EMU_VALUE, tile_part<A>(a, step), tile_part<B, 3>(b, step)});
 }
 template <TileRow B> static void wgmma(float (&d)[8][4], const uint32_t (&a)[4], const uint4 *b, int step) {
-    emu_wgmma({d, 64, {a[0], a[1], a[2], a[3]}, true, false, B == TERM, true, EMU_FP16, 0, tile_part<B>(b, step)});
+    emu_wgmma({d, 64, {a[0], a[1], a[2], a[3]}, true, false, B == TERM, true, EMU_VALUE, 0, tile_part<B>(b, step)});
 }
 #endif

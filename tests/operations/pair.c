@@ -11,6 +11,8 @@ static const Backend *sides[2];
 static void *scratch[2];
 static Array *arrays;
 static uint64_t seed;
+#define ACT_TYPE(NAME, ...) DTYPE_##NAME,
+static const Dtype acts[] = {ACTS(ACT_TYPE, )};
 static Dtype type = DTYPE_AUTO;
 Device pair_device = DEVICE_CPU;
 OptimizerState pair_optimizer_state;
@@ -23,8 +25,19 @@ void pair_each_type(void (*test)(void)) {
     if (wanted || pair_device != DEVICE_CPU)
         test();
     else
-        for (type = DTYPE_FP32; type <= DTYPE_FP16; type++) test();
+        for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) type = acts[i], test();
     type = DTYPE_AUTO;
+}
+
+// The distance from 1 to the next number of a type.
+static double unit_of(Dtype of) {
+    float next, unit = 1;
+    uint32_t stored;
+    do {
+        unit /= 2;
+        dtype_write(&stored, of, &(float){1 + unit}, 1), dtype_read(&next, of, &stored, 1);
+    } while (unit > 0x1p-23f && next > 1);
+    return 2 * (double)unit;
 }
 
 void pair_open(Shape shape) {
@@ -36,8 +49,7 @@ void pair_open(Shape shape) {
                             .optimizer_state = pair_optimizer_state};
     sides[REFERENCE] = reference_backend();
     CHECK(sides[TESTED] = backend_open(&choice, why));
-    const double errors[] = {[DTYPE_FP32] = 1e-6, [DTYPE_BF16] = 0.002, [DTYPE_FP16] = 0.00025};
-    rounded_once = errors[sides[TESTED]->act_type];
+    rounded_once = fmax(1e-6, 1.024 / 4 * unit_of(sides[TESTED]->act_type));
     shape.threads = 2; // CPU
     for (int i = 0; i < 2; i++) {
         size_t bytes = sides[i]->scratch_bytes(&shape);

@@ -29,7 +29,7 @@ toolkit() { # RELEASE: an nvcc that only prints its version
         [[ "$output" != *"older than"* ]]
         run make -pn NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" help
         grep -q '^NVARCH := 80 90$' <<<"$output"
-        kernel="$BATS_TEST_TMPDIR/build/release/kernels/cuda/gelu.cu.o" hopper=sm_90a
+        kernel="$BATS_TEST_TMPDIR/build/release/kernels/cuda/gelu.bf16.cu.o" hopper=sm_90a
         [ $release != 11.8 ] || hopper=sm_90 # compute_90a came with 12.0
         run make -n NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" "$kernel"
         [[ "$output" == *"code=$hopper "* ]]
@@ -60,7 +60,7 @@ nvcc_of() { "$@" make -pn CUDA=0 help | sed -n 's/^NVCC := //p' | xargs; } # COM
     built() { env -u NVCC make CUDA_HOME="$home" BUILD="$build" "$@"; }
     run_match 2 "missing: the toolkit '$home' of nvcc 13.5 has no cuda_runtime_api.h" built "$build/release/deps.ok"
     echo '#define CUDART_VERSION 13050' >"$home/include/cuda_runtime_api.h"
-    run_match 2 "missing: the toolkit '$home' of nvcc 13.5 has no libcudart_static.a" built "$build/release/kernels/cuda/gelu.cu.o"
+    run_match 2 "missing: the toolkit '$home' of nvcc 13.5 has no libcudart_static.a" built "$build/release/kernels/cuda/gelu.bf16.cu.o"
     [[ "$output" != *NVCC* ]]
     for folder in targets/x86_64-linux/lib lib lib64; do # each goes before those that were made earlier
         mkdir -p "$home/$folder" && touch "$home/$folder/libcudart_static.a"
@@ -75,8 +75,8 @@ nvcc_of() { "$@" make -pn CUDA=0 help | sed -n 's/^NVCC := //p' | xargs; } # COM
 
 @test "kernels have line tables in a build with -g and in the pack, and not in a program that make dist builds" {
     toolkit 13.0
-    compiled() { make -n NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" "$@" | grep -- '-o .*/gelu.cu.o'; }
-    kernel=$BATS_TEST_TMPDIR/build/release/kernels/cuda/gelu.cu.o
+    compiled() { make -n NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" "$@" | grep -- '-o .*/gelu.bf16.cu.o'; }
+    kernel=$BATS_TEST_TMPDIR/build/release/kernels/cuda/gelu.bf16.cu.o
     [[ "$(compiled "$kernel")" == *" -lineinfo "* ]]
     [[ "$(compiled "$kernel" CFLAGS=-O3)" != *" -lineinfo "* ]]
     [[ "$(compiled -B gpu-pack NVARCH=90)" == *" -lineinfo "* ]] # also where the pack is up to date

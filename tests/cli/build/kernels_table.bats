@@ -49,7 +49,7 @@ static void cpu_rms_norm(Act *out, const Act *in, int N, int C) { (void)out, (vo
 
 @test "a new row of dtypes.def is a type that tensors are stored in, with its two conversions alone" {
     mkdir "$BATS_TEST_TMPDIR/kernels"
-    sed 's/^ *ROW(FP16,.*/& \\\n    ROW(FP8, fp8, uint8_t, "float8", "F8_E5M2", NARROW, NONE, CUDA_R_8F_E5M2, __VA_ARGS__)/' kernels/dtypes.def >"$BATS_TEST_TMPDIR/kernels/dtypes.def"
+    sed 's/^ *ROW(FP16,.*/& \\\n    ROW(FP8, fp8, uint8_t, "float8", "F8_E5M2", NARROW, NONE, 0, CUDA_R_8F_E5M2, __VA_ARGS__)/' kernels/dtypes.def >"$BATS_TEST_TMPDIR/kernels/dtypes.def"
     echo '#include "kernels/half.h"
 static inline float fp8_value(uint8_t bits) { return fp16_value((uint16_t)(bits << 8)); }
 static inline uint8_t fp8_of(float value) { return (uint8_t)(fp16_of(value) >> 8); }' >"$BATS_TEST_TMPDIR/fp8.h"
@@ -70,4 +70,18 @@ int main(void) {
     typed -fsyntax-only kernels/cpu/*.c kernels/cpu/ops/variant.c trainer/checkpoint/*.c trainer/config/*.c trainer/export/*.c trainer/model/*.c trainer/cmd_export_model.c \
         -DACT_FP32 -DCPU_VARIANT=cpu_fp32_portable
     [ "$(make -n CUDA=0 BUILD="$BATS_TEST_TMPDIR/build" 2>/dev/null | grep -c fp8)" = 0 ]
+}
+
+@test "a new row of dtypes.def with kernels is compiled for CUDA, with its conversions and its loads and stores alone" {
+    [ -e "$(realpath "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")" ] || skip "no nvcc"
+    tar -c --exclude=./build --exclude=./.git . | tar -x -C "$BATS_TEST_TMPDIR" && cd "$BATS_TEST_TMPDIR"
+    sed -i 's/^ *ROW(FP16,.*/& \\\n    ROW(FP9, fp9, uint16_t, "float9", "F9", NARROW, ON_BOTH, 75, CUDA_R_16F, __VA_ARGS__)/' kernels/dtypes.def
+    printf '#define fp9_value fp16_value\n#define fp9_of fp16_of\n' >>kernels/half.h
+    sed -i 's/^#elif defined ACT_FP16$/& || defined ACT_FP9/; s/^#ifdef ACT_FP16$/#if defined ACT_FP16 || defined ACT_FP9/' kernels/cuda/ptx.cuh
+    objects=$(make -n CUDA=1 BUILD=build build/release/test-emu | grep -oE 'build/release/emu/kernels/cuda/[a-z0-9_/]*\.cu\.fp9\.o' | sort -u)
+    [ "$(wc -w <<<"$objects")" = "$(ls kernels/cuda/*.cu kernels/cuda/*/*.cu | wc -l)" ]
+    make -n CUDA=1 BUILD=build build/release/bin/trainer | grep -q -- '-DACT=fp9 -DACT_FP9 .* -o build/release/kernels/cuda/heads.fp9.cu.o'
+    # shellcheck disable=SC2086  # names
+    make -s CUDA=1 BUILD=build EMUFLAGS=-fsyntax-only WERROR=-Werror $objects build/release/emu/kernels/cuda/device.c.o \
+        build/release/emu/kernels/cuda/matmul_cublaslt.c.o build/release/emu/tests/operations/pair.c.o
 }

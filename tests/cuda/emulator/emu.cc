@@ -346,14 +346,13 @@ using emu::self;
 
 // As many elements of a register as PTX defines for m16n8k16: a0 (row g, k low), a1 (g+8, low), a2 (g, high), a3 (g+8,
 // high); d0, d1 row g, d2, d3 row g+8, column 2t + (i&1), where g = lane/4, t = lane%4. m16n8k8 has only the low ones.
-void emu_mma(float (&d)[4], const uint32_t *a, const uint32_t *b, int depth, bool fp16) {
+void emu_mma(float (&d)[4], const uint32_t *a, const uint32_t *b, int depth, EmuValue value) {
     uint64_t words[3] = {a[0], a[1], b[0]};
     if (depth == 16)
         words[0] |= (uint64_t)a[2] << 32, words[1] |= (uint64_t)a[3] << 32, words[2] |= (uint64_t)b[1] << 32;
     emu::Meeting *meeting = emu::meet(0xffffffffu, words, 3, depth == 16 ? "mma.m16n8k16" : "mma.m16n8k8");
     auto element = [&](int lane, int word, int k) {
-        const uint16_t bits = (uint16_t)(meeting->shown[lane][word] >> ((k & 1) * 16 + (k >> 3) * 32));
-        return fp16 ? fp16_value(bits) : bf16_value(bits);
+        return value((uint16_t)(meeting->shown[lane][word] >> ((k & 1) * 16 + (k >> 3) * 32)));
     };
     if (!meeting->multiplied) {
         emu_counts.mma++;
@@ -447,7 +446,7 @@ static void multiply_group(emu::Fiber *fiber, const EmuProduct &product) {
         const int line = n * 8 + (self->lane >> 2);
         const uint32_t b[2] = {pair(product.part_b, product.b_term, line, 2 * t),
                                pair(product.part_b, product.b_term, line, 2 * t + 8)};
-        emu_mma((float(&)[4])sums[(size_t)n * 4], a, b, 16, product.fp16);
+        emu_mma((float(&)[4])sums[(size_t)n * 4], a, b, 16, product.value);
     }
 }
 

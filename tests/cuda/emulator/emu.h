@@ -241,18 +241,18 @@ inline void store_release(int *p, int value) {
 }
 inline float exp2_fast(float x) { return exp2f(x); }
 
-#if defined ACT_FP32
-enum { EMU_FP16 = 0 };
-#elif defined ACT_FP16
-enum { EMU_FP16 = 1 };
-static inline uint32_t pack(float first, float second) { return fp16_of(first) | (uint32_t)fp16_of(second) << 16; }
-static inline float low(uint32_t word) { return fp16_value((uint16_t)word); }
-static inline float high(uint32_t word) { return fp16_value((uint16_t)(word >> 16)); }
+// Two activations in a word, and the value of one, by the conversions of half.h.
+typedef float (*EmuValue)(uint16_t bits);
+#if defined ACT && !defined ACT_FP32
+#define EMU_PASTE_(act, what) act##_##what
+#define EMU_PASTE(act, what)  EMU_PASTE_(act, what)
+#define EMU_VALUE             EMU_PASTE(ACT, value)
+#define EMU_OF                EMU_PASTE(ACT, of)
+static inline uint32_t pack(float first, float second) { return EMU_OF(first) | (uint32_t)EMU_OF(second) << 16; }
+static inline float low(uint32_t word) { return EMU_VALUE((uint16_t)word); }
+static inline float high(uint32_t word) { return EMU_VALUE((uint16_t)(word >> 16)); }
 #else
-enum { EMU_FP16 = 0 };
-static inline uint32_t pack(float first, float second) { return bf16_of(first) | (uint32_t)bf16_of(second) << 16; }
-static inline float low(uint32_t word) { return bf16_value((uint16_t)word); }
-static inline float high(uint32_t word) { return bf16_value((uint16_t)(word >> 16)); }
+#define EMU_VALUE nullptr // no tensor cores
 #endif
 
 void emu_ldmatrix(uint32_t (&r)[4], const void *row, bool transposed, const char *place);
@@ -263,11 +263,11 @@ void emu_ldmatrix(uint32_t (&r)[4], const void *row, bool transposed, const char
 #define ARCH 800
 #endif
 // d (16,8) += a (16,depth) b (depth,8)
-void emu_mma(float (&d)[4], const uint32_t *a, const uint32_t *b, int depth, bool fp16);
+void emu_mma(float (&d)[4], const uint32_t *a, const uint32_t *b, int depth, EmuValue value);
 #if ARCH >= 800
 static inline void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     const uint32_t b[2] = {b0, b1};
-    emu_mma(d, a, b, 16, EMU_FP16);
+    emu_mma(d, a, b, 16, EMU_VALUE);
 }
 void cp_async16(void *to, const void *from, bool read = true);
 void cp_async_commit();
@@ -276,7 +276,7 @@ template <int GROUPS> static void cp_async_wait() { emu_cp_async_wait(GROUPS); }
 #else
 static inline void mma_16x8x8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t b) {
     const uint32_t a[2] = {a0, a1};
-    emu_mma(d, a, &b, 8, EMU_FP16);
+    emu_mma(d, a, &b, 8, EMU_VALUE);
 }
 #endif
 
@@ -288,7 +288,8 @@ struct EmuProduct {
     float (*sums)[4];
     int columns;
     uint32_t a[4];
-    bool a_in_registers, a_term, b_term, add, fp16;
+    bool a_in_registers, a_term, b_term, add;
+    EmuValue value;
     uint64_t part_a, part_b;
 };
 void emu_wgmma(const EmuProduct &product);

@@ -209,28 +209,23 @@ kernel=attention/forward.cu # that includes the edited header
 [[ $file == *.cuh ]] && file=$kernel && source=kernels/cuda/$file
 [[ $file == *.h ]] && file=test_emu_order.c && source=tests/cuda/emulator/$file
 sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
-object=$file.o program=test-emu
+object=$file.o program=test-emu type=bf16
 instrument=
 [[ $words == heap-buffer-overflow || $words == misaligned ]] && instrument=$sanitize
-case $file in
-*.cu) compile="g++ -std=c++17 -Wno-unknown-pragmas -Wno-psabi -DEMU -x c++ -include tests/cuda/emulator/emu.h" ;;
-*) compile="gcc -std=c11 -D_GNU_SOURCE" ;;
-esac
+more=
 case $card in
-sm_75)
-    export EMU_CAPABILITY=75 && compile="$compile -DACT_FP16 -DARCH=750"
-    object=$file.sm_75.o program=test-emu-75
-    ;;
-fp16)
-    export TEST_DTYPE=float16 && compile="$compile -DACT_FP16 -DSORTED_TOKENS=32"
-    object=$file.fp16.o
-    ;;
-fp32)
-    export TEST_DTYPE=float32 && compile="$compile -DACT_FP32"
-    object=$file.fp32.o
-    ;;
+sm_75) export EMU_CAPABILITY=75 && type=fp16 more=-DARCH=750 program=test-emu-75 ;;
+fp16) export TEST_DTYPE=float16 && type=fp16 more=-DSORTED_TOKENS=32 ;;
+fp32) export TEST_DTYPE=float32 && type=fp32 ;;
 sm_90 | sm_120) export EMU_CAPABILITY=${card#sm_} ;;
 ranks) program=emulated/trainer ;;
+esac
+case $file in
+*.cu)
+    compile="g++ -std=c++17 -Wno-unknown-pragmas -Wno-psabi -DEMU -x c++ -include tests/cuda/emulator/emu.h -DACT=$type -DACT_${type^^} $more"
+    object=$file.$([ "$card" = sm_75 ] && echo sm_75 || echo $type).o
+    ;;
+*) compile="gcc -std=c11 -D_GNU_SOURCE" ;;
 esac
 objects=$(tr ' ' '\n' <"$build/$program.objects" | grep -v "/$object$")
 if [[ $file == kernels/mpi/* ]]; then # a shared object

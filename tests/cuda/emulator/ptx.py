@@ -15,7 +15,7 @@ MOST = {"4geluIL10Activation1E": 150, "4geluIL10Activation0E": 120,  # the exact
 
 def kernels(source):
     with tempfile.NamedTemporaryFile(suffix=".ptx") as ptx:
-        subprocess.run([nvcc, "-I.", "-D_GNU_SOURCE", "-DHAVE_CUDA=1", "-O3", "-std=c++17", "-ptx", "-arch=compute_90", "-o", ptx.name,
+        subprocess.run([nvcc, "-I.", "-D_GNU_SOURCE", "-DHAVE_CUDA=1", "-DACT=bf16", "-DACT_BF16", "-O3", "-std=c++17", "-ptx", "-arch=compute_90", "-o", ptx.name,
                         f"{folder}/{source}"], check=True)
         text = ptx.read().decode()
     for match in re.finditer(r"\.entry (\w+)\(.*?\n\{(.*?)\n\}", text, re.S):
