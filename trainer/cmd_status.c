@@ -78,6 +78,17 @@ static void print_usage(const char *run) {
     json_decref(line);
 }
 
+// What other programs had of the processor in the last steps, where it was much.
+static void print_lost(const char *run) {
+    json_t *line = metrics_last_with(run, "processor_lost");
+    const double lost = json_number_value(json_object_get(line, "processor_lost"));
+    if (lost > 0.2 && json)
+        printf(", \"processor_lost\": %.2f", lost);
+    else if (lost > 0.2)
+        printf("%-22s %.0f %% of its time, to other programs\n", "processor_lost", 100 * lost);
+    json_decref(line);
+}
+
 // The path of the checkpoint, and the last step of the run as it has it.
 static int print_checkpoint(const char *path) {
     SavedState saved;
@@ -149,6 +160,7 @@ static int run(int count, char **arguments) {
         if (!json) printf("%-22s the median of the last steps (trainer status --man)\n", "");
     }
     print_usage(arguments[0]);
+    print_lost(arguments[0]);
     const int result = found ? print_checkpoint(path) : 0;
     if (json) printf("}\n");
     return result;

@@ -104,7 +104,9 @@ static const ManualRow descriptions[] = {
      "`step', and `evaluated_epochs' how often the run had seen its dataset at `evaluated_step'. `tokens_per_s' is the "
      "median of the last 100 steps or "
      "fewer, without evaluations and saves. `gpu_used', `gpu_free' and `gpu_busy' are memory and use of the GPU by all "
-     "processes at the last step that was logged, where the driver has NVML.",
+     "processes at the last step that was logged, where the driver has NVML. `processor_lost' is the share of the time "
+     "that the run could use in which other "
+     "programs had the processor, in its last 32 steps, where it is above 20 %.",
      NULL},
     {"replay",
      "The steps are computed by the training loop, from the last kept checkpoint before them or else from the initial "

@@ -22,6 +22,7 @@ static const struct {
     {LINE_NOTE, "save_wait_ms", "save_wait_ms ", ""},
     {LINE_NOTE, "lost_steps", "lost_steps ", ""},
     {LINE_NOTE, "step_time_ratio", "step_time_ratio ", ""},
+    {LINE_NOTE, "processor_lost", "processor_lost ", ""},
     {LINE_NOTE, "gpu_used_bytes", "gpu_used_bytes gpu_free_bytes gpu_busy ", ""},
     {LINE_NOTE, "sample", "", "sample "},
 };

@@ -33,6 +33,8 @@
 //                     samples from skip_from to skip_to - 1 will be left out
 //   passed_from       the samples from passed_from to passed_to - 1 were left out
 //   step_time_ratio   the median of the last steps by the usual one, when it has become slow or usual again
+//   processor_lost    the share of the time that the process could use in which other programs had the processor, in the last
+//                     32 steps: where it is above 0.2, and once when it no longer is
 //   gpu_used_bytes, gpu_free_bytes, gpu_busy   of the GPU, by all its processes, where its driver tells; busy is 0 to 1
 //   sample            text that the model continued
 //

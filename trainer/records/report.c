@@ -75,6 +75,13 @@ static void print_summary(Buffer *out, const Report *report, const Curves *curve
                      100 * json_number_value(json_object_get(gpu, "gpu_busy")));
         json_decref(gpu);
     }
+    json_t *last = metrics_last_with(report->config->out_dir, "processor_lost");
+    const double lost = json_number_value(json_object_get(last, "processor_lost"));
+    if (lost > 0.2)
+        buffer_print(
+            out, "<tr><th>processor</th><td>%.0f %% of the time of the last steps lost to other programs</td></tr>\n",
+            100 * lost);
+    json_decref(last);
     buffer_print(out, "<tr><th>written</th><td>");
     const time_t now = time(NULL);
     char date[32];

@@ -159,6 +159,36 @@ void loop_record_spike(Run *run, const StepResult *result, double score) {
                 result->applied ? "true" : "false");
 }
 
+// The share of the processor that other programs had in the last window of step times: a line of metrics.jsonl where it is
+// much, and when it no longer is.
+static double record_lost(Run *run) {
+    const double much = 0.2;
+    const ProcessorTime now = processor_time();
+    const double lost = run->pace.processor.used_ns ? processor_lost(run->pace.processor, now) : 0;
+    run->pace.processor = now;
+    if (lost <= much && run->pace.lost <= much) return lost;
+    run->pace.lost = lost;
+    metrics_add(&run->metrics, run->state.step, "\"processor_lost\": %.3f", lost);
+    return lost;
+}
+
+static void warn_of_slow_steps(const Run *run, double median, double ratio, double usual, double lost) {
+    char cause[160] = "is the GPU throttled or shared?";
+    if (run->backend->in_host_memory && lost > 0.1)
+        snprintf(cause, sizeof cause,
+                 "other programs had the processor for %.0f %% of the time that this process could use: it is slower "
+                 "until they end",
+                 100 * lost);
+    else if (run->backend->in_host_memory)
+        snprintf(
+            cause, sizeof cause,
+            "this process received %.0f %% of the processor time that it could use: is the processor throttled, or "
+            "shared with other virtual machines?",
+            100 - 100 * lost);
+    log_warn("step %llu: steps take %.1f ms, %.1f times as long as before (%.1f ms): %s",
+             (unsigned long long)run->state.step, median, ratio, usual, cause);
+}
+
 void loop_record_speed(Run *run, uint64_t ns) {
     enum { STAYS = 4 }; // windows
     const double much = 1.5;
@@ -166,20 +196,18 @@ void loop_record_speed(Run *run, uint64_t ns) {
     static uint64_t warned_ns;
     uint64_t median_ns;
     const double ratio = step_times_add(&run->pace.step_times, ns, &median_ns);
+    const double lost = run->pace.step_times.count ? 0 : record_lost(run); // a window is full
     if (ratio == 0) return;
     run->pace.slow_windows = ratio > much ? run->pace.slow_windows + 1 : 0;
     if (run->pace.slow ? ratio > much : run->pace.slow_windows < STAYS) return;
     if (!run->pace.slow && warned_ns && clock_ns() - warned_ns < minute_ns) return;
     run->pace.slow = ratio > much;
     if (run->pace.slow) warned_ns = clock_ns();
-    const unsigned long long step = (unsigned long long)run->state.step;
     const double median = (double)median_ns * 1e-6, usual = (double)run->pace.step_times.usual_ns * 1e-6;
     if (run->pace.slow)
-        log_warn(
-            "step %llu: steps take %.1f ms, %.1f times as long as before (%.1f ms): is the %s throttled or shared?",
-            step, median, ratio, usual, run->backend->in_host_memory ? "processor" : "GPU");
+        warn_of_slow_steps(run, median, ratio, usual, lost);
     else
-        log_line("step %llu: steps take %.1f ms again", step, median);
+        log_line("step %llu: steps take %.1f ms again", (unsigned long long)run->state.step, median);
     metrics_add(&run->metrics, run->state.step, "\"step_time_ratio\": %.3f", ratio);
 }
 

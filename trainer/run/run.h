@@ -2,6 +2,7 @@
 // memory, so that errors are reported before memory is allocated.
 #pragma once
 
+#include "common/machine/processor_time.h"
 #include "trainer/checkpoint/checkpoint_writer.h"
 #include "trainer/optim/step.h"
 #include "trainer/ranks/ranks.h"
@@ -34,6 +35,8 @@ typedef struct {
     uint64_t began_ns;   // when its first step began
     uint64_t steps;      // done since; after a roll-back, steps that are made again count again
     StepTimes step_times;
+    ProcessorTime processor;          // at the end of the last window of step times
+    double lost;                      // of the processor in that window, if it was recorded
     int slow_windows;                 // windows of step times in a row that are slow
     bool slow;                        // the last message about step times was the warning that they are slow
     int spikes;                       // steps in a row that are spikes

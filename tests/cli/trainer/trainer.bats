@@ -82,6 +82,15 @@ END
     for name in step last_step max_iters evaluated_step tokens_per_s; do "$BIN/trainer" status --man | grep -q "^\.SH DESC\|\`$name'"; done
 }
 
+@test "trainer status shows what other programs had of the processor where it was above 20 %" {
+    mkdir run
+    printf '{"step": %s, "loss": 3.5, "ms": 2, "tok_s": 100}\n{"step": %s, "processor_lost": %s}\n' 32 32 0.345 >run/metrics.jsonl
+    run_match 0 "*processor_lost * 34 %*" "$BIN/trainer" status run
+    "$BIN/trainer" status --json run | jq -e .processor_lost==0.34
+    echo '{"step": 64, "processor_lost": 0.012}' >>run/metrics.jsonl
+    "$BIN/trainer" status --json run | jq -e 'has("processor_lost") | not'
+}
+
 @test "trainer report compares runs: curves, last values, the keys in which they differ" {
     for rate in 1e-3 5e-3; do train --out_dir="run $rate" --quiet --learning_rate=$rate; done
     run_match 0 "runs.html" "$BIN/trainer" report "run 1e-3" "run 5e-3"

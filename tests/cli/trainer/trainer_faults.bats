@@ -212,7 +212,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     wait_for_more_steps run 150
     [ "$(grep -c "times as long" stderr)" = 0 ]
     touch slow
-    wait_until stderr_has "times as long as before (.* ms): is the processor throttled or shared?"
+    wait_until stderr_has "times as long as before (.* ms): .* processor .* time that .* could use: "
     wait_for_more_steps run 100
     stop_run TERM 75
     [ "$(grep -c "times as long" stderr)" = 1 ]

@@ -111,7 +111,7 @@ HOT = {"learning_rate": (0.3, 1, 10, 100, 1e4, 1e8, 1e30), "max_iters": (20, 40)
 # The emulator is slow.
 EMULATED = {"n_layer": (1, 2), "block_size": (8, 13, 16), "batch_size": (1, 2), "gradient_accumulation_steps": (1, 2, 3), "max_iters": (2, 3, 4),
             "eval_interval": (0, 2, 3), "eval_iters": (1, 2), "eval_tokens": (16, 50), "sample_tokens": (0,), "threads": (1,), "lr_decay_iters": (4,)}
-MEASURED = {"ms", "tok_s", "product_share", "wait", "sent", "save_ms", "gpu_busy"}
+MEASURED = {"ms", "tok_s", "product_share", "wait", "sent", "save_ms", "gpu_busy", "processor_lost"}
 RESULTS = {"loss", "val_loss", "spike", "passed_from"}  # a roll-back goes to the newest checkpoint, which changes nothing else
 
 

@@ -9,6 +9,7 @@
 #include "common/machine/cpu.h"
 #include "common/machine/hugepages.h"
 #include "common/machine/pool.h"
+#include "common/machine/processor_time.h"
 #include "common/rng.h"
 #include "common/search.h"
 #include "common/utf8.h"
@@ -543,4 +544,13 @@ TEST(json_fields_get_their_braces_and_commas) {
                   "{\"name\":\"a\\\"b\",\"count\":18446744073709551615,\"inner\":{\"share\":0.250},"
                   "\"full\":true}\n{\"hash\":\"01ff\"}"));
     buffer_close(&out);
+}
+
+TEST(processor_lost_is_the_share_of_the_time_in_which_threads_were_ready) {
+    const ProcessorTime before = {1000, 500}, after = {1300, 600}, thread_gone = {1400, 400};
+    CHECK(processor_lost(before, after) == 0.25);
+    CHECK(processor_lost(before, before) == 0 && processor_lost(before, thread_gone) == 0);
+    const ProcessorTime now = processor_time();
+    while (processor_time().used_ns == now.used_ns) continue;
+    CHECK(processor_time().waited_ns >= now.waited_ns);
 }

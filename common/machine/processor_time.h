@@ -1,0 +1,16 @@
+// What the threads of this process have received of the processors.
+#pragma once
+
+#include <stdint.h>
+
+typedef struct {
+    uint64_t used_ns; // by all threads
+    uint64_t
+        waited_ns; // threads were ready, and other programs had the processors; 0 where the kernel does not count it
+} ProcessorTime;
+
+// Since the process began; waited_ns is that of the threads that there are now.
+ProcessorTime processor_time(void);
+
+// The share of the time between the two in which threads were ready and had no processor, 0 to 1.
+double processor_lost(ProcessorTime from, ProcessorTime to);
