@@ -6,6 +6,7 @@
 #include "kernels/cuda/libraries/nccl.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -134,9 +135,15 @@ int device_open(const BackendChoice *choice, char why[256]) {
 }
 
 bool backend_cuda_libraries(char *text, size_t size) {
-    FoundLibrary blas_library, nccl_library;
-    cublaslt_find(&blas_library), nccl_find(&nccl_library);
-    snprintf(text, size, "cuBLASLt %s, NCCL %s", blas_library.handle ? blas_library.path : blas_library.why,
-             nccl_library.handle ? nccl_library.path : nccl_library.why);
-    return blas_library.handle;
+    FoundLibrary found[2];
+    cublaslt_find(&found[0]), nccl_find(&found[1]);
+    *text = 0;
+    for (int i = 0; i < 2; i++) {
+        const int version = found[i].version;
+        char number[40] = "";
+        if (version) snprintf(number, sizeof number, "%d.%d.%d, ", version / 10000, version / 100 % 100, version % 100);
+        snprintf(text + strlen(text), size - strlen(text), "%s %s%s", i ? "; NCCL" : "cuBLASLt", number,
+                 found[i].handle ? found[i].path : found[i].why);
+    }
+    return found[0].handle;
 }

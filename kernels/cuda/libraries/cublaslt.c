@@ -39,7 +39,12 @@ static const char *const library_names[] = {"libcublasLt.so." TEXT(CUBLAS_VER_MA
 
 CublasLt blas;
 
-void cublaslt_find(FoundLibrary *found) { library_search(library_names, found); }
+void cublaslt_find(FoundLibrary *found) {
+    __typeof__(cublasLtGetVersion) *version = NULL;
+    library_search(library_names, found);
+    if (found->handle) *(void **)&version = dlsym(found->handle, "cublasLtGetVersion");
+    if (version) found->version = (int)version();
+}
 
 int cublaslt_load(void) {
     static const struct {
@@ -58,6 +63,10 @@ int cublaslt_load(void) {
                     "cannot load cuBLASLt (%s): install the CUDA %d toolkit, set LD_LIBRARY_PATH to its folder, or use "
                     "device=cpu",
                     library.why, CUBLAS_VER_MAJOR);
+    const int major = library.version / 10000;
+    if (major != CUBLAS_VER_MAJOR && major != 12 && major != 13)
+        return fail(EX_GPU, "%s is version %d.%d.%d of cuBLASLt, and 12 or 13 is needed", library.path, major,
+                    library.version / 100 % 100, library.version % 100);
     CublasLt found;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *function = dlsym(library.handle, functions[i].name);

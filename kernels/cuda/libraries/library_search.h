@@ -8,6 +8,7 @@ enum { LIBRARY_WHY = 512 };
 // The library that was taken, or why none was.
 typedef struct {
     void *handle; // NULL: none was found
+    int version;  // as the library reports it: set by cublaslt_find and nccl_find
     char path[PATH_MAX_BYTES], why[LIBRARY_WHY];
 } FoundLibrary;
 

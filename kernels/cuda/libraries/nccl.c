@@ -7,7 +7,12 @@
 static const char *const library_names[] = {"libnccl.so.2", NULL};
 Nccl nccl;
 
-void nccl_find(FoundLibrary *found) { library_search(library_names, found); }
+void nccl_find(FoundLibrary *found) {
+    __typeof__(nccl.GetVersion) version = NULL;
+    library_search(library_names, found);
+    if (found->handle) *(void **)&version = dlsym(found->handle, "ncclGetVersion");
+    if (version && version(&found->version) != NCCL_SUCCESS) found->version = 0;
+}
 
 static int find_functions(const FoundLibrary *library) {
     static const struct {
@@ -28,7 +33,6 @@ static int find_functions(const FoundLibrary *library) {
 }
 
 int nccl_load(void) {
-    int version = 0;
     if (nccl.GetVersion) return 0;
     FoundLibrary library;
     nccl_find(&library);
@@ -37,9 +41,9 @@ int nccl_load(void) {
                     "several processes on GPUs need NCCL: cannot load it (%s): install libnccl2, or set "
                     "LD_LIBRARY_PATH to the folder of %s",
                     library.why, library_names[0]);
+    if (library.version < NCCL_VERSION_NEEDED)
+        return fail(EX_GPU, "%s is version %d.%d.%d of NCCL, 2.14 or later is needed: install a later one",
+                    library.path, library.version / 10000, library.version / 100 % 100, library.version % 100);
     if (find_functions(&library) < 0) return memset(&nccl, 0, sizeof nccl), -1;
-    if (nccl.GetVersion(&version) == NCCL_SUCCESS && version >= NCCL_VERSION_NEEDED) return 0;
-    memset(&nccl, 0, sizeof nccl);
-    return fail(EX_GPU, "%s is version %d.%d.%d of NCCL, 2.14 or later is needed: install a later one", library.path,
-                version / 10000, version / 100 % 100, version % 100);
+    return 0;
 }

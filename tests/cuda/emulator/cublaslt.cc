@@ -268,7 +268,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_INVALID_VALUE;
 }
-size_t cublasLtGetVersion(void) { return 130001; }
+size_t cublasLtGetVersion(void) { return emu_device.cublaslt; }
 
 struct Memory {
     const void *data;
@@ -383,7 +383,7 @@ void *__wrap_dlopen(const char *file, int flags) {
         return emu::nvml_library() ? emu::nvml_library() : __real_dlopen("libnvidia-ml.so.missing", flags);
     if (file && strstr(file, "libcuda.so")) return emu::driver_library();
     if (!file || !strstr(file, "libcublasLt.so")) return __real_dlopen(file, flags);
-    return emu_device.has_cublaslt ? &library : __real_dlopen("libcublasLt.so.missing", flags);
+    return emu_device.cublaslt ? &library : __real_dlopen("libcublasLt.so.missing", flags);
 }
 void *__wrap_dlsym(void *handle, const char *name) {
     if (handle && handle == emu::nccl_library()) return emu::nccl_function(name);

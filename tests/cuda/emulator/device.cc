@@ -26,7 +26,7 @@ static int number(const char *name, int otherwise) {
 static bool is_hung_by_file() { return access(getenv("EMU_HANG"), F_OK) == 0; }
 
 struct EmuDevice emu_device = {0, 13000, number("EMU_CAPABILITY", 80), 12ull << 30,
-                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1, getenv("EMU_NVML") != nullptr, true, 2, 1 << 20, -1,
+                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), 130001, 4, 1, true, -1, getenv("EMU_NVML") != nullptr, true, 2, 1 << 20, -1,
                                getenv("EMU_HANG") ? is_hung_by_file : nullptr, nullptr};
 struct EmuCounts emu_counts;
 

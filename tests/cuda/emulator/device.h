@@ -17,7 +17,7 @@ extern struct EmuDevice {
     uint64_t memory;               // of the device
     int multiprocessors;           // from the environment: EMU_MULTIPROCESSORS
     int blocks_per_multiprocessor; // of any kernel: EMU_BLOCKS
-    bool has_cublaslt;             // the library is found
+    int cublaslt;                  // the version of the library that is found, 0: none
     // What a product takes: 10 us, the fastest of the heuristic's candidates 5. The last two of them do not work.
     int candidates, fastest;
     bool has_epilogues;   // products that do a GELU

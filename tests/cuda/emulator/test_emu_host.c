@@ -47,8 +47,12 @@ TEST(cuda_names_the_missing_driver_card_or_library) {
     check_refused(volta, EX_GPU, "compute capability 7.0, 7.5 is needed: use device=cpu");
     turing.capability = 75;
     check_refused(turing, EX_USAGE, "compute capability 7.5, bfloat16 needs 8.0: use dtype=float16");
-    bare.has_cublaslt = false, blas.Create = NULL;
+    bare.cublaslt = 0, blas.Create = NULL;
     check_refused(bare, EX_GPU, "cannot load cuBLASLt (libcublasLt.so.missing: ");
+    bare.cublaslt = 101103; // of a file with another name's version
+    check_refused(bare, EX_GPU, " is version 10.11.3 of cuBLASLt, and 12 or 13 is needed");
+    char text[256];
+    CHECK(backend_cuda_libraries(text, sizeof text) && strstr(text, "cuBLASLt 13.0.1, ") && strstr(text, "; NCCL "));
     CHECK_EQUAL(emu_counts.live, 0);
 }
 
