@@ -5,6 +5,8 @@
 #include "common/file/file.h"
 #include "common/json_read.h"
 #include "common/log.h"
+#include "common/utf8.h"
+#include "tokenizer/merge/unicode.h"
 #include "tokenizer/tokenizer.h"
 #include <stdlib.h>
 
@@ -21,10 +23,10 @@ typedef struct {
     float *losses;                        // (rows, T)
 } Choices;
 
-static int encode(Choices *choices, const char *before, const json_t *string, Buffer *ids) {
+// The ids of three texts in a row.
+static int encode(Choices *choices, const Bytes parts[3], Buffer *ids) {
     Buffer text = {0};
-    buffer_add(&text, before, strlen(before));
-    buffer_add(&text, json_string_value(string), json_string_length(string));
+    for (int i = 0; i < 3; i++) buffer_add(&text, parts[i].data, parts[i].size);
     ids->size = 0;
     buffer_reserve(ids, encoder_ids_max(text.size) * choices->id_bytes);
     const ssize_t count = encoder_encode(choices->encoder, (Bytes){text.data, text.size}, ids->data);
@@ -33,21 +35,49 @@ static int encode(Choices *choices, const char *before, const json_t *string, Bu
     return count < 0 ? -1 : 0;
 }
 
-static int read_endings(Choices *choices, const json_t *endings) {
-    ChoicesItem *item = &choices->item;
+static Bytes text_of(const json_t *string) {
+    return (Bytes){(const uint8_t *)json_string_value(string), json_string_length(string)};
+}
+
+// The text without the white space at its end, as Python's rstrip.
+static Bytes trimmed(Bytes text) {
+    while (text.size) {
+        uint32_t point;
+        size_t last = text.size - 1;
+        while (last && (text.data[last] & 0xC0) == 0x80) last--;
+        utf8_decode(text.data + last, text.data + text.size, &point);
+        if (unicode_class(point) != CLASS_SPACE && !(point >= 0x1C && point <= 0x1F)) break;
+        text.size = last;
+    }
+    return text;
+}
+
+// As lm-evaluation-harness: the ids of an ending are those of the whole text after as many as its context has, whose white
+// space at the end belongs to the ending. A blank joins the two where neither brings one.
+static int read_ending(Choices *choices, Bytes context, Bytes ending, int i) {
     const int block = choices->network->plan->eval.block;
+    const bool has_blank =
+        (context.size && context.data[context.size - 1] == ' ') || (ending.size && *ending.data == ' ');
+    const size_t before = trimmed(context).size ? choices->context.size : 0;
+    Buffer *ids = &choices->endings[i];
+    if (encode(choices, (Bytes[]){context, bytes_of_text(has_blank ? "" : " "), ending}, ids) < 0) return -1;
+    if (ids->size <= before) return fail(EX_DATA, "ending %d has no token of its own after its context", i);
+    memmove(ids->data, ids->data + before, ids->size -= before);
+    choices->item.tokens[i] = (int)(ids->size / choices->id_bytes);
+    if (choices->item.tokens[i] <= block) return 0;
+    return fail(EX_DATA, "ending %d has %d tokens, and a sequence of the evaluation %d", i, choices->item.tokens[i],
+                block);
+}
+
+static int read_endings(Choices *choices, Bytes context, const json_t *endings) {
+    ChoicesItem *item = &choices->item;
     item->endings = (int)json_array_size(endings);
     if (json_array_size(endings) < 2 || json_array_size(endings) > ENDINGS_MAX)
         return fail(EX_DATA, "'endings' is not a list of 2 to %d texts", ENDINGS_MAX);
     for (int i = 0; i < item->endings; i++) {
         const json_t *ending = json_array_get(endings, (size_t)i);
-        if (!json_is_string(ending) || !json_string_length(ending)) return fail(EX_DATA, "ending %d is not a text", i);
-        const char *space = *json_string_value(ending) == ' ' ? "" : " "; // some files have it in the ending
-        if (encode(choices, space, ending, &choices->endings[i]) < 0) return -1;
-        item->tokens[i] = (int)(choices->endings[i].size / choices->id_bytes);
-        if (item->tokens[i] > block)
-            return fail(EX_DATA, "ending %d has %d tokens, and a sequence of the evaluation %d", i, item->tokens[i],
-                        block);
+        if (!json_is_string(ending)) return fail(EX_DATA, "ending %d is not a text", i);
+        if (read_ending(choices, context, text_of(ending), i) < 0) return -1;
     }
     return 0;
 }
@@ -55,7 +85,11 @@ static int read_endings(Choices *choices, const json_t *endings) {
 static int read_item(Choices *choices, const json_t *object) {
     const json_t *context = json_object_get(object, "ctx"), *label = json_object_get(object, "label");
     if (!json_is_string(context)) return fail(EX_DATA, "no text 'ctx'");
-    if (read_endings(choices, json_object_get(object, "endings")) < 0) return -1;
+    if (encode(choices, (Bytes[3]){trimmed(text_of(context))}, &choices->context) < 0) return -1;
+    uint32_t begin = 0; // an empty context is the start of a document
+    id_put(&begin, 0, choices->id_bytes, vocab_end_of_text(choices->vocab));
+    if (!choices->context.size) buffer_add(&choices->context, &begin, choices->id_bytes);
+    if (read_endings(choices, text_of(context), json_object_get(object, "endings")) < 0) return -1;
     json_int_t number = json_is_integer(label) ? json_integer_value(label) : -1;
     if (json_is_string(label)) { // in some copies of HellaSwag
         char *end;
@@ -65,10 +99,6 @@ static int read_item(Choices *choices, const json_t *object) {
     if (number < 0 || number >= choices->item.endings)
         return fail(EX_DATA, "'label' is not the number of an ending, 0 to %d", choices->item.endings - 1);
     choices->item.label = (int)number;
-    if (encode(choices, "", context, &choices->context) < 0) return -1;
-    uint32_t begin = 0; // an empty context is the start of a document
-    id_put(&begin, 0, choices->id_bytes, vocab_end_of_text(choices->vocab));
-    if (!choices->context.size) buffer_add(&choices->context, &begin, choices->id_bytes);
     return 0;
 }
 
