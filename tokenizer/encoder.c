@@ -15,6 +15,7 @@
 #include "common/utf8.h"
 #include "tokenizer/cache/piece_cache.h"
 #include "tokenizer/merge/pretokenize.h"
+#include "tokenizer/merge/unicode.h"
 #include "tokenizer/tokenizer.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -202,3 +203,15 @@ ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, void *ids) 
 }
 
 size_t encoder_held_bytes(const Encoder *encoder) { return encoder->held.size; }
+
+Bytes text_trimmed(Bytes text) {
+    while (text.size) {
+        uint32_t point;
+        size_t last = text.size - 1;
+        while (last && (text.data[last] & 0xC0) == 0x80) last--;
+        utf8_decode(text.data + last, text.data + text.size, &point);
+        if (unicode_class(point) != CLASS_SPACE && !(point >= 0x1C && point <= 0x1F)) break;
+        text.size = last;
+    }
+    return text;
+}

@@ -40,4 +40,6 @@ ssize_t encoder_encode(Encoder *encoder, Bytes text, void *ids);
 ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, void *ids);
 size_t encoder_held_bytes(const Encoder *encoder);
 
+Bytes text_trimmed(Bytes text); // of UTF-8, without the white space at its end, as Python's rstrip
+
 uint64_t encoder_replaced(const Encoder *encoder); // U+FFFD written for invalid bytes so far

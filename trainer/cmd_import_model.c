@@ -10,11 +10,15 @@
 #include <stdio.h>
 
 static const char *output = NULL, *characters = NULL, *vocabulary = NULL;
+static VocabNames names;
 static enum { GELU_WORD_EXACT, GELU_WORD_TANH } gelu = GELU_WORD_EXACT;
 static const Option options[] = {
     {OPT_STRING, "o,output", &output, "DIR", "the directory to make"},
     {OPT_STRING, "vocabulary", &vocabulary, "FILE|DIR",
      "of a model of another vocabulary than GPT-2's: tokenizer.json, .tiktoken, or a directory that has one"},
+    {OPT_STRING, "end-of-text", &names.end_of_text, "TOKEN",
+     "the special token of --vocabulary that ends a document, where its name does not tell"},
+    {OPT_STRING, "pattern", &names.pattern, "NAME", "the pattern of a .tiktoken, as `shardtool tokenize` has it"},
     {OPT_STRING, "characters", &characters, "FILE",
      "of a model of characters: the meta.pkl of nanoGPT's data, or a file of the characters in the order of their ids"},
     {OPT_WORD, "gelu", &gelu, "exact|tanh",
@@ -63,7 +67,7 @@ static int take_vocabulary(const Vocab **vocab, ModelShape *shape, const char *f
             "--characters the meta.pkl beside nanoGPT's data",
             file, shape->vocab, GPT2_VOCAB);
     }
-    *vocab = vocabulary ? vocab_open_path(vocabulary, NULL) : open_characters();
+    *vocab = vocabulary ? vocab_open_path(vocabulary, &names) : open_characters();
     return *vocab ? take_ids(shape, *vocab, file) : -1;
 }
 

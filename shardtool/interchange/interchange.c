@@ -27,7 +27,7 @@ void interchange_extension(const Interchange *format, char out[16]) {
 }
 
 void interchange_pattern(Buffer *out) {
-    buffer_print(out, "@(" CHARACTERS_FILE "|" VOCAB_FILE "|@(train|val)@(|_[0-9]*).@(");
+    buffer_print(out, "@(" CHARACTERS_FILE "|" VOCAB_FILE "|" VOCAB_CONFIG_FILE "|@(train|val)@(|_[0-9]*).@(");
     for (unsigned i = 0; i < INTERCHANGE_NONE; i++) buffer_print(out, "%s%s", i ? "|" : "", formats[i]->extensions);
     buffer_add(out, "))", 3);
 }

@@ -4,39 +4,15 @@
 #include "remote/url_map.h"
 #include "shardtool/support/vocabulary_options.h"
 #include "tokenizer/tokenizer.h"
-#include <errno.h>
-#include <stdio.h>
-#include <unistd.h>
-
-// Writes the file of that name, and removes the others.
-static int keep(const char *directory, const char *name, Bytes text) {
-    static const char *const names[] = {CHARACTERS_FILE, VOCAB_FILE};
-    char path[PATH_MAX_BYTES];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        path_join(path, directory, "%s", names[i]);
-        if (name && !strcmp(name, names[i])) {
-            if (file_write(path, text) < 0) return -1;
-        } else if (unlink(path) < 0 && errno != ENOENT)
-            return fail_errno("cannot remove '%s'", path);
-    }
-    return 0;
-}
 
 int dataset_vocabulary_keep(const char *directory, const Vocab *vocab) {
-    if (!vocab || vocab_is_gpt2(vocab)) return keep(directory, NULL, (Bytes){0});
-    Buffer text = {0};
-    vocab_print_file(vocab, &text);
-    const int status = keep(directory, vocab_file_name(vocab), (Bytes){text.data, text.size});
-    buffer_close(&text);
-    return status;
+    return vocab_file_write(vocab && !vocab_is_gpt2(vocab) ? vocab : NULL, directory);
 }
 
 int dataset_vocabulary_copy(const char *directory, const char *from) {
-    if (!*from) return keep(directory, NULL, (Bytes){0});
-    Buffer text = {0};
-    int status = url_map_read(&text, from, VOCAB_FILE_BYTES_MAX);
-    if (status == 0) status = keep(directory, strrchr(from, '/') + 1, (Bytes){text.data, text.size});
-    buffer_close(&text);
+    const Vocab *vocab = *from ? vocabulary_path_open(from, NULL) : NULL;
+    const int status = *from && !vocab ? -1 : dataset_vocabulary_keep(directory, vocab);
+    vocab_close(vocab);
     return status;
 }
 

@@ -6,7 +6,8 @@
 #include "tokenizer/merge/pattern.h"
 
 typedef struct {
-    const char *characters, *vocabulary, *pattern; // NULL where it is not named
+    const char *characters, *vocabulary; // NULL where it is not named
+    VocabNames names;
 } VocabularyOptions;
 
 #define VOCABULARY_ROWS(options)                                                                                       \
@@ -14,13 +15,15 @@ typedef struct {
      "a vocabulary of the characters in FILE, at most 50000 (see the command characters)"},                            \
         {OPT_STRING, "vocabulary", &(options)->vocabulary, "PATH",                                                     \
          "a vocabulary of train-vocabulary or of another tool: a directory, tokenizer.json or NAME.tiktoken"},         \
+        {OPT_STRING, "end-of-text", &(options)->names.end_of_text, "TOKEN",                                            \
+         "the special token of --vocabulary that ends a document, where its name does not tell"},                      \
     {                                                                                                                  \
-        OPT_STRING, "pattern", &(options)->pattern, "NAME",                                                            \
+        OPT_STRING, "pattern", &(options)->names.pattern, "NAME",                                                      \
             "the pattern of a vocabulary that names none, as NAME.tiktoken: " PATTERN_NAMES                            \
     }
 
 // As vocab_open_path, whose path may be a URL here.
-const Vocab *vocabulary_path_open(const char *path, const char *pattern);
+const Vocab *vocabulary_path_open(const char *path, const VocabNames *names);
 
 bool vocabulary_is_named(const VocabularyOptions *options);
 

@@ -12,7 +12,7 @@ static const Vocab *open_pair(Bytes file) {
     const Bytes merges = {file.data + json + !!end, file.size - json - !!end};
     VocabTable *table = vocab_table_open();
     const Vocab *vocab = NULL;
-    if (vocab_read_json_and_merges(table, (Bytes){file.data, json}, merges, NULL) == 0) vocab = vocab_table_take(table);
+    if (vocab_read_json_and_merges(table, (Bytes){file.data, json}, merges) == 0) vocab = vocab_table_take(table);
     vocab_table_close(table);
     return vocab;
 }
@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!size) return 0;
     const Bytes file = {data + 1, size - 1};
     const Vocab *vocab = data[0] % 3 == 0   ? vocab_open_bytes(file, VOCAB_FILE, NULL)
-                         : data[0] % 3 == 1 ? vocab_open_bytes(file, "fuzz.tiktoken", "gpt4")
+                         : data[0] % 3 == 1 ? vocab_open_bytes(file, "fuzz.tiktoken", &(VocabNames){.pattern = "gpt4"})
                                             : open_pair(file);
     if (!vocab && err_code() != EX_DATA) abort();
     if (vocab) check_same(vocab);

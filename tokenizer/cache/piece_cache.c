@@ -34,7 +34,7 @@ void piece_cache_open(PieceCache *cache, const Vocab *vocab, Isa isa) {
     cache->vocab = vocab;
     cache->encode = isa == ISA_AVX512 ? ON_X86(piece_cache_encode_avx512, piece_cache_encode_portable)
                                       : piece_cache_encode_portable;
-    cache->merge = isa == ISA_AVX512 && vocab->id_bytes == 2 ? ON_X86(bpe_merge_avx512, bpe_merge) : bpe_merge;
+    cache->merge = isa == ISA_AVX512 && vocab->small ? ON_X86(bpe_merge_avx512, bpe_merge) : bpe_merge;
     for (unsigned i = 0; i < PIECE_SIZES; i++) {
         cache->tables[i] = (PieceTable){.width = sizes[i].width, .limit = sizes[i].last};
         table_alloc(&cache->tables[i], sizes[i].first);

@@ -6,7 +6,6 @@
 #include "tokenizer/merge/vocab_internal.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define CONFIG_FILE "tokenizer_config.json"
 #define MAP_FILE    "special_tokens_map.json"
@@ -21,12 +20,28 @@ static int read_file(const char *directory, const char *name, json_t **root) {
     json_error_t error;
     *root = NULL;
     path_join(path, directory, "%s", name);
-    if (access(path, F_OK) < 0) return 0;
+    if (!file_exists(path)) return 0;
     int status = file_read(&text, path, CONFIG_BYTES_MAX);
     if (status == 0 && !(*root = json_parse((Bytes){text.data, text.size}, JSON_REJECT_DUPLICATES, &error)))
         status = fail(EX_DATA, "'%s' is not JSON: %s at line %d", path, error.text, error.line);
     buffer_close(&text);
     return status;
+}
+
+// A token is its name, or an object with its content.
+static const char *token_name(const json_t *token) {
+    return json_string_value(json_is_object(token) ? json_object_get(token, "content") : token);
+}
+
+int vocab_config_ends(const char *directory, VocabEnds *ends) {
+    json_t *root;
+    if (read_file(directory, CONFIG_FILE, &root) < 0) return -1;
+    const char *end = token_name(json_object_get(root, "end_of_text")),
+               *eos = token_name(json_object_get(root, "eos_token"));
+    snprintf(ends->end_of_text, sizeof ends->end_of_text, "%s", end ? end : "");
+    snprintf(ends->eos_token, sizeof ends->eos_token, "%s", eos ? eos : "");
+    json_decref(root);
+    return 0;
 }
 
 // ---- the pattern
@@ -113,7 +128,7 @@ static int check_added(const Vocab *vocab, const json_t *tokens) {
 }
 
 static int check_name(const TokenNames *special, const char *key, const json_t *value) {
-    const char *name = json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
+    const char *name = token_name(value);
     if (!name || !*name || token_names_find(special, (const uint8_t *)name, strlen(name)) != NO_TOKEN) return 0;
     return fail(EX_DATA, "its %s '%s' is not a special token of the vocabulary: use a vocabulary that has it", key,
                 name);

@@ -5,6 +5,12 @@
 
 #include "tokenizer/merge/vocab.h"
 
+// The names in tokenizer_config.json of tokens that may end a document; "" where it has none.
+typedef struct {
+    char end_of_text[256], eos_token[256]; // no token has more than 255 bytes
+} VocabEnds;
+int vocab_config_ends(const char *directory, VocabEnds *ends); // -1 after fail()
+
 // Whether vocab.json with merges.txt alone give the ids of the vocabulary: their readers cut text by the pattern of GPT-2,
 // and take no piece for a token that merges do not make.
 bool vocab_has_pair(const Vocab *vocab);

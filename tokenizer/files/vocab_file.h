@@ -8,10 +8,12 @@
 //                    beside them (vocab_config.h)
 //   another file     characters (vocab.h)
 //
-// Ids are in the order of merges: bytes, then merges, then special tokens. The id that ends a document is that of
-// <|endoftext|>, <|end_of_text|>, </s> or <|eos|>, or of the only special token; without one it is added as the next id.
+// Ids are in the order of merges: bytes, then merges; special tokens have any ids. The id that ends a document is that of
+// the token that the user names, or else "end_of_text" of tokenizer_config.json (vocab_print_config); of <|endoftext|>,
+// <|end_of_text|>, </s> or <|eos|>, the first that there is; of "eos_token" of tokenizer_config.json; or of the only
+// special token. Without a special token one is added as the next id.
 // What a file requires and the encoder does not do is refused by name (65): normalizers, other models, dropout, tokens
-// that are added in the middle, more than VOCAB_IDS_MAX ids or MERGES_MAX merges.
+// that cut text, more than VOCAB_IDS_MAX ids or MERGES_MAX merges.
 #pragma once
 
 #include "common/file/file.h"
@@ -20,17 +22,27 @@
 enum { VOCAB_IDS_MAX = 1 << 20, VOCAB_FILE_BYTES_MAX = 256 << 20, VOCAB_TOKEN_MAX = 255 };
 #define VOCAB_FILE "tokenizer.json" // in which datasets and runs keep merges other than GPT-2's
 
-// `pattern`: by its name (pattern.h), or NULL for that of the file; another one than the file's is refused. The merges of
-// GPT-2 are those that are built in. NULL after fail().
-const Vocab *vocab_open_path(const char *path, const char *pattern);
+// What the user names beside the file; NULL: what the file says. Another pattern (pattern.h) than the file's is refused.
+typedef struct {
+    const char *pattern, *end_of_text;
+} VocabNames;
+
+// `names` can be NULL. The merges of GPT-2 are those that are built in. NULL after fail().
+const Vocab *vocab_open_path(const char *path, const VocabNames *names);
 
 // The same, from the bytes of a file whose `name` tells what it is.
-const Vocab *vocab_open_bytes(Bytes file, const char *name, const char *pattern);
+const Vocab *vocab_open_bytes(Bytes file, const char *name, const VocabNames *names);
 
 // The name and the bytes under which a vocabulary is kept beside ids: CHARACTERS_FILE or VOCAB_FILE.
 const char *vocab_file_name(const Vocab *vocab);
 void vocab_print_file(const Vocab *vocab, Buffer *out);
-int vocab_file_write(const Vocab *vocab, const char *directory); // -1 after fail()
+
+// Whether the file alone tells which id ends a document. Where it does not, VOCAB_CONFIG_FILE lies beside it.
+bool vocab_names_end(const Vocab *vocab);
+#define VOCAB_CONFIG_FILE "tokenizer_config.json"
+
+// Writes these files, and removes others of their names. NULL: removes all. -1 after fail().
+int vocab_file_write(const Vocab *vocab, const char *directory);
 // Sets the path of that file in a directory. False: there is none.
 bool vocab_file_in(char path[PATH_MAX_BYTES], const char *directory);
 

@@ -1,6 +1,7 @@
 // tokenizer.json, and vocab.json with merges.txt, of Hugging Face.
 #include "common/err.h"
 #include "common/json_read.h"
+#include "common/utf8.h"
 #include "tokenizer/files/vocab_table.h"
 #include <stdlib.h>
 
@@ -168,11 +169,14 @@ static int check_model(const json_t *root, const json_t *model) {
     return 0;
 }
 
-static int read_root(VocabTable *table, const json_t *root, const char *pattern) {
+static int read_root(VocabTable *table, const json_t *root) {
     const json_t *model = json_object_get(root, "model");
+    if (!json_is_object(model))
+        return fail(EX_DATA,
+                    "it is not tokenizer.json: it has no 'model'; of vocab.json with merges.txt name the directory");
     if (check_model(root, model) < 0) return -1;
     if (read_pre_tokenizer(json_object_get(root, "pre_tokenizer"), &table->pattern) < 0) return -1;
-    if (choose_pattern(pattern, &table->pattern) < 0) return -1;
+    if (choose_pattern(table->named.pattern, &table->pattern) < 0) return -1;
     table->whole_pieces = is_set(model, "ignore_merges");
     if (read_special(table, json_object_get(root, "added_tokens")) < 0) return -1;
     if (read_tokens(table, json_object_get(model, "vocab")) < 0) return -1;
@@ -188,10 +192,10 @@ static json_t *parse(Bytes file) {
     return root;
 }
 
-int vocab_read_tokenizer_json(VocabTable *table, Bytes file, const char *pattern) {
+int vocab_read_tokenizer_json(VocabTable *table, Bytes file) {
     json_t *root = parse(file);
     if (!root) return -1;
-    const int status = read_root(table, root, pattern);
+    const int status = read_root(table, root);
     json_decref(root);
     return status;
 }
@@ -219,11 +223,24 @@ static json_int_t merged_id(const json_t *vocab, Bytes line, Buffer *spelled) {
     return json_integer_value(json_object_get(vocab, (const char *)spelled->data));
 }
 
-// Marks the tokens after those of bytes and merges: they are special.
+// The lowest id of a byte.
+static json_int_t first_byte(const json_t *vocab) {
+    json_int_t first = VOCAB_IDS_MAX;
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char spelled[UTF8_BYTES_MAX + 1];
+        spelled[utf8_encode(vocab_spelling((uint8_t)byte), (uint8_t *)spelled)] = '\0';
+        const json_t *id = json_object_get(vocab, spelled);
+        if (json_is_integer(id) && json_integer_value(id) < first) first = json_integer_value(id);
+    }
+    return first;
+}
+
+// Marks the tokens before those of bytes and merges, and after them: they are special.
 static int mark_special(VocabTable *table, json_t *vocab, Bytes merges) {
     Bytes line;
     Buffer spelled = {0};
     json_int_t last = 255;
+    const json_int_t first = first_byte(vocab);
     while (next_merge(&merges, &line)) {
         const json_int_t id = merged_id(vocab, line, &spelled);
         if (id > last) last = id;
@@ -231,13 +248,17 @@ static int mark_special(VocabTable *table, json_t *vocab, Bytes merges) {
     buffer_close(&spelled);
     const char *key;
     json_t *value;
-    json_object_foreach(vocab, key, value) if (json_is_integer(value) && json_integer_value(value) > last &&
-                                               vocab_table_add(table, (uint64_t)json_integer_value(value),
-                                                               bytes_of_text(key), true) < 0) return -1;
+    json_object_foreach(vocab, key, value) {
+        const json_int_t id = json_integer_value(value);
+        if (json_is_integer(value) && id >= 0 && (id < first || id > last) &&
+            vocab_table_add(table, (uint64_t)id, bytes_of_text(key), true) < 0)
+            return -1;
+    }
     return 0;
 }
 
-int vocab_read_json_and_merges(VocabTable *table, Bytes json, Bytes merges, const char *pattern) {
+int vocab_read_json_and_merges(VocabTable *table, Bytes json, Bytes merges) {
+    const char *pattern = table->named.pattern;
     json_t *vocab = parse(json);
     Bytes rest = merges, line;
     int last = 0, status = vocab ? 0 : -1;

@@ -57,8 +57,11 @@ void vocab_print_merges(const Vocab *vocab, Buffer *out) {
 }
 
 static void print_added(const Vocab *vocab, Buffer *out) {
-    for (unsigned id = vocab->count; id < vocab->size; id++) {
-        buffer_print(out, "%s{\"id\": %u, \"content\": \"", id > vocab->count ? ",\n" : "", id);
+    const char *comma = "";
+    for (unsigned id = 0; id < vocab->size; id++) {
+        if (!vocab_is_special(vocab, id)) continue;
+        buffer_print(out, "%s{\"id\": %u, \"content\": \"", comma, id);
+        comma = ",\n";
         add_text(out, vocab_bytes(vocab, id));
         buffer_print(out, "\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, "
                           "\"special\": true}");
@@ -125,6 +128,10 @@ void vocab_print_config(const Vocab *vocab, const char *class, const char *more,
                  "{\n \"tokenizer_class\": \"%s\",\n%s \"clean_up_tokenization_spaces\": false,\n \"bos_token\": \"",
                  class, more);
     add_text(out, end);
+    if (!vocab_names_end(vocab)) { // for readers of a vocabulary, whatever eos_token becomes
+        buffer_print(out, "\",\n \"end_of_text\": \"");
+        add_text(out, end);
+    }
     buffer_print(out, "\",\n \"eos_token\": \"");
     add_text(out, end);
     buffer_print(out, "\"\n}\n");

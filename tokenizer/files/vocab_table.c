@@ -5,6 +5,8 @@
 #include "tokenizer/merge/trie.h"
 #include <stdlib.h>
 
+#define END_OF_TEXT "<|endoftext|>"
+
 VocabTable *vocab_table_open(void) { return allocate_zeroed(1, sizeof(VocabTable)); }
 
 void vocab_table_close(VocabTable *table) {
@@ -40,40 +42,71 @@ static Bytes token_at(const VocabTable *table, unsigned id) {
     return (Bytes){table->bytes.data + table->tokens[id].at, table->tokens[id].size};
 }
 
-// Special tokens are the last ids, and one of them ends a document.
-static int find_end_of_text(VocabTable *table, unsigned count) {
-    static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<|eos|>"};
-    if (count == table->size && vocab_table_add(table, count, (Bytes){(const uint8_t *)names[0], 13}, true) < 0)
-        return fail_in("it has no special token that ends a document, and one more");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        for (unsigned id = count; id < table->size; id++) {
-            const Bytes token = token_at(table, id);
-            if (token.size == strlen(names[i]) && !memcmp(token.data, names[i], token.size)) return (int)id;
-        }
-    if (table->size == count + 1) return (int)count;
-    return fail(EX_DATA, "none of its %u special tokens is <|endoftext|>, <|end_of_text|>, </s> or <|eos|>",
-                table->size - count);
-}
-
-static int check_ids(const VocabTable *table, unsigned *count) {
-    *count = table->size;
+// Counts the tokens of text. Where there is no special token the one that ends a document is added.
+static int check_ids(VocabTable *table, unsigned *count) {
+    const char *end = table->named.end_of_text ? table->named.end_of_text : END_OF_TEXT;
+    *count = 0;
     for (unsigned id = 0; id < table->size; id++) {
         if (!table->tokens[id].size)
             return fail(EX_DATA, "no token has the id %u, and one the id %u", id, table->size - 1);
-        if (table->tokens[id].special && *count == table->size) *count = id;
-        if (!table->tokens[id].special && id > *count)
-            return fail(EX_DATA, "the special token of id %u is before other tokens: only after them is supported",
-                        *count);
+        *count += !table->tokens[id].special;
     }
-    return *count ? 0 : fail(EX_DATA, "it has no tokens");
+    if (!*count) return fail(EX_DATA, "it has no tokens");
+    if (*count == table->size && vocab_table_add(table, table->size, bytes_of_text(end), true) < 0)
+        return fail_in("it has no special token that ends a document, and one more");
+    return 0;
+}
+
+// The id of a special token, or NO_TOKEN.
+static unsigned find_special(const Vocab *vocab, const char *name) {
+    const size_t size = strlen(name);
+    for (unsigned id = 0; id < vocab->size; id++) {
+        const Bytes token = vocab_bytes(vocab, id);
+        if (vocab_is_special(vocab, id) && token.size == size && !memcmp(token.data, name, size)) return id;
+    }
+    return NO_TOKEN;
+}
+
+// The special token that ends a document by its name, NO_TOKEN when none has such a name.
+static unsigned known_end(const Vocab *vocab) {
+    static const char *const names[] = {END_OF_TEXT, "<|end_of_text|>", "</s>", "<|eos|>"};
+    unsigned id = NO_TOKEN;
+    for (size_t i = 0; id == NO_TOKEN && i < sizeof names / sizeof *names; i++) id = find_special(vocab, names[i]);
+    return id;
+}
+
+static unsigned only_special(const Vocab *vocab) {
+    unsigned id = 0;
+    while (!vocab_is_special(vocab, id)) id++;
+    return vocab->size == vocab->count + 1 ? id : NO_TOKEN;
+}
+
+bool vocab_names_end(const Vocab *vocab) {
+    const unsigned id = known_end(vocab);
+    return vocab->characters || vocab->end_of_text == (id == NO_TOKEN ? only_special(vocab) : id);
+}
+
+static int find_end(VocabTable *table, unsigned *id) {
+    const Vocab *vocab = table->vocab;
+    const char *named = table->named.end_of_text, *eos = table->eos_token;
+    *id = named ? find_special(vocab, named) : known_end(vocab);
+    if (named && *id == NO_TOKEN) return fail(EX_DATA, "'%s' is none of its special tokens", named);
+    if (*id == NO_TOKEN && eos) *id = find_special(vocab, eos);
+    if (*id == NO_TOKEN) *id = only_special(vocab);
+    if (*id != NO_TOKEN) return 0;
+    return fail(EX_DATA,
+                "none of its %u special tokens is <|endoftext|>, <|end_of_text|>, </s> or <|eos|>: name the one that "
+                "ends a document by --end-of-text, or as eos_token in its tokenizer_config.json",
+                vocab->size - vocab->count);
 }
 
 // A dataset keeps tokens by their bytes: its tokenizer.json could not be read again with two of the same.
-static int check_special(const VocabTable *table, unsigned count) {
+static int check_special(const VocabTable *table) {
     TokenNames special;
     int status = 0;
     token_names_open(&special, table->vocab);
-    for (unsigned id = count; status == 0 && id < table->size; id++) {
+    for (unsigned id = 0; status == 0 && id < table->size; id++) {
+        if (!table->tokens[id].special) continue;
         const Bytes token = token_at(table, id);
         unsigned other = token_names_find(&table->names, token.data, token.size);
         if (other == NO_TOKEN) other = token_names_find(&special, token.data, token.size);
@@ -89,25 +122,26 @@ static int check_special(const VocabTable *table, unsigned count) {
 int vocab_table_build(VocabTable *table, size_t pairs) {
     unsigned count;
     if (check_ids(table, &count) < 0) return -1;
-    const int end_of_text = find_end_of_text(table, count);
-    if (end_of_text < 0) return -1;
     Vocab *vocab = table->vocab = vocab_new(table->size, table->bytes.size, pairs < MERGES_MAX ? pairs : MERGES_MAX);
     token_names_open(&table->names, vocab);
     for (unsigned id = 0; id < table->size; id++) {
         const Bytes token = token_at(table, id);
+        if (table->tokens[id].special) {
+            vocab_add_special(vocab, token.data, token.size);
+            continue;
+        }
         vocab_add_token(vocab, token.data, token.size);
-        if (id >= count) continue;
         if (token_names_find(&table->names, token.data, token.size) != NO_TOKEN)
             return fail(EX_DATA, "the token of id %u occurs twice", id);
         token_names_add(&table->names, id);
         if (token.size == 1) vocab->byte_token[*token.data] = id;
     }
-    if (check_special(table, count) < 0) return -1;
+    if (check_special(table) < 0) return -1;
     for (unsigned byte = 0; byte < 256; byte++)
         if (vocab->byte_token[byte] == NO_TOKEN)
             return fail(EX_DATA, "no token is the byte 0x%02X: a vocabulary on bytes has all 256", byte);
     vocab->count = count;
-    vocab->end_of_text = (unsigned)end_of_text;
+    if (find_end(table, &vocab->end_of_text) < 0) return -1;
     vocab->pattern = table->pattern;
     vocab->whole_pieces = table->whole_pieces;
     return 0;

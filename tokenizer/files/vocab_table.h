@@ -13,7 +13,9 @@ typedef struct {
     unsigned size; // the last id + 1
     Pattern pattern;
     bool whole_pieces;
-    Vocab *vocab; // after vocab_table_build
+    VocabNames named;      // outside of the file
+    const char *eos_token; // of tokenizer_config.json, or NULL
+    Vocab *vocab;          // after vocab_table_build
     TokenNames names;
 } VocabTable;
 
@@ -24,7 +26,7 @@ void vocab_table_close(VocabTable *table); // closes the vocabulary, unless voca
 int vocab_table_add(VocabTable *table, uint64_t id, Bytes text, bool special);
 
 // Makes the vocabulary of the tokens, with room for so many merges, and names of those that are not special. -1 after
-// fail() when an id is missing, special tokens are not the last ids, or a byte has no token.
+// fail() when an id is missing, a byte has no token, or no special token is known to end a document.
 int vocab_table_build(VocabTable *table, size_t pairs);
 
 // Adds the merge of two tokens by their bytes: the next in order. -1 after fail().
@@ -38,7 +40,7 @@ const Vocab *vocab_table_take(VocabTable *table);
 int vocab_unspell(Bytes text, uint8_t out[VOCAB_TOKEN_MAX], size_t *size);
 
 // The readers; each leaves its result in the table. -1 after fail().
-int vocab_read_tiktoken(VocabTable *table, Bytes file, const char *pattern);
-int vocab_read_tokenizer_json(VocabTable *table, Bytes file, const char *pattern);
-int vocab_read_trained(VocabTable *table, Bytes json, Bytes ranks, const char *pattern);
-int vocab_read_json_and_merges(VocabTable *table, Bytes json, Bytes merges, const char *pattern);
+int vocab_read_tiktoken(VocabTable *table, Bytes file);
+int vocab_read_tokenizer_json(VocabTable *table, Bytes file);
+int vocab_read_trained(VocabTable *table, Bytes json, Bytes ranks);
+int vocab_read_json_and_merges(VocabTable *table, Bytes json, Bytes merges);

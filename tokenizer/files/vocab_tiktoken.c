@@ -42,26 +42,39 @@ static Bytes next_word(Bytes *line) {
     return (Bytes){word, (size_t)(at - word)};
 }
 
-static int read_line(VocabTable *table, Bytes line, unsigned number, unsigned rank) {
+static bool is_number(Bytes digits, unsigned number) {
+    char wanted[16];
+    snprintf(wanted, sizeof wanted, "%u", number);
+    return digits.size == strlen(wanted) && !memcmp(digits.data, wanted, digits.size);
+}
+
+// The rank of the line is the size of the table. One rank can be missing, which is the id of the token that ends a document
+// when the user names that token.
+static int read_line(VocabTable *table, Bytes line, unsigned number) {
     uint8_t token[VOCAB_TOKEN_MAX + 4];
     size_t size;
-    char wanted[16];
+    const char *end = table->named.end_of_text;
     const Bytes text = next_word(&line), digits = next_word(&line);
     if (text.size > (VOCAB_TOKEN_MAX + 3) / 3 * 4)
         return fail(EX_DATA, "line %u has a token of more than %d bytes, which are not supported", number,
                     VOCAB_TOKEN_MAX);
-    snprintf(wanted, sizeof wanted, "%u", rank);
     if (!digits.size || next_word(&line).size || base64_decode(text, token, &size) < 0)
         return fail(EX_DATA, "line %u is not a token in base64, a blank and a rank", number);
-    if (digits.size != strlen(wanted) || memcmp(digits.data, wanted, digits.size))
-        return fail(EX_DATA, "line %u does not have the rank %u: ranks count from 0, in order and without a gap",
-                    number, rank);
-    return vocab_table_add(table, rank, (Bytes){token, size}, false);
+    if (end && table->size + 1 == number && is_number(digits, number) &&
+        vocab_table_add(table, table->size, bytes_of_text(end), true) < 0)
+        return -1;
+    if (!is_number(digits, table->size))
+        return fail(EX_DATA,
+                    "line %u does not have the rank %u: ranks count from 0, in order, and only that of the token of "
+                    "--end-of-text can be missing",
+                    number, table->size);
+    return vocab_table_add(table, table->size, (Bytes){token, size}, false);
 }
 
 // Every split of a token in two tokens is a merge.
 static int add_splits(VocabTable *table) {
-    for (unsigned id = 0; id < table->vocab->count; id++) {
+    for (unsigned id = 0; id < table->vocab->size; id++) {
+        if (vocab_is_special(table->vocab, id)) continue;
         const Bytes token = vocab_bytes(table->vocab, id);
         for (size_t cut = 1; cut < token.size; cut++) {
             const Bytes left = {token.data, cut}, right = {token.data + cut, token.size - cut};
@@ -76,9 +89,9 @@ static int add_splits(VocabTable *table) {
 
 static int read_ranks(VocabTable *table, Bytes file) {
     Bytes line;
-    for (unsigned number = 1, rank = 0; bytes_next_line_or_rest(&file, &line); number++) {
+    for (unsigned number = 1; bytes_next_line_or_rest(&file, &line); number++) {
         Bytes rest = line;
-        if (next_word(&rest).size && read_line(table, line, number, rank++) < 0) return -1;
+        if (next_word(&rest).size && read_line(table, line, number) < 0) return -1;
     }
     return 0;
 }
@@ -104,8 +117,9 @@ static int read_manifest(VocabTable *table, const json_t *root) {
     return 0;
 }
 
-int vocab_read_trained(VocabTable *table, Bytes json, Bytes ranks, const char *pattern) {
+int vocab_read_trained(VocabTable *table, Bytes json, Bytes ranks) {
     json_error_t error;
+    const char *pattern = table->named.pattern;
     if (pattern) return fail(EX_USAGE, "vocabulary.json names the pattern: leave --pattern %s out", pattern);
     json_t *root = json_parse(json, 0, &error);
     if (!root) return fail(EX_DATA, "vocabulary.json is not JSON: %s", error.text);
@@ -115,7 +129,8 @@ int vocab_read_trained(VocabTable *table, Bytes json, Bytes ranks, const char *p
     return status < 0 ? -1 : finish(table);
 }
 
-int vocab_read_tiktoken(VocabTable *table, Bytes file, const char *pattern) {
+int vocab_read_tiktoken(VocabTable *table, Bytes file) {
+    const char *pattern = table->named.pattern;
     if (!pattern) return fail(EX_USAGE, "a .tiktoken file does not name its pattern: add --pattern, " PATTERN_NAMES);
     if (!pattern_find(pattern, &table->pattern))
         return fail(EX_USAGE, "unknown pattern '%s': expected " PATTERN_NAMES, pattern);

@@ -62,7 +62,7 @@ static size_t merge_short(const Vocab *vocab, const uint8_t *piece, size_t size,
 static bool pair_holds(const Vocab *vocab, unsigned a, unsigned b) {
     for (unsigned until = NO_TOKEN;;) {
         if (vocab_merged(vocab, a, b) < until) return false;
-        if (a < BYTE_TOKENS && b < BYTE_TOKENS) return true;
+        if (a < vocab->first_merge && b < vocab->first_merge) return true;
         if (a > b) {
             until = a;
             a = pair_right_id(vocab->pair[a]);

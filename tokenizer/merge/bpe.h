@@ -8,5 +8,5 @@
 // (scratch) for size / 64 + 1 numbers.
 size_t bpe_merge(const Vocab *vocab, const uint8_t *piece, size_t size, void *ids, uint64_t *dead);
 
-// Same, faster for pieces of up to 32 bytes. Needs AVX-512, and ids of 2 bytes.
+// Same, faster for pieces of up to 32 bytes. Needs AVX-512, and a vocabulary with `small`.
 size_t bpe_merge_avx512(const Vocab *vocab, const uint8_t *piece, size_t size, void *ids, uint64_t *dead);

@@ -21,7 +21,7 @@ static int add_all(Vocab *vocab, Bytes text) {
         at += length;
     }
     vocab->count = vocab->size;
-    vocab->end_of_text = vocab_add_token(vocab, (const uint8_t *)"<|endoftext|>", 13);
+    vocab->end_of_text = vocab_add_special(vocab, (const uint8_t *)"<|endoftext|>", 13);
     return 0;
 }
 

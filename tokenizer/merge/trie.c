@@ -86,17 +86,19 @@ static bool add_tokens(Trie *trie, const Vocab *vocab, const uint32_t *by_length
 
 static uint32_t *sort_by_length(const Vocab *vocab) {
     uint32_t *by_length = allocate_zeroed(vocab->count, sizeof *by_length), at[LENGTHS + 1] = {0};
-    for (unsigned id = 0; id < vocab->count; id++) at[vocab_length(vocab, id) + 1]++;
+    for (unsigned id = 0; id < vocab->size; id++)
+        if (!vocab_is_special(vocab, id)) at[vocab_length(vocab, id) + 1]++;
     for (unsigned length = 1; length <= LENGTHS; length++) at[length] += at[length - 1];
-    for (unsigned id = 0; id < vocab->count; id++) by_length[at[vocab_length(vocab, id)]++] = id;
+    for (unsigned id = 0; id < vocab->size; id++)
+        if (!vocab_is_special(vocab, id)) by_length[at[vocab_length(vocab, id)]++] = id;
     return by_length;
 }
 
 static void build(Trie *trie, const Vocab *vocab) {
-    uint32_t *by_length = sort_by_length(vocab), *ends = allocate_zeroed(vocab->count, sizeof *ends);
-    trie->shorter = allocate_zeroed(vocab->count, sizeof *trie->shorter);
+    uint32_t *by_length = sort_by_length(vocab), *ends = allocate_zeroed(vocab->size, sizeof *ends);
+    trie->shorter = allocate_zeroed(vocab->size, sizeof *trie->shorter);
     trie->shift = 46; // at most 0.8 edges a byte in vocabularies that were trained
-    while (1ull << (64 - trie->shift) < vocab->start[vocab->count] * 3ull / 4) trie->shift--;
+    while (1ull << (64 - trie->shift) < vocab->start[vocab->size] * 3ull / 4) trie->shift--;
     for (;; trie->shift--) {
         trie->slots = hugepages_alloc_or_die(sizeof *trie->slots << (64 - trie->shift));
         if (add_tokens(trie, vocab, by_length, ends)) break;

@@ -50,7 +50,8 @@ int vocab_decode(const Vocab *vocab, const void *ids, size_t count, Buffer *out)
 
 // SHA-256 over "GPT2BPE1\n", "CHARACT1\n", or for other merges "BYTEBPE1\n", the pattern, whether pieces that are tokens
 // are taken whole, the numbers of tokens and of merges, and of each merge the two ids and the third, as u16 or u32 by id_bytes(tokens); then for each
-// id its length as u32 and its bytes, then the end of a text as u32.
+// id its length as u32 and its bytes, then the end of a text as u32, and where special tokens are not the last ids, their
+// ids as u32.
 void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]);
 bool vocab_has_fingerprint(const Vocab *vocab, const uint8_t fingerprint[32]);
 bool vocab_is_gpt2_fingerprint(const uint8_t fingerprint[32]);

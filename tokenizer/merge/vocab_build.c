@@ -39,17 +39,19 @@ Vocab *vocab_new(unsigned tokens, size_t bytes, size_t pairs) {
     const unsigned shift = shift_for(pairs);
     const size_t slots = (size_t)1 << (64 - shift);
     // in one block, which for GPT-2's vocabulary fits a huge page
-    Vocab *vocab =
-        hugepages_alloc_or_die(sizeof *vocab + (tokens + pairs) * sizeof *vocab->pair +
-                               slots * sizeof *vocab->pair_slots + (tokens + 1) * sizeof *vocab->start + bytes);
+    Vocab *vocab = hugepages_alloc_or_die(sizeof *vocab + (tokens + pairs) * sizeof *vocab->pair +
+                                          slots * sizeof *vocab->pair_slots + (tokens + 1) * sizeof *vocab->start +
+                                          bytes + tokens / 8 + 1);
     uint8_t *at = (uint8_t *)(vocab + 1);
     vocab->pair = take(&at, (tokens + pairs) * sizeof *vocab->pair);
     vocab->pair_slots = take(&at, slots * sizeof *vocab->pair_slots);
     vocab->start = take(&at, (tokens + 1) * sizeof *vocab->start);
-    vocab->bytes = at;
+    vocab->bytes = take(&at, bytes);
+    vocab->special = at;
     memset(vocab->byte_token, 0xFF, sizeof vocab->byte_token);   // NO_TOKEN
     memset(vocab->byte_merged, 0xFF, sizeof vocab->byte_merged); // NO_SMALL
     vocab->id_bytes = id_bytes(tokens);
+    vocab->small = tokens <= NO_SMALL;
     vocab->pair_shift = shift;
     vocab->pair_room = pairs;
     vocab->token_room = tokens;
@@ -65,6 +67,13 @@ unsigned vocab_add_token(Vocab *vocab, const uint8_t *text, size_t size) {
     return id;
 }
 
+unsigned vocab_add_special(Vocab *vocab, const uint8_t *name, size_t size) {
+    const unsigned id = vocab_add_token(vocab, name, size);
+    vocab->special[id / 8] |= (uint8_t)(1 << id % 8);
+    if (id == NO_SMALL) vocab->small = vocab->id_bytes == 2;
+    return id;
+}
+
 void vocab_add_pair(Vocab *vocab, unsigned left, unsigned right, unsigned id) {
     const uint64_t pair = pair_of(left, right);
     const uint8_t *text = vocab->bytes + vocab->start[id];
@@ -75,7 +84,7 @@ void vocab_add_pair(Vocab *vocab, unsigned left, unsigned right, unsigned id) {
     if (vocab->pair[id]) index = vocab->token_room + vocab->pairs_again++;
     vocab->pair[index] = (uint64_t)id << 40 | pair;
     vocab->pair_slots[slot] = pair_tag(vocab_hash(pair)) | (index + 1);
-    if (vocab->id_bytes == 2 && vocab_length(vocab, id) == 2) vocab->byte_merged[text[0]][text[1]] = (uint16_t)id;
+    if (vocab->small && vocab_length(vocab, id) == 2) vocab->byte_merged[text[0]][text[1]] = (uint16_t)id;
 }
 
 static uint64_t name_hash(const uint8_t *text, size_t size) {
@@ -126,10 +135,13 @@ static bool makes_itself(const Vocab *vocab, unsigned id) {
 
 void vocab_finish(Vocab *vocab) {
     bool regular = vocab->count >= BYTE_TOKENS && vocab->pairs == vocab->count - BYTE_TOKENS;
-    for (unsigned id = 0; id < vocab->count; id++) {
+    vocab->first_merge = vocab->size;
+    for (unsigned id = 0, bytes = 0; id < vocab->size; id++) {
         const unsigned left = pair_left_id(vocab->pair[id]), right = pair_right_id(vocab->pair[id]),
                        later = left > right ? left : right;
-        regular &= id < BYTE_TOKENS ? vocab_length(vocab, id) == 1 : later < id && vocab_length(vocab, id) > 1;
+        if (vocab_is_special(vocab, id)) continue;
+        if (bytes++ == BYTE_TOKENS) vocab->first_merge = id;
+        regular &= bytes <= BYTE_TOKENS ? vocab_length(vocab, id) == 1 : later < id && vocab_length(vocab, id) > 1;
         if (makes_itself(vocab, id)) continue;
         regular = false;
         if (!vocab->whole_pieces) continue;
@@ -192,9 +204,9 @@ Vocab *vocab_build(void) {
         vocab_add_pair(vocab, left, right, id);
     }
     token_names_close(&builder.names);
-    vocab->count = MERGED_COUNT;
+    vocab->count = MERGED_COUNT, vocab->first_merge = BYTE_TOKENS;
     vocab->is_gpt2 = true;
-    vocab->end_of_text = vocab_add_token(vocab, (const uint8_t *)end_of_text, sizeof end_of_text - 1);
+    vocab->end_of_text = vocab_add_special(vocab, (const uint8_t *)end_of_text, sizeof end_of_text - 1);
     vocab->trie = trie_open();
     assert(vocab->size == TOKEN_COUNT && vocab->start[TOKEN_COUNT] == TOKEN_BYTES);
     return vocab;
@@ -212,7 +224,7 @@ void vocab_close(const Vocab *vocab) {
 unsigned vocab_size(const Vocab *vocab) { return vocab->size; }
 unsigned vocab_end_of_text(const Vocab *vocab) { return vocab->end_of_text; }
 unsigned vocab_id_bytes(const Vocab *vocab) { return vocab->id_bytes; }
-bool vocab_is_special(const Vocab *vocab, unsigned id) { return id >= vocab->count; }
+bool vocab_is_special(const Vocab *vocab, unsigned id) { return vocab->special[id / 8] >> id % 8 & 1; }
 
 Bytes vocab_bytes(const Vocab *vocab, unsigned id) {
     assert(id < vocab->size);
@@ -275,6 +287,12 @@ void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]) {
     }
     put_u32(number, vocab->end_of_text);
     buffer_add(&all, number, sizeof number);
+    bool is_last = true; // the special tokens
+    for (unsigned id = 0; id < vocab->count; id++) is_last &= !vocab_is_special(vocab, id);
+    for (unsigned id = 0; !is_last && id < vocab->size; id++) {
+        put_u32(number, id);
+        if (vocab_is_special(vocab, id)) buffer_add(&all, number, sizeof number);
+    }
     sha256(all.data, all.size, fingerprint);
     buffer_close(&all);
 }

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 enum {
-    NO_SMALL = 0xFFFF, // no token, in 16 bits: never the id of a merge, as the last id is that of a special token
+    NO_SMALL = 0xFFFF, // no token, in 16 bits; where `small` is set it is the id of no merge
     BYTE_TOKENS = 256, // of GPT-2's vocabulary, ids 0..255 are the single bytes; the others are merges, by rank
     MERGED_COUNT = TOKEN_END_OF_TEXT // tokens of GPT-2 without <|endoftext|>
 };
@@ -15,7 +15,7 @@ enum {
 #define NO_TOKEN UINT32_MAX
 
 struct Vocab {
-    uint32_t *start; // token id is bytes[start[id] .. start[id + 1]); special tokens follow the others
+    uint32_t *start; // token id is bytes[start[id] .. start[id + 1])
     uint8_t *bytes;
     uint64_t
         *pair; // merges, id << 40 | pair_of(left, right): by id the first of each token, 0 for none; then the others
@@ -23,15 +23,18 @@ struct Vocab {
     unsigned pair_shift;         // 64 - the logarithm of the number of slots, which are at most half full
     unsigned pairs, pairs_again; // merges; of them, the latter
     unsigned id_bytes;           // of an id in arrays (id_array.h)
+    bool small;                  // every merge has an id below NO_SMALL
+    uint8_t *special;            // a bit for each id: it is no token of text
     uint32_t byte_token[256];
-    uint16_t byte_merged[256][256]; // what two bytes merge to, or NO_SMALL; where ids have 2 bytes
+    uint16_t byte_merged[256][256]; // what two bytes merge to, or NO_SMALL; where `small` is set
     struct Trie *trie;              // of the tokens' bytes (trie.h); NULL when it cannot be used: see vocab_finish
     uint16_t *characters;           // the id of each code point, or NO_SMALL; NULL for merges
     struct TokenNames *whole; // tokens that are taken for a piece of their bytes, which merges do not make; or NULL
     bool whole_pieces;        // a piece that is a token is that token, whatever its merges
     Pattern pattern;
-    unsigned count; // of tokens that text can have
-    unsigned size;  // of all: with special tokens
+    unsigned count;       // of tokens that text can have
+    unsigned size;        // of all: with special tokens
+    unsigned first_merge; // where there is a trie: tokens of text below this id are bytes, the others merges
     unsigned end_of_text;
     bool is_gpt2;
     unsigned token_room; // for which memory was allocated
@@ -60,6 +63,7 @@ static inline uint32_t pair_tag(uint64_t hash) { return (uint32_t)(hash >> 15) &
 // when there is no memory.
 Vocab *vocab_new(unsigned tokens, size_t bytes, size_t pairs);
 unsigned vocab_add_token(Vocab *vocab, const uint8_t *text, size_t size); // returns its id, the next
+unsigned vocab_add_special(Vocab *vocab, const uint8_t *name, size_t size);
 // At most MERGES_MAX; a pair that is there is left as it is.
 void vocab_add_pair(Vocab *vocab, unsigned left, unsigned right, unsigned id);
 
@@ -106,7 +110,7 @@ static inline unsigned vocab_merged(const Vocab *vocab, unsigned a, unsigned b) 
 
 // The same of two bytes.
 static inline unsigned vocab_merged_bytes(const Vocab *vocab, uint8_t a, uint8_t b) {
-    if (vocab->id_bytes != 2) return vocab_merged(vocab, vocab->byte_token[a], vocab->byte_token[b]);
+    if (!vocab->small) return vocab_merged(vocab, vocab->byte_token[a], vocab->byte_token[b]);
     const unsigned id = vocab->byte_merged[a][b];
     return id == NO_SMALL ? NO_TOKEN : id;
 }

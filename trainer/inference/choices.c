@@ -5,8 +5,6 @@
 #include "common/file/file.h"
 #include "common/json_read.h"
 #include "common/log.h"
-#include "common/utf8.h"
-#include "tokenizer/merge/unicode.h"
 #include "tokenizer/tokenizer.h"
 #include <stdlib.h>
 
@@ -39,26 +37,13 @@ static Bytes text_of(const json_t *string) {
     return (Bytes){(const uint8_t *)json_string_value(string), json_string_length(string)};
 }
 
-// The text without the white space at its end, as Python's rstrip.
-static Bytes trimmed(Bytes text) {
-    while (text.size) {
-        uint32_t point;
-        size_t last = text.size - 1;
-        while (last && (text.data[last] & 0xC0) == 0x80) last--;
-        utf8_decode(text.data + last, text.data + text.size, &point);
-        if (unicode_class(point) != CLASS_SPACE && !(point >= 0x1C && point <= 0x1F)) break;
-        text.size = last;
-    }
-    return text;
-}
-
 // As lm-evaluation-harness: the ids of an ending are those of the whole text after as many as its context has, whose white
 // space at the end belongs to the ending. A blank joins the two where neither brings one.
 static int read_ending(Choices *choices, Bytes context, Bytes ending, int i) {
     const int block = choices->network->plan->eval.block;
     const bool has_blank =
         (context.size && context.data[context.size - 1] == ' ') || (ending.size && *ending.data == ' ');
-    const size_t before = trimmed(context).size ? choices->context.size : 0;
+    const size_t before = text_trimmed(context).size ? choices->context.size : 0;
     Buffer *ids = &choices->endings[i];
     if (encode(choices, (Bytes[]){context, bytes_of_text(has_blank ? "" : " "), ending}, ids) < 0) return -1;
     if (ids->size <= before) return fail(EX_DATA, "ending %d has no token of its own after its context", i);
@@ -85,7 +70,7 @@ static int read_endings(Choices *choices, Bytes context, const json_t *endings) 
 static int read_item(Choices *choices, const json_t *object) {
     const json_t *context = json_object_get(object, "ctx"), *label = json_object_get(object, "label");
     if (!json_is_string(context)) return fail(EX_DATA, "no text 'ctx'");
-    if (encode(choices, (Bytes[3]){trimmed(text_of(context))}, &choices->context) < 0) return -1;
+    if (encode(choices, (Bytes[3]){text_trimmed(text_of(context))}, &choices->context) < 0) return -1;
     uint32_t begin = 0; // an empty context is the start of a document
     id_put(&begin, 0, choices->id_bytes, vocab_end_of_text(choices->vocab));
     if (!choices->context.size) buffer_add(&choices->context, &begin, choices->id_bytes);

@@ -76,7 +76,8 @@ int main(int count, char **arguments) {
     (void)touched;
 
     uint64_t start = time_ns(1);
-    const Vocab *vocab = count > 5 ? vocab_open_path(arguments[5], arguments[6]) : vocab_open();
+    const Vocab *vocab =
+        count > 5 ? vocab_open_path(arguments[5], &(VocabNames){.pattern = arguments[6]}) : vocab_open();
     if (!vocab) die(err_code(), "%s", err_text());
     double open_ms = (double)(time_ns(1) - start) / 1e6;
     static Share shares[THREADS_MAX];

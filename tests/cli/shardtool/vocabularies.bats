@@ -102,7 +102,7 @@ END
     shardtool export --to nanogpt -o files set
     cmp "$data/tokenizer.json" files/tokenizer.json
     shardtool import --from nanogpt -o back files
-    [ "$(shardtool info --json back | jq -c '[.vocab_fingerprint, .tokens]')" = "$(shardtool info --json set | jq -c '[.vocab_fingerprint, .tokens]')" ]
+    [ "$(shardtool info --json back | jq -c '[.vocab_fp, .train_tokens]')" = "$(shardtool info --json set | jq -c '[.vocab_fp, .train_tokens]')" ]
     shardtool filter --min-tokens 1 -o filtered set
     shardtool train-vocabulary -q -V 400 --pattern o200k --special '<|other|>' -o other "$text" # as many ids, other ones
     cp other/tokenizer.json set/tokenizer.json
@@ -244,7 +244,7 @@ END
     refused '.pre_tokenizer = {"type": "Metaspace"}' "the pre-tokenizer Metaspace is not supported"
     refused '.pre_tokenizer.pretokenizers[0].pattern.Regex = "x+"' "its pattern is none of gpt2, gpt4, llama3, qwen2 or o200k: x+"
     refused '.added_tokens[0].special = false' "the added token '<|pad|>' cuts text"
-    refused '.added_tokens[0].id = 300 | .model.vocab["<|pad|>"] = 300' "the special token of id 300 is before other tokens"
+    refused '.added_tokens[0].id = 300 | .model.vocab["<|pad|>"] = 300' "no token has the id 398"
     refused '.model.vocab["b"] = .model.vocab["a"]' "two tokens have the id"
     refused '.added_tokens[1].id = 1048576' "vocabularies of more than 1048576 ids are not supported"
     refused '.model.merges[5] = "zz yy"' "a merge is not of two tokens that give a third"
@@ -259,8 +259,17 @@ END
     run_match 2 "unknown pattern 'gpt9'" shardtool encode --vocabulary "$vocab/vocabulary.tiktoken" --pattern gpt9 "$text"
     run_match 2 "its pattern is o200k: leave --pattern gpt2 out" shardtool encode --vocabulary "$data/tokenizer.json" --pattern gpt2 "$text"
     run_match 2 "name one" shardtool encode --vocabulary "$vocab" --characters "$text" "$text"
-    printf '\n\x0e\n\x05<unk>\x15\0\0\0\0' >tokenizer.model # SentencePiece's
-    run_match 65 "line 2 is not a token in base64" shardtool encode --vocabulary tokenizer.model --pattern gpt4 "$text"
+    refused '.added_tokens[].content |= sub("endoftext"; "fin")' "none of its 2 special tokens is <|endoftext|>, <|end_of_text|>, </s> or <|eos|>: name the one that ends a document by --end-of-text"
+    run_match 65 "'<|eos|>' is none of its special tokens" shardtool encode --vocabulary "$data" --end-of-text '<|eos|>' "$text"
+    run_match 2 "--end-of-text names a token of --vocabulary" shardtool encode --end-of-text '<|pad|>' "$text"
+    run_match 2 "--pattern and --end-of-text are for merges" shardtool encode --vocabulary "$text" --end-of-text '<|pad|>' "$text"
+    awk '$2 >= 300 {$2++} 1' "$vocab/vocabulary.tiktoken" >gap.tiktoken # as p50k_base, whose 50256 is <|endoftext|>
+    run_match 65 "line 301 does not have the rank 300: ranks count from 0, in order, and only that of the token of --end-of-text can be missing" \
+        shardtool encode --vocabulary gap.tiktoken --pattern o200k "$text"
+    shardtool encode --vocabulary gap.tiktoken --pattern o200k --end-of-text '<|endoftext|>' "$text" >gap
+    cmp gap <(shardtool encode --vocabulary "$vocab" "$text" | awk '{for (i = 1; i <= NF; i++) if ($i >= 300) $i++} 1')
+    shardtool tokenize -q --vocabulary gap.tiktoken --pattern o200k --end-of-text '<|endoftext|>' -o gaps "$text"
+    shardtool info --json gaps | jq -e '[.vocab_size, .eot_id] == [399, 300]'
     sed '5s/ 4/ 7/' "$vocab/vocabulary.tiktoken" >bad.tiktoken
     run_match 65 "line 5 does not have the rank 4" shardtool encode --vocabulary bad.tiktoken --pattern gpt4 "$text"
     (cat "$vocab/vocabulary.tiktoken" && printf '%s 398\n' "$(head -c 256 /dev/zero | base64 -w0)") >bad.tiktoken
@@ -268,6 +277,25 @@ END
     (cat "$vocab/vocabulary.tiktoken" && printf '%s 398\n' "$(head -c 300 /dev/zero | base64 -w0)") >bad.tiktoken
     run_match 65 "line 399 has a token of more than 255 bytes" shardtool encode --vocabulary bad.tiktoken --pattern gpt4 "$text"
     run_match 66 "no vocab.json with merges.txt" shardtool encode --vocabulary . "$text"
+}
+
+@test "a file that is no vocabulary is named for what it is" {
+    is_no() { # MESSAGE [NAME], of the file `other`
+        run_match 65 "$1" shardtool encode --vocabulary "${2:-other}" "$text"
+    }
+    printf '\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02' >other # as sentencepiece 0.2.3 begins
+    cp other tokenizer.model
+    is_no "'other' is no vocabulary: it is a model of SentencePiece"
+    is_no "'tokenizer.model' is no vocabulary: it is a model of SentencePiece" tokenizer.model
+    printf 'GGUF\3\0\0\0' >other && is_no "it is a GGUF"
+    printf '\x20\0\0\0\0\0\0\0{"a":{"dtype":"F32"}}' >other && is_no "a file of safetensors"
+    printf '#version: 0.2\ne r\n' >other && is_no "merges.txt alone, without the ids"
+    printf '\x80\4\x95' >other && is_no "a pickle, as nanochat's tokenizer.pkl"
+    echo text | gzip >other && is_no "it is compressed"
+    python3 -c 'import zipfile; zipfile.ZipFile("other", "w").writestr("a", "b")' && is_no "a zip archive, as torch.save"
+    printf 'e r\nt h\n' >other
+    is_no "neither tokenizer.json nor NAME.tiktoken, and no file of characters, each once: the vocabulary 'other': the character U+0020 occurs twice"
+    jq -c .model.vocab "$data/tokenizer.json" >vocab.json && is_no "it is not tokenizer.json: it has no 'model'" vocab.json
 }
 
 # tiktoken_of WORDS: a .tiktoken of the 256 bytes and the words that a Python expression gives.

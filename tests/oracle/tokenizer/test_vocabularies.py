@@ -76,8 +76,8 @@ def documents(seed):
     return [document.decode("utf-8", "replace").encode() for document in made if b"endoftext" not in document]
 
 
-def compare(encoding, *vocabulary):
-    for seed in range(3):
+def compare(encoding, *vocabulary, rounds=3):
+    for seed in range(rounds):
         texts = documents(SEED + seed)
         lists = encoding.encode_ordinary_batch([text.decode() for text in texts], num_threads=1)
         for path in fuzz_tokenizer.paths():
@@ -321,6 +321,67 @@ def test_auto_tokenizer_gives_the_ids_of_exported_models(folder):
         assert tokenizer.decode(want[0]) == texts[0]
         assert check_pair(model, texts, want) == (number == len(rows) - 1), name
         check_answers(tokenizer)
+
+
+def with_specials(ranks, name, specials):
+    """Writes tokenizer.json of the tokens with special tokens of these ids, which move the ids of others up. Returns the
+    ranks with their new ids."""
+    write_tiktoken("plain.tiktoken", ranks)
+    with open("text.txt", "w") as file:
+        file.write("a")
+    runner.call(SHARDTOOL, "tokenize", "-q", "--force", "-o", "plain", "--vocabulary", "plain.tiktoken", "--pattern", name, "text.txt")
+    with open("plain/tokenizer.json", encoding="utf-8") as file:
+        made = json.load(file)
+    free = (id for id in range(len(ranks) + len(specials)) if id not in specials.values())
+    ids = {old: next(free) for old in range(len(ranks))}
+    vocab = {token: ids[id] for token, id in made["model"]["vocab"].items() if id in ids}
+    made["model"]["vocab"] = vocab | specials
+    made["added_tokens"] = [made["added_tokens"][0] | {"id": id, "content": name} for name, id in specials.items()]
+    with open("specials.json", "w", encoding="utf-8") as file:
+        json.dump(made, file)
+    return {token: ids[rank] for token, rank in ranks.items()}
+
+
+def test_ids_with_special_tokens_first_and_between_are_those_of_tiktoken():
+    """Among them a merge of the id 65535, the last of those that take 2 bytes."""
+    import tiktoken
+
+    pattern = dict(pieces.patterns())["llama3"]
+    wide = dict(list(wide_ranks(int(time.time())).items())[:65535])
+    for ranks, specials in [(gpt2.ranks(), {"<|endoftext|>": 0, "<pad>": 1}), (wide, {"</s>": 0}),
+                            (few_ranks(int(time.time())), {"<|endoftext|>": 700, "<a>": 256, "<b>": 902}),
+                            (merged_ranks(), {"[PAD]": 100, "</s>": 1000, "<c>": 1001})]:  # fmt: skip
+        moved = with_specials(ranks, "llama3", specials)
+        encoding = tiktoken.Encoding("test", pat_str=pattern, mergeable_ranks=moved, special_tokens=specials)
+        compare(encoding, "specials.json", rounds=1)
+
+
+def test_files_of_tokenizers_with_special_tokens_have_its_ids(folder):
+    """As its trainers write them (make_special_vocabularies.py), and through datasets that are made of them."""
+    with open(os.path.join(os.environ["DATA"], "special_vocabularies.json"), encoding="utf-8") as file:
+        made = json.load(file)
+    os.chdir(folder)
+    with open("text.txt", "w", encoding="utf-8") as file:
+        file.write(made["text"])
+    for row in made["vocabularies"]:
+        shutil.rmtree("model", ignore_errors=True)
+        os.makedirs("model")
+        for name, content in row["files"].items():
+            with open(f"model/{name}", "w", encoding="utf-8") as file:
+                file.write(content if isinstance(content, str) else json.dumps(content))
+        encode = [SHARDTOOL, "encode", "text.txt", "--vocabulary"]
+        ids = [int(id) for id in runner.call(*encode, "model", *row["options"]).stdout.split()]
+        assert ids == row["ids"], row["name"]
+        runner.call(SHARDTOOL, "tokenize", "-q", "--force", "-o", "data", "--vocabulary", "model", *row["options"], "text.txt")
+        runner.call(SHARDTOOL, "merge", "-q", "--force", "-o", "merged", "data")
+        runner.call(SHARDTOOL, "export", "-q", "--force", "--to", "nanogpt", "-o", "ids", "merged")
+        runner.call(SHARDTOOL, "import", "-q", "--force", "--from", "nanogpt", "-o", "back", "ids")
+        infos = [json.loads(runner.call(SHARDTOOL, "info", "--json", data).stdout) for data in ("data", "merged", "back")]
+        assert {(info["eot_id"], info["vocab_fp"]) for info in infos} == {(row["end"], infos[0]["vocab_fp"])}, row["name"]
+        runner.call(SHARDTOOL, "verify", "-q", "back")
+        end = runner.call(SHARDTOOL, "decode", "--raw", "back").stdout.decode().removeprefix(made["text"])
+        assert end == row["end_of_text"], (row["name"], end)
+        assert [int(id) for id in runner.call(*encode, "back").stdout.split()] == row["ids"], row["name"]
 
 
 def swap_rows(path, name, one, other):

@@ -7,12 +7,12 @@ import sys
 
 import numpy as np
 
+sys.path.insert(0, __file__.rsplit("/", 2)[0])
+import runner
 import gpt2
 import gpt2_model
-import runner
 
 TRAINER = os.path.join(os.environ["BIN"], "trainer")
-HERE = os.path.dirname(os.path.abspath(__file__))
 ITEMS = [("The old mill ", ["turns slowly", "eats the moon"]), ("The old mill", ["turns slowly", " turns slowly"]),
          ("The old mill ", [" turns slowly", "  turns"]), ("The old mill", ["", " "]), ("Answer: ", ["", "yes"]),
          ("Answer:\n", ["yes", " no"]), ("two \u00a0\u3000", ["yes", "\u00a0no"]), ("", ["yes", ""]), (" ", ["yes", " no"]),
@@ -27,7 +27,7 @@ def split(encoding, context, ending):
 
 
 def test_losses_of_endings_are_those_of_the_joined_text():
-    runner.call(sys.executable, os.path.join(HERE, "gpt2_model.py"), "make", "model")
+    runner.call(sys.executable, gpt2_model.__file__, "make", "model")
     weights, encoding = gpt2_model.read("model"), gpt2.encoding()
     with open("items", "w", encoding="utf-8") as file:
         for context, endings in ITEMS:
