@@ -50,6 +50,10 @@ static int run(int count, char **files) {
     if (result == 0) result = newfolder_commit(&folder);
     newfolder_abandon(&folder);
     if (result == 0) log_line("exported '%s' to '%s' as %s", path, output, dtype_name((Dtype)type));
+    if (result == 0 && shape.activation == ACTIVATION_RELU2)
+        log_line(
+            "mlp=relu2 is for transformers alone: llama.cpp computes GELU in its place without a word, and CTranslate2 "
+            "does not convert the model");
     config_close(&reader);
     return result;
 }

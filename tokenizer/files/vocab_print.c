@@ -134,5 +134,7 @@ void vocab_print_config(const Vocab *vocab, const char *class, const char *more,
     }
     buffer_print(out, "\",\n \"eos_token\": \"");
     add_text(out, end);
-    buffer_print(out, "\"\n}\n");
+    buffer_print(out, "\",\n \"unk_token\": \""); // CTranslate2 loads no model without one
+    add_text(out, end);
+    buffer_print(out, "\",\n \"add_bos_token\": false\n}\n"); // llama.cpp's converter adds one for some patterns
 }

@@ -49,7 +49,7 @@ static void print_config(const ExportedModel *model, Buffer *out) {
     const bool is_gpt2 = vocab_is_gpt2(model->vocab);
     char lines[128];
     snprintf(lines, sizeof lines, " \"model_max_length\": %d,\n%s", model->shape->block,
-             is_gpt2 ? " \"add_prefix_space\": false,\n \"unk_token\": \"<|endoftext|>\",\n" : "");
+             is_gpt2 ? " \"add_prefix_space\": false,\n" : "");
     vocab_print_config(model->vocab, is_gpt2 ? "GPT2Tokenizer" : "PreTrainedTokenizerFast", lines, out);
 }
 

@@ -153,6 +153,11 @@ END
     trainer sample --out_dir=run --start='The mill' --max_new_tokens=9 --num_samples=1 --device=cpu | grep -q '^The mill'
     trainer export -q -o model --out_dir=run
     for file in tokenizer.json tokenizer_config.json; do cmp run/ckpt-00000006/$file model/$file; done
+    jq -e '.unk_token == "<|endoftext|>" and .add_bos_token == false' model/tokenizer_config.json # for CTranslate2 and llama.cpp
+    run_match 0 "exported" trainer export -o plain --out_dir=run
+    not grep relu2 <<<"$output"
+    trainer train --quiet "${tiny[@]}" --mlp=relu2 --dataset="$data" --out_dir=squares --max_iters=1
+    run_match 0 "mlp=relu2 is for transformers alone: llama.cpp computes GELU in its place" trainer export -o other_mlp --out_dir=squares
     shardtool encode --vocabulary model "$text" | cmp - <(shardtool encode --vocabulary "$vocab" "$text")
     trainer sample --init_from=./model --start='The' --max_new_tokens=5 --num_samples=1 --device=cpu | grep -q '^The'
     # another vocabulary of the same size, and GPT-2's
