@@ -239,6 +239,13 @@ END
     export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
 }
 
+# begin_with_later OPTION...: a training run for which 20 s pass with each look at the clock while the file `later` is there.
+begin_with_later() {
+    rm -f later
+    clock_preload 'if (!access("later", F_OK)) sum += 20000000000; ns += sum;'
+    LAUNCH="env LD_PRELOAD=$PWD/clock.so" begin --data_timeout=1000 "$@"
+}
+
 # in_group MIB COMMAND...: in a control group of that memory; 99 where none can be made
 in_group() {
     local group=/sys/fs/cgroup/memory limit=memory.limit_in_bytes status=0

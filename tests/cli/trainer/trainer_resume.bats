@@ -132,18 +132,21 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 # fault 54
 @test "the trainer saves and exits with 69 when the loader does not come back" {
     serve "$data"
-    begin --loader=ipc://place --out_dir=run --data_timeout=1 "${endless[@]}"
+    begin_with_later --loader=ipc://place --out_dir=run "${endless[@]}"
     wait_for_steps run 3
     kill_loader
+    touch later
     ends 69
     [ -n "$(ls -d run/ckpt-*)" ]
     finish run --dataset="$data"
     # without --quiet it also prints where
     serve_until_ready "$data"
-    "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run --data_timeout=1 "${endless[@]}" >stdout 2>stderr 3>&- &
+    rm later
+    LD_PRELOAD=$PWD/clock.so "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run --data_timeout=1000 "${endless[@]}" >stdout 2>stderr 3>&- &
     TRAINER=$!
     wait_for_more_steps run
     kill_loader
+    touch later
     ends 69
     grep -qE "saved at step [0-9]+: run the same command again to resume" stderr
 }
