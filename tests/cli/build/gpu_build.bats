@@ -66,7 +66,10 @@ nvcc_of() { "$@" make -pn CUDA=0 help | sed -n 's/^NVCC := //p' | xargs; } # COM
         mkdir -p "$home/$folder" && touch "$home/$folder/libcudart_static.a"
         rm -rf "$build"
         run_code 0 built "$build/release/deps.ok"
-        built -n "$build/release/bin/trainer" | grep -- "-o $build/release/bin/trainer$" | grep -q " $home/$folder/libcudart_static.a "
+        steps=$(built -n "$build/release/bin/trainer")
+        # the others are those of a build without CUDA
+        [ "$(grep -oE "^[a-z]*cc .* -o $build/release/[a-z0-9_/]*\.o" <<<"$steps" | sed 's|.*/release/||' | grep -v kernels/cuda | sort | xargs)" = "common/cli/version.o kernels/backend.o trainer/main.o" ]
+        grep -- "-o $build/release/bin/trainer$" <<<"$steps" | grep -q " $home/$folder/libcudart_static.a "
     done
     echo '#define CUDART_VERSION 13000' >"$home/include/cuda_runtime_api.h"
     rm -rf "$build"
