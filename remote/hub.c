@@ -1,5 +1,5 @@
 #include "remote/hub.h"
-#include "common/file/file.h"
+#include "common/file/table_log.h"
 #include "remote/hub_listing.h"
 #include "remote/transfer_request.h"
 #include <errno.h>
@@ -170,13 +170,17 @@ static int resolve(Remote *remote, RemoteArgument *argument, HubName *parts) {
 static int add_files(RemoteArgument *argument, const HubName *parts, const HubTree *tree, size_t folder_size) {
     Buffer name = {0}, validator = {0};
     const bool is_pattern = strpbrk(parts->path, WILDCARDS);
+    size_t root;
     int status = 0;
     for (size_t i = 0; status == 0 && i < tree->count; i++) {
         const HubFile *file = &tree->files[i];
         if (strncmp(file->path, parts->path, folder_size) != 0)
             status = fail(EX_DATA, "'%s': the listing has a file outside of it", argument->name);
-        if (status < 0 || (is_pattern && fnmatch(parts->path, file->path, 0) != 0)) continue;
+        if (status < 0) continue;
         add_name(&name, parts, file->path);
+        if (!argument->log && table_log_in((const char *)name.data, &root))
+            argument->log = allocate_text((const char *)name.data, strlen((const char *)name.data));
+        if (is_pattern && fnmatch(parts->path, file->path, 0) != 0) continue;
         validator.size = 0;
         if (file->sha256) buffer_print(&validator, ENTRY_SHA256 "%s", file->sha256);
         buffer_add(&validator, "", 1);

@@ -37,7 +37,7 @@ void argument_close(RemoteArgument *argument) {
         release(entry->name), release(entry->query), release(entry->validator);
     }
     free(argument->entries);
-    release(argument->name);
+    release(argument->name), release(argument->log);
     *argument = (RemoteArgument){0};
 }
 

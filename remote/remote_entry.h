@@ -18,6 +18,7 @@ typedef struct {
     size_t folder_length; // the first bytes of all names, as of a folder; 0: it names one file
     RemoteEntry *entries;
     size_t count;
+    const char *log; // a file of a table's log that the pattern leaves out, or NULL
 } RemoteArgument;
 
 void argument_set_name(RemoteArgument *argument, const char *name, size_t length);

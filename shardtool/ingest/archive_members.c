@@ -1,6 +1,8 @@
 // Looks ahead for members, so that small compressed ones are decoded by workers, and reads one after the other.
 #include "shardtool/ingest/archive_members.h"
+#include "common/file/table_log.h"
 #include "common/log.h"
+#include "shardtool/ingest/inputs.h"
 #include <archive_entry.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -69,10 +71,19 @@ static bool find_member(ArchiveReader *archive, struct archive_entry *entry) {
     if (!name) name = "?";
     const char *last = strrchr(name, '/');
     last = last ? last + 1 : name;
+    size_t root;
+    const TableFormat *table = table_log_in(name, &root);
+    if (table) { // no option passes over it
+        table_fail(table, archive->outer->name, "FOLDER");
+        archive->options->skips.over = true, archive->broken = true, archive->ahead = LOOK_FAILED;
+        return false;
+    }
     const char *link = archive_entry_hardlink(entry);
     if (link && !archive->links++)
         log_warn("skipped '%s:%s': the same file as '%s' of the archive", archive->outer->name, name, link);
     if (archive_entry_filetype(entry) != AE_IFREG || link || *last == '.') return false;
+    if (archive->options->filter && !input_member_is_wanted(archive->options->filter, archive->outer->name, name))
+        return false;
     if (archive->files++ < archive->first) return false;
     set_found(archive, name, archive->files - 1);
     archive->found.read = member_read, archive->found.is_listed = true;

@@ -13,11 +13,18 @@ static const struct {
 #define MAGIC(text) text, sizeof text - 1
     {MAGIC("PAR1"), "is a Parquet file"},
     {MAGIC("PARE"), "is an encrypted Parquet file"},
-    {MAGIC("ARROW1\0\0"), "is an Arrow or Feather file: convert it to Parquet or JSON lines"},
-    {MAGIC("FEA1"), "is a Feather file: convert it to Parquet or JSON lines"},
-    {MAGIC("\xFF\xFF\xFF\xFF"), "is an Arrow stream: convert it to Parquet or JSON lines"},
-    {MAGIC("Obj\1"), "is an Avro file: convert it to Parquet or JSON lines"},
-    {MAGIC("ORC\n"), "is an ORC file"},
+    {MAGIC("ARROW1\0\0"),
+     "is an Arrow or Feather file: pandas.read_feather(FILE).to_parquet('rows.parquet') converts it"},
+    {MAGIC("FEA1"), "is a Feather file: pandas.read_feather(FILE).to_parquet('rows.parquet') converts it"},
+    {MAGIC("\xFF\xFF\xFF\xFF"), "is an Arrow stream, as datasets.save_to_disk writes: "
+                                "load_from_disk(FOLDER).to_parquet('rows.parquet') converts it"},
+    {MAGIC("Obj\1"), "is an Avro file: polars.read_avro(FILE).write_parquet('rows.parquet') converts it"},
+    {MAGIC("ORC\n"), "is an ORC file: pandas.read_orc(FILE).to_parquet('rows.parquet') converts it"},
+    {MAGIC("VTXF"), "is a Vortex file: write its table as Parquet with the package vortex-data, by vortex.open(FILE)"},
+    {MAGIC("\x83\xAF\x70\xD1\x0D\x88\x4A\x3F"),
+     "is a Riegeli or ArrayRecord file: write the text of its records as JSON lines with the package array_record"},
+    {MAGIC("\x88\xD8\x34\1"), "holds token ids of llm.c: 'shardtool import --from llmc' reads them"},
+    {MAGIC("\xA1\xD9\x34\1"), "holds token ids of llm.c: 'shardtool import --from llmc' reads them"},
     {MAGIC("Rar!\x1A\7"), "is a RAR archive: unpack it first"},
     {MAGIC("7z\xBC\xAF\x27\x1C"), "is a 7-Zip archive: unpack it first"},
     {MAGIC("\4\"M\x18"), "is an LZ4 file: decompress it first"},
@@ -25,10 +32,11 @@ static const struct {
     {MAGIC("LZIP"), "is an lzip file: decompress it first"},
     {MAGIC("\x1F\x9D"), "is a compress (.Z) file: decompress it first"},
     {MAGIC("%PDF-"), "is a PDF document: extract its text first"},
-    {MAGIC("WARC/"), "is a WARC archive: extract its text first"},
+    {MAGIC("WARC/"),
+     "is a WARC archive: write its text as JSON lines with warcio, from HTML with trafilatura or resiliparse"},
     {MAGIC("SQLite format 3\0"), "is an SQLite database"},
     {MAGIC("\x89HDF\r\n\x1A\n"), "is an HDF5 file"},
-    {MAGIC("\x93NUMPY"), "is a NumPy array"},
+    {MAGIC("\x93NUMPY"), "is a NumPy array: 'shardtool import --from npy' reads token ids"},
     {MAGIC("GGUF"), "is a GGUF model"},
     {MAGIC("\x7F"
            "ELF"),
@@ -60,7 +68,15 @@ static bool is_office_document(Bytes head) {
            starts_with(name, "_rels/", 6) || starts_with(name, "META-INF/", 9);
 }
 
+// The plain text of web pages, in records like those of the pages.
+static bool is_wet(Bytes head) {
+    static const char type[] = "\r\nWARC-Type: conversion\r\n";
+    return starts_with(head, "WARC/", 5) && memmem(head.data, head.size, type, sizeof type - 1);
+}
+
 const char *foreign_find(Bytes head) {
+    if (is_wet(head))
+        return "is a WET archive: write the text of its records as JSON lines with warcio (ArchiveIterator)";
     if (is_shard(head)) return "is a shard already: use cat, decode or merge";
     if (starts_with(head, DATASET_BEGIN, sizeof DATASET_BEGIN - 1))
         return "is the manifest of a dataset: cat, decode and merge read the dataset";
@@ -135,18 +151,51 @@ bool looks_like_table(Bytes head) {
     return has_columns(head, ',') || has_columns(head, '\t') || has_columns(head, ';');
 }
 
+// Takes a name of a column and the separator after it, if there is one. A name is a word, maybe in quotes.
+static bool take_column(Bytes *line, char *separator, Bytes *name) {
+    const uint8_t *at = line->data, *end = at + line->size;
+    const bool quoted = at < end && *at == '"';
+    at += quoted;
+    *name = (Bytes){at, 0};
+    while (at < end && (isalnum(*at) || *at == '_' || *at == '.' || *at == '-')) at++;
+    name->size = (size_t)(at - name->data);
+    if (!name->size || (quoted && (at == end || *at++ != '"'))) return false;
+    if (at < end && *at == '\r') at++;
+    if (at < end && !*separator && strchr(",;\t", *at)) *separator = (char)*at;
+    if (at < end && *at++ != (uint8_t)*separator) return false;
+    *line = (Bytes){at, (size_t)(end - at)};
+    return true;
+}
+
+bool is_table_header(Bytes head, const char *column) {
+    Bytes line, name;
+    bool found = false;
+    char separator = 0;
+    size_t count = 0;
+    if (!memchr(head.data, '\n', head.size) || !bytes_next_line(&head, &line) || !head.size) return false;
+    for (; line.size; count++) {
+        if (!take_column(&line, &separator, &name)) return false;
+        found |= name.size == strlen(column) && !strncasecmp((const char *)name.data, column, name.size);
+    }
+    return found && count > 1;
+}
+
 const char *not_json_lines_find(Bytes head) {
     size_t lines, json;
     count_lines(head, &lines, &json);
-    if (json > 1 && json > lines / 2)
+    if (json > 1 && json > lines / 2 && *skip_space(head).data != '[')
         return "has mostly JSON lines, but does not start with one: use --format jsonl or --format text";
+    return json_document_find(head);
+}
+
+const char *json_document_find(Bytes head) {
     head = skip_space(head);
     if (!head.size || (*head.data != '[' && *head.data != '{')) return NULL;
     bool array = *head.data == '[';
     Bytes inner = skip_space((Bytes){head.data + 1, head.size - 1});
     if (array && inner.size && (*inner.data == '{' || *inner.data == '"'))
-        return "is a JSON array, not JSON lines: convert it with jq -c '.[]' (or use --format text)";
+        return "is a JSON array, not JSON lines: convert it with jq -c '.[]'";
     if (!array && inner.size && *inner.data == '"')
-        return "is a JSON object over several lines, not JSON lines: convert it with jq -c . (or use --format text)";
+        return "is a JSON object over several lines, not JSON lines: convert it with jq -c .";
     return NULL;
 }

@@ -8,6 +8,9 @@ const char *foreign_find(Bytes head);
 // A git-lfs pointer or an HTML page in place of a data file; JSON that is not JSON lines. NULL otherwise.
 const char *misplaced_find(Bytes head);
 const char *not_json_lines_find(Bytes head);
+const char *json_document_find(Bytes head); // an array or an object over several lines
+// The first of several lines has names of columns, among them `column`.
+bool is_table_header(Bytes head, const char *column);
 bool looks_like_json_lines(Bytes head); // most lines begin as objects
 bool looks_like_table(Bytes head);      // CSV or TSV: all lines, four at least, have as many commas, tabs or semicolons
 // Text in UTF-16, judged by its byte order mark or its zeros. NULL for others.

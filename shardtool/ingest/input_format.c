@@ -15,23 +15,26 @@ static const InputFormat formats[] = {
 enum { FORMAT_COUNT = sizeof formats / sizeof *formats };
 _Static_assert((int)FORMAT_COUNT <= (int)INPUT_FORMATS_MAX, "inputs_read has an entry for each row");
 
+static bool has_extension(const Stream *stream, const char *extensions) {
+    const char *dot = strrchr(stream->base, '.');
+    return dot && extension_is_one_of(extensions, dot + 1);
+}
+
 static int fail_no_format(const Stream *stream) {
     char titles[256] = "";
     for (size_t i = 0; i < FORMAT_COUNT; i++) {
         size_t used = strlen(titles);
         snprintf(titles + used, sizeof titles - used, "%s%s", i ? ", " : "", formats[i].title);
     }
-    const char *dot = strrchr(stream->base, '.');
-    const bool is_ids = dot && !strcmp(dot, ".bin"); // of nanoGPT, llm.c, Megatron
+    const bool is_ids = has_extension(stream, "bin"); // of nanoGPT, Megatron
     return fail(EX_DATA, "'%s' is binary and in none of the known formats (%s)%s", stream->name, titles,
                 is_ids ? ": token ids, as in nanoGPT's train.bin, are read by 'shardtool import --from nanogpt'" : "");
 }
 
 // The format that the extension of the name promises, or NULL.
 static const InputFormat *promised_format(const Stream *stream) {
-    const char *dot = strrchr(stream->base, '.');
-    for (size_t i = 0; dot && i < FORMAT_COUNT; i++)
-        if (extension_is_one_of(formats[i].extensions, dot + 1)) return &formats[i];
+    for (size_t i = 0; i < FORMAT_COUNT; i++)
+        if (has_extension(stream, formats[i].extensions)) return &formats[i];
     return NULL;
 }
 
@@ -52,6 +55,20 @@ static const InputFormat *highest_bid(Bytes head, InputKind kind, int least) {
 }
 
 static int refuse(const Stream *stream, const char *is) { return fail(EX_DATA, "'%s' %s", stream->name, is); }
+
+// JSON that is not JSON lines, and UTF-16. Of either, a reader of lines would take single lines for documents.
+static const char *not_lines_find(Bytes head) {
+    const char *is = utf16_find(head);
+    return is || jsonl_bid(head) ? is : json_document_find(head);
+}
+
+// As text, a table would be one document with all its columns.
+static const char *table_find(const Stream *stream, const SourceOptions *options, Bytes head) {
+    if (!has_extension(stream, "csv tsv") && !is_table_header(head, options->text_column)) return NULL;
+    return "is a CSV or TSV table: pandas.read_csv(FILE).to_parquet('rows.parquet') converts it (--format text reads "
+           "it "
+           "as one text with all its columns)";
+}
 
 static bool promises_text(const Stream *stream) {
     const InputFormat *promised = promised_format(stream);
@@ -84,7 +101,8 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
     if (!is && (*format = highest_bid(head, INPUT_CONTAINER, BID_MAGIC))) return 0;
     if (forced) {
         *format = forced;
-        return 0;
+        is = forced->bid == jsonl_bid ? not_lines_find(head) : NULL;
+        return is ? refuse(stream, is) : 0;
     }
     if ((*format = highest_bid(head, INPUT_DOCUMENTS, BID_MAGIC))) return 0;
     if (is) return refuse(stream, is);
@@ -93,29 +111,33 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
         *format = promised;
         return 0;
     }
-    if (promised && promised->kind == INPUT_CONTAINER)
-        return fail(EX_DATA, "'%s' is named like %s, but is not in that format", stream->name, promised->title);
-    if (promised && promised->bid != text_bid) {
-        *format = promised;
+    if (promised && promised->kind == INPUT_CONTAINER) {
+        if (!(*format = highest_bid(head, INPUT_DOCUMENTS, BID_CONTENT)))
+            return fail(EX_DATA, "'%s' is named like %s, but is not in that format (--format text reads it as text)",
+                        stream->name, promised->title);
+        log_warn("'%s' is named like %s, but holds %s", stream->name, promised->title, (*format)->title);
         return 0;
     }
+    if (promised && promised->bid != text_bid) {
+        *format = promised;
+        is = promised->bid == jsonl_bid ? not_lines_find(head) : NULL;
+        return is ? refuse(stream, is) : 0;
+    }
+    if ((is = table_find(stream, options, head))) return refuse(stream, is);
+    if (has_extension(stream, "br"))
+        return refuse(stream, "is named like a brotli file: decompress it first (brotli -d)");
     if (!promised && highest_bid(head, INPUT_DOCUMENTS, BID_CONTENT) == NULL && (is = not_json_lines_find(head)))
         return refuse(stream, is);
     *format = promised && text_bid(head) ? promised : highest_bid(head, INPUT_DOCUMENTS, 1);
     if (*format) return 0;
-    return (is = utf16_find(head)) ? refuse(stream, is) : fail_no_format(stream);
-}
-
-static bool is_table(const Stream *stream, Bytes head) {
-    const char *dot = strrchr(stream->base, '.');
-    return (dot && extension_is_one_of("csv tsv", dot + 1)) || looks_like_table(head);
+    return !has_extension(stream, "bin") && (is = utf16_find(head)) ? refuse(stream, is) : fail_no_format(stream);
 }
 
 // As text, JSON lines are one document, with all their keys and quotes, and a table is one with all its columns.
 static void warn_records(const Stream *stream, SourceOptions *options, Bytes head) {
     if (options->format || options->records_warned) return;
     const bool json = looks_like_json_lines(head);
-    if (!json && (options->docs != DOCS_FILE || !is_table(stream, head))) return;
+    if (!json && (options->docs != DOCS_FILE || !looks_like_table(head))) return;
     options->records_warned = true;
     if (json)
         log_warn("'%s' looks like JSON lines, but is named as text: --format jsonl reads its texts", stream->name);

@@ -30,14 +30,15 @@ typedef struct {
 } InputArgument;
 
 // What --files-from, --include and --exclude select, and how URLs are read.
-typedef struct {
+typedef struct InputFilter {
     const char *files_from;      // a file with further arguments, or NULL
-    StringList include, exclude; // glob patterns of the files in folders
+    StringList include, exclude; // glob patterns of the files in folders and archives
     RemoteOptions remote;
 } InputFilter;
 
 typedef struct InputStrings InputStrings;
 typedef struct {
+    const InputFilter *filter; // borrowed; of the folders, and later of the archives' members
     InputStrings *strings;
     InputFile *files;
     InputFolder *folders;
@@ -55,8 +56,12 @@ typedef struct {
 int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *filter);
 // Whether the filter leaves a file in a folder, by its path below the argument.
 bool input_is_wanted(const InputFilter *filter, const char *below);
+// Whether it leaves a member of an archive. A pattern that chose the archive, or one around it, chooses all its members.
+// `archive` is the name of its stream.
+bool input_member_is_wanted(const InputFilter *filter, const char *archive, const char *member);
 int inputs_digest(Inputs *inputs); // fills in the digests
-// Of the paths, sizes and digests of the arguments, and of their times, where a run is to be continued with the same files.
+// Of the paths, sizes and digests of the arguments, and of their times and the patterns, where a run is to be continued
+// with the same files.
 void inputs_hash(const Inputs *inputs, bool times, uint8_t hash[32]);
 // Appends names to `files` without counting them: for positions in files that this run does not read itself.
 void inputs_add_names(Inputs *inputs, const char *const *names, unsigned count);

@@ -20,6 +20,7 @@ typedef struct {
     uint64_t max_ratio;      // output per byte of input, 0 = no limit
     unsigned threads;        // that decode compressed members of archives ahead; 0 = one per core
     Skips skips;
+    const struct InputFilter *filter;        // of the members of archives; NULL: all
     struct AccessPoints *points;             // of the input files, for a run that may be continued; else NULL
     bool records_warned;                     // that a text looks like JSON lines or a table; once a run
     uint64_t left_out;                       // rows that do not meet `where`

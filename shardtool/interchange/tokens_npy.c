@@ -23,8 +23,10 @@ static int parse_header(const char *header, uint64_t *count, unsigned *id_bytes)
                *shape = find_value(header, "'shape':");
     if (!type || !order || !shape) return fail(EX_DATA, "its NumPy header lacks descr, fortran_order or shape");
     if (strncmp(type, "'<u2'", 5) && strncmp(type, "'<u4'", 5))
-        return fail(EX_DATA, "its values are of type %.*s, only '<u2' and '<u4' are read", (int)strcspn(type, ",}"),
-                    type);
+        return fail(EX_DATA,
+                    "its values are of type %.*s, only '<u2' and '<u4' are read: numpy.save(FILE, "
+                    "numpy.load(FILE).astype('<u2')) converts ids below 65,536",
+                    (int)strcspn(type, ",}"), type);
     *id_bytes = (unsigned)(type[3] - '0');
     char *end = NULL;
     if (*shape == '(' && isdigit((unsigned char)shape[1])) *count = strtoull(shape + 1, &end, 10);

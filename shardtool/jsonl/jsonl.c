@@ -20,6 +20,7 @@ enum {
     PART_BYTES = 1 << 20,        // a longer text is returned in parts, before its line is complete
     ESCAPE_BYTES_MAX = 12,       // two \uXXXX
     TURNS_BYTES_MAX = 256 << 20, // a longer line of conversations is refused: it is parsed as a whole
+    PENDING_MAX = 4096           // lines without the key before the first with it
 };
 
 typedef enum {
@@ -62,11 +63,17 @@ typedef struct {
     bool is_key;                          // the current string is a key
     Buffer *capture;                      // destination of the current string, NULL = skip it
     bool found, is_null, streamed;        // the text of this line was read; it is null; a part of it was returned
+    bool is_other;                        // the key of the text has a value that is neither a string nor null
     uint64_t objects[DEPTH_MAX / 64 + 1]; // one bit per level: 1 = object, 0 = array
     Buffer text, key;
     Buffer raw; // with options->turns: the line up to window[raw_at]
     size_t raw_at;
     char why[TURNS_WHY_BYTES];
+    // Spark and DataFusion leave out a key whose value is null. A line without the key is thus a null text where another line of the
+    // file has the key, and waits until one has.
+    bool has_key;
+    Buffer pending;                          // uint64_t, their numbers
+    Error pending_why;                       // of the first
     uint8_t window[STREAM_WINDOW_BYTES + 1]; // and a line end after the last line
 } JsonlReader;
 
@@ -102,6 +109,7 @@ void jsonl_close(FormatReader *reader) {
     buffer_close(&jsonl->text);
     buffer_close(&jsonl->key);
     buffer_close(&jsonl->raw);
+    buffer_close(&jsonl->pending);
     free(jsonl);
 }
 
@@ -111,6 +119,7 @@ FormatReader *jsonl_open(Stream *stream, SourceOptions *options) {
     jsonl->stream = stream, jsonl->options = options, jsonl->line = 1;
     if (stream->start.byte) {
         jsonl->window_at = jsonl->line_at = stream->start.byte, jsonl->line = stream->start.number;
+        jsonl->has_key = true; // a document lies before
         if (stream_seek(stream, jsonl->line_at) < 0) return jsonl_close(&jsonl->reader), NULL;
     }
     if (split_path(jsonl, options->text_field) == 0) return &jsonl->reader;
@@ -297,7 +306,7 @@ static Step step_scalar(JsonlReader *jsonl) {
         at++;
     if (at == end && !jsonl->ended) return STEP_MORE;
     if (!is_word(begin, (size_t)(at - begin)) && !is_number(begin, at)) return bad_line(jsonl, "expected a JSON value");
-    if (is_at_text(jsonl)) jsonl->is_null = *begin == 'n';
+    if (is_at_text(jsonl)) jsonl->is_null = *begin == 'n', jsonl->is_other = !jsonl->is_null;
     jsonl->at += (size_t)(at - begin);
     jsonl->state = AFTER_VALUE;
     return STEP_ON;
@@ -305,6 +314,7 @@ static Step step_scalar(JsonlReader *jsonl) {
 
 static Step open_level(JsonlReader *jsonl, bool object) {
     if (jsonl->depth == DEPTH_MAX) return bad_line(jsonl, "nested more than 1024 deep");
+    if (jsonl->depth && is_at_text(jsonl)) jsonl->is_other = true;
     jsonl->depth++;
     uint64_t bit = 1ull << jsonl->depth % 64, *word = &jsonl->objects[jsonl->depth / 64];
     *word = object ? *word | bit : *word & ~bit;
@@ -439,14 +449,33 @@ static void name_keys(const JsonlReader *jsonl, Buffer *out) {
     text_printable((char *)out->data);
 }
 
-static int skip_line(JsonlReader *jsonl) {
+static void fail_line(JsonlReader *jsonl) {
     unsigned long long line = jsonl->line, byte = jsonl->line_byte + jsonl->at;
     Buffer keys = {0};
     if (jsonl->bad == NO_TEXT || jsonl->bad == NO_TURNS) name_keys(jsonl, &keys);
     fail(EX_DATA, "'%s' line %llu, byte %llu: %s%s", jsonl->stream->name, line, byte, jsonl->bad,
          keys.size ? (const char *)keys.data : "");
     buffer_close(&keys);
-    return skips_add(&jsonl->options->skips, jsonl->stream->name, "line", line);
+}
+
+static int skip_line(JsonlReader *jsonl) {
+    fail_line(jsonl);
+    return skips_add(&jsonl->options->skips, jsonl->stream->name, "line", jsonl->line);
+}
+
+// Skips the pending lines, as null texts or as bad lines.
+static int skip_pending(JsonlReader *jsonl) {
+    const uint64_t *lines = (const uint64_t *)(const void *)jsonl->pending.data;
+    const size_t count = jsonl->pending.size / sizeof *lines;
+    Skips *skips = &jsonl->options->skips;
+    int status = 0;
+    for (size_t i = 0; status == 0 && i < count; i++) {
+        if (!jsonl->has_key && i) fail(EX_DATA, "'%s' line %" PRIu64 ": %s", jsonl->stream->name, lines[i], NO_TEXT);
+        if (!jsonl->has_key && !i) err_give(&jsonl->pending_why);
+        status = (jsonl->has_key ? skips_add_null : skips_add)(skips, jsonl->stream->name, "line", lines[i]);
+    }
+    jsonl->pending.size = 0;
+    return status;
 }
 
 // Skips the line end and resets the state for the next line.
@@ -454,7 +483,7 @@ static void begin_line(JsonlReader *jsonl) {
     jsonl->at++, jsonl->line++;
     jsonl->line_byte = 0 - (uint64_t)jsonl->at, jsonl->line_at = jsonl->window_at + jsonl->at;
     jsonl->state = LINE_START, jsonl->depth = jsonl->matched = 0;
-    jsonl->found = jsonl->is_null = jsonl->streamed = false;
+    jsonl->found = jsonl->is_null = jsonl->streamed = jsonl->is_other = false;
     jsonl->raw.size = 0, jsonl->raw_at = jsonl->at;
 }
 
@@ -483,6 +512,16 @@ static int skip_null(JsonlReader *jsonl) {
     return 0;
 }
 
+// A line without the key of the text.
+static int skip_keyless(JsonlReader *jsonl) {
+    if (jsonl->has_key) return skip_null(jsonl);
+    jsonl->bad = NO_TEXT;
+    if (!jsonl->pending.size) fail_line(jsonl), err_take(&jsonl->pending_why);
+    buffer_add(&jsonl->pending, &jsonl->line, sizeof jsonl->line);
+    begin_line(jsonl);
+    return jsonl->pending.size < PENDING_MAX * sizeof jsonl->line ? 0 : skip_pending(jsonl);
+}
+
 static int return_part(JsonlReader *jsonl, Part *part, bool last) {
     *part = (Part){.text = {jsonl->text.data, jsonl->text.size},
                    .first = !jsonl->streamed,
@@ -499,8 +538,16 @@ int jsonl_next(FormatReader *reader, Part *part) {
     for (;;) {
         Step result = step(jsonl);
         if (result == STEP_LINE && jsonl->state == LINE_END && jsonl->options->turns) result = read_turns(jsonl);
+        if (result == STEP_LINE && jsonl->state == LINE_END && (jsonl->found || jsonl->is_null) && !jsonl->has_key) {
+            jsonl->has_key = true;
+            if (skip_pending(jsonl) < 0) return -1;
+        }
         if (result == STEP_LINE && jsonl->state == LINE_END && jsonl->is_null) {
             if (skip_null(jsonl) < 0) return -1;
+            continue;
+        }
+        if (result == STEP_LINE && jsonl->state == LINE_END && !jsonl->found && !jsonl->is_other) {
+            if (skip_keyless(jsonl) < 0) return -1;
             continue;
         }
         if (result == STEP_LINE && jsonl->state == LINE_END && !jsonl->found) result = bad_line(jsonl, NO_TEXT);
@@ -517,7 +564,8 @@ int jsonl_next(FormatReader *reader, Part *part) {
                 result = bad_line(jsonl, "the line is longer than 256 MiB");
             else {
                 int more = refill(jsonl);
-                if (more <= 0) return more;
+                if (more == 0) return skip_pending(jsonl);
+                if (more < 0) return -1;
             }
         }
         if (result == STEP_BAD) {

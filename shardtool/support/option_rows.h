@@ -28,8 +28,8 @@ extern const char *input_max_bad;
 #define INPUT_ROWS \
     {OPT_STRING, "files-from", &input_filter.files_from, "FILE", \
      "read further INPUT names from FILE, one per line or NUL-separated"}, \
-    {OPT_LIST, "include", &input_filter.include, "GLOB", "read only the files in folders that match"}, \
-    {OPT_LIST, "exclude", &input_filter.exclude, "GLOB", "leave out the files in folders that match"}, \
+    {OPT_LIST, "include", &input_filter.include, "GLOB", "read only the files in folders and archives that match"}, \
+    {OPT_LIST, "exclude", &input_filter.exclude, "GLOB", "leave out the files in folders and archives that match"}, \
     {OPT_WORD, "format", &source_options.format, input_format_words, \
      "format of all inputs, inside archives and compressed files too"}, \
     {OPT_WORD, "docs", &source_options.docs, DOCS_WORDS, "unit of one document in plain text"}, \

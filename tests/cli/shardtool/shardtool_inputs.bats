@@ -55,11 +55,20 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     run_match 65 "over several lines*jq -c ." shardtool text indented
     printf '# comment\n{"text": "a"}\n{"text": "b"}\n{"text": "c"}\n' >comment
     run_match 65 "--format jsonl" shardtool text - <comment
-    # a name that promises JSON lines must hold them
-    for file in array indented comment; do
-        cp "$file" "$file.jsonl"
-        run_match 65 "'$file.jsonl' line 1" shardtool text "$file.jsonl"
+    # as a file that is named for JSON lines, and where each line but the last could be taken for one
+    printf '[\n{"text": "a"},\n{"text": "b"}\n]\n' >lines
+    for file in array indented lines; do
+        for name in $file.json $file.jsonl $file.json.gz; do
+            if [[ $name == *.gz ]]; then gzip -c "$file" >"$name"; else cp "$file" "$name"; fi
+            run_match 65 "'$name' is a JSON *jq -c" shardtool text "$name"
+            run_match 66 "skipped 1 bad input, *jq -c" shardtool text --keep-going "$name"
+        done
+        run_match 65 "jq -c" shardtool text --format jsonl "$file"
     done
+    cp comment comment.jsonl && run_match 65 "'comment.jsonl' line 1" shardtool text comment.jsonl
+    printf '{"text": "a"}\n{"text": "b"}\n' | iconv -t UTF-16LE >utf16.jsonl
+    run_match 65 "UTF-16 text*iconv" shardtool text utf16.jsonl
+    run_match 66 "UTF-16 text*iconv" shardtool text --keep-going utf16.jsonl
     run_code 0 shardtool text --format text array
     [ "$(jq -r .text <<<"$output")" = "$(cat array)" ]
 }
@@ -80,9 +89,95 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     [[ "$output" != *"looks like"* ]]
 }
 
+@test "a key that a writer leaves out where the text is null is a null text" {
+    # Spark and DataFusion: rows 1, 3 and 5 of five have no text
+    printf '{"id":1}\n{"id":2,"text":"a"}\n{"id":3}\n{"id":4,"text":"b"}\n{"id":5}\n' >s.jsonl
+    run_match 0 "skipped 3 null texts" shardtool tokenize -o out --val 0 s.jsonl
+    [ "$(jq -c .line out/skipped.jsonl | paste -sd ' ')" = "1 3 5" ]
+    [ "$(shardtool decode --json out | jq -r .text | paste -sd ' ')" = "a b" ]
+    # no line has it, or has another value for it: damage
+    printf '{"id":1}\n{"id":2}\n' >none.jsonl && printf '{"id":1,"text":5}\n{"text":"a"}\n' >number.jsonl
+    run_match 65 "'none.jsonl' line 1, *no text at the key 'text'*the keys id" shardtool text none.jsonl
+    run_match 65 "'number.jsonl' line 1, *whose value is a number" shardtool text number.jsonl
+    run_match 66 "skipped 2 bad inputs" shardtool text --keep-going none.jsonl
+    { seq 5000 | sed 's/.*/{"id":&}/' && echo '{"text":"a"}'; } >late.jsonl
+    run_match 65 "'late.jsonl' line 1, *no text at the key" shardtool text late.jsonl
+}
+
+@test "a plain file with a compressed name is read, with a warning" {
+    printf '{"text": "a"}\n{"text": "b"}\n' >lines && cp lines x.jsonl.gz && cp "$DATA/small.parquet" y.parquet.zst
+    run_match 0 "'x.jsonl.gz' is named like *, but holds JSON lines" shardtool text x.jsonl.gz
+    [ "$(shardtool text x.jsonl.gz 2>err | jq -r .text | paste -sd ' ')" = "a b" ]
+    diff <(shardtool text y.parquet.zst 2>err) <(shardtool text "$DATA/small.parquet")
+    # as pandas writes .tar.gz: the member has the archive's name
+    mkdir m && cp lines m/p.jsonl.tar.gz && tar czf p.jsonl.tar.gz -C m p.jsonl.tar.gz
+    [ "$(shardtool text p.jsonl.tar.gz 2>err | jq -r .text | paste -sd ' ')" = "a b" ]
+    echo prose >z.gz && run_match 65 "named like *--format text" shardtool text z.gz
+}
+
+@test "tables in CSV and TSV are refused by name or by their header" {
+    printf 'id,text\n1,"a, b\nc"\n2,"d"\n' | tee t.csv | gzip >t.csv.gz && sed 's/,/\t/' t.csv >t.TSV && cp t.csv unknown
+    for file in t.csv t.csv.gz t.TSV unknown; do run_match 65 "'$file' is a CSV or TSV table*read_csv*to_parquet" shardtool text "$file"; done
+    run_match 65 "'standard input' is a CSV or TSV table" shardtool text - <t.csv
+    run_match 66 "skipped 1 bad input" shardtool text --keep-going t.csv
+    [ "$(shardtool text --format text t.csv | jq -r .text)" = "$(cat t.csv)" ]
+    printf 'A text, and\nmore text\n' >prose && run_code 0 shardtool text prose
+}
+
+@test "the files of a table with a log are refused, whatever names them" {
+    mkdir -p delta/{_delta_log,lang=en} ice/{metadata,data/x} hudi/.hoodie lake plain/metadata
+    echo '{"commitInfo":{}}' >delta/_delta_log/00000000000000000000.json && echo '{}' >ice/metadata/00001-a.metadata.json
+    for folder in delta/lang=en ice/data/x hudi lake plain; do cp "$DATA/small.parquet" $folder/a.parquet; done
+    mv lake/a.parquet lake/ducklake-01.parquet && echo '{"text": "x"}' >plain/metadata/notes.json
+    local -A name=([delta]="Delta" [ice]="Iceberg" [hudi]="Hudi" [lake]="DuckLake")
+    for folder in "${!name[@]}"; do
+        file=$(find $folder -name '*.parquet')
+        for input in $folder "$file" "$(dirname "$file")" "--keep-going $file" "--include *.parquet $folder"; do
+            set -f
+            # shellcheck disable=SC2086
+            run_match 65 "a file of *${name[$folder]} table*rows.parquet" shardtool text $input
+            set +f
+        done
+        (cd "$(dirname "$file")" && run_match 65 "${name[$folder]} table" shardtool text "$(basename "$file")")
+    done
+    tar cf t.tar delta ice && for option in "" --keep-going; do run_match 65 "table, whose log" shardtool text $option t.tar; done
+    run_code 0 shardtool text plain
+}
+
+@test "folders of formats that are not read are refused with the next step" {
+    mkdir -p dict/train saved lance/{_versions,data} mds lit
+    echo '{"splits": ["train"]}' >dict/dataset_dict.json && echo '{}' | tee saved/state.json >saved/dataset_info.json
+    echo '{"shards": [{"column_encodings": ["str"], "format": "mds"}], "version": 2}' >mds/index.json
+    echo '{"chunks": [{"chunk_bytes": 1}]}' >lit/index.json
+    local -A step=([dict]="load_from_disk*'train'*to_parquet" [saved]="load_from_disk*to_parquet" [lance]="write_table" [mds]="StreamingDataset" [lit]="litdata*StreamingDataset")
+    for folder in "${!step[@]}"; do run_match 65 "'$folder/*' is a *${step[$folder]}" shardtool text $folder/; done
+    printf 'VTXF' >a.vortex && printf '\x83\xaf\x70\xd1\x0d\x88\x4a\x3f' >a.array_record && echo x >a.txt.br
+    printf 'WARC/1.0\r\nWARC-Type: conversion\r\n' >a.wet
+    run_match 65 "Vortex" shardtool text a.vortex
+    run_match 65 "ArrayRecord" shardtool text a.array_record
+    run_match 65 "brotli -d" shardtool text a.txt.br
+    run_match 65 "WET archive*warcio" shardtool text a.wet
+}
+
+@test "--include and --exclude choose the members of an archive that they do not name" {
+    mkdir -p in/b && echo one >in/a.txt && echo '{"url": "x"}' >in/a.json && echo two >in/b/c.txt
+    tar cf in.tar in && (cd in && zip -qr ../in.zip .) && mkdir folder && cp in.tar in.zip folder/ && tar cf outer.tar in.zip in.tar
+    texts() { shardtool text -0 "$@" | tr '\0\n' '  ' | xargs -n 1 | sort | xargs; }
+    for archive in in.tar in.zip; do
+        [ "$(texts --include '*.txt' $archive)" = "one two" ]
+        [ "$(texts --exclude '*.json' $archive)" = "one two" ]
+        [ "$(texts --include 'b/*' --include 'in/b/*' $archive)" = two ]
+    done
+    [ "$(texts --include '*.tar' --exclude '*.json' folder)" = "one two" ] # the pattern chose the archive
+    [ "$(texts --include 'folder/*.zip' --include '*.zip' --exclude '*.json' folder)" = "one two" ]
+    [ "$(texts --include 'in.???' --exclude '*.json' outer.tar)" = "one one two two" ]
+    shardtool tokenize -q --val 0 -o out --include '*.txt' in.tar
+    [ "$(shardtool info --json out | jq .train_documents)" = 2 ]
+}
+
 @test "text that looks like CSV or TSV is one warning a run" {
-    mkdir in && printf 'id,text\n1,"a, b"\n' | tee in/1.csv | gzip >3.csv.gz && printf 'a\tb\n' >in/2.TSV
-    run_match 0 "'3.csv.gz' looks like CSV or TSV, and is read as one text*3 documents" shardtool tokenize -o out --val 0 in 3.csv.gz
+    mkdir in && for file in in/1.dat in/2.dat; do printf '1,a\n2,b\n3,c\n4,d\n' >$file; done
+    run_match 0 "'in/1.dat' looks like CSV or TSV, and is read as one text*2 documents" shardtool tokenize -o out --val 0 in
     [ "$(grep -c 'looks like' <<<"$output")" = 1 ]
     for separator in , ';' '\t'; do
         for i in 1 2 3 4; do printf "$i${separator}text $i\n"; done >x.txt
@@ -377,13 +472,13 @@ open("lost.zip", "wb").write(data)'
 }
 
 @test "a run that fails before its first shard leaves no journal" {
-    printf '{"text": "good"}\n{"bad": 1}\n' >a.jsonl
+    printf '{"text": "good"}\n{"text": 1}\n' >a.jsonl
     run_code 65 shardtool tokenize -o out a.jsonl
     [ "$(ls -A out)" = .lock ]
     printf '{"text": "good"}\n' >a.jsonl
     run_code 0 shardtool tokenize -o out a.jsonl
     [[ "$output" == *"shardtool: 1 document, 2 train and 0 val tokens"* && "$output" != *"starting over"* ]]
-    printf '{"text": "other"}\n{"bad": 1}\n' >b.jsonl
+    printf '{"text": "other"}\n{"text": 1}\n' >b.jsonl
     run_code 65 shardtool tokenize -o out --force b.jsonl
     [ ! -e out/.new ]
     shardtool verify -q out
@@ -391,7 +486,7 @@ open("lost.zip", "wb").write(data)'
 
 @test "--keep-going and --max-bad skip bad lines, members and files, and list each in skipped.jsonl" {
     mkdir in
-    printf '{"text": "good 1"}\n{"bad": 1}\n{"text": "good 2"}\n' >in/a.jsonl
+    printf '{"text": "good 1"}\n{"text": 1}\n{"text": "good 2"}\n' >in/a.jsonl
     echo good 3 >c.txt && printf '%%PDF-1.4\n' >d.bin && echo good 4 >e.txt
     seq 2000 | xz -0 | head -c 300 >cut.xz
     tar cf in/b.tar c.txt d.bin cut.xz e.txt

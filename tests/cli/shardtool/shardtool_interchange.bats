@@ -89,6 +89,14 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     printf abc >odd.bin
     run_match 65 "'large.bin': id 60000 at index 1 is not in the vocabulary of 50257" shardtool import --from nanogpt -o out large.bin
     run_match 65 "'odd.bin': odd number of bytes" shardtool import --from nanogpt -o out odd.bin
+    # a header of llm.c is no ids, also where the vocabulary would have them
+    { printf '\x88\xd8\x34\1\1\0\0\0\4\0\0\0' && head -c 1012 /dev/zero && printf '\1\0\2\0\3\0\4\0'; } >llmc.bin
+    run_match 65 "'llmc.bin': *--from llmc" shardtool import --from nanogpt -o out llmc.bin
+    run_match 65 "holds token ids of llm.c: *import --from llmc" shardtool text llmc.bin
+    for type in '<i4' '<i8' '>u2'; do
+        { printf '\x93NUMPY\1\0\x76\0' && printf "%-117s\n" "{'descr': '$type', 'fortran_order': False, 'shape': (1,), }" && printf '\1\0\0\0\0\0\0\0'; } >ids.npy
+        run_match 65 "of type '$type'*astype" shardtool import --from npy -o out ids.npy
+    done
     run_match 65 "'train.bin': not a NumPy file" shardtool import --from npy -o out train.bin
     run_match 66 "train.idx" shardtool import --from megatron -o out train.bin
     run_match 2 "'train.bin' does not end in .ds" shardtool import --from datatrove -o out train.bin

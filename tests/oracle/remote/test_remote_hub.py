@@ -57,6 +57,14 @@ def test_files_folders_and_patterns_are_read_as_from_disk():
         hub("text", wrong, code=2)
 
 
+def test_the_files_of_a_table_with_a_log_are_refused():
+    """Of a folder and of a pattern, which leaves out the log."""
+    parquet = files["sample/10BT/000_00000.parquet"]
+    web.add("tables", Hub(REPOSITORY, {"t/a.parquet": parquet, "t/_delta_log/0.json": b"{}", "i/data/a.parquet": parquet, "i/metadata/0.metadata.json": b"{}"}))
+    for path, table in (("/t/", b"Delta table"), ("/t/*.parquet", b"Delta table"), ("/i/*.parquet", b"Iceberg table"), ("", b"table")):
+        assert table in hub("text", "--keep-going", "--include", "*.parquet", START + path, code=65, session="tables").stderr, path
+
+
 def test_an_empty_file_is_left_out():
     web.add("empty", Hub(REPOSITORY, {"empty.txt": b"", "small.jsonl": files["sample/small.jsonl"]}))
     done = hub("tokenize", "-o", "empty", f"{START}/empty.txt", f"{START}/small.jsonl", session="empty")

@@ -54,6 +54,19 @@ def test_the_order_is_that_of_names():
     assert s3("text", "-0", "s3://bucket/data/").stdout == b"one\0two\0three\0five\0four\0"
 
 
+def test_the_files_of_a_table_with_a_log_are_refused():
+    """Whatever names them: the table, a folder in it, a file, and with --include."""
+    parquet = open(os.environ["DATA"] + "/small.parquet", "rb").read()
+    names = {"t/lang=en/a.parquet": parquet, "t/_delta_log/00000000000000000000.json": b"{}", "i/data/a.parquet": parquet,
+             "i/metadata/00000-a.metadata.json": b"{}", "plain/a.parquet": parquet}
+    web.add("tables", Bucket(names, {KEY: (SECRET, None)}))
+    for name in ("t/", "t/lang=en/", "t/lang=en/a.parquet", "i/", "i/data/", "i/data/a.parquet"):
+        said = s3("text", "--keep-going", "--include", "*.parquet", f"s3://tables/{name}", code=65).stderr
+        assert (b"Iceberg table" if name[0] == "i" else b"Delta table") in said, (name, said)
+    s3("text", "s3://tables/plain/")
+    s3("text", "s3://tables/plain/a.parquet")
+
+
 def test_keys_come_from_the_environment_or_a_profile():
     keys = {KEY: (SECRET, None), "AKIDOTHER": (SECRET + "-other", TOKEN)}
     for region in ("us-east-1", "eu-west-3"):
