@@ -68,6 +68,7 @@ typedef struct {
     float scale;             // of the gradient
     const float *loss_scale; // the same, a power of two: 1, or more with fp16 activations, so that gradients do not
                              // underflow
+    const uint8_t *counted;  // (B,T) of the batch: 0 where loss and gradient of a row are 0; NULL: all rows count
 } CrossEntropy;
 
 // An update of elements first .. first+count-1 of a flat range; the pointers point to element `first`.
@@ -76,9 +77,9 @@ typedef struct {
     Par *params;
     float *master; // params where both are fp32
     const Grad *gradients;
-    const float *norm;       // of all gradients
-    const float *loss_scale; // by which gradients are divided
-    const Weight *weight;    // that has these elements and no others, and is packed, too; or NULL
+    const float *norm;    // of all gradients
+    const float *divisor; // of gradients
+    const Weight *weight; // that has these elements and no others, and is packed, too; or NULL
 } Update;
 
 typedef struct AdamW AdamW; // kernels/adamw_scalars.h

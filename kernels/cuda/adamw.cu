@@ -24,7 +24,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 static __global__ void __launch_bounds__(ROOT_THREADS)
-    gradient_norm_kernel(float *norm, const double *sums, size_t count, const float *loss_scale) {
+    gradient_norm_kernel(float *norm, const double *sums, size_t count, const float *divisor) {
     SHARED(double, warps, ROOT_THREADS / 32);
     double sum = 0;
     for (size_t i = threadIdx.x; i < count; i += ROOT_THREADS) sum += sums[i];
@@ -33,7 +33,7 @@ static __global__ void __launch_bounds__(ROOT_THREADS)
     __syncthreads();
     if (threadIdx.x) return;
     for (int i = 1; i < ROOT_THREADS / 32; i++) sum += warps[i];
-    *norm = (float)(sqrt(sum) / *loss_scale);
+    *norm = (float)(sqrt(sum) / *divisor);
 }
 
 void FOR_ACT(cuda_square_sums)(double *sums, const Grad *gradients, size_t count) {
@@ -42,8 +42,8 @@ void FOR_ACT(cuda_square_sums)(double *sums, const Grad *gradients, size_t count
            count / 8);
 }
 
-void FOR_ACT(cuda_gradient_norm)(float *norm, const double *sums, size_t count, const float *loss_scale) {
-    LAUNCH(gradient_norm_kernel, 1, ROOT_THREADS, 0, cuda.stream, norm, sums, count, loss_scale);
+void FOR_ACT(cuda_gradient_norm)(float *norm, const double *sums, size_t count, const float *divisor) {
+    LAUNCH(gradient_norm_kernel, 1, ROOT_THREADS, 0, cuda.stream, norm, sums, count, divisor);
 }
 
 // With beta2 = 0.95 and more a step changes v by less than half a bf16 ulp: rounded to nearest it would never move.
@@ -51,13 +51,12 @@ template <class M, bool MASTER>
 __global__ void __launch_bounds__(THREADS)
     adamw_update(act *__restrict__ params, float *__restrict__ master, const float *__restrict__ gradients,
                  M *__restrict__ m, M *__restrict__ v, size_t before, size_t count, size_t decay_count,
-                 const AdamW *__restrict__ adamw, const float *__restrict__ norm,
-                 const float *__restrict__ loss_scale) {
+                 const AdamW *__restrict__ adamw, const float *__restrict__ norm, const float *__restrict__ divisor) {
     size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8, element = before + i;
     float length = *norm;
     if (i >= count || !isfinite(length)) return;
     const AdamW step = *adamw;
-    float scale = gradient_scale(step, length, *loss_scale), p[8], g[8], first[8], second[8];
+    float scale = gradient_scale(step, length, *divisor), p[8], g[8], first[8], second[8];
     float shrink = element < decay_count ? step.shrink : 1.0f;
     if (MASTER)
         load8(p, master + i);
@@ -82,7 +81,7 @@ __global__ void __launch_bounds__(THREADS)
 template <class M, bool MASTER> static void launch_adamw(Moment *m, Moment *v, const Update *of, const AdamW *adamw) {
     LAUNCH((adamw_update<M, MASTER>), blocks_of(of->count / 8, THREADS), THREADS, 0, cuda.stream, (act *)of->params,
            of->master, (const float *)of->gradients, (M *)m, (M *)v, of->first, of->count, of->decay_count, adamw,
-           of->norm, of->loss_scale);
+           of->norm, of->divisor);
 }
 
 void FOR_ACT(cuda_adamw)(Moment *m, Moment *v, const Update *of, const AdamW *adamw) {

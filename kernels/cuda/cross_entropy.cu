@@ -82,11 +82,17 @@ INLINE float2 join(float most, float sum, float2 *parts) {
 template <int KEPT, bool GRADIENT, bool CAPPED, bool WHOLE>
 __global__ void __launch_bounds__(THREADS, 2)
     cross_entropy_kernel(act *logits, float *losses, const void *rows, unsigned bytes, int first, int T, int vocab,
-                         int V, float cap, float z_loss, float scale, const float *loss_scale) {
+                         int V, float cap, float z_loss, float scale, const float *loss_scale, const uint8_t *counted) {
     SHARED(float2, parts, THREADS / 32);
     DYNAMIC_SHARED(act8, rest);
     act *row = logits + (size_t)blockIdx.x * V;
     act8 *vectors = (act8 *)row;
+    if (counted && !counted[first + blockIdx.x]) { // the whole block returns
+        if (threadIdx.x == 0) losses[first + blockIdx.x] = 0;
+        if (GRADIENT)
+            for (int c = threadIdx.x; c < V / 8; c += THREADS) vectors[c] = act8{};
+        return;
+    }
     int n = first + blockIdx.x, target = (int)token_at(rows, n + n / T + 1, bytes), used = (vocab + 7) / 8;
     float of_target = threadIdx.x == 0 ? value_of(row[target]) : 0.0f; // before it is overwritten
     float most = LOWEST, sum = 0;
@@ -173,7 +179,7 @@ void FOR_ACT(cuda_cross_entropy)(Act *logits, float *losses, const void *rows, c
                    : cross_entropy_kernel<0, false, false, false>;
     LAUNCH(kernel, (unsigned)loss->M, THREADS, whole ? rest : 0, cuda.stream, (act *)logits, losses, rows,
            id_bytes(vocab), loss->first, loss->T, vocab, loss->V, loss->softcap, loss->z_loss, loss->scale,
-           loss->loss_scale);
+           loss->loss_scale, loss->counted);
 }
 
 static __global__ void __launch_bounds__(256) sum_losses_kernel(double *total, const float *losses, int n) {

@@ -7,13 +7,13 @@ enum { THREADS = 256, TILE = 32, STRANDS = THREADS / TILE };
 static __global__ void __launch_bounds__(THREADS)
     muon_momentum_kernel(float *__restrict__ direction, float *__restrict__ momentum,
                          const float *__restrict__ gradients, size_t count, const Muon *__restrict__ muon,
-                         const float *__restrict__ norm, const float *__restrict__ loss_scale) {
+                         const float *__restrict__ norm, const float *__restrict__ divisor) {
     size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8;
     if (i >= count) return;
     const float length = *norm, keep = muon->momentum;
     float g[8] = {}, m[8];
     if (isfinite(length)) {
-        const float scale = gradient_scale(muon->adamw, length, *loss_scale);
+        const float scale = gradient_scale(muon->adamw, length, *divisor);
         load8(g, gradients + i), load8(m, momentum + i);
 #pragma unroll
         for (int k = 0; k < 8; k++) {
@@ -29,7 +29,7 @@ static __global__ void __launch_bounds__(THREADS)
 void FOR_ACT(cuda_muon_momentum)(Grad *direction, float *momentum, const Update *of, const Muon *muon) {
     assert(of->count % 8 == 0);
     LAUNCH(muon_momentum_kernel, blocks_of(of->count / 8, THREADS), THREADS, 0, cuda.stream, (float *)direction,
-           momentum, (const float *)of->gradients, of->count, muon, of->norm, of->loss_scale);
+           momentum, (const float *)of->gradients, of->count, muon, of->norm, of->divisor);
 }
 
 #ifdef ACT_FP32

@@ -54,7 +54,7 @@ INLINE void store8_parameters(act *to, const float (&from)[8], const AdamW &step
 }
 
 // What gradients are multiplied with.
-INLINE float gradient_scale(const AdamW &step, float norm, float loss_scale) {
+INLINE float gradient_scale(const AdamW &step, float norm, float divisor) {
     float clip = step.max_norm > 0 && norm > step.max_norm ? step.max_norm / (norm + 1e-6f) : 1.0f;
-    return clip / loss_scale;
+    return clip / divisor;
 }

@@ -62,7 +62,7 @@ TEST(cuda_update_rounds_randomly_and_without_bias) {
                                    .master = offset(run ? AT(master) : AT(params), 4 * at),
                                    .gradients = offset(AT(grads), 4 * at),
                                    .norm = AT(norm),
-                                   .loss_scale = AT(scale)};
+                                   .divisor = AT(scale)};
             on->adamw(offset(AT(m), 2 * at), offset(AT(v), 2 * at), &update, AT(step));
         });
         check_rounding(m, 1, rounding_seed);

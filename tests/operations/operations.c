@@ -9,9 +9,9 @@
 enum { ANY = 64 }; // a shape's field that does not matter to the operation
 
 // The norm of `grads`, in a block of ON_BOTH.
-#define NORM(count, loss_scale)                                                                                        \
+#define NORM(count, divisor)                                                                                           \
     on->square_sums(AT(sums), AT(grads), count);                                                                       \
-    on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), loss_scale)
+    on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), divisor)
 
 void operation_embed(int B, int T, int C, int V, int vocab, bool add) {
     const size_t n = (size_t)(B * T * C);
@@ -342,20 +342,25 @@ void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M, d
     Array *logits = array_normal(ACTS, (size_t)M * (size_t)V, softcap > 0 ? softcap / 2 : 3, 0);
     Array *losses = array_filled(FLOATS, (size_t)N, 0), *rows = array_tokens((size_t)(N / T * (T + 1)), vocab);
     Array *scale = array_filled(FLOATS, 1, 4), *total = array_filled(DOUBLES, 1, 0.5);
+    Array *counted = array_tokens((size_t)N, 2); // as bytes: 0 and 1
     for (int i = 0; i < M; i++)
         for (int c = vocab; c < V; c++)
             logits->start[(size_t)i * (size_t)V + (size_t)c] = NAN; // padding may hold anything
-#define LOSS(gradient) &(CrossEntropy){first, M, T, vocab, V, cap, z, gradient, by, AT(scale)}
-    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), LOSS(false)); on->sum_losses(AT(total), AT(losses), N));
+#define LOSS(gradient, counted) &(CrossEntropy){first, M, T, vocab, V, cap, z, gradient, by, AT(scale), counted}
+    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), LOSS(false, NULL));
+            on->sum_losses(AT(total), AT(losses), N));
     CHECK_NEAR(losses, capped ? 2e-6 : 1e-6);
     CHECK_NEAR(total, capped ? 2e-6 : 1e-6);
     CHECK_NEAR(logits, 0); // loss only: untouched
-    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), LOSS(true)));
-#undef LOSS
+    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), LOSS(true, NULL)));
     CHECK_NEAR(losses, capped ? 2e-6 : 1e-6);
     CHECK_NEAR(logits, (capped ? 2 : 1) * rounded_once);
     for (int i = 0; i < M && !pair_timing; i++)
         for (int c = vocab; c < V; c++) CHECK(logits->result[TESTED][(size_t)i * (size_t)V + (size_t)c] == 0);
+    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), LOSS(true, AT(counted)))); // of these as logits
+#undef LOSS
+    CHECK_NEAR(losses, capped ? 2e-6 : 1e-6);
+    CHECK_NEAR(logits, (capped ? 2 : 1) * rounded_once);
     pair_close();
 }
 
@@ -430,7 +435,7 @@ void operation_adamw(size_t count, size_t decay_count) {
                         .master = run && has_master ? AT(master) : AT(params),                                         \
                         .gradients = AT(grads),                                                                        \
                         .norm = AT(norm),                                                                              \
-                        .loss_scale = AT(scale)},                                                                      \
+                        .divisor = AT(scale)},                                                                         \
               AT(adamw_step))
     for (int clipped = 0; clipped < 2; clipped++) {
         ON_BOTH(UPDATE(steps[clipped]));
@@ -477,7 +482,7 @@ void operation_muon(int rows, int cols) {
                      .master = run && has_master ? AT(master) : AT(params),                                            \
                      .gradients = AT(grads),                                                                           \
                      .norm = AT(norm),                                                                                 \
-                     .loss_scale = AT(scale)};                                                                         \
+                     .divisor = AT(scale)};                                                                            \
     on->muon_momentum(AT(direction), AT(momentum), &update, AT(muon_step));                                            \
     update.gradients = AT(direction);                                                                                  \
     on->muon_update(&update, 4, AT(muon_step))

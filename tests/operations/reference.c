@@ -332,15 +332,16 @@ static void reference_cross_entropy(Act *logits, float *losses, const void *rows
         const int n = loss->first + m,
                   target = (int)id_at(rows, (size_t)(n / T * (T + 1) + n % T + 1), id_bytes((unsigned)vocab));
         const double cap = (double)loss->softcap, z = (double)loss->z_loss;
+        const bool counts = !loss->counted || loss->counted[n];
         for (int c = 0; c < vocab; c++) seen[c] = cap > 0 ? cap * tanh(x[c] / cap) : x[c];
         for (int c = 0; c < vocab; c++) largest = fmax(largest, seen[c]);
         for (int c = 0; c < vocab; c++) total += exp(seen[c] - largest);
         const double log_sum = largest + log(total);
-        losses[n] = (float)(log_sum - seen[target] + z * log_sum * log_sum);
+        losses[n] = counts ? (float)(log_sum - seen[target] + z * log_sum * log_sum) : 0;
         for (int c = 0; c < V && loss->gradient; c++) {
             const double d = exp(seen[c] - log_sum) * (1 + 2 * z * log_sum) - (c == target);
             const double slope = cap > 0 ? 1 - seen[c] / cap * (seen[c] / cap) : 1;
-            x[c] = c < vocab ? d * slope * (double)loss->scale * (double)*loss->loss_scale : 0;
+            x[c] = c < vocab && counts ? d * slope * (double)loss->scale * (double)*loss->loss_scale : 0;
         }
     }
     free(seen);
@@ -372,20 +373,20 @@ static void reference_square_sums(double *sums, const Grad *gradients, size_t co
     for (size_t i = 0; i < count; i++) sums[i / NORM_PIECE] += IN(gradients)[i] * IN(gradients)[i];
 }
 
-static void reference_gradient_norm(float *norm, const double *sums, size_t count, const float *loss_scale) {
+static void reference_gradient_norm(float *norm, const double *sums, size_t count, const float *divisor) {
     double sum = 0;
     for (size_t i = 0; i < count; i++) sum += sums[i];
-    *norm = (float)(sqrt(sum) / (double)*loss_scale);
+    *norm = (float)(sqrt(sum) / (double)*divisor);
 }
 
-static double gradient_scale(const AdamW *adamw, float norm, float loss_scale) {
+static double gradient_scale(const AdamW *adamw, float norm, float divisor) {
     const bool clip = adamw->max_norm > 0 && norm > adamw->max_norm;
-    return (clip ? (double)adamw->max_norm / ((double)norm + 1e-6) : 1) / (double)loss_scale;
+    return (clip ? (double)adamw->max_norm / ((double)norm + 1e-6) : 1) / (double)divisor;
 }
 
 static void reference_adamw(Moment *m, Moment *v, const Update *of, const AdamW *adamw) {
     if (!isfinite(*of->norm)) return;
-    const double by = gradient_scale(adamw, *of->norm, *of->loss_scale);
+    const double by = gradient_scale(adamw, *of->norm, *of->divisor);
     for (size_t i = 0; i < of->count; i++) {
         const double g = IN(of->gradients)[i] * by, beta1 = (double)adamw->beta1, beta2 = (double)adamw->beta2;
         double *p = OUT(of->params) + i, *m1 = OUT(m) + i, *m2 = OUT(v) + i;
@@ -396,7 +397,7 @@ static void reference_adamw(Moment *m, Moment *v, const Update *of, const AdamW 
 }
 
 static void reference_muon_momentum(Grad *direction, float *momentum, const Update *of, const Muon *muon) {
-    const double by = gradient_scale(&muon->adamw, *of->norm, *of->loss_scale), keep = (double)muon->momentum;
+    const double by = gradient_scale(&muon->adamw, *of->norm, *of->divisor), keep = (double)muon->momentum;
     for (size_t i = 0; i < of->count; i++) {
         OUT(direction)[i] = 0;
         if (!isfinite(*of->norm)) continue;

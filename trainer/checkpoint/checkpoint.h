@@ -76,3 +76,6 @@ int checkpoint_verify_model(const char *directory);
 // lists; tensors may be F32, F16 or BF16, and wpe may have more rows than the model's block. 65 when a tensor is
 // missing, is damaged, does not fit, or is not part of the model.
 int checkpoint_load(Network *network, const char *path, bool optimizer);
+// The same for a model that lacks the last `added` ids of the network: their rows become the mean of the others, summed in
+// double precision.
+int checkpoint_load_model(Network *network, const char *path, unsigned added);

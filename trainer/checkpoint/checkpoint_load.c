@@ -1,6 +1,7 @@
 // Reading the tensors of a model directory, a checkpoint or one made by others, into the network.
 #include "common/err.h"
 #include "common/file/file.h"
+#include "common/log.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/safetensors.h"
 #include <fnmatch.h>
@@ -85,20 +86,39 @@ typedef struct {
     int range_count;
 } Destination;
 
+static void write_values(Network *network, const Destination *to, size_t first, size_t count) {
+    for (int i = 0; i < to->range_count; i++)
+        network_write(network, to->ranges[i], to->types[i], to->offset + first, count, network->staging);
+}
+
+// Fills `rows` rows behind those of the file with their mean. Of zeros, or of numbers around it, the logits would lie far
+// above those of the other ids, which training has moved down together.
+static void add_mean_rows(Network *network, const Tensor *tensor, Dtype type, const uint8_t *data, size_t old,
+                          size_t rows, const Destination *to) {
+    const size_t cols = (size_t)tensor->cols;
+    double *sums = allocate_zeroed(cols, sizeof *sums);
+    for (size_t i = 0; i < old * cols; i++) sums[i % cols] += (double)dtype_value(type, data, i);
+    for (size_t c = 0; c < cols; c++) network->staging[c] = (float)(sums[c] / (double)old);
+    for (size_t row = old; row < old + rows; row++) write_values(network, to, row * cols, cols);
+    free(sums);
+}
+
+// `added`: of the rows of embedding and head, the last that the file lacks.
 static int load_tensor(Network *network, const TensorFiles *files, const char *prefix, const Tensor *tensor,
-                       bool transposed, const Destination *to) {
+                       bool transposed, unsigned added, const Destination *to) {
     char name[SAFE_NAME_BYTES];
     snprintf(name, sizeof name, "%s%s", prefix, tensor->name);
     const SafeFile *file;
     SafeTensor *found = find_tensor(files, name, &file);
-    uint64_t rows = (uint64_t)tensor->file_rows, cols = (uint64_t)tensor->cols;
+    if (tensor->id != PARAM_WTE && tensor->id != PARAM_HEAD) added = 0;
+    const uint64_t rows = (uint64_t)tensor->file_rows - added, cols = (uint64_t)tensor->cols;
     Dtype type;
     if (!found) return fail(EX_DATA, "there is no tensor '%s'", name);
     if (!dtype_parse_file_name(found->dtype, &type))
         return fail(EX_DATA, "'%s' is of type %s, and these are read:" DTYPES(FILE_NAME, ), name, found->dtype);
     // The first rows are loaded of the positions, and of an embedding that other tools padded as it is padded here.
     bool vector = tensor->kind >= KIND_GAIN, cropped = tensor->id == PARAM_WPE;
-    const uint64_t padded = (uint64_t)tensor->rows;
+    const uint64_t padded = added ? (uint64_t)padded_vocab((int)rows) : (uint64_t)tensor->rows;
     bool fits = vector ? found->dims == 1 && found->shape[0] == rows
                        : found->dims == 2 && found->shape[!transposed] == cols &&
                              (cropped ? found->shape[0] >= rows
@@ -118,9 +138,9 @@ static int load_tensor(Network *network, const TensorFiles *files, const char *p
             for (size_t r = 0; r < rows; r++)
                 for (size_t c = 0; c < cols; c++)
                     network->staging[r * cols + c] = dtype_value(type, data, c * rows + r);
-        for (int i = 0; i < to->range_count; i++)
-            network_write(network, to->ranges[i], to->types[i], to->offset + first, n, network->staging);
+        write_values(network, to, first, n);
     }
+    if (added) add_mean_rows(network, tensor, type, data, (size_t)rows, added, to);
     return 0;
 }
 
@@ -163,7 +183,7 @@ static int check_left_out(const TensorFiles *files, bool bias) {
     return result;
 }
 
-static int load_model(Network *network, const char *directory) {
+static int load_model(Network *network, const char *directory, unsigned added) {
     const MemoryPlan *plan = network->plan;
     const size_t ranges[] = {plan->params, plan->master};
     const Dtype types[] = {par_type(network->ops), DTYPE_FP32};
@@ -176,8 +196,8 @@ static int load_model(Network *network, const char *directory) {
     for (int i = 0; i < network->model->count && result == 0; i++) {
         const Tensor *tensor = &network->model->tensors[i];
         to.offset = tensor->offset;
-        result =
-            load_tensor(network, &files, prefixed ? tensor_prefix(tensor) : "", tensor, tensor_transposed(tensor), &to);
+        result = load_tensor(network, &files, prefixed ? tensor_prefix(tensor) : "", tensor, tensor_transposed(tensor),
+                             added, &to);
     }
     if (result == 0) result = check_left_out(&files, network->model->shape.bias);
     if (result < 0) fail_in("'%s'", directory);
@@ -199,7 +219,7 @@ static int load_optimizer(Network *network, const char *directory) {
             const Tensor *tensor = &model->tensors[i];
             if (!optimizer_has(state, tensor)) continue;
             const Destination to = {optimizer_offset(state, model, tensor), &network->plan->states[s], &type, 1};
-            result = load_tensor(network, &files, prefix, tensor, false, &to);
+            result = load_tensor(network, &files, prefix, tensor, false, 0, &to);
         }
     }
     if (result < 0) fail_in("'%s'", directory);
@@ -207,10 +227,21 @@ static int load_optimizer(Network *network, const char *directory) {
     return result;
 }
 
-int checkpoint_load(Network *network, const char *path, bool optimizer) {
-    if (load_model(network, path) < 0) return -1;
+static int load(Network *network, const char *path, bool optimizer, unsigned added) {
+    if (load_model(network, path, added) < 0) return -1;
     if (optimizer && load_optimizer(network, path) < 0) return -1;
     if (!optimizer) network_reset_optimizer(network);
     network_pack(network);
     return 0;
+}
+
+int checkpoint_load(Network *network, const char *path, bool optimizer) { return load(network, path, optimizer, 0); }
+
+int checkpoint_load_model(Network *network, const char *path, unsigned added) {
+    if (added)
+        log_line(
+            "the model in '%s' has no ids for %u markers of conversations: their embeddings begin as the mean of its "
+            "others",
+            path, added);
+    return load(network, path, false, added);
 }

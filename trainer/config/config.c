@@ -136,7 +136,8 @@ KeyClass config_class(int key) { return (KeyClass)(keys[key].class % ROLE_PLAN);
 bool config_has_role(int key, KeyRole role) { return keys[key].class & (int)role; }
 bool config_may_change(int key) { return config_class(key) == CLASS_RUN || config_class(key) == CLASS_RUN_OPTION; }
 bool config_omits_default(int key) {
-    return config_class(key) == CLASS_OPTION || config_class(key) == CLASS_RUN_OPTION;
+    const KeyClass class = config_class(key);
+    return class == CLASS_OPTION || class == CLASS_STREAM_OPTION || class == CLASS_RUN_OPTION;
 }
 const char *config_key(int key) { return config_keys[key].name; }
 

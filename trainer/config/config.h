@@ -4,12 +4,21 @@
 #include "common/arena.h"
 #include "common/bytes.h"
 #include "common/cli/cli.h"
+#include "common/turns.h"
 #include "kernels/backend.h"
 #include "loader/client/feed.h"
 #include "trainer/config/optimizer_name.h"
 #include "trainer/config/recompute_level.h"
 
-typedef enum { CLASS_MODEL, CLASS_OPTION, CLASS_STREAM, CLASS_RUN, CLASS_RUN_OPTION, CLASS_PLACE } KeyClass;
+typedef enum {
+    CLASS_MODEL,
+    CLASS_OPTION,
+    CLASS_STREAM,
+    CLASS_STREAM_OPTION,
+    CLASS_RUN,
+    CLASS_RUN_OPTION,
+    CLASS_PLACE
+} KeyClass;
 typedef enum { ROLE_PLAN = 8, ROLE_FIT = 16, ROLE_SAMPLES = 32, ROLE_EVAL = 64, ROLE_CHOSEN = 128 } KeyRole;
 
 typedef bool Key_FLAG;
@@ -35,6 +44,8 @@ typedef struct {
     unsigned local_world; // of them on this machine
     unsigned local_first; // the lowest of them on this machine
     unsigned end_of_text; // the id that ends a document, where vocab_size is set: of the vocabulary, no key
+    TurnIds turns;        // the markers of the vocabulary, no key
+    unsigned added_ids;   // the last ids, which the model of init_from lacks; no key
 } Config;
 
 enum {

@@ -190,6 +190,14 @@ void config_warn(const ConfigReader *reader) {
                  reader->origin[KEY_recompute_layers]);
 }
 
+// With the loss of answers, rows begin at documents and see no other one: else the first targets of a row do not count.
+static void set_for_answers(ConfigReader *reader) {
+    Config *config = &reader->config;
+    if (config->loss_tokens != LOSS_ANSWERS) return;
+    if (!config_is_set(reader, KEY_sampling)) config->sampling = SAMPLING_DOCUMENTS;
+    if (!config_is_set(reader, KEY_document_mask)) config->document_mask = true;
+}
+
 int config_check(ConfigReader *reader) {
     Config *config = &reader->config;
     const bool checkpoints = config->grad_checkpoint && config->recompute == RECOMPUTE_AUTO;
@@ -199,6 +207,7 @@ int config_check(ConfigReader *reader) {
     check_model(reader);
     check_schedule(reader);
     split_step(reader);
+    set_for_answers(reader);
     if (!reader->mistake_count && checkpoints) log_line("grad_checkpoint: recompute = block");
     if (!reader->mistake_count) return 0;
     for (char *line = (char *)reader->mistakes.data, *end; (end = strchr(line, '\n')); line = end + 1)

@@ -14,6 +14,7 @@
 static void take_settings(ConfigReader *reader, const Config *run) {
     Config *config = &reader->config;
     if (!config_is_set(reader, KEY_dtype)) config->dtype = run->dtype;
+    if (!config_is_set(reader, KEY_loss_tokens)) config->loss_tokens = run->loss_tokens;
     if (!config_is_set(reader, KEY_document_mask)) config->document_mask = run->document_mask;
     if (!config_is_set(reader, KEY_eval_block_size)) config->eval_block_size = run->eval_block_size;
     if (!config_is_set(reader, KEY_eval_order)) config->eval_order = run->eval_order;

@@ -1,5 +1,6 @@
 // Evaluation in micro-batches: forward pass and losses only; no activation is kept.
 #include "trainer/model/evaluate.h"
+#include <math.h>
 
 // Adds the losses of the uploaded batch to the scalars, sequence by sequence.
 static void add_losses(Network *network, int B) {
@@ -20,7 +21,7 @@ void evaluate_warm_up(Network *network, uint64_t samples) {
     if (last) add_losses(network, (int)last);
 }
 
-// Returns the bytes of the targets of B rows of T+1 ids, and adds the losses of targets without text to the scalars.
+// Returns the bytes of the targets of B rows of T+1 ids that count, and adds the losses of those without text to the scalars.
 static uint64_t add_bytes(Network *network, const uint8_t *token_bytes, const void *ids, int B, int T) {
     const unsigned width = shape_id_bytes(&network->model->shape);
     StepScalars *scalars = network_at(network, network->plan->scalars);
@@ -28,6 +29,7 @@ static uint64_t add_bytes(Network *network, const uint8_t *token_bytes, const vo
     uint64_t bytes = 0;
     for (size_t b = 0; b < (size_t)B; b++)
         for (size_t t = 0; t < (size_t)T; t++) {
+            if (network->plan->answers && !network->counted[b * (size_t)T + t]) continue;
             const uint8_t length = token_bytes[id_at(ids, b * ((size_t)T + 1) + t + 1, width)];
             if (!length) network->ops->sum_losses(&scalars->textless_loss, losses + b * (size_t)T + t, 1);
             bytes += length;
@@ -57,13 +59,14 @@ FeedResult evaluate(Network *network, const BatchSource *source, const EvaluateR
         if (result != FEED_BATCH) return batch_stream_cancel(&stream), result;
         int B = (int)batch.rows;
         network_tokens(network, pass, batch.ids, B, T);
+        found->targets += network->targets;
         add_losses(network, B);
         if (request->token_bytes) found->bytes += add_bytes(network, request->token_bytes, batch.ids, B, T);
         source->release(source->self, &batch);
         if (request->progress) progress_update(request->progress, request->progress->done + (uint64_t)B * (uint64_t)T);
     }
     ops->download(&sums, scalars, sizeof sums);
-    found->loss = sums.loss / ((double)request->samples * T);
+    found->loss = found->targets ? sums.loss / (double)found->targets : NAN;
     found->text_nats = sums.loss - sums.textless_loss;
     return FEED_BATCH;
 }

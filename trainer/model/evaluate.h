@@ -20,9 +20,10 @@ typedef struct {
 } EvaluateRequest;
 
 typedef struct {
-    double loss;      // mean over all targets
+    double loss;      // mean over the targets that count; NAN without any
+    uint64_t targets; // that count
     double text_nats; // the sum of the losses of targets with a text; of all targets when no bytes are counted
-    uint64_t bytes;   // of the texts of all targets
+    uint64_t bytes;   // of the texts of the targets
 } EvaluateResult;
 
 // Sums sequence by sequence in a fixed order, so that the loss does not depend on the evaluation batch size (on AVX2 it

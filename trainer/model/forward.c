@@ -184,6 +184,7 @@ void network_losses(const Network *network, const PassLayout *pass, int B, int T
                                    .T = T,
                                    .vocab = shape->vocab,
                                    .V = V,
+                                   .counted = network->plan->answers ? x.counted : NULL,
                                    .softcap = (float)shape->softcap,
                                    .z_loss = pass->backward ? network->plan->z_loss : 0,
                                    .gradient = backward,

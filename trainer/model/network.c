@@ -5,6 +5,7 @@
 #include "common/machine/hugepages.h"
 #include "common/machine/pool.h"
 #include "common/sizes.h"
+#include "trainer/model/answers.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -72,12 +73,14 @@ int network_open(Network *network, const Backend *backend, const Model *model, c
     network->staging = malloc(plan->staging);
     network->scalars = aligned_alloc(PAGE, PAGE);
     network->starts = aligned_alloc(PAGE, starts_bytes(plan, model));
-    if (!network->weights || !network->staging || !network->scalars || !network->starts)
+    network->counted = aligned_alloc(PAGE, starts_bytes(plan, model));
+    if (!network->weights || !network->staging || !network->scalars || !network->starts || !network->counted)
         return fail(EX_MEMORY, "no memory for the list of weights and the checkpoint buffer");
     network->arena = backend->alloc(plan->bytes);
     if (!network->arena) return -1;
     backend->pin(network->scalars, PAGE);
     if (plan->document_mask) backend->pin(network->starts, starts_bytes(plan, model));
+    if (plan->answers) backend->pin(network->counted, starts_bytes(plan, model));
     if (plan->host_bytes && !(network->host = host_memory(backend, plan->host_bytes))) return -1;
     backend->zero(network->arena, plan->passes); // gaps between tensors stay zero; gradients start as zero
     backend->bind_scratch(network_at(network, plan->scratch), plan->scratch_bytes);
@@ -92,6 +95,7 @@ int network_open(Network *network, const Backend *backend, const Model *model, c
 void network_close(Network *network) {
     if (network->arena) {
         network->ops->unpin(network->scalars), network->ops->unpin(network->starts);
+        network->ops->unpin(network->counted);
         network->ops->release(network->arena);
     }
     if (network->host) {
@@ -102,6 +106,7 @@ void network_close(Network *network) {
     free(network->staging);
     free(network->scalars);
     free(network->starts);
+    free(network->counted);
     *network = (Network){0};
 }
 
@@ -282,12 +287,23 @@ void network_zero_tokens(const Network *network, const PassLayout *pass, uint64_
     network->ops->zero(network_at(network, pass->tokens), B * (T + 1) * shape_id_bytes(&network->model->shape));
     if (network->plan->document_mask)
         network->ops->zero(network_at(network, pass->starts), B * T * sizeof *network->starts);
+    if (network->plan->answers) network->ops->zero(network_at(network, pass->counted), B * T);
 }
 
-void network_tokens(const Network *network, const PassLayout *pass, const void *ids, int B, int T) {
+static void count_targets(Network *network, const PassLayout *pass, const void *ids, size_t B, size_t T) {
+    const ModelShape *shape = &network->model->shape;
+    network->targets = B * T;
+    if (!network->plan->answers) return;
+    network->targets =
+        answers_count(&shape->turns, (uint32_t)shape->end_of_text, ids, shape_id_bytes(shape), B, T, network->counted);
+    network->ops->upload(network_at(network, pass->counted), network->counted, B * T);
+}
+
+void network_tokens(Network *network, const PassLayout *pass, const void *ids, int B, int T) {
     const ModelShape *shape = &network->model->shape;
     const unsigned bytes = shape_id_bytes(shape);
     network->ops->upload(network_at(network, pass->tokens), ids, (size_t)B * (size_t)(T + 1) * bytes);
+    count_targets(network, pass, ids, (size_t)B, (size_t)T);
     if (!network->plan->document_mask) return;
     int32_t *starts = network->starts;
     for (int b = 0; b < B; b++)

@@ -15,9 +15,12 @@ typedef struct Network {
     unsigned char *arena, *host; // host: page-locked, for offloaded ranges
     Weight *weights;             // operands of matmuls: 4 per layer, then the head
     int weight_count;
-    float *staging;       // host memory, plan->staging bytes
-    StepScalars *scalars; // host copy of the step's scalars, page-locked
-    int32_t *starts;      // with document_mask: page-locked host memory for the starts of a batch
+    float *staging;                   // host memory, plan->staging bytes
+    StepScalars *scalars;             // host copy of the step's scalars, page-locked
+    int32_t *starts;                  // with document_mask: page-locked host memory for the starts of a batch
+    uint8_t *counted;                 // with loss_tokens = answers: the same for the targets of a batch that count
+    uint64_t targets;                 // of the last batch, those that count
+    double own_targets, step_targets; // of a step: of this process since the ranks agreed, and of all ranks before
 } Network;
 
 // Allocates the arena. The backend, model and plan are borrowed and must outlive it. -1 (82, 83) when out of memory.
@@ -57,10 +60,11 @@ void network_read(const Network *network, size_t range, Dtype type, size_t first
 void network_write(const Network *network, size_t range, Dtype type, size_t first, size_t count, const float *values);
 static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? DTYPE_FP32 : ops->act_type; }
 
-// Uploads (B,T+1) token ids, of shape_id_bytes each as they came over the wire, to the batch of the pass. With
+// Uploads (B,T+1) token ids, of shape_id_bytes each as they came over the wire, to the batch of the pass, and sets
+// network->targets. With
 // document_mask a document begins at an end_of_text, which it sees, and ends before the next one. So every target is
 // predicted from its own document, and the first token of a text from end_of_text alone.
-void network_tokens(const Network *network, const PassLayout *pass, const void *ids, int B, int T);
+void network_tokens(Network *network, const PassLayout *pass, const void *ids, int B, int T);
 // B rows of one document of zeros: what a pass before the first batch reads, where anything may lie.
 void network_zero_tokens(const Network *network, const PassLayout *pass, uint64_t B);
 

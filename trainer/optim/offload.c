@@ -56,7 +56,7 @@ static Slice slice_at(const Network *network, size_t first, size_t local) {
         .master = ops->master_bytes ? network_at(network, plan->master + local * sizeof(float)) : params,
         .gradients = network_at(network, plan->update.grads + first * ops->grad_bytes),
         .norm = &scalars->norm,
-        .loss_scale = &scalars->loss_scale,
+        .divisor = &scalars->divisor,
     };
     return (Slice){.update = update, .scalars = scalars->optimizer};
 }

@@ -10,7 +10,7 @@
 enum { FIRST_MICRO_BATCH, NEXT_MICRO_BATCH, NORM, UPDATE, PARTS };
 
 void step_begin(Network *network, const Config *config, const StepPosition *position) {
-    *network->scalars = (StepScalars){.loss_scale = position->loss_scale};
+    *network->scalars = (StepScalars){.loss_scale = position->loss_scale, .divisor = position->loss_scale};
     network->plan->optimizer->prepare(network->scalars->optimizer, config, schedule_rate(config, position->step),
                                       position->update);
     if (network->plan->dropout) {
@@ -22,7 +22,7 @@ void step_begin(Network *network, const Config *config, const StepPosition *posi
                       .scale = (float)(1 / (1 - p))};
     }
     network->ops->upload(network_at(network, network->plan->scalars), network->scalars, sizeof *network->scalars);
-    network->micro = 0;
+    network->micro = 0, network->step_targets = network->own_targets = 0;
     if (network->collective->world > 1)
         network->ops->zero(network_loss(network), plan_losses(network->plan, 1) * sizeof(double));
 }
@@ -210,7 +210,7 @@ static void sum_norm(const Network *network) {
                              own.count);
     }
     if (plan->shards > 1) gather(network, plan->sums, sizeof *sums, NORM_PIECE);
-    ops->gradient_norm(&scalars->norm, sums, norm_pieces(network->model->elements), &scalars->loss_scale);
+    ops->gradient_norm(&scalars->norm, sums, norm_pieces(network->model->elements), &scalars->divisor);
 }
 
 static void gradient_norm(const Network *network) {
@@ -236,11 +236,11 @@ static void read_results(Network *network) {
 }
 
 // Whether the update is left out because of a spike. The test before the update costs a wait for the device.
-static bool skip_spike(Network *network, const Config *config, const StepPosition *position, double tokens) {
+static bool skip_spike(Network *network, const Config *config, const StepPosition *position) {
     if (config->spike_action != SPIKE_SKIP || !position->spikes) return false;
     read_results(network);
-    return spike_score(position->spikes, network->scalars->loss / tokens, (double)network->scalars->norm) >
-           config->spike_z;
+    return spike_score(position->spikes, network->scalars->loss / network->step_targets,
+                       (double)network->scalars->norm) > config->spike_z;
 }
 
 static void update(Network *network) {
@@ -287,13 +287,26 @@ void step_warm_up(Network *network, const Config *config) {
     }
 }
 
-FeedResult step_agree(Collective *ranks, FeedResult found) {
-    enum { STOPPED, CHANGED, FAILED, SUMS };
-    double sums[SUMS] = {
-        [STOPPED] = found == FEED_STOPPED, [CHANGED] = found == FEED_CHANGED, [FAILED] = found == FEED_ERROR};
+// Also adds up the targets of all processes.
+static FeedResult agree(Collective *ranks, FeedResult found, double *targets) {
+    enum { STOPPED, CHANGED, FAILED, TARGETS, SUMS };
+    double sums[SUMS] = {[STOPPED] = found == FEED_STOPPED,
+                         [CHANGED] = found == FEED_CHANGED,
+                         [FAILED] = found == FEED_ERROR,
+                         [TARGETS] = *targets};
     if (ranks->world == 1) return found;
     if (collective_all_reduce(ranks, sums, SUMS) < 0 || sums[FAILED] > 0) return FEED_ERROR;
+    *targets = sums[TARGETS];
     return sums[STOPPED] > 0 ? FEED_STOPPED : sums[CHANGED] > 0 ? FEED_CHANGED : FEED_BATCH;
+}
+
+FeedResult step_agree(Collective *ranks, FeedResult found) { return agree(ranks, found, &(double){0}); }
+
+// The same in a step: the targets since the last call count, for all processes.
+static FeedResult agree_in_step(Network *network, FeedResult found) {
+    found = agree(network->collective, found, &network->own_targets);
+    network->step_targets += network->own_targets, network->own_targets = 0;
+    return found;
 }
 
 static FeedResult next_batch(Network *network, BatchStream *stream) {
@@ -302,6 +315,7 @@ static FeedResult next_batch(Network *network, BatchStream *stream) {
     FeedResult found = batch_stream_next(stream, &batch);
     if (found != FEED_BATCH) return found;
     network_tokens(network, pass, batch.ids, pass->rows, network->model->shape.block);
+    network->own_targets += (double)network->targets;
     stream->source->release(stream->source->self, &batch);
     return FEED_BATCH;
 }
@@ -349,12 +363,13 @@ static FeedResult run_round(Network *network, const Round *round, BatchStream *s
     // a single process has checked it before the step
     const bool stops = stop && *stop && (round->micro || ranks->world > 1);
     FeedResult found = stops ? FEED_STOPPED : round->own ? next_batch(network, stream) : FEED_BATCH;
-    if (overlaps) found = step_agree(ranks, found);
+    if (overlaps) found = agree_in_step(network, found);
     if (found == FEED_BATCH && round->own) run_own(network, round, scale, overlaps);
     if (found == FEED_BATCH && round->rechecks) // which waits for the device
         if (finish_round(ranks) < 0 || recheck_first_micro_batch(network, scale, step) < 0) found = FEED_ERROR;
-    if (!overlaps && (round->reduces || found != FEED_BATCH)) found = step_agree(ranks, found);
+    if (!overlaps && (round->reduces || found != FEED_BATCH)) found = agree_in_step(network, found);
     network->micro = round->micro;
+    if (ranks->world == 1) agree_in_step(network, found);
     if (found == FEED_BATCH && round->reduces) reduce_rest(network, !overlaps || !round->own);
     return found;
 }
@@ -385,17 +400,29 @@ FeedResult step_gradients(Network *network, const Config *config, BatchStream *s
     return run_micro_batches(network, config, stream, position->step, scale, stop);
 }
 
+// The gradients are sums divided by the tokens of the step, and become means over its targets where they are divided by the
+// loss scale. Without targets the divisor is 0: the norm is not finite, and so nothing is updated.
+static void set_divisor(Network *network, const Config *config, float loss_scale) {
+    StepScalars *scalars = network_at(network, network->plan->scalars);
+    if (!network->plan->answers) return;
+    network->scalars->divisor = (float)(loss_scale * (network->step_targets / step_tokens(network, config)));
+    network->ops->upload(&scalars->divisor, &network->scalars->divisor, sizeof scalars->divisor);
+}
+
 int step_apply(Network *network, const Config *config, const StepPosition *position, StepResult *result) {
-    const double tokens = step_tokens(network, config);
+    const double targets = network->step_targets;
     exchange(network);
     if (network->collective->lost) return -1;
+    set_divisor(network, config, position->loss_scale);
     gradient_norm(network);
-    const bool applied = !skip_spike(network, config, position, tokens);
+    const bool applied = !skip_spike(network, config, position);
     if (applied) update(network);
     if (network->collective->lost) return -1;
-    *result = (StepResult){.loss = network->scalars->loss / tokens,
-                           .norm = network->scalars->norm,
+    *result = (StepResult){.loss = targets > 0 ? network->scalars->loss / targets : NAN,
+                           .norm = targets > 0 ? network->scalars->norm : NAN,
+                           .targets = (uint64_t)targets,
                            .learning_rate = schedule_rate(config, position->step)};
-    result->finite = isfinite(result->loss) && isfinite(result->norm), result->applied = applied && result->finite;
+    const bool values = isfinite(result->loss) && isfinite(result->norm);
+    result->finite = values || !result->targets, result->applied = applied && values;
     return 0;
 }

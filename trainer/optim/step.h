@@ -14,8 +14,9 @@ typedef struct {
 } StepPosition;
 
 typedef struct {
-    double loss; // mean over the step's tokens, natural log
-    float norm;  // of the gradients before clipping
+    double loss;      // mean over the step's targets, natural log; NAN without any
+    float norm;       // of the gradients before clipping
+    uint64_t targets; // that count, of all processes; 0: nothing is applied, and neither value is called not finite
     double learning_rate;
     bool finite,
         applied; // applied: the parameters were updated. Not when a value is not finite, or with a spike to skip
@@ -27,7 +28,7 @@ typedef struct {
 void step_warm_up(Network *network, const Config *config);
 
 // The gradients of gradient_accumulation_steps micro-batches from the stream, divided by the number of
-// network->collective's processes. FEED_BATCH: done. Otherwise the stream is at some micro-batch of the step. `stop` may
+// network->collective's processes, and network->step_targets. FEED_BATCH: done. Otherwise the stream is at some micro-batch of the step. `stop` may
 // be NULL; it is checked between micro-batches. All processes return the same.
 FeedResult step_gradients(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
                           const atomic_int *stop);

@@ -304,6 +304,7 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
                          .rounds = (int)config_rounds(config),
                          .dropout = config->dropout > 0,
                          .document_mask = config->document_mask,
+                         .answers = config->loss_tokens == LOSS_ANSWERS,
                          .z_loss = (float)config->z_loss,
                          .chunk_rows = (int)(rows < chunk ? rows : chunk)};
     PlanLayout layout = {.plan = plan, .facts = {config, model, backend, plan->chunk_rows}};

@@ -16,7 +16,8 @@ typedef struct {
     double textless_loss; // of an evaluation, the part of targets without a text
     float norm;           // of the gradients
     float loss_scale;
-    Dropout dropout;                                   // of the micro-batch
+    float divisor;   // of the summed gradients: loss_scale, times the share of the targets that count
+    Dropout dropout; // of the micro-batch
     _Alignas(8) unsigned char optimizer[SCALAR_BYTES]; // from Optimizer.prepare
 } StepScalars;
 
@@ -64,6 +65,7 @@ typedef struct {
     int chunk_rows;
     bool dropout; // in training passes
     bool document_mask;
+    bool answers;    // loss_tokens = answers
     float z_loss;    // in training passes
     size_t rotation; // with rope: cosines and sines of a head's angles, (T,D)
     PlanTable table;

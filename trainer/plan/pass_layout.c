@@ -2,7 +2,7 @@
 #include "trainer/plan/pass_layout.h"
 #include "common/sizes.h"
 
-enum { TYPE_Act, TYPE_Res, TYPE_float, TYPE_Token, TYPE_int32_t };
+enum { TYPE_Act, TYPE_Res, TYPE_float, TYPE_Token, TYPE_int32_t, TYPE_uint8_t };
 
 // One row of buffers.def for a shape: its size, and the field that gets its offset.
 typedef struct {
@@ -20,14 +20,15 @@ enum {
 static void buffer_sizes(BufferSize sizes[BUFFERS], PassLayout *pass, const PlanFacts *facts) {
     const ModelShape *shape = &facts->model->shape;
     const Backend *backend = facts->backend;
-    const size_t bytes[] = {backend->act_bytes, backend->res_bytes, sizeof(float), shape_id_bytes(shape),
-                            sizeof(int32_t)};
+    const size_t bytes[] = {backend->act_bytes,    backend->res_bytes, sizeof(float),
+                            shape_id_bytes(shape), sizeof(int32_t),    sizeof(uint8_t)};
     const size_t T = (size_t)pass->block, least = ((size_t)shape->block + T - 1) / T; // sampling needs a whole block
     const size_t B = (size_t)pass->rows > least ? (size_t)pass->rows : least, N = B * T, C = (size_t)shape->channels;
     const size_t H = (size_t)shape->heads, V = (size_t)shape->padded_vocab;
     const size_t M = N < (size_t)facts->chunk_rows ? N : (size_t)facts->chunk_rows;
     const size_t F = (size_t)shape_hidden(shape), P = (size_t)shape_fc(shape), J = (size_t)shape_qkv(shape);
     const bool separate = shape_keeps_heads(shape), shared = shape->kv_heads < shape->heads;
+    const bool answers = facts->config->loss_tokens == LOSS_ANSWERS;
     int count = 0;
 #define BUFFER(group, type, name, elements)                                                                            \
     sizes[count++] = (BufferSize){GROUP_##group, round_up((elements)*bytes[TYPE_##type], PLAN_ALIGN), &pass->name};

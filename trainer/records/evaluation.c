@@ -1,7 +1,9 @@
 // The evaluation of one split, source by source. See evaluation.h.
 #include "trainer/records/evaluation.h"
+#include "common/err.h"
 #include "common/hash.h"
 #include "common/json_write.h"
+#include "common/log.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,6 +40,8 @@ static uint64_t rule_of(const Evaluation *evaluation, const Config *config, cons
     buffer_print(&text, "%d %llu %lld", (int)config->eval_order, (unsigned long long)samples,
                  (long long)config_eval_block(config));
     if (config->document_mask) buffer_print(&text, " within documents");
+    if (config->loss_tokens != LOSS_ALL)
+        buffer_print(&text, " of %s", config_word(KEY_loss_tokens, config->loss_tokens));
     for (unsigned i = 0; i < evaluation->part_count; i++) {
         const EvaluationPart *part = &evaluation->parts[i];
         if (part->source)
@@ -65,11 +69,30 @@ void evaluation_init(Evaluation *evaluation, const Config *config, const Feed *f
         evaluation->tokens += evaluation->parts[i].samples * (uint64_t)config_eval_block(config);
 }
 
+// Few targets that count are most often a mistake.
+static int check_targets(const Evaluation *evaluation, uint64_t targets) {
+    static const char *const splits[SPLIT_COUNT] = {"train", "val"};
+    static bool told;
+    const double share = 100 * (double)targets / (double)evaluation->tokens;
+    if (!targets)
+        return fail(
+            EX_DATA,
+            "no target of the evaluation of split %s counts with loss_tokens=answers: it has no answer, or prompts are "
+            "longer than a sequence",
+            splits[evaluation->split]);
+    if (!told && share < 2)
+        log_warn("%.2f %% of the targets count: prompts may be longer than a sequence (block_size)", share);
+    else if (!told)
+        log_line("%.1f %% of the targets are of answers, and count", share);
+    told = true;
+    return 0;
+}
+
 FeedResult evaluation_run(Evaluation *evaluation, Network *network, const BatchSource *source,
                           const uint8_t *token_bytes, const atomic_int *stop) {
     static const char *const verbs[SPLIT_COUNT] = {"evaluating on training data", "evaluating on validation data"};
-    const double T = network->plan->eval.block;
     double weight = 0, loss = 0, nats = 0, bytes = 0;
+    uint64_t all_targets = 0;
     FeedResult result = FEED_BATCH;
     Progress progress;
     progress_start(&progress, verbs[evaluation->split], "tok", evaluation->tokens);
@@ -79,12 +102,17 @@ FeedResult evaluation_run(Evaluation *evaluation, Network *network, const BatchS
                                          token_bytes,       &progress,        stop};
         EvaluateResult found;
         result = evaluate(network, source, &request, &found);
-        part->loss = found.loss;
+        part->loss = found.loss, part->targets = found.targets;
+        all_targets += found.targets;
+        if (!found.targets) continue;
         weight += part->weight, loss += part->weight * found.loss;
-        const double targets = (double)part->samples * T;
+        const double targets = (double)found.targets;
         nats += part->weight * (found.text_nats / targets), bytes += part->weight * ((double)found.bytes / targets);
     }
     progress_finish(&progress);
+    if (result == FEED_BATCH && network->plan->answers && evaluation->part_count &&
+        check_targets(evaluation, all_targets) < 0)
+        return FEED_ERROR;
     evaluation->loss = evaluation->part_count == 1 ? evaluation->parts[0].loss : loss / weight;
     evaluation->bits_per_byte = bytes > 0 ? nats / (M_LN2 * bytes) : NAN;
     return result;

@@ -12,7 +12,7 @@ typedef struct {
     char name[80];   // of the source, unique in its mixture
     uint16_t source; // as in FeedRequest
     uint32_t weight;
-    uint64_t samples;
+    uint64_t samples, targets; // targets: that count
     double loss;
 } EvaluationPart;
 

@@ -1,7 +1,8 @@
 // metrics.jsonl: one JSON object on each line, appended during the run. The first member of every line is "step", the number of
 // steps that the run had done; it never decreases. The second member gives the kind of the line:
 //
-//   loss              a step: its loss, the mean over its targets, in nats, with what z_loss adds; null: not finite
+//   loss              a step: its loss, the mean over its targets that count, in nats, with what z_loss adds; null: not finite
+//     targets         loss_tokens=answers only: targets that count; 0: loss and norm are null, and nothing is applied
 //     norm            norm of the gradient before it was clipped; null: not finite
 //     loss_scale      float16 only
 //     lr              learning rate

@@ -25,7 +25,7 @@ static void print_loss(char out[24], double loss) {
 static void check_rule(RunState *state, uint64_t rule) {
     if (isfinite(state->best_loss) && state->eval_rule != rule) {
         log_line("the best validation loss so far, %.4f at step %llu, is of an evaluation of another order, size, "
-                 "dataset or mixture: the best loss starts again",
+                 "dataset, mixture or loss_tokens: the best loss starts again",
                  state->best_loss, (unsigned long long)state->best_step);
         state->best_loss = state->first_loss = NAN;
     }
@@ -114,7 +114,7 @@ void loop_record_step(Run *run, const StepResult *result, uint64_t first_sample,
     double seconds = (double)ns * 1e-9, tokens = (double)run_sequences(run) * (double)config->block_size;
     const double flops = tokens / seconds * model_token_flops(&run->model);
     double wait = ns ? 100.0 * (double)wait_ns / (double)ns : 0;
-    char loss[24], norm[24], link[65], exchanged[32] = "";
+    char loss[24], norm[24], link[65], exchanged[32] = "", targets[32] = "";
     char words[64] = "", scale[32] = ""; // the loss scale of fp16, for the line and for metrics.jsonl
     if (!run->pace.steps++) run->pace.began_ns = clock_ns() - ns;
     run->pace.step_seconds += seconds, run->pace.step_tokens += tokens;
@@ -131,19 +131,22 @@ void loop_record_step(Run *run, const StepResult *result, uint64_t first_sample,
                (unsigned long long)step, (long long)config->max_iters, result->loss, (double)result->norm,
                result->learning_rate, seconds * 1e3, tokens / seconds, rate_text(run, flops, rate),
                time_left(run, left), words,
-               !result->finite    ? " | not finite: not applied"
+               !result->targets   ? " | no target counts: not applied"
+               : !result->finite  ? " | not finite: not applied"
                : !result->applied ? " | spike: not applied"
                                   : "");
         loop_flush_lines();
     }
     print_loss(loss, result->loss), print_loss(norm, (double)result->norm);
     hex_encode(link, run->state.chain, 32);
+    if (run->plan.answers)
+        snprintf(targets, sizeof targets, ", \"targets\": %llu", (unsigned long long)result->targets);
     if (run->collective.world > 1) snprintf(exchanged, sizeof exchanged, ", \"sent\": %llu", (unsigned long long)sent);
     metrics_add(&run->metrics, step,
-                "\"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"first_sample\": %llu, \"chain\": \"%s\", "
+                "\"loss\": %s, \"norm\": %s%s%s, \"lr\": %.9g, \"first_sample\": %llu, \"chain\": \"%s\", "
                 "\"ms\": %.3f, \"tok_s\": %.1f, \"product_share\": %.4g, \"wait\": %.3f%s",
-                loss, norm, scale, result->learning_rate, (unsigned long long)first_sample, link, seconds * 1e3,
-                tokens / seconds, flops / run->pace.gemm_rate, wait, exchanged);
+                loss, norm, targets, scale, result->learning_rate, (unsigned long long)first_sample, link,
+                seconds * 1e3, tokens / seconds, flops / run->pace.gemm_rate, wait, exchanged);
     if (step % (uint64_t)config->log_interval == 0) record_usage(run);
 }
 

@@ -38,7 +38,7 @@ int run_open_weights(Run *run) {
     const char *init_from = run->config.init_from;
     Network *whole = run_whole(run);
     if (*run->saves.resumed_from) return checkpoint_load(whole, run->saves.resumed_from, true);
-    if (strcmp(init_from, "scratch")) return checkpoint_load(whole, init_from, false);
+    if (strcmp(init_from, "scratch")) return checkpoint_load_model(whole, init_from, run->config.added_ids);
     return network_init(whole, (uint64_t)run->config.seed);
 }
 

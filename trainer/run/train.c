@@ -119,7 +119,7 @@ static Next step_now(Run *run) {
     state->nonfinite += !result.finite;
     state->nonfinite_streak = result.finite ? 0 : state->nonfinite_streak + 1;
     chain_end(&run->chain, &run->network, &run->config, &result, state);
-    loss_scaler_step(&state->scaler, isfinite(result.loss), isfinite(result.norm));
+    if (result.targets) loss_scaler_step(&state->scaler, isfinite(result.loss), isfinite(result.norm));
     const uint64_t ns = clock_ns() - started, wait_ns = feed_stats(run->feed).wait_ns - waited;
     loop_record_step(run, &result, first_sample, place.loss_scale, ns, wait_ns,
                      collective_sent(&run->collective) - sent);

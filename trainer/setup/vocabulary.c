@@ -34,6 +34,46 @@ static int state_fingerprint(const char *model, uint8_t fingerprint[32]) {
     return result;
 }
 
+// The vocabulary of a model of init_from. NULL, maybe after fail(), where it is not known.
+static const Vocab *open_model_vocabulary(const Config *config, const char *model) {
+    char path[PATH_MAX_BYTES];
+    uint8_t of_state[32];
+    path_join(path, model, "state.json");
+    const bool has_state = access(path, F_OK) == 0;
+    if (has_state && state_fingerprint(model, of_state) < 0) return NULL;
+    const bool has_file = (has_state ? find_model_file : vocab_file_in)(path, model);
+    if (!has_file && config->vocab_size) return NULL;
+    const Vocab *vocab = has_file ? vocab_open_path(path, NULL) : vocab_open();
+    if (!vocab || !has_state || vocab_has_fingerprint(vocab, of_state)) return vocab;
+    vocab_close(vocab);
+    return NULL;
+}
+
+// The markers of conversations that the vocabulary has beside that of the model of init_from. 0 also where they differ by
+// other tokens.
+static unsigned added_turns(const Config *config, const Vocab *vocab) {
+    uint8_t own[32];
+    if (!strcmp(config->init_from, "scratch") || !strcmp(config->init_from, "resume")) return 0;
+    const Vocab *other = open_model_vocabulary(config, config->init_from);
+    const unsigned size = other ? vocab_size(other) : 0;
+    if (other) other = vocab_with_turns(other);
+    err_clear();
+    if (!other) return 0;
+    vocab_fingerprint(vocab, own);
+    const bool same = vocab_has_fingerprint(other, own);
+    vocab_close(other);
+    return same ? vocab_size(vocab) - size : 0;
+}
+
+// With the loss of answers, a vocabulary has the markers that tell them.
+static int check_turns(const Config *config) {
+    if (config->loss_tokens == LOSS_ALL || config->turns.known) return 0;
+    return fail(
+        EX_USAGE,
+        "loss_tokens is answers, and the vocabulary has no <|user|> and <|assistant|>: make the dataset by shardtool "
+        "tokenize --turns");
+}
+
 // Fails with 76 when the model in a directory was trained with another vocabulary: a checkpoint has its fingerprint, an
 // exported model its file.
 static int check_model(const Config *config, const Vocab *vocab, const char *model) {
@@ -57,7 +97,7 @@ static int check_model(const Config *config, const Vocab *vocab, const char *mod
                 config->vocabulary, model);
 }
 
-int vocabulary_resolve(ConfigReader *reader, const char *model) {
+static int resolve(ConfigReader *reader, const char *model) {
     Config *config = &reader->config;
     char path[PATH_MAX_BYTES];
     if (!*config->vocabulary && find_file(path, config, model))
@@ -80,16 +120,21 @@ int vocabulary_resolve(ConfigReader *reader, const char *model) {
     const int64_t size = vocab_size(vocab);
     const bool is_gpt2 = vocab_is_gpt2(vocab);
     int result = 0;
-    if (config->vocab_size && config->vocab_size != size)
+    config->added_ids = model ? 0 : added_turns(config, vocab);
+    if (config->vocab_size && config->vocab_size != size && !config->added_ids)
         result = fail(EX_PROTOCOL, "'%s' has a vocabulary of %lld ids, and the model one of %lld", config->vocabulary,
                       (long long)size, (long long)config->vocab_size);
-    if (result == 0) result = check_model(config, vocab, model ? model : config->init_from);
-    config->end_of_text = vocab_end_of_text(vocab);
+    if (result == 0 && !config->added_ids) result = check_model(config, vocab, model ? model : config->init_from);
+    config->end_of_text = vocab_end_of_text(vocab), config->turns = vocab_turns(vocab);
     vocab_close(vocab);
     if (result < 0) return -1;
     config->vocab_size = is_gpt2 ? 0 : size;
     if (is_gpt2) config->vocabulary = "";
     return 0;
+}
+
+int vocabulary_resolve(ConfigReader *reader, const char *model) {
+    return resolve(reader, model) < 0 ? -1 : check_turns(&reader->config);
 }
 
 const Vocab *vocabulary_open(const Config *config) {

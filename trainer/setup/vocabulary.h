@@ -8,7 +8,7 @@
 #include "tokenizer/tokenizer.h"
 #include "trainer/config/config.h"
 
-// Finds the file of another vocabulary, and sets vocabulary, vocab_size and end_of_text: the file that the user names, that
+// Finds the file of another vocabulary, and sets vocabulary, vocab_size, end_of_text, turns and added_ids: the file that the user names, that
 // of the dataset, and for a model of another vocabulary than GPT-2's that of its run. `model`: the directory of the
 // model, NULL for a run. -1 after fail(): 66 when the model needs a file and there is none, 76 when it is not
 // that of the model.

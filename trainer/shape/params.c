@@ -46,6 +46,7 @@ ModelShape model_shape(const Config *config) {
         .vocab = vocab,
         .padded_vocab = padded_vocab(vocab),
         .end_of_text = config->vocab_size ? (int)config->end_of_text : GPT2_VOCAB - 1,
+        .turns = config->turns,
         .gpt2_vocab = !config->vocab_size,
         .bias = config->bias,
         .activation = config->mlp == MLP_SWIGLU    ? ACTIVATION_SWIGLU

@@ -54,10 +54,10 @@ static void cpu_square_sums(double *sums, const Grad *gradients, size_t count) {
     }
 }
 
-static void cpu_gradient_norm(float *norm, const double *sums, size_t count, const float *loss_scale) {
+static void cpu_gradient_norm(float *norm, const double *sums, size_t count, const float *divisor) {
     double sum = 0;
     for (size_t i = 0; i < count; i++) sum += sums[i];
-    *norm = (float)(sqrt(sum) / (double)*loss_scale);
+    *norm = (float)(sqrt(sum) / (double)*divisor);
 }
 
 // Sixteen random bits an element, by its index, the step and `stream`, whatever the threads and vectors: Philox gives
@@ -101,9 +101,9 @@ static inline void moment_store_part(Moment *moments, size_t i, V value, int lef
 }
 
 // What gradients are multiplied with.
-static inline float gradient_scale(const AdamW *hyper, float norm, float loss_scale) {
+static inline float gradient_scale(const AdamW *hyper, float norm, float divisor) {
     const float clip = hyper->max_norm > 0 && norm > hyper->max_norm ? hyper->max_norm / (norm + 1e-6f) : 1;
-    return clip / loss_scale;
+    return clip / divisor;
 }
 
 enum { RANDOM_PARAMS, RANDOM_FIRST, RANDOM_SECOND }; // streams of random bits
@@ -176,7 +176,7 @@ static void cpu_adamw(Moment *m, Moment *v, const Update *of, const AdamW *hyper
                           .first = of->first,
                           .decayed = of->decay_count > of->first ? of->decay_count - of->first : 0,
                           .hyper = hyper,
-                          .scale = gradient_scale(hyper, *of->norm, *of->loss_scale)};
+                          .scale = gradient_scale(hyper, *of->norm, *of->divisor)};
     const Weight *weight = of->weight;
     const size_t count = of->count;
     Packing packing;

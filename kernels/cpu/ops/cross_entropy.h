@@ -46,6 +46,11 @@ static inline __attribute__((always_inline)) void cross_entropy_as(Number *logit
     for (int i = 0; i < M; i++) {
         Number *x = logits + (size_t)i * (size_t)columns;
         const int n = first + i, whole = vocab / W * W, rest = vocab - whole;
+        if (loss->counted && !loss->counted[n]) {
+            losses[n] = 0;
+            if (gradient) memset(x, 0, (size_t)columns * sizeof *x);
+            continue;
+        }
         const uint32_t target = id_at(rows, (size_t)(n / T) * ((size_t)T + 1) + (size_t)(n % T) + 1, bytes);
         V largest = v_set(-INFINITY);
         for (int k = 0; k < whole; k += W) largest = v_max(largest, act_load(x + k));

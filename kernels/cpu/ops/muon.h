@@ -12,7 +12,7 @@ static void cpu_muon_momentum(Grad *direction, float *momentum, const Update *of
         memset(direction, 0, count * sizeof(float));
         return;
     }
-    const V scale = v_set(gradient_scale(&muon->adamw, *of->norm, *of->loss_scale));
+    const V scale = v_set(gradient_scale(&muon->adamw, *of->norm, *of->divisor));
     const V keep = v_set(muon->momentum), take = v_set(1 - muon->momentum);
 #pragma omp parallel for schedule(static)
     for (size_t start = 0; start < count; start += ADAMW_PIECE) {

@@ -104,7 +104,8 @@ KEYS = {
     "recheck_interval": Key(0.2, (0, 1, 3), SAME),
     "device_timeout": Key(0.1, (7, 100), SAME),
 }
-SET_HERE = {"out_dir", "dataset", "vocabulary", "loader", "loader_key", "key_file", "init_from", "eval_only", "vocab_size", "device"}
+SET_HERE = {"out_dir", "dataset", "vocabulary", "loader", "loader_key", "key_file", "init_from", "eval_only", "vocab_size", "device",
+            "loss_tokens"}  # the last needs a vocabulary with markers (test_answers.py)
 # One configuration in six: losses that are not finite, roll-backs, spikes, loss scales that halve.
 HOT = {"learning_rate": (0.3, 1, 10, 100, 1e4, 1e8, 1e30), "max_iters": (20, 40), "lr_decay_iters": (40,), "warmup_iters": (0, 3, 10), "min_lr": (0,),
        "grad_clip": (0, 0, 1), "checkpoint_interval": ("auto", 1, 2, 3, 5)}

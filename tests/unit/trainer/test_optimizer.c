@@ -35,7 +35,7 @@ static void momentum_update(const Network *network, const Slice *slice) {
         whole = true;
     }
     for (size_t i = 0; i < of->count; i++) {
-        const float g = gradients[i] / *of->loss_scale;
+        const float g = gradients[i] / *of->divisor;
         if (squares) squares[i] += g * g;
         if (momentum) momentum[i] = 0.9f * momentum[i] + g;
         params[i] -= rate * (momentum ? momentum[i] : squares ? g / (sqrtf(squares[i]) + 1e-8f) : g);
