@@ -13,9 +13,11 @@
 #include <string.h>
 
 static uint64_t step;
+static const char *schedule;
 static bool json;
 static const Option options[] = {
     {OPT_SIZE, "step", &step, "N", "the step, from 1 on"},
+    {OPT_STRING, "schedule", &schedule, "FILE", "the weights of a mixture from given samples on, as in loader serve"},
     {OPT_FLAG, "json", &json, NULL, "print one JSON object per sample"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };
@@ -82,7 +84,7 @@ static int print_origins(const Record *record, unsigned count, const char *const
         return fail(EX_DATA, "'%s': the dataset of step %" PRIu64 " is damaged", record->path, step);
     if (!count && !record_text(&found.process, "data", own, sizeof own))
         return fail(EX_USAGE, "the run read from a loader: name the datasets that it served");
-    int result = origins_open(&sources, count ? count : 1, count ? paths : &only, fingerprint);
+    int result = origins_open(&sources, count ? count : 1, count ? paths : &only, schedule, fingerprint);
     SampleOrigin *origins = NULL;
     size_t places = 0;
     if (result == 0) result = origins_find(&sources, &range, &origins, &places);

@@ -2,8 +2,10 @@
 #include "loader/protocol/mixture.h"
 #include "common/bytes.h"
 #include "common/err.h"
+#include "common/file/file.h"
 #include "common/hash.h"
 #include "common/search.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,11 +47,29 @@ static void add_counts(const MixtureEntry *entry, unsigned count, uint64_t sampl
     }
 }
 
-static void add_weights(Sha256 *hash, const MixtureEntry *entry, unsigned count) {
-    char text[16];
+// F[0], and F[k] of F[k-1].
+static void hash_sources(const MixtureEntry *entry, unsigned count, const uint8_t (*fingerprints)[32],
+                         const char *first_line, uint8_t fingerprint[32]) {
+    Sha256 hash;
+    sha256_open(&hash);
+    sha256_add(&hash, first_line, strlen(first_line));
+    for (unsigned i = 0; i < count; i++) {
+        char hex[65], line[96];
+        hex_encode(hex, fingerprints[i], 32);
+        sha256_add(&hash, line, (size_t)snprintf(line, sizeof line, "%s %u\n", hex, entry->weights[i]));
+    }
+    sha256_close(&hash, fingerprint);
+}
+static void hash_entry(const MixtureEntry *entry, unsigned count, const uint8_t last[32], uint8_t fingerprint[32]) {
+    char hex[65], text[96];
+    hex_encode(hex, last, 32);
+    Sha256 hash;
+    sha256_open(&hash);
+    sha256_add(&hash, text, (size_t)snprintf(text, sizeof text, "%s %" PRIu64, hex, entry->from));
     for (unsigned i = 0; i < count; i++)
-        sha256_add(hash, text, (size_t)snprintf(text, sizeof text, " %u", entry->weights[i]));
-    sha256_add(hash, "\n", 1);
+        sha256_add(&hash, text, (size_t)snprintf(text, sizeof text, " %u", entry->weights[i]));
+    sha256_add(&hash, "\n", 1);
+    sha256_close(&hash, fingerprint);
 }
 
 // The entry after the last one, with weights; it does not count yet. NULL after fail().
@@ -66,15 +86,8 @@ int mixture_init(Mixture *mixture, unsigned count, const uint8_t (*fingerprints)
     MixtureEntry *entry = next_entry(mixture, weights);
     if (!entry) return -1;
     mixture->entry_count = 1;
-    Sha256 hash;
-    sha256_open(&hash);
-    sha256_add(&hash, "mixture\n", 8);
-    for (unsigned i = 0; i < count; i++) {
-        char hex[65], line[96];
-        hex_encode(hex, fingerprints[i], 32);
-        sha256_add(&hash, line, (size_t)snprintf(line, sizeof line, "%s %u\n", hex, entry->weights[i]));
-    }
-    sha256_close(&hash, entry->fingerprint);
+    hash_sources(entry, count, fingerprints, "mixture of streams\n", entry->fingerprint);
+    hash_sources(entry, count, fingerprints, "mixture\n", entry->shared);
     return 0;
 }
 
@@ -92,15 +105,45 @@ int mixture_add(Mixture *mixture, uint64_t from, const uint32_t *weights) {
     entry->from = from;
     memcpy(entry->base, last->base, sizeof entry->base);
     add_counts(last, count, from - last->from, entry->base);
-    char hex[65], text[96];
-    hex_encode(hex, last->fingerprint, 32);
-    Sha256 hash;
-    sha256_open(&hash);
-    sha256_add(&hash, text, (size_t)snprintf(text, sizeof text, "%s %" PRIu64, hex, from));
-    add_weights(&hash, entry, count);
-    sha256_close(&hash, entry->fingerprint);
+    hash_entry(entry, count, last->fingerprint, entry->fingerprint);
+    hash_entry(entry, count, last->shared, entry->shared);
     mixture->entry_count++;
     return 0;
+}
+
+int mixture_read_schedule(Mixture *mixture, const char *path) {
+    enum { SCHEDULE_MAX = 16 << 20 };
+    Buffer text = {0};
+    if (access(path, F_OK) < 0 && errno == ENOENT)
+        return fail(EX_NOINPUT, "'%s' does not exist: create it empty first: touch %s", path, path);
+    int status = file_read(&text, path, SCHEDULE_MAX), number = 1;
+    buffer_add(&text, "", 1);
+    for (char *line = (char *)text.data, *end; status == 0 && *line; line = end, number++) {
+        uint32_t weights[MIXTURE_SOURCES_MAX];
+        unsigned count = 0;
+        char *at;
+        end = line + strcspn(line, "\n");
+        if (*end) *end++ = 0;
+        line[strcspn(line, "#")] = 0;
+        errno = 0;
+        uint64_t from = strtoull(line, &at, 10);
+        if (at == line && !line[strspn(line, " \t\r")]) continue;
+        bool valid = at != line && !strchr(line, '-') && !errno;
+        while (valid && at[strspn(at, " \t\r")]) {
+            char *next;
+            unsigned long weight = strtoul(at, &next, 10);
+            valid = next != at && weight <= WEIGHT_MAX && count < MIXTURE_SOURCES_MAX;
+            if (valid) weights[count++] = (uint32_t)weight;
+            at = next;
+        }
+        if (!valid || count != mixture->source_count)
+            status = fail(EX_USAGE, "'%s' line %d is not a sample number and %u weights", path, number,
+                          mixture->source_count);
+        else if (mixture_add(mixture, from, weights) < 0)
+            status = fail_in("'%s' line %d", path, number);
+    }
+    buffer_close(&text);
+    return status;
 }
 
 const uint8_t *mixture_fingerprint(const Mixture *mixture) {
@@ -129,6 +172,12 @@ uint64_t mixture_same_samples(const Mixture *mixture, const uint8_t fp8[8]) {
         if (!memcmp(mixture->entries[i].fingerprint, fp8, 8))
             return i + 1 == mixture->entry_count ? UINT64_MAX : mixture->entries[i + 1].from;
     return 0;
+}
+
+bool mixture_shared_streams(const Mixture *mixture, const uint8_t *fingerprint, size_t size) {
+    for (unsigned i = 0; i < mixture->entry_count; i++)
+        if (!memcmp(mixture->entries[i].shared, fingerprint, size)) return true;
+    return false;
 }
 
 void mixture_close(Mixture *mixture) {

@@ -14,12 +14,14 @@
 // after `from`, exactly w[i] are of source i.
 //
 // The train split is mixed in this way in the modes without an end: sample b of source i is the sample that sampling.h
-// gives for the tokens of that source's split. The val split, and modes sequential and permuted, read all sources joined
-// in their order, as one split.
+// gives for the tokens of that source's split, with c = i, the first source being 0. The val split, and modes sequential
+// and permuted, read all sources joined in their order, as one split (c = 0).
 //
-// Fingerprint of a mixture: F[0] = SHA-256 of "mixture\n", then "FINGERPRINT w\n" for each source (in hex; w of entry
+// Fingerprint of a mixture: F[0] = SHA-256 of "mixture of streams\n", then "FINGERPRINT w\n" for each source (in hex; w of entry
 // 0). For each further entry, F[k] = SHA-256 of "F[k-1] from w[0] w[1] ...\n". So the samples before `from` of entry k
-// are the same in F[k-1] and F[k]: a trainer that has used no others continues where it is.
+// are the same in F[k-1] and F[k]: a trainer that has used no others continues where it is. Where the first line is
+// "mixture\n", it is the fingerprint of the same sources and weights until protocol version 3, in which c was 0 for every
+// source: the samples are others.
 //
 // Vectors (schedule as from:weights, then sample -> source and number in it):
 //   0:3,1 0 -> 1 0
@@ -32,6 +34,8 @@
 //   0:1,0;70000:2,3;200000:0,1 1099511627776 -> 1 1099511505777
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { MIXTURE_SUM = 65536, MIXTURE_SOURCES_MAX = 16, MIXTURE_ENTRIES_MAX = 65535, WEIGHT_MAX = 1000000 };
@@ -42,6 +46,7 @@ typedef struct {
     uint32_t weights[MIXTURE_SOURCES_MAX]; // scaled: their sum is MIXTURE_SUM
     uint64_t base[MIXTURE_SOURCES_MAX];    // samples of each source in the entries before
     uint8_t fingerprint[32];               // F[k]
+    uint8_t shared[32];                    // the same until protocol version 3: the sources shared one random stream
 } MixtureEntry;
 
 typedef struct {
@@ -55,6 +60,11 @@ int mixture_init(Mixture *mixture, unsigned count, const uint8_t (*fingerprints)
 // Adds an entry. Fails with 2 also when `from` is not above that of the last one.
 int mixture_add(Mixture *mixture, uint64_t from, const uint32_t *weights);
 const uint8_t *mixture_fingerprint(const Mixture *mixture);
+// Whether the first `size` bytes of a fingerprint are those of this mixture, or of it with fewer entries, until protocol
+// version 3.
+bool mixture_shared_streams(const Mixture *mixture, const uint8_t *fingerprint, size_t size);
+// Adds the entries of a file, a line "FROM WEIGHT WEIGHT ..." for each; # begins a comment. Fails with 2 naming the line.
+int mixture_read_schedule(Mixture *mixture, const char *path);
 const MixtureEntry *mixture_entry(const Mixture *mixture, uint64_t sample); // the entry that holds for the sample
 void mixture_close(Mixture *mixture);                                       // accepts a zeroed struct
 

@@ -21,14 +21,15 @@ static uint64_t mix(uint64_t z) {
     return z ^ z >> 31;
 }
 
-void permutation_init(Permutation *permutation, uint64_t seed, uint64_t epoch, uint32_t stage, uint64_t count) {
+void permutation_init(Permutation *permutation, uint64_t seed, uint32_t place, uint64_t epoch, uint32_t stage,
+                      uint64_t count) {
     *permutation = (Permutation){.count = count};
     // The bit length of count-1, not of count: with the latter a power of 4 plus 1 loses an element.
     unsigned bits = count > 1 ? 64 - (unsigned)__builtin_clzll(count - 1) : 0;
     permutation->half = (bits + 1) / 2;
     uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     for (uint32_t i = 0; i < SAMPLE_ORDER_ROUNDS / 4; i++) {
-        uint32_t counter[4] = {i, stage, (uint32_t)epoch, (uint32_t)(epoch >> 32)};
+        uint32_t counter[4] = {2 * place + i, stage, (uint32_t)epoch, (uint32_t)(epoch >> 32)};
         philox4x32(counter, key, permutation->key + (size_t)4 * i);
     }
 }
@@ -63,7 +64,8 @@ static void crop_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *
 
 static uint64_t crop_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample) {
     (void)group;
-    return (uint64_t)((unsigned __int128)rng_u64(order->seed, order->split, sample) * order->blocks >> 64);
+    const uint64_t stream = (uint64_t)order->place << 32 | order->split;
+    return (uint64_t)((unsigned __int128)rng_u64(order->seed, stream, sample) * order->blocks >> 64);
 }
 
 // --- permuted: one group, the whole split
@@ -73,7 +75,7 @@ static uint64_t epoch_blocks(const SampleOrder *order) { return (order->tokens -
 static void permuted_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
     (void)sample;
     whole_split(order, group);
-    permutation_init(&group->inside, order->seed, 0, 0, order->blocks);
+    permutation_init(&group->inside, order->seed, order->place, 0, 0, order->blocks);
 }
 
 static uint64_t permuted_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample) {
@@ -98,16 +100,17 @@ static void group_of_epoch(const SampleOrder *order, uint64_t sample, uint64_t s
     uint64_t begin = group_begin(order, number), in_chunks = SAMPLE_ORDER_STRATA * order->chunk_blocks;
     *group = (ShuffleGroup){.first_sample = epoch * order->blocks + begin, .epoch = epoch, .shift = shift};
     group->samples = group_begin(order, number + 1) - begin;
-    permutation_init(&group->inside, order->seed, epoch, (uint32_t)(SAMPLE_ORDER_STRATA + number), group->samples);
+    permutation_init(&group->inside, order->seed, order->place, epoch, (uint32_t)(SAMPLE_ORDER_STRATA + number),
+                     group->samples);
     Permutation permutation;
     for (uint32_t i = 0; i < SAMPLE_ORDER_STRATA; i++) {
-        permutation_init(&permutation, order->seed, epoch, i, order->groups);
+        permutation_init(&permutation, order->seed, order->place, epoch, i, order->groups);
         uint64_t chunk = i * order->groups + permutation_at(&permutation, number);
         add_extent(order, group, chunk * order->chunk_blocks, order->chunk_blocks);
     }
     uint64_t first = in_chunks * order->groups, remain = order->blocks - first, own = group->samples - in_chunks;
     if (!own) return;
-    permutation_init(&permutation, order->seed, epoch, UINT32_MAX - 1, remain);
+    permutation_init(&permutation, order->seed, order->place, epoch, UINT32_MAX - 1, remain);
     group->remaining = (begin - number * in_chunks + permutation_at(&permutation, epoch % remain)) % remain;
     uint64_t to_end = remain - group->remaining;
     add_extent(order, group, first + group->remaining, own < to_end ? own : to_end);
@@ -136,7 +139,7 @@ static void shifted_group(const SampleOrder *order, uint64_t sample, ShuffleGrou
     uint64_t epoch = sample / order->blocks, shifts = order->tokens - order->sequence_tokens;
     if (shifts > order->sequence_tokens) shifts = order->sequence_tokens;
     Permutation permutation;
-    permutation_init(&permutation, order->seed, epoch / shifts, UINT32_MAX, shifts);
+    permutation_init(&permutation, order->seed, order->place, epoch / shifts, UINT32_MAX, shifts);
     group_of_epoch(order, sample, permutation_at(&permutation, epoch % shifts), group);
 }
 
@@ -172,13 +175,14 @@ bool sampling_ends(unsigned number) {
     return mode && mode->ends;
 }
 
-int sample_order_init(SampleOrder *order, Sampling mode, uint8_t split, uint64_t seed, uint64_t tokens,
+int sample_order_init(SampleOrder *order, Sampling mode, uint8_t split, uint64_t seed, uint32_t place, uint64_t tokens,
                       uint32_t sequence_tokens) {
     const SamplingMode *found = sampling_mode(mode);
     *order = (SampleOrder){.mode = found,
                            .split = split,
                            .ends = found->ends,
                            .documents = found->documents,
+                           .place = found->ends ? 0 : place,
                            .sequence_tokens = sequence_tokens,
                            .seed = seed,
                            .tokens = tokens};

@@ -3,7 +3,10 @@
 // it, given by the stream position of its first id. All arithmetic is on unsigned integers; / rounds down; ^ is
 // exclusive or.
 //
-//   crop        first = high 64 bits of the 128-bit product philox64(seed, split, sample) * (N - T). As the
+// c is the place of a dataset in its mixture (mixture.h), from 0 on, so that each has a random stream of its own. It is 0
+// for a dataset alone, for all sources of a mixture joined, and in the modes that end (sequential, permuted).
+//
+//   crop        first = high 64 bits of the 128-bit product philox64(seed, split, c, sample) * (N - T). As the
 //               random crops of nanoGPT, with replacement.
 //   sequential  Sample i begins at token i*T; there are (N-1)/T samples.
 //   permuted    The split is cut into n = (N-1)/T blocks; block b begins at token b*T. Sample i is block P(0, n)(i), where
@@ -26,36 +29,46 @@
 //               document that follows it.) Else the row begins where the block does, most often inside a document of
 //               more than T ids.
 //
-// P(stage, m) is a permutation of 0..m-1 that depends on seed and epoch: 8 rounds of a balanced Feistel network on 2h
+// P(stage, m) is a permutation of 0..m-1 that depends on seed, c and epoch: 8 rounds of a balanced Feistel network on 2h
 // bits, where 2h is the bit length of m-1 rounded up to even, applied repeatedly until the result is below m.
 // P(stage, 1) maps 0 to 0. With left:right = x, h bits each, round r is
 //   left, right = right, left ^ (mix(key[r] << 32 | right) >> (64 - h))
 // mix(z): z ^= z >> 30, z *= 0xBF58476D1CE4E5B9, z ^= z >> 27, z *= 0x94D049BB133111EB, z ^= z >> 31 (splitmix64).
 // key[0..3] and key[4..7] are the four output words of philox4x32-10 with the key {seed low, seed high} and the
-// counters {0, stage, epoch low, epoch high} and {1, stage, epoch low, epoch high}; low and high are 32-bit halves.
-// philox64(seed, split, sample) = word 0 | word 1 << 32 of philox4x32-10 with the key {seed low, seed high} and the
-// counter {sample low, sample high, split, 0}; split is 0 for train and 1 for val.
+// counters {2c, stage, epoch low, epoch high} and {2c + 1, stage, epoch low, epoch high}; low and high are 32-bit halves.
+// philox64(seed, split, c, sample) = word 0 | word 1 << 32 of philox4x32-10 with the key {seed low, seed high} and the
+// counter {sample low, sample high, split, c}; split is 0 for train and 1 for val.
 //
-// Vectors (mode seed split N T sample -> first token):
-//   crop 1337 0 301966 256 0 -> 282896
-//   crop 1337 1 301966 256 12345678901 -> 1465
-//   crop 18446744073709551615 0 9035582198 1024 1000000000 -> 3030167782
-//   epoch 1337 0 301966 256 5 -> 269056
-//   epoch 1337 0 9035582198 1024 1000000000 -> 2212874240
-//   epoch 42 0 33554433 1000 33553 -> 5763000
-//   epoch 42 0 33554433 1000 100679 -> 9349000
-//   epoch 7 1 5000 100 123 -> 100
-//   epoch 7 0 9223372036854775807 1024 9007199254740991 -> 6127863158467739648
-//   permuted 1337 1 301966 256 0 -> 51200
-//   permuted 1337 1 301966 256 1178 -> 214784
-//   permuted 1337 1 9035582198 1024 1000000 -> 7642178560
-//   shifted 1337 0 301966 256 5 -> 269085
-//   shifted 1337 0 9035582198 1024 1000000000 -> 4564678681
-//   shifted 42 0 1500 1000 123456 -> 430
-//   shifted 7 0 28389 64 1351 -> 25438
-//   sequential 0 1 301966 256 0 -> 0
-//   sequential 0 1 301966 256 1178 -> 301568
-//   sequential 0 1 4434606 1024 4329 -> 4432896
+// Vectors (mode seed split c N T sample -> first token; documents: where position p has the end-of-text id if
+// p mod 100 = 7):
+//   crop 1337 0 0 301966 256 0 -> 282896
+//   crop 1337 1 0 301966 256 12345678901 -> 1465
+//   crop 18446744073709551615 0 0 9035582198 1024 1000000000 -> 3030167782
+//   epoch 1337 0 0 301966 256 5 -> 269056
+//   epoch 1337 0 0 9035582198 1024 1000000000 -> 2212874240
+//   epoch 42 0 0 33554433 1000 33553 -> 5763000
+//   epoch 42 0 0 33554433 1000 100679 -> 9349000
+//   epoch 7 1 0 5000 100 123 -> 100
+//   epoch 7 0 0 9223372036854775807 1024 9007199254740991 -> 6127863158467739648
+//   permuted 1337 1 0 301966 256 0 -> 51200
+//   permuted 1337 1 0 301966 256 1178 -> 214784
+//   permuted 1337 1 0 9035582198 1024 1000000 -> 7642178560
+//   shifted 1337 0 0 301966 256 5 -> 269085
+//   shifted 1337 0 0 9035582198 1024 1000000000 -> 4564678681
+//   shifted 42 0 0 1500 1000 123456 -> 430
+//   shifted 7 0 0 28389 64 1351 -> 25438
+//   documents 1337 0 0 301966 256 5 -> 269107
+//   documents 1337 0 0 28389 64 1351 -> 25707
+//   documents 1337 0 0 28389 64 1353 -> 25307
+//   crop 1337 0 1 301966 256 0 -> 272698
+//   epoch 1337 0 1 301966 256 5 -> 46336
+//   epoch 1337 0 15 9035582198 1024 1000000000 -> 2990144512
+//   shifted 1337 0 2 301966 256 5 -> 144521
+//   documents 1337 0 3 301966 256 5 -> 49907
+//   permuted 1337 1 3 301966 256 0 -> 51200
+//   sequential 0 1 0 301966 256 0 -> 0
+//   sequential 0 1 0 301966 256 1178 -> 301568
+//   sequential 0 1 0 4434606 1024 4329 -> 4432896
 #pragma once
 
 #include "loader/protocol/sampling_mode.h"
@@ -70,8 +83,9 @@ typedef struct {
     uint32_t key[SAMPLE_ORDER_ROUNDS];
 } Permutation;
 
-// `count` > 0; `stage` selects one of the permutations of this seed and epoch.
-void permutation_init(Permutation *permutation, uint64_t seed, uint64_t epoch, uint32_t stage, uint64_t count);
+// `count` > 0; `place` is c; `stage` selects one of the permutations of this seed, place and epoch.
+void permutation_init(Permutation *permutation, uint64_t seed, uint32_t place, uint64_t epoch, uint32_t stage,
+                      uint64_t count);
 uint64_t permutation_at(const Permutation *permutation, uint64_t index); // index < count
 
 typedef struct SamplingMode SamplingMode; // a row of SAMPLING_MODES
@@ -83,6 +97,7 @@ typedef struct {
     const SamplingMode *mode;
     uint8_t split;
     bool ends, documents;     // columns of SAMPLING_MODES
+    uint32_t place;           // c
     uint32_t sequence_tokens; // T
     uint64_t seed, tokens;    // tokens: N
     uint64_t blocks;          // n: blocks of an epoch, samples of sequential, possible positions of crop
@@ -90,8 +105,9 @@ typedef struct {
     uint64_t chunk_blocks;    // K
 } SampleOrder;
 
-// Fails with 65 when the split is too short for one sample of T+1 ids.
-int sample_order_init(SampleOrder *order, Sampling mode, uint8_t split, uint64_t seed, uint64_t tokens,
+// `place`: of the dataset in its mixture; it has no effect in a mode that ends. Fails with 65 when the split is too short
+// for one sample of T+1 ids.
+int sample_order_init(SampleOrder *order, Sampling mode, uint8_t split, uint64_t seed, uint32_t place, uint64_t tokens,
                       uint32_t sequence_tokens);
 // The number of samples from `sample` on; UINT64_MAX when the mode has no end.
 uint64_t sample_order_left(const SampleOrder *order, uint64_t sample);

@@ -1,4 +1,4 @@
-// The protocol "GLD1", version 3, between a trainer and a loader. This comment and the structs below specify it; with
+// The protocol "GLD1", version 4, between a trainer and a loader. This comment and the structs below specify it; with
 // sampling.h they are enough to write a client in another language.
 //
 // THE LAW. A batch is a pure function of (dataset fingerprint, source, split, sampling mode, seed, first_sample, rows,
@@ -77,9 +77,8 @@
 
 enum {
     WIRE_MAGIC = 0x31444C47, // "GLD1"
-    WIRE_MAJOR = 3,
-    WIRE_MINOR = 1,
-    WIRE_MINOR_WIDE = 1, // from this minor version on a client reads ids of u32; others are refused (VOCAB)
+    WIRE_MAJOR = 4,
+    WIRE_MINOR = 0,
     WIRE_ROWS_MAX = 1 << 20,
     WIRE_TOKENS_MAX = 1 << 20,   // T
     WIRE_PAYLOAD_MAX = 64 << 20, // rows * (T+1) * bytes of an id

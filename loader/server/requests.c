@@ -84,11 +84,11 @@ static void handle_hello(Server *server, const Sender *peer, const WireMessage *
                           "the loader's dataset '%.40s' has %u ids (vocabulary %s), the trainer's model only %u: for a "
                           "new model name the vocabulary's file with --vocabulary",
                           dataset->name, dataset->vocab_size, dataset_vocab, hello->vocab_size);
-    } else if (id_bytes(dataset->vocab_size) > 2 && request->header.minor < WIRE_MINOR_WIDE) {
-        server_send_error(server, route, &request->header, WIRE_VOCAB, 0,
-                          "the loader's dataset '%.40s' has %u ids, of 4 bytes each, and this client is of a release "
-                          "that reads ids of 2 bytes: update it",
-                          dataset->name, dataset->vocab_size);
+    } else if (mixture_shared_streams(&server->current->mixture, hello->dataset_fp8, sizeof hello->dataset_fp8)) {
+        server_send_error(server, route, &request->header, WIRE_PROTO, 0,
+                          "this run reads the mixture '%.30s' in the order of protocol version 3, here it has another: "
+                          "finish the run with that release, or begin one with init_from",
+                          dataset->name);
     } else {
         session_register(server, request, peer);
         send_welcome(server, route, request);

@@ -106,9 +106,11 @@ static int enter_source(RowCopy *copy, unsigned source) {
     copy->known |= 1u << source;
     copy->group[source].samples = 0;
     const uint64_t tokens = copy->served->sources[source].tokens[get->split];
-    if (sample_order_init(&copy->order[source], get->mode, get->split, get->seed, tokens, get->sequence_tokens) == 0)
+    const bool joined = source == copy->served->source_count;
+    if (sample_order_init(&copy->order[source], get->mode, get->split, get->seed, joined ? 0 : source, tokens,
+                          get->sequence_tokens) == 0)
         return 0;
-    return source < copy->served->source_count ? fail_in("'%s'", copy->served->parts[source].name) : -1;
+    return !joined ? fail_in("'%s'", copy->served->parts[source].name) : -1;
 }
 
 // The first token of row `row`; one of `starts` ids from there on begins it (sample_order_starts).

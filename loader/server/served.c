@@ -63,41 +63,6 @@ int served_spec_load(ServedSpec *spec, char **text, const char *path) {
 
 // --- several sources
 
-static int read_schedule(Mixture *mixture, const char *path) {
-    enum { SCHEDULE_MAX = 16 << 20 };
-    Buffer text = {0};
-    if (access(path, F_OK) < 0 && errno == ENOENT)
-        return fail(EX_NOINPUT, "'%s' does not exist: create it empty first: touch %s", path, path);
-    int status = file_read(&text, path, SCHEDULE_MAX), number = 1;
-    buffer_add(&text, "", 1);
-    for (char *line = (char *)text.data, *end; status == 0 && *line; line = end, number++) {
-        uint32_t weights[SOURCES_MAX];
-        unsigned count = 0;
-        char *at;
-        end = line + strcspn(line, "\n");
-        if (*end) *end++ = 0;
-        line[strcspn(line, "#")] = 0;
-        errno = 0;
-        uint64_t from = strtoull(line, &at, 10);
-        if (at == line && !line[strspn(line, " \t\r")]) continue;
-        bool valid = at != line && !strchr(line, '-') && !errno;
-        while (valid && at[strspn(at, " \t\r")]) {
-            char *next;
-            unsigned long weight = strtoul(at, &next, 10);
-            valid = next != at && weight <= WEIGHT_MAX && count < SOURCES_MAX;
-            if (valid) weights[count++] = (uint32_t)weight;
-            at = next;
-        }
-        if (!valid || count != mixture->source_count)
-            status = fail(EX_USAGE, "'%s' line %d is not a sample number and %u weights", path, number,
-                          mixture->source_count);
-        else if (mixture_add(mixture, from, weights) < 0)
-            status = fail_in("'%s' line %d", path, number);
-    }
-    buffer_close(&text);
-    return status;
-}
-
 static int check_part(const Dataset *first, const Dataset *part) {
     if (!memcmp(first->vocab_fp, part->vocab_fp, 32) && first->vocab_size == part->vocab_size) return 0;
     return fail(EX_DATA, "'%s' and '%s' have different vocabularies", first->path, part->path);
@@ -126,10 +91,19 @@ static int sum_up(Served *served, const ServedSpec *spec) {
     buffer_add(&name, "", 1);
     sum->path = sum->name = served->name = (char *)name.data;
     if (mixture_init(&served->mixture, served->source_count, fingerprints, weights) < 0 ||
-        (spec->schedule && read_schedule(&served->mixture, spec->schedule) < 0))
+        (spec->schedule && mixture_read_schedule(&served->mixture, spec->schedule) < 0))
         return -1;
     memcpy(sum->fingerprint, mixture_fingerprint(&served->mixture), 32);
     return 0;
+}
+
+void served_name_equal(const Served *served, Buffer *text) {
+    for (unsigned i = 0; i < served->source_count; i++)
+        for (unsigned k = 0; k < i; k++)
+            if (!memcmp(served->parts[i].fingerprint, served->parts[k].fingerprint, 32))
+                buffer_print(text,
+                             "; datasets %u and %u of the mixture, '%s' and '%s', are equal: each has its own order",
+                             k + 1, i + 1, served->parts[k].name, served->parts[i].name);
 }
 
 // Appends a line, on a line of its own. A failure leaves the file as it was. The space comes first, so that a full disk

@@ -94,6 +94,7 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
     server->signals = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
     server->file_mode = 0666 & ~umask(077);
     descriptors_prepare();
+    Buffer equal = {0};
     if ((config->keys && server_read_keys(server, &server->allow) < 0) ||
         !(server->current = served_open(&config->spec)) ||
         !(server->reader = row_reader_open(config->cache_bytes, config->threads)) ||
@@ -102,6 +103,9 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
         server_close(server);
         return NULL;
     }
+    served_name_equal(server->current, &equal);
+    if (equal.size) log_warn("%.*s", (int)equal.size - 2, (char *)equal.data + 2);
+    buffer_close(&equal);
     return server;
 }
 

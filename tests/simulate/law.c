@@ -27,13 +27,13 @@ static uint64_t mix(uint64_t z) {
     return z ^ z >> 31;
 }
 
-// P(stage, m)(index) of a seed and an epoch
-static uint64_t P(uint64_t seed, uint64_t epoch, uint32_t stage, uint64_t m, uint64_t index) {
+// P(stage, m)(index) of a seed, the place of a source and an epoch
+static uint64_t P(uint64_t seed, uint32_t c, uint64_t epoch, uint32_t stage, uint64_t m, uint64_t index) {
     uint32_t key[8];
     unsigned bits = 0;
     if (m == 1) return 0;
     for (uint32_t i = 0; i < 2; i++)
-        philox((uint32_t[]){i, stage, (uint32_t)epoch, (uint32_t)(epoch >> 32)}, seed, key + 4 * i);
+        philox((uint32_t[]){2 * c + i, stage, (uint32_t)epoch, (uint32_t)(epoch >> 32)}, seed, key + 4 * i);
     while (bits < 64 && (m - 1) >> bits) bits++;
     const unsigned h = (bits + 1) / 2;
     const uint64_t mask = ((uint64_t)1 << h) - 1;
@@ -55,34 +55,35 @@ static uint64_t blocks(unsigned mode, uint64_t N, uint64_t T) {
     return (N - 1) / T;
 }
 
-static uint64_t epoch_block(uint64_t seed, uint64_t n, uint64_t T, uint64_t g) {
+static uint64_t epoch_block(uint64_t seed, uint32_t c, uint64_t n, uint64_t T, uint64_t g) {
     const uint64_t e = g / n, p = g % n, L = ((uint64_t)1 << 18) / T ? ((uint64_t)1 << 18) / T : 1;
     const uint64_t G = (n - 1) / (64 * L) + 1, K = n / (64 * G), R = n - 64 * G * K;
     uint64_t j = 0;
     while (j + 1 < G && (u128)(j + 1) * n / G <= p) j++;
     const uint64_t begin = (uint64_t)((u128)j * n / G), end = (uint64_t)((u128)(j + 1) * n / G);
-    const uint64_t q = P(seed, e, (uint32_t)(64 + j), end - begin, p - begin);
+    const uint64_t q = P(seed, c, e, (uint32_t)(64 + j), end - begin, p - begin);
     if (q < 64 * K) {
-        const uint64_t i = q / K, chunk = i * G + P(seed, e, (uint32_t)i, G, j);
+        const uint64_t i = q / K, chunk = i * G + P(seed, c, e, (uint32_t)i, G, j);
         return chunk * K + q % K;
     }
-    const uint64_t s = P(seed, e, 0xFFFFFFFEu, R, e % R);
+    const uint64_t s = P(seed, c, e, 0xFFFFFFFEu, R, e % R);
     return 64 * G * K + (begin + q - 64 * K * (j + 1) + s) % R;
 }
 
-static uint64_t first_token(unsigned mode, uint64_t seed, unsigned split, uint64_t N, uint64_t T, uint64_t sample) {
+static uint64_t first_token(unsigned mode, uint64_t seed, uint32_t c, unsigned split, uint64_t N, uint64_t T,
+                            uint64_t sample) {
     const uint64_t n = blocks(mode, N, T);
     if (mode == CROP) {
         uint32_t out[4];
-        philox((uint32_t[]){(uint32_t)sample, (uint32_t)(sample >> 32), split, 0}, seed, out);
+        philox((uint32_t[]){(uint32_t)sample, (uint32_t)(sample >> 32), split, c}, seed, out);
         return (uint64_t)((u128)((uint64_t)out[1] << 32 | out[0]) * (N - T) >> 64);
     }
     if (mode == SEQUENTIAL) return sample * T;
-    if (mode == PERMUTED) return P(seed, 0, 0, n, sample) * T;
-    const uint64_t block = epoch_block(seed, n, T, sample);
+    if (mode == PERMUTED) return P(seed, 0, 0, 0, n, sample) * T;
+    const uint64_t block = epoch_block(seed, c, n, T, sample);
     if (mode == EPOCH) return block * T;
     const uint64_t e = sample / n, m = T < N - T ? T : N - T;
-    return P(seed, e / m, 0xFFFFFFFFu, m, e % m) + block * T;
+    return P(seed, c, e / m, 0xFFFFFFFFu, m, e % m) + block * T;
 }
 
 // --- several sources
@@ -177,7 +178,8 @@ uint64_t law_epoch(const LawDataset *dataset, const LawRequest *request, uint64_
 void law_row(const LawDataset *dataset, const LawRequest *request, uint64_t sample, uint16_t *ids) {
     const Stream stream = stream_of(dataset, request, sample);
     const uint64_t T = request->sequence_tokens, N = stream.tokens;
-    uint64_t first = first_token(request->mode, request->seed, request->split, N, T, stream.sample);
+    const uint32_t place = ends(request->mode) ? 0 : stream.first;
+    uint64_t first = first_token(request->mode, request->seed, place, request->split, N, T, stream.sample);
     for (uint64_t at = first; request->mode == DOCUMENTS && at < first + T && at + T < N; at++)
         if (id_of(&stream, at) == TEST_EOT) {
             first = at;
@@ -192,7 +194,7 @@ void law_fingerprint(const LawDataset *dataset, unsigned entries, uint8_t finger
     char text[2000], *at = text;
     memcpy(fingerprint, dataset->sources[0]->fingerprint, 32);
     if (dataset->source_count == 1) return;
-    at += sprintf(at, "mixture\n");
+    at += sprintf(at, "mixture of streams\n");
     for (unsigned i = 0; i < dataset->source_count; i++) {
         for (int k = 0; k < 32; k++) at += sprintf(at, "%02x", dataset->sources[i]->fingerprint[k]);
         at += sprintf(at, " %u\n", dataset->entries[0].weights[i]);

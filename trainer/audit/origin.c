@@ -13,11 +13,14 @@ static int refuse(unsigned count, const uint8_t fingerprint[32]) {
     char hex[65];
     hex_encode(hex, fingerprint, 32);
     return fail(EX_NOINPUT,
-                "%s the fingerprint %.16s: name the dataset of this step, or all datasets of its mixture as DIR:WEIGHT",
+                "%s the fingerprint %.16s: name the dataset of this step, or all datasets of its mixture as "
+                "DIR:WEIGHT, and the "
+                "changes of their weights with --schedule=FILE",
                 count > 1 ? "none of these datasets, and no mixture of them, has" : "the dataset does not have", hex);
 }
 
-int origins_open(Origins *origins, unsigned count, const char *const *paths, const uint8_t fingerprint[32]) {
+int origins_open(Origins *origins, unsigned count, const char *const *paths, const char *schedule,
+                 const uint8_t fingerprint[32]) {
     uint8_t all[ORIGINS_MAX][32];
     uint32_t weights[ORIGINS_MAX];
     *origins = (Origins){0};
@@ -38,8 +41,16 @@ int origins_open(Origins *origins, unsigned count, const char *const *paths, con
         return 0;
     }
     if (count < 2) return refuse(count, fingerprint);
-    if (mixture_init(&origins->mixture, count, (const uint8_t(*)[32])all, weights) < 0) return -1;
-    if (!memcmp(mixture_fingerprint(&origins->mixture), fingerprint, 32)) return 0;
+    Mixture *mixture = &origins->mixture;
+    if (mixture_init(mixture, count, (const uint8_t(*)[32])all, weights) < 0 ||
+        (schedule && mixture_read_schedule(mixture, schedule) < 0))
+        return -1;
+    for (const MixtureEntry *entry = mixture->entries; entry < mixture->entries + mixture->entry_count; entry++) {
+        origins->shared_streams = !memcmp(entry->shared, fingerprint, 32);
+        if (!origins->shared_streams && memcmp(entry->fingerprint, fingerprint, 32)) continue;
+        mixture->entry_count = (unsigned)(entry - mixture->entries) + 1;
+        return 0;
+    }
     return refuse(count, fingerprint);
 }
 
@@ -217,11 +228,11 @@ static int open_orders(const Origins *sources, const SampleRange *range, SampleO
     for (unsigned i = 0; i < sources->count; i++) {
         const uint64_t tokens = sources->datasets[i].tokens[SPLIT_TRAIN];
         all += tokens;
-        if (!joined &&
-            sample_order_init(&orders[i], range->mode, SPLIT_TRAIN, range->seed, tokens, range->sequence_tokens) < 0)
+        if (!joined && sample_order_init(&orders[i], range->mode, SPLIT_TRAIN, range->seed,
+                                         sources->shared_streams ? 0 : i, tokens, range->sequence_tokens) < 0)
             return fail_in("'%s'", sources->datasets[i].path);
     }
-    return joined ? sample_order_init(&orders[0], range->mode, SPLIT_TRAIN, range->seed, all, range->sequence_tokens)
+    return joined ? sample_order_init(&orders[0], range->mode, SPLIT_TRAIN, range->seed, 0, all, range->sequence_tokens)
                   : 0;
 }
 

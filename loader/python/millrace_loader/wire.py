@@ -8,7 +8,7 @@ from typing import Iterable, NamedTuple, Optional, Union
 from .checksum import Buffer, crc32c
 from .errors import LoaderError
 
-MAGIC, MAJOR, MINOR = 0x31444C47, 3, 1  # from minor version 1 on a client reads ids of 4 bytes
+MAGIC, MAJOR, MINOR = 0x31444C47, 4, 0
 HELLO, WELCOME, GET, BATCH, ERROR, NOTICE, STATS, BYE, CONTROL = range(1, 10)
 CODES = ("?", "PROTO", "VOCAB", "DATASET", "RANGE", "SLOT", "DATA", "IO", "BUSY", "SHUTDOWN", "AUTH")
 SPLITS = {"train": 0, "val": 1}

@@ -297,7 +297,7 @@ static Rate feed_rate(const Run *run) {
 static void check_crops(const FeedBatch *batch, uint64_t seed, const uint16_t *ids) {
     SampleOrder order;
     ShuffleGroup group;
-    check(sample_order_init(&order, SAMPLING_CROP, SPLIT_TRAIN, seed, TRAIN_TOKENS, T) == 0);
+    check(sample_order_init(&order, SAMPLING_CROP, SPLIT_TRAIN, seed, 0, TRAIN_TOKENS, T) == 0);
     for (uint32_t row = 0; row < batch->rows; row++) {
         sample_order_group(&order, batch->first_sample + row, &group);
         uint64_t token = sample_order_token(&order, &group, batch->first_sample + row);

@@ -55,7 +55,7 @@ def at(schedule, sample):
 
 
 def fingerprints(sources, schedule):
-    text = "mixture\n" + "".join(f"{f.hex()} {w}\n" for f, w in zip(sources, scaled(schedule[0][1])))
+    text = "mixture of streams\n" + "".join(f"{f.hex()} {w}\n" for f, w in zip(sources, scaled(schedule[0][1])))
     chain = [hashlib.sha256(text.encode()).digest()]
     for begin, weights in schedule[1:]:
         chain.append(hashlib.sha256(
@@ -96,7 +96,7 @@ class Mixture:
     def row(self, schedule, sample, mode="epoch"):
         i, number = at(schedule, sample)
         ids = self.ids[i]
-        return sampling.row(mode, ids, client.SEED, 0, client.T, number)
+        return sampling.row(mode, ids, client.SEED, 0, client.T, number, c=i)
 
     def check(self, feed, schedule, first, rows, mode="epoch"):
         feed.request(0, mode, rows, client.SEED, first)
@@ -132,6 +132,37 @@ def test_the_loader_serves_a_mixture_by_the_rule():
                                .stdout.split('"fingerprint":"')[1][:64]) for name in ("mix-a", "mix-b")]
         assert sources[0].dataset.fingerprint == fingerprints(parts, schedule)[0]
         sources[0].close()
+
+
+def test_equal_sources_have_orders_of_their_own():
+    if client.MISSING:
+        raise runner.Skip(client.MISSING)
+    client.make_data("mix-b", 7000)
+    with client.Loader("ipc://twins", "mix-b", ["mix-b"]):
+        feed = client.Feed("ipc://twins", client.T, 256)
+        for mode in ("epoch", "shifted", "documents", "crop"):
+            feed.request(0, mode, 256, client.SEED, 0)
+            rows = feed.next()
+            equal = sum(np.array_equal(a, b) for a, b in zip(rows[::2], rows[1::2]))
+            assert equal <= 4, f"{mode}: {equal} of 128 samples of the second source are those of the first"
+        feed.close()
+
+
+def test_a_run_of_the_order_before_is_refused_by_name():
+    if client.MISSING:
+        raise runner.Skip(client.MISSING)
+    client.make_data("mix-b", 7000)
+    part = bytes.fromhex(re.search('"fingerprint":"(\\w+)"', pathlib.Path("mix-b/dataset.jsonl").read_text())[1])
+    shared = hashlib.sha256(f"mixture\n{part.hex()} 49152\n{part.hex()} 16384\n".encode()).digest()
+    changed = hashlib.sha256(f"{shared.hex()} 70000 32768 32768\n".encode()).digest()
+    pathlib.Path("changes").write_text("70000 1 1\n")
+    with client.Loader("ipc://twins", "mix-b:3", ["mix-b", "--schedule", "changes"]):
+        for fingerprint in (shared, changed):
+            try:
+                client.Feed("ipc://twins", client.T, 8, dataset_fp=fingerprint, timeout=60)
+                assert False, "not refused"
+            except client.LoaderError as error:
+                assert "in the order of protocol version 3" in str(error), error
 
 
 def test_weights_change_while_a_client_reads_and_nothing_is_lost_or_repeated():

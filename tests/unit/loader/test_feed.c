@@ -15,7 +15,8 @@ static const TestDataset other = {2, 250000, 9000, 120000, 4096, false, false};
 static void expected_rows(uint16_t *ids, const TestDataset *spec, const FeedRequest *request, uint32_t T) {
     SampleOrder order;
     uint64_t tokens = request->split == SPLIT_TRAIN ? spec->train_tokens : spec->val_tokens;
-    CHECK(sample_order_init(&order, request->mode, request->split, request->seed, tokens, T) == 0);
+    CHECK(sample_order_init(&order, request->mode, request->split, request->seed,
+                            request->source ? request->source - 1u : 0, tokens, T) == 0);
     ShuffleGroup group = {0};
     for (uint32_t row = 0; row < request->rows; row++) {
         uint64_t sample = request->first_sample + row;

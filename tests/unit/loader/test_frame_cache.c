@@ -187,7 +187,7 @@ static void read_batches(const TestDataset *spec, unsigned clients) {
             ShuffleGroup group;
             FeedBatch batch;
             CHECK(feed_request(feeds[i], &request) == 0 && feed_next(feeds[i], &batch) == FEED_BATCH);
-            CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 1000 + i, spec->train_tokens, T) == 0);
+            CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 1000 + i, 0, spec->train_tokens, T) == 0);
             for (uint64_t row = 0; row < ROWS; row++) {
                 sample_order_group(&order, request.first_sample + row, &group);
                 uint64_t token = sample_order_token(&order, &group, request.first_sample + row);

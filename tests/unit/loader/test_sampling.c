@@ -10,15 +10,19 @@ static bool is_in_extent(const ShuffleGroup *group, uint64_t token, uint32_t T) 
     return false;
 }
 
-static uint64_t first_token(Sampling mode, uint64_t seed, int split, uint64_t tokens, uint32_t T, uint64_t sample) {
+static uint64_t first_token(Sampling mode, uint64_t seed, int split, uint32_t place, uint64_t tokens, uint32_t T,
+                            uint64_t sample) {
     SampleOrder order;
     ShuffleGroup group;
-    CHECK(sample_order_init(&order, mode, (uint8_t)split, seed, tokens, T) == 0);
+    CHECK(sample_order_init(&order, mode, (uint8_t)split, seed, place, tokens, T) == 0);
     sample_order_group(&order, sample, &group);
     uint64_t token = sample_order_token(&order, &group, sample);
     CHECK(is_in_extent(&group, token, T));
     for (unsigned i = 0; i < group.extent_count; i++)
         CHECK(group.extents[i].first_token + group.extents[i].tokens <= tokens);
+    const uint32_t starts = sample_order_starts(&order, token); // as in the vectors: position p has it if p mod 100 = 7
+    for (uint64_t at = token; starts > 1 && at < token + starts; at++)
+        if (at % 100 == 7) return at;
     return token;
 }
 
@@ -40,19 +44,20 @@ TEST(sampling_matches_the_vectors_of_its_specification) {
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         unsigned long long seed, tokens, sample, want;
         int split;
-        unsigned T;
-        if (sscanf(line, "// %15s %llu %d %llu %u %llu -> %llu", mode, &seed, &split, &tokens, &T, &sample, &want) != 7)
+        unsigned T, place;
+        if (sscanf(line, "// %15s %llu %d %u %llu %u %llu -> %llu", mode, &seed, &split, &place, &tokens, &T, &sample,
+                   &want) != 8)
             continue;
-        CHECK_EQUAL(first_token(mode_named(mode), seed, split, tokens, T, sample), want);
+        CHECK_EQUAL(first_token(mode_named(mode), seed, split, place, tokens, T, sample), want);
         seen++;
     }
-    CHECK_EQUAL(seen, 19);
+    CHECK_EQUAL(seen, 28);
     free(text);
 }
 
 static void check_bijection(uint8_t *seen, uint64_t seed, uint64_t n) {
     Permutation permutation;
-    permutation_init(&permutation, seed, seed / 3, (uint32_t)seed % 5, n);
+    permutation_init(&permutation, seed, 0, seed / 3, (uint32_t)seed % 5, n);
     memset(seen, 0, n);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t to = permutation_at(&permutation, i);
@@ -72,6 +77,31 @@ TEST(sampling_permutation_is_a_bijection_for_any_count) {
     free(seen);
 }
 
+// Positions of the samples with these numbers, as parts of the split, of the sources of a mixture: no two correlate.
+TEST(sampling_places_of_a_mixture_have_streams_that_do_not_correlate) {
+    enum { SOURCES = 5, SAMPLES = 4000, T = 32 };
+    static const uint64_t tokens[SOURCES] = {300000, 300000, 300010, 131072, 5000017};
+    static const Sampling modes[] = {SAMPLING_EPOCH, SAMPLING_CROP, SAMPLING_SHIFTED, SAMPLING_DOCUMENTS};
+    static double at[SOURCES][SAMPLES];
+    for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
+        for (uint32_t i = 0; i < SOURCES; i++) {
+            double mean = 0, square = 0;
+            for (int s = 0; s < SAMPLES; s++)
+                mean += at[i][s] = (double)first_token(modes[m], 1337, SPLIT_TRAIN, i, tokens[i], T, (uint64_t)s);
+            for (int s = 0; s < SAMPLES; s++) at[i][s] -= mean / SAMPLES, square += at[i][s] * at[i][s];
+            for (int s = 0; s < SAMPLES; s++) at[i][s] /= sqrt(square);
+            for (uint32_t k = 0; k < i; k++) {
+                double correlation = 0;
+                for (int s = 0; s < SAMPLES; s++) correlation += at[i][s] * at[k][s];
+                if (fabs(correlation) > 3 / sqrt(SAMPLES)) {
+                    print_error("mode %u, sources %u and %u: %.4f\n", modes[m], k, i, correlation);
+                    test_failed("the correlation", __FILE__, __LINE__);
+                }
+            }
+        }
+    }
+}
+
 TEST(sampling_epoch_has_every_block_once_within_its_group) {
     static const struct {
         uint64_t tokens;
@@ -89,7 +119,7 @@ TEST(sampling_epoch_has_every_block_once_within_its_group) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         SampleOrder order;
         ShuffleGroup group = {0};
-        CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 5, cases[c].tokens, cases[c].T) == 0);
+        CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 5, (uint32_t)c, cases[c].tokens, cases[c].T) == 0);
         CHECK_EQUAL(order.blocks, (cases[c].tokens - 1) / cases[c].T);
         uint8_t *seen = calloc(1, order.blocks);
         for (uint64_t sample = order.blocks * 2; sample < order.blocks * 3; sample++) { // the third epoch
@@ -112,7 +142,7 @@ static void check_mixing(uint64_t tokens, uint32_t T, uint64_t first, uint64_t s
     enum { BATCH = 512 };
     SampleOrder order;
     ShuffleGroup group = {0};
-    CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 7, tokens, T) == 0);
+    CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 7, 0, tokens, T) == 0);
     double last = 0.5, sum = 0, squares = 0, lag = 0, share = 0;
     uint64_t batches = samples / BATCH;
     for (uint64_t sample = first; sample < first + batches * BATCH; sample++) {
@@ -143,9 +173,9 @@ TEST(sampling_epoch_mixes_the_whole_split_in_every_batch) {
 TEST(sampling_differs_between_seeds_and_epochs) {
     int same_seed = 0, same_epoch = 0;
     for (uint64_t i = 0; i < 1000; i++) {
-        uint64_t token = first_token(SAMPLING_EPOCH, 1, 0, 1000001, 1000, i);
-        same_seed += token == first_token(SAMPLING_EPOCH, 2, 0, 1000001, 1000, i);
-        same_epoch += token == first_token(SAMPLING_EPOCH, 1, 0, 1000001, 1000, i + 1000);
+        uint64_t token = first_token(SAMPLING_EPOCH, 1, 0, 0, 1000001, 1000, i);
+        same_seed += token == first_token(SAMPLING_EPOCH, 2, 0, 0, 1000001, 1000, i);
+        same_epoch += token == first_token(SAMPLING_EPOCH, 1, 0, 0, 1000001, 1000, i + 1000);
     }
     CHECK(same_seed < 10 && same_epoch < 10); // one is expected
 }
@@ -154,7 +184,7 @@ TEST(sampling_shifted_uses_blocks_within_the_split_in_every_epoch) {
     enum { T = 100 };
     for (uint64_t tokens = T + 1; tokens < 5 * T; tokens += 7)
         for (uint64_t sample = 0; sample < 8 * T; sample++) // first_token checks that the row is in its extent
-            CHECK(first_token(SAMPLING_SHIFTED, 1, 0, tokens, T, sample) + T < tokens);
+            CHECK(first_token(SAMPLING_SHIFTED, 1, 0, 0, tokens, T, sample) + T < tokens);
 }
 
 TEST(sampling_spreads_values_evenly) {
@@ -162,7 +192,7 @@ TEST(sampling_spreads_values_evenly) {
     enum { N = 100003, CELLS = 64 };
     for (uint64_t seed = 1; seed <= 3; seed++) {
         Permutation permutation;
-        permutation_init(&permutation, seed, 0, 1, N);
+        permutation_init(&permutation, seed, 0, 0, 1, N);
         static double count[CELLS][CELLS];
         memset(count, 0, sizeof count);
         for (uint64_t i = 0; i < N; i++) count[i * CELLS / N][permutation_at(&permutation, i) * CELLS / N]++;
@@ -179,7 +209,7 @@ TEST(sampling_spreads_values_evenly) {
 TEST(sampling_crop_covers_the_first_and_the_last_offset) {
     bool first = false, last = false;
     for (uint64_t i = 0; i < 1000; i++) {
-        uint64_t token = first_token(SAMPLING_CROP, 3, 1, 20, 10, i);
+        uint64_t token = first_token(SAMPLING_CROP, 3, 1, 0, 20, 10, i);
         CHECK(token < 10);
         first |= token == 0, last |= token == 9;
     }
@@ -188,7 +218,7 @@ TEST(sampling_crop_covers_the_first_and_the_last_offset) {
 
 TEST(sampling_sequential_ends) {
     SampleOrder order;
-    CHECK(sample_order_init(&order, SAMPLING_SEQUENTIAL, SPLIT_VAL, 0, 101, 10) == 0);
+    CHECK(sample_order_init(&order, SAMPLING_SEQUENTIAL, SPLIT_VAL, 0, 0, 101, 10) == 0);
     CHECK_EQUAL(sample_order_left(&order, 0), 10);
     CHECK_EQUAL(sample_order_left(&order, 9), 1);
     CHECK_EQUAL(sample_order_left(&order, 10), 0);
@@ -197,10 +227,10 @@ TEST(sampling_sequential_ends) {
 
 TEST(sampling_refuses_a_split_that_is_too_short) {
     SampleOrder order;
-    CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_VAL, 0, 10, 10) < 0);
+    CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_VAL, 0, 0, 10, 10) < 0);
     CHECK_TEXT(err_text(), "needs 11");
     CHECK_ERROR(EX_DATA, "val split has 10 tokens");
-    CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_VAL, 0, 11, 10) == 0);
+    CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_VAL, 0, 0, 11, 10) == 0);
 }
 
 TEST(sampling_mode_finds_the_numbers_of_the_table) {
