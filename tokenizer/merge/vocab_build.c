@@ -9,6 +9,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+enum { DECODE_BYTES = 16 }; // copied at once; so many may be read behind the last token
+
 extern const uint8_t gpt2_merges_begin[], gpt2_merges_end[];
 
 // Printable Latin-1 is written as itself and comes first in id order; the other 68 bytes are written as U+0100 upwards.
@@ -41,7 +43,7 @@ Vocab *vocab_new(unsigned tokens, size_t bytes, size_t pairs) {
     // in one block, which for GPT-2's vocabulary fits a huge page
     Vocab *vocab = hugepages_alloc_or_die(sizeof *vocab + (tokens + pairs) * sizeof *vocab->pair +
                                           slots * sizeof *vocab->pair_slots + (tokens + 1) * sizeof *vocab->start +
-                                          bytes + tokens / 8 + 1);
+                                          bytes + tokens / 8 + 1 + DECODE_BYTES);
     uint8_t *at = (uint8_t *)(vocab + 1);
     vocab->pair = take(&at, (tokens + pairs) * sizeof *vocab->pair);
     vocab->pair_slots = take(&at, slots * sizeof *vocab->pair_slots);
@@ -231,12 +233,17 @@ Bytes vocab_bytes(const Vocab *vocab, unsigned id) {
     return (Bytes){vocab->bytes + vocab->start[id], vocab_length(vocab, id)};
 }
 
+// Copies the bytes of most tokens in one step, whatever their number; what lies behind them is overwritten. `dedup --similar`
+// spent a quarter of its time in copies of exact sizes.
 int vocab_decode(const Vocab *vocab, const void *ids, size_t count, Buffer *out) {
     for (size_t i = 0; i < count; i++) {
         const unsigned id = id_at(ids, i, vocab->id_bytes);
         if (id >= vocab->size) return fail(EX_DATA, "id %u at %zu is not below %u", id, i, vocab_size(vocab));
-        Bytes token = vocab_bytes(vocab, id);
-        buffer_add(out, token.data, token.size);
+        const Bytes token = vocab_bytes(vocab, id);
+        if (out->capacity - out->size < token.size + DECODE_BYTES) buffer_reserve(out, token.size + DECODE_BYTES);
+        memcpy(out->data + out->size, token.data, DECODE_BYTES);
+        if (token.size > DECODE_BYTES) memcpy(out->data + out->size, token.data, token.size);
+        out->size += token.size;
     }
     return 0;
 }
