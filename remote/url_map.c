@@ -295,7 +295,7 @@ static int create_file(UrlFile *file, uint64_t size) {
     const char *cache = maps.options->cache;
     struct stat st;
     if (!cache) {
-        file->fd = spool_create("a file by URL");
+        file->fd = spool_create(NULL, "a file by URL");
     } else {
         if (snprintf(path, sizeof path, "%s/%s", cache, file->path) >= (int)sizeof path)
             return fail(EX_CREATE, "path too long: '%.60s...'", cache);

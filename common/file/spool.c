@@ -22,14 +22,19 @@ static int copy_to(int fd, Bytes head) {
     return status;
 }
 
-int spool_create(const char *what) {
-    const char *folder = getenv("TMPDIR");
+int spool_create(const char *folder, const char *what) {
+    const char *advice = folder ? "" : " (set TMPDIR)";
     char name[PATH_MAX_BYTES];
-    if (snprintf(name, sizeof name, "%s/shard.XXXXXX", folder && *folder ? folder : "/tmp") >= (int)sizeof name)
-        return fail(EX_CREATE, "path too long: '%.60s...' (TMPDIR)", folder);
-    int fd = mkostemp(name, O_CLOEXEC);
+    if (!folder) folder = getenv("TMPDIR");
+    if (!folder || !*folder) folder = "/tmp";
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0) return fd;
+    // a file system without O_TMPFILE
+    if (snprintf(name, sizeof name, "%s/shard.XXXXXX", folder) >= (int)sizeof name)
+        return fail(EX_CREATE, "path too long: '%.60s...'%s", folder, advice);
+    fd = mkostemp(name, O_CLOEXEC);
     if (fd < 0)
-        return fail(EX_CREATE, "cannot create '%s' for a copy of %s: %s (set TMPDIR)", name, what, strerror(errno));
+        return fail(EX_CREATE, "cannot create '%s' for a copy of %s: %s%s", name, what, strerror(errno), advice);
     unlink(name);
     return fd;
 }
@@ -40,7 +45,7 @@ static int spool(Bytes head) {
     if (S_ISREG(st.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) == (off_t)head.size)
         return lseek(STDIN_FILENO, 0, SEEK_SET) < 0 ? fail_errno("cannot seek in standard input") : 0;
 
-    int fd = spool_create("standard input");
+    int fd = spool_create(NULL, "standard input");
     if (fd < 0) return -1;
     int status = copy_to(fd, head);
     if (status == 0 && (lseek(fd, 0, SEEK_SET) < 0 || dup2(fd, STDIN_FILENO) < 0))

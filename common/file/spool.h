@@ -3,8 +3,8 @@
 
 #include "common/bytes.h"
 
-// Creates an unlinked temporary file in $TMPDIR, or in /tmp, for a copy of `what`.
-int spool_create(const char *what);
+// Creates a temporary file without a name, which its last close removes, for a copy of `what`. `folder` NULL: $TMPDIR, or /tmp.
+int spool_create(const char *folder, const char *what);
 
 // Makes descriptor 0 a regular file at offset 0, which /dev/stdin opens again. `head` holds the bytes that were already
 // read from it. A pipe is copied to a temporary file; a regular file is kept.

@@ -79,7 +79,7 @@ SpooledStream *stream_spool(Stream *from) {
     spooled->stream = *from;
     spooled->stream.read = NULL, spooled->stream.seek = NULL, spooled->stream.read_at = spooled_read_at;
     spooled->stream.size = spooled->stream.head_at = spooled->stream.head_size = 0;
-    spooled->fd = spool_create(from->name);
+    spooled->fd = spool_create(NULL, from->name);
     if (spooled->fd >= 0 && copy(spooled, from) == 0) return spooled;
     spooled_close(spooled);
     return NULL;

@@ -2,9 +2,7 @@
 #include "shardtool/support/buckets.h"
 #include "common/err.h"
 #include "common/file/file.h"
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
+#include "common/file/spool.h"
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -30,25 +28,13 @@ struct Buckets {
     SortBucket buckets[COUNT_MAX];
 };
 
-static int open_bucket(SortBucket *bucket, const char *folder) {
-    char name[PATH_MAX_BYTES];
-    if (snprintf(name, sizeof name, "%s/.bucket.XXXXXX", folder) >= (int)sizeof name)
-        return fail(EX_CREATE, "path too long: '%.60s...'", folder);
-    bucket->fd = mkostemp(name, O_CLOEXEC);
-    if (bucket->fd < 0) return fail(EX_CREATE, "cannot create '%s': %s", name, strerror(errno));
-    unlink(name);
-    return 0;
-}
-
 Buckets *buckets_open(const char *folder, uint64_t bytes) {
-    if (!folder) folder = getenv("TMPDIR");
-    if (!folder || !*folder) folder = "/tmp";
     Buckets *buckets = allocate_zeroed(1, sizeof *buckets);
     uint64_t count = bytes / BUCKET_BYTES + 1;
     for (unsigned i = 0; i < COUNT_MAX; i++) buckets->buckets[i].fd = -1;
     buckets->count = count < COUNT_MAX ? (unsigned)count : COUNT_MAX;
     for (unsigned i = 0; i < buckets->count; i++)
-        if (open_bucket(&buckets->buckets[i], folder) < 0) return buckets_close(buckets), NULL;
+        if ((buckets->buckets[i].fd = spool_create(folder, "the documents")) < 0) return buckets_close(buckets), NULL;
     return buckets;
 }
 
