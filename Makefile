@@ -221,7 +221,7 @@ test-all: test
 EMULATED := $(if $(CUSRC),$(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer)
 # What only the tests of CI run.
 OF_CI    := $(if $(CUSRC),$(O)/test-emu-75 $(O)/test-gpu $(O)/bench_gpu)
-test-now: all $(O)/test $(O)/simulate $(O)/bench_tokenizer $(O)/bench_pieces $(filter-out $(OF_CI),$(EMULATED)) \
+test-now: all $(O)/test $(O)/simulate $(O)/bench_tokenizer $(O)/bench_pieces $(O)/bench_neardup $(filter-out $(OF_CI),$(EMULATED)) \
     $(if $(filter-out test,$(or $(TIER),$(if $(T),all,test))),$(OF_CI))
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh $(O) $(T)
 ## test-peers  the tests beside torch, transformers, tensorboard, datatrove and megatron-core, installed in build/venv (4 GB)

@@ -1,0 +1,37 @@
+#include "shardtool/similar/shingles.h"
+#include <xxhash.h>
+
+void shingler_open(Shingler *shingler) { shingler->values = minhash_values_on(cpu_isa()); }
+
+void shingler_close(Shingler *shingler) {
+    words_close(&shingler->words);
+    buffer_close(&shingler->hashes);
+    hash_set_close(&shingler->seen);
+    *shingler = (Shingler){0};
+}
+
+bool shingler_bands(Shingler *shingler, Bytes text, MinhashBand bands[MINHASH_BANDS]) {
+    uint64_t values[MINHASH_PERMUTATIONS];
+    words_set(&shingler->words, text);
+    const size_t count = words_hash(&shingler->words, SHINGLE_WORDS, &shingler->hashes);
+    if (!count) return false;
+    shingler->values((const uint64_t *)(const void *)shingler->hashes.data, count, values);
+    minhash_bands(values, bands);
+    return true;
+}
+
+void shingler_set(Shingler *shingler, Bytes text, Buffer *out) {
+    words_set(&shingler->words, text);
+    const TextWords *words = &shingler->words;
+    const size_t count = words_hash(words, SHINGLE_WORDS, &shingler->hashes);
+    ShingleHead head = {0, XXH3_64bits(words->text.data, words->text.size), words->digits};
+    hash_set_clear(&shingler->seen, count);
+    buffer_reserve(out, sizeof head + count * sizeof(uint64_t));
+    uint8_t *const first = out->data + out->size;
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t hash = get_u64(shingler->hashes.data + i * sizeof hash);
+        if (hash_set_add(&shingler->seen, hash)) put_u64(first + sizeof head + head.count++ * sizeof hash, hash);
+    }
+    memcpy(first, &head, sizeof head);
+    out->size += sizeof head + head.count * sizeof(uint64_t);
+}

@@ -1,0 +1,31 @@
+// The shingles of a document: the set of the hashes of 5 words in a row, and its MinHash.
+#pragma once
+
+#include "shardtool/similar/hash_set.h"
+#include "shardtool/similar/minhash.h"
+#include "shardtool/similar/words.h"
+
+enum { SHINGLE_WORDS = 5 };
+
+// One thread's memory. Zero it, then shingler_open.
+typedef struct {
+    MinhashValues *values;
+    TextWords words;
+    Buffer hashes;
+    HashSet seen;
+} Shingler;
+
+void shingler_open(Shingler *shingler);
+void shingler_close(Shingler *shingler); // accepts a zeroed struct
+
+// The bands of a text. False when it has no word: then it is like no other text.
+bool shingler_bands(Shingler *shingler, Bytes text, MinhashBand bands[MINHASH_BANDS]);
+
+// What is compared of a document, before its distinct hashes in the order of the text.
+typedef struct {
+    uint64_t count;  // of hashes
+    uint64_t text;   // hash of its words
+    uint64_t digits; // of its numbers, see words.h
+} ShingleHead;
+
+void shingler_set(Shingler *shingler, Bytes text, Buffer *out); // appends head and hashes to `out`
