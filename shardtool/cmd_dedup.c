@@ -1,33 +1,42 @@
-// dedup: removes documents whose ids occurred before, compared by a hash of 128 bits. Memory: one bit a document, and
-// one bucket of hashes (buckets.h).
+// dedup: removes documents whose ids occurred before, compared by a hash of 88 bits, or with --similar those whose text is
+// nearly that of one before. Memory: one bucket of hashes (record_sort.h).
 #include "common/err.h"
 #include "common/log.h"
-#include "shardtool/support/buckets.h"
-#include "shardtool/support/documents.h"
+#include "shardtool/similar/near_dedup.h"
+#include "shardtool/similar/words.h"
+#include "shardtool/support/dataset_vocabulary.h"
+#include "shardtool/support/record_sort.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <xxhash.h>
 
+enum { NUMBER_BITS = 40, MEMORY_DEFAULT = 1 << 30 };
+
+static double similar;
+static const char *report_path;
+static uint64_t memory = MEMORY_DEFAULT;
+
 static const Option options[] = {
+    {OPT_FLOAT, "similar", &similar, "X",
+     "remove documents of which a share X of the 5-word sequences is that of an earlier one, 0.6 to 1; 0: equal ones"},
+    {OPT_STRING, "report", &report_path, "FILE",
+     "write a line of JSON for each removed document; without -o nothing else is written. - is standard output"},
+    {OPT_SIZE, "memory", &memory, "SIZE", "memory to use at most; the rest is sorted in temporary files"},
     ROW_OUTPUT_SPLIT,
     ROWS_OUTPUT,
     ROW_END,
 };
 
-// A record of a bucket, whose key is the high half of the hash.
-typedef struct {
-    uint64_t low, number; // number of the document, over both splits
-} HashRecord;
-
+// A record of `hashes` has the high half of the hash as its key, and 24 bits of the low half before the number of the
+// document. One of `removed` has the numbers of a removed document and of the one that stays.
 typedef struct {
     const DocumentInputs *inputs;
-    Output *output;
-    Buckets *buckets;
-    uint8_t *removed; // one bit a document
-    uint64_t documents, removed_documents, removed_tokens;
-    uint64_t key; // of the last record
-    Buffer lows;  // the low halves met with that key
+    Output *output; // NULL: only the report
+    RemovalReport report;
+    RecordSort *hashes, *removed;
+    SortRecord next; // of `removed`
+    int has_next;
 } Dedup;
 
 static int add_hash(void *state, const void *ids, size_t count, unsigned bytes) {
@@ -35,71 +44,120 @@ static int add_hash(void *state, const void *ids, size_t count, unsigned bytes) 
 }
 
 // The documents that are written, of both splits in order, with their numbers.
-static int each_document(Dedup *dedup, int (*visit)(Dedup *dedup, DocumentCursor *cursor, uint64_t number)) {
-    uint64_t number = 0;
+static int each_document(Dedup *dedup,
+                         int (*visit)(Dedup *dedup, DocumentCursor *cursor, const TextDocument *document)) {
+    TextDocument document = {0};
     int status = 0;
     for (int i = 0; status == 0 && i < SPLIT_COUNT; i++) {
         DocumentCursor cursor = {.inputs = dedup->inputs, .split = i};
         if (!documents_has(dedup->output, i)) continue;
-        while (status == 0 && (status = documents_next(&cursor)) > 0) status = visit(dedup, &cursor, number++);
+        document.split = i;
+        for (; status == 0 && (status = documents_next(&cursor)) > 0; document.number++) {
+            document.position = cursor.position, document.tokens = cursor.document.tokens;
+            status = visit(dedup, &cursor, &document);
+        }
         documents_end(&cursor);
     }
     return status;
 }
 
-static int hash_document(Dedup *dedup, DocumentCursor *cursor, uint64_t number) {
+static int hash_document(Dedup *dedup, DocumentCursor *cursor, const TextDocument *document) {
     XXH3_state_t *state = XXH3_createState();
     if (!state) die(EX_MEMORY, "no memory for a hash");
     XXH3_128bits_reset(state);
-    int status = documents_read(cursor, add_hash, state);
-    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    const int status = documents_read(cursor, add_hash, state);
+    const XXH128_hash_t hash = XXH3_128bits_digest(state);
     XXH3_freeState(state);
-    HashRecord record = {hash.low64, number};
-    dedup->documents = number + 1;
-    if (status == 0) status = buckets_begin(dedup->buckets, hash.high64, sizeof record);
-    return status < 0 ? -1 : buckets_add(dedup->buckets, &record, sizeof record);
+    removal_report_count(&dedup->report, document);
+    const SortRecord record = {hash.high64, hash.low64 << NUMBER_BITS | document->number};
+    return status < 0 ? -1 : record_sort_add(dedup->hashes, record);
 }
 
-// Records with equal keys come in the order of the documents.
-static int mark_record(void *context, uint64_t key, Bytes bytes) {
-    Dedup *dedup = context;
-    HashRecord record;
-    memcpy(&record, bytes.data, sizeof record);
-    if (key != dedup->key) dedup->lows.size = 0;
-    dedup->key = key;
-    for (size_t at = 0; at < dedup->lows.size; at += sizeof record.low)
-        if (get_u64(dedup->lows.data + at) == record.low) {
-            dedup->removed[record.number / 8] |= (uint8_t)(1 << record.number % 8);
-            return 0;
+// Records with equal keys come in the order of the documents. `firsts` holds the first of each hash with that key.
+static int find_equal(Dedup *dedup, Buffer *firsts) {
+    const uint64_t number_mask = (1ull << NUMBER_BITS) - 1;
+    SortRecord record;
+    uint64_t key = 0;
+    int status;
+    while ((status = record_sort_next(dedup->hashes, &record)) > 0) {
+        bool is_first = true;
+        if (record.key != key) firsts->size = 0;
+        key = record.key;
+        for (size_t at = 0; is_first && at < firsts->size; at += sizeof record.value) {
+            const uint64_t first = get_u64(firsts->data + at);
+            if ((first ^ record.value) >> NUMBER_BITS) continue;
+            is_first = false;
+            const SortRecord removed = {record.value & number_mask, first & number_mask};
+            if (record_sort_add(dedup->removed, removed) < 0) return -1;
         }
-    buffer_add(&dedup->lows, &record.low, sizeof record.low);
-    return 0;
+        if (is_first) buffer_add(firsts, &record.value, sizeof record.value);
+    }
+    return status;
 }
 
-static int copy_document(Dedup *dedup, DocumentCursor *cursor, uint64_t number) {
-    if (!(dedup->removed[number / 8] >> number % 8 & 1)) return documents_copy(cursor, dedup->output);
-    dedup->removed_documents++, dedup->removed_tokens += cursor->document.tokens;
-    return 0;
+static int copy_document(Dedup *dedup, DocumentCursor *cursor, const TextDocument *document) {
+    if (dedup->has_next <= 0 || dedup->next.key != document->number)
+        return dedup->output ? documents_copy(cursor, dedup->output) : 0;
+    removal_report_begin(&dedup->report, document);
+    removal_report_add_kept(&dedup->report, dedup->next.value, 1);
+    dedup->has_next = record_sort_next(dedup->removed, &dedup->next);
+    return dedup->has_next < 0 ? -1 : removal_report_end(&dedup->report);
+}
+
+static int remove_equal(Dedup *dedup) {
+    const uint64_t documents = dedup->inputs->documents[SPLIT_TRAIN] + dedup->inputs->documents[SPLIT_VAL];
+    const char *folder = dedup->output && !dedup->output->to_stdout ? dedup->output->build.target : NULL;
+    Buffer firsts = {0};
+    if (!(dedup->hashes = record_sort_open(folder, documents, 0, memory)) ||
+        !(dedup->removed = record_sort_open(folder, documents, documents, memory)))
+        return -1;
+    int status = each_document(dedup, hash_document);
+    if (status == 0) status = find_equal(dedup, &firsts);
+    buffer_close(&firsts);
+    if (status == 0) status = dedup->has_next = record_sort_next(dedup->removed, &dedup->next);
+    return status < 0 ? -1 : each_document(dedup, copy_document);
+}
+
+static int remove_similar(Dedup *dedup) {
+    NearDedup near = {.inputs = dedup->inputs,
+                      .output = dedup->output,
+                      .report = &dedup->report,
+                      .least = similar,
+                      .threads = (unsigned)output_options.threads,
+                      .memory = memory};
+    if (near_dedup_check(&near) < 0) return -1;
+    if (dataset_vocabulary_of(&near.vocab, &dedup->inputs->inputs, dedup->inputs->params.vocab_fp) < 0) return -1;
+    if (!near.vocab)
+        return fail(EX_DATA,
+                    "no PATH has the file of the vocabulary of its ids, so that --similar cannot read the text: "
+                    "put its " CHARACTERS_FILE " or " VOCAB_FILE " there");
+    const int status = near_dedup_run(&near);
+    vocab_close(near.vocab);
+    return status;
 }
 
 static int dedup_all(const DocumentInputs *inputs, Output *output) {
     Dedup dedup = {.inputs = inputs, .output = output};
-    uint64_t bytes = (inputs->documents[SPLIT_TRAIN] + inputs->documents[SPLIT_VAL]) * 2 * sizeof(HashRecord);
-    dedup.buckets = buckets_open(output->to_stdout ? NULL : output->build.target, bytes);
-    int status = dedup.buckets ? each_document(&dedup, hash_document) : -1;
-    dedup.removed = allocate_zeroed((size_t)(dedup.documents / 8 + 1), 1);
-    if (status == 0) status = buckets_visit(dedup.buckets, mark_record, &dedup);
-    if (status == 0) status = each_document(&dedup, copy_document);
-    if (status == 0)
-        log_line("removed %" PRIu64 " of %" PRIu64 " document%s, %" PRIu64 " tokens", dedup.removed_documents,
-                 dedup.documents, PLURAL(dedup.documents), dedup.removed_tokens);
-    buckets_close(dedup.buckets);
-    buffer_close(&dedup.lows);
-    free(dedup.removed);
+    int status = removal_report_open(&dedup.report, inputs, report_path);
+    if (status == 0) status = similar ? remove_similar(&dedup) : remove_equal(&dedup);
+    if (status == 0) status = removal_report_finish(&dedup.report);
+    if (status == 0) removal_report_summary(&dedup.report);
+    record_sort_close(dedup.hashes);
+    record_sort_close(dedup.removed);
+    removal_report_close(&dedup.report);
     return status;
 }
 
-static int run(int count, char **arguments) { return documents_run(count, arguments, "dedup", "", dedup_all); }
+static int run(int count, char **arguments) {
+    char settings[64] = "";
+    if (similar && !(similar >= SIMILAR_LEAST && similar <= 1))
+        return fail(EX_USAGE, "--similar is %g, and must be from %g to 1", similar, SIMILAR_LEAST);
+    if (report_path && !output_options.path) return documents_run_dry(count, arguments, dedup_all);
+    if (report_path && !strcmp(report_path, "-") && !strcmp(output_options.path, "-"))
+        return fail(EX_USAGE, "standard output cannot take both the shard and the report");
+    if (similar) snprintf(settings, sizeof settings, "similar=%.10g;words=%d", similar, WORDS_VERSION);
+    return documents_run(count, arguments, "dedup", settings, dedup_all);
+}
 
 const Command shardtool_dedup = {
-    "dedup", "PATH...", "remove exact duplicates of documents; the first stays, train before val", options, run, NULL};
+    "dedup", "PATH...", "remove equal or similar documents; the first stays, train before val", options, run, NULL};

@@ -66,6 +66,19 @@ static const ManualRow descriptions[] = {
      NULL},
     {"decode", "Of a dataset, prints the training split, or that of --split.", NULL},
     {"cat", "Of a dataset, reads the training split, or that of --split; a shard has no splits.", NULL},
+    {"dedup",
+     "The first of equal documents stays, in the order of the PATHs, training before validation. With --similar X a "
+     "document goes "
+     "when an earlier one that stays shares at least X of the sequences of 5 words that the two have together; that is "
+     "compared "
+     "exactly, for the documents that MinHash finds. Words are compared in lower case, without marks and punctuation, "
+     "and every "
+     "number is 0; characters of scripts without blanks are words. At 0.8 about 2 of 100 words may differ, at 0.6 "
+     "about 5. "
+     "Documents of fewer than 5 words go when all their words are equal, those without a word stay. --report names the "
+     "document "
+     "that stays for each that goes. The result is the same for any -j and --memory.",
+     NULL},
     {"diff",
      "Compares the files of shards, or with --content the ids alone: shards that are cut in other places are then "
      "equal.",
@@ -96,6 +109,7 @@ static const ManualRow examples[] = {
     {"stat data", "prints how long the documents are", NULL},
     {"filter --min-tokens 64 -o long data", "keeps the documents of at least 64 tokens", NULL},
     {"dedup -o unique data", "keeps one of several equal documents", NULL},
+    {"dedup --similar 0.8 --report removed.jsonl -o distinct data", "keeps one of several similar documents", NULL},
     {"shuffle --seed 1 -o shuffled data", "writes the documents in random order", NULL},
     {"split --parts 4 -o parts data", "writes four datasets: parts/part-000000 to parts/part-000003", NULL},
     {"merge -o joined parts/part-000000 parts/part-000001", "joins datasets of one vocabulary", NULL},

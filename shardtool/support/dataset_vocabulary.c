@@ -31,6 +31,17 @@ const Vocab *dataset_vocabulary_open(const char *path, const uint8_t fingerprint
     return NULL;
 }
 
+int dataset_vocabulary_of(const Vocab **vocab, const Inputs *inputs, const uint8_t fingerprint[32]) {
+    char path[PATH_MAX_BYTES];
+    *vocab = NULL;
+    if (vocab_is_gpt2_fingerprint(fingerprint)) return (*vocab = vocab_open()) ? 0 : -1;
+    for (uint64_t i = 0; !*vocab && i < inputs->argument_count; i++)
+        if (dataset_vocabulary_in(path, inputs->arguments[i].path) &&
+            !(*vocab = dataset_vocabulary_open(path, fingerprint)))
+            return -1;
+    return 0;
+}
+
 int dataset_vocabulary_find(char path[PATH_MAX_BYTES], const Dataset *dataset) {
     *path = '\0';
     if (vocab_is_gpt2_fingerprint(dataset->vocab_fp)) return 0;

@@ -4,6 +4,7 @@
 
 #include "common/file/file.h"
 #include "dataset/dataset.h"
+#include "shardtool/ingest/inputs.h"
 #include "tokenizer/files/vocab_file.h"
 #include <stdbool.h>
 
@@ -17,6 +18,9 @@ bool dataset_vocabulary_in(char path[PATH_MAX_BYTES], const char *directory);
 
 // The vocabulary of a file beside ids of that fingerprint. NULL after fail(): 65 when it is damaged or of other ids.
 const Vocab *dataset_vocabulary_open(const char *path, const uint8_t fingerprint[32]);
+
+// The vocabulary of ids of that fingerprint: GPT-2's, or that of an input that has its file; *vocab is NULL where none has.
+int dataset_vocabulary_of(const Vocab **vocab, const Inputs *inputs, const uint8_t fingerprint[32]);
 
 // Sets the path of the file, "" for GPT-2's vocabulary. 65 also when there is none.
 int dataset_vocabulary_find(char path[PATH_MAX_BYTES], const Dataset *dataset);

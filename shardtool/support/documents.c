@@ -151,7 +151,7 @@ OutputPlan documents_plan(const DocumentInputs *inputs, const char *command, con
 
 bool documents_has(const Output *output, int split) {
     const int wanted = output_options.split;
-    return wanted ? split == wanted - 1 : split == SPLIT_TRAIN || !output->to_stdout;
+    return wanted ? split == wanted - 1 : split == SPLIT_TRAIN || !output || !output->to_stdout;
 }
 
 int documents_run(int count, char **paths, const char *command, const char *settings, DocumentWork *work) {
@@ -172,5 +172,13 @@ int documents_run(int count, char **paths, const char *command, const char *sett
     output_close(&output);
     documents_close(&inputs);
     buffer_close(&line);
+    return status < 0 ? -1 : 0;
+}
+
+int documents_run_dry(int count, char **paths, DocumentWork *work) {
+    DocumentInputs inputs;
+    if (jobs_check(output_options.threads) < 0 || documents_open(&inputs, count, paths) < 0) return -1;
+    const int status = work(&inputs, NULL);
+    documents_close(&inputs);
     return status < 0 ? -1 : 0;
 }

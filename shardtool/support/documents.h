@@ -40,9 +40,10 @@ int documents_copy(DocumentCursor *cursor, Output *output); // adds the current 
 
 // The plan of an output that is made from the inputs.
 OutputPlan documents_plan(const DocumentInputs *inputs, const char *command, const char *settings);
-bool documents_has(const Output *output, int split); // whether a split is to be written
+bool documents_has(const Output *output, int split); // whether a split is to be written; `output` NULL: to be read
 
 // All of a command that writes one dataset, or one shard, from the documents of its PATHs: opens both, calls `work` to
 // add the documents, and finishes the output. Does nothing when the output is complete already.
 typedef int DocumentWork(const DocumentInputs *inputs, Output *output);
 int documents_run(int count, char **paths, const char *command, const char *settings, DocumentWork *work);
+int documents_run_dry(int count, char **paths, DocumentWork *work); // without an output: `work` receives NULL

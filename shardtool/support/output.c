@@ -76,18 +76,6 @@ static int open_directory(Output *output, const OutputPlan *plan, const char *pa
     return 0;
 }
 
-// The vocabulary of the ids: the plan's, or that of an input. NULL where no input has its file.
-static int find_vocabulary(Output *output, const OutputPlan *plan) {
-    const uint8_t *fingerprint = plan->params.vocab_fp;
-    char path[PATH_MAX_BYTES];
-    if (!output->vocab && vocab_is_gpt2_fingerprint(fingerprint)) return (output->vocab = vocab_open()) ? 0 : -1;
-    for (uint64_t i = 0; !output->vocab && i < plan->inputs->argument_count; i++)
-        if (dataset_vocabulary_in(path, plan->inputs->arguments[i].path) &&
-            !(output->vocab = dataset_vocabulary_open(path, fingerprint)))
-            return -1;
-    return 0;
-}
-
 // The manifest counts the bytes of the documents' text, where the vocabulary is known.
 static void load_id_bytes(Output *output) {
     if (!output->vocab) return;
@@ -104,7 +92,7 @@ int output_open(Output *output, const char *path, const OutputPlan *plan) {
     if (output_options.shard_tokens < 1) return fail(EX_USAGE, "--shard-tokens must be at least 1");
     output->to_stdout = !strcmp(path, "-");
     if (output->to_stdout && cli_refuse_terminal() != 0) return -1;
-    if (find_vocabulary(output, plan) < 0) return -1;
+    if (!output->vocab && dataset_vocabulary_of(&output->vocab, plan->inputs, plan->params.vocab_fp) < 0) return -1;
     if (!output->vocab && !output->to_stdout)
         log_warn(
             "no input has the file of the vocabulary of its ids: before '%s' can be decoded, merged or trained on, put "

@@ -1,0 +1,38 @@
+// The kept documents that later documents are compared with: their sets of shingles in a temporary file, and for each group
+// (documents that share a band) the places of its first kept documents in another.
+#pragma once
+
+#include "shardtool/similar/shingles.h"
+
+enum { GROUP_KEPT_MAX = 8 }; // later kept documents of a group are not compared with its others
+
+// A document in a group, as one number: the first slot of the group, how many of the slots earlier members can have taken,
+// and whether it is the last.
+static inline uint64_t membership(uint64_t slot, uint64_t before, bool is_last) {
+    return slot << 5 | (before < GROUP_KEPT_MAX ? before : GROUP_KEPT_MAX) << 1 | is_last;
+}
+// The slots of a group of so many documents.
+static inline uint64_t group_slots(uint64_t documents) {
+    return documents - 1 < GROUP_KEPT_MAX ? documents - 1 : GROUP_KEPT_MAX;
+}
+
+typedef struct KeptSets KeptSets;
+
+// For groups with `slots` slots in all. Sets with a Jaccard similarity of at least `least` are near-duplicates. The files
+// are in `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
+KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least);
+void kept_sets_close(KeptSets *kept); // accepts NULL
+
+// Looks for the first kept document in one of the groups that is a near-duplicate of a set (shingler_set): 1 with its
+// number and the similarity, 0, or -1 after fail(). It then counts one removed document more.
+int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, Bytes set, uint64_t *number,
+                   double *similarity);
+// Keeps a document, unless no later one is in its groups.
+int kept_sets_keep(KeptSets *kept, const uint64_t *memberships, size_t count, Bytes set, uint64_t number);
+
+typedef struct {
+    uint64_t comparisons, largest; // removed documents of one kept document, at most
+    // Removed documents that are equal to the kept one but for their numbers, and the kept documents of these.
+    uint64_t number_documents, number_families;
+} KeptStatistics;
+KeptStatistics kept_sets_statistics(const KeptSets *kept);

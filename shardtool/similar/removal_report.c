@@ -1,0 +1,134 @@
+#include "shardtool/similar/removal_report.h"
+#include "common/err.h"
+#include "common/file/file.h"
+#include "common/file/spool.h"
+#include "common/json_write.h"
+#include "common/log.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LINES_BYTES = 1 << 16, WARN_PERCENT = 90 };
+
+static const char BEGINNING[] = "{\"removed\":";
+
+// Another file of that name is not replaced.
+static int check_old(const char *path) {
+    char head[sizeof BEGINNING - 1];
+    const int fd = file_open(path);
+    if (fd < 0) return fail_errno("cannot read '%s'", path);
+    const ssize_t got = fd_read(fd, head, sizeof head, path);
+    close(fd);
+    if (got < 0) return -1;
+    if (got && (got < (ssize_t)sizeof head || memcmp(head, BEGINNING, sizeof head)))
+        return fail(EX_CREATE, "'%s' is there and is no report: choose another file", path);
+    return 0;
+}
+
+int removal_report_open(RemovalReport *report, const DocumentInputs *inputs, const char *path) {
+    struct stat st;
+    char folder[PATH_MAX_BYTES];
+    *report = (RemovalReport){.inputs = inputs, .fd = -1};
+    report->sources = allocate_zeroed(inputs->inputs.argument_count, sizeof *report->sources);
+    if (!path) return 0;
+    if (!strcmp(path, "-")) return report->fd = STDOUT_FILENO, 0;
+    const bool is_there = !stat(path, &st);
+    if (is_there && !S_ISREG(st.st_mode)) { // a pipe or a device
+        report->fd = open(path, O_WRONLY | O_CLOEXEC);
+        return report->fd < 0 ? fail_create(path) : 0;
+    }
+    if (is_there && check_old(path) < 0) return -1;
+    path_split(path, folder);
+    report->path = path, report->fd = spool_create(folder, "the report");
+    return report->fd < 0 ? -1 : 0;
+}
+
+void removal_report_close(RemovalReport *report) {
+    if (report->fd > STDOUT_FILENO) close(report->fd);
+    buffer_close(&report->lines);
+    free(report->sources);
+    *report = (RemovalReport){.fd = -1};
+}
+
+void removal_report_count(RemovalReport *report, const TextDocument *document) {
+    RemovalSource *source = &report->sources[document->position.file];
+    source->documents++, source->tokens += document->tokens;
+    if (!source->counts[document->split]++) source->first[document->split] = document->number;
+}
+
+static void add_place(Buffer *lines, const char *split_key, const char *number_key, int split, uint64_t number) {
+    json_add_field(lines, split_key, split_names[split]);
+    json_add_number(lines, number_key, number);
+}
+
+void removal_report_begin(RemovalReport *report, const TextDocument *document) {
+    RemovalSource *source = &report->sources[document->position.file];
+    source->removed_documents++, source->removed_tokens += document->tokens;
+    buffer_print(&report->lines, "{");
+    json_add_field(&report->lines, "removed", report->inputs->inputs.arguments[document->position.file].path);
+    add_place(&report->lines, "split", "document", document->split, document->position.document);
+    json_add_number(&report->lines, "tokens", document->tokens);
+}
+
+void removal_report_add_kept(RemovalReport *report, uint64_t number, double similarity) {
+    for (uint64_t i = 0; i < report->inputs->inputs.argument_count; i++)
+        for (int split = 0; split < SPLIT_COUNT; split++) {
+            const RemovalSource *source = &report->sources[i];
+            const uint64_t within = number - source->first[split];
+            if (within >= source->counts[split]) continue;
+            json_add_field(&report->lines, "kept", report->inputs->inputs.arguments[i].path);
+            add_place(&report->lines, "kept_split", "kept_document", split, within);
+        }
+    json_add_real(&report->lines, "similarity", similarity, 4);
+}
+
+static int flush(RemovalReport *report) {
+    const int status = report->fd < 0 ? 0 : fd_write(report->fd, report->lines.data, report->lines.size, "the report");
+    report->lines.size = 0;
+    return status;
+}
+
+int removal_report_end(RemovalReport *report) {
+    buffer_print(&report->lines, "}\n");
+    return report->lines.size < LINES_BYTES ? 0 : flush(report);
+}
+
+// Copies the report to the file of its name.
+static int publish(RemovalReport *report, NewFile *file) {
+    static uint8_t block[1 << 16];
+    ssize_t got;
+    if (newfile_open(file, report->path) < 0) return -1;
+    while ((got = fd_read_at(report->fd, file->written, block, sizeof block, "the report")) > 0)
+        if (newfile_write(file, block, (size_t)got) < 0) return -1;
+    return got < 0 ? -1 : newfile_commit(file);
+}
+
+int removal_report_finish(RemovalReport *report) {
+    NewFile file = {0};
+    int status = flush(report);
+    if (status == 0 && report->path) status = publish(report, &file);
+    if (status < 0) newfile_abandon(&file);
+    return status;
+}
+
+void removal_report_summary(const RemovalReport *report) {
+    uint64_t documents = 0, removed = 0, tokens = 0;
+    const uint64_t count = report->inputs->inputs.argument_count;
+    for (uint64_t i = 0; i < count; i++) {
+        const RemovalSource *source = &report->sources[i];
+        const char *path = report->inputs->inputs.arguments[i].path;
+        documents += source->documents, removed += source->removed_documents, tokens += source->removed_tokens;
+        if (source->removed_documents * 100 > source->documents * WARN_PERCENT)
+            log_warn("'%s' loses %" PRIu64 " of %" PRIu64 " document%s, more than %d %%", path,
+                     source->removed_documents, source->documents, PLURAL(source->documents), WARN_PERCENT);
+        else if (count > 1)
+            log_line("'%s': removed %" PRIu64 " of %" PRIu64 " document%s, %" PRIu64 " of %" PRIu64 " tokens", path,
+                     source->removed_documents, source->documents, PLURAL(source->documents), source->removed_tokens,
+                     source->tokens);
+    }
+    log_line("removed %" PRIu64 " of %" PRIu64 " document%s, %" PRIu64 " tokens", removed, documents, PLURAL(documents),
+             tokens);
+}

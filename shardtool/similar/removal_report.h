@@ -1,0 +1,32 @@
+// What a command removes: a report with a line of JSON for each document, and a summary for each PATH.
+#pragma once
+
+#include "shardtool/similar/text_map.h"
+
+typedef struct {
+    uint64_t documents, tokens, removed_documents, removed_tokens;
+    uint64_t first[SPLIT_COUNT], counts[SPLIT_COUNT]; // number of its first document in a split; its documents
+} RemovalSource;
+
+typedef struct {
+    const DocumentInputs *inputs;
+    RemovalSource *sources; // one for each PATH
+    const char *path;       // of the file that the report becomes at the end; NULL: none, or a stream
+    int fd;                 // of a temporary file, or the stream; -1: no report
+    Buffer lines;
+} RemovalReport;
+
+// Refuses (73) a file that is there and does not begin as a report does. `path` NULL: no report; "-": standard output.
+int removal_report_open(RemovalReport *report, const DocumentInputs *inputs, const char *path);
+void removal_report_close(RemovalReport *report); // after removal_report_open, whatever it returned
+
+// Counts a document of the inputs. In order, each once.
+void removal_report_count(RemovalReport *report, const TextDocument *document);
+
+// Counts a document as removed. The line of the report is begun: the caller adds members to `lines`, then ends it.
+void removal_report_begin(RemovalReport *report, const TextDocument *document);
+void removal_report_add_kept(RemovalReport *report, uint64_t number, double similarity); // a document that was counted
+int removal_report_end(RemovalReport *report);
+
+int removal_report_finish(RemovalReport *report);
+void removal_report_summary(const RemovalReport *report);

@@ -1,0 +1,124 @@
+# shardtool dedup --similar and decontaminate: reports, limits, kills, full disks. The values are compared in
+# tests/oracle/test_neardup.py.
+
+load ../helpers
+
+# make_copies: `d` has 400 documents of 200 random words, then 100 of these with one other word, 50 with other numbers, 30 equal ones and
+# two without words; `e` has 20 of the documents
+make_copies() {
+    python3 - <<'PYTHON'
+import json, random
+drawn = random.Random(3)
+letters = "abcdefghijklmnopqrstuvwxyz"
+words = ["".join(drawn.choices(letters, k=drawn.randint(2, 9))) for _ in range(5000)]
+texts = [" ".join(drawn.choices(words, k=200) + ["part", str(i)]) for i in range(400)]
+near = [text.replace(text.split()[100], "Changed,", 1) for text in texts[:100]]
+numbers = [" ".join(text.split()[:-1] + ["12.5"]) for text in texts[100:150]]
+for name, documents in ("d", texts + near + numbers + texts[200:230] + ["...", "?!"]), ("e", texts[:20]):
+    with open(name + ".jsonl", "w") as file:
+        file.writelines(json.dumps({"text": text}) + "\n" for text in documents)
+PYTHON
+    shardtool tokenize -q --val 0 --shard-tokens 64k -o d d.jsonl
+    shardtool tokenize -q --val 0 -o e e.jsonl
+}
+
+data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: :" | sort; } # DATASET
+
+@test "dedup --similar names each removed document, the one that stays and their similarity" {
+    make_copies
+    run_code 0 shardtool dedup --similar 0.8 --report r.jsonl -o u d
+    [[ "$output" == *"removed 180 of 582 documents"* && "$output" == *"50 removed documents are equal to the one that stays but for the numbers in them, for 50 documents"* ]]
+    [[ "$output" == *"2 documents have no words and stay"* ]]
+    [ "$(wc -l <r.jsonl)" = 180 ]
+    jq -es 'all(.document > .kept_document and .similarity >= 0.8 and .removed == "d" and .split == "train" and .kept == "d" and .kept_split == "train")' r.jsonl
+    jq -es '[.[] | select(.document < 500) | .document - .kept_document == 400] | length == 100 and all' r.jsonl
+    jq -es '[.[] | select(.document >= 500) | .similarity] | length == 80 and all(. == 1)' r.jsonl
+    [ "$(shardtool decode --json u | wc -l)" = 402 ]
+    shardtool decode --json u | cmp - <(shardtool decode --json d | sed -n '1,400p;581,582p')
+    shardtool verify -q u
+    run_match 0 "already complete" shardtool dedup --similar 0.8 -o u d
+    run_match 73 "already holds another dataset" shardtool dedup --similar 0.9 -o u d
+
+}
+
+@test "dedup without --similar removes equal documents alone, and reports them" {
+    make_copies
+    run_match 0 "removed 30 of 582 documents" shardtool dedup --report r.jsonl -o u d
+    jq -es 'length == 30 and all(.document - .kept_document == 350 and .similarity == 1)' r.jsonl
+}
+
+@test "dedup with a report alone writes no dataset" {
+    make_copies
+    shardtool dedup -q --similar 0.8 -o u --report with.jsonl d
+    run_match 0 "removed 180 of 582 documents" shardtool dedup --similar 0.8 --report without.jsonl d
+    cmp with.jsonl without.jsonl
+    shardtool dedup -q --similar 0.8 --report - d 2>/dev/null | cmp - with.jsonl
+    [ "$(ls)" = "$(printf '%s\n' d d.jsonl e e.jsonl u with.jsonl without.jsonl)" ]
+    shardtool dedup -q --report exact.jsonl d && [ "$(wc -l <exact.jsonl)" = 30 ]
+    run_match 2 "missing -o DIR" shardtool dedup --similar 0.8 d
+    run_match 2 "both the shard and the report" bash -c 'shardtool dedup --similar 0.8 --report - -o - d | cat; exit ${PIPESTATUS[0]}'
+}
+
+@test "dedup counts what each PATH loses, and warns of more than 90 percent" {
+    make_copies
+    run_code 0 shardtool dedup --similar 0.8 --report r.jsonl -o u d e
+    [[ "$output" == *"'d': removed 180 of 582 documents"* && "$output" == *"'e' loses 20 of 20 documents, more than 90 %"* ]]
+    jq -es '[.[] | select(.removed == "e")] | length == 20 and all(.kept == "d" and .document == .kept_document)' r.jsonl
+    run_code 0 shardtool dedup --similar 0.8 --report r.jsonl --force -o u e d # the first in order stays
+    jq -es '[.[] | select(.removed == "e")] == []' r.jsonl
+}
+
+@test "dedup --similar compares validation documents with those of training" {
+    make_copies
+    shardtool tokenize -q --val 1 -o v e.jsonl
+    shardtool dedup -q --similar 0.8 --report r.jsonl -o u v d
+    jq -es '[.[] | select(.split == "val")] | length == 20 and all(.removed == "v" and .kept == "d" and .kept_split == "train")' r.jsonl
+    shardtool dedup -q --similar 0.8 --report r.jsonl --split val v && [ ! -s r.jsonl ]
+}
+
+@test "dedup refuses what it cannot do" {
+    make_copies
+    for value in 0.5 1.1 -1 nan; do run_match 2 "similar" shardtool dedup --similar $value -o u d; done
+    run_match 2 "too small for 582 documents: at least" shardtool dedup --similar 0.8 --memory 1M -o u d
+    echo "my notes" >notes
+    run_match 73 "is there and is no report" shardtool dedup --similar 0.8 --report notes -o u d
+    grep -qx "my notes" notes
+    run_match 73 "cannot create" shardtool dedup --similar 0.8 --report absent/r -o u d
+    shardtool characters d.jsonl >abc && shardtool tokenize -q --val 0 --characters abc -o c d.jsonl
+    shardtool dedup -q --similar 0.8 --report r.jsonl c && [ "$(wc -l <r.jsonl)" = 180 ]
+    mv c/characters.txt kept
+    run_match 65 "no PATH has the file of the vocabulary" shardtool dedup --similar 0.8 --report r.jsonl c
+    [ -z "$(ls -A u 2>/dev/null | grep -v '^.lock$')" ]
+}
+
+@test "dedup --similar that is killed, also twice, leaves nothing behind and gives the same bytes" {
+    make_copies
+    shardtool dedup -q -j 1 --similar 0.8 --report whole.jsonl -o whole d
+    data_of whole >want
+    local runs=0
+    for call in write fsync rename openat unlink pread64; do
+        for number in 1 2 3 5 8 12 20 33 60 100; do
+            rm -rf u r.jsonl
+            kill_at $call "$number" shardtool dedup -q -j 1 --similar 0.8 --report r.jsonl -o u d || break
+            kill_at $call $((number / 2 + 1)) shardtool dedup -q -j 2 --similar 0.8 --report r.jsonl -o u d || true
+            [ -z "$(find . -name '*.tmp.*' ! -path './u/*' ! -name '.r.jsonl.tmp.*')" ]
+            shardtool dedup -q -j 2 --similar 0.8 --report r.jsonl -o u d 2>/dev/null
+            data_of u | cmp - want
+            [ ! -e r.jsonl ] || cmp r.jsonl whole.jsonl
+            [ -z "$(find u -name '.new' -o -name '.journal' -o -name '*.tmp.*')" ]
+            runs=$((runs + 1))
+        done
+    done
+    [ $runs -gt 10 ]
+}
+
+@test "dedup --similar on a full disk is 74, and runs again" {
+    make_copies
+    for size in 4 16 64 96; do # KiB of the largest file
+        run_code 74 bash -c "trap '' XFSZ; ulimit -f $size; shardtool dedup -j 1 --similar 0.8 --report r.jsonl -o u d"
+        [ ! -e r.jsonl ]
+        [ -z "$(find u -name '*.zst')" ]
+    done
+    shardtool dedup -q --similar 0.8 --report r.jsonl -o u d
+    [ "$(wc -l <r.jsonl)" = 180 ]
+}

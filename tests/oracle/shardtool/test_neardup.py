@@ -1,0 +1,205 @@
+"""Words, MinHash and near-duplicates beside a second implementation (neardup.py): tests/oracle/shardtool/test_neardup.py [NAME]"""
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import unicodedata
+
+sys.path.insert(0, __file__.rsplit("/", 2)[0])
+import neardup
+import runner
+from runner import call
+
+ROOT = os.path.abspath(__file__).rsplit("/", 4)[0]
+SHARDTOOL, STAGE = os.path.join(os.environ["BIN"], "shardtool"), os.path.join(os.environ["BIN"], "..", "bench_neardup")
+ISAS = ["portable", "avx2", "avx512"] if os.uname().machine == "x86_64" else ["portable"]  # a set that the processor lacks is the next lower one
+LANGUAGES = [  # 20, with numbers, marks and several scripts
+    "The 3 quick-brown foxes (born in 1,984.5) don't JUMP; over 12.50 lazy dogs!",
+    "Die Straße führt über 20 Brücken; ÄÖÜ äöü ß ẞ – „GROSS“ und klein, 3,14 %.",
+    "L’été, à Noël, où est-il ? Ça coûte 1.234,56 € — cœur, œuvre, ÉLÈVE.",
+    "¿Dónde está el niño? ¡Mañana, pingüino! Nº 5 y 1.000.000 más.",
+    "Zażółć gęślą jaźń, ŁÓDŹ 2024; pchnąć w tę łódź jeża.",
+    "Příliš žluťoučký kůň úpěl ďábelské ódy ČŘŽ 7,5.",
+    "Árvíztűrő tükörfúrógép, ÁRVÍZTŰRŐ; 12. kerület.",
+    "İSTANBUL'da ılık IŞIK ve ğüşöç: Diyarbakır, ISPARTA 34.",
+    "Tiếng Việt: Đường Nguyễn Huệ, ở thành phố Hồ Chí Minh, số 1.5 tỷ.",
+    "Съешь ЖЕ ещё этих мягких французских булок, да выпей чаю: Йод 2,5 кг.",
+    "Чуєш їх, доцю, ґанок? Єдність — 24 СЕРПНЯ.",
+    "ΟΔΥΣΣΕΥΣ: Ξεσκεπάζω την ψυχοφθόρα βδελυγμία, ὁ ἄνθρωπος· 3 λόγους ΣΟΦΟΣ ΣΑΣ.",
+    "צַדִּיק בַּתְּמָרִים יִפְרָח: שלום עולם, 2023.",
+    "اَلْعَرَبِيَّةُ لُغَةٌ، ١٢٫٥ و ٣٤٥ كِتَابًا؛ مَرْحَبًا بِكُمْ.",
+    "می\u200cخواهم کتاب‌ها را بخوانم؛ ۱۲۳ صفحه، خانهٔ ما.",
+    "हिन्दी में १२३ और क़लम, ज़िन्दगी; संस्कृतम् ॥ कि की कु।",
+    "ভাষা আন্দোলন ২১ ফেব্রুয়ারি, কো কৌ; রবীন্দ্রনাথ।",
+    "தமிழ் மொழி: கொ கோ கௌ, 12 மாதங்கள்.",
+    "ภาษาไทยไม่มีช่องว่าง ๑๒๓ น้ำใจ ABC ປະເທດລາວ ខ្មែរ ៤៥ မြန်မာ ၆",
+    "中文没有空格，第3章：２０２４年。日本語のがぎぐゲームー々〇。한국어 조합형: 각 \u1100\u1161\u11a8 12개 \ufa10 \uff76\uff9e",
+]
+
+
+def normal_forms(texts, folder, mode="words", isa=None):
+    with open(f"{folder}/texts", "wb") as file:
+        file.write(b"".join(text.encode("utf-8", "surrogatepass") + b"\0" for text in texts))
+    environment = os.environ | ({"MILLRACE_ISA": isa} if isa else {})
+    done = subprocess.run([STAGE, mode, f"{folder}/texts"], check=True, stdout=subprocess.PIPE, env=environment)
+    return done.stdout.decode().split("\n")[:-1]
+
+
+@runner.ci
+def test_the_table_of_words_is_made_of_its_source():
+    if unicodedata.unidata_version != "14.0.0":
+        raise runner.Skip(f"the table has Unicode 14.0, this Python {unicodedata.unidata_version}")
+    made = subprocess.run([sys.executable, f"{ROOT}/shardtool/similar/fold_unicode_table.py"], check=True, stdout=subprocess.PIPE).stdout
+    with open(f"{ROOT}/shardtool/similar/fold_unicode_table.h", "rb") as file:
+        assert file.read() == made
+
+
+def test_the_permutations_are_made_of_their_source():
+    made = subprocess.run([sys.executable, f"{ROOT}/shardtool/similar/permutations.py"], check=True, stdout=subprocess.PIPE).stdout
+    with open(f"{ROOT}/shardtool/similar/permutations.def", "rb") as file:
+        assert file.read() == made
+
+
+def test_words_of_20_languages_are_those_of_python(folder):
+    texts = LANGUAGES + [unicodedata.normalize(form, text) for text in LANGUAGES for form in ("NFC", "NFD", "NFKC")]
+    for text, got in zip(texts, normal_forms(texts, folder), strict=True):
+        assert got == neardup.normal(text), (text, got, neardup.normal(text))
+
+
+@runner.ci
+def test_words_of_all_characters_are_those_of_python(folder):
+    points = [chr(point) for point in range(1, 0x110000) if not 0xD800 <= point < 0xE000 and unicodedata.category(chr(point)) not in ("Cn", "Co")]
+    alone = [f"a{character}b" for character in points]
+    drawn = random.Random(1)
+    mixed = ["".join(drawn.choices(points, k=40)) for _ in range(3000)]
+    near = ["".join(drawn.choices("aZ5٣.,،٫ \u0301\u200dçΣςσ第가\uac01", k=20)) for _ in range(3000)]
+    texts = alone + mixed + near
+    for text, got in zip(texts, normal_forms(texts, folder), strict=True):
+        assert got == neardup.normal(text), (text, got, neardup.normal(text))
+
+
+def test_minhash_is_that_of_datatrove_on_each_instruction_set(folder):
+    factors = neardup.permutations()
+    texts = [text for text in LANGUAGES if neardup.normal(text)] + source_pieces(40)
+    want = [" ".join(map(str, neardup.values(neardup.shingles(text), factors))) for text in texts]
+    for isa in ISAS:
+        assert normal_forms(texts, folder, "values", isa) == want, isa
+
+
+def source_pieces(count):
+    """Pieces of 400 to 1,500 characters of the files of this repository, in an order of their own."""
+    drawn = random.Random(5)
+    pieces = []
+    for folder in ("common", "docs", "kernels", "loader", "shardtool", "tests", "tokenizer", "trainer"):
+        for path, _, names in sorted(os.walk(os.path.join(ROOT, folder))):
+            for name in sorted(names):
+                if not name.endswith((".c", ".h", ".cu", ".cuh", ".md", ".py", ".bats", ".sh")) or "unicode_table" in name:
+                    continue
+                with open(os.path.join(path, name), encoding="utf-8") as file:
+                    text = file.read()
+                at = 0
+                while len(text) - at > 400:
+                    size = drawn.randint(400, 1500)
+                    pieces.append(text[at : at + size])
+                    at += size
+    drawn.shuffle(pieces)
+    return pieces[:count]
+
+
+def planted(pieces, each):
+    """The pieces and copies of some: [(text, kind, number of the piece)], shuffled."""
+    drawn = random.Random(7)
+    some_words = " ".join(pieces[:50]).split()
+    boilerplate = " ".join(some_words[:40])
+
+    def edited(text, share):
+        return re.sub(r"\S+", lambda word: drawn.choice(some_words) if drawn.random() < share else word[0], text)
+
+    kinds = {
+        "exact": lambda text: text,
+        "case": str.upper,
+        "punctuation": lambda text: text.replace(",", ";").replace(".", " . ").replace("-", " "),
+        "numbers": lambda text: re.sub(r"[0-9]+", lambda number: str(int(number[0]) + 1), text),
+        "boilerplate": lambda text: f"{boilerplate} {text} {boilerplate}",
+        "truncation": lambda text: text[: int(len(text) * drawn.uniform(0.5, 0.97))],
+        "family": lambda text: edited(text, 0.01),
+    } | {f"edits {percent} %": lambda text, share=percent / 100: edited(text, share) for percent in (1, 2, 5, 10, 20)}
+    all_texts = [(text, "base", number) for number, text in enumerate(pieces)]
+    for kind, change in kinds.items():
+        for number in drawn.sample(range(len(pieces)), each // 20 if kind == "family" else each):
+            all_texts += [(change(pieces[number]), kind, number) for _ in range(20 if kind == "family" else 1)]
+    drawn.shuffle(all_texts)
+    return all_texts
+
+
+def tokenize(texts, name):
+    with open(f"{name}.jsonl", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
+    call(SHARDTOOL, "tokenize", "-q", "--val", "0", "-o", name, f"{name}.jsonl")
+
+
+def dedup(name, least, *options):
+    call(SHARDTOOL, "dedup", "-q", "--similar", str(least), "--report", f"{name}.report", "--force", "-o", f"{name}.unique", *options, name)
+    with open(f"{name}.report") as file:
+        return {row["document"]: (row["kept_document"], row["similarity"]) for row in map(json.loads, file)}
+
+
+def decoded(name):
+    return [json.loads(line)["text"] for line in call(SHARDTOOL, "decode", "--json", name).stdout.decode().splitlines()]
+
+
+def setup():
+    global TEXTS, SHINGLES, SIGNATURES
+    TEXTS = planted(source_pieces(5400), 80)
+    assert len(TEXTS) >= 6000, len(TEXTS)
+    SHINGLES = [neardup.shingles(text) for text, _, _ in TEXTS]
+    factors = neardup.permutations()
+    SIGNATURES = [neardup.values(hashes, factors).tolist() if hashes else None for hashes in SHINGLES]
+    tokenize([text for text, _, _ in TEXTS], "planted")
+
+
+def test_near_duplicates_are_those_of_a_second_implementation():
+    for least in (0.8, 1):
+        want = neardup.near_duplicates(SHINGLES, SIGNATURES, least)
+        got = dedup("planted", least)
+        assert got == {removed: (kept, round(similarity, 4)) for removed, (kept, similarity) in want.items()}, least
+        assert decoded("planted.unique") == [text for number, (text, _, _) in enumerate(TEXTS) if number not in got]
+
+
+def test_near_duplicates_are_those_of_all_pairs():
+    pairs = neardup.pairs_at_least(list(map(set, SHINGLES)), 0.8)
+    got, want = dedup("planted", 0.8), neardup.greedy(len(TEXTS), pairs)
+    assert len(want) > 500, len(want)
+    assert sum(number in got for number in want) >= 0.999 * len(want), (len(want), len(got))
+    # each has a partner that is earlier, stays, and is as similar as the report says
+    for removed, (kept, similarity) in got.items():
+        assert kept < removed and kept not in got and round(pairs[kept, removed], 4) == similarity
+    # no document goes with all that are like it
+    for i, j in pairs:
+        assert {i, got.get(i, (i,))[0]} - set(got) and {j, got.get(j, (j,))[0]} - set(got)
+    caught = {kind: [0, 0] for _, kind, _ in TEXTS}
+    first = {}
+    for number, (_, kind, piece) in enumerate(TEXTS):
+        first.setdefault(piece, []).append((number, kind))
+    for numbers in first.values():
+        base = next(number for number, kind in numbers if kind == "base")
+        for number, kind in numbers:
+            caught[kind][0] += number in got or base in got
+            caught[kind][1] += 1
+    for kind in ("exact", "case", "numbers", "family"):
+        assert caught[kind][0] >= 0.95 * caught[kind][1], caught
+
+
+@runner.ci
+def test_near_duplicates_do_not_depend_on_threads_and_memory():
+    want = dedup("planted", 0.8)
+    digests = [call("sh", "-c", "find planted.unique -name '*.zst' -exec cat {} + | sha256sum; cat planted.report").stdout]
+    for options in (["-j", "1"], ["-j", "2"], ["-j", "4", "--memory", "130M"], ["-j", "3", "--memory", "4G"]):
+        assert dedup("planted", 0.8, *options) == want
+        digests.append(call("sh", "-c", "find planted.unique -name '*.zst' -exec cat {} + | sha256sum; cat planted.report").stdout)
+    assert len(set(digests)) == 1
+
+
+runner.main(globals())

@@ -1,0 +1,147 @@
+// TextWords, MinHash, sorted records and kept sets of dedup --similar. Whole runs: tests/oracle/test_neardup.py.
+#include "common/rng.h"
+#include "shardtool/similar/kept_sets.h"
+#include "shardtool/similar/shingles.h"
+#include "shardtool/support/record_sort.h"
+#include "tests/test.h"
+
+static const char *words_of(TextWords *words, const char *text) {
+    words_set(words, bytes_of_text(text));
+    buffer_reserve(&words->text, 1);
+    words->text.data[words->text.size] = '\0';
+    return (const char *)words->text.data;
+}
+
+TEST(words_have_one_form_for_case_marks_numbers_and_punctuation) {
+    TextWords words = {0};
+    CHECK_TEXT(words_of(&words, "The  \"QUICK\" brown-fox,\n1,234.50 m\xC3\xA9"
+                                "tres!"),
+               "the quick brown fox 0 0 metres");
+    CHECK_EQUAL(words.count, 7);
+    CHECK_TEXT(words_of(&words, "e\xCC\x81t\xC3\xA9 \xE4\xB8\xAD\xE6\x96\x87x"), "ete \xE4\xB8\xAD \xE6\x96\x87 x");
+    CHECK_EQUAL(words.count, 4);
+    CHECK_TEXT(words_of(&words, "..."), "");
+    CHECK_EQUAL(words.count, 0);
+    CHECK_TEXT(words_of(&words, "a\xFF\xC3"
+                                "b"),
+               "a b");
+    words_close(&words);
+}
+
+TEST(numbers_are_equal_words_but_have_other_digits) {
+    static const char *const texts[] = {"in 125 days", "in 12.5 days", "in 1,25 days", "in 1 25 days", "in 126 days"};
+    TextWords words = {0};
+    uint64_t digits[5];
+    for (unsigned i = 0; i < 5; i++) {
+        CHECK_TEXT(words_of(&words, texts[i]), "in 0");
+        digits[i] = words.digits;
+        for (unsigned k = 0; k < i; k++) CHECK(digits[k] != digits[i]);
+    }
+    words_of(&words, "IN, 125: days");
+    CHECK(words.digits == digits[0]);
+    words_close(&words);
+}
+
+// Hashes that reach all cases of the remainder, beside plain arithmetic of 128 bits.
+TEST_ON_EACH_ISA(minhash_values_are_those_of_plain_arithmetic) {
+    enum { HASHES = 301 };
+#define PERMUTATION(factor, summand) {factor, summand},
+    static const uint64_t permutations[][2] = {
+#include "shardtool/similar/permutations.def"
+    };
+#undef PERMUTATION
+    const uint64_t prime = (1ull << 61) - 1;
+    uint64_t hashes[HASHES] = {0, 1, UINT64_MAX}, values[MINHASH_PERMUTATIONS];
+    for (unsigned i = 3; i < HASHES; i++) hashes[i] = rng_u64(1, 2, i);
+    for (unsigned i = 0; i < MINHASH_PERMUTATIONS; i++) { // a product of 2^64 - 1 and others whose remainder is near 0
+        uint64_t inverse = permutations[i][0];
+        if (inverse % 2 == 0 || i >= HASHES - 3) continue;
+        for (unsigned k = 0; k < 6; k++) inverse *= 2 - permutations[i][0] * inverse;
+        const uint64_t product = i % 3 == 0 ? UINT64_MAX : i % 3 == 1 ? prime * 8 + 7 : prime * (i % 8);
+        hashes[i + 3] = (product - permutations[i][1]) * inverse;
+    }
+    for (unsigned count = 1; count <= HASHES; count += 50) {
+        minhash_values_on(cpu_isa())(hashes, count, values);
+        for (unsigned p = 0; p < MINHASH_PERMUTATIONS; p++) {
+            uint64_t want = UINT64_MAX;
+            for (unsigned i = 0; i < count; i++) {
+                const uint64_t value = (permutations[p][0] * hashes[i] + permutations[p][1]) % prime;
+                if (value < want) want = value;
+            }
+            CHECK(values[p] == want);
+        }
+    }
+}
+
+TEST(record_sort_returns_records_by_key_and_equal_keys_as_they_were_added) {
+    enum { RECORDS = 100000 };
+    static const uint64_t keys[] = {0, 1000, 1 << 20}, memories[] = {1 << 30, 1 << 20, 1 << 12};
+    for (unsigned k = 0; k < 3; k++)
+        for (unsigned m = 0; m < 3; m++) {
+            RecordSort *sort = record_sort_open(".", RECORDS, keys[k], memories[m]);
+            CHECK(sort);
+            uint64_t sum = 0, count = 0;
+            for (uint64_t i = 0; i < RECORDS; i++) {
+                const uint64_t key = i % 10 == 0 ? keys[k] / 2
+                                     : keys[k]   ? rng_u64(1, 1, i) % keys[k]
+                                                 : rng_u64(1, 1, i);
+                sum += key ^ i;
+                CHECK_EQUAL(record_sort_add(sort, (SortRecord){key, i}), 0);
+            }
+            SortRecord last = {0}, record;
+            int status;
+            for (; (status = record_sort_next(sort, &record)) > 0; last = record, count++) {
+                CHECK(!count || record.key > last.key || (record.key == last.key && record.value > last.value));
+                sum -= record.key ^ record.value;
+            }
+            CHECK_EQUAL(status, 0);
+            CHECK(count == RECORDS && sum == 0);
+            record_sort_close(sort);
+        }
+}
+
+static Bytes set_of(Buffer *set, uint64_t first, uint64_t count) {
+    const ShingleHead head = {.count = count, .text = first};
+    set->size = 0;
+    buffer_add(set, &head, sizeof head);
+    for (uint64_t i = 0; i < count; i++) buffer_add(set, &(uint64_t){first + i}, 8);
+    return (Bytes){set->data, set->size};
+}
+
+TEST(a_set_is_compared_with_the_first_8_kept_ones_of_its_group) {
+    enum { DOCUMENTS = 12 };
+    Buffer set = {0};
+    KeptSets *kept = kept_sets_open(".", group_slots(DOCUMENTS), 0.8);
+    uint64_t number;
+    double similarity;
+    for (uint64_t i = 0; i < DOCUMENTS; i++) {
+        const uint64_t member = membership(0, i, i + 1 == DOCUMENTS);
+        // The first ten have no hash in common; the last two are near to the ninth and to the eighth.
+        const uint64_t first = i == 10 ? 8001 : i == 11 ? 7001 : 1000 * i;
+        const Bytes one = set_of(&set, first, 99);
+        const int found = kept_sets_find(kept, &member, 1, one, &number, &similarity);
+        CHECK_EQUAL(found, i == 11);
+        if (!found) CHECK_EQUAL(kept_sets_keep(kept, &member, 1, one, 100 + i), 0);
+    }
+    CHECK_EQUAL(number, 107);
+    CHECK(similarity == 98.0 / 100);
+    CHECK_EQUAL(kept_sets_statistics(kept).largest, 1);
+    kept_sets_close(kept);
+    buffer_close(&set);
+}
+
+TEST(a_similarity_that_is_the_least_is_near) {
+    Buffer set = {0};
+    uint64_t number;
+    double similarity;
+    for (uint64_t shared = 1; shared < 40; shared++) {
+        KeptSets *kept = kept_sets_open(".", 1, (double)shared / 40); // of 20 + shared / 2 hashes each, roughly
+        const uint64_t first = membership(0, 0, false), second = membership(0, 1, true);
+        CHECK_EQUAL(kept_sets_keep(kept, &first, 1, set_of(&set, 0, shared), 1), 0); // a part of the other
+        CHECK_EQUAL(kept_sets_find(kept, &second, 1, set_of(&set, 0, 40), &number, &similarity), 1);
+        CHECK(similarity == (double)shared / 40);
+        CHECK_EQUAL(kept_sets_find(kept, &second, 1, set_of(&set, 0, 41), &number, &similarity), 0);
+        kept_sets_close(kept);
+    }
+    buffer_close(&set);
+}
