@@ -3,10 +3,9 @@
 // A step of a small model has hundreds of regions of 100 us. At the end of each, libgomp waits for all of its threads,
 // those included that have no processor. Here a thread waits awake for as long as it has worked, 10 us at most, and
 // sleeps then; the caller wakes it when what is left of a region takes longer than waking, so that a small model runs on
-// one thread. Two threads on two cores of an EPYC (Zen 3, AVX2), 4 layers of 128, 512 tokens, Muon, float32, medians of
-// one run in turns, 2026-11-27: alone, beside one busy process of the same and of another login session 121, 197 and
-// 186 ms; libgomp 137, 388 and 1,022, with GOMP_SPINCOUNT=1000 142, 300 and 273. sched_yield between pieces and other
-// time slices (sched_setattr) gained nothing.
+// one thread. docs/measurements.md has the times of a step beside busy processes. PIECES and AWAKE_NS were chosen among
+// about ten settings, each run once on a loaded machine, where medians differed by 15 % from run to run: sched_yield
+// between pieces and other time slices (sched_setattr) showed no gain beyond that. Not measured with AVX-512 or AMX.
 #include "kernels/cpu/team.h"
 #include <assert.h>
 #include <linux/futex.h>
