@@ -2,9 +2,11 @@
 // a schedule of weights, exact, without state, in integers; so it is part of the law (wire.h), and a client in another
 // language can compute it from this comment.
 //
+// A mixture has at most MIXTURE_SOURCES_MAX = 16 sources; a weight is a whole number up to 1,000,000.
+//
 // A schedule has entries {from, weights}; `from` of the first is 0, and they ascend. An entry holds for samples from
 // its own `from` to that of the next entry. The weights of an entry, one for each source, are scaled to integers w of
-// sum W = 65,536: w[i] = 65,536 * weight[i] / total, rounded down; the sources with the largest remainders, of equal
+// sum W = MIXTURE_SUM = 65,536: w[i] = 65,536 * weight[i] / total, rounded down; the sources with the largest remainders, of equal
 // ones the first, get one more each until the sum is W. A weight that is not 0 must not become 0.
 //
 // Sample s of an entry: p = s - from, V = W; for each source i in turn, r = p * w[i] / V (rounded down, of a product of

@@ -29,6 +29,8 @@
 //               document that follows it.) Else the row begins where the block does, most often inside a document of
 //               more than T ids.
 //
+// Numbers of the modes (SAMPLING_MODES, WireGet.mode): crop 0, sequential 3, epoch 6, shifted 7, documents 8, permuted 9.
+//
 // P(stage, m) is a permutation of 0..m-1 that depends on seed, c and epoch: 8 rounds of a balanced Feistel network on 2h
 // bits, where 2h is the bit length of m-1 rounded up to even, applied repeatedly until the result is below m.
 // P(stage, 1) maps 0 to 0. With left:right = x, h bits each, round r is

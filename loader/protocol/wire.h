@@ -39,6 +39,11 @@
 // intact message with a field value that the loader does not accept (an unknown type or mode, a reserved field that
 // is not 0) gets ERROR PROTO, which names the field. Newer minor versions may give a meaning to reserved fields.
 //
+// LIMITS. Of HELLO, max_rows * (sequence_tokens + 1) * bytes of an id is at most WIRE_PAYLOAD_MAX; `slot` of a GET is below
+// WIRE_SLOTS_MAX, also with attach_id 0. Other values get ERROR PROTO. The names of WELCOME and STATS are cut at 55 bytes,
+// perhaps inside a character, and may repeat. `same_samples` is 2^64-1 where dataset_fp8 is of the dataset that is served,
+// and 0 where it is not of its schedule. Of a dataset that has been replaced, only the last one is still served.
+//
 // REQUESTS. A trainer may have up to `window` unanswered GETs. A GET needs no HELLO on its connection, but its
 // `dataset_fp8` must be of a dataset that the loader serves. Answers come in any order; a trainer accepts a BATCH
 // only when session, req_id, attach_id, first_sample, sequence_tokens, slot and generation are those of an unanswered
