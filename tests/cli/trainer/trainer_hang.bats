@@ -13,14 +13,16 @@ setup() {
 
 # fault 63
 @test "a kernel that hangs ends the run with 80 after device_timeout, and the same command resumes it" {
-    begin "${options[@]}" "${often[@]}" --out_dir=run --device_timeout=2
+    # while the kernels hang, half a second passes between two looks at the clock
+    clock_preload 'if (!access("hang", F_OK)) sum += 500000000; ns += sum;'
+    LAUNCH="env LD_PRELOAD=$PWD/clock.so" begin "${options[@]}" "${often[@]}" --out_dir=run --device_timeout=20 --data_timeout=100000
     wait_for_checkpoint run
     wait_for_more_steps run
     child=$(pgrep -P "$TRAINER")
     touch hang
     ends 80
-    [ "$(grep -c 'the GPU has not finished for [23] s' stderr)" -eq 1 ] # 3: a poll that was late
-    stderr_has 'waiting for the GPU for [0-9.]* s; after 2 s (device_timeout)'
+    [ "$(grep -c 'the GPU has not finished for 2[01] s' stderr)" -eq 1 ] # 21: a poll that was late
+    stderr_has 'waiting for the GPU for [0-9.]* s; after 20 s (device_timeout)'
     wait_until is_gone "$child"
     rm hang
     finish run "${options[@]}" --eval_interval=3 --eval_iters=1
