@@ -29,7 +29,7 @@ static Vocab *copy(const Vocab *vocab, unsigned more, size_t more_bytes) {
     Vocab *made = vocab_new(vocab->size + more, vocab->start[vocab->size] + more_bytes, vocab->pairs);
     for (unsigned id = 0; id < vocab->size; id++) {
         const Bytes token = vocab_bytes(vocab, id);
-        vocab_add_token(made, token.data, token.size);
+        (vocab_is_special(vocab, id) ? vocab_add_special : vocab_add_token)(made, token.data, token.size);
     }
     uint64_t *pairs = vocab_pairs(vocab);
     for (unsigned i = 0; i < vocab->pairs; i++)
@@ -59,7 +59,7 @@ static Vocab *add_missing(const Vocab *vocab) {
     }
     if (vocab->size + count > IDS_MAX) return fail(EX_DATA, "the vocabulary has no room for more ids"), NULL;
     Vocab *made = copy(vocab, count, bytes);
-    for (unsigned i = 0; i < count; i++) vocab_add_token(made, (const uint8_t *)missing[i], strlen(missing[i]));
+    for (unsigned i = 0; i < count; i++) vocab_add_special(made, (const uint8_t *)missing[i], strlen(missing[i]));
     vocab_finish(made);
     return made;
 }
