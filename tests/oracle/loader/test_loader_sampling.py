@@ -140,6 +140,13 @@ def line(case):
     return f"//   {mode} {seed} {split} {c} {n} {t} {sample} -> {globals()[mode](seed, split, n, t, sample, c)}"
 
 
+def test_the_page_has_the_numbers_of_the_modes():
+    table = (HEADER.parent / "sampling_mode.h").read_text()
+    numbers = sorted((int(number), word) for word, number in re.findall(r"^    MODE\(\w+, (\w+), (\d+),", table, re.M))
+    page = (HEADER.parents[2] / "docs/formats.md").read_text()
+    assert len(numbers) == 6 and ", ".join(f"{word} {number}" for number, word in numbers) in page, numbers
+
+
 def test_the_header_contains_these_vectors():
     text = HEADER.read_text()
     for case in CASES:
