@@ -191,7 +191,7 @@ TEST(loader_names_both_versions_to_a_client_of_another_version) {
     WireMessage answer;
     CHECK(peer_receive(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_PROTO);
     CHECK_EQUAL(answer.header.req_id, 5);
-    CHECK_TEXT(answer.error.text, "version 3");
+    CHECK_TEXT(answer.error.text, "version 4");
     CHECK_TEXT(answer.error.text, "version 1");
     peer_close(&peer);
     stop_loader(pid, SIGTERM);
