@@ -6,6 +6,7 @@
 #include "common/machine/launch.h"
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,6 +60,10 @@ int collective_open(Collective *collective, const CollectiveSettings *settings) 
     *collective = collective_none;
     if (launch_find(&launch) < 0) return -1;
     if (launch.world == 1) return 0;
+    if (!strcmp(launch.launcher, "srun") && !getenv("PMIX_RANK") &&
+        !getenv("PMI_RANK")) // MPI_Init would end the process
+        return fail(EX_USAGE, "srun passes no PMIx to its %u processes, by which MPI joins them: type srun --mpi=pmix",
+                    launch.world);
     const Library *library = library_of(&launch);
     const CollectiveRow *row = load_row(library, &launch);
     if (!row) return -1;

@@ -15,6 +15,16 @@ static const struct {
     {"RANK", "WORLD_SIZE", LAUNCH_TORCHRUN},
 };
 
+// Launchers of which this process can tell its rank, but not that MPI would know it, too: a rank here, no pair above.
+static const struct {
+    const char *rank, *advice;
+} unknown[] = {
+    {"PMIX_RANK", "'mpirun -n N ...' of Open MPI, which sets OMPI_COMM_WORLD_RANK, or 'srun --mpi=pmix'"},
+    {"FLUX_TASK_RANK", "'mpirun -n N ...' in a 'flux alloc'"},
+    {"PALS_RANKID", "'mpirun -n N ...' of Open MPI"},
+    {"MV2_COMM_WORLD_RANK", "'mpiexec -n N ...' of MPICH, which sets PMI_RANK, or mpirun of Open MPI"},
+};
+
 int launch_number(const char *variable, unsigned *number) {
     const char *text = getenv(variable);
     char *end;
@@ -30,6 +40,7 @@ int launch_number(const char *variable, unsigned *number) {
 void launch_forget(void) {
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
         unsetenv(launchers[i].rank), unsetenv(launchers[i].world);
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) unsetenv(unknown[i].rank);
 }
 
 int launch_find(Launch *launch) {
@@ -47,5 +58,10 @@ int launch_find(Launch *launch) {
         *launch = (Launch){rank, world, launchers[i].launcher};
         return 0;
     }
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        if (getenv(unknown[i].rank))
+            return fail(EX_USAGE,
+                        "%s is set, but not the number of processes: type %s (a process of its own: unset %s)",
+                        unknown[i].rank, unknown[i].advice, unknown[i].rank);
     return 0;
 }

@@ -102,6 +102,20 @@ load ../ranks
         <("$BIN/trainer" sample --out_dir=run --max_new_tokens=5 --threads=1)
 }
 
+@test "a launcher that does not say how many processes it has started is refused with what to type" {
+    # prterun, or mpirun in a container with a clean environment; Flux, PALS and MVAPICH: else each process would train alone
+    for variable in PMIX_RANK FLUX_TASK_RANK PALS_RANKID MV2_COMM_WORLD_RANK; do
+        for rank in 0 1; do
+            run_match 2 "$variable is set, *: type 'm* -n N ...'*unset $variable" env $variable=$rank \
+                "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=lost$rank --max_iters=1
+            [ ! -e lost$rank ]
+        done
+    done
+    OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 PMIX_RANK=0 "$BIN/trainer" plan tiny.conf --dataset="$data" >plan
+    run_match 2 "type srun --mpi=pmix" env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 "$BIN/trainer" train tiny.conf --quiet \
+        --dataset="$data" --out_dir=lost --max_iters=1
+}
+
 @test "processes of torchrun are refused with the mpirun command to type" {
     for rank in 0 1; do
         run_code 2 env RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank MASTER_ADDR=localhost MASTER_PORT=29500 \
