@@ -85,17 +85,23 @@ static double line_seconds(Bytes line) {
     return at ? strtod(at + sizeof key - 1, NULL) * 1e-3 : 0; // a comma or a brace ends the number
 }
 
-// The lines carry no time: they are placed by the duration of their steps.
-static void add_lines_before(Buffer *out, Bytes lines, double last_time) {
+static uint64_t line_step(Bytes line) {
+    static const char key[] = "\"step\": ";
+    const char *at = memmem(line.data, line.size, key, sizeof key - 1);
+    return at ? strtoull(at + sizeof key - 1, NULL, 10) : 0;
+}
+
+// The lines from step `first` on. They carry no time: they are placed by the duration of their steps.
+static void add_lines_before(Buffer *out, Bytes lines, uint64_t first, double last_time) {
     double time = last_time;
     for (Bytes rest = lines, line; bytes_next_line_or_rest(&rest, &line);) time -= line_seconds(line);
     add_event(out, time, 0, EVENT_VERSION, "brain.Event:2", strlen("brain.Event:2"));
-    // Steps that a running TensorBoard has read from an earlier file are dropped.
+    // Steps that a running TensorBoard has read from an earlier file are dropped from here on.
     const uint8_t start[] = {SESSION_STATUS, SESSION_START};
-    add_event(out, time, 0, EVENT_SESSION, start, sizeof start);
+    add_event(out, time, first, EVENT_SESSION, start, sizeof start);
     for (Bytes line; bytes_next_line_or_rest(&lines, &line);) {
         time += line_seconds(line);
-        add_line(out, time, line);
+        if (line_step(line) >= first) add_line(out, time, line);
     }
 }
 
@@ -105,29 +111,71 @@ static bool is_event_file(const char *name) {
            !strcmp(name + length - (sizeof suffix - 1), suffix);
 }
 
-static void remove_earlier(const char *out_dir, const char *kept) {
+// The step of a record that add_event has made, and its size. False at the end, and where the record is not whole.
+static bool next_record(Bytes rest, uint64_t *step, size_t *size) {
+    enum { HEADER = 12, CRC = 4, STEP_AT = 10 }; // time: 9 bytes; the number of the next field: 1
+    if (rest.size < HEADER + STEP_AT) return false;
+    const uint64_t length = get_u64(rest.data);
+    if (length < STEP_AT + 1 || length > rest.size - HEADER || rest.size - HEADER - length < CRC) return false;
+    const uint8_t *at = rest.data + HEADER + STEP_AT, *end = rest.data + HEADER + length;
+    *step = 0;
+    for (unsigned shift = 0; at < end && shift < 64; shift += 7) {
+        *step |= (uint64_t)(*at & 127) << shift;
+        if (!(*at++ & 128)) break;
+    }
+    return *size = HEADER + (size_t)length + CRC, true;
+}
+
+// Of one earlier file: `known` becomes the last step up to `limit`, if that is a later one; with `cuts` the file is cut where step
+// `limit` begins. TensorBoard follows files by their names, so that an earlier file stays.
+static int read_earlier(const char *path, uint64_t limit, bool cuts, uint64_t *known) {
+    Buffer data = {0};
+    uint64_t step;
+    size_t size, kept = 0;
+    if (file_read(&data, path, SIZE_MAX / 2) < 0) return -1;
+    for (Bytes rest = {data.data, data.size}; next_record(rest, &step, &size); rest.data += size, rest.size -= size) {
+        if (cuts && step >= limit) break;
+        if (step <= limit && step > *known) *known = step;
+        kept += size;
+    }
+    buffer_close(&data);
+    return cuts && truncate(path, (off_t)kept) ? fail_errno("cannot shorten '%s'", path) : 0;
+}
+
+// The same of all earlier files; `second` becomes the time in the name of the last.
+static int read_all_earlier(const char *out_dir, uint64_t limit, bool cuts, uint64_t *known, long long *second) {
+    char path[PATH_MAX_BYTES];
+    int result = 0;
     DIR *dir = opendir(out_dir);
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        if (is_event_file(entry->d_name) && strcmp(entry->d_name, kept)) unlinkat(dirfd(dir), entry->d_name, 0);
+    for (struct dirent *entry; dir && result == 0 && (entry = readdir(dir));) {
+        if (!is_event_file(entry->d_name)) continue;
+        const long long named = strtoll(entry->d_name + sizeof prefix - 1, NULL, 10);
+        if (named > *second) *second = named;
+        result = read_earlier(path_join(path, out_dir, "%s", entry->d_name), limit, cuts, known);
+    }
     if (dir) closedir(dir);
+    return result;
 }
 
 int event_file_open(EventFile *file, const char *out_dir, Bytes lines, double last_time) {
     Buffer records = {0};
+    uint64_t last = 0, first = 0, unused = 0;
+    long long second = 0;
     *file = (EventFile){0};
-    for (long long second = (long long)time(NULL);; second++) { // a later name than that of an earlier file
-        if (access(path_join(file->path, out_dir, "%s%lld%s", prefix, second, suffix), F_OK)) break;
-    }
-    add_lines_before(&records, lines, last_time);
-    int result = file_write(file->path, (Bytes){records.data, records.size});
+    for (Bytes rest = lines, line; bytes_next_line_or_rest(&rest, &line);) last = line_step(line);
+    // The last step that earlier files have may lack some of its lines: it is written again.
+    if (read_all_earlier(out_dir, last, false, &first, &second) < 0) return -1;
+    if (second && read_all_earlier(out_dir, first, true, &unused, &second) < 0) return -1;
+    const long long now = (long long)time(NULL);
+    path_join(file->path, out_dir, "%s%lld%s", prefix, now > second ? now : second + 1, suffix);
+    const int fd = open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) return fail_create(file->path);
+    file->fd = fd;
+    add_lines_before(&records, lines, first, last_time);
+    const int result = fd_write(fd, records.data, records.size, file->path);
     file->bytes = records.size;
     buffer_close(&records);
-    if (result < 0) return -1;
-    remove_earlier(out_dir, strrchr(file->path, '/') + 1);
-    const int fd = open(file->path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (fd < 0) return fail_errno("cannot open '%s'", file->path);
-    file->fd = fd;
-    return 0;
+    return result;
 }
 
 void event_file_add(EventFile *file, Bytes lines) {

@@ -19,8 +19,12 @@ train() { "$BIN/trainer" train tiny.conf --dataset=data --out_dir=run --quiet --
     train --max_iters=12 --tensorboard_log=True # with the steps before
     same_points run
     echo '{"step": 13, "loss": 3}' >>run/metrics.jsonl # what a killed run had not saved
+    first=$(stat -c %i run/events.out.tfevents.*.millrace)
     printf 'torn' >>run/events.out.tfevents.*.millrace
     train --max_iters=24 --tensorboard_log=True
     same_points run
-    [ "$(ls run/events.out.tfevents.* | wc -l)" -eq 1 ]
+    # the earlier file stays, for readers that follow it by name, and each step is in one file
+    [ "$(ls run/events.out.tfevents.* | wc -l)" -eq 2 ]
+    ls -i run | grep -q "^ *$first events"
+    "$python" "$ROOT/tests/oracle/trainer/tensorboard_events.py" --files run
 }

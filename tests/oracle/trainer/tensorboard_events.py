@@ -1,10 +1,20 @@
 """Compares the event file of a run with its metrics.jsonl, read by TensorBoard: tensorboard_events.py DIR."""
+import collections
+import glob
 import json
 import math
 import sys
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
+if sys.argv[1] == "--files":  # each point of a tag is in one file, as readers of all files need it
+    points = collections.Counter()
+    for path in glob.glob(f"{sys.argv[2]}/events.out.tfevents.*"):
+        for event in EventFileLoader(path).Load():
+            points.update((value.tag, event.step) for value in event.summary.value)
+    assert points and set(points.values()) == {1}, [point for point, count in points.items() if count > 1]
+    sys.exit()
 events = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0}).Reload()
 wanted = {}
 with open(f"{sys.argv[1]}/metrics.jsonl", encoding="utf-8") as lines:
