@@ -19,9 +19,9 @@ setup() {
 @test "a text that is null is skipped, counted and listed, and is no bad input" {
     run_match 0 "4 documents*skipped 1 null text, the first: 'small.parquet' row 2: its text is null" shardtool tokenize -o out --max-bad 0 small.parquet
     [ "$(jq -c . out/skipped.jsonl)" = '{"input":"small.parquet","row":2,"error":"'\''small.parquet'\'' row 2: its text is null"}' ]
-    printf '{"text": null}\n{"a": 1}\n{"text": "x"}\n{"text": "a", "text": null}\n{"text": null, "text": "b"}\n' >a.jsonl
+    printf '{"text": null}\n{"text": 1}\n{"text": "x"}\n{"text": "a", "text": null}\n{"text": null, "text": "b"}\n' >a.jsonl
     run_code 65 shardtool text a.jsonl
-    [[ "$output" == *"'a.jsonl' line 2"*"no text at the key 'text' (--text-field); the line has the keys a" ]]
+    [[ "$output" == *"'a.jsonl' line 2"*"no text at the key 'text' (--text-field), whose value is a number; the line has the keys text" ]]
     run_match 0 '"skipped":3,"null_texts":2' shardtool tokenize --max-bad 1 --json -o two a.jsonl
     [[ "$output" == *"skipped 1 bad input and 2 null texts, the first: 'a.jsonl' line 1: its text is null"* ]]
     [ "$(jq -c .line two/skipped.jsonl | tr '\n' ' ')" = "1 2 4 " ]
