@@ -50,5 +50,9 @@ bool vocab_file_in(char path[PATH_MAX_BYTES], const char *directory);
 void vocab_print_json(const Vocab *vocab, Buffer *out);   // vocab.json
 void vocab_print_merges(const Vocab *vocab, Buffer *out); // merges.txt
 
-// tokenizer_config.json: the class of transformers, and the token that ends and begins a text. `more`: further lines.
+// chat_template.jinja, of a vocabulary with the markers of conversations (turns.h).
+void vocab_print_chat_template(const Vocab *vocab, Buffer *out);
+
+// tokenizer_config.json: the class of transformers, the token that begins a text, and that which ends one or, with markers
+// of conversations, a message; with them also the chat template. `more`: further lines.
 void vocab_print_config(const Vocab *vocab, const char *class, const char *more, Buffer *out);

@@ -1,5 +1,6 @@
 // Writing vocabularies in the forms of other tools.
 #include "common/json_write.h"
+#include "common/turns.h"
 #include "common/utf8.h"
 #include "tokenizer/files/vocab_table.h"
 #include <stdlib.h>
@@ -122,19 +123,41 @@ void vocab_print_file(const Vocab *vocab, Buffer *out) {
     (vocab->characters ? print_characters : print_tokenizer)(vocab, out);
 }
 
+// The ids of tokenize --turns, and which of them loss_tokens=answers counts. The template begins with bos_token, so that no
+// tokenizer may add its own.
+void vocab_print_chat_template(const Vocab *vocab, Buffer *out) {
+    (void)vocab;
+    add(out,
+        "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'assistant' %}<|assistant|>{% generation %}"
+        "{{ m['content'] }}<|end|>{% endgeneration %}{% elif m['role'] in ['user', 'system'] %}<|{{ m['role'] }}|>"
+        "{{ m['content'] }}<|end|>{% else %}{{ raise_exception('the role ' ~ m['role'] ~ ' is not one of system, user "
+        "and assistant') }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}");
+}
+
+static void print_turns_config(const Vocab *vocab, Buffer *out) {
+    Buffer template = {0};
+    vocab_print_chat_template(vocab, &template);
+    add(out, " \"chat_template\": \"");
+    add_text(out, (Bytes){template.data, template.size});
+    add(out, "\",\n");
+    buffer_close(&template);
+}
+
 void vocab_print_config(const Vocab *vocab, const char *class, const char *more, Buffer *out) {
-    const Bytes end = vocab_bytes(vocab, vocab_end_of_text(vocab));
-    buffer_print(out,
-                 "{\n \"tokenizer_class\": \"%s\",\n%s \"clean_up_tokenization_spaces\": false,\n \"bos_token\": \"",
-                 class, more);
-    add_text(out, end);
+    const TurnIds turns = vocab_turns(vocab);
+    const Bytes begin = vocab_bytes(vocab, vocab_end_of_text(vocab)),
+                end = turns.known ? vocab_bytes(vocab, turns.ids[TURN_END]) : begin;
+    buffer_print(out, "{\n \"tokenizer_class\": \"%s\",\n%s \"clean_up_tokenization_spaces\": false,\n", class, more);
+    if (turns.known) print_turns_config(vocab, out);
+    add(out, " \"bos_token\": \"");
+    add_text(out, begin);
     if (!vocab_names_end(vocab)) { // for readers of a vocabulary, whatever eos_token becomes
         buffer_print(out, "\",\n \"end_of_text\": \"");
-        add_text(out, end);
+        add_text(out, begin);
     }
     buffer_print(out, "\",\n \"eos_token\": \"");
     add_text(out, end);
     buffer_print(out, "\",\n \"unk_token\": \""); // CTranslate2 loads no model without one
-    add_text(out, end);
+    add_text(out, begin);
     buffer_print(out, "\",\n \"add_bos_token\": false\n}\n"); // llama.cpp's converter adds one for some patterns
 }

@@ -3,6 +3,7 @@
 #include "trainer/checkpoint/tokenizer_files.h"
 #include "common/file/file.h"
 #include "common/json_write.h"
+#include "common/turns.h"
 #include "tokenizer/files/vocab_config.h"
 #include "tokenizer/files/vocab_file.h"
 #include "tokenizer/tokenizer.h"
@@ -55,8 +56,16 @@ static void print_config(const ExportedModel *model, Buffer *out) {
 
 static void print_generation_config(const ExportedModel *model, Buffer *out) {
     const unsigned end = vocab_end_of_text(model->vocab);
-    buffer_print(out, "{\n \"bos_token_id\": %u,\n \"eos_token_id\": %u,\n \"pad_token_id\": %u\n}\n", end, end, end);
+    const TurnIds turns = vocab_turns(model->vocab);
+    char ends[32];
+    snprintf(ends, sizeof ends, turns.known ? "[%u, %u]" : "%u", turns.known ? turns.ids[TURN_END] : end, end);
+    buffer_print(out, "{\n \"bos_token_id\": %u,\n \"eos_token_id\": %s,\n \"pad_token_id\": %u\n}\n", end, ends, end);
 }
+
+static void print_chat_template(const ExportedModel *model, Buffer *out) {
+    vocab_print_chat_template(model->vocab, out);
+}
+static bool has_turns(const Vocab *vocab) { return vocab_turns(vocab).known; }
 
 typedef struct {
     const char *name;
@@ -65,9 +74,13 @@ typedef struct {
 } TokenizerFile;
 
 static const TokenizerFile files[] = {
-    {CHARACTERS_FILE, print_kept, vocab_is_characters}, {"vocab.json", print_vocab, vocab_has_pair},
-    {"merges.txt", print_merges, vocab_has_pair},       {VOCAB_FILE, print_tokenizer, NULL},
-    {"tokenizer_config.json", print_config, NULL},      {"generation_config.json", print_generation_config, NULL},
+    {CHARACTERS_FILE, print_kept, vocab_is_characters},
+    {"vocab.json", print_vocab, vocab_has_pair},
+    {"merges.txt", print_merges, vocab_has_pair},
+    {VOCAB_FILE, print_tokenizer, NULL},
+    {"tokenizer_config.json", print_config, NULL},
+    {"generation_config.json", print_generation_config, NULL},
+    {"chat_template.jinja", print_chat_template, has_turns},
 };
 enum { FILES = sizeof files / sizeof *files };
 
