@@ -5,10 +5,12 @@
 #include "trainer/inference/trained.h"
 #include "trainer/setup/vocabulary.h"
 #include <stdio.h>
+#include <unistd.h>
 
 static const char *start = "\n", *stop = "", *which = "";
 static int64_t num_samples = 10, max_new_tokens = 500, top_k = 200;
 static double temperature = 0.8, top_p = 1;
+static bool turns;
 
 static const Option options[] = {
     {OPT_STRING, "ckpt", &which, "newest|best|STEP",
@@ -22,6 +24,8 @@ static const Option options[] = {
     {OPT_INT, "top_k", &top_k, "N", "sample from the N most likely tokens; 0: from all"},
     {OPT_FLOAT, "top_p", &top_p, "X", "and from the most likely of these whose probabilities sum to X"},
     {OPT_STRING, "stop", &stop, "TEXT", "end a sample before this text"},
+    {OPT_FLAG, "turns", &turns, NULL,
+     "read messages, a line each, and print the model's answers; /clear begins again (see docs/answers.md)"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
@@ -40,6 +44,26 @@ static int print_samples(Trained *trained, const Config *config, Bytes text) {
             sample_text(&trained->network, vocab, &sampler, text, (uint64_t)max_new_tokens, stop, print_text, NULL);
         if (result == 0) puts("\n---------------");
     }
+    vocab_close(vocab);
+    return result;
+}
+
+static void print_prompt(void) {
+    if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) fputs("> ", stdout), fflush(stdout);
+}
+
+static int print_answers(Trained *trained, const Config *config) {
+    const Sampler sampler = {temperature, (uint64_t)top_k, top_p, (uint64_t)config->seed, 0};
+    if (!config->turns.known)
+        return fail(
+            EX_USAGE,
+            "--turns is for models of conversations (shardtool tokenize --turns), and the vocabulary of '%s' has "
+            "no <|user|> and <|assistant|>",
+            trained->path);
+    const Vocab *vocab = vocabulary_open(config);
+    if (!vocab) return -1;
+    const int result = sample_turns(&trained->network, vocab, &sampler, (uint64_t)max_new_tokens, stdin, print_prompt,
+                                    print_text, NULL);
     vocab_close(vocab);
     return result;
 }
@@ -75,7 +99,8 @@ static int run(int count, char **files) {
     reader.config.eval_batch_size = 1;
     reader.config.sample_tokens = max_new_tokens;
     if (result == 0) result = trained_open(&trained, &reader, which);
-    if (result == 0) result = print_samples(&trained, &reader.config, (Bytes){text.data, text.size});
+    if (result == 0 && turns) result = print_answers(&trained, &reader.config);
+    if (result == 0 && !turns) result = print_samples(&trained, &reader.config, (Bytes){text.data, text.size});
     trained_close(&trained);
     buffer_close(&text);
     config_close(&reader);

@@ -1,13 +1,17 @@
 // Text from a network: encodes the start, samples, and decodes each token when it is sampled.
 #include "trainer/inference/sample_text.h"
 #include "common/err.h"
+#include "common/log.h"
+#include "common/turns.h"
 #include "common/utf8.h"
 #include "tokenizer/tokenizer.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct {
     const Vocab *vocab;
+    TurnIds turns; // known: the markers end the text
     Bytes stop;
     Buffer held; // sampled, and not emitted yet
     Buffer text; // of one call of emit
@@ -77,6 +81,8 @@ static bool add_token(void *context, uint32_t id) {
     TextStream *stream = context;
     Buffer *held = &stream->held;
     if (id == vocab_end_of_text(stream->vocab)) return false;
+    for (int i = 0; i < TURN_COUNT; i++)
+        if (stream->turns.known && id == stream->turns.ids[i]) return false;
     const Bytes token = vocab_bytes(stream->vocab, id);
     buffer_add(held, token.data, token.size);
     const uint8_t *found =
@@ -92,7 +98,7 @@ static bool add_token(void *context, uint32_t id) {
 
 int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, Bytes start, uint64_t tokens,
                 const char *stop, void (*emit_text)(void *context, Bytes text), void *context) {
-    TextStream stream = {vocab, {(const uint8_t *)stop, strlen(stop)}, {0}, {0}, emit_text, context};
+    TextStream stream = {vocab, {0}, {(const uint8_t *)stop, strlen(stop)}, {0}, {0}, emit_text, context};
     size_t length;
     void *ids = encode_start(vocab, start, tokens, &length);
     int result = ids ? 0 : -1;
@@ -104,5 +110,87 @@ int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, By
     }
     buffer_close(&stream.held), buffer_close(&stream.text);
     free(ids);
+    return result;
+}
+
+// ---- conversations
+
+// The ids of the messages so far, from the id that ends a document on.
+typedef struct {
+    void *ids; // with room for a block
+    size_t length, room;
+    unsigned bytes;
+    TurnIds turns;
+} Conversation;
+
+static void add_id(Conversation *talk, uint32_t id) {
+    assert(talk->length < talk->room);
+    id_put(talk->ids, talk->length++, talk->bytes, id);
+}
+
+// Forgets the first message of a user, and what follows it up to the next one.
+static void forget_pair(Conversation *talk) {
+    size_t next = 2;
+    while (next < talk->length && id_at(talk->ids, next, talk->bytes) != talk->turns.ids[TURN_USER]) next++;
+    memmove((char *)talk->ids + talk->bytes, (char *)talk->ids + next * talk->bytes,
+            (talk->length - next) * talk->bytes);
+    talk->length -= next - 1;
+}
+
+// Adds a message and the beginning of its answer. False: it does not fit.
+static bool add_message(Conversation *talk, const void *ids, size_t count, uint64_t answer) {
+    enum { MARKERS = 4, LEAST = 1 }; // with the <|end|> of the answer; tokens of an answer
+    if (1 + count + MARKERS + LEAST > talk->room) return false;
+    while (talk->length > 1 && talk->length + count + MARKERS + answer > talk->room) forget_pair(talk);
+    add_id(talk, talk->turns.ids[TURN_USER]);
+    for (size_t i = 0; i < count; i++) add_id(talk, id_at(ids, i, talk->bytes));
+    add_id(talk, talk->turns.ids[TURN_END]);
+    add_id(talk, talk->turns.ids[TURN_ASSISTANT]);
+    return true;
+}
+
+static void answer(Network *network, TextStream *stream, Conversation *talk, const Sampler *sampler, uint64_t tokens) {
+    const size_t room = talk->room - talk->length - 1, begin = talk->length;
+    talk->length = sample(network, sampler, talk->ids, talk->length, tokens < room ? tokens : room, add_token, stream);
+    emit(stream, stream->held.size);
+    stream->emit(stream->context, bytes_of_text("\n"));
+    // whatever ended the answer, in the history it ends with its marker
+    if (talk->length > begin && vocab_is_special(stream->vocab, id_at(talk->ids, talk->length - 1, talk->bytes)))
+        talk->length--;
+    add_id(talk, talk->turns.ids[TURN_END]);
+}
+
+int sample_turns(Network *network, const Vocab *vocab, const Sampler *sampler, uint64_t tokens, FILE *in,
+                 void (*before)(void), void (*emit_text)(void *context, Bytes text), void *context) {
+    Conversation talk = {
+        .room = (size_t)network->model->shape.block, .bytes = vocab_id_bytes(vocab), .turns = vocab_turns(vocab)};
+    TextStream stream = {.vocab = vocab, .turns = talk.turns, .emit = emit_text, .context = context};
+    Encoder *encoder = encoder_open(vocab, INVALID_BYTES);
+    Sampler turn = *sampler;
+    Buffer ids = {0};
+    char *line = NULL;
+    size_t line_room = 0;
+    ssize_t size;
+    talk.ids = allocate_zeroed(talk.room + 1, talk.bytes);
+    add_id(&talk, vocab_end_of_text(vocab));
+    while ((before ? before() : (void)0, size = getline(&line, &line_room, in)) >= 0) {
+        if (size && line[size - 1] == '\n') line[--size] = 0;
+        if (!strcmp(line, "/clear")) {
+            talk.length = 1;
+            continue;
+        }
+        buffer_reserve(&ids, encoder_ids_max((size_t)size) * talk.bytes);
+        const ssize_t count = encoder_encode(encoder, (Bytes){(const uint8_t *)line, (size_t)size}, ids.data);
+        if (count < 0) break;
+        if (!add_message(&talk, ids.data, (size_t)count, tokens))
+            log_warn("the message has %zd tokens, and the model reads %zu with its answer: it is left out", count,
+                     talk.room);
+        else
+            answer(network, &stream, &talk, &turn, tokens), turn.stream++;
+    }
+    const int result = size >= 0 ? -1 : 0;
+    encoder_close(encoder);
+    buffer_close(&ids), buffer_close(&stream.held), buffer_close(&stream.text);
+    free(line), free(talk.ids);
     return result;
 }

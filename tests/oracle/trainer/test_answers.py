@@ -1,0 +1,227 @@
+# peers: torch, transformers
+"""Training on answers: losses and norms of steps against torch in double precision with ignore_index, ids and masks of the exported chat
+template against transformers, and a model that learns to answer and to stop."""
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+
+import numpy as np
+
+sys.path.insert(0, __file__.rsplit("/", 2)[0])
+import rooms  # noqa: F401
+import gpt2_model, runner, test_turns
+
+BIN = os.environ["BIN"]
+END_OF_TEXT, SYSTEM, USER, ASSISTANT, END = 50256, 50257, 50258, 50259, 50260
+T, SEQUENCES = 32, 8
+STEP = ["--threads=1", "--dtype=float32", "--device=cpu", "--eval_interval=0", "--sample_tokens=0", "--quiet", "--loss_tokens=answers",
+        "--grad_clip=0", "--max_iters=2", "--warmup_iters=0", "--decay_lr=False", "--learning_rate=1e-3", "--sampling=sequential",
+        "--dataset=data", "--init_from=./gpt2", f"--block_size={T}"]  # fmt: skip
+
+
+def setup():
+    talks = list(test_turns.conversations(300, 5))
+    with open("talks.jsonl", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"messages": talk}) + "\n" for talk in talks)
+        file.writelines(json.dumps({"text": f"a plain text about mills and wheel {i}"}) + "\n" for i in range(20))
+    runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--turns", "--val", "0.1", "-o", "data", "talks.jsonl")
+    runner.call(sys.executable, gpt2_model.__file__, "make", "gpt2")
+
+
+def counted(row):
+    """Whether each target of a row counts."""
+    out, on = [], False
+    for at, target in zip(row, row[1:]):
+        if at == END_OF_TEXT:
+            on = target not in (END_OF_TEXT, SYSTEM, USER, ASSISTANT)
+        elif at in (SYSTEM, USER, ASSISTANT, END):
+            on = at == ASSISTANT
+        out.append(on)
+    return np.array(out)
+
+
+def rows_of(split="train"):
+    ids = np.frombuffer(runner.call(f"{BIN}/shardtool", "cat", "--split", split, "data").stdout, "<u2").astype(np.int64)
+    return [ids[i * T : i * T + T + 1] for i in range((len(ids) - 1) // T)]
+
+
+def train(out, *options, ranks=0):
+    shutil.rmtree(out, ignore_errors=True)
+    launcher = ["mpirun", "-n", str(ranks)] if ranks else []
+    runner.call(*launcher, f"{BIN}/trainer", "train", *STEP, f"--out_dir={out}", *options)
+    with open(f"{out}/metrics.jsonl", encoding="utf-8") as file:
+        return [line for line in map(json.loads, file) if "loss" in line]
+
+
+def has_mpi():
+    return shutil.which("mpirun") and os.path.exists(f"{BIN}/../lib/millrace/mpi.so")
+
+
+def torch_step(rows, documents):
+    """Loss and norm of the gradients of the rows together."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(1)
+    model = transformers.AutoModelForCausalLM.from_pretrained("gpt2", attn_implementation="eager").double().train()
+    old = model.get_input_embeddings().weight.detach()[:50257]
+    model.resize_token_embeddings(50261, mean_resizing=False)
+    with torch.no_grad():
+        model.get_input_embeddings().weight[50257:] = old.mean(0).float().double()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    total, targets = 0, 0
+    for row in rows:
+        sees = np.tril(np.ones((T, T), bool))
+        if documents:
+            starts = np.maximum.accumulate(np.where(row[:T] == END_OF_TEXT, np.arange(T), 0))
+            sees &= np.arange(T)[None, :] >= starts[:, None]
+        mask = torch.from_numpy(np.where(sees, 0.0, -1e300))[None, None]
+        logits = model(torch.from_numpy(row[:T])[None], attention_mask=mask).logits[0]
+        labels = torch.from_numpy(np.where(counted(row), row[1:], -100))
+        total = total + torch.nn.functional.cross_entropy(logits, labels, ignore_index=-100, reduction="sum")
+        targets += int((labels != -100).sum())
+    (total / targets).backward()
+    norm = torch.sqrt(sum((parameter.grad**2).sum() for parameter in model.parameters()))
+    return (total / targets).item(), norm.item(), targets
+
+
+def test_torch_has_the_loss_and_the_norm_for_every_split_of_a_step():
+    try:
+        import torch, transformers  # noqa: F401
+    except ImportError as reason:
+        raise runner.Skip(f"torch or transformers cannot be imported: {reason}")
+    rows = rows_of()[:SEQUENCES]
+    assert any(not counted(row).any() for row in rows) and any(counted(row).any() for row in rows)
+    for documents in (False, True):
+        loss, norm, targets = torch_step(rows, documents)
+        splits = [(8, 1, 0), (1, 8, 0), (2, 4, 0), (4, 2, 2), (1, 8, 3)]
+        for batch, micros, ranks in splits[: 5 if has_mpi() else 3]:
+            for order in ("fixed", "fast"):
+                first = train("run", f"--batch_size={batch}", f"--gradient_accumulation_steps={micros}", f"--reduce_order={order}",
+                              f"--document_mask={documents}", ranks=ranks)[0]  # fmt: skip
+                assert first["targets"] == targets
+                assert abs(first["loss"] - loss) < 1e-6 * loss, (batch, micros, ranks, order, first["loss"], loss)
+                assert abs(first["norm"] - norm) < 2e-6 * norm, (batch, micros, ranks, order, first["norm"], norm)
+
+
+def test_processes_give_the_same_bits_in_a_fixed_order():
+    if not has_mpi():
+        raise runner.Skip("built without MPI, or mpirun is not installed")
+    options = ["--batch_size=1", "--gradient_accumulation_steps=5", "--reduce_order=fixed", "--max_iters=6", "--grad_clip=1"]
+    want = [(line["loss"], line["norm"], line["targets"], line["chain"]) for line in train("run", *options)]
+    for ranks in (2, 3):
+        for stage in "01":
+            got = train("run", *options, f"--zero_stage={stage}", ranks=ranks)
+            assert [(line["loss"], line["norm"], line["targets"], line["chain"]) for line in got] == want, (ranks, stage)
+
+
+def test_with_every_target_counted_the_bits_are_those_of_all():
+    with open("plain.jsonl", "w") as file:
+        file.writelines(json.dumps({"text": " ".join(f"{i} mills and the wheel" for _ in range(40))}) + "\n" for i in range(60))
+    runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--turns", "--val", "0", "-o", "plain", "plain.jsonl")
+    # a row of one document, which begins at the end of the one before: block_size is below the length of a document
+    options = ["--dataset=plain", "--sampling=documents", "--document_mask=True", "--batch_size=2", "--gradient_accumulation_steps=2",
+               "--max_iters=4", "--grad_clip=1"]  # fmt: skip
+    answers = train("answers", *options)
+    everything = train("all", *options, "--loss_tokens=all")
+    whole = [line for line in answers if line["targets"] == 4 * T]
+    assert whole and answers[0] in whole, [line["targets"] for line in answers]
+    for one, other in zip(answers, everything):
+        if one["targets"] < 4 * T:
+            break
+        assert (one["loss"], one["norm"]) == (other["loss"], other["norm"])
+        assert "targets" not in other
+
+
+def test_a_step_without_answers_is_null_and_leaves_the_weights():
+    with open("late.jsonl", "w") as file:
+        file.write(json.dumps({"prompt": "the mill " * 400, "completion": "turns"}) + "\n")
+        file.writelines(json.dumps({"prompt": "a", "completion": "b"}) + "\n" for _ in range(100))
+    runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--turns", "--val", "0", "-o", "late", "late.jsonl")
+    lines = train("late-run", "--dataset=late", "--batch_size=2", "--gradient_accumulation_steps=2", "--max_iters=8",
+                  "--checkpoint_interval=1")  # fmt: skip
+    assert [line["targets"] > 0 for line in lines[:6]] == [False] * 6 and lines[-1]["targets"] > 0
+    assert all(line["loss"] is None and line["norm"] is None for line in lines[:6])
+    runner.call(f"{BIN}/trainer", "replay", "late-run")
+
+
+def test_transformers_has_the_ids_and_the_mask_of_the_exported_template():
+    try:
+        import transformers
+    except ImportError as reason:
+        raise runner.Skip(f"transformers cannot be imported: {reason}")
+    train("chat", "--batch_size=1", "--gradient_accumulation_steps=1", "--max_iters=1")
+    runner.call(f"{BIN}/trainer", "export", "-q", "-o", "exported", "--out_dir=chat")
+    tokenizer = transformers.AutoTokenizer.from_pretrained("exported")
+    assert tokenizer.eos_token_id == END and tokenizer.bos_token_id == END_OF_TEXT
+    assert transformers.GenerationConfig.from_pretrained("exported").eos_token_id == [END, END_OF_TEXT]
+    spelled = ("<|", "\0")  # transformers makes markers of texts that spell them, and this project does not
+    texts = [text for text in test_turns.TEXTS if not any(word in text for word in spelled)]
+    made_of, found = random.Random(3), 0
+    for _ in range(20):
+        talk = [{"role": "system", "content": made_of.choice(texts)}] if made_of.random() < 0.3 else []
+        for _ in range(made_of.choice([1, 2, 5])):
+            talk += [{"role": role, "content": made_of.choice(texts)} for role in ("user", "assistant")]
+        theirs = tokenizer.apply_chat_template(talk, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+        own = np.array([END_OF_TEXT, *test_turns.ids_of(talk)])
+        assert theirs["input_ids"] == own[:-1].tolist()
+        mask = counted(own)  # of targets: that of x[t+1] is mask[t]
+        assert theirs["assistant_masks"] == [0, *mask[:-1].astype(int).tolist()], talk
+        found += mask.sum()
+        prompt = tokenizer.apply_chat_template(talk[:-1], add_generation_prompt=True, tokenize=True, return_dict=True)["input_ids"]
+        assert own.tolist()[: len(prompt)] == prompt
+    assert found > 200
+    runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--turns", "--val", "0", "--vocabulary", "exported", "-o", "again", "talks.jsonl")
+    runner.call(f"{BIN}/shardtool", "verify", "again")
+
+
+def test_new_rows_are_the_mean_of_the_others():
+    def weights(directory):
+        with open(f"{directory}/model.safetensors", "rb") as file:
+            data = file.read()
+        size = 8 + struct.unpack("<Q", data[:8])[0]
+        entry = json.loads(data[8:size])["transformer.wte.weight"]
+        begin, end = entry["data_offsets"]
+        return np.frombuffer(data[size + begin : size + end], "<f4").reshape(entry["shape"])
+
+    train("grown", "--batch_size=1", "--gradient_accumulation_steps=1", "--max_iters=1", "--learning_rate=0", "--min_lr=0", "--weight_decay=0")
+    runner.call(f"{BIN}/trainer", "export", "-q", "-o", "grown-exported", "--out_dir=grown")
+    old, new = weights("gpt2"), weights("grown-exported")
+    assert new.shape == (50261, old.shape[1]) and (new[:50257] == old[:50257]).all()
+    mean = old[:50257].astype(np.float64).mean(0).astype(np.float32)
+    assert np.abs(new[50257:] - mean).max() <= np.spacing(np.abs(mean)).max()
+
+
+def answer(out, *questions):
+    return subprocess.run([f"{BIN}/trainer", "sample", "--turns", "-q", f"--out_dir={out}", "--temperature=0", "--max_new_tokens=30",
+                           "--threads=1", "--device=cpu"], input="\n".join(questions) + "\n", capture_output=True, text=True, check=True
+                          ).stdout.split("\n")[:-1]  # fmt: skip
+
+
+def test_a_model_learns_its_answers_and_stops():
+    """And a prompt's own text is not learned: with another answer than those of the prompt, and its loss stays."""
+    pairs = [(f"number {i}", f"{i * 7 % 50} and {i}") for i in range(16)]
+    with open("pairs.jsonl", "w") as file:
+        file.writelines(json.dumps({"prompt": prompt, "completion": completion}) + "\n" for prompt, completion in 8 * pairs)
+    with open("letters.txt", "w") as file:
+        file.writelines(f"number {i} and {i * 7 % 50}\n" for i in range(200))
+    runner.call(f"{BIN}/shardtool", "train-vocabulary", "-q", "-V", "300", "-o", "small", "letters.txt")
+    runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--turns", "--val", "0", "--vocabulary", "small", "-o", "pairs", "pairs.jsonl")
+    options = ["--threads=1", "--dtype=float32", "--device=cpu", "--eval_interval=0", "--sample_tokens=0", "--quiet", "--dataset=pairs",
+               "--n_layer=2", "--n_head=2", "--n_embd=64", "--block_size=64", "--batch_size=8", "--gradient_accumulation_steps=1",
+               "--max_iters=300", "--learning_rate=5e-3", "--min_lr=5e-4", "--warmup_iters=10", "--lr_decay_iters=300"]  # fmt: skip
+    runner.call(f"{BIN}/trainer", "train", *options, "--loss_tokens=answers", "--out_dir=learned")
+    found = [answer("learned", prompt)[0] for prompt, _ in pairs]
+    assert found == [completion for _, completion in pairs], found
+    # conversations that are longer than a block lose their oldest pairs, and /clear forgets all
+    assert answer("learned", "x " * 200, pairs[5][0], "/clear", pairs[3][0]) [-1:] == [pairs[3][1]]
+
+
+if __name__ == "__main__":
+    runner.main(globals())
