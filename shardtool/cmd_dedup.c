@@ -126,11 +126,7 @@ static int remove_similar(Dedup *dedup) {
                       .threads = (unsigned)output_options.threads,
                       .memory = memory};
     if (near_dedup_check(&near) < 0) return -1;
-    if (dataset_vocabulary_of(&near.vocab, &dedup->inputs->inputs, dedup->inputs->params.vocab_fp) < 0) return -1;
-    if (!near.vocab)
-        return fail(EX_DATA,
-                    "no PATH has the file of the vocabulary of its ids, so that --similar cannot read the text: "
-                    "put its " CHARACTERS_FILE " or " VOCAB_FILE " there");
+    if (dataset_vocabulary_need(&near.vocab, &dedup->inputs->inputs, dedup->inputs->params.vocab_fp) < 0) return -1;
     const int status = near_dedup_run(&near);
     vocab_close(near.vocab);
     return status;
@@ -152,9 +148,8 @@ static int run(int count, char **arguments) {
     char settings[64] = "";
     if (similar && !(similar >= SIMILAR_LEAST && similar <= 1))
         return fail(EX_USAGE, "--similar is %g, and must be from %g to 1", similar, SIMILAR_LEAST);
+    if (removal_report_check(report_path) < 0) return -1;
     if (report_path && !output_options.path) return documents_run_dry(count, arguments, dedup_all);
-    if (report_path && !strcmp(report_path, "-") && !strcmp(output_options.path, "-"))
-        return fail(EX_USAGE, "standard output cannot take both the shard and the report");
     if (similar) snprintf(settings, sizeof settings, "similar=%.10g;words=%d", similar, WORDS_VERSION);
     return documents_run(count, arguments, "dedup", settings, dedup_all);
 }

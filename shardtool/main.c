@@ -17,13 +17,15 @@
     X(info)                                                                                                            \
     X(verify)                                                                                                          \
     X(get)                                                                                                             \
-    X(sample) X(hist) X(diff) X(merge) X(index) X(import) X(export) X(ls) X(stat) X(filter) X(dedup) X(shuffle) X(split)
+    X(sample)                                                                                                          \
+    X(hist)                                                                                                            \
+    X(diff) X(merge) X(index) X(import) X(export) X(ls) X(stat) X(filter) X(dedup) X(decontaminate) X(shuffle) X(split)
 
 #define DECLARE(name) extern const Command shardtool_##name;
 COMMANDS(DECLARE)
 
 // Commands that write datasets.
-#define DATASETS "tokenize import merge filter dedup shuffle split"
+#define DATASETS "tokenize import merge filter dedup decontaminate shuffle split"
 
 // Commands that read URLs.
 #define URLS "tokenize characters train-vocabulary text cat info verify get"
@@ -79,6 +81,13 @@ static const ManualRow descriptions[] = {
      "document "
      "that stays for each that goes. The result is the same for any -j and --memory.",
      NULL},
+    {"decontaminate",
+     "A document goes when it has at least half of the sequences of 13 words of an item, whatever else it holds; an "
+     "item of 8 to "
+     "12 words has to occur whole, and a shorter one is not searched for, which is counted. Words are those of dedup "
+     "--similar. "
+     "The report has the item with the greatest share, and the words of the first sequence that was found.",
+     NULL},
     {"diff",
      "Compares the files of shards, or with --content the ids alone: shards that are cut in other places are then "
      "equal.",
@@ -110,6 +119,7 @@ static const ManualRow examples[] = {
     {"filter --min-tokens 64 -o long data", "keeps the documents of at least 64 tokens", NULL},
     {"dedup -o unique data", "keeps one of several equal documents", NULL},
     {"dedup --similar 0.8 --report removed.jsonl -o distinct data", "keeps one of several similar documents", NULL},
+    {"decontaminate --against book.txt -o clean data", "removes documents that hold lines of a text", NULL},
     {"shuffle --seed 1 -o shuffled data", "writes the documents in random order", NULL},
     {"split --parts 4 -o parts data", "writes four datasets: parts/part-000000 to parts/part-000003", NULL},
     {"merge -o joined parts/part-000000 parts/part-000001", "joins datasets of one vocabulary", NULL},

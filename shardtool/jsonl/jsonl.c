@@ -49,6 +49,7 @@ typedef struct {
     const char *keys[PATH_KEYS_MAX]; // the keys of the path
     size_t key_bytes[PATH_KEYS_MAX];
     unsigned key_count;
+    bool joins; // all strings of the line, for the path *
 
     bool ended;         // the window holds the end of the stream
     size_t at, end;     // unread bytes of the window
@@ -93,6 +94,7 @@ int jsonl_bid(Bytes head) {
 }
 
 static int split_path(JsonlReader *jsonl, const char *path) {
+    if ((jsonl->joins = !strcmp(path, "*"))) return 0;
     for (const char *at = path;; at++) {
         size_t length = strcspn(at, ".");
         if (jsonl->key_count == PATH_KEYS_MAX || length == 0)
@@ -264,8 +266,11 @@ static bool is_at_text(const JsonlReader *jsonl) {
 static Step begin_string(JsonlReader *jsonl, bool is_key) {
     jsonl->at++;
     jsonl->state = STRING, jsonl->is_key = is_key;
-    jsonl->capture = is_key ? &jsonl->key : is_at_text(jsonl) ? &jsonl->text : NULL;
-    if (jsonl->capture) jsonl->capture->size = 0;
+    jsonl->capture = is_key ? &jsonl->key : jsonl->joins || is_at_text(jsonl) ? &jsonl->text : NULL;
+    if (jsonl->joins && !is_key && jsonl->found)
+        buffer_add(&jsonl->text, " ", 1);
+    else if (jsonl->capture)
+        jsonl->capture->size = 0;
     return STEP_ON;
 }
 

@@ -104,13 +104,6 @@ static int make_set(void *context, unsigned worker, Bytes text, Buffer *out) {
     return shingler_set(&work->shinglers[worker], text, out), 0;
 }
 
-static int copy_document(Output *output, const TextDocument *document, const DocumentInputs *inputs, Bytes ids) {
-    if (!output) return 0;
-    if (document->cursor) return documents_copy(document->cursor, output);
-    if (documents_begin(output, inputs, document->split, document->position) < 0) return -1;
-    return output_add(output, document->split, ids.data, document->tokens, document->position);
-}
-
 // Whether a document with the next memberships of the queue goes.
 static int decide(NearWork *work, const TextDocument *document, Bytes set) {
     const uint64_t *memberships = (const uint64_t *)(const void *)(work->queue.data + work->queue_at) + 1;
@@ -137,7 +130,7 @@ static int take_set(void *context, const TextDocument *document, Bytes result, B
     if (work->has_next < 0) return -1;
     const int removed = document->is_wanted ? decide(work, document, result) : 0;
     if (removed) return removed < 0 ? -1 : 0;
-    return copy_document(work->dedup->output, document, work->dedup->inputs, ids);
+    return text_document_copy(document, work->dedup->inputs, ids, work->dedup->output);
 }
 
 static void log_statistics(const NearWork *work) {

@@ -28,6 +28,11 @@ static int check_old(const char *path) {
     return 0;
 }
 
+int removal_report_check(const char *path) {
+    if (!path || !output_options.path || strcmp(path, "-") || strcmp(output_options.path, "-")) return 0;
+    return fail(EX_USAGE, "standard output cannot take both the shard and the report");
+}
+
 int removal_report_open(RemovalReport *report, const DocumentInputs *inputs, const char *path) {
     struct stat st;
     char folder[PATH_MAX_BYTES];

@@ -16,6 +16,8 @@ typedef struct {
     Buffer lines;
 } RemovalReport;
 
+int removal_report_check(const char *path); // 2 when the output takes standard output, too; `path` may be NULL
+
 // Refuses (73) a file that is there and does not begin as a report does. `path` NULL: no report; "-": standard output.
 int removal_report_open(RemovalReport *report, const DocumentInputs *inputs, const char *path);
 void removal_report_close(RemovalReport *report); // after removal_report_open, whatever it returned

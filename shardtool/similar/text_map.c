@@ -121,6 +121,13 @@ static int map_split(Mapping *mapping, int split) {
     return status;
 }
 
+int text_document_copy(const TextDocument *document, const DocumentInputs *inputs, Bytes ids, Output *output) {
+    if (!output) return 0;
+    if (document->cursor) return documents_copy(document->cursor, output);
+    if (documents_begin(output, inputs, document->split, document->position) < 0) return -1;
+    return output_add(output, document->split, ids.data, document->tokens, document->position);
+}
+
 unsigned text_map_threads(const TextMap *map) { return map->threads ? map->threads : pool_cores(); }
 
 int text_map_run(const TextMap *map) {

@@ -28,5 +28,8 @@ typedef struct {
     int (*take)(void *context, const TextDocument *document, Bytes result, Bytes ids);
 } TextMap;
 
+// Adds a document to the output, which may be NULL.
+int text_document_copy(const TextDocument *document, const DocumentInputs *inputs, Bytes ids, Output *output);
+
 int text_map_run(const TextMap *map);
 unsigned text_map_threads(const TextMap *map);

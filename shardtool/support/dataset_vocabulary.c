@@ -42,6 +42,13 @@ int dataset_vocabulary_of(const Vocab **vocab, const Inputs *inputs, const uint8
     return 0;
 }
 
+int dataset_vocabulary_need(const Vocab **vocab, const Inputs *inputs, const uint8_t fingerprint[32]) {
+    if (dataset_vocabulary_of(vocab, inputs, fingerprint) < 0) return -1;
+    return *vocab ? 0
+                  : fail(EX_DATA, "no PATH has the file of the vocabulary of its ids, without which the text cannot be "
+                                  "read: put its " CHARACTERS_FILE " or " VOCAB_FILE " there");
+}
+
 int dataset_vocabulary_find(char path[PATH_MAX_BYTES], const Dataset *dataset) {
     *path = '\0';
     if (vocab_is_gpt2_fingerprint(dataset->vocab_fp)) return 0;

@@ -22,5 +22,7 @@ const Vocab *dataset_vocabulary_open(const char *path, const uint8_t fingerprint
 // The vocabulary of ids of that fingerprint: GPT-2's, or that of an input that has its file; *vocab is NULL where none has.
 int dataset_vocabulary_of(const Vocab **vocab, const Inputs *inputs, const uint8_t fingerprint[32]);
 
+int dataset_vocabulary_need(const Vocab **vocab, const Inputs *inputs, const uint8_t fingerprint[32]); // 65 without one
+
 // Sets the path of the file, "" for GPT-2's vocabulary. 65 also when there is none.
 int dataset_vocabulary_find(char path[PATH_MAX_BYTES], const Dataset *dataset);

@@ -122,3 +122,54 @@ data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: 
     shardtool dedup -q --similar 0.8 --report r.jsonl -o u d
     [ "$(wc -l <r.jsonl)" = 180 ]
 }
+
+# make_items: documents of 400 random words; some hold an item whole, its first half, a third of it, or re-wrapped in capitals
+make_items() {
+    python3 - <<'PYTHON'
+import json, random
+drawn = random.Random(4)
+words = ["".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=drawn.randint(2, 9))) for _ in range(3000)]
+items = [drawn.choices(words, k=40) for _ in range(6)] + [drawn.choices(words, k=9), drawn.choices(words, k=5)]
+def hidden(*inside): return " ".join([*drawn.choices(words, k=200), *inside, *drawn.choices(words, k=200)])
+documents = [hidden(*items[0]), hidden(*items[1][:27]), hidden(*items[2][:24]), hidden("\n".join(items[3]).upper() + "?!"),
+             hidden(*items[6]), hidden(*items[6][:8]), hidden(*items[7]), hidden(), " ".join(items[4]), hidden(*items[0], *items[5])]
+with open("docs.jsonl", "w") as file:
+    file.writelines(json.dumps({"text": text}) + "\n" for text in documents)
+with open("items.jsonl", "w") as file: # the strings of a line are one item, whatever their keys
+    file.writelines(json.dumps({"q": " ".join(item[:3]), "n": 7, "c": [" ".join(item[3:5])], "a": {"b": " ".join(item[5:])}}) + "\n" for item in items)
+open("items.txt", "w").writelines(" ".join(item) + "\n" for item in items)
+PYTHON
+    shardtool tokenize -q --val 0 -o d docs.jsonl
+}
+
+@test "decontaminate removes documents with half of the windows of an item, and names both" {
+    make_items
+    run_code 0 shardtool decontaminate --against items.jsonl --report r.jsonl -o clean d
+    [[ "$output" == *"removed 6 of 10 documents"* && "$output" == *"5 of 7 items occur"* ]]
+    [[ "$output" == *"1 item of fewer than 8 words was not searched for"* ]]
+    jq -r '"\(.removed) \(.split) \(.document) \(.against) \(.item) \(.share)"' r.jsonl >got
+    printf 'd train %s\n' "0 items.jsonl 0 1" "1 items.jsonl 1 0.5357" "3 items.jsonl 3 1" "4 items.jsonl 6 1" "8 items.jsonl 4 1" \
+        "9 items.jsonl 0 1" | cmp got -
+    [ "$(head -1 r.jsonl | jq -r .words)" = "$(head -1 items.txt | cut -d' ' -f1-13)" ]
+    [ "$(sed -n 4p r.jsonl | jq -r .words)" = "$(sed -n 7p items.txt)" ]
+    shardtool decode --json clean | cmp - <(shardtool decode --json d | sed -n '3p;6,8p')
+    shardtool decontaminate -q -j 4 --against items.txt --report text.jsonl d 2>/dev/null # lines of text are items, too
+    cmp <(sed 's/items.jsonl/items.txt/' r.jsonl) text.jsonl
+    run_match 0 "already complete" shardtool decontaminate --against items.txt -o clean d # the same items
+    shardtool decontaminate -q --against items.txt --words 8 --report 8.jsonl d 2>/dev/null
+    [ "$(wc -l <8.jsonl)" -ge 6 ]
+    jq -c '{text: .q}' items.jsonl >short.jsonl
+    run_match 0 "0 of 0 items occur*8 items of fewer than 8 words were not searched for" shardtool decontaminate --text-field text --against short.jsonl --report none.jsonl d
+}
+
+@test "decontaminate refuses what it cannot do" {
+    make_items
+    run_match 2 "missing --against FILE" shardtool decontaminate -o u d
+    run_match 2 "missing -o DIR" shardtool decontaminate --against items.txt d
+    run_match 2 "must be from 1 to 64" shardtool decontaminate --against items.txt --words 65 -o u d
+    run_match 66 "absent" shardtool decontaminate --against absent -o u d
+    : >empty.txt
+    run_code 66 shardtool decontaminate --against empty.txt -o u d
+    run_code 74 bash -c "trap '' XFSZ; ulimit -f 1; shardtool decontaminate -q --against items.txt -o u d"
+    shardtool decontaminate -q --against items.txt -o u d 2>/dev/null
+}

@@ -109,3 +109,22 @@ def near_duplicates(lists, signatures, least):
                 if len(group) < KEPT_MAX:
                     group.append(number)
     return removed
+
+
+def contaminated(texts, items, length=13, least_words=8):
+    """{document: (item, share)} as decontaminate finds them."""
+    windows = {}
+    for number, item in enumerate(items):
+        count = len(normal(item).split())
+        if count >= min(length, least_words):
+            windows[number] = min(length, count), set(shingles(item, min(length, count)))
+    found = {}
+    for document, text in enumerate(texts):
+        own = {}
+        for number, (size, item_windows) in windows.items():
+            if size not in own:
+                own[size] = set(shingles(text, size)) if len(normal(text).split()) >= size else set()
+            share = len(item_windows & own[size]) / len(item_windows)
+            if share >= 0.5 and share > found.get(document, (0, 0))[1]:
+                found[document] = number, share
+    return found

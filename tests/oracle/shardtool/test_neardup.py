@@ -202,4 +202,21 @@ def test_near_duplicates_do_not_depend_on_threads_and_memory():
     assert len(set(digests)) == 1
 
 
+def test_items_are_found_as_by_a_second_implementation():
+    drawn = random.Random(11)
+    texts = [text for text, _, _ in TEXTS[:1500]]
+    items = [" ".join(drawn.choice(texts).split()[at : at + drawn.randint(4, 60)]) for at in [drawn.randint(0, 60) for _ in range(150)]]
+    items = [item or "one" for item in items]
+    tokenize(texts, "searched")
+    with open("items.jsonl", "w") as file:
+        file.writelines(json.dumps({"a": item[:20], "b": {"c": 1, "d": [item[20:]]}}) + "\n" for item in items)
+    joined = [f"{item[:20]} {item[20:]}" for item in items]
+    for length in (13, 8, 5):
+        call(SHARDTOOL, "decontaminate", "-q", "--against", "items.jsonl", "--words", str(length), "--report", "found", "searched")
+        with open("found") as file:
+            got = {row["document"]: (row["item"], row["share"]) for row in map(json.loads, file)}
+        want = neardup.contaminated(texts, joined, length)
+        assert want and got == {document: (item, round(share, 4)) for document, (item, share) in want.items()}, length
+
+
 runner.main(globals())

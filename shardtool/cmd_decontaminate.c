@@ -1,0 +1,182 @@
+// decontaminate: removes documents that hold an item of a benchmark. Memory: 16 bytes and a few bits for each n-gram of the
+// items, and 4 bytes for each thread.
+#include "common/err.h"
+#include "common/json_write.h"
+#include "common/log.h"
+#include "shardtool/similar/item_index.h"
+#include "shardtool/similar/removal_report.h"
+#include "shardtool/support/dataset_vocabulary.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static StringList against;
+static const char *report_path, *text_field = "*";
+static uint64_t words = 13;
+static SourceDocs docs = DOCS_LINES;
+
+static const Option options[] = {
+    {OPT_LIST, "against", &against, "FILE", "file of items: JSON lines, Parquet or text; may be given several times"},
+    {OPT_SIZE, "words", &words, "N", "compare sequences of N words"},
+    {OPT_STRING, "report", &report_path, "FILE",
+     "write a line of JSON for each removed document; without -o nothing else is written. - is standard output"},
+    {OPT_STRING, "text-field", &text_field, "KEY",
+     "key of the text in a JSON line of --against; a.b is key b of object a, * joins all strings of the line"},
+    {OPT_STRING, "text-column", &source_options.text_column, "NAME",
+     "column of the text in a Parquet file of --against"},
+    {OPT_WORD, "docs", &docs, DOCS_WORDS, "unit of one item in plain text"},
+    ROW_OUTPUT_SPLIT,
+    ROWS_OUTPUT,
+    ROW_END,
+};
+
+// The result of a document in which an item occurs; the words follow.
+typedef struct {
+    double share;
+    uint32_t item;
+} HitHead;
+
+typedef struct {
+    Inputs files; // of --against
+    ItemIndex *index;
+    ItemSearch **searches; // one for each worker
+    const DocumentInputs *inputs;
+    Output *output; // NULL: only the report
+    RemovalReport report;
+    uint8_t *occurs; // of each item
+    uint64_t too_long;
+} Decontamination;
+
+static Decontamination work;
+
+static int read_items(Source *source) {
+    Buffer text = {0};
+    Part part;
+    int status;
+    while ((status = source_next(source, &part)) > 0) {
+        buffer_add(&text, part.text.data, part.text.size);
+        if (!part.last) continue;
+        if (item_index_add(work.index, (Bytes){text.data, text.size}, part.file, part.document) < 0) break;
+        text.size = 0;
+    }
+    buffer_close(&text);
+    return status == 0 ? 0 : -1;
+}
+
+static int open_items(void) {
+    char *paths[STRING_LIST_MAX];
+    for (size_t i = 0; i < against.count; i++) paths[i] = (char *)(uintptr_t)against.items[i];
+    if (inputs_open(&work.files, (int)against.count, paths, &input_filter) < 0) return -1;
+    source_options.docs = docs, source_options.text_field = text_field;
+    work.index = item_index_open((unsigned)words);
+    Source *source = source_open(&work.files, &source_options);
+    const int status = read_items(source);
+    source_close(source);
+    if (status == 0 && !item_index_items(work.index)) return fail_no_documents();
+    item_index_build(work.index);
+    return status;
+}
+
+static int search_text(void *context, unsigned worker, Bytes text, Buffer *out) {
+    const Decontamination *decontamination = context;
+    ItemHit hit;
+    if (!item_search(decontamination->searches[worker], text, &hit)) return 0;
+    const HitHead head = {.share = hit.share, .item = hit.item};
+    buffer_add(out, &head, sizeof head);
+    buffer_add(out, hit.words.data, hit.words.size);
+    return 0;
+}
+
+static int report_hit(const TextDocument *document, Bytes result) {
+    HitHead head;
+    memcpy(&head, result.data, sizeof head);
+    const Item *item = item_index_item(work.index, head.item);
+    char path[PATH_MAX_BYTES];
+    Buffer *lines = &work.report.lines;
+    JsonCarry carry = {.size = 0};
+    work.occurs[head.item] = 1;
+    removal_report_begin(&work.report, document);
+    input_path(&work.files, &work.files.files[item->file], path);
+    json_add_field(lines, "against", path);
+    json_add_number(lines, "item", item->document);
+    json_add_real(lines, "share", head.share, 4);
+    json_add_key(lines, "words");
+    buffer_print(lines, "\"");
+    json_add_text(lines, (Bytes){result.data + sizeof head, result.size - sizeof head}, true, &carry);
+    buffer_print(lines, "\"");
+    return removal_report_end(&work.report);
+}
+
+static int take_document(void *context, const TextDocument *document, Bytes result, Bytes ids) {
+    (void)context;
+    removal_report_count(&work.report, document);
+    work.too_long += document->cursor != NULL;
+    return result.size ? report_hit(document, result) : text_document_copy(document, work.inputs, ids, work.output);
+}
+
+static void log_items(void) {
+    const uint64_t items = item_index_items(work.index);
+    uint64_t occur = 0, too_short = 0;
+    for (uint64_t i = 0; i < items; i++) occur += work.occurs[i], too_short += !item_index_item(work.index, i)->windows;
+    log_line("%" PRIu64 " of %" PRIu64 " item%s occur", occur, items - too_short, PLURAL(items - too_short));
+    if (too_short)
+        log_warn("%" PRIu64 " item%s of fewer than %d words %s not searched for", too_short, PLURAL(too_short),
+                 words < ITEM_WORDS_MIN ? (int)words : (int)ITEM_WORDS_MIN, too_short == 1 ? "was" : "were");
+    if (work.too_long)
+        log_warn("%" PRIu64 " document%s of more than %d tokens stay without a comparison", work.too_long,
+                 PLURAL(work.too_long), TEXT_TOKENS_MAX);
+}
+
+static int search_documents(const Vocab *vocab) {
+    const TextMap map = {.inputs = work.inputs,
+                         .output = work.output,
+                         .vocab = vocab,
+                         .threads = (unsigned)output_options.threads,
+                         .context = &work,
+                         .work = search_text,
+                         .take = take_document};
+    const unsigned threads = text_map_threads(&map);
+    work.occurs = allocate_zeroed(item_index_items(work.index), 1);
+    work.searches = allocate_zeroed(threads, sizeof *work.searches);
+    for (unsigned i = 0; i < threads; i++) work.searches[i] = item_search_open(work.index);
+    int status = removal_report_open(&work.report, work.inputs, report_path);
+    if (status == 0) status = text_map_run(&map);
+    if (status == 0) status = removal_report_finish(&work.report);
+    if (status == 0) removal_report_summary(&work.report), log_items();
+    removal_report_close(&work.report);
+    for (unsigned i = 0; i < threads; i++) item_search_close(work.searches[i]);
+    free(work.searches);
+    free(work.occurs);
+    return status;
+}
+
+static int decontaminate_all(const DocumentInputs *inputs, Output *output) {
+    const Vocab *vocab;
+    work.inputs = inputs, work.output = output;
+    if (dataset_vocabulary_need(&vocab, &inputs->inputs, inputs->params.vocab_fp) < 0) return -1;
+    const int status = search_documents(vocab);
+    vocab_close(vocab);
+    return status;
+}
+
+static int run(int count, char **arguments) {
+    char settings[80];
+    if (!against.count) return fail(EX_USAGE, "missing --against FILE, the items of a benchmark");
+    if (words < 1 || words > ITEM_WORDS_MAX)
+        return fail(EX_USAGE, "--words is %" PRIu64 ", and must be from 1 to %d", words, ITEM_WORDS_MAX);
+    if (removal_report_check(report_path) < 0) return -1;
+    int status = open_items();
+    if (status == 0 && report_path && !output_options.path)
+        status = documents_run_dry(count, arguments, decontaminate_all);
+    else if (status == 0) {
+        snprintf(settings, sizeof settings, "against=%016" PRIx64 ";words=%" PRIu64 ";form=%d",
+                 item_index_digest(work.index), words, WORDS_VERSION);
+        status = documents_run(count, arguments, "decontaminate", settings, decontaminate_all);
+    }
+    item_index_close(work.index);
+    inputs_close(&work.files);
+    return status;
+}
+
+const Command shardtool_decontaminate = {"decontaminate", "PATH...", "remove documents that hold items of benchmarks",
+                                         options,         run,       NULL};
