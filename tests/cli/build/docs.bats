@@ -278,6 +278,7 @@ section() { "$BIN"/$1 | sed -n "/^\.SH $2\$/,/^\.SH /p" | sed '/^\.SH/d; s/\\-/-
     for program in shardtool loader trainer; do
         rooms=$program
         [ $program != trainer ] || rooms="trainer kernels"
+        [ $program != shardtool ] || rooms="shardtool common/file"
         # shellcheck disable=SC2086
         git grep -hoE 'getenv\("[A-Z_]+"' -- $rooms | cut -d '"' -f 2 | sort -u |
             grep -vx HOME >"$BATS_TEST_TMPDIR/read"
