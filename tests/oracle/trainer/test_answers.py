@@ -121,24 +121,6 @@ def test_processes_give_the_same_bits_in_a_fixed_order():
             assert [(line["loss"], line["norm"], line["targets"], line["chain"]) for line in got] == want, (ranks, stage)
 
 
-def test_with_every_target_counted_the_bits_are_those_of_all():
-    with open("plain.jsonl", "w") as file:
-        file.writelines(json.dumps({"text": " ".join(f"{i} mills and the wheel" for _ in range(40))}) + "\n" for i in range(60))
-    runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--turns", "--val", "0", "-o", "plain", "plain.jsonl")
-    # a row of one document, which begins at the end of the one before: block_size is below the length of a document
-    options = ["--dataset=plain", "--sampling=documents", "--document_mask=True", "--batch_size=2", "--gradient_accumulation_steps=2",
-               "--max_iters=4", "--grad_clip=1"]  # fmt: skip
-    answers = train("answers", *options)
-    everything = train("all", *options, "--loss_tokens=all")
-    whole = [line for line in answers if line["targets"] == 4 * T]
-    assert whole and answers[0] in whole, [line["targets"] for line in answers]
-    for one, other in zip(answers, everything):
-        if one["targets"] < 4 * T:
-            break
-        assert (one["loss"], one["norm"]) == (other["loss"], other["norm"])
-        assert "targets" not in other
-
-
 def test_a_step_without_answers_is_null_and_leaves_the_weights():
     with open("late.jsonl", "w") as file:
         file.write(json.dumps({"prompt": "the mill " * 400, "completion": "turns"}) + "\n")
@@ -148,7 +130,6 @@ def test_a_step_without_answers_is_null_and_leaves_the_weights():
                   "--checkpoint_interval=1")  # fmt: skip
     assert [line["targets"] > 0 for line in lines[:6]] == [False] * 6 and lines[-1]["targets"] > 0
     assert all(line["loss"] is None and line["norm"] is None for line in lines[:6])
-    runner.call(f"{BIN}/trainer", "replay", "late-run")
 
 
 def test_transformers_has_the_ids_and_the_mask_of_the_exported_template():
