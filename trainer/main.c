@@ -61,6 +61,7 @@ static const ManualRow environment[] = {
     {"MILLRACE_ISA", "portable, avx2 or avx512: use no instruction set beyond this one", COMPUTE},
     {"MILLRACE_MODELS", "folder of models, where init_from looks for a name", COMPUTE},
     {"OMP_NUM_THREADS", "threads of a training step, where the key threads is 0", COMPUTE},
+    {"PMIX_RANK, PMI_RANK", "what srun sets for MPI: without them its processes are refused", "train"},
     {"TMPDIR", "folder, in place of /tmp, of millrace-UID/; not where its path has more than 32 bytes", "train eval"},
     {"XDG_CACHE_HOME", "folder, in place of ~/.cache, of millrace/, which keeps the measurements of a GPU", COMPUTE},
     {NULL, NULL, NULL},
