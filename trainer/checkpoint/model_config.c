@@ -193,9 +193,7 @@ static bool is_of_gpt2(const char *directory, bool padded) {
     return is_gpt2;
 }
 
-// Sets the keys of the model. 66 without a file, 65 when it describes a model that is not computed here, 76 when the
-// vocabulary is too large.
-static int model_config_read(Config *model, const char *directory) {
+int model_config_read(Config *model, const char *directory) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
     if (file_read(&text, path_join(path, directory, "config.json"), 1 << 20) < 0) return -1;

@@ -11,8 +11,12 @@ bool model_is_gpt2(const ModelShape *shape);
 
 void model_config_print(const ModelShape *shape, Dtype type, Buffer *out); // type: of the tensors beside it
 
-// Sets the keys of the model from the config.json of `directory`. A key that the user has set to another value is a
-// mistake, but for a smaller block_size where a part of the model is enough. -1 after fail().
+// Sets the keys of the model. 66 without a file, 65 when it describes a model that is not computed here, 76 when the
+// vocabulary is too large.
+int model_config_read(Config *model, const char *directory);
+
+// The same in the configuration of a run. A key that the user has set to another value is a mistake, but for a smaller
+// block_size where a part of the model is enough. -1 after fail().
 int model_config_apply(ConfigReader *reader, const char *directory, bool part_is_enough);
 
 // Sets the keys of the model before a run: unless init_from is scratch, from the newest checkpoint of out_dir (if

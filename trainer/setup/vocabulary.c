@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
+#include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/setup/loader_process.h"
 #include "trainer/shape/params.h"
@@ -42,7 +43,8 @@ static const Vocab *open_model_vocabulary(const Config *config, const char *mode
     const bool has_state = access(path, F_OK) == 0;
     if (has_state && state_fingerprint(model, of_state) < 0) return NULL;
     const bool has_file = (has_state ? find_model_file : vocab_file_in)(path, model);
-    if (!has_file && config->vocab_size) return NULL;
+    Config keys = *config; // not vocab_size of `config`, which a replay has from the run
+    if (!has_file && (model_config_read(&keys, model) < 0 || keys.vocab_size)) return NULL;
     const Vocab *vocab = has_file ? vocab_open_path(path, NULL) : vocab_open();
     if (!vocab || !has_state || vocab_has_fingerprint(vocab, of_state)) return vocab;
     vocab_close(vocab);
@@ -53,7 +55,8 @@ static const Vocab *open_model_vocabulary(const Config *config, const char *mode
 // other tokens.
 static unsigned added_turns(const Config *config, const Vocab *vocab) {
     uint8_t own[32];
-    if (!strcmp(config->init_from, "scratch") || !strcmp(config->init_from, "resume")) return 0;
+    if (!vocab_turns(vocab).known || !strcmp(config->init_from, "scratch") || !strcmp(config->init_from, "resume"))
+        return 0;
     const Vocab *other = open_model_vocabulary(config, config->init_from);
     const unsigned size = other ? vocab_size(other) : 0;
     if (other) other = vocab_with_turns(other);

@@ -39,6 +39,18 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 0 "steps 1 to $end are equal" replay run
 }
 
+@test "a replay gives a model without the markers of conversations their rows, as the run did" {
+    seq 99 | jq -c '{prompt: "after \(.)?", completion: "\(. + 1)"}' >pairs.jsonl
+    "$BIN/shardtool" tokenize --quiet --turns --val 0 -o pairs pairs.jsonl
+    seq 99 | "$BIN/shardtool" tokenize --quiet --docs lines --val 0 -o plain -
+    few=(--quiet --n_layer=1 --n_head=1 --n_embd=8 --block_size=16 --batch_size=1 --gradient_accumulation_steps=1 --max_iters=2 --eval_interval=0 --sample_tokens=0)
+    "$BIN/trainer" train --dataset=plain --out_dir=base "${few[@]}"
+    "$BIN/trainer" export --quiet --out_dir=base -o model
+    rm model/tokenizer.json model/vocab.json # GPT-2's, as of a model whose directory names none
+    "$BIN/trainer" train --dataset=pairs --init_from=./model --out_dir=tuned "${few[@]}" --loss_tokens=answers
+    run_match 0 "steps 1 to 2 are equal, and 1 checkpoint; computed from the initial weights" replay tuned
+}
+
 @test "a replay follows a run whose settings were changed on the way" {
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=4
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=8 --learning_rate=1e-2 --eval_iters=2
