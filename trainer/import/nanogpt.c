@@ -11,6 +11,7 @@ typedef struct {
     Bytes folder;               // of data.pkl, with the slash
     const PickleValue *tensors; // a dict
     const char *prefix;         // of every name in it
+    Arena *arena;
 } Checkpoint;
 
 // The member FOLDER/NAME of the archive, or NULL.
@@ -62,12 +63,32 @@ static int take_size(const PickleValue *arguments, const char *key, int64_t *siz
     return 0;
 }
 
+static bool has_name(const PickleValue *dict, const char *part) {
+    for (size_t i = 0; dict && dict->kind == PICKLE_DICT && i < dict->items.count; i += 2) {
+        const PickleValue *name = dict->items.at[i];
+        if (name->kind == PICKLE_TEXT && memmem(name->text.data, name->text.size, part, strlen(part))) return true;
+    }
+    return false;
+}
+
+// What a checkpoint is that is none of nanoGPT: the tensors alone, or those of another program.
+static int refuse_other(const PickleValue *root) {
+    const PickleValue *model = pickle_find(root, "model"), *tensors = model ? model : root;
+    const char *is = pickle_find(root, "pytorch-lightning_version") ? "a checkpoint of Lightning"
+                     : has_name(tensors, "attn.c_q.weight") ? "a model of nanochat, which is another architecture"
+                     : has_name(tensors, ".norm_1.weight")  ? "a model of litgpt, which has other names"
+                     : has_name(tensors, "wte.weight")      ? "the state_dict of a model alone"
+                                                            : NULL;
+    return fail(EX_DATA, "it has no 'model' and 'model_args', as a checkpoint of nanoGPT has%s%s%s",
+                is ? ": it is " : "", is ? is : "",
+                is ? "; save {'model': state_dict, 'model_args': {...}} of a GPT-2 with nanoGPT's names" : "");
+}
+
 static int take_shape(ModelShape *shape, int64_t *vocab, const PickleValue *root) {
     const PickleValue *arguments = pickle_find(root, "model_args"), *bias = pickle_find(arguments, "bias");
     ForeignSizes sizes;
     const PickleValue *tensors = pickle_find(root, "model");
-    if (!arguments || !tensors || tensors->kind != PICKLE_DICT)
-        return fail(EX_DATA, "it has no 'model' and 'model_args', as a checkpoint of nanoGPT has");
+    if (!arguments || !tensors || tensors->kind != PICKLE_DICT) return refuse_other(root);
     if (take_size(arguments, "n_layer", &sizes.layers) < 0 || take_size(arguments, "n_head", &sizes.heads) < 0 ||
         take_size(arguments, "n_embd", &sizes.channels) < 0 || take_size(arguments, "block_size", &sizes.block) < 0 ||
         take_size(arguments, "vocab_size", vocab) < 0)
@@ -91,7 +112,9 @@ static PickleValue *find_tensor(const Checkpoint *checkpoint, const char *name) 
 // The numbers of a contiguous tensor, in their file of the archive.
 static int take_data(ForeignTensor *to, const Checkpoint *checkpoint, const PickleValue *tensor, uint64_t count) {
     const PickleValue *storage = tensor->tensor.storage;
-    const uint64_t bytes = dtype_bytes(storage->storage.type), first = tensor->tensor.first;
+    const bool is_double = storage->storage.is_double;
+    const uint64_t bytes = is_double ? sizeof(double) : dtype_bytes(storage->storage.type),
+                   first = tensor->tensor.first;
     const ZipMember *member = find_member(checkpoint, "data/", storage->storage.key);
     if (!member) return fail(EX_DATA, "the file of its numbers is missing in the archive");
     if (zip_member_check(member) < 0) return -1;
@@ -100,6 +123,14 @@ static int take_data(ForeignTensor *to, const Checkpoint *checkpoint, const Pick
         return fail(EX_DATA, "it has %llu numbers from number %llu on, in a file of %llu", (unsigned long long)count,
                     (unsigned long long)first, (unsigned long long)present);
     *to = (ForeignTensor){member->data.data + first * bytes, storage->storage.type};
+    if (!is_double) return 0;
+    float *rounded = arena_push(checkpoint->arena, count * sizeof *rounded);
+    for (uint64_t i = 0; i < count; i++) {
+        double number;
+        memcpy(&number, to->data + i * bytes, sizeof number);
+        rounded[i] = (float)number;
+    }
+    to->data = (const uint8_t *)rounded;
     return 0;
 }
 
@@ -124,26 +155,13 @@ static int take_tensors(ForeignModel *foreign, const Checkpoint *checkpoint, int
     const Model *model = &foreign->model;
     for (int i = 0; i < model->count; i++) {
         const Tensor *tensor = &model->tensors[i];
-        const int64_t rows = tensor->id == PARAM_WTE ? vocab : tensor->rows;
+        const int64_t rows = tensor->id == PARAM_WTE || tensor->id == PARAM_HEAD ? vocab : tensor->rows;
         char name[SAFE_NAME_BYTES];
-        snprintf(name, sizeof name, "transformer.%s", tensor->name);
+        snprintf(name, sizeof name, "%s%s", tensor_prefix(tensor), tensor->name);
         if (take_tensor(&foreign->tensors[i], checkpoint, name, rows, tensor->kind >= KIND_GAIN ? 0 : tensor->cols) < 0)
             return -1;
     }
     return 0;
-}
-
-// lm_head is the embedding.
-static int check_head(const ForeignModel *foreign, const Checkpoint *checkpoint, int64_t vocab) {
-    static const char name[] = "lm_head.weight";
-    const Tensor *embedding = model_tensor(&foreign->model, PARAM_WTE, 0);
-    const ForeignTensor *rows = &foreign->tensors[embedding - foreign->model.tensors];
-    ForeignTensor head;
-    if (!find_tensor(checkpoint, name)) return 0;
-    if (take_tensor(&head, checkpoint, name, vocab, embedding->cols) < 0) return -1;
-    const size_t bytes = (size_t)vocab * (size_t)embedding->cols * dtype_bytes(head.type);
-    if (head.type == rows->type && (head.data == rows->data || !memcmp(head.data, rows->data, bytes))) return 0;
-    return fail(EX_DATA, "'%s' is not 'transformer.wte.weight': only models with a tied head are read", name);
 }
 
 static bool is_mask(Bytes name) { // the causal mask, a buffer of older files
@@ -163,21 +181,35 @@ static int check_left_over(const Checkpoint *checkpoint) {
     return 0;
 }
 
+// Whether lm_head has other weights than the embedding. Marks it as used where it has the same.
+static int find_head(const Checkpoint *checkpoint, ModelShape *shape, int64_t vocab) {
+    static const char head_name[] = "lm_head.weight", embedding_name[] = "transformer.wte.weight";
+    ForeignTensor head, embedding;
+    if (!find_tensor(checkpoint, head_name)) return 0;
+    if (take_tensor(&head, checkpoint, head_name, vocab, shape->channels) < 0 ||
+        take_tensor(&embedding, checkpoint, embedding_name, vocab, shape->channels) < 0)
+        return -1;
+    const size_t bytes = (size_t)vocab * (size_t)shape->channels * dtype_bytes(head.type);
+    shape->untied =
+        head.type != embedding.type || (head.data != embedding.data && memcmp(head.data, embedding.data, bytes));
+    return 0;
+}
+
 int nanogpt_open(ForeignModel *foreign, Bytes file, bool exact_gelu) {
     // of a model that torch.compile has wrapped, DistributedDataParallel, or both
     static const char *const prefixes[] = {"_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module.", ""};
-    Checkpoint checkpoint = {0};
+    Checkpoint checkpoint = {.arena = &foreign->arena};
     const PickleValue *root = NULL;
     ModelShape shape;
     int64_t vocab = 0;
     if (open_pickle(&checkpoint, &foreign->arena, file, &root) < 0 || take_shape(&shape, &vocab, root) < 0) return -1;
     checkpoint.tensors = pickle_find(root, "model");
     shape.activation = exact_gelu ? ACTIVATION_GELU : ACTIVATION_GELU_TANH;
-    foreign_begin(foreign, &shape);
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         checkpoint.prefix = prefixes[i];
         if (find_tensor(&checkpoint, "transformer.wte.weight")) break;
     }
-    if (take_tensors(foreign, &checkpoint, vocab) < 0) return -1;
-    return check_head(foreign, &checkpoint, vocab) < 0 ? -1 : check_left_over(&checkpoint);
+    if (find_head(&checkpoint, &shape, vocab) < 0) return -1;
+    foreign_begin(foreign, &shape);
+    return take_tensors(foreign, &checkpoint, vocab) < 0 ? -1 : check_left_over(&checkpoint);
 }

@@ -1,5 +1,4 @@
-// A virtual machine for the opcodes of pickle protocol 2 that torch.save writes, and of protocol 4 in a dict of
-// numbers and text. It only builds values.
+// A virtual machine for the opcodes of pickle protocols 2 to 5 that torch.save writes. It only builds values.
 #include "trainer/import/pickle.h"
 #include "common/err.h"
 
@@ -37,11 +36,20 @@ enum {
     OP_PROTOCOL = 0x80,
     // of protocol 4
     OP_TEXT1 = 0x8c,
+    OP_TEXT8 = 0x8d,
+    OP_BYTES1 = 'C',
+    OP_BYTES4 = 'B',
+    OP_NEW = 0x81,
+    OP_NEW_NAMED = 0x92,
+    OP_EMPTY_SET = 0x8f,
+    OP_ADD_ITEMS = 0x90,
+    OP_FROZEN_SET = 0x91,
+    OP_STACK_GLOBAL = 0x93,
     OP_MEMOIZE = 0x94,
     OP_FRAME = 0x95
 };
 
-typedef enum { GLOBAL_TENSOR, GLOBAL_DICT, GLOBAL_STORAGE } GlobalKind;
+typedef enum { GLOBAL_OTHER, GLOBAL_TENSOR, GLOBAL_PARAMETER, GLOBAL_DICT, GLOBAL_STORAGE } GlobalKind;
 
 // The globals that a pickle may name.
 // clang-format off
@@ -49,12 +57,15 @@ static const struct PickleGlobal {
     const char *module, *name;
     GlobalKind kind;
     Dtype type; // of a storage
+    bool is_double;
 } globals[] = {
-    {"torch._utils", "_rebuild_tensor_v2", GLOBAL_TENSOR,  0},
-    {"collections",  "OrderedDict",        GLOBAL_DICT,    0},
-    {"torch",        "FloatStorage",       GLOBAL_STORAGE, DTYPE_FP32},
-    {"torch",        "BFloat16Storage",    GLOBAL_STORAGE, DTYPE_BF16},
-    {"torch",        "HalfStorage",        GLOBAL_STORAGE, DTYPE_FP16},
+    {"torch._utils", "_rebuild_tensor_v2", GLOBAL_TENSOR,  0, false},
+    {"collections",  "OrderedDict",        GLOBAL_DICT,    0, false},
+    {"torch._utils", "_rebuild_parameter", GLOBAL_PARAMETER, 0, false},
+    {"torch",        "FloatStorage",       GLOBAL_STORAGE, DTYPE_FP32, false},
+    {"torch",        "DoubleStorage",      GLOBAL_STORAGE, DTYPE_FP32, true},
+    {"torch",        "BFloat16Storage",    GLOBAL_STORAGE, DTYPE_BF16, false},
+    {"torch",        "HalfStorage",        GLOBAL_STORAGE, DTYPE_FP16, false},
 };
 // clang-format on
 
@@ -156,10 +167,11 @@ static int take_items(Machine *machine, int64_t count, bool marked, PickleKind k
     const size_t n = (size_t)count, above = n + marked;
     if (stack->count <= above || (kind == PICKLE_DICT && n % 2)) return damaged(machine, "a value is missing");
     PickleValue *container = stack->at[stack->count - above - 1], **values = &stack->at[stack->count - n];
-    if (container->kind != kind) return damaged(machine, "items without a list or dict");
+    if (container->kind != kind && container->kind != PICKLE_OTHER)
+        return damaged(machine, "items without a list or dict");
     for (size_t i = 0; i < n; i++)
         if (values[i]->kind == PICKLE_MARK) return damaged(machine, "a value is missing");
-    for (size_t i = 0; i < n; i++) items_add(machine, &container->items, values[i]);
+    for (size_t i = 0; i < n && container->kind == kind; i++) items_add(machine, &container->items, values[i]);
     stack->count -= above;
     return 0;
 }
@@ -214,17 +226,46 @@ static bool text_is(Bytes text, const char *word) {
     return text.size == strlen(word) && !memcmp(text.data, word, text.size);
 }
 
+// Modules whose functions run programs or touch files, which no checkpoint needs.
+static const char *const refused[] = {"builtins", "__builtin__", "os",  "posix",  "posixpath", "nt",
+                                      "ntpath",   "subprocess",  "sys", "shutil", "runpy"};
+static const char *const plain[] = {"set",   "frozenset", "complex", "bytearray",
+                                    "range", "slice",     "object"}; // of builtins
+
+static bool is_among(Bytes text, const char *const *words, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (text_is(text, words[i])) return true;
+    return false;
+}
+
+static int push_global(Machine *machine, Bytes module, Bytes name) {
+    static const struct PickleGlobal other = {"", "", GLOBAL_OTHER, 0, false};
+    PickleValue *value = push(machine, PICKLE_GLOBAL);
+    value->global = &other;
+    for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
+        if (text_is(module, globals[i].module) && text_is(name, globals[i].name)) value->global = &globals[i];
+    if (!is_among(module, refused, sizeof refused / sizeof *refused) ||
+        is_among(name, plain, sizeof plain / sizeof *plain))
+        return 0;
+    return fail(
+        EX_DATA,
+        "the pickle names '%.*s.%.*s', which is refused: only tensors, dicts, lists, tuples, numbers and text are "
+        "read",
+        module.size < 100 ? (int)module.size : 100, (const char *)module.data, name.size < 100 ? (int)name.size : 100,
+        (const char *)name.data);
+}
+
 static int take_global(Machine *machine) {
     const Bytes module = take_line(machine), name = module.data ? take_line(machine) : module;
-    if (!name.data) return -1;
-    for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
-        if (text_is(module, globals[i].module) && text_is(name, globals[i].name))
-            return push(machine, PICKLE_GLOBAL)->global = &globals[i], 0;
-    return fail(EX_DATA,
-                "the pickle names '%.*s.%.*s', which is refused: only tensors of float32, bfloat16 and float16, dicts, "
-                "lists, tuples, numbers and text are read",
-                module.size < 100 ? (int)module.size : 100, (const char *)module.data,
-                name.size < 100 ? (int)name.size : 100, (const char *)name.data);
+    return name.data ? push_global(machine, module, name) : -1;
+}
+
+// Of protocol 4: module and name are on the stack.
+static int take_stack_global(Machine *machine) {
+    const PickleValue *name = pop(machine), *module = name ? pop(machine) : NULL;
+    if (!module) return -1;
+    if (name->kind != PICKLE_TEXT || module->kind != PICKLE_TEXT) return damaged(machine, "a global without a name");
+    return push_global(machine, module->text, name->text);
 }
 
 static bool is_tuple(const PickleValue *value, size_t count) {
@@ -237,12 +278,12 @@ static int take_persistent(Machine *machine) {
     if (!id) return -1;
     PickleValue *const *at = id->items.at;
     if (!is_tuple(id, 5) || at[0]->kind != PICKLE_TEXT || !text_is(at[0]->text, "storage") ||
-        at[1]->kind != PICKLE_GLOBAL || at[1]->global->kind != GLOBAL_STORAGE || at[2]->kind != PICKLE_TEXT ||
-        at[4]->kind != PICKLE_INT || at[4]->integer < 0)
+        at[1]->kind != PICKLE_GLOBAL || at[2]->kind != PICKLE_TEXT || at[4]->kind != PICKLE_INT || at[4]->integer < 0)
         return damaged(machine, "a storage is not described as torch.save does");
+    if (at[1]->global->kind != GLOBAL_STORAGE) return push(machine, PICKLE_OTHER), 0; // of integers
     PickleValue *value = push(machine, PICKLE_STORAGE);
     value->storage.key = at[2]->text;
-    value->storage.type = at[1]->global->type;
+    value->storage.type = at[1]->global->type, value->storage.is_double = at[1]->global->is_double;
     value->storage.count = (uint64_t)at[4]->integer;
     return 0;
 }
@@ -256,6 +297,7 @@ static bool are_sizes(const PickleValue *tuple) {
 // (storage, first, shape, strides, ...)
 static int make_tensor(Machine *machine, const PickleValue *arguments) {
     PickleValue *const *at = arguments->items.at;
+    if (is_tuple(arguments, 1) && at[0]->kind == PICKLE_OTHER) return push(machine, PICKLE_OTHER), 0;
     if (!is_tuple(arguments, 4) || at[0]->kind != PICKLE_STORAGE || at[1]->kind != PICKLE_INT || at[1]->integer < 0 ||
         !are_sizes(at[2]) || !are_sizes(at[3]) || at[2]->items.count != at[3]->items.count)
         return damaged(machine, "a tensor is not described as torch.save does");
@@ -270,18 +312,37 @@ static int reduce(Machine *machine) {
     if (!function) return -1;
     if (function->kind != PICKLE_GLOBAL || function->global->kind == GLOBAL_STORAGE)
         return damaged(machine, "a call, and not of a function");
+    if (function->global->kind == GLOBAL_OTHER) return push(machine, PICKLE_OTHER), 0;
     if (function->global->kind == GLOBAL_TENSOR) return make_tensor(machine, arguments);
+    if (function->global->kind == GLOBAL_PARAMETER && is_tuple(arguments, 1)) // (tensor, requires_grad, hooks)
+        return items_add(machine, &machine->stack, arguments->items.at[0]), 0;
     if (!is_tuple(arguments, 0) || arguments->items.count)
         return damaged(machine, "a dict is not described as torch.save does");
     push(machine, PICKLE_DICT);
     return 0;
 }
 
-// Attributes of an OrderedDict (_metadata of a state_dict), which are left out.
+// An object of a class: its arguments, of protocol 4 with names, are left out.
+static int make_other(Machine *machine, int arguments) {
+    for (int i = 0; i < arguments; i++)
+        if (!pop(machine)) return -1;
+    return push(machine, PICKLE_OTHER), 0;
+}
+
+// A set, whose items are left out.
+static int make_set(Machine *machine, bool is_new) {
+    const int64_t count = above_mark(machine);
+    if (count < 0) return -1;
+    machine->stack.count -= (size_t)count + 1;
+    return is_new ? (push(machine, PICKLE_OTHER), 0) : 0;
+}
+
+// Attributes of an OrderedDict (_metadata of a state_dict) or of an object, which are left out.
 static int build(Machine *machine) {
     const PickleItems *stack = &machine->stack;
     if (!pop(machine)) return -1;
-    if (!stack->count || stack->at[stack->count - 1]->kind != PICKLE_DICT)
+    if (!stack->count ||
+        (stack->at[stack->count - 1]->kind != PICKLE_DICT && stack->at[stack->count - 1]->kind != PICKLE_OTHER))
         return damaged(machine, "attributes, and not of a dict");
     return 0;
 }
@@ -315,6 +376,14 @@ static int run_stack_opcode(Machine *machine, uint8_t opcode) {
         return memo_get(machine, 4);
     case OP_GLOBAL:
         return take_global(machine);
+    case OP_STACK_GLOBAL:
+        return take_stack_global(machine);
+    case OP_NEW:
+    case OP_NEW_NAMED:
+        return make_other(machine, opcode == OP_NEW ? 2 : 3);
+    case OP_ADD_ITEMS:
+    case OP_FROZEN_SET:
+        return make_set(machine, opcode == OP_FROZEN_SET);
     case OP_PERSISTENT:
         return take_persistent(machine);
     case OP_REDUCE:
@@ -354,6 +423,14 @@ static int run_opcode(Machine *machine, uint8_t opcode) {
         return take_text(machine, 4);
     case OP_TEXT1:
         return take_text(machine, 1);
+    case OP_TEXT8:
+        return take_text(machine, 8);
+    case OP_BYTES1:
+    case OP_BYTES4:
+        if (take_text(machine, opcode == OP_BYTES1 ? 1 : 4) < 0) return -1;
+        return make_other(machine, 1);
+    case OP_EMPTY_SET:
+        return push(machine, PICKLE_OTHER), 0;
     case OP_EMPTY_LIST:
         return push(machine, PICKLE_LIST), 0;
     case OP_EMPTY_DICT:

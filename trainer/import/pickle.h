@@ -1,6 +1,6 @@
 // The pickles that torch.save and nanoGPT's prepare.py write: tensors, dicts, lists, tuples, numbers and text. Nothing
-// of a pickle is executed: its opcodes build the values below, and a global that is not in the table of pickle.c is
-// refused by its name.
+// of a pickle is executed: its opcodes build the values below. What a global makes that is not in the table of pickle.c is a
+// value without content; one of a module that runs programs is refused by its name.
 #pragma once
 
 #include "common/arena.h"
@@ -23,6 +23,7 @@ typedef enum {
     PICKLE_DICT,
     PICKLE_STORAGE,
     PICKLE_TENSOR,
+    PICKLE_OTHER,  // of another class, as numpy.float64 or a set
     PICKLE_GLOBAL, // these two occur only while a pickle is read
     PICKLE_MARK
 } PickleKind;
@@ -44,6 +45,7 @@ struct PickleValue {
         struct {
             Bytes key; // of the file that holds the numbers
             Dtype type;
+            bool is_double; // and then type is that to which the numbers are rounded
             uint64_t count; // of numbers
         } storage;
         struct {

@@ -81,8 +81,8 @@ class Storage:
 class TorchPickler(pickle.Pickler):
     """Writes an array as torch.save writes a tensor: a call of torch's function with the number of a storage."""
 
-    def __init__(self, file):
-        super().__init__(file, protocol=2)
+    def __init__(self, file, protocol=2):
+        super().__init__(file, protocol=protocol)
         self.storages = []
 
     def reducer_override(self, value):
@@ -113,11 +113,11 @@ def torch_modules():
     return {"torch": torch, "torch._utils": utils}
 
 
-def save(root, path):
+def save(root, path, protocol=2):
     """What torch.save writes: a zip archive of a pickle and the numbers of each storage."""
     with zipfile.ZipFile(path, "w") as archive:
         with unittest.mock.patch.dict(sys.modules, torch_modules()), archive.open("ckpt/data.pkl", "w") as file:
-            pickler = TorchPickler(file)
+            pickler = TorchPickler(file, protocol)
             pickler.dump(root)
         archive.writestr("ckpt/byteorder", "little")
         for key, array in enumerate(pickler.storages):
@@ -125,7 +125,7 @@ def save(root, path):
         archive.writestr("ckpt/version", "3\n")
 
 
-def save_nanogpt(path, tensors, sizes, bias, more=None, **rest):
+def save_nanogpt(path, tensors, sizes, bias, more=None, best=None, protocol=2, **rest):
     """A ckpt.pt of nanoGPT."""
     model = model_state(tensors, sizes, **rest)
     model._metadata = collections.OrderedDict({"": {"version": 1}})
@@ -133,7 +133,8 @@ def save_nanogpt(path, tensors, sizes, bias, more=None, **rest):
     optimizer = {"state": {0: {"step": step, "exp_avg": moment, "exp_avg_sq": square}},
                  "param_groups": [{"lr": 1e-3, "betas": (0.9, 0.95), "fused": None, "params": [0]}]}  # fmt: skip
     vocab = len(tensors["transformer.wte.weight"])
-    save(nanogpt_root(model, optimizer, np.array(3.21, np.float32), sizes, bias, vocab, more), path)
+    best = np.array(3.21, np.float32) if best is None else best
+    save(nanogpt_root(model, optimizer, best, sizes, bias, vocab, more), path, protocol)
 
 
 def save_llmc(path, tensors, sizes, version=3, padded=None):

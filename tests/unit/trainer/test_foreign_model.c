@@ -77,12 +77,13 @@ TEST(a_pickle_that_would_run_code_is_refused_by_name) {
             "cbuiltins\neval\n.",
             "'builtins.eval', which is refused");
     REFUSED("\x80\x02"
-            "ctorch\nDoubleStorage\n.",
-            "'torch.DoubleStorage', which is refused");
-    REFUSED("\x80\x02"
             "(i__main__\nA\n.",
             "the opcode 0x69");
-    REFUSED("\x80\x04\x93", "the opcode 0x93");
+    REFUSED("\x80\x04\x8c\x05"
+            "posix\x8c\x06"
+            "system\x93.",
+            "'posix.system', which is refused");
+    REFUSED("\x80\x04\x93", "a value is missing");
 }
 
 // Of a byte for each value.
