@@ -16,7 +16,7 @@ PREFIX ?= /usr/local
 BUILD  ?= build
 O      := $(BUILD)/$(or $(SAN),release)$(if $(filter 0,$(CUDA)),-cpu)$(if $(findstring clang,$(CC)),-clang)
 # The C objects that a build with CUDA has in common with one without: all of the libraries but OF_CUDA and kernels/cuda.
-S      := $(BUILD)/$(or $(SAN),release)-cpu$(if $(findstring clang,$(CC)),-clang)
+HOST_O := $(BUILD)/$(or $(SAN),release)-cpu$(if $(findstring clang,$(CC)),-clang)
 OF_CUDA := kernels/backend.c common/cli/version.c
 comma  := ,
 Q      := $(if $(V),,@)
@@ -47,7 +47,7 @@ CSRC  := $(filter-out kernels/cpu/ops/variant.c kernels/mpi/% $(if $(filter 0,$(
 # The vector kernels of the CPU, once for each activation type and instruction set.
 ACTS     := $(shell sed -nE 's/^ *ROW.[A-Z0-9]+, *([a-z0-9]+),.* ON_(CPU|BOTH),.*/\1/p' kernels/dtypes.def)
 upper     = $(shell echo $(1) | tr a-z A-Z)
-VARIANTS := $(foreach t,$(ACTS),$(foreach i,portable $(if $(X86),avx2 avx512),$(S)/kernels/cpu/ops/variant_$(t)_$(i).o))
+VARIANTS := $(foreach t,$(ACTS),$(foreach i,portable $(if $(X86),avx2 avx512),$(HOST_O)/kernels/cpu/ops/variant_$(t)_$(i).o))
 TESTS := $(wildcard tests/*.c tests/unit/*.c tests/unit/*/*.c tests/operations/*.c)
 MAINS := $(PROGRAMS:%=$(O)/%/main.o)
 ifeq ($(CUDA),1)
@@ -94,8 +94,8 @@ EMU      := $(patsubst %,$(O)/emu/%.o,$(foreach t,$(CUDA_ACTS),$(CUSRC:%=%.$(t))
 # The same with the code paths of compute capability 7.5.
 EMU75    := $(patsubst $(O)/emu/kernels/cuda/attention/%.fp16.o,$(O)/emu/kernels/cuda/attention/%.sm_75.o,$(EMU))
 # HOST is what the emulator is linked with: everything but the CUDA backend, which it compiles for itself.
-HOST  := $(patsubst %.c,$(S)/%.o,$(filter-out $(OF_CUDA) kernels/cuda/% %/main.c,$(CSRC))) $(OF_CUDA:%.c=$(O)/%.o) $(VARIANTS) \
-         $(S)/tokenizer/gpt2_merges.o
+HOST  := $(patsubst %.c,$(HOST_O)/%.o,$(filter-out $(OF_CUDA) kernels/cuda/% %/main.c,$(CSRC))) $(OF_CUDA:%.c=$(O)/%.o) $(VARIANTS) \
+         $(HOST_O)/tokenizer/gpt2_merges.o
 CORE  := $(HOST) $(filter $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(foreach t,$(CUDA_ACTS),$(CUSRC:%.cu=$(O)/%.$(t).cu.o))
 define COMPILE
 @mkdir -p $(@D); echo "  CC   $<$(if $(1), ($*))"
@@ -127,14 +127,14 @@ $(O)/deps.ok:
 	@mkdir -p $(@D); scripts/deps.sh headers '$(CC) $(CPPFLAGS)' $(if $(filter 1,$(CUDA)),'$(NVCC_VERSION)' '$(CUDA_HOME)' '$(CUDA_INCLUDE)' '$(CUDART_FILE)') && touch $@
 $(O)/%.o: %.c Makefile | $(O)/deps.ok
 	$(call COMPILE)
-ifneq ($(S),$(O))
-$(S)/%.o: DEFS := $(CDEFS) -DHAVE_CUDA=0
-$(S)/%.o: %.c Makefile | $(S)/deps.ok
+ifneq ($(HOST_O),$(O))
+$(HOST_O)/%.o: DEFS := $(CDEFS) -DHAVE_CUDA=0
+$(HOST_O)/%.o: %.c Makefile | $(HOST_O)/deps.ok
 	$(call COMPILE)
-$(S)/deps.ok:
+$(HOST_O)/deps.ok:
 	@mkdir -p $(@D); scripts/deps.sh headers '$(CC) $(CPPFLAGS)' && touch $@
 endif
-$(VARIANTS): $(S)/kernels/cpu/ops/variant_%.o: kernels/cpu/ops/variant.c Makefile | $(S)/deps.ok
+$(VARIANTS): $(HOST_O)/kernels/cpu/ops/variant_%.o: kernels/cpu/ops/variant.c Makefile | $(HOST_O)/deps.ok
 	$(call COMPILE,-DCPU_VARIANT=cpu_$* -DACT_$(call upper,$(firstword $(subst _, ,$*))))
 # The one object that holds the commit: it is compiled again when another is checked out, or files of this one are changed.
 $(O)/commit.h: always
@@ -145,10 +145,10 @@ CUDA_BUILD = $(if $(filter 0,$(CUDA)),without CUDA,CUDA $(NVCC_VERSION) for comp
                $(shell echo $(NVARCH) | sed -E 's/([0-9])( |$$)/.\1\2/g'); cuBLASLt 12 or 13$(DRIVER:%=; driver % or later))
 # The oldest driver that the runtime of this nvcc works with.
 DRIVER     = $(patsubst $(basename $(NVCC_VERSION)):%,%,$(filter $(basename $(NVCC_VERSION)):%,11:450 12:525 13:580))
-$(S)/%.o: %.S
+$(HOST_O)/%.o: %.S
 	@mkdir -p $(@D); echo "  AS   $<"
 	$(Q)$(CC) -I. -c $< -o $@
-$(S)/tokenizer/gpt2_merges.o: tokenizer/gpt2_merges.bpe
+$(HOST_O)/tokenizer/gpt2_merges.o: tokenizer/gpt2_merges.bpe
 of_act = -DACT=$(1) -DACT_$(call upper,$(1))
 # No card of 7.5 runs code of a type that needs 8.0: the only two limits there are.
 define ACT_RULES
@@ -345,4 +345,4 @@ RULES := $(MAKEFILE_LIST)
 .PHONY: always $(shell sed -nE 's/^## ([a-z-]+).*/\1/p' $(RULES)) test-now test-san test-threads fuzz-now pack-now dist-now demo-now
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(shell find $(sort $(O) $(S)) -name '*.d' 2>/dev/null)
+-include $(shell find $(sort $(O) $(HOST_O)) -name '*.d' 2>/dev/null)

@@ -6,6 +6,13 @@ setup() {
     unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES SAN CUDA CFLAGS # of make check, which may run these
 }
 
+@test "the seconds of S name no folder, and no program gets a folder as its seconds" {
+    make -n CUDA=0 S=5 BUILD="$BATS_TEST_TMPDIR/new" all fuzz-now F=shard SAN=address >"$BATS_TEST_TMPDIR/commands"
+    not grep -qE -- '(^| )5/' "$BATS_TEST_TMPDIR/commands"
+    make -n CUDA=0 BUILD="$BATS_TEST_TMPDIR/new" bench-kernels >"$BATS_TEST_TMPDIR/commands"
+    grep -qx ".*/bench_kernels *" "$BATS_TEST_TMPDIR/commands"
+}
+
 # bats test_tags=ci
 @test "install puts programs, manual pages and completion under PREFIX" {
     scripts/install.sh install "$BIN" "$BATS_TEST_TMPDIR/usr"
