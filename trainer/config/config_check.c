@@ -190,10 +190,11 @@ void config_warn(const ConfigReader *reader) {
                  reader->origin[KEY_recompute_layers]);
 }
 
-// With the loss of answers, rows begin at documents and see no other one: else the first targets of a row do not count.
+// With the loss of answers, rows begin at documents and see no other one: else the first targets of a row do not count. Not
+// where loss_tokens is that of a run, whose other keys are taken, too.
 static void set_for_answers(ConfigReader *reader) {
     Config *config = &reader->config;
-    if (config->loss_tokens != LOSS_ANSWERS) return;
+    if (config->loss_tokens != LOSS_ANSWERS || !config_is_set(reader, KEY_loss_tokens)) return;
     if (!config_is_set(reader, KEY_sampling)) config->sampling = SAMPLING_DOCUMENTS;
     if (!config_is_set(reader, KEY_document_mask)) config->document_mask = true;
 }

@@ -103,9 +103,9 @@ KEYS = {
     "spike_z": Key(0.5, (1, 1.5, 2), LOGGED),
     "recheck_interval": Key(0.2, (0, 1, 3), SAME),
     "device_timeout": Key(0.1, (7, 100), SAME),
+    "loss_tokens": Key(0.25, None, FIXED),
 }
-SET_HERE = {"out_dir", "dataset", "vocabulary", "loader", "loader_key", "key_file", "init_from", "eval_only", "vocab_size", "device",
-            "loss_tokens"}  # the last needs a vocabulary with markers (test_answers.py)
+SET_HERE = {"out_dir", "dataset", "vocabulary", "loader", "loader_key", "key_file", "init_from", "eval_only", "vocab_size", "device"}
 # One configuration in six: losses that are not finite, roll-backs, spikes, loss scales that halve.
 HOT = {"learning_rate": (0.3, 1, 10, 100, 1e4, 1e8, 1e30), "max_iters": (20, 40), "lr_decay_iters": (40,), "warmup_iters": (0, 3, 10), "min_lr": (0,),
        "grad_clip": (0, 0, 1), "checkpoint_interval": ("auto", 1, 2, 3, 5)}
@@ -155,6 +155,13 @@ class Tool:
             text = "\n\n".join(" ".join(rng.choices(words, weights=range(300, 0, -1), k=rng.randint(3, 120))) for _ in range(documents))
             (self.place / f"{name}.txt").write_text(text)
             self.call("shardtool", "tokenize", "-q", "--docs", "paragraphs", "--val", "0.1", "--characters", "abc", "-o", name, f"{name}.txt")
+        with open(self.place / "C.jsonl", "w") as file:  # short, so that most rows have an answer
+            for i in range(600):
+                prompt, answer = ("".join(rng.choices("etaoin", k=rng.randint(0, most))) for most in (3, 9))
+                file.write(json.dumps({"prompt": prompt, "completion": answer} if i % 9 else {"text": f"{prompt} {answer}"}) + "\n")
+        self.call("shardtool", "train-vocabulary", "-q", "-V", "257", "-o", "bytes", "T.txt")
+        self.call("shardtool", "tokenize", "-q", "--turns", "--val", "0.1", "--vocabulary", "bytes", "-o", "C", "C.jsonl")
+        for name in "ABTC":
             self.train_tokens[name] = json.loads(self.call("shardtool", "info", "--json", name))["train_tokens"]
 
     def draw(self, seed):
@@ -172,7 +179,8 @@ class Tool:
                              "recheck_interval": keys.get("deterministic") == "False"}.items():  # fmt: skip
             if refused:
                 keys.pop(key, 0)
-        return keys, rng.choice(("A", "B", "T", "A:3 B:1", "B:1 T:2 A:1"))
+        data = rng.choice(("A", "B", "T", "A:3 B:1", "B:1 T:2 A:1"))
+        return keys, "C" if keys.get("loss_tokens") == "answers" else data
 
     def value(self, rng, keys, key, values=None):
         values = values or KEYS[key].values or self.words[key]

@@ -121,6 +121,32 @@ def test_processes_give_the_same_bits_in_a_fixed_order():
             assert [(line["loss"], line["norm"], line["targets"], line["chain"]) for line in got] == want, (ranks, stage)
 
 
+def test_with_everything_counted_the_bits_are_those_of_all():
+    """Plain documents that are shorter than a row: each row begins with an end of text."""
+    with open("plain.jsonl", "w") as file:
+        file.writelines(json.dumps({"text": f"mill {i} turns"}) + "\n" for i in range(400))
+    runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--turns", "--val", "0", "-o", "plain", "plain.jsonl")
+    for options in (), ("--reduce_order=fixed", "--grad_clip=1", "--z_loss=0.1"), ("--dtype=bfloat16",), ("--dtype=float16",):
+        results = []
+        for words in "all", "answers":
+            lines = train("run", "--dataset=plain", "--sampling=documents", "--document_mask=True", "--batch_size=2", "--gradient_accumulation_steps=2",
+                          "--max_iters=2", *options, f"--loss_tokens={words}")  # fmt: skip
+            assert [line.get("targets", 4 * T) for line in lines] == [4 * T] * 2
+            with open("run/ckpt-00000002/model.safetensors", "rb") as weights:
+                results.append(([(line["loss"], line["norm"]) for line in lines], weights.read()))
+        assert results[0] == results[1], options
+
+
+def test_eval_reads_a_run_that_sets_the_document_mask_itself():
+    for mask in "False", "True":
+        train("masked", f"--document_mask={mask}", "--batch_size=2", "--gradient_accumulation_steps=1", "--eval_interval=2", "--eval_tokens=400")
+        with open("masked/metrics.jsonl", encoding="utf-8") as file:
+            want = [line["val_loss"] for line in map(json.loads, file) if "val_loss" in line][-1]
+        found = runner.call(f"{BIN}/trainer", "eval", "--json", "--out_dir=masked", "--dataset=data", "--threads=1", "--device=cpu").stdout
+        found = {line["split"]: line["loss"] for line in map(json.loads, found.splitlines())}
+        assert abs(found["val"] - want) < 1e-7 * want, (mask, found, want)
+
+
 def test_a_step_without_answers_is_null_and_leaves_the_weights():
     with open("late.jsonl", "w") as file:
         file.write(json.dumps({"prompt": "the mill " * 400, "completion": "turns"}) + "\n")

@@ -7,7 +7,7 @@ sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 import combinations
 
-SEEDS = os.environ.get("SEEDS", "12 50 55 67 79 97").split()
+SEEDS = os.environ.get("SEEDS", "12 23 50 55 67 79 97").split()
 
 
 def test_random_configurations_keep_what_the_documentation_promises(place):
