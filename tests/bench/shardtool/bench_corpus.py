@@ -1,4 +1,4 @@
-"""Real mixed text out of Debian packages, as documents: load(folder) -> {"english": [bytes...], "code": ..., "other": ...}.
+"""Real mixed text out of Debian packages, as documents: load(folder, wanted) -> {"english": [bytes...], "code": ..., "other": ...}.
 
 Packages come by apt-get download into folder/debs and stay there. Documents are pieces of files of at most 8 KiB, cut at
 blank lines, each only once; what a group has beyond its size is left out, evenly over the files.
@@ -67,10 +67,10 @@ def documents(text):
         yield "".join(part).encode()
 
 
-def load(folder):
+def load(folder, wanted=tuple(SIZES)):
     groups = {}
     seen = set()
-    for group, package, pattern in PACKAGES:
+    for group, package, pattern in (row for row in PACKAGES if row[0] in wanted):
         for text in texts(fetch(os.path.join(folder, "debs"), package), pattern):
             for document in documents(text):
                 digest = hashlib.sha256(document).digest()
