@@ -11,7 +11,7 @@ typedef struct {
     const char *url;
     RemoteObject object;
     Transfer transfer;
-    uint8_t byte;
+    uint8_t bytes[2];
 } Look;
 
 static int begin_look(Look *look, Remote *remote, RemoteArgument *argument, const char *url) {
@@ -24,7 +24,7 @@ static int begin_look(Look *look, Remote *remote, RemoteArgument *argument, cons
     const RemoteEntry entry = {argument->name, url + length, "", 0};
     if (remote_entry_object(remote, &entry, &look->object) < 0) return -1;
     look->object.has_size = false;
-    look->transfer = (Transfer){.object = &look->object, .end = 1, .to = &look->byte};
+    look->transfer = (Transfer){.object = &look->object, .end = sizeof look->bytes, .to = look->bytes};
     transfer_start(remote, &look->transfer);
     return 0;
 }

@@ -67,6 +67,16 @@ static bool parse_retry(Bytes value, Response *response) {
     return true;
 }
 
+// "resolvers";r=0;t=55: with no request left, 55 s until there are more. huggingface_hub waits a second longer.
+static bool parse_limit(Bytes value, Response *response) {
+    const uint8_t *at = value.size ? memmem(value.data, value.size, ";t=", 3) : NULL;
+    uint64_t wait_s;
+    if (!at || !memmem(value.data, value.size, ";r=0;", 5)) return true;
+    value.size -= (size_t)(at + 3 - value.data), value.data = at + 3;
+    if (bytes_take_number(&value, &wait_s)) response->limit_s = wait_s + 1;
+    return true;
+}
+
 static bool parse_linked_size(Bytes value, Response *response) {
     return bytes_take_number(&value, &response->linked_size) && !value.size;
 }
@@ -89,17 +99,12 @@ void response_add_line(Response *response, Bytes line) {
         size_t offset, capacity;
         bool (*parse)(Bytes value, Response *response);
     } fields[] = {
-        {"content-range:", 0, 0, parse_range},
-        {"link:", 0, 0, parse_link},
-        {"retry-after:", 0, 0, parse_retry},
-        {"x-linked-size:", 0, 0, parse_linked_size},
-        {"etag:", TEXT(etag), NULL},
-        {"last-modified:", TEXT(modified), NULL},
-        {"content-type:", TEXT(type), NULL},
-        {"content-encoding:", TEXT(encoding), NULL},
-        {"x-linked-etag:", TEXT(linked_etag), NULL},
-        {"x-repo-commit:", TEXT(commit), NULL},
-        {"x-amz-bucket-region:", TEXT(region), NULL},
+        {"content-range:", 0, 0, parse_range},       {"link:", 0, 0, parse_link},
+        {"retry-after:", 0, 0, parse_retry},         {"ratelimit:", 0, 0, parse_limit},
+        {"x-linked-size:", 0, 0, parse_linked_size}, {"etag:", TEXT(etag), NULL},
+        {"last-modified:", TEXT(modified), NULL},    {"content-type:", TEXT(type), NULL},
+        {"content-encoding:", TEXT(encoding), NULL}, {"x-linked-etag:", TEXT(linked_etag), NULL},
+        {"x-repo-commit:", TEXT(commit), NULL},      {"x-amz-bucket-region:", TEXT(region), NULL},
     };
 #undef TEXT
     if (take_word(&line, "HTTP/")) {

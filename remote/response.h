@@ -11,6 +11,7 @@ typedef struct {
     bool has_range, has_total;                          // Content-Range: bytes first-end/total, with `end` exclusive
     uint64_t first, end, total;                         // with total alone: Content-Range: bytes */total
     uint64_t retry_after_s;                             // 0: none
+    uint64_t limit_s;                                   // of RateLimit, until requests are left; 0: there are some
     uint64_t linked_size;                               // X-Linked-Size of a hub; 0: none
     char etag[FIELD_BYTES], modified[FIELD_BYTES];      // ETag, Last-Modified; "": none
     char type[FIELD_BYTES], encoding[FIELD_BYTES];      // Content-Type, Content-Encoding

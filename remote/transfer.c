@@ -77,7 +77,8 @@ static void try_again(Transfer *transfer, int code, const char *why) {
     double wait_ms = WAIT_FIRST_MS * (double)(1u << doublings);
     if (wait_ms > WAIT_MAX_MS) wait_ms = WAIT_MAX_MS;
     wait_ms *= jitter;
-    uint64_t after_s = transfer->response.retry_after_s;
+    const Response *response = &transfer->response;
+    uint64_t after_s = response->status == 429 && response->limit_s ? response->limit_s : response->retry_after_s;
     if (after_s > RETRY_AFTER_MAX_S) after_s = RETRY_AFTER_MAX_S;
     if (wait_ms < (double)after_s * 1000) wait_ms = (double)after_s * 1000 + 250 * jitter;
     if (wait_ms >= LOGGED_WAIT_MS)

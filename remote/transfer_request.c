@@ -75,6 +75,11 @@ int transfer_refuse(const Transfer *transfer, int code, const char *format, ...)
 
 // Responses
 
+// An ETag may be weak ("W/") for a second after a file was written, and through a cache that compresses.
+static const char *without_weakness(const char *validator) {
+    return strncmp(validator, "W/", 2) ? validator : validator + 2;
+}
+
 static int check_identity(Transfer *transfer) {
     const Response *response = &transfer->response;
     RemoteObject *object = transfer->object;
@@ -82,7 +87,8 @@ static int check_identity(Transfer *transfer) {
     if (object->has_size && response->total != object->size)
         return transfer_refuse(transfer, EX_DATA, "the file changed: %" PRIu64 " bytes at first, now %" PRIu64,
                                object->size, response->total);
-    if (object->has_size && (*object->validator || object->seen) && strcmp(validator, object->validator) != 0)
+    if (object->has_size && (*object->validator || object->seen) &&
+        strcmp(without_weakness(validator), without_weakness(object->validator)) != 0)
         return transfer_refuse(transfer, EX_DATA,
                                "the file changed while it was read (its ETag or date was %s, now it is %s)",
                                *object->validator ? object->validator : "missing", *validator ? validator : "missing");
@@ -140,6 +146,10 @@ int transfer_check(Transfer *transfer) {
         return transfer_refuse(transfer, EX_DATA,
                                transfer->object->seen ? "the file changed while it was read (200)"
                                                       : "the server does not serve ranges of the file");
+    // The look at a file asks for two bytes, as BusyBox sends the whole file for one; the file may have only one.
+    if (!transfer->object->has_size && response->has_total && response->total == response->end &&
+        response->end < transfer->end)
+        transfer->end = response->end;
     if (!response->has_range || !response->has_total || response->first != transfer_offset(transfer) ||
         response->end != transfer->end)
         return transfer_refuse(transfer, EX_DATA, "the server sends another range than the requested one");

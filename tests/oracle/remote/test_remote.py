@@ -141,6 +141,47 @@ def test_a_wait_that_the_server_asks_for_is_kept_and_printed():
     assert b"429" in done.stderr and b"trying again in 3 s" in done.stderr, done.stderr
 
 
+def test_the_limit_of_the_hub_is_waited_for():
+    """RateLimit as huggingface_hub reads it: with no request left, t seconds and one more; it has no Retry-After."""
+    session, asked = web.add("limited", Session(files)), []
+
+    def route(handler, file, query):
+        asked.append(time.monotonic())
+        if len(asked) == 1:
+            handler.answer(429, b"later", RateLimit='"resolvers";r=0;t=2')
+        return len(asked) == 1
+
+    session.route = route
+    done = tool("text", "-0", "--retries", "1", web.url("origin", "limited/small.jsonl.xz"))
+    assert done.stdout == local["small.jsonl.xz"] and asked[1] - asked[0] >= 3 and b"trying again in 3 s" in done.stderr
+
+
+def test_a_weak_etag_that_becomes_strong_is_that_of_the_same_file():
+    session = web.add("weak", Session(files))
+
+    def route(handler, file, query):
+        session.etag = 'W/"1"' if not session.seen or len(session.seen) < 2 else '"1"'
+        return False
+
+    session.route, session.etag = route, 'W/"1"'
+    assert tool("text", "-0", web.url("origin", "weak/small.jsonl.xz")).stdout == local["small.jsonl.xz"]
+
+
+def test_a_server_that_sends_all_for_the_first_byte_is_read():
+    """As BusyBox; and a file of one byte, of which two are asked for."""
+    session = web.add("busybox", Session({**files, "one.txt": b"x"}))
+
+    def route(handler, file, query):
+        if handler.headers.get("Range") == "bytes=0-0":
+            del handler.headers["Range"]
+            handler.headers["Range"] = f"bytes=0-{len(session.files[file]) - 1}"
+        return False
+
+    session.route = route
+    assert tool("text", "-0", web.url("origin", "busybox/small.jsonl.xz")).stdout == local["small.jsonl.xz"]
+    assert tool("text", "-0", web.url("origin", "busybox/one.txt")).stdout == b"x\0"
+
+
 def test_a_signed_url_leaves_no_signature_in_the_dataset():
     session = web.add("signed", Session(files))
     url = web.url("origin", "signed/a.jsonl.gz") + f"?X-Amz-Signature={SECRET}"
