@@ -115,7 +115,7 @@ void loop_record_step(Run *run, const StepResult *result, uint64_t first_sample,
     const double flops = tokens / seconds * model_token_flops(&run->model);
     double wait = ns ? 100.0 * (double)wait_ns / (double)ns : 0;
     char loss[24], norm[24], link[65], exchanged[32] = "", targets[32] = "";
-    char words[64] = "", scale[32] = ""; // the loss scale of fp16, for the line and for metrics.jsonl
+    char words[96] = "", scale[32] = ""; // the loss scale of fp16, for the line and for metrics.jsonl
     if (!run->pace.steps++) run->pace.began_ns = clock_ns() - ns;
     run->pace.step_seconds += seconds, run->pace.step_tokens += tokens;
     if (run->state.scaler.scale > 0) {
@@ -126,6 +126,9 @@ void loop_record_step(Run *run, const StepResult *result, uint64_t first_sample,
         char left[24], rate[80];
         if (wait >= 1)
             snprintf(words + strlen(words), sizeof words - strlen(words), " | waiting for data %.0f %%", wait);
+        if (run->plan.answers)
+            snprintf(words + strlen(words), sizeof words - strlen(words), " | %.0f %% of the targets count",
+                     100 * (double)result->targets / tokens);
         printf("step %6llu/%lld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %.0f tok/s | %s | "
                "%s left%s%s\n",
                (unsigned long long)step, (long long)config->max_iters, result->loss, (double)result->norm,

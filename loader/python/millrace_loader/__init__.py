@@ -1,5 +1,6 @@
 """Client of millrace's loader: exact, resumable batches of tokens for PyTorch and numpy."""
 try:
+    from .answers import answer_targets
     from .dataset import TokenBatches
     from .errors import DatasetChanged, LoaderError
     from .feed import Feed
@@ -9,4 +10,4 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"millrace_loader needs {error.name}, which is not installed: pip install numpy pyzmq",
                               name=error.name) from None
 
-__all__ = ["TokenBatches", "Feed", "LoaderError", "DatasetChanged"]
+__all__ = ["TokenBatches", "Feed", "answer_targets", "LoaderError", "DatasetChanged"]

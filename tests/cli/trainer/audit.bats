@@ -43,11 +43,11 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     seq 99 | jq -c '{prompt: "after \(.)?", completion: "\(. + 1)"}' >pairs.jsonl
     "$BIN/shardtool" tokenize --quiet --turns --val 0 -o pairs pairs.jsonl
     seq 99 | "$BIN/shardtool" tokenize --quiet --docs lines --val 0 -o plain -
-    few=(--quiet --n_layer=1 --n_head=1 --n_embd=8 --block_size=16 --batch_size=1 --gradient_accumulation_steps=1 --max_iters=2 --eval_interval=0 --sample_tokens=0)
-    "$BIN/trainer" train --dataset=plain --out_dir=base "${few[@]}"
+    few=(--n_layer=1 --n_head=1 --n_embd=8 --block_size=16 --batch_size=1 --gradient_accumulation_steps=1 --max_iters=2 --eval_interval=0 --sample_tokens=0)
+    "$BIN/trainer" train --quiet --dataset=plain --out_dir=base "${few[@]}"
     "$BIN/trainer" export --quiet --out_dir=base -o model
     rm model/tokenizer.json model/vocab.json # GPT-2's, as of a model whose directory names none
-    "$BIN/trainer" train --dataset=pairs --init_from=./model --out_dir=tuned "${few[@]}" --loss_tokens=answers
+    run_match 0 " % of the targets count" "$BIN/trainer" train --dataset=pairs --init_from=./model --out_dir=tuned "${few[@]}" --loss_tokens=answers
     run_match 0 "steps 1 to 2 are equal, and 1 checkpoint; computed from the initial weights" replay tuned
 }
 

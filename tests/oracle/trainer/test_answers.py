@@ -44,6 +44,15 @@ def counted(row):
     return np.array(out)
 
 
+def test_the_python_client_has_the_rule():
+    sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/../../../loader/python")
+    from millrace_loader import answer_targets
+
+    rows = np.array(rows_of())
+    for ids in rows, rows.astype(np.uint16):
+        assert (answer_targets(ids, END_OF_TEXT, SYSTEM, USER, ASSISTANT, END) == [counted(row) for row in rows]).all()
+
+
 def rows_of(split="train"):
     ids = np.frombuffer(runner.call(f"{BIN}/shardtool", "cat", "--split", split, "data").stdout, "<u2").astype(np.int64)
     return [ids[i * T : i * T + T + 1] for i in range((len(ids) - 1) // T)]
