@@ -219,4 +219,47 @@ def test_items_are_found_as_by_a_second_implementation():
         assert want and got == {document: (item, round(share, 4)) for document, (item, share) in want.items()}, length
 
 
+def test_rules_of_others_on_planted_items():
+    """The table of docs/clean.md: which documents each rule removes for one item."""
+    drawn = random.Random(13)
+
+    def drawn_words(count):
+        return ["".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=8)) for _ in range(count)]
+
+    item, short, around = drawn_words(60), drawn_words(10), drawn_words(600)
+    texts = {
+        "the item alone": " ".join(item),
+        "the item in the middle of a paragraph of 660 words": " ".join(around[:300] + item + around[300:]),
+        "the item in lines of 9 words": "\n".join(" ".join(item[at : at + 9]) for at in range(0, 60, 9)),
+        "the item with each tenth word changed": " ".join("changed" if at % 10 == 9 else word for at, word in enumerate(item)),
+        "the first 40 of its 60 words": " ".join(item[:40] + around[:40]),
+        "13 words of it": " ".join(around[:100] + item[20:33] + around[100:200]),
+        "8 words of it": " ".join(around[:100] + item[20:28] + around[100:200]),
+        "an item of 10 words in other text": " ".join(around[:100] + short + around[100:200]),
+    }
+    items = [" ".join(item), " ".join(short)]
+
+    def any_window(text, length):
+        return bool({window for text_ in items for window in neardup.shingles(text_, length) if len(text_.split()) >= length}
+                    & set(neardup.shingles(text, length)))  # fmt: skip
+
+    def half_a_paragraph(text):
+        known = {window for text_ in items for window in neardup.shingles(text_, 13) if len(text_.split()) >= 13}
+        parts = [neardup.shingles(line, 13) for line in text.splitlines() if len(line.split()) >= 13]
+        return any(sum(window in known for window in windows) >= 0.5 * len(windows) for windows in parts)
+
+    tokenize(list(texts.values()), "rules")
+    with open("rules.jsonl.items", "w") as file:
+        file.writelines(json.dumps({"text": text}) + "\n" for text in items)
+    call(SHARDTOOL, "decontaminate", "-q", "--against", "rules.jsonl.items", "--report", "rules.found", "rules")
+    with open("rules.found") as file:
+        found = {json.loads(line)["document"] for line in file}
+    with open(os.path.join(ROOT, "docs/clean.md"), encoding="utf-8") as file:
+        page = file.read()
+    for number, (name, text) in enumerate(texts.items()):
+        rules = any_window(text, 8), any_window(text, 13), half_a_paragraph(text), number in found
+        row = f"| {name} | " + " | ".join("removed" if gone else "stays" for gone in rules) + " |"
+        assert row in page, row
+
+
 runner.main(globals())
