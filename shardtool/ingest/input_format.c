@@ -64,7 +64,8 @@ static const char *not_lines_find(Bytes head) {
 
 // As text, a table would be one document with all its columns.
 static const char *table_find(const Stream *stream, const SourceOptions *options, Bytes head) {
-    if (!has_extension(stream, "csv tsv") && !is_table_header(head, options->text_column)) return NULL;
+    const char *column = options->text_column ? options->text_column : "text";
+    if (!has_extension(stream, "csv tsv") && !is_table_header(head, column)) return NULL;
     return "is a CSV or TSV table: pandas.read_csv(FILE).to_parquet('rows.parquet') converts it (--format text reads "
            "it "
            "as one text with all its columns)";

@@ -41,7 +41,7 @@ static uint64_t rule_of(const Evaluation *evaluation, const Config *config, cons
                  (long long)config_eval_block(config));
     if (config->document_mask) buffer_print(&text, " within documents");
     if (config->loss_tokens != LOSS_ALL)
-        buffer_print(&text, " of %s", config_word(KEY_loss_tokens, config->loss_tokens));
+        buffer_print(&text, " of %s", config_word(KEY_loss_tokens, (int)config->loss_tokens));
     for (unsigned i = 0; i < evaluation->part_count; i++) {
         const EvaluationPart *part = &evaluation->parts[i];
         if (part->source)

@@ -44,7 +44,9 @@ END
     tokenize -o zipped good.jsonl.gz
     cmp <("$BIN/shardtool" cat out) <("$BIN/shardtool" cat zipped)
     # without --turns the options and the ids are others
-    run_match 65 "no text at the key 'text'" "$BIN/shardtool" tokenize -q --val 0 -o plain good.jsonl
+    run_match 0 "skipped 2 null texts" "$BIN/shardtool" tokenize -q --val 0 -o plain good.jsonl
+    head -n 1 good.jsonl >talk.jsonl
+    run_match 65 "no text at the key 'text'" "$BIN/shardtool" tokenize -q --val 0 -o talk talk.jsonl
     run_match 2 "*turns=1*" "$BIN/shardtool" tokenize -q --val 0 --keep-going --vocabulary out -o out good.jsonl
 }
 

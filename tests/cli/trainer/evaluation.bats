@@ -157,7 +157,7 @@ check_bytes() { # DATASET of tokenize_two
     [[ "$status" -eq 0 && "$output" != *"starts again"* && "$output" == *"best so far"* ]]
     "$BIN/trainer" status --json rule | jq -e '.best_step == 16 and .best_since == 0'
     run train --max_iters=24 --eval_tokens=64 --learning_rate=10 # a larger loss
-    [[ "$output" == *"the best validation loss so far, "*" at step 16, is of an evaluation of another order, size, dataset or mixture: the best loss starts again"* ]]
+    [[ "$output" == *"the best validation loss so far, "*" at step 16, is of an evaluation of another order, size, dataset, mixture or loss_tokens: the best loss starts again"* ]]
     "$BIN/trainer" status --json rule | jq -e '.best_val_loss == .val_loss and .best_val_loss > .val_loss_before'
     run train --max_iters=32 --eval_tokens=64 --eval_order=sequential
     [[ "$output" == *"at step 24, is of an evaluation of another order"* ]]
@@ -171,7 +171,7 @@ check_bytes() { # DATASET of tokenize_two
     train() { "$BIN/trainer" train tiny.conf --out_dir=changed --sample_tokens=0 --always_save_checkpoint=False "$@" 2>&1; }
     train --dataset=data/prose --max_iters=8 --learning_rate=0.02
     train --dataset=data/code --max_iters=16 >lines # code has a larger loss than prose
-    grep -q "at step 8, is of an evaluation of another order, size, dataset or mixture: the best loss starts again" lines
+    grep -q "at step 8, is of an evaluation of another order, size, dataset, mixture or loss_tokens: the best loss starts again" lines
     grep -q "^validation loss [0-9.]* after 16 steps" lines
     "$BIN/trainer" status --json changed | jq -e '.best_val_loss == .val_loss and (.val_loss_before == null)'
     serve_until_ready data/code:1 data/prose:3

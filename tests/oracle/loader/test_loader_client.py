@@ -63,13 +63,14 @@ def make_data(name="data", lines=20000):
                                   for p in shards), dtype="<u2")
 
 
-def wanted(ids, mode, sample, seed=SEED):
-    return sampling.row(mode, ids, seed, 0, T, sample)
+def wanted(ids, mode, sample, seed=SEED, place=0):
+    return sampling.row(mode, ids, seed, 0, T, sample, c=place)
 
 
-def check(rows, ids, mode, first):
+def check(rows, ids, mode, first, place=0):
+    """`place` is that of the source in its mixture."""
     for i, row in enumerate(rows):
-        assert np.array_equal(row, wanted(ids, mode, first + i)), (mode, first + i)
+        assert np.array_equal(row, wanted(ids, mode, first + i, place=place)), (mode, first + i)
 
 
 def port():

@@ -279,15 +279,17 @@ def test_bad_json_lines_are_those_of_the_json_module():
         lines.append(bytes(line))
 
     def parse(line):
+        """A text; None for a null text, and for an object without the key; False for a bad line."""
         try:
             row = json.loads(line)
         except ValueError:
-            return None
-        return row.get("text") if isinstance(row, dict) and isinstance(row.get("text"), str) else None
+            return False
+        text = row.get("text") if isinstance(row, dict) else False
+        return text if text is None or isinstance(text, str) else False
 
     blank = [line for line in lines if not line.strip(b" \t\r")]
-    want = [surrogates(t) for t in map(parse, lines) if t is not None]
-    bad = len(lines) - len(want) - len(blank)
+    want = [surrogates(t) for t in map(parse, lines) if isinstance(t, str)]
+    bad = sum(t is False for t in map(parse, lines)) - len(blank)
     assert bad > 1000 and len(want) > 100
     write("bad.jsonl", good.encode() + b"\n" + b"\n".join(lines) + b"\n")
     assert documents_of("--max-bad", str(bad), "bad.jsonl") == ["x"] + want

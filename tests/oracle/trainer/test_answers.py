@@ -13,7 +13,8 @@ import numpy as np
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import rooms  # noqa: F401
-import gpt2_model, runner, test_turns
+import gpt2_model, runner
+import test_turns as turns
 
 BIN = os.environ["BIN"]
 END_OF_TEXT, SYSTEM, USER, ASSISTANT, END = 50256, 50257, 50258, 50259, 50260
@@ -24,7 +25,7 @@ STEP = ["--threads=1", "--dtype=float32", "--device=cpu", "--eval_interval=0", "
 
 
 def setup():
-    talks = list(test_turns.conversations(300, 5))
+    talks = list(turns.conversations(300, 5))
     with open("talks.jsonl", "w", encoding="utf-8") as file:
         file.writelines(json.dumps({"messages": talk}) + "\n" for talk in talks)
         file.writelines(json.dumps({"text": f"a plain text about mills and wheel {i}"}) + "\n" for i in range(20))
@@ -60,7 +61,7 @@ def rows_of(split="train"):
 
 def train(out, *options, ranks=0):
     shutil.rmtree(out, ignore_errors=True)
-    launcher = ["mpirun", "-n", str(ranks)] if ranks else []
+    launcher = ["env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1", "mpirun", "-n", str(ranks)] if ranks else []
     runner.call(*launcher, f"{BIN}/trainer", "train", *STEP, f"--out_dir={out}", *options)
     with open(f"{out}/metrics.jsonl", encoding="utf-8") as file:
         return [line for line in map(json.loads, file) if "loss" in line]
@@ -178,14 +179,14 @@ def test_transformers_has_the_ids_and_the_mask_of_the_exported_template():
     assert tokenizer.eos_token_id == END and tokenizer.bos_token_id == END_OF_TEXT
     assert transformers.GenerationConfig.from_pretrained("exported").eos_token_id == [END, END_OF_TEXT]
     spelled = ("<|", "\0")  # transformers makes markers of texts that spell them, and this project does not
-    texts = [text for text in test_turns.TEXTS if not any(word in text for word in spelled)]
+    texts = [text for text in turns.TEXTS if not any(word in text for word in spelled)]
     made_of, found = random.Random(3), 0
     for _ in range(20):
         talk = [{"role": "system", "content": made_of.choice(texts)}] if made_of.random() < 0.3 else []
         for _ in range(made_of.choice([1, 2, 5])):
             talk += [{"role": role, "content": made_of.choice(texts)} for role in ("user", "assistant")]
         theirs = tokenizer.apply_chat_template(talk, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
-        own = np.array([END_OF_TEXT, *test_turns.ids_of(talk)])
+        own = np.array([END_OF_TEXT, *turns.ids_of(talk)])
         assert theirs["input_ids"] == own[:-1].tolist()
         mask = counted(own)  # of targets: that of x[t+1] is mask[t]
         assert theirs["assistant_masks"] == [0, *mask[:-1].astype(int).tolist()], talk

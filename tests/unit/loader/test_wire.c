@@ -34,7 +34,7 @@ TEST(wire_lays_a_get_out_as_specified) {
     Bytes frame = wire_encode(&message);
     CHECK_EQUAL(frame.size, 128);
     const uint8_t *b = frame.data;
-    CHECK(!memcmp(b, "GLD1\3\1\3\0", 8));
+    CHECK(!memcmp(b, "GLD1\4\0\3\0", 8));
     CHECK_EQUAL(get_u32(b + 12), 64);
     CHECK_EQUAL(get_u64(b + 16), 7);
     CHECK_EQUAL(get_u64(b + 24), 9);
