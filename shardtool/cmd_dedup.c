@@ -13,7 +13,7 @@
 
 enum { NUMBER_BITS = 40, MEMORY_DEFAULT = 1 << 30 };
 
-static double similar = -1; // below 0: compare ids
+static double similar;
 static const char *report_path;
 static uint64_t memory = MEMORY_DEFAULT;
 
@@ -135,7 +135,7 @@ static int remove_similar(Dedup *dedup) {
 static int dedup_all(const DocumentInputs *inputs, Output *output) {
     Dedup dedup = {.inputs = inputs, .output = output};
     int status = removal_report_open(&dedup.report, inputs, report_path);
-    if (status == 0) status = similar >= 0 ? remove_similar(&dedup) : remove_equal(&dedup);
+    if (status == 0) status = similar != 0 ? remove_similar(&dedup) : remove_equal(&dedup);
     if (status == 0) status = removal_report_finish(&dedup.report);
     if (status == 0) removal_report_summary(&dedup.report);
     record_sort_close(dedup.hashes);
@@ -146,11 +146,11 @@ static int dedup_all(const DocumentInputs *inputs, Output *output) {
 
 static int run(int count, char **arguments) {
     char settings[64] = "";
-    if (similar >= 0 && !(similar >= SIMILAR_LEAST && similar <= 1))
+    if (similar != 0 && !(similar >= SIMILAR_LEAST && similar <= 1))
         return fail(EX_USAGE, "--similar is %g, and must be from %g to 1", similar, SIMILAR_LEAST);
     if (removal_report_check(report_path) < 0) return -1;
     if (report_path && !output_options.path) return documents_run_dry(count, arguments, dedup_all);
-    if (similar >= 0) snprintf(settings, sizeof settings, "similar=%.10g;words=%d", similar, WORDS_VERSION);
+    if (similar != 0) snprintf(settings, sizeof settings, "similar=%.10g;words=%d", similar, WORDS_VERSION);
     return documents_run(count, arguments, "dedup", settings, dedup_all);
 }
 
