@@ -148,14 +148,16 @@ int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, By
 
 int kept_sets_keep(KeptSets *kept, const uint64_t *memberships, size_t count, Bytes set, uint64_t number) {
     const uint64_t place = kept->written + kept->pending.size;
-    bool is_needed = false;
+    bool is_needed = false, is_crowded = false;
     for (size_t i = 0; i < count; i++) {
         uint64_t *slots = kept->slots + (memberships[i] >> 5), before = memberships[i] >> 1 & 15, k = 0;
         if (memberships[i] & 1) continue;
         while (k < before && slots[k]) k++;
+        is_crowded |= k == GROUP_KEPT_MAX;
         if (k == GROUP_KEPT_MAX) continue;
         slots[k] = place / 8 + 1, is_needed = true;
     }
+    kept->statistics.crowded += is_crowded;
     if (!is_needed) return 0;
     KeptHead head = {.number = number};
     memcpy(&head.set, set.data, sizeof head.set);

@@ -135,6 +135,11 @@ static int take_set(void *context, const TextDocument *document, Bytes result, B
 
 static void log_statistics(const NearWork *work) {
     const KeptStatistics statistics = kept_sets_statistics(work->kept);
+    if (statistics.crowded)
+        log_warn("%" PRIu64
+                 " documents that stay share a band with %d others that stay, as texts with much common text do: "
+                 "later copies of them are compared with those others, and may stay",
+                 statistics.crowded, GROUP_KEPT_MAX);
     log_line("%" PRIu64 " comparisons; at most %" PRIu64 " document%s removed for one that stays",
              statistics.comparisons, statistics.largest, PLURAL(statistics.largest));
     if (statistics.number_documents)
