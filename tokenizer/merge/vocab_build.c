@@ -233,8 +233,8 @@ Bytes vocab_bytes(const Vocab *vocab, unsigned id) {
     return (Bytes){vocab->bytes + vocab->start[id], vocab_length(vocab, id)};
 }
 
-// Copies the bytes of most tokens in one step, whatever their number; what lies behind them is overwritten. `dedup --similar`
-// spent a quarter of its time in copies of exact sizes.
+// Copies 16 bytes for each shorter token: a copy of a fixed size is faster than one of the exact size, and the next token overwrites
+// the extra bytes. With exact sizes `dedup --similar` spent a quarter of its time in copies.
 int vocab_decode(const Vocab *vocab, const void *ids, size_t count, Buffer *out) {
     for (size_t i = 0; i < count; i++) {
         const unsigned id = id_at(ids, i, vocab->id_bytes);

@@ -2,8 +2,8 @@
 //
 // A row x[0..T] is read from its beginning, where no target counts. Behind <|assistant|> targets count, behind <|system|>,
 // <|user|> and <|end|> they do not. Behind the end of a text they do, unless a role's marker or another end of a text follows: a
-// plain document counts whole, with its end. So of a conversation the texts of the assistant count with their <|end|>; and of
-// one that began before the row, what is behind its next marker in the row.
+// plain document counts whole, with its end. So the texts of the assistant count, with their <|end|>. If a conversation began before
+// the row, nothing counts until its next marker in the row.
 #pragma once
 
 #include "common/turns.h"

@@ -19,7 +19,7 @@ typedef struct Network {
     StepScalars *scalars;             // host copy of the step's scalars, page-locked
     int32_t *starts;                  // with document_mask: page-locked host memory for the starts of a batch
     uint8_t *counted;                 // with loss_tokens = answers: the same for the targets of a batch that count
-    uint64_t targets;                 // of the last batch, those that count
+    uint64_t targets;                 // number of targets of the last batch that count in the loss
     double own_targets, step_targets; // of a step: of this process since the ranks agreed, and of all ranks before
 } Network;
 

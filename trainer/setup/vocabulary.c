@@ -68,7 +68,7 @@ static unsigned added_turns(const Config *config, const Vocab *vocab) {
     return same ? vocab_size(vocab) - size : 0;
 }
 
-// With the loss of answers, a vocabulary has the markers that tell them.
+// loss_tokens=answers requires a vocabulary with the markers of turns, which separate answers from prompts.
 static int check_turns(const Config *config) {
     if (config->loss_tokens == LOSS_ALL || config->turns.known) return 0;
     return fail(
