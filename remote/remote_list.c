@@ -1,7 +1,10 @@
 // Lists the files of arguments; the first bytes of files are requested side by side.
 #include "remote/remote_list.h"
-#include "common/file/file.h"
+#include "common/file/table_log.h"
+#include "remote/s3.h"
+#include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 enum { LOOKS = 16 }; // side by side
 
@@ -99,4 +102,55 @@ void remote_list_close(RemoteList *list) {
     for (size_t i = 0; i < list->count; i++) argument_close(&list->arguments[i]);
     free(list->arguments);
     *list = (RemoteList){0};
+}
+
+// The error when one of the files that a URL lists is of a table's log; 0 also when there is no such folder.
+static int refuse_log(Remote *remote, const char *url, const char *file) {
+    RemoteList list;
+    size_t root;
+    int status = remote_list_open(&list, remote, &url, 1);
+    if (status < 0 && err_code() == EX_NOINPUT) err_clear(), status = 0;
+    for (size_t i = 0; status == 0 && i < list.arguments->count; i++) {
+        const TableFormat *format = table_log_in(list.arguments->entries[i].name, &root);
+        if (format) status = table_fail(format, file, url);
+    }
+    remote_list_close(&list);
+    return status;
+}
+
+// Of the folders around the argument, up to the bucket, the innermost first.
+static int refuse_table_around(Remote *remote, const RemoteArgument *argument) {
+    size_t length = argument->folder_length ? argument->folder_length : strlen(argument->name);
+    int status = 0;
+    for (; status == 0 && length > sizeof S3_PREFIX; length--) {
+        const char *folder;
+        if (argument->name[length - 1] != '/') continue;
+        for (unsigned i = 0; status == 0 && (folder = table_log_folder(i)); i++) {
+            Buffer url = {0};
+            buffer_print(&url, "%.*s%s", (int)length, argument->name, folder);
+            buffer_add(&url, "", 1);
+            status = refuse_log(remote, (const char *)url.data, argument->name);
+            buffer_close(&url);
+        }
+    }
+    return status;
+}
+
+int remote_table_refuse(Remote *remote, const RemoteArgument *argument) {
+    const TableFormat *format = NULL;
+    const char *log = argument->log;
+    char root[PATH_MAX_BYTES];
+    bool has_parquet = false;
+    size_t length;
+    for (size_t i = 0; i < argument->count; i++) {
+        const char *name = argument->entries[i].name, *dot = strrchr(name, '.');
+        has_parquet |= dot && !strcasecmp(dot, ".parquet");
+        if (!log && table_log_in(name, &length)) log = name;
+    }
+    if (!has_parquet) return 0;
+    if (!log)
+        return strncmp(argument->name, S3_PREFIX, sizeof S3_PREFIX - 1) ? 0 : refuse_table_around(remote, argument);
+    format = table_log_in(log, &length);
+    snprintf(root, sizeof root, "%.*s", (int)length, log);
+    return table_fail(format, argument->name, root);
 }

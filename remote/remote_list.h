@@ -12,3 +12,6 @@ typedef struct {
 // is listed as a folder where the scheme has them. -1 after fail(): one cannot be read.
 int remote_list_open(RemoteList *list, Remote *remote, const char *const *urls, size_t count);
 void remote_list_close(RemoteList *list); // accepts a zeroed struct
+// Refuses (65) Parquet files of a table with a log (common/file/table_log.h): one among the files that were listed or, of s3://, in a
+// folder around the argument, which takes a request for each. -1 after fail().
+int remote_table_refuse(Remote *remote, const RemoteArgument *argument);

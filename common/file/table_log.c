@@ -1,3 +1,4 @@
+// Which folders are tables whose log says which of their files are live, by the names in them.
 #include "common/file/table_log.h"
 #include "common/err.h"
 #include <dirent.h>
@@ -66,21 +67,19 @@ static bool has_log(const TableFormat *format, const char *root) {
     return found;
 }
 
-// Looks at the folders around a file from the innermost one on, up to the first that was looked at before.
+// Looks at the folders around a file from the innermost one on, up to the first that was looked at before. `real` is cut there.
 static const TableFormat *search_up(TableSearch *search, char *real) {
-    const TableFormat *found = NULL;
-    char *whole = strdup(real);
-    for (size_t size = strlen(real); !found && size;
-         size = strrchr(real, '/') ? (size_t)(strrchr(real, '/') - real) : 0) {
-        real[size] = '\0';
-        const char next = !strncmp(search->real, real, size) ? search->real[size] : 'x';
-        if (next == '/' || (!next && *search->real)) break;
-        for (const TableFormat *format = formats; !found && format < formats + DUCKLAKE; format++)
-            if (has_log(format, real)) found = format;
+    char before[PATH_MAX_BYTES];
+    snprintf(before, sizeof before, "%s", search->real);
+    snprintf(search->real, sizeof search->real, "%s", real);
+    for (char *end = real + strlen(real); end && end > real; end = strrchr(real, '/')) {
+        *end = '\0';
+        const size_t size = (size_t)(end - real);
+        if (*before && !strncmp(before, real, size) && (!before[size] || before[size] == '/')) return NULL;
+        for (const TableFormat *format = formats; format < formats + DUCKLAKE; format++)
+            if (has_log(format, real)) return format;
     }
-    if (whole) snprintf(search->real, sizeof search->real, "%s", whole);
-    free(whole);
-    return found;
+    return NULL;
 }
 
 const TableFormat *table_around(TableSearch *search, const char *path, char root[static PATH_MAX_BYTES]) {

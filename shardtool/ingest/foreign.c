@@ -1,9 +1,13 @@
 // Magic numbers of formats that are not read, and content that a data file should not hold.
 #include "shardtool/ingest/foreign.h"
+#include "common/err.h"
+#include "common/file/file.h"
 #include "dataset/manifest.h"
 #include "dataset/shard.h"
 #include <ctype.h>
+#include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 static const struct {
     const char *magic;
@@ -198,4 +202,48 @@ const char *json_document_find(Bytes head) {
     if (!array && inner.size && *inner.data == '"')
         return "is a JSON object over several lines, not JSON lines: convert it with jq -c .";
     return NULL;
+}
+
+// Whether a folder has these files: `beside` may be NULL.
+static bool has_files(const char *const *names, size_t count, const char *file, const char *beside) {
+    bool has_file = false, has_beside = !beside;
+    for (size_t i = 0; i < count; i++) {
+        has_file |= !strcmp(names[i], file);
+        has_beside |= beside && !strcmp(names[i], beside);
+    }
+    return has_file && has_beside;
+}
+
+// 1 when the first bytes of a file have a word, 0 when not, -1 after fail().
+static int begins_with_word(const char *folder, const char *file, const char *word) {
+    char path[PATH_MAX_BYTES], head[512] = "";
+    const int fd = file_open(path_join(path, folder, "%s", file));
+    const ssize_t got = fd < 0 ? -1 : fd_read(fd, head, sizeof head - 1, path);
+    if (fd >= 0) close(fd);
+    return got < 0 ? -1 : strstr(head, word) != NULL;
+}
+
+int foreign_folder_refuse(const char *folder, const char *const *names, size_t count) {
+    static const struct {
+        const char *file, *beside, *word, *is; // word: in the first bytes of the file, or NULL
+    } folders[] = {
+        {"dataset_dict.json", NULL, NULL,
+         "a dataset of save_to_disk: load_from_disk(FOLDER)['train'].to_parquet('rows.parquet') converts a split of "
+         "it"},
+        {"state.json", "dataset_info.json", NULL,
+         "a dataset of save_to_disk: load_from_disk(FOLDER).to_parquet('rows.parquet') converts it"},
+        {"_versions/", "data/", NULL,
+         "a Lance dataset: pyarrow.parquet.write_table(lance.dataset(FOLDER).to_table(), 'rows.parquet') converts it"},
+        {"index.json", NULL, "\"mds\"",
+         "a dataset of MosaicML's streaming: write the samples of StreamingDataset(local=FOLDER) as JSON lines"},
+        {"index.json", NULL, "\"chunks\"",
+         "a dataset of litdata: write the samples of StreamingDataset(FOLDER) as JSON lines"},
+    };
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        if (!has_files(names, count, folders[i].file, folders[i].beside)) continue;
+        const int is_it = folders[i].word ? begins_with_word(folder, folders[i].file, folders[i].word) : 1;
+        if (is_it < 0) return -1;
+        if (is_it) return fail(EX_DATA, "'%s' is %s", folder, folders[i].is);
+    }
+    return 0;
 }

@@ -10,10 +10,10 @@
 #include "remote/remote_list.h"
 #include "remote/url_map.h"
 #include "shardtool/ingest/codec.h"
+#include "shardtool/ingest/foreign.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -165,45 +165,6 @@ typedef struct {
     Buffer list; // char *
 } Names;
 
-// Folders of formats that are not read, by files that each of them has, or by the beginning of its index.json.
-static int refuse_foreign_folder(Walk *walk, const Names *names) {
-    static const struct {
-        const char *file, *beside, *begins, *is;
-    } formats[] = {
-        {"dataset_dict.json", NULL, NULL,
-         "a dataset of save_to_disk: load_from_disk(FOLDER)['train'].to_parquet('rows.parquet') converts a split of "
-         "it"},
-        {"state.json", "dataset_info.json", NULL,
-         "a dataset of save_to_disk: load_from_disk(FOLDER).to_parquet('rows.parquet') converts it"},
-        {"_versions/", "data/", NULL,
-         "a Lance dataset: pyarrow.parquet.write_table(lance.dataset(FOLDER).to_table(), 'rows.parquet') converts it"},
-        {"index.json", NULL, "\"mds\"",
-         "a dataset of MosaicML's streaming: write the samples of StreamingDataset(local=FOLDER) as JSON lines"},
-        {"index.json", NULL, "\"chunks\"",
-         "a dataset of litdata: write the samples of StreamingDataset(FOLDER) as JSON lines"},
-    };
-    char *const *list = (char *const *)(const void *)names->list.data;
-    const size_t count = names->list.size / sizeof *list, length = walk->path.size;
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        const char *wanted[] = {formats[i].file, formats[i].beside};
-        size_t found = 0;
-        for (size_t j = 0; j < count; j++)
-            found += !strcmp(list[j], wanted[0]) || (wanted[1] && !strcmp(list[j], wanted[1]));
-        if (found < (wanted[1] ? 2 : 1)) continue;
-        if (formats[i].begins) {
-            char path[PATH_MAX_BYTES], head[512] = "";
-            path_join(path, path_string(walk), "%s", wanted[0]);
-            const int fd = file_open(path);
-            const ssize_t got = fd < 0 ? -1 : fd_read(fd, head, sizeof head - 1, path);
-            if (fd >= 0) close(fd);
-            if (got < 0) return -1;
-            if (!strstr(head, formats[i].begins)) continue;
-        }
-        return fail(EX_DATA, "'%.*s' is %s", (int)length, (const char *)walk->path.data, formats[i].is);
-    }
-    return 0;
-}
-
 SMALL_FRAME static int list_names(Walk *walk, Names *names) {
     DIR *directory = opendir(path_string(walk));
     if (!directory) return fail_errno("cannot open directory '%s'", path_string(walk));
@@ -223,44 +184,6 @@ SMALL_FRAME static int list_names(Walk *walk, Names *names) {
     closedir(directory);
     if (names->list.size) qsort(names->list.data, names->list.size / sizeof(char *), sizeof(char *), by_text);
     return status;
-}
-
-// A pattern with a slash is compared with the path below the argument, any other with the file name.
-static bool matches(const StringList *patterns, const char *below, const char *name) {
-    for (size_t i = 0; i < patterns->count; i++) {
-        const char *pattern = patterns->items[i];
-        if (fnmatch(pattern, strchr(pattern, '/') ? below : name, 0) == 0) return true;
-    }
-    return false;
-}
-
-bool input_is_wanted(const InputFilter *filter, const char *below) {
-    const char *slash = strrchr(below, '/'), *name = slash ? slash + 1 : below;
-    if (filter->include.count && !matches(&filter->include, below, name)) return false;
-    return !matches(&filter->exclude, below, name);
-}
-
-// Whether a pattern matches the archive or one around it, "a.tar:b/c.zip", by its name or, with a slash, by the end of its path.
-static bool chose_archive(const char *pattern, const char *archive) {
-    char names[PATH_MAX_BYTES], *rest = names, *name;
-    snprintf(names, sizeof names, "%s", archive);
-    while ((name = strsep(&rest, ":"))) {
-        const char *slash = strrchr(name, '/');
-        if (!strchr(pattern, '/') && slash) name = (char *)(uintptr_t)slash + 1;
-        for (const char *end = name; end; end = (end = strchr(end, '/')) ? end + 1 : NULL)
-            if (fnmatch(pattern, end, 0) == 0) return true;
-    }
-    return false;
-}
-
-bool input_member_is_wanted(const InputFilter *filter, const char *archive, const char *member) {
-    const char *slash = strrchr(member, '/'), *name = slash ? slash + 1 : member;
-    bool is_chosen = !filter->include.count;
-    for (size_t i = 0; !is_chosen && i < filter->include.count; i++) {
-        const char *pattern = filter->include.items[i];
-        is_chosen = chose_archive(pattern, archive) || fnmatch(pattern, strchr(pattern, '/') ? member : name, 0) == 0;
-    }
-    return is_chosen && !matches(&filter->exclude, member, name);
 }
 
 // Its manifest would be read as JSON lines, and its shards hold ids.
@@ -325,8 +248,9 @@ static int walk_directory(Walk *walk) {
     int status = enter_directory(walk);
     if (status) return status < 0 ? -1 : 0;
     status = list_names(walk, &names);
-    if (status == 0) status = refuse_foreign_folder(walk, &names);
     char **list = (char **)(void *)names.list.data;
+    if (status == 0)
+        status = foreign_folder_refuse(path_string(walk), (const char *const *)list, names.list.size / sizeof *list);
     if (walk->path.data[length - 1] != '/') buffer_add(&walk->path, "/", 1), length++;
     const Folder folder = add_folder(walk, length);
     for (size_t i = 0; status == 0 && i < names.list.size / sizeof *list; i++) {
@@ -377,60 +301,9 @@ static int add_remote_file(Walk *walk, const RemoteEntry *entry, Folder folder) 
     return 0;
 }
 
-// A table of which the argument names a part: its log is in a folder around that one.
-static int refuse_table_around(const Walk *walk, const RemoteArgument *argument, size_t length) {
-    int status = 0;
-    for (; status == 0 && length > sizeof "s3://"; length--) {
-        if (argument->name[length - 1] != '/') continue;
-        const char *folder;
-        for (unsigned i = 0; status == 0 && (folder = table_log_folder(i)); i++) {
-            Buffer url = {0};
-            RemoteList list;
-            size_t root;
-            buffer_print(&url, "%.*s%s", (int)length, argument->name, folder);
-            buffer_add(&url, "", 1);
-            const char *name = (const char *)url.data;
-            if (remote_list_open(&list, walk->inputs->remote, &name, 1) < 0) {
-                if (err_code() == EX_NOINPUT)
-                    err_clear();
-                else
-                    status = -1;
-            }
-            const RemoteArgument *found = list.arguments;
-            for (size_t j = 0; status == 0 && j < found->count; j++) {
-                const TableFormat *format = table_log_in(found->entries[j].name, &root);
-                if (format) status = table_fail(format, argument->name, (const char *)url.data);
-            }
-            remote_list_close(&list);
-            buffer_close(&url);
-        }
-    }
-    return status;
-}
-
-static int refuse_remote_table(const Walk *walk, const RemoteArgument *argument) {
-    const TableFormat *format = NULL;
-    char root[PATH_MAX_BYTES];
-    bool has_parquet = false;
-    size_t length;
-    for (size_t i = 0; i < argument->count; i++) {
-        const char *name = argument->entries[i].name, *dot = strrchr(name, '.');
-        has_parquet |= dot && !strcasecmp(dot, ".parquet");
-        if (format || !(format = table_log_in(name, &length))) continue;
-        snprintf(root, sizeof root, "%.*s", (int)length, name);
-    }
-    if (argument->log && (format = table_log_in(argument->log, &length)))
-        snprintf(root, sizeof root, "%.*s", (int)length, argument->log);
-    if (format) return has_parquet ? table_fail(format, argument->name, root) : 0;
-    return has_parquet && !strncmp(argument->name, "s3://", 5)
-               ? refuse_table_around(walk, argument,
-                                     argument->folder_length ? argument->folder_length : strlen(argument->name))
-               : 0;
-}
-
 static int walk_url(Walk *walk) {
     const RemoteArgument *argument = &walk->urls.arguments[walk->next_url++];
-    int status = refuse_remote_table(walk, argument);
+    int status = remote_table_refuse(walk->inputs->remote, argument);
     walk->inputs->arguments[walk->argument].path =
         keep_string(&walk->inputs->strings, argument->name, strlen(argument->name));
     walk->path.size = 0, walk->has_records = false, walk->about.size = 0;
