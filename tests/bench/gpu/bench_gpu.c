@@ -286,7 +286,7 @@ static void run_adamw(void) {
                            .master = at(plan.master),
                            .gradients = at(plan.grads),
                            .norm = &scalars()->norm,
-                           .loss_scale = &scalars()->loss_scale};
+                           .divisor = &scalars()->loss_scale};
     ops->adamw(at(plan.states[0]), at(plan.states[1]), &update, (const AdamW *)scalars()->optimizer);
 }
 
