@@ -80,6 +80,9 @@ static int check_options(bool to_stdout) {
     if (input_check() < 0 || input_set_threads(threads) < 0) return -1;
     if (!output) return fail(EX_USAGE, "missing -o DIR (-o - writes one shard to standard output)");
     if (to_stdout && json) return fail(EX_USAGE, "--json and -o - would both write to standard output");
+    if (source_options.turns && invalid_utf8 == INVALID_BYTES)
+        return fail(EX_USAGE, "--turns reads JSON, which is UTF-8: --invalid-utf8 replace or fail");
+    source_options.replaces = invalid_utf8 == INVALID_REPLACE;
     if (append && (force || to_stdout))
         return fail(EX_USAGE, "--append adds to a dataset: not with %s", force ? "--force" : "-o -");
     if (!(val >= 0 && val <= 1)) return fail(EX_USAGE, "--val %g is not between 0 and 1", val);
@@ -147,6 +150,7 @@ static int run_pipeline(DatasetBuild *build, const RunParams *run, const Inputs 
         source_start(source, start->file, start->place, start->document - start->preceding);
     }
     int status = pipeline_run(&pipeline, inputs, source, dataset, &result);
+    result.replaced += source_options.replaced;
     if (status < 0) forget_remote(journal, source);
     source_close(source);
     source_options.points = NULL;

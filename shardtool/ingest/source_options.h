@@ -15,6 +15,7 @@ typedef struct {
     const char *text_column; // dotted path of the text in a Parquet file
     StringList where;        // conditions on columns; rows of Parquet files that do not meet all are left out
     bool turns;              // JSON lines may have conversations (jsonl_turns.h); no other format is read
+    bool replaces;           // with turns: bytes that are not UTF-8 become U+FFFD; else they are refused
     unsigned format;         // 0 = choose by content, else the number of the row among the INPUT_DOCUMENTS rows
     uint64_t max_depth;      // levels of containers; a compressed archive is one level
     uint64_t max_ratio;      // output per byte of input, 0 = no limit
@@ -24,6 +25,7 @@ typedef struct {
     struct AccessPoints *points;             // of the input files, for a run that may be continued; else NULL
     bool records_warned;                     // that a text looks like JSON lines or a table; once a run
     uint64_t left_out;                       // rows that do not meet `where`
+    uint64_t replaced;                       // places that `replaces` has replaced
     uint64_t inputs_read[INPUT_FORMATS_MAX]; // files and members read, by row of the table
 } SourceOptions;
 

@@ -37,7 +37,8 @@ typedef enum {
 } State;
 
 static const char NO_TEXT[] = "no text at the key",
-                  NO_TURNS[] = "no messages, no prompt with a completion, and no text at the key";
+                  NO_TURNS[] = "no messages, no prompt with a completion, and no text at the key",
+                  IS_TURNS[] = "a conversation, which only --turns reads, and no text at the key";
 
 // The result of a step: continue, read more input, end of line, a part of the text is ready, bad line.
 typedef enum { STEP_ON, STEP_MORE, STEP_LINE, STEP_PART, STEP_BAD } Step;
@@ -433,14 +434,19 @@ static const char *value_type(const JsonlReader *jsonl, const json_t *value) {
     return value ? types[json_typeof(value)] : NULL;
 }
 
+// The line up to the byte that is read; NULL where that is no object, or more than the window holds.
+static json_t *parse_window(const JsonlReader *jsonl) {
+    json_error_t error;
+    if (jsonl->line_at < jsonl->window_at) return NULL;
+    const uint8_t *from = jsonl->window + (jsonl->line_at - jsonl->window_at);
+    return json_parse((Bytes){from, (size_t)(jsonl->window + jsonl->at - from)}, JSON_ALLOW_NUL, &error);
+}
+
 // Says which key has no text, what it has, and which keys there are, as far as the window holds the line.
 static void name_keys(const JsonlReader *jsonl, Buffer *out) {
     enum { KEYS_MAX = 12 };
+    json_t *object = parse_window(jsonl), *value;
     buffer_print(out, " '%s' (--text-field)", jsonl->options->text_field);
-    if (jsonl->line_at < jsonl->window_at) return;
-    const uint8_t *from = jsonl->window + (jsonl->line_at - jsonl->window_at);
-    json_error_t error;
-    json_t *object = json_parse((Bytes){from, (size_t)(jsonl->window + jsonl->at - from)}, 0, &error), *value;
     const char *key;
     unsigned count = 0;
     const char *type = value_type(jsonl, object);
@@ -457,7 +463,7 @@ static void name_keys(const JsonlReader *jsonl, Buffer *out) {
 static void fail_line(JsonlReader *jsonl) {
     unsigned long long line = jsonl->line, byte = jsonl->line_byte + jsonl->at;
     Buffer keys = {0};
-    if (jsonl->bad == NO_TEXT || jsonl->bad == NO_TURNS) name_keys(jsonl, &keys);
+    if (jsonl->bad == NO_TEXT || jsonl->bad == NO_TURNS || jsonl->bad == IS_TURNS) name_keys(jsonl, &keys);
     fail(EX_DATA, "'%s' line %llu, byte %llu: %s%s", jsonl->stream->name, line, byte, jsonl->bad,
          keys.size ? (const char *)keys.data : "");
     buffer_close(&keys);
@@ -495,8 +501,15 @@ static void begin_line(JsonlReader *jsonl) {
 // The conversation or the text of a whole line.
 static Step read_turns(JsonlReader *jsonl) {
     json_error_t error;
+    Buffer repaired = {0};
     keep_raw(jsonl);
-    json_t *line = json_parse((Bytes){jsonl->raw.data, jsonl->raw.size}, JSON_ALLOW_NUL, &error);
+    Bytes raw = {jsonl->raw.data, jsonl->raw.size};
+    if (jsonl->options->replaces && utf8_valid(raw) < raw.size) {
+        jsonl->options->replaced += utf8_replace(raw, &repaired);
+        raw = (Bytes){repaired.data, repaired.size};
+    }
+    json_t *line = json_parse(raw, JSON_ALLOW_NUL, &error);
+    buffer_close(&repaired);
     if (!line) {
         snprintf(jsonl->why, sizeof jsonl->why, "%s", error.text);
         return bad_line(jsonl, jsonl->why);
@@ -509,6 +522,15 @@ static Step read_turns(JsonlReader *jsonl) {
     json_decref(line);
     if (content == LINE_BAD) return bad_line(jsonl, jsonl->why);
     return jsonl->found || jsonl->is_null ? STEP_LINE : bad_line(jsonl, NO_TURNS);
+}
+
+// Whether a line without a text has a conversation, as far as the window holds the line.
+static bool is_conversation(const JsonlReader *jsonl) {
+    json_t *line = parse_window(jsonl);
+    const bool found = json_is_object(json_array_get(json_object_get(line, "messages"), 0)) ||
+                       (json_object_get(line, "prompt") && json_object_get(line, "completion"));
+    json_decref(line);
+    return found;
 }
 
 static int skip_null(JsonlReader *jsonl) {
@@ -543,6 +565,9 @@ int jsonl_next(FormatReader *reader, Part *part) {
     for (;;) {
         Step result = step(jsonl);
         if (result == STEP_LINE && jsonl->state == LINE_END && jsonl->options->turns) result = read_turns(jsonl);
+        if (result == STEP_LINE && jsonl->state == LINE_END && !jsonl->found && !jsonl->options->turns &&
+            is_conversation(jsonl))
+            result = bad_line(jsonl, IS_TURNS);
         if (result == STEP_LINE && jsonl->state == LINE_END && (jsonl->found || jsonl->is_null) && !jsonl->has_key) {
             jsonl->has_key = true;
             if (skip_pending(jsonl) < 0) return -1;

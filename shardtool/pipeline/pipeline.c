@@ -2,6 +2,7 @@
 // documents.
 #include "shardtool/pipeline/pipeline.h"
 #include "common/err.h"
+#include "common/turns.h"
 #include "common/utf8.h"
 #include "shardtool/pipeline/append.h"
 #include <inttypes.h>
@@ -38,14 +39,14 @@ typedef struct {
 } Pipeline;
 
 static int deliver_document(Pipeline *pipeline, const BatchDocument *document, const uint8_t *ids, unsigned id_bytes) {
-    size_t count = document->ids;
+    size_t count = document->ids, bytes = document->bytes - document->markers;
     Journal *journal = pipeline->options->shards.journal;
     if (journal && document->split == journal->pending_split && count)
-        journal_keep(journal, document->position, (Bytes){ids, count * id_bytes}, count, document->bytes);
+        journal_keep(journal, document->position, (Bytes){ids, count * id_bytes}, count, bytes);
     const size_t dropped = resume_drop(&pipeline->resume, document->split, count);
     ids += dropped * id_bytes, count -= dropped;
     pipeline->tokens.delivered += count;
-    return shard_sink_add(pipeline->sink, document->split, ids, count, document->position, document->bytes);
+    return shard_sink_add(pipeline->sink, document->split, ids, count, document->position, bytes);
 }
 
 // Collects the oldest batch from the workers and adds its ids to the shards. 1 when no batch is in flight.
@@ -86,7 +87,7 @@ static int submit_window(Pipeline *pipeline, bool is_last) {
     Filling *filling = &pipeline->filling;
     TextBatch *batch = filling->batch;
     batch->documents[batch->count++] = filling->document;
-    if (!is_last) batch->documents[0].bytes = 0;
+    if (!is_last) batch->documents[0].bytes = batch->documents[0].markers = 0;
     batch->is_window = true, batch->is_first = !filling->is_long, batch->is_last = is_last;
     filling->is_long = true;
     return submit_batch(pipeline);
@@ -117,6 +118,8 @@ static int add_text(Pipeline *pipeline, Bytes left) {
         }
         memcpy(batch->text + batch->text_bytes, left.data, take);
         batch->text_bytes += take, filling->document.bytes += take;
+        for (size_t i = 0; pipeline->options->text.turns && i < take; i++)
+            filling->document.markers += is_turn_byte(left.data[i]);
         left.data += take, left.size -= take;
     }
     return 0;

@@ -27,8 +27,9 @@ typedef struct {
 
 typedef struct {
     InputPosition position;
-    size_t bytes; // of its text; of a long document: of the whole text in its last window, else 0
-    size_t ids;   // set by the worker, like `split`
+    size_t bytes;   // of its text; of a long document: of the whole text in its last window, else 0
+    size_t markers; // of these bytes, those of turns.h, which no text has
+    size_t ids;     // set by the worker, like `split`
     int split;
 } BatchDocument;
 

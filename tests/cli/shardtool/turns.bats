@@ -44,9 +44,6 @@ END
     tokenize -o zipped good.jsonl.gz
     cmp <("$BIN/shardtool" cat out) <("$BIN/shardtool" cat zipped)
     # without --turns the options and the ids are others
-    run_match 0 "skipped 2 null texts" "$BIN/shardtool" tokenize -q --val 0 -o plain good.jsonl
-    head -n 1 good.jsonl >talk.jsonl
-    run_match 65 "no text at the key 'text'" "$BIN/shardtool" tokenize -q --val 0 -o talk talk.jsonl
     run_match 2 "*turns=1*" "$BIN/shardtool" tokenize -q --val 0 --keep-going --vocabulary out -o out good.jsonl
 }
 
@@ -56,4 +53,43 @@ END
     seq 32 126 | awk '{ printf "%c", $1 }' >characters
     echo '{"prompt": "a", "completion": "b"}' >a.jsonl
     run_match 65 "conversations need special tokens, and a vocabulary of characters has none" tokenize --characters characters -o out a.jsonl
+}
+
+@test "tokenize names --turns at a conversation, also beside lines with a text" {
+    tokenize_plain() { "$BIN/shardtool" tokenize -q --val 0 "$@"; }
+    echo '{"text": "a plain text"}' >text.jsonl
+    while read -r line; do
+        rm -rf out
+        echo "$line" | cat text.jsonl - text.jsonl >mixed.jsonl
+        run_match 65 "'mixed.jsonl' line 2, byte *: a conversation, which only --turns reads, and no text at the key 'text'" tokenize_plain -o out mixed.jsonl
+        echo "$line" | cat - text.jsonl >mixed.jsonl
+        run_match 65 "'mixed.jsonl' line 1, byte *: a conversation*the line has the keys *" tokenize_plain -o out mixed.jsonl
+        run_match 0 "skipped 1 bad input" tokenize_plain --max-bad 1 --force -o out mixed.jsonl
+    done <<'END'
+{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]}
+{"text": null, "messages": [{"role": "tool", "content": [{"type": "text", "text": "x"}]}]}
+{"prompt": "x", "completion": "y", "text": null}
+{"prompt": [{"role": "user", "content": "x"}], "completion": [{"role": "assistant", "content": "y"}]}
+END
+    # a text beside them is the document, and other keys of these names are no conversation
+    printf '%s\n' '{"text": "a", "messages": [{"role": "user"}]}' '{"messages": 7}' '{"prompt": "x"}' >other.jsonl
+    run_match 0 "skipped 2 null texts" tokenize_plain -o other other.jsonl
+}
+
+@test "tokenize --turns replaces or refuses bytes that are not UTF-8, as --invalid-utf8 says" {
+    printf '{"prompt": "a\xff\xe2\x82b", "completion": "c"}\n{"text": "d\xffe"}\n' >bad.jsonl
+    run_match 0 "in 3 places" tokenize -o out bad.jsonl
+    [ "$("$BIN/shardtool" decode out)" = "<|user|>a��b<|end|><|assistant|>c<|end|><|endoftext|>d�e<|endoftext|>" ]
+    [ "$(tokenize --json --force -o out bad.jsonl 2>/dev/null | jq .replaced)" = 3 ]
+    run_match 65 "'bad.jsonl' line 1, byte *: *0xff*" tokenize --invalid-utf8 fail -o failed bad.jsonl
+    run_match 2 "--turns reads JSON, which is UTF-8: --invalid-utf8 replace or fail" tokenize --invalid-utf8 bytes -o kept bad.jsonl
+}
+
+@test "text_bytes are those of the texts of a conversation, without its markers" {
+    python3 -c '
+import json
+for size in 0, 5, 3000000: print(json.dumps({"prompt": "a" * size, "completion": "ü"}))
+print(json.dumps({"text": "plain"}))' >sizes.jsonl
+    tokenize -o out sizes.jsonl
+    [ "$("$BIN/shardtool" stat --json out | jq 'select(.split == "train").text_bytes')" = $((3000005 + 3 * 2 + 5)) ]
 }
