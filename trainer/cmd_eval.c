@@ -22,13 +22,15 @@ static const Option options[] = {
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
-static void print_evaluation(const Evaluation *evaluation, const char *name) {
+// `answers`: only some of the targets count.
+static void print_evaluation(const Evaluation *evaluation, const char *name, bool answers) {
     enum { DIGITS = 9 };
     Buffer text = {0};
     if (json) {
         evaluation_add_value(&text, "loss", evaluation->loss, DIGITS);
         evaluation_add_value(&text, "bpb", evaluation->bits_per_byte, DIGITS);
         buffer_print(&text, ", \"tokens\": %llu", (unsigned long long)evaluation->tokens);
+        if (answers) buffer_print(&text, ", \"targets\": %llu", (unsigned long long)evaluation->targets);
         evaluation_add_sources(&text, evaluation, DIGITS);
         printf("{\"split\": \"%s\"%s}\n", name, (const char *)text.data);
     } else {
@@ -51,7 +53,7 @@ static int evaluate_split(Trained *trained, const Config *config, Feed *feed, co
     if (result == FEED_CHANGED)
         return fail(EX_AGAIN, "the loader changed its dataset during the evaluation: run it again");
     if (result != FEED_BATCH) return -1;
-    print_evaluation(&evaluation, names[split]);
+    print_evaluation(&evaluation, names[split], trained->plan.answers);
     if (!isfinite(evaluation.loss)) return fail(EX_NONFINITE, "the loss of the %s data is not finite", names[split]);
     return 0;
 }

@@ -83,6 +83,11 @@ static int check_options(void) {
         if (!(rows[i].value >= rows[i].low && rows[i].value <= rows[i].high))
             return fail(EX_USAGE, "--%s: %g is outside %g to %g", rows[i].name, rows[i].value, rows[i].low,
                         rows[i].high);
+    if (turns && (strcmp(start, "\n") || num_samples != 10 || *stop))
+        return fail(
+            EX_USAGE,
+            "--turns reads the messages from standard input and prints one answer to each, which ends where the "
+            "model ends it: not with --start, --num_samples or --stop");
     return 0;
 }
 

@@ -70,11 +70,11 @@ void evaluation_init(Evaluation *evaluation, const Config *config, const Feed *f
 }
 
 // Few targets that count are most often a mistake.
-static int check_targets(const Evaluation *evaluation, uint64_t targets) {
+static int check_targets(const Evaluation *evaluation) {
     static const char *const splits[SPLIT_COUNT] = {"train", "val"};
     static bool told;
-    const double share = 100 * (double)targets / (double)evaluation->tokens;
-    if (!targets)
+    const double share = 100 * (double)evaluation->targets / (double)evaluation->tokens;
+    if (!evaluation->targets)
         return fail(
             EX_DATA,
             "no target of the evaluation of split %s counts with loss_tokens=answers: it has no answer, or prompts are "
@@ -92,7 +92,6 @@ FeedResult evaluation_run(Evaluation *evaluation, Network *network, const BatchS
                           const uint8_t *token_bytes, const atomic_int *stop) {
     static const char *const verbs[SPLIT_COUNT] = {"evaluating on training data", "evaluating on validation data"};
     double weight = 0, loss = 0, nats = 0, bytes = 0;
-    uint64_t all_targets = 0;
     FeedResult result = FEED_BATCH;
     Progress progress;
     progress_start(&progress, verbs[evaluation->split], "tok", evaluation->tokens);
@@ -103,15 +102,14 @@ FeedResult evaluation_run(Evaluation *evaluation, Network *network, const BatchS
         EvaluateResult found;
         result = evaluate(network, source, &request, &found);
         part->loss = found.loss, part->targets = found.targets;
-        all_targets += found.targets;
+        evaluation->targets += found.targets;
         if (!found.targets) continue;
         weight += part->weight, loss += part->weight * found.loss;
         const double targets = (double)found.targets;
         nats += part->weight * (found.text_nats / targets), bytes += part->weight * ((double)found.bytes / targets);
     }
     progress_finish(&progress);
-    if (result == FEED_BATCH && network->plan->answers && evaluation->part_count &&
-        check_targets(evaluation, all_targets) < 0)
+    if (result == FEED_BATCH && network->plan->answers && evaluation->part_count && check_targets(evaluation) < 0)
         return FEED_ERROR;
     evaluation->loss = evaluation->part_count == 1 ? evaluation->parts[0].loss : loss / weight;
     evaluation->bits_per_byte = bytes > 0 ? nats / (M_LN2 * bytes) : NAN;

@@ -18,9 +18,10 @@ typedef struct {
 
 typedef struct {
     uint8_t split;
-    uint8_t mode;    // Sampling
-    uint64_t rule;   // identifies order, size, data and weights: only losses of one rule are comparable. Not 0
-    uint64_t tokens; // of all parts
+    uint8_t mode;     // Sampling
+    uint64_t rule;    // identifies order, size, data and weights: only losses of one rule are comparable. Not 0
+    uint64_t tokens;  // of all parts
+    uint64_t targets; // of these, that count
     double loss, bits_per_byte; // bits_per_byte is NAN when no target has a text
     unsigned part_count;        // 1: the whole split; more: sources of a mixture; 0: the split is too short
     EvaluationPart parts[FEED_SOURCES_MAX];

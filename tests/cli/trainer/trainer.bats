@@ -327,6 +327,9 @@ END
     for top_p in 0 1.5 nan; do
         run_code 2 "$BIN/trainer" sample --out_dir=run --top_p=$top_p
     done
+    for option in --start=a --num_samples=3 --stop=x; do
+        run_match 2 "not with --start, --num_samples or --stop" "$BIN/trainer" sample --out_dir=run --turns $option
+    done
 }
 
 # check_tokenizer DIRECTORY: its files have the ids of another implementation

@@ -155,6 +155,11 @@ def test_eval_reads_a_run_that_sets_the_document_mask_itself():
         found = runner.call(f"{BIN}/trainer", "eval", "--json", "--out_dir=masked", "--dataset=data", "--threads=1", "--device=cpu").stdout
         found = {line["split"]: line["loss"] for line in map(json.loads, found.splitlines())}
         assert abs(found["val"] - want) < 1e-7 * want, (mask, found, want)
+    found = runner.call(f"{BIN}/trainer", "eval", "--json", "--out_dir=masked", "--dataset=data", "--threads=1", "--device=cpu",
+                        "--eval_order=sequential").stdout  # fmt: skip
+    for line in map(json.loads, found.splitlines()):
+        rows = rows_of(line["split"])[: -(-400 // T)]
+        assert (line["tokens"], line["targets"]) == (len(rows) * T, sum(counted(row).sum() for row in rows)), line
 
 
 def test_a_step_without_answers_is_null_and_leaves_the_weights():
