@@ -9,6 +9,7 @@
     X(easy_init)                                                                                                       \
     X(easy_setopt)                                                                                                     \
     X(easy_getinfo)                                                                                                    \
+    X(easy_pause)                                                                                                      \
     X(easy_strerror)                                                                                                   \
     X(easy_reset)                                                                                                      \
     X(easy_cleanup)                                                                                                    \

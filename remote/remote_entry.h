@@ -3,12 +3,14 @@
 
 #include "remote/transfer.h"
 
-#define ENTRY_SHA256 "sha256:" // begins the validator of an entry whose content has this hash, in hex
+#define ENTRY_SHA256   "sha256:"   // begins the validator of an entry whose content has this hash, in hex
+#define ENTRY_IN_ORDER "in order:" // begins that of a file at a server without ranges
 
 typedef struct {
     const char *name;  // what is printed and kept in manifests: the URL without its query, which may hold a signature
     const char *query; // "?...", or ""
-    const char *validator; // the ETag, else Last-Modified, else ""; of a hub, ENTRY_SHA256 and the hash
+    const char *
+        validator; // the ETag, else Last-Modified, else ""; with the hash of a hub instead, or ENTRY_IN_ORDER before it
     uint64_t size;
 } RemoteEntry;
 

@@ -1,4 +1,5 @@
-// Reads blocks, ahead of a reader that goes from one to the next, and hashes them in their order.
+// Reads blocks, ahead of a reader that goes from one to the next, and hashes them in their order. From a server without
+// ranges, one transfer reads the file through a window.
 #include "remote/remote_file.h"
 #include "common/hash.h"
 #include <stdlib.h>
@@ -18,6 +19,8 @@ struct RemoteFile {
     RemoteObject object;
     char *name;
     RemoteBlock blocks[BLOCKS];
+    Transfer whole; // of a file in order
+    Bytes rest;     // of its window, not yet read
     uint64_t clock, ahead;
     bool has_failed;
     bool has_hash;
@@ -107,9 +110,41 @@ static RemoteBlock *load_block(RemoteFile *file, uint64_t number) {
 }
 
 size_t remote_file_begin(RemoteFile *file) {
-    if (!file->object.size) return 0;
+    if (!file->object.size || file->object.in_order) return 0;
     request_block(file, 0);
     return block_size(file, 0);
+}
+
+int remote_file_find_order(RemoteFile *file, bool *in_order) {
+    const bool has_block = file->object.in_order || !file->object.size || load_block(file, 0);
+    *in_order = file->object.in_order;
+    if (has_block) return 0;
+    if (!*in_order) return -1;
+    err_clear();
+    file->has_failed = false;
+    for (unsigned i = 0; i < BLOCKS; i++) transfer_stop(&file->blocks[i].transfer);
+    return 0;
+}
+
+static int read_whole(RemoteFile *file, uint8_t *data, size_t size) {
+    Transfer *whole = &file->whole;
+    if (!whole->remote) {
+        *whole = (Transfer){.object = &file->object, .end = file->object.size, .window = BLOCK_BYTES};
+        whole->to = allocate_zeroed(1, BLOCK_BYTES);
+        transfer_start(file->remote, whole);
+    }
+    while (size) {
+        if (!file->rest.size && transfer_next(whole, &file->rest) < 0) {
+            file->has_failed = true;
+            return -1;
+        }
+        const size_t take = file->rest.size < size ? file->rest.size : size;
+        memcpy(data, file->rest.data, take);
+        if (file->has_hash) sha256_add(&file->sha, data, take), file->hashed += take;
+        data += take, size -= take;
+        file->rest = (Bytes){file->rest.data + take, file->rest.size - take};
+    }
+    return 0;
 }
 
 ssize_t remote_file_read_at(RemoteFile *file, uint64_t offset, void *data, size_t size) {
@@ -117,6 +152,7 @@ ssize_t remote_file_read_at(RemoteFile *file, uint64_t offset, void *data, size_
     if (offset > total) offset = total;
     if (size > total - offset) size = (size_t)(total - offset);
     remote_pump(file->remote, 0);
+    if (file->object.in_order) return read_whole(file, data, size) < 0 ? -1 : (ssize_t)size;
     for (size_t done = 0; done < size;) {
         const uint64_t at = offset + done, number = at / BLOCK_BYTES;
         const RemoteBlock *block = load_block(file, number);
@@ -149,6 +185,9 @@ void remote_file_close(RemoteFile *file) {
         transfer_stop(&file->blocks[i].transfer);
         free(file->blocks[i].bytes);
     }
+    uint8_t *window = file->whole.to;
+    transfer_stop(&file->whole);
+    free(window);
     if (file->has_hash) sha256_close(&file->sha, NULL);
     object_close(&file->object);
     free(file->name);

@@ -1,5 +1,6 @@
-// A file that is read by ranges over HTTPS. Its size and ETag (else Last-Modified) are those of the listing, and each
-// range is compared with them; a hash that the listing has is compared when every byte was read.
+// A file that is read by ranges over HTTPS, or in order from a server without ranges. Its size and ETag (else
+// Last-Modified) are those of the listing, and each response is compared with them; a hash that the listing has is
+// compared when every byte was read.
 //
 // Blocks of 2 MiB are kept, at most eight with those that are read ahead of a reader that advances, so a file takes
 // 16 MiB of memory however large it is.
@@ -10,6 +11,9 @@
 
 typedef struct RemoteFile RemoteFile;
 RemoteFile *remote_file_open(Remote *remote, const RemoteEntry *entry); // requests nothing yet; NULL after fail()
+// Requests the first bytes, and finds whether the server has no ranges, so that each read has to continue at the end of
+// the one before. -1 after fail().
+int remote_file_find_order(RemoteFile *file, bool *in_order);
 // Requests the first bytes of a file that is read later; returns their number, at most 2 MiB.
 size_t remote_file_begin(RemoteFile *file);
 // Fewer than `size` bytes only at the end; -1 after fail().

@@ -44,8 +44,9 @@ static int add_looked(Look *look, const RemoteScheme *scheme) {
     if (linked == 66)
         buffer_print(&validator, ENTRY_SHA256 "%.64s", object->linked + 1);
     else
-        buffer_print(&validator, "%s", object->validator);
-    if (!validator.size && !(object->has_size && !object->size)) { // an empty file has no bytes that could change
+        buffer_print(&validator, "%s%s", object->in_order && object->size ? ENTRY_IN_ORDER : "", object->validator);
+    if (!*object->validator && linked != 66 &&
+        !(object->has_size && !object->size)) { // an empty file has no bytes that could change
         buffer_close(&name);
         return fail(EX_DATA,
                     "'%s': the server sends no ETag and no Last-Modified, so a change of the file between two "

@@ -30,8 +30,10 @@ bool remote_is_url(const char *argument) { return remote_scheme(argument); }
 
 int remote_entry_object(Remote *remote, const RemoteEntry *entry, RemoteObject *object) {
     *object = (RemoteObject){.name = entry->name, .has_size = true, .size = entry->size};
+    object->in_order = !strncmp(entry->validator, ENTRY_IN_ORDER, sizeof ENTRY_IN_ORDER - 1);
     if (strncmp(entry->validator, ENTRY_SHA256, sizeof ENTRY_SHA256 - 1) != 0)
-        snprintf(object->validator, sizeof object->validator, "%s", entry->validator);
+        snprintf(object->validator, sizeof object->validator, "%s",
+                 entry->validator + (object->in_order ? sizeof ENTRY_IN_ORDER - 1 : 0));
     else
         snprintf(object->linked, sizeof object->linked, "\"%.200s\"", entry->validator + sizeof ENTRY_SHA256 - 1);
     return remote_scheme(entry->name)->make(remote, entry, object);

@@ -135,6 +135,12 @@ static void end_by_status(Transfer *transfer) {
         end(transfer, is_file ? TRANSFER_DONE : TRANSFER_FAILED);
         return;
     }
+    // A server that answers so to a range of an empty file, as webfs, is asked for the whole file.
+    if (transfer->to && !object->has_size && !object->in_order && (status == 400 || status == 416)) {
+        object->in_order = true;
+        transfer_launch(transfer);
+        return;
+    }
     char why[64];
     snprintf(why, sizeof why, "the server answers %u", status);
     const bool is_elsewhere =
@@ -184,11 +190,14 @@ static void finish(Transfer *transfer, CURLcode code) {
     const CurlLibrary *curl = transfer->remote->curl;
     const unsigned status = transfer->response.status;
     curl->multi_remove_handle(transfer->remote->multi, transfer->easy);
+    transfer->paused = false;
     curl_off_t length = -1;
     curl->easy_getinfo(transfer->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
     const char *why = *transfer->why ? transfer->why : curl->easy_strerror(code);
     if (transfer->error.code)
         end(transfer, TRANSFER_FAILED);
+    else if (transfer_has_range(transfer))
+        end_by_body(transfer);
     else if (is_certificate_error(code)) {
         transfer_refuse(transfer, EX_PROTOCOL, "the certificate of the server is not accepted: %s", why);
         end(transfer, TRANSFER_FAILED);
@@ -206,10 +215,19 @@ void transfer_start(Remote *remote, Transfer *transfer) {
     transfer_launch(transfer);
 }
 
+// Continues a transfer whose window is empty again. libcurl calls take_body with what it has kept.
+static void go_on(Transfer *transfer) {
+    transfer->paused = false;
+    const CURLcode code = transfer->remote->curl->easy_pause(transfer->easy, CURLPAUSE_CONT);
+    if (code != CURLE_OK) finish(transfer, code);
+}
+
 // Repeats the requests whose wait is over, and shortens the wait for events to that of the next one.
 static int launch_due(Remote *remote, int wait_ms) {
     const uint64_t now = clock_ns();
-    for (Transfer *transfer = remote->active; transfer; transfer = transfer->next) {
+    for (Transfer *transfer = remote->active, *next; transfer; transfer = next) {
+        next = transfer->next;
+        if (transfer->paused && transfer->window_at == transfer->got) go_on(transfer);
         if (transfer->state != TRANSFER_WAITING) continue;
         if (transfer->resume_ns <= now) {
             transfer_launch(transfer);
@@ -229,6 +247,7 @@ static void end_stalled(Remote *remote) {
     for (Transfer *transfer = remote->active, *next; transfer; transfer = next) {
         next = transfer->next;
         if (transfer->state != TRANSFER_RUNNING) continue;
+        if (transfer->paused) transfer->heard_ns = now;
         if (paused > PAUSE_NS)
             transfer->heard_ns += paused < now - transfer->heard_ns ? paused : now - transfer->heard_ns;
         if (now - transfer->heard_ns > remote->options.timeout_s * 1000000000)
@@ -263,15 +282,26 @@ void remote_pump(Remote *remote, int wait_ms) {
 static atomic_bool stopped;
 void transfers_stop(void) { atomic_store(&stopped, true); }
 
-int transfer_wait(Transfer *transfer) {
+// Until it is done, or has more than `enough` bytes.
+static int wait_for_bytes(Transfer *transfer, uint64_t enough) {
     enum { POLL_MS = 200 };
-    while (transfer->state == TRANSFER_RUNNING || transfer->state == TRANSFER_WAITING) {
+    while (transfer->got <= enough && (transfer->state == TRANSFER_RUNNING || transfer->state == TRANSFER_WAITING)) {
         if (atomic_load(&stopped)) return fail(EX_AGAIN, "'%s': stopped while it was read", transfer->object->name);
         remote_pump(transfer->remote, POLL_MS);
     }
-    if (transfer->state == TRANSFER_DONE) return 0;
+    if (transfer->state != TRANSFER_FAILED) return 0;
     err_give(&transfer->error);
     return -1;
+}
+
+int transfer_wait(Transfer *transfer) { return wait_for_bytes(transfer, UINT64_MAX); }
+
+int transfer_next(Transfer *transfer, Bytes *bytes) {
+    if (transfer->given == transfer->got) transfer->window_at = transfer->got;
+    if (wait_for_bytes(transfer, transfer->given) < 0) return -1;
+    *bytes = (Bytes){transfer->to + (transfer->given - transfer->window_at), (size_t)(transfer->got - transfer->given)};
+    transfer->given = transfer->got;
+    return 0;
 }
 
 void transfer_stop(Transfer *transfer) {

@@ -9,6 +9,9 @@
 // (scheme, host and port) of the URL that was named, never to a host to which it redirects. Certificates are always
 // checked, with the file that CURL_CA_BUNDLE or SSL_CERT_FILE names, else those of the system.
 //
+// A server without ranges sends the whole file (200). Its bytes before the range are dropped, and the transfer ends
+// after the range, so such a file is read by one transfer in order (RemoteObject.in_order).
+//
 // Exit codes: 65 for content that changed, a wrong range, more bytes than requested, a compressed transfer or a web
 // page; 66 for 404 and the like; 74 for what remains after the retries: 408, 429, 5xx, cut transfers, timeouts,
 // unreachable hosts; 76 for certificates and redirects to http; 77 for 401 and 403. Messages have the name of the
@@ -55,6 +58,7 @@ typedef struct {
     char linked[FIELD_BYTES];    // X-Linked-Etag of a hub: of a listing or of the first response; "": none yet
     char commit[FIELD_BYTES];    // X-Repo-Commit in the same way
     bool seen, was_html;         // a response was accepted, and its type
+    bool in_order;               // the server has no ranges, or refused one
     char *moved;                 // where redirects led to; owned
 } RemoteObject;
 
@@ -65,6 +69,7 @@ struct Transfer {
     RemoteObject *object;
     uint64_t begin, end; // the range, whose bytes go to `to`
     uint8_t *to;         // NULL: the whole content goes to `document`
+    size_t window;       // 0, or the bytes of `to` for transfer_next, at least 64 KiB
     Buffer document;
     TransferState state;
     Error error; // of TRANSFER_FAILED
@@ -72,8 +77,10 @@ struct Transfer {
     // For transfer.c and transfer_request.c:
     Remote *remote;
     uint64_t got, got_before, resume_ns, heard_ns, dropped;
+    uint64_t skip;             // bytes of the response before the range
+    uint64_t window_at, given; // of the range: the first byte in the window, the end of what transfer_next returned
     unsigned failures, hops;
-    bool checked, began_moved;
+    bool checked, began_moved, paused;
     char *at; // the URL that is requested
     CURL *easy;
     struct curl_slist *headers;
@@ -91,5 +98,8 @@ void object_close(RemoteObject *object);
 void transfer_start(Remote *remote, Transfer *transfer);
 void remote_pump(Remote *remote, int wait_ms); // advances all transfers; waits so long at most for the next event
 int transfer_wait(Transfer *transfer);         // until it is done; -1 with its error pending
-void transfers_stop(void);                     // from now on, what is waited for fails (75); thread-safe
-void transfer_stop(Transfer *transfer);        // in any state; frees what it holds, but `to`
+// Waits for the next bytes of a transfer with a window, which are valid until the next call; none at the end. It pauses
+// while the window is full. -1 with its error pending.
+int transfer_next(Transfer *transfer, Bytes *bytes);
+void transfers_stop(void);              // from now on, what is waited for fails (75); thread-safe
+void transfer_stop(Transfer *transfer); // in any state; frees what it holds, but `to`

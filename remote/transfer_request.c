@@ -80,17 +80,20 @@ static const char *without_weakness(const char *validator) {
     return strncmp(validator, "W/", 2) ? validator : validator + 2;
 }
 
+#define START_AGAIN ": start again, or name one server where several answer by turns"
+
 static int check_identity(Transfer *transfer) {
     const Response *response = &transfer->response;
     RemoteObject *object = transfer->object;
     const char *validator = response_validator(response);
     if (object->has_size && response->total != object->size)
-        return transfer_refuse(transfer, EX_DATA, "the file changed: %" PRIu64 " bytes at first, now %" PRIu64,
-                               object->size, response->total);
+        return transfer_refuse(transfer, EX_DATA,
+                               "the file changed: %" PRIu64 " bytes at first, now %" PRIu64 START_AGAIN, object->size,
+                               response->total);
     if (object->has_size && (*object->validator || object->seen) &&
         strcmp(without_weakness(validator), without_weakness(object->validator)) != 0)
         return transfer_refuse(transfer, EX_DATA,
-                               "the file changed while it was read (its ETag or date was %s, now it is %s)",
+                               "the file changed while it was read (its ETag or date was %s, now it is %s)" START_AGAIN,
                                *object->validator ? object->validator : "missing", *validator ? validator : "missing");
     if (!object->seen) object->was_html = response_is_html(response);
     if (response_is_html(response) && !object->was_html)
@@ -123,12 +126,36 @@ int transfer_check_hub(Transfer *transfer) {
     return 0;
 }
 
+// The first bytes of a file that is stored with a Content-Encoding, which some servers send as its label. A list has
+// "aws-chunked" where an upload had it. "": of any file; NULL: of none that is read.
+static const char *encoding_magic(const char *encoding) {
+    static const struct {
+        const char *name, *magic;
+    } encodings[] = {{"gzip", "\x1F\x8B"}, {"x-gzip", "\x1F\x8B"}, {"zstd", "\x28\xB5"}, {"bzip2", "BZ"},
+                     {"x-bzip2", "BZ"},    {"xz", "\xFD\x37"},     {"identity", ""},     {"aws-chunked", ""}};
+    const char *magic = "";
+    for (size_t size; *encoding; encoding += size, encoding += strspn(encoding, ", ")) {
+        size_t i = 0;
+        size = strcspn(encoding, ", ");
+        while (i < sizeof encodings / sizeof *encodings &&
+               (strlen(encodings[i].name) != size || strncasecmp(encodings[i].name, encoding, size) != 0))
+            i++;
+        if (i == sizeof encodings / sizeof *encodings || (*magic && *encodings[i].magic)) return NULL;
+        if (*encodings[i].magic) magic = encodings[i].magic;
+    }
+    return magic;
+}
+
+static int refuse_encoding(const Transfer *transfer) {
+    return transfer_refuse(transfer, EX_DATA, "the server compresses the transfer (Content-Encoding: %.40s)",
+                           transfer->response.encoding);
+}
+
 int transfer_check_kind(Transfer *transfer) {
     const Response *response = &transfer->response;
     if (response->malformed) return transfer_refuse(transfer, EX_DATA, "the header of the response is malformed");
-    if (*response->encoding && strcasecmp(response->encoding, "identity") != 0)
-        return transfer_refuse(transfer, EX_DATA, "the server compresses the transfer (Content-Encoding: %.40s)",
-                               response->encoding);
+    const char *magic = encoding_magic(response->encoding);
+    if (!magic || (*magic && !transfer->to)) return refuse_encoding(transfer);
     if (!transfer->to) return 0;
     if (transfer_check_hub(transfer) < 0) return -1;
     if (response->status == 200 && response_is_html(response))
@@ -138,14 +165,30 @@ int transfer_check_kind(Transfer *transfer) {
     return 0;
 }
 
+// The whole file in place of a range: of a server without ranges, or because the file changed since it was listed.
+static int check_whole(Transfer *transfer) {
+    RemoteObject *object = transfer->object;
+    curl_off_t length = -1;
+    transfer->remote->curl->easy_getinfo(transfer->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    if (length < 0)
+        return transfer_refuse(
+            transfer, EX_DATA,
+            "the server serves no ranges of the file, and does not send its size: download it first");
+    transfer->response.total = (uint64_t)length;
+    const bool was_in_order = object->in_order || !object->has_size;
+    if (check_identity(transfer) < 0) return -1;
+    object->in_order = true;
+    if (!was_in_order)
+        return transfer_refuse(transfer, EX_DATA, "the server does not serve ranges of the file: download it first");
+    if (transfer->end > object->size) transfer->end = object->size;
+    return 0;
+}
+
 int transfer_check(Transfer *transfer) {
     const Response *response = &transfer->response;
     if (transfer_check_kind(transfer) < 0) return -1;
     if (!transfer->to) return 0;
-    if (response->status == 200)
-        return transfer_refuse(transfer, EX_DATA,
-                               transfer->object->seen ? "the file changed while it was read (200)"
-                                                      : "the server does not serve ranges of the file");
+    if (response->status == 200) return check_whole(transfer);
     // The look at a file asks for two bytes, as BusyBox sends the whole file for one; the file may have only one.
     if (!transfer->object->has_size && response->has_total && response->total == response->end &&
         response->end < transfer->end)
@@ -170,11 +213,26 @@ static int keep_bytes(Transfer *transfer, const void *data, size_t size) {
         buffer_add(&transfer->document, data, size);
         return 0;
     }
-    if (size > transfer->end - transfer_offset(transfer))
-        return transfer_refuse(transfer, EX_DATA, "the server sends more bytes than the range has");
-    memcpy(transfer->to + transfer->got, data, size);
+    const bool had_magic = transfer_offset(transfer) >= 2;
+    const size_t skipped = size < transfer->skip ? size : (size_t)transfer->skip;
+    const uint64_t left = transfer->end - transfer_offset(transfer);
+    transfer->skip -= skipped, size -= skipped;
+    if (transfer->object->in_order && size > left) size = (size_t)left;
+    if (size > left) return transfer_refuse(transfer, EX_DATA, "the server sends more bytes than the range has");
+    memcpy(transfer->to + (transfer->got - transfer->window_at), (const uint8_t *)data + skipped, size);
     transfer->got += size;
-    return 0;
+    if (had_magic || transfer->begin || transfer->got < 2) return 0;
+    const char *magic = encoding_magic(transfer->response.encoding);
+    return !*magic || !memcmp(transfer->to, magic, 2) ? 0 : refuse_encoding(transfer);
+}
+
+bool transfer_has_range(const Transfer *transfer) {
+    return transfer->checked && transfer->object->in_order && transfer_offset(transfer) == transfer->end;
+}
+
+// Whether the window has no room for more bytes.
+static bool is_full(const Transfer *transfer, size_t size) {
+    return transfer->window && size > transfer->window - (size_t)(transfer->got - transfer->window_at);
 }
 
 // The bodies of redirects and errors are dropped. A return value other than `size` ends the transfer.
@@ -189,8 +247,12 @@ static size_t take_body(char *data, size_t one, size_t size, void *user) {
     }
     int status_of_check = transfer->checked ? 0 : transfer_check(transfer);
     transfer->checked = true;
+    if (status_of_check == 0 && is_full(transfer, size)) {
+        transfer->paused = true;
+        return CURL_WRITEFUNC_PAUSE;
+    }
     if (status_of_check == 0) status_of_check = keep_bytes(transfer, data, size);
-    if (status_of_check == 0) return size;
+    if (status_of_check == 0) return transfer_has_range(transfer) && transfer->end < transfer->object->size ? 0 : size;
     err_take(&transfer->error);
     return 0;
 }
@@ -239,6 +301,8 @@ static void set_certificates(const CurlLibrary *curl, CURL *easy) {
 static void set_range(Transfer *transfer) {
     char range[64];
     const RemoteObject *object = transfer->object;
+    transfer->skip = object->in_order ? transfer_offset(transfer) : 0;
+    if (object->in_order) return;
     snprintf(range, sizeof range, "%" PRIu64 "-%" PRIu64, transfer_offset(transfer), transfer->end - 1);
     transfer->remote->curl->easy_setopt(transfer->easy, CURLOPT_RANGE, range);
     if (*object->validator == '"') add_header(transfer, "If-Range: ", object->validator);

@@ -15,6 +15,7 @@ void remote_url_part(const CurlLibrary *curl, const char *url, CURLUPart part, c
 
 void transfer_launch(
     Transfer *transfer); // requests the rest of the range, at transfer->at or, without it, at the object's URL
+bool transfer_has_range(const Transfer *transfer); // all its bytes, of a response that goes on after them
 // Checks that the response is a file or a listing, not a web page, and not compressed.
 int transfer_check_kind(Transfer *transfer);
 // The same, and that the response has the range that was requested, before the first byte of it is kept.

@@ -403,6 +403,9 @@ static UrlFile *open_locked(const char *url) {
         if (open) open->users++;
         pthread_mutex_unlock(&maps.table);
         status = open ? 0 : remote_entry_object(maps.remote, &kept, &file->object);
+        if (status == 0 && file->object.in_order)
+            status =
+                fail(EX_DATA, "'%s': the server does not serve ranges, which datasets need: download it first", url);
         if (status == 0 && !open) status = create_file(file, entry->size);
     }
     remote_list_close(&list);

@@ -127,11 +127,14 @@ static RemoteFile *take_ahead(FilesAhead *ahead, uint64_t number) {
 static int open_remote(Source *source, const RemoteEntry *entry) {
     FileStream *file = &source->stream;
     Stream *stream = &file->stream;
-    stream->read = remote_read_some, stream->read_at = remote_read_at, stream->seek = remote_seek;
     file->regular = false, file->fd = -1;
     file->remote = take_ahead(&source->ahead, source->next_file - 1);
     if (!file->remote) file->remote = remote_file_open(source->inputs->remote, entry);
-    const int status = file->remote ? reader_open(&source->reader, stream, source->options) : -1;
+    bool in_order = false;
+    int status = file->remote ? remote_file_find_order(file->remote, &in_order) : -1;
+    stream->read = remote_read_some;
+    stream->read_at = in_order ? NULL : remote_read_at, stream->seek = in_order ? NULL : remote_seek;
+    if (status == 0) status = reader_open(&source->reader, stream, source->options);
     if (status == 0) open_ahead(source);
     return status;
 }

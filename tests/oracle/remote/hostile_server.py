@@ -36,6 +36,7 @@ class Session:
         self.away = 0  # so many next requests are 503
         self.etag = None  # "...": of all files, whatever they hold
         self.fields = {}  # further ones of the origin's answers
+        self.ranges = True  # else each answer is the whole file
         self.seen = []  # (host, path, headers)
         self.lock = threading.Lock()
         self.faults = {}  # of the requests for a block, by its end
@@ -106,7 +107,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return
         if file not in session.files:
             return self.answer(404, b"no such file")
-        fault = session.next_fault(self.headers["Range"].partition("-")[2]) if file != "portal" else None
+        fault = session.next_fault((self.headers["Range"] or "").partition("-")[2]) if file != "portal" else None
         if self.server.role == "origin" and fault in (None, "expire") and session.redirects:
             with session.lock:
                 session.signature += 1
@@ -157,9 +158,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             content, etag = content[::-1], '"another"'
         if fault == "resize":
             size += 1
-        begin, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
-        begin, last = int(begin), int(last)
-        if begin >= size:
+        wanted = self.headers["Range"] if session.ranges and fault != "whole" else None
+        begin, last = map(int, wanted.removeprefix("bytes=").split("-")) if wanted else (0, size - 1)
+        if wanted and begin >= size:
             return self.answer(416, b"", Content_Range=f"bytes */{size}", **session.fields)
         last = min(last, size - 1)
         body = content[begin : last + 1]
@@ -168,7 +169,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             body = body[:place] + bytes([body[place] ^ 1 << session.rng.randrange(8)]) + body[place + 1 :]
         if fault == "wrong range":
             begin, last = begin + 1, last + 1
-        fields = dict(ETag=etag, Content_Range=f"bytes {begin}-{last}/{size}", Content_Type="application/octet-stream")
+        fields = dict(ETag=etag, Content_Range=wanted and f"bytes {begin}-{last}/{size}", Content_Type="application/octet-stream")
         if self.server.role == "origin":
             fields |= session.fields
         if fault == "gzip":
@@ -177,12 +178,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             body += b"more"
         if fault in ("short", "always short"):
             body = body[: len(body) // 2]
-        if fault == "whole":
-            return self.answer(200, content, ETag=etag)
+        status = 206 if wanted else 200
         if fault not in ("cut", "stall", "drip"):
-            return self.answer(206, body, **fields)
+            return self.answer(status, body, **fields)
         part = session.rng.randrange(len(body))
-        self.answer(206, body[:part], **fields, Content_Length=str(len(body)))
+        self.answer(status, body[:part], **fields, Content_Length=str(len(body)))
         self.wfile.flush()
         if fault == "cut":
             return self.reset()

@@ -1,5 +1,5 @@
 """shardtool on URLs against its own runs on the same local files: a hostile server, seeded sessions, kills."""
-import concurrent.futures, glob, gzip, json, lzma, os, random, re, shutil, signal, subprocess, sys, threading, time
+import concurrent.futures, glob, gzip, http.server, json, lzma, os, random, re, shutil, signal, subprocess, sys, threading, time
 import pyarrow as pa, pyarrow.parquet as pq, zstandard
 sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import remote_runs, runner
@@ -182,6 +182,100 @@ def test_a_server_that_sends_all_for_the_first_byte_is_read():
     assert tool("text", "-0", web.url("origin", "busybox/one.txt")).stdout == b"x\0"
 
 
+def test_a_server_without_ranges_is_read_in_order():
+    """Python's http.server; each file takes a look and one request, also Parquet, whose footer is at its end."""
+    seen = []
+
+    class Simple(http.server.SimpleHTTPRequestHandler):
+        def log_request(self, *arguments):
+            seen.append(self.path)
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Simple) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        names = sorted(files)
+        server.handle_error = lambda *connection: None  # a look ends its connection
+        for name in names:
+            url = f"http://127.0.0.1:{server.server_address[1]}/{name}"
+            assert tool("text", "-0", url, code=code_of(name)).stdout == local[name], name
+        assert sorted(seen) == sorted("/" + name for name in names for _ in range(2 if files[name] else 1)), seen
+        server.shutdown()
+
+
+def test_a_bucket_without_ranges_is_read_in_order():
+    bucket = web.add("unranged", Bucket(files, {KEY: (SECRET, None)}))
+    bucket.ranges = False
+    keys = {"AWS_ENDPOINT_URL": web.url("origin").rstrip("/"), "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+    done = tool("text", "-0", "s3://unranged/", **keys)
+    assert done.stdout == b"".join(local[name] for name in sorted(files))
+
+
+def test_a_file_in_order_is_read_on_after_cuts_kills_and_a_change():
+    name = "a.jsonl.gz"
+    session = web.add("ordered", Session(dict(files), survived=["cut", "cut header", "503", "drip"], share=1))
+    session.ranges = False
+    url = web.url("origin", "ordered/" + name)
+    assert tool("text", "-0", "--retries", "3", url).stdout == local[name]
+    command = [TOOL, "tokenize", *SMALL_SHARDS, "-o", "ordered", url]
+    run = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE)
+    while run.poll() is None and journal_lines("ordered") < 3:
+        time.sleep(0.002)
+    run.kill()
+    run.communicate()
+    tool(*command[1:])
+    tool("tokenize", "-q", *SMALL_SHARDS, "-o", "ordered-local", name)
+    assert shards("ordered") == shards("ordered-local")
+    changed = web.add("changed", Session(dict(files), fatal="swap", fatal_from=2))
+    changed.ranges = False
+    assert b"the file changed" in tool("text", "-0", web.url("origin", "changed/" + name), code=65).stderr
+
+
+def test_a_file_that_is_replaced_after_the_look_is_called_changed():
+    """As nginx: a range whose If-Range has another ETag is answered by the whole file."""
+    session = web.add("replaced", Session(dict(files)))
+
+    def route(handler, file, query):
+        if len(session.seen) == 1:
+            return False
+        handler.answer(200, files["a.jsonl"][:-9], ETag='"new"')
+        return True
+
+    session.route = route
+    error = tool("text", "-0", web.url("origin", "replaced/a.jsonl"), code=65).stderr
+    assert b"the file changed" in error and b"start again" in error and b"ranges" not in error, error
+
+
+def test_the_encoding_that_a_stored_file_has_is_no_compression_of_the_transfer():
+    """Servers label the stored bytes of .gz so: Twisted, mini-httpd, objects of S3 with that metadata."""
+    lines = lzma.decompress(files["small.jsonl.xz"])
+    packed = gzip.compress(lines)
+    stored = {"a.jsonl": lines, "a.jsonl.gz": packed, "object": packed, "a.jsonl.zst": zstandard.ZstdCompressor().compress(lines)}
+    session = web.add("labels", Session(stored))
+    cases = [("a.jsonl.gz", "x-gzip", 0), ("object", "GZIP", 0), ("a.jsonl.gz", "gzip,aws-chunked", 0), ("a.jsonl", "aws-chunked", 0),
+             ("a.jsonl.zst", "zstd", 0), ("a.jsonl", "gzip", 65), ("a.jsonl.zst", "gzip", 65), ("a.jsonl.gz", "gzip, gzip", 65),
+             ("a.jsonl.gz", "br", 65)]
+    for session.ranges in (True, False):
+        for name, label, code in cases:
+            session.fields = {"Content_Encoding": label}
+            done = tool("text", "-0", web.url("origin", "labels/" + name), code=code)
+            assert done.stdout == (b"" if code else local["small.jsonl.xz"]), (name, label)
+            assert not code or b"compresses the transfer (Content-Encoding: " + label.encode() in done.stderr
+
+
+def test_an_empty_file_whose_ranges_are_refused_is_empty():
+    """As webfs: 400 to each range of an empty file."""
+    session = web.add("webfs", Session(files))
+
+    def route(handler, file, query):
+        refused = file == "empty.txt" and "Range" in handler.headers
+        if file == "empty.txt":
+            handler.answer(400 if refused else 200, b"no" if refused else b"")
+        return file == "empty.txt"
+
+    session.route = route
+    urls = [web.url("origin", "webfs/" + name) for name in ("empty.txt", "small.jsonl.xz")]
+    assert tool("text", "-0", *urls).stdout == local["small.jsonl.xz"]
+
+
 def test_a_signed_url_leaves_no_signature_in_the_dataset():
     session = web.add("signed", Session(files))
     url = web.url("origin", "signed/a.jsonl.gz") + f"?X-Amz-Signature={SECRET}"
@@ -274,6 +368,7 @@ def open_session(rng, seed, fatal, survived, redirects):
         start, more = "hf://datasets/owner/name/", {"HF_ENDPOINT": web.url("origin", f"s{seed}"), "HF_TOKEN": "hf_" + SECRET}
     else:
         session = Session(dict(files), redirects=redirects, **plan)
+        session.ranges = fatal not in (None, "html", "swap", "resize", "flip") or "short" in survived or rng.random() < 0.6
         start, more = web.url("origin", f"s{seed}/"), {}
     session.files["portal"] = b"<html>"
     return kind, web.add(f"s{seed}", session), start, environment(**more)
