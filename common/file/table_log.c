@@ -30,6 +30,16 @@ static const TableFormat formats[] = {
      ".hoodie/",
      "",
      {"spark.read.format('hudi').load('", "').select('text').write.parquet('rows.parquet') in PySpark"}},
+    {"a Paimon table",
+     "schema/",
+     "schema-0",
+     {"python3 -c \"import pyarrow.parquet as p, pypaimon.table.file_store_table as t; "
+      "r = t.FileStoreTable.from_path('",
+      "').new_read_builder(); p.write_table(r.new_read().to_arrow(r.new_scan().plan().splits()), 'rows.parquet')\""}},
+    {"a stream that Spark wrote",
+     "_spark_metadata/",
+     "",
+     {"spark.read.parquet('", "').select('text').write.parquet('rows.parquet') in PySpark"}},
     {"a DuckLake table",
      "",
      "",
@@ -39,7 +49,7 @@ enum { FORMATS = sizeof formats / sizeof *formats, DUCKLAKE = FORMATS - 1 };
 
 static bool ends_with(const char *text, const char *ending) {
     const size_t size = strlen(text), length = strlen(ending);
-    return size > length && !strcasecmp(text + size - length, ending);
+    return size >= length && !strcasecmp(text + size - length, ending);
 }
 
 // The log as a component of the path, with a file behind it.
@@ -97,8 +107,9 @@ const TableFormat *table_around(TableSearch *search, const char *path, char root
 
 int table_fail(const TableFormat *format, const char *file, const char *root) {
     const char *const *command = format->command;
-    return fail(EX_DATA,
-                "'%s' is a file of %s, whose log says which files are live: they also hold rows that were deleted, and "
-                "rewritten rows twice. Write its present rows first: %s%s%s",
-                file, format->name, command[0], command[1] ? root : "", command[1] ? command[1] : "");
+    return fail(
+        EX_DATA,
+        "'%s' is a file of %s, whose log says which files are live: they also hold rows that were deleted or not "
+        "committed, and rewritten rows twice. Write its present rows first: %s%s%s",
+        file, format->name, command[0], command[1] ? root : "", command[1] ? command[1] : "");
 }

@@ -1,5 +1,5 @@
-// Folders of table formats (Delta Lake, Iceberg, Hudi), whose log says which of their Parquet files are live. The list of files
-// does not: it also has rows that were deleted, and twice those that were rewritten.
+// Folders of table formats (Delta Lake, Iceberg, Hudi, Paimon), whose log says which of their Parquet files are live. The list of
+// files does not: it also has rows that were deleted or not committed, and twice those that were rewritten.
 #pragma once
 
 #include "common/file/file.h"

@@ -128,7 +128,7 @@ typedef enum {
     FOLDER_FILE_OTHER,
     FOLDER_FILE_RECORDS, // Parquet or JSON lines, also compressed
     FOLDER_FILE_ABOUT,   // what repositories of data sets have beside those: README.md, LICENSE, dataset_infos.json
-    FOLDER_FILE_INDEX    // what Spark, dask and fastparquet write beside Parquet: _metadata, _common_metadata, _SUCCESS
+    FOLDER_FILE_INDEX    // what Spark, dask and fastparquet write beside Parquet, and rows that a job has not committed
 } FolderFile;
 
 static bool has_record_extension(const char *name) {
@@ -142,17 +142,27 @@ static bool has_record_extension(const char *name) {
     return false;
 }
 
+// Databricks names the files of a commit _started_ID and _committed_ID.
 static FolderFile folder_file(const char *name) {
     static const struct {
-        const char *name;
+        const char *name; // ends in _: the beginning of a name
         FolderFile kind;
     } names[] = {
-        {"_SUCCESS", FOLDER_FILE_INDEX},  {"_common_metadata", FOLDER_FILE_INDEX},
-        {"_metadata", FOLDER_FILE_INDEX}, {"LICENSE", FOLDER_FILE_ABOUT},
-        {"README.md", FOLDER_FILE_ABOUT}, {"dataset_infos.json", FOLDER_FILE_ABOUT},
+        {"_SUCCESS", FOLDER_FILE_INDEX},
+        {"_common_metadata", FOLDER_FILE_INDEX},
+        {"_metadata", FOLDER_FILE_INDEX},
+        {"_temporary", FOLDER_FILE_INDEX},
+        {"_started_", FOLDER_FILE_INDEX},
+        {"_committed_", FOLDER_FILE_INDEX},
+        {"LICENSE", FOLDER_FILE_ABOUT},
+        {"README.md", FOLDER_FILE_ABOUT},
+        {"dataset_infos.json", FOLDER_FILE_ABOUT},
     };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(name, names[i].name)) return names[i].kind;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const size_t size = strlen(names[i].name);
+        if (!strncmp(name, names[i].name, size) && (!name[size] || names[i].name[size - 1] == '_'))
+            return names[i].kind;
+    }
     return has_record_extension(name) ? FOLDER_FILE_RECORDS : FOLDER_FILE_OTHER;
 }
 
@@ -315,7 +325,7 @@ static int walk_url(Walk *walk) {
         walk->path.size = 0;
         buffer_add(&walk->path, name, strlen(name));
         if (argument->folder_length) {
-            if (*base == '.' || folder_file(base) == FOLDER_FILE_INDEX) continue;
+            if (*base == '.' || folder_file(base) == FOLDER_FILE_INDEX || strstr(name, "/_temporary/")) continue;
             if (!input_is_wanted(walk->filter, name + argument->folder_length)) continue;
             note_kind(walk, base);
         }

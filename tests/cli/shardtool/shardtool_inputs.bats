@@ -125,23 +125,31 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
 }
 
 @test "the files of a table with a log are refused, whatever names them" {
-    mkdir -p delta/{_delta_log,lang=en} ice/{metadata,data/x} hudi/.hoodie lake plain/metadata
+    mkdir -p delta/{_delta_log,lang=en} ice/{metadata,data/x} hudi/.hoodie lake plain/{metadata,schema} paimon/{schema,bucket-0} stream/_spark_metadata
     echo '{"commitInfo":{}}' >delta/_delta_log/00000000000000000000.json && echo '{}' >ice/metadata/00001-a.metadata.json
-    for folder in delta/lang=en ice/data/x hudi lake plain; do cp "$DATA/small.parquet" $folder/a.parquet; done
+    echo '{"text": "x"}' | tee paimon/schema/schema-0 >plain/schema/notes.json && echo v1 >stream/_spark_metadata/0
+    for folder in delta/lang=en ice/data/x hudi lake plain paimon/bucket-0 stream; do cp "$DATA/small.parquet" $folder/a.parquet; done
     mv lake/a.parquet lake/ducklake-01.parquet && echo '{"text": "x"}' >plain/metadata/notes.json
-    local -A name=([delta]="Delta" [ice]="Iceberg" [hudi]="Hudi" [lake]="DuckLake")
+    local -A name=([delta]="Delta table" [ice]="Iceberg table" [hudi]="Hudi table" [lake]="DuckLake table" [paimon]="Paimon table" [stream]="stream that Spark")
     for folder in "${!name[@]}"; do
         file=$(find $folder -name '*.parquet')
         for input in $folder "$file" "$(dirname "$file")" "--keep-going $file" "--include *.parquet $folder"; do
             set -f
             # shellcheck disable=SC2086
-            run_match 65 "a file of *${name[$folder]} table*rows.parquet" shardtool text $input
+            run_match 65 "a file of *${name[$folder]}*rows.parquet" shardtool text $input
             set +f
         done
-        (cd "$(dirname "$file")" && run_match 65 "${name[$folder]} table" shardtool text "$(basename "$file")")
+        (cd "$(dirname "$file")" && run_match 65 "${name[$folder]}" shardtool text "$(basename "$file")")
     done
     tar cf t.tar delta ice && for option in "" --keep-going; do run_match 65 "table, whose log" shardtool text $option t.tar; done
     run_code 0 shardtool text plain
+}
+
+@test "rows that a Spark job has not committed are left out of a folder" {
+    mkdir -p in/_temporary/0/task_1 in/lang=en && cp "$DATA/small.parquet" in/lang=en/part-0.parquet
+    cp "$DATA/small.parquet" in/_temporary/0/task_1/part-1.parquet && : >in/_SUCCESS && : >in/_started_12
+    echo '{"added": ["part-0.parquet"], "removed": []}' >in/_committed_12
+    [ "$(shardtool text in)" = "$(shardtool text "$DATA/small.parquet")" ]
 }
 
 @test "folders of formats that are not read are refused with the next step" {
