@@ -58,7 +58,7 @@ trainer/optim       common kernels trainer/config trainer/shape trainer/model lo
 trainer/checkpoint  common kernels/dtype.h kernels/backend.h tokenizer tokenizer/files trainer/config trainer/shape trainer/model trainer/optim
 trainer/import      common kernels/backend.h trainer/shape trainer/checkpoint
 trainer/export      common kernels/dtype.h trainer/shape trainer/checkpoint
-trainer/setup       common dataset kernels loader/client/feed.h tokenizer tokenizer/files trainer/config trainer/shape trainer/checkpoint
+trainer/setup       common dataset kernels loader/client/feed.h loader/protocol/sampling.h tokenizer tokenizer/files trainer/config trainer/shape trainer/model/answers.h trainer/checkpoint
 trainer/inference   common tokenizer trainer/config trainer/plan trainer/model trainer/checkpoint trainer/setup
 trainer/records     common trainer/config trainer/plan trainer/model trainer/checkpoint
 trainer/ranks       common kernels trainer/config trainer/model trainer/setup

@@ -11,6 +11,7 @@
 #include "trainer/plan/plan_check.h"
 #include "trainer/plan/plan_choices.h"
 #include "trainer/records/metrics.h"
+#include "trainer/setup/answer_share.h"
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/data_check.h"
 #include "trainer/setup/vocabulary.h"
@@ -74,6 +75,20 @@ static void print_time(const Config *config, const Model *model, const Backend *
     print_measured(config, total, text);
 }
 
+// How much of the answers the first epoch counts.
+static int print_answers(const Config *config, Buffer *text) {
+    AnswerShare share;
+    const int found = answer_share_find(&share, config);
+    if (found <= 0) return found;
+    const double percent = 100 / (double)share.answers;
+    buffer_print(text,
+                 "answers    %.1f %% of the answers' tokens%s count in the first epoch, %.1f %% in two rows; they are "
+                 "%.1f %% of its targets\n",
+                 percent * (double)share.counted, share.whole ? "" : " at the beginning of the data",
+                 percent * (double)share.twice, 100 * (double)(share.counted + share.twice) / (double)share.targets);
+    return 0;
+}
+
 // Takes from the run in out_dir, if it is of this model, the values of keys that are auto.
 static void take_choices(Config *config) {
     char path[PATH_MAX_BYTES];
@@ -106,8 +121,9 @@ static int print_plan(Config *config) {
     memory_plan_init(&plan, config, &model, backend, optimizer_of(config->optimizer));
     memory_plan_print(&plan, config, &model, backend, &text);
     print_time(config, &model, backend, dataset.tokens[SPLIT_TRAIN], &text);
+    int result = print_answers(config, &text);
     plan_print_choices(config, given.loss_chunk_rows, &model, backend, &text);
-    int result = memory_plan_check(&plan, &given, backend, false);
+    if (result == 0) result = memory_plan_check(&plan, &given, backend, false);
     if (result == 0 || err_code() != EX_USAGE) fwrite(text.data, 1, text.size, stdout); // also one that is too large
     if (result == 0 && found) result = data_check(config, &dataset);
     if (result == 0 && found) result = data_check_pass(config, &dataset, 0, 0);

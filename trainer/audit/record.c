@@ -16,7 +16,7 @@ static const struct {
     {LINE_SPIKE, "spike", "", NULL},
     {LINE_DATASET, "dataset", "", NULL},
     {LINE_PASSED, "passed_from", "", NULL},
-    {LINE_PROCESS, "arena_bytes", "arena_bytes world ", "version data loader config "},
+    {LINE_PROCESS, "arena_bytes", "arena_bytes world answer_share ", "version data loader config "},
     {LINE_ROLLED_BACK, "rolled_back_from", "rolled_back_from ", "nonfinite skip_from skip_to "},
     {LINE_NOTE, "saved_step", "saved_step save_ms ", ""},
     {LINE_NOTE, "save_wait_ms", "save_wait_ms ", ""},

@@ -24,6 +24,8 @@
 //     old, consumed   after a change: the fingerprint before it, and the samples that the run has taken of the new one
 //   arena_bytes       a process has begun: the memory of its plan
 //     world           number of processes
+//     answer_share    loss_tokens=answers, and the dataset is on this machine: of the ids of answers, those that the first epoch
+//                     counts
 //     version, config   of the trainer; the configuration, as a checkpoint has it
 //     data or loader  the dataset's folder, or the endpoint of a loader
 //   spike             standard deviations of the loss or norm of this step above those before; applied: whether it was updated

@@ -16,6 +16,7 @@
 #include "trainer/records/evaluation.h"
 #include "trainer/run/run_data.h"
 #include "trainer/run/run_directory.h"
+#include "trainer/setup/answer_share.h"
 #include "trainer/setup/data_check.h"
 #include "trainer/setup/vocabulary.h"
 #include <jansson.h>
@@ -263,7 +264,8 @@ static void receive_batch(void *self, const FeedBatch *batch) {
 // The line of this process, from which the steps behind it can be repeated.
 static void record_process(Run *run) {
     const Config *config = &run->config;
-    char path[PATH_MAX_BYTES], whole[2 * PATH_MAX_BYTES], folder[PATH_MAX_BYTES];
+    char path[PATH_MAX_BYTES], whole[2 * PATH_MAX_BYTES], folder[PATH_MAX_BYTES], answers[40] = "";
+    AnswerShare share;
     Buffer data = {0};
     json_t *keys = run_state_config(config);
     char *text = json_dumps(keys, 0);
@@ -272,10 +274,14 @@ static void record_process(Run *run) {
     const bool relative = local && *path != '/' && getcwd(folder, sizeof folder);
     snprintf(whole, sizeof whole, "%s%s%s", relative ? folder : "", relative ? "/" : "", local ? path : config->loader);
     json_add_string(&data, whole);
+    if (answer_share_find(&share, config) > 0)
+        snprintf(answers, sizeof answers, ", \"answer_share\": %.4f", (double)share.counted / (double)share.answers);
+    err_clear(); // the loader has opened the dataset, and tells its errors
     metrics_add(&run->metrics, run->state.step,
-                "\"arena_bytes\": %llu, \"world\": %u, \"version\": \"%s%s%s\", \"%s\": %.*s, \"config\": %s",
-                (unsigned long long)run->plan.bytes, run->collective.world, version, *version_commit ? " " : "",
-                version_commit, local ? "data" : "loader", (int)data.size, (const char *)data.data, text);
+                "\"arena_bytes\": %llu, \"world\": %u%s, \"version\": \"%s%s%s\", \"%s\": %.*s, \"config\": %s",
+                (unsigned long long)run->plan.bytes, run->collective.world, answers, version,
+                *version_commit ? " " : "", version_commit, local ? "data" : "loader", (int)data.size,
+                (const char *)data.data, text);
     buffer_close(&data);
     free(text);
     json_decref(keys);

@@ -2,6 +2,7 @@
 """Training on answers: losses and norms of steps against torch in double precision with ignore_index, ids and masks of the exported chat
 template against transformers, and a model that learns to answer and to stop."""
 import json
+import math
 import os
 import random
 import shutil
@@ -14,6 +15,7 @@ import numpy as np
 sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import rooms  # noqa: F401
 import gpt2_model, runner
+import test_loader_sampling as sampling
 import test_turns as turns
 
 BIN = os.environ["BIN"]
@@ -71,8 +73,8 @@ def has_mpi():
     return shutil.which("mpirun") and os.path.exists(f"{BIN}/../lib/millrace/mpi.so")
 
 
-def torch_step(rows, documents):
-    """Loss and norm of the gradients of the rows together."""
+def torch_step(rows, documents, z_loss):
+    """Loss, gradients and number of targets of the rows together; the names of the gradients are those of the optimizer's state."""
     import torch
     import transformers
 
@@ -95,29 +97,52 @@ def torch_step(rows, documents):
         logits = model(torch.from_numpy(row[:T])[None], attention_mask=mask).logits[0]
         labels = torch.from_numpy(np.where(counted(row), row[1:], -100))
         total = total + torch.nn.functional.cross_entropy(logits, labels, ignore_index=-100, reduction="sum")
+        total = total + z_loss * (logits.logsumexp(-1)[labels != -100] ** 2).sum()
         targets += int((labels != -100).sum())
     (total / targets).backward()
-    norm = torch.sqrt(sum((parameter.grad**2).sum() for parameter in model.parameters()))
-    return (total / targets).item(), norm.item(), targets
+    gradients = {name.removeprefix("transformer."): parameter.grad.numpy() for name, parameter in model.named_parameters()}
+    gradients["wpe.weight"] = gradients["wpe.weight"][:T]
+    return (total / targets).item(), gradients, targets
 
 
-def test_torch_has_the_loss_and_the_norm_for_every_split_of_a_step():
+def first_moments(run):
+    """Those of AdamW, which with beta1=0 are the gradients of the step; matrices as GPT-2's files have them."""
+    with open(f"{run}/ckpt-00000001/optimizer.safetensors", "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        data = file.read()
+    found = {}
+    for name, entry in header.items():
+        if name.startswith("adamw.m."):
+            values = np.frombuffer(data[slice(*entry["data_offsets"])], "<f4").reshape(entry["shape"])
+            found[name.removeprefix("adamw.m.")] = values.T if name.startswith("adamw.m.h.") else values
+    return found
+
+
+def test_torch_has_the_loss_the_norm_and_the_gradients_for_every_split_of_a_step():
     try:
         import torch, transformers  # noqa: F401
     except ImportError as reason:
         raise runner.Skip(f"torch or transformers cannot be imported: {reason}")
     rows = rows_of()[:SEQUENCES]
     assert any(not counted(row).any() for row in rows) and any(counted(row).any() for row in rows)
-    for documents in (False, True):
-        loss, norm, targets = torch_step(rows, documents)
-        splits = [(8, 1, 0), (1, 8, 0), (2, 4, 0), (4, 2, 2), (1, 8, 3)]
+    for documents, z_loss in (False, 0), (True, 1e-2):
+        loss, gradients, targets = torch_step(rows, documents, z_loss)
+        norm = math.sqrt(sum((values**2).sum() for values in gradients.values()))
+        splits, fixed = [(8, 1, 0), (1, 8, 0), (2, 4, 0), (4, 2, 2), (1, 8, 3)], {}
         for batch, micros, ranks in splits[: 5 if has_mpi() else 3]:
             for order in ("fixed", "fast"):
                 first = train("run", f"--batch_size={batch}", f"--gradient_accumulation_steps={micros}", f"--reduce_order={order}",
-                              f"--document_mask={documents}", ranks=ranks)[0]  # fmt: skip
+                              f"--document_mask={documents}", f"--z_loss={z_loss}", "--beta1=0", "--max_iters=1", ranks=ranks)[0]  # fmt: skip
+                split = (documents, batch, micros, ranks, order)
                 assert first["targets"] == targets
-                assert abs(first["loss"] - loss) < 1e-6 * loss, (batch, micros, ranks, order, first["loss"], loss)
-                assert abs(first["norm"] - norm) < 2e-6 * norm, (batch, micros, ranks, order, first["norm"], norm)
+                assert abs(first["loss"] - loss) < 1e-6 * loss, (split, first["loss"], loss)
+                assert abs(first["norm"] - norm) < 1e-6 * norm, (split, first["norm"], norm)
+                found = first_moments("run")
+                assert found.keys() == gradients.keys()
+                off = {name: np.abs(found[name] - values).max() / norm for name, values in gradients.items()}
+                assert max(off.values()) < 1e-6, (split, off)
+                bits = (first["loss"], first["norm"], {name: values.tobytes() for name, values in found.items()})
+                assert order == "fast" or bits == fixed.setdefault(batch, bits), split
 
 
 def test_processes_give_the_same_bits_in_a_fixed_order():
@@ -160,6 +185,27 @@ def test_eval_reads_a_run_that_sets_the_document_mask_itself():
     for line in map(json.loads, found.splitlines()):
         rows = rows_of(line["split"])[: -(-400 // T)]
         assert (line["tokens"], line["targets"]) == (len(rows) * T, sum(counted(row).sum() for row in rows)), line
+
+
+def test_plan_and_the_record_have_the_share_of_the_answers_that_an_epoch_counts():
+    ids = np.frombuffer(runner.call(f"{BIN}/shardtool", "cat", "data").stdout, "<u2").astype(np.int64)
+    answers, size = counted(ids).sum(), len(ids)
+    orders = {"sequential": [i * T for i in range((size - 1) // T)],
+              "documents": [sampling.documents(1337, 0, size, T, i, is_end=lambda at: ids[at] == END_OF_TEXT) for i in range(size // T - 1)]}  # fmt: skip
+    for order, rows in orders.items():
+        seen = np.zeros(size, int)
+        for first in rows:
+            seen[first : first + T] += counted(ids[first : first + T + 1])
+        plan = runner.call(f"{BIN}/trainer", "plan", *STEP, f"--sampling={order}", "--batch_size=1", "--gradient_accumulation_steps=1")
+        want = "%.1f %% of the answers' tokens count in the first epoch, %.1f %% in two rows; they are %.1f %% of its targets" % (
+            100 * (seen > 0).sum() / answers, 100 * (seen > 1).sum() / answers, 100 * seen.sum() / (len(rows) * T))  # fmt: skip
+        assert want in plan.stdout.decode(), (order, want, plan.stdout.decode())
+        train("shared", f"--sampling={order}", "--batch_size=1", "--gradient_accumulation_steps=1", "--max_iters=1")
+        with open("shared/metrics.jsonl", encoding="utf-8") as file:
+            found = [line["answer_share"] for line in map(json.loads, file) if "answer_share" in line]
+        assert found == [round((seen > 0).sum() / answers, 4)]
+    plan = runner.call(f"{BIN}/trainer", "plan", *STEP, "--loss_tokens=all", "--batch_size=1", "--gradient_accumulation_steps=1")
+    assert b"answers'" not in plan.stdout
 
 
 def test_a_step_without_answers_is_null_and_leaves_the_weights():
@@ -220,8 +266,8 @@ def test_new_rows_are_the_mean_of_the_others():
     assert np.abs(new[50257:] - mean).max() <= np.spacing(np.abs(mean)).max()
 
 
-def answer(out, *questions):
-    return subprocess.run([f"{BIN}/trainer", "sample", "--turns", "-q", f"--out_dir={out}", "--temperature=0", "--max_new_tokens=30",
+def answer(out, *questions, tokens=30):
+    return subprocess.run([f"{BIN}/trainer", "sample", "--turns", "-q", f"--out_dir={out}", "--temperature=0", f"--max_new_tokens={tokens}",
                            "--threads=1", "--device=cpu"], input="\n".join(questions) + "\n", capture_output=True, text=True, check=True
                           ).stdout.split("\n")[:-1]  # fmt: skip
 
@@ -243,6 +289,32 @@ def test_a_model_learns_its_answers_and_stops():
     assert found == [completion for _, completion in pairs], found
     # conversations that are longer than a block lose their oldest pairs, and /clear forgets all
     assert answer("learned", "x " * 200, pairs[5][0], "/clear", pairs[3][0]) [-1:] == [pairs[3][1]]
+
+
+def test_a_model_stops_only_if_the_ends_of_its_answers_count():
+    """The negative control. Each row of 32 ids ends with the last id of an answer, so that no <|end|> of an answer counts; or 16 ids before
+    that place, so that each does. Nothing else differs, also not in the rows: attention stays in a document, and no position is learned."""
+    row, rows = 32, 16 * 60
+    pairs = [(chr(65 + i) + "Q", "".join(chr(65 + (7 * i + k) % 26) for k in range(3 + i % 4))) for i in range(16)]
+    with open("ab.txt", "w") as file:
+        file.write("ab " * 99)  # no capitals, so that each of them is an id
+    runner.call(f"{BIN}/shardtool", "train-vocabulary", "-q", "-V", "259", "-o", "capitals", "ab.txt")
+    for counts in (False, True):
+        lines = [{"text": "Z" * (row - 4 - len(pairs[0][1]) - 1 + 16 * counts)}]
+        for i in range(rows):
+            (prompt, words), (_, after) = pairs[i % 16], pairs[(i + 1) % 16]
+            talk = [("user", prompt), ("assistant", words), ("user", "Z" * (row - len(after) - 9))]
+            lines.append({"messages": [{"role": role, "content": text} for role, text in talk]})
+        with open("stops.jsonl", "w") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+        runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--turns", "--val", "0", "--force", "--vocabulary", "capitals", "-o", "stops", "stops.jsonl")
+        runner.call(f"{BIN}/trainer", "train", "--threads=1", "--dtype=float32", "--device=cpu", "--eval_interval=0", "--sample_tokens=0", "--quiet",
+                    "--dataset=stops", f"--out_dir=stops-{counts}", "--n_layer=2", "--n_head=2", "--n_embd=64", f"--block_size={row}", "--position=rope",
+                    "--sampling=sequential", "--loss_tokens=answers", "--batch_size=8", "--gradient_accumulation_steps=1", f"--max_iters={rows // 8}",
+                    "--learning_rate=5e-3", "--min_lr=5e-4", "--warmup_iters=10", f"--lr_decay_iters={rows // 8}")  # fmt: skip
+        found = [answer(f"stops-{counts}", prompt, tokens=20)[0] for prompt, _ in pairs]
+        want = [text for _, text in pairs]
+        assert (found == want) if counts else all(len(text) == 20 and text.startswith(start) for text, start in zip(found, want)), (counts, found)
 
 
 if __name__ == "__main__":
