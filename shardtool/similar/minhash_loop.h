@@ -15,18 +15,22 @@ static const uint64_t minhash_summands[MINHASH_PERMUTATIONS] = {
 };
 #undef PERMUTATION
 
+static inline int64_t minhash_value(size_t permutation, uint64_t hash) {
+    const int64_t prime = (1ll << 61) - 1;
+    const uint64_t product = minhash_factors[permutation] * hash + minhash_summands[permutation];
+    // below 2^61 + 7, so that one subtraction is enough
+    const int64_t value = (int64_t)((product & (uint64_t)prime) + (product >> 61));
+    return value - (value >= prime ? prime : 0);
+}
+
 static inline void minhash_loop(const uint64_t *hashes, size_t count, uint64_t *values) {
     enum { LANES = 16 };
-    const int64_t prime = (1ll << 61) - 1;
     for (size_t first = 0; first < MINHASH_PERMUTATIONS; first += LANES) {
         int64_t least[LANES];
         for (size_t k = 0; k < LANES; k++) least[k] = INT64_MAX;
         for (size_t i = 0; i < count; i++)
             for (size_t k = 0; k < LANES; k++) {
-                const uint64_t product = minhash_factors[first + k] * hashes[i] + minhash_summands[first + k];
-                // below 2^61 + 7, so that one subtraction is enough
-                int64_t value = (int64_t)((product & (uint64_t)prime) + (product >> 61));
-                value -= value >= prime ? prime : 0;
+                const int64_t value = minhash_value(first + k, hashes[i]);
                 least[k] = value < least[k] ? value : least[k];
             }
         for (size_t k = 0; k < LANES; k++) values[first + k] = (uint64_t)least[k];

@@ -44,7 +44,7 @@ TEST(numbers_are_equal_words_but_have_other_digits) {
 
 // Hashes that reach all cases of the remainder, beside plain arithmetic of 128 bits.
 TEST_ON_EACH_ISA(minhash_values_are_those_of_plain_arithmetic) {
-    enum { HASHES = 301 };
+    enum { HASHES = 351 };
 #define PERMUTATION(factor, summand) {factor, summand},
     static const uint64_t permutations[][2] = {
 #include "shardtool/similar/permutations.def"
@@ -53,12 +53,16 @@ TEST_ON_EACH_ISA(minhash_values_are_those_of_plain_arithmetic) {
     const uint64_t prime = (1ull << 61) - 1;
     uint64_t hashes[HASHES] = {0, 1, UINT64_MAX}, values[MINHASH_PERMUTATIONS];
     for (unsigned i = 3; i < HASHES; i++) hashes[i] = rng_u64(1, 2, i);
-    for (unsigned i = 0; i < MINHASH_PERMUTATIONS; i++) { // a product of 2^64 - 1 and others whose remainder is near 0
+    // two small remainders of which the second is less by 1, then products of 2^64 - 1 and near a multiple of the prime
+    for (unsigned i = 0; i < MINHASH_PERMUTATIONS; i++) {
         uint64_t inverse = permutations[i][0];
-        if (inverse % 2 == 0 || i >= HASHES - 3) continue;
+        if (inverse % 2 == 0) continue;
         for (unsigned k = 0; k < 6; k++) inverse *= 2 - permutations[i][0] * inverse;
         const uint64_t product = i % 3 == 0 ? UINT64_MAX : i % 3 == 1 ? prime * 8 + 7 : prime * (i % 8);
-        hashes[i + 3] = (product - permutations[i][1]) * inverse;
+        const uint64_t small = (uint64_t)(i % 8) << 61 | rng_u64(1, 3, i) >> 20;
+        hashes[i + 3] = (small - permutations[i][1]) * inverse;
+        hashes[i + 3 + MINHASH_PERMUTATIONS] = (small - 1 - permutations[i][1]) * inverse;
+        hashes[i + 3 + 2 * MINHASH_PERMUTATIONS] = (product - permutations[i][1]) * inverse;
     }
     for (unsigned count = 1; count <= HASHES; count += 50) {
         minhash_values_on(cpu_isa())(hashes, count, values);
