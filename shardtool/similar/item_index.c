@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #define FILTER_BITS 16ull // for each pair, at least
+#define FACTOR      0x9E3779B97F4A7C15u
 
 typedef struct {
     uint64_t hash;
@@ -40,6 +41,27 @@ struct ItemSearch {
     ItemCount *counts;
 };
 
+// A window's hash is a polynomial of those of its words, so that the next window takes two products, whatever its length.
+typedef struct {
+    uint64_t hash, leaving; // leaving: the power of the factor of the first word
+} RollingHash;
+
+static RollingHash rolling_hash(const uint64_t *words, size_t length) {
+    RollingHash rolling = {words[0], 1};
+    for (size_t i = 1; i < length; i++) rolling.hash = rolling.hash * FACTOR + words[i], rolling.leaving *= FACTOR;
+    return rolling;
+}
+
+static inline void rolling_hash_next(RollingHash *rolling, uint64_t first, uint64_t next) {
+    rolling->hash = (rolling->hash - first * rolling->leaving) * FACTOR + next;
+}
+
+// The hash of each word, in `hashes`.
+static const uint64_t *hash_words(const TextWords *text, Buffer *hashes) {
+    words_hash(text, 1, hashes);
+    return (const uint64_t *)(const void *)hashes->data;
+}
+
 ItemIndex *item_index_open(unsigned words) {
     ItemIndex *index = allocate_zeroed(1, sizeof *index);
     index->words = words;
@@ -68,10 +90,12 @@ int item_index_add(ItemIndex *index, Bytes text, uint64_t file, uint64_t documen
     const size_t words = index->text.count, length = words < index->words ? words : index->words;
     if (length < index->words && length < ITEM_WORDS_MIN) return 0;
     index->has_length[length] = true;
-    const size_t count = words_hash(&index->text, length, &index->hashes);
-    for (size_t i = 0; i < count; i++) {
-        const ItemWindow window = {get_u64(index->hashes.data + i * 8), (uint32_t)number};
-        buffer_add(&index->windows, &window, sizeof window);
+    const uint64_t *hashes = hash_words(&index->text, &index->hashes);
+    RollingHash rolling = rolling_hash(hashes, length);
+    for (size_t i = length;; i++) {
+        buffer_add(&index->windows, &(ItemWindow){rolling.hash, (uint32_t)number}, sizeof(ItemWindow));
+        if (i == words) break;
+        rolling_hash_next(&rolling, hashes[i - length], hashes[i]);
     }
     return 0;
 }
@@ -153,6 +177,15 @@ static void count_window(ItemSearch *search, uint64_t hash, size_t word, unsigne
     }
 }
 
+static void count_windows(ItemSearch *search, const uint64_t *hashes, unsigned length) {
+    RollingHash rolling = rolling_hash(hashes, length);
+    for (size_t i = 0;; i++) {
+        count_window(search, rolling.hash, i, length);
+        if (i + length == search->text.count) break;
+        rolling_hash_next(&rolling, hashes[i], hashes[i + length]);
+    }
+}
+
 bool item_search(ItemSearch *search, Bytes text, ItemHit *hit) {
     const ItemIndex *index = search->index;
     words_set(&search->text, text);
@@ -162,11 +195,9 @@ bool item_search(ItemSearch *search, Bytes text, ItemHit *hit) {
         memset(search->counts, 0, item_index_items(index) * sizeof *search->counts);
         search->serial = 1;
     }
-    for (unsigned length = 1; length <= index->words; length++) {
-        if (!index->has_length[length] || search->text.count < length) continue;
-        const size_t count = words_hash(&search->text, length, &search->hashes);
-        for (size_t i = 0; i < count; i++) count_window(search, get_u64(search->hashes.data + i * 8), i, length);
-    }
+    const uint64_t *hashes = hash_words(&search->text, &search->hashes);
+    for (unsigned length = 1; length <= index->words && length <= search->text.count; length++)
+        if (index->has_length[length]) count_windows(search, hashes, length);
     hit->share = 0;
     for (size_t at = 0; at < search->touched.size; at += sizeof(uint32_t)) {
         const uint32_t item = get_u32(search->touched.data + at);
