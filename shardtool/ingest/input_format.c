@@ -5,7 +5,9 @@
 #include "shardtool/ingest/codec.h"
 #include "shardtool/ingest/foreign.h"
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <strings.h>
 
 static const InputFormat formats[] = {
 #define INPUT_FORMAT(...) INPUT_FORMAT_ROW(__VA_ARGS__),
@@ -36,6 +38,18 @@ static const InputFormat *promised_format(const Stream *stream) {
     for (size_t i = 0; i < FORMAT_COUNT; i++)
         if (has_extension(stream, formats[i].extensions)) return &formats[i];
     return NULL;
+}
+
+bool input_format_has_records(const char *name) {
+    char base[NAME_MAX + 1];
+    snprintf(base, sizeof base, "%s", name);
+    const bool compressed = codec_strip_extension(base);
+    const char *dot = strrchr(base, '.');
+    for (size_t i = 0; dot && i < FORMAT_COUNT; i++)
+        if (formats[i].kind == INPUT_DOCUMENTS && formats[i].bid != text_bid &&
+            extension_is_one_of(formats[i].extensions, dot + 1))
+            return compressed || strcasecmp(dot, ".json");
+    return false;
 }
 
 static const InputFormat *forced_format(const SourceOptions *options) {
