@@ -2,7 +2,7 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
-#include "trainer/config/config.h"
+#include "trainer/config/config_python.h"
 #include "trainer/config/expression.h"
 #include <ctype.h>
 #include <math.h>
@@ -13,63 +13,6 @@
 #include <unistd.h>
 
 enum { FILE_MAX_BYTES = 1 << 20, NAME_BYTES = 64 };
-
-// nanoGPT's keys for torch.compile, torch.distributed and Weights & Biases, and what advice to its users adds.
-static const char *const ignored_keys[] = {"compile", "backend", "mode", NULL};
-static const char ignored_prefix[] = "wandb_";
-// Beginnings of lines for Python, a notebook or a shell, and of fences that are copied from a chat. A value that begins
-// with torch, or a call that is set to no key, is one, too.
-static const char *const ignored_statements[] = {"import ", "from ", "export ", "torch.", "os.", "print(",
-                                                 "exec(",   "%",     "!",       "```",    NULL};
-static const char *const docstrings[] = {"\"\"\"", "'''", NULL};
-// What nanoGPT's train.py computes from the keys. Where it is an expression of them, later values may use it.
-static const char *const computed_names[] = {
-    "tokens_per_iter", "ddp_world_size", "master_process", "seed_offset",   "device_type", "ptdtype",
-    "config_keys",     "config",         "iter_num",       "best_val_loss", NULL};
-
-// What other programs call a key or a word: for the hint in a mistake.
-typedef struct {
-    const char *name, *ours;
-} Synonym;
-static const Synonym key_synonyms[] = {
-    {"lr", "learning_rate"},
-    {"wd", "weight_decay"},
-    {"bs", "batch_size"},
-    {"steps", "max_iters"},
-    {"max_steps", "max_iters"},
-    {"epochs", "max_iters"},
-    {"seq_len", "block_size"},
-    {"context_length", "block_size"},
-    {"warmup", "warmup_iters"},
-    {"precision", "dtype"},
-    {"output_dir", "out_dir"},
-    {"data", "dataset"},
-    {"hidden_size", "n_embd"},
-    {"gpu", "device"},
-    {"grad_accum", "gradient_accumulation_steps"},
-    {"prompt", "start"}, // of sample
-    {NULL, NULL},
-};
-static const Synonym word_synonyms[] = {
-    {"fp32", "float32"},
-    {"fp16", "float16"},
-    {"half", "float16"},
-    {"bf16", "bfloat16"},
-    {"gpu", "cuda"},
-    {"mps", "cpu"},
-    // words of offload before 0.2
-    {"gradients", "all"},
-    {"residuals", "all"},
-    {"optimizer+gradients", "all"},
-    {"optimizer+residuals", "all"},
-    {"gradients+residuals", "all"},
-    {NULL, NULL},
-};
-
-static const char *find_synonym(const Synonym *synonym, const char *name) {
-    while (synonym->name && strcmp(synonym->name, name)) synonym++;
-    return synonym->ours;
-}
 
 // A name that a file sets and that is no key. It may be used in later values; if it is not, it was meant as a key.
 typedef struct ConfigVariable {
@@ -109,22 +52,6 @@ static int column(const Assignment *place, const char *at) { return (int)(at - p
 
 static bool same_name(const char *text, const char *name, size_t length) {
     return strlen(text) == length && !memcmp(text, name, length);
-}
-
-static bool is_among(const char *const *names, const char *name, size_t length) {
-    while (*names && !same_name(*names, name, length)) names++;
-    return *names;
-}
-
-// The one of `beginnings` with which a text begins, or NULL.
-static const char *beginning(const char *const *beginnings, const char *text) {
-    while (*beginnings && strncmp(text, *beginnings, strlen(*beginnings))) beginnings++;
-    return *beginnings;
-}
-
-static bool is_ignored(const char *name, size_t length) {
-    if (is_among(ignored_keys, name, length)) return true;
-    return length >= sizeof ignored_prefix && !memcmp(name, ignored_prefix, sizeof ignored_prefix - 1);
 }
 
 static void note_ignored(ConfigReader *reader, const char *name, size_t length) {
@@ -179,7 +106,7 @@ static bool find_name(void *names, const char *name, size_t length, Value *value
 }
 
 static void unknown_key(const Assignment *place, int at, const char *name) {
-    const char *near = find_synonym(key_synonyms, name);
+    const char *near = python_key(name);
     if (!near) near = option_nearest(place->reader->options, name);
     mistake(place, at, "unknown key '%s'%s%s%s", name, near ? ", did you mean '" : "", near ? near : "",
             near ? "'?" : "");
@@ -228,7 +155,7 @@ static void store_word(const Assignment *place, const char *at, const Option *op
     if (config_find_word(key, text, option->value)) return;
     Buffer words = {0};
     config_words(key, &words);
-    const char *near = find_synonym(word_synonyms, text);
+    const char *near = python_word(text);
     int value;
     if (near && !config_find_word(key, near, &value)) near = NULL;
     if (!near) near = config_nearest_word(key, text);
@@ -310,51 +237,15 @@ static const char *set_variable(const Assignment *place, const char *name, size_
 
 // Notes an ignored statement. Returns the next one in the line, or NULL.
 static const char *ignore_statement(const Assignment *place, const char *name, size_t length) {
-    char quote = 0;
     note_ignored(place->reader, name, length);
-    for (const char *at = name; *at && (quote || *at != '#'); at++) {
-        if (!quote && *at == ';') return at + 1;
-        if (quote ? *at == quote : *at == '"' || *at == '\'') quote = quote ? 0 : *at;
-    }
-    return NULL;
-}
-
-// Whether a value is a call, as in model = GPT(config).
-static bool is_call(const char *value) {
-    const char *at = value;
-    while (isalnum((unsigned char)*at) || *at == '_' || *at == '.') at++;
-    return at > value && !isdigit((unsigned char)*value) && *at == '(';
-}
-
-// The type in batch_size: int = 8.
-static const char *skip_annotation(const char *at) {
-    if (*at != ':') return at;
-    const char *end = at + 1;
-    while (isalnum((unsigned char)*end) || (*end && strchr("_.,|[] ", *end))) end++;
-    return *end == '=' ? end : at;
-}
-
-// Whether a statement sets keys from elsewhere: all names of a module or one that is a key, or a program that is run, but
-// for nanoGPT's own, which reads files and flags.
-static bool takes_keys(const ConfigReader *reader, const char *statement) {
-    const char *end = statement + strcspn(statement, "\r\n");
-    if (!strncmp(statement, "exec(", 5)) return !memmem(statement, (size_t)(end - statement), "configurator.py", 15);
-    const char *names = memmem(statement, (size_t)(end - statement), " import ", 8);
-    if (strncmp(statement, "from ", 5) || !names) return false;
-    for (const char *at = names + 8; at < end && *at != '#'; at++) {
-        size_t length = 0;
-        while (isalnum((unsigned char)at[length]) || at[length] == '_') length++;
-        if (*at == '*' || find_option(reader, at, length)) return true;
-        at += length;
-    }
-    return false;
+    return python_next_statement(name);
 }
 
 // Reads a statement. Returns the next one in the line, or NULL at its end and after a mistake.
 static const char *read_statement(Assignment *place, const char *at) {
     const char *name = skip_blank(at), *end = name;
     if (!*name || *name == '#') return NULL;
-    place->docstring = beginning(docstrings, name);
+    place->docstring = python_docstring(name);
     if (place->docstring) {
         note_ignored(place->reader, name, strlen(place->docstring));
         place->docstring_number = place->number;
@@ -362,15 +253,15 @@ static const char *read_statement(Assignment *place, const char *at) {
     }
     while (isalnum((unsigned char)*end) || *end == '_') end++;
     size_t length = (size_t)(end - name);
-    at = skip_annotation(skip_blank(end));
+    at = python_skip_annotation(skip_blank(end));
     const char *value = *at == '=' ? skip_blank(at + 1) : "";
     const bool of_torch = !strncmp(value, "torch.", 6);
-    if (takes_keys(place->reader, name)) {
+    if (python_takes_keys(name)) {
         mistake(place, column(place, name),
                 "takes keys from elsewhere, which is not done: name both files, that one first");
         return NULL;
     }
-    if (of_torch || beginning(ignored_statements, name))
+    if (of_torch || python_is_ignored(name))
         return ignore_statement(place, name, of_torch ? length : strcspn(name, " \t\r=("));
     if (!length || *at != '=' || at[1] == '=') {
         mistake(place, column(place, name), "not a 'key = value' line, as n_layer = 12");
@@ -380,11 +271,11 @@ static const char *read_statement(Assignment *place, const char *at) {
     const char *rest = NULL;
     char text[NAME_BYTES];
     snprintf(text, sizeof text, "%.*s", (int)length, name);
-    if (is_ignored(name, length)) return ignore_statement(place, name, length);
+    if (python_is_ignored_key(name, length)) return ignore_statement(place, name, length);
     if (option)
         rest = take_origin(place, option, name) ? read_value(place, value, option) : NULL;
     else if (length >= NAME_BYTES || !(rest = set_variable(place, name, length, value))) {
-        if (is_call(value) || is_among(computed_names, name, length)) return ignore_statement(place, name, length);
+        if (python_is_call(value) || python_is_computed(name, length)) return ignore_statement(place, name, length);
         unknown_key(place, column(place, name), text);
     }
     if (!rest) return NULL;
@@ -409,7 +300,7 @@ static void check_variables(Assignment *place) {
     for (Variable *variable = place->reader->variables; variable; variable = variable->next) {
         if (variable->used) continue;
         place->number = variable->number, variable->used = true;
-        if (is_among(computed_names, variable->name, strlen(variable->name)))
+        if (python_is_computed(variable->name, strlen(variable->name)))
             note_ignored(place->reader, variable->name, strlen(variable->name));
         else
             unknown_key(place, variable->column, variable->name);
@@ -462,7 +353,7 @@ void config_flag(ConfigReader *reader, const char *assignment) {
     size_t length = equals ? (size_t)(equals - assignment) : strlen(assignment);
     char name[NAME_BYTES];
     key_name(name, assignment, length);
-    if (is_ignored(name, strlen(name))) {
+    if (python_is_ignored_key(name, strlen(name))) {
         note_ignored(reader, name, strlen(name));
         return;
     }
