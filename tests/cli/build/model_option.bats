@@ -15,7 +15,7 @@ add_key() {
 }
 build_main() {
     ${CC:-cc} -std=c11 -D_GNU_SOURCE -I. -fopenmp -ffunction-sections -fdata-sections -Wl,--gc-sections -o option main.c \
-        trainer/config/*.c "$@" "$BIN/../core.a" -lzmq -lzstd -ljansson -lxxhash -lcrypto -lm -lpthread
+        trainer/config/*.c "$@" "$BIN/../core.a" -Wl,--as-needed ${LIBS:--lzmq -lzstd -ljansson -lxxhash -lcrypto -lm -lpthread}
 }
 
 @test "a row of options.def adds a member of the shape, its config.json both ways and the refusal of exports" {
