@@ -9,7 +9,8 @@
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/config/config.h"
-#include "trainer/plan/memory_plan.h"
+#include "trainer/plan/plan_auto.h"
+#include "trainer/plan/plan_check.h"
 #include "trainer/run/bug_report.h"
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/data_check.h"
@@ -81,11 +82,33 @@ static Finding check_cores(char *text, size_t size) {
     return WARNING;
 }
 
+// With the plan of a run, where a configuration names its model.
 static Finding check_memory(char *text, size_t size) {
     const uint64_t bytes = host_memory_free(NULL);
-    char number[16];
+    char number[16], level[64], why[256];
     snprintf(text, size, "%s free for a run", human_bytes(number, (double)bytes));
-    return (double)bytes < MEMORY_BYTES ? WARNING : FINE;
+    const Backend *backend =
+        !sized ? NULL : backend_open(&(BackendChoice){.device = config->device, .dtype = config->dtype}, why);
+    err_clear(); // check_device names it
+    if (!backend) return (double)bytes < MEMORY_BYTES ? WARNING : FINE;
+    Config chosen = *config;
+    Model model;
+    MemoryPlan plan;
+    const ModelShape shape = model_shape(config);
+    plan_auto(&chosen, backend, true);
+    model_open(&model, &shape);
+    memory_plan_init(&plan, &chosen, &model, backend, optimizer_of(chosen.optimizer));
+    const bool fits = memory_plan_check(&plan, config, backend, true) == 0;
+    plan_recompute_text(&chosen, level, sizeof level);
+    if (fits)
+        snprintf(text + strlen(text), size - strlen(text), ", which takes %s with batch_size %lld and recompute %s",
+                 human_bytes(number, (double)plan.bytes), (long long)chosen.batch_size.value, level);
+    else
+        snprintf(text, size, "%s", err_text());
+    err_clear();
+    model_close(&model);
+    backend->close();
+    return fits ? FINE : BLOCKED;
 }
 
 // Nothing is printed where no run is named.

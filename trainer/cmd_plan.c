@@ -109,10 +109,13 @@ static int print_plan(Config *config) {
     const int found = data_check_find(config, &dataset);
     if (found < 0) return -1;
     take_choices(config);
-    const Backend *backend = backend_for(config, true, NULL);
+    // A device that is not here is planned without its free memory, as are several processes, which may be elsewhere.
+    const Backend *backend = backend_for(config, false, NULL);
+    const bool here = backend && config_world(config) == 1;
+    if (!backend) err_clear(), backend = backend_for(config, true, NULL);
     if (!backend) return -1;
     const Config given = *config;
-    plan_auto(config, backend, false);
+    plan_auto(config, backend, here);
     ModelShape shape = model_shape(config);
     Model model;
     MemoryPlan plan;
@@ -123,7 +126,7 @@ static int print_plan(Config *config) {
     print_time(config, &model, backend, dataset.tokens[SPLIT_TRAIN], &text);
     int result = print_answers(config, &text);
     plan_print_choices(config, given.loss_chunk_rows, &model, backend, &text);
-    if (result == 0) result = memory_plan_check(&plan, &given, backend, false);
+    if (result == 0) result = memory_plan_check(&plan, &given, backend, here);
     if (result == 0 || err_code() != EX_USAGE) fwrite(text.data, 1, text.size, stdout); // also one that is too large
     if (result == 0 && found) result = data_check(config, &dataset);
     if (result == 0 && found) result = data_check_pass(config, &dataset, 0, 0);
