@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool config_is_set(const ConfigReader *reader, int key) { return strcmp(reader->origin[key], "default"); }
@@ -65,6 +66,15 @@ static void check_paths(ConfigReader *reader) {
 enum { MEM_LIMIT_LEAST = 1 << 20 };    // bytes: less is a number of GiB without its unit
 enum { MICRO_BATCH_TOKENS = 1 << 24 }; // at most: rows are counted in int, and no sum of the plan overflows
 
+// The number of heads nearest to the one that was asked for whose heads have a multiple of 8 channels. 0: there is none.
+static int64_t nearest_heads(const Config *config) {
+    int64_t near = 0;
+    for (int64_t heads = 1; heads <= config->n_embd / 8; heads++)
+        if (config->n_embd % (8 * heads) == 0 && llabs(heads - config->n_head) < llabs(near - config->n_head))
+            near = heads;
+    return near;
+}
+
 static void check_model(ConfigReader *reader) {
     const Config *config = &reader->config;
     if (config->n_head > 0 && config->n_embd > 0 && config->n_embd % config->n_head) {
@@ -72,8 +82,8 @@ static void check_model(ConfigReader *reader) {
         int64_t step = 8 * config->n_head, below = config->n_embd - config->n_embd % step, above = below + step;
         char smaller[32] = "", heads[64] = "";
         if (below) snprintf(smaller, sizeof smaller, "%lld or ", (long long)below);
-        if (config->n_embd % 64 == 0)
-            snprintf(heads, sizeof heads, ", or 'n_head' %lld", (long long)config->n_embd / 64);
+        const int64_t near = nearest_heads(config);
+        if (near) snprintf(heads, sizeof heads, ", or 'n_head' %lld", (long long)near);
         config_mistake(
             reader, KEY_n_embd,
             "'n_embd' %lld is not divisible by 'n_head' %lld: take %s%lld, whose heads have a multiple of 8 channels%s",

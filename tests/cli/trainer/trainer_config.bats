@@ -205,9 +205,10 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     run_match 66 "cannot open 'none.conf'" "$BIN/trainer" plan --compile none.conf
     run_match 66 "cannot open 'none.conf'" "$BIN/trainer" plan --bias none.conf
     run_match 0 "n_layer *= 7 " "$BIN/trainer" plan --print_config --wandb_log <(echo n_layer = 7)
-    for width in 512:8 448:7; do
+    for width in 512:8 448:14; do
         run_match 2 "or 'n_head' ${width#*:}" "$BIN/trainer" plan --n_embd=${width%:*}
     done
+    run_match 2 "or 'n_head' 4" "$BIN/trainer" plan --n_embd=64 --n_head=5
 }
 
 @test "options, words and commands that do not exist suggest the nearest one" {
