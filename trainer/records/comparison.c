@@ -53,7 +53,43 @@ static double last_value(const ComparedRun *run, const char *key) {
     return curve->count ? curve->points[curve->count - 1].value : NAN;
 }
 
+// The lowest validation loss. NAN: none was evaluated.
+static double lowest_loss(const ComparedRun *run) {
+    const Curve *curve = curves_find(&run->curves, "val_loss");
+    double lowest = run->saved.config ? run->saved.state.best_loss : NAN;
+    for (size_t i = 0; i < curve->count; i++) lowest = fmin(lowest, curve->points[i].value); // fmin passes over NAN
+    return isfinite(lowest) ? lowest : NAN;
+}
+
+// Whether the evaluations of two runs differ in dataset, mixture, order or size. A run without a checkpoint does not say.
+static bool evaluates_other(const ComparedRun *run, const ComparedRun *first) {
+    return run->saved.config && run->saved.state.eval_rule != first->saved.state.eval_rule;
+}
+
+// The first run that has a checkpoint; the end of the runs where none has.
+static const ComparedRun *first_saved(const ComparedRun *runs, int count) {
+    const ComparedRun *first = runs;
+    while (first < runs + count && !first->saved.config) first++;
+    return first;
+}
+
+// Losses of different evaluations do not compare.
+static bool losses_compare(const ComparedRun *runs, int count) {
+    const ComparedRun *first = first_saved(runs, count);
+    for (int i = 0; first < runs + count && i < count; i++)
+        if (evaluates_other(&runs[i], first) || runs[i].history.rule_count > 1) return false;
+    return true;
+}
+
+// A run without a loss comes last.
+static int by_loss(const void *a, const void *b) {
+    const double x = lowest_loss(a), y = lowest_loss(b);
+    if (isfinite(x) != isfinite(y)) return isfinite(x) ? -1 : 1;
+    return x < y ? -1 : x > y ? 1 : strcmp(((const ComparedRun *)a)->name, ((const ComparedRun *)b)->name);
+}
+
 static void print_table(Buffer *out, const ComparedRun *runs, int count) {
+    const bool has_best = count > 1 && losses_compare(runs, count) && isfinite(lowest_loss(runs));
     buffer_print(out, "<table><tr><th>run</th><th>step</th><th>tokens</th><th>validation loss</th><th>lowest</th>"
                       "<th>bits per byte</th><th>tokens/s in steps</th><th>memory (arena)</th></tr>\n");
     for (int i = 0; i < count; i++) {
@@ -65,7 +101,7 @@ static void print_table(Buffer *out, const ComparedRun *runs, int count) {
         buffer_print(out, "</td><td>%.0f</td><td>%s</td>", steps->count ? steps->points[steps->count - 1].step : 0,
                      human_count(text, run->curves.tokens));
         print_cell(out, "%.4f", last_value(run, "val_loss"));
-        print_cell(out, "%.4f", run->saved.config ? run->saved.state.best_loss : NAN);
+        print_cell(out, !i && has_best ? "<b>%.4f</b> best" : "%.4f", lowest_loss(run));
         print_cell(out, "%.4f", last_value(run, "val_bpb"));
         print_cell(out, "%.0f", run->curves.tokens / run->curves.seconds);
         const double arena = last_value(run, "arena_bytes"); // runs of version 0.1 lack it
@@ -119,20 +155,12 @@ static void print_dataset(Buffer *out, const ComparedRun *run) {
     buffer_print(out, "</td>");
 }
 
-// Whether the evaluations of two runs differ in dataset, mixture, order or size. A run without a checkpoint does not say.
-static bool evaluates_other(const ComparedRun *run, const ComparedRun *first) {
-    return run->saved.config && run->saved.state.eval_rule != first->saved.state.eval_rule;
-}
-
 static void print_data(Buffer *out, const ComparedRun *runs, int count) {
-    const ComparedRun *first = runs;
-    bool other = false;
+    const ComparedRun *first = first_saved(runs, count); // there is one
     buffer_print(out, "<tr><th>dataset</th>");
     for (int i = 0; i < count; i++) print_dataset(out, &runs[i]);
     buffer_print(out, "</tr>\n");
-    while (!first->saved.config) first++; // there is one
-    for (int i = 0; i < count; i++) other |= evaluates_other(&runs[i], first) || runs[i].history.rule_count > 1;
-    if (!other) return;
+    if (losses_compare(runs, count)) return;
     buffer_print(out, "<tr><th>evaluation</th>");
     for (int i = 0; i < count; i++) {
         buffer_print(out, "<td>%s",
@@ -150,8 +178,7 @@ static void print_data(Buffer *out, const ComparedRun *runs, int count) {
 // The keys whose values differ between two of the runs that have a checkpoint, or changed in one.
 static void print_differences(Buffer *out, const ComparedRun *runs, int count) {
     char text[PATH_MAX_BYTES], other[PATH_MAX_BYTES];
-    const ComparedRun *first = runs;
-    while (first < runs + count && !first->saved.config) first++;
+    const ComparedRun *first = first_saved(runs, count);
     if (first == runs + count) return;
     buffer_print(out, "<h2>Data, and different keys</h2>\n<table><tr><th></th>");
     for (int i = 0; i < count; i++) {
@@ -211,6 +238,7 @@ int comparison_write(const char *path, char **names, int count) {
     }
     if (result == 0 && !read) result = fail(EX_NOINPUT, "none of these directories holds the steps of a run");
     if (result == 0) {
+        if (losses_compare(runs, read)) qsort(runs, (size_t)read, sizeof *runs, by_loss);
         print_page(&page, runs, read);
         result = file_write_over(path, (Bytes){page.data, page.size}, strlen("<!doctype html>"));
     }

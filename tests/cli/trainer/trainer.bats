@@ -91,6 +91,21 @@ END
     "$BIN/trainer" status --json run | jq -e 'has("processor_lost") | not'
 }
 
+@test "trainer report puts the run with the lowest loss first, where the losses compare" {
+    for rate in 1e-5 1e-2 1e-3; do train --quiet --out_dir="lr$rate" --learning_rate=$rate --decay_lr=False --sample_tokens=0; done
+    order() { sed -nE 's/^<tr><td>([^<]*)<.*/\1/p' runs.html; }
+    lowest() { jq -r 'select(.val_loss) | .val_loss' "$1/metrics.jsonl" | sort -g | head -1; }
+    want=$(for run in lr*; do echo "$(lowest "$run") $run"; done | sort -g | cut -d' ' -f2)
+    "$BIN/trainer" report lr*
+    diff <(echo "$want") <(order)
+    grep best runs.html | grep -q "^<tr><td>$(head -1 <<<"$want")<.*<b>$(lowest "$(head -1 <<<"$want")" | xargs printf %.4f)</b> best"
+    [ "$(grep -c best runs.html)" = 1 ]
+    train --quiet --out_dir=other --learning_rate=1e-3 --eval_iters=2 --sample_tokens=0
+    "$BIN/trainer" report lr* other
+    diff <(printf '%s\n' lr* other) <(order)
+    not grep best runs.html
+}
+
 @test "trainer report compares runs: curves, last values, the keys in which they differ" {
     for rate in 1e-3 5e-3; do train --out_dir="run $rate" --quiet --learning_rate=$rate; done
     run_match 0 "runs.html" "$BIN/trainer" report "run 1e-3" "run 5e-3"
