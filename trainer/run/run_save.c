@@ -32,9 +32,10 @@ static void collect_save(Run *run, bool wait) {
 
 void run_check_save(Run *run) { collect_save(run, false); }
 
-// Of a run before its first step nothing is saved.
+// Of a run before its first step nothing is saved, but of one that has no steps the initial weights.
 static bool is_saved(const Run *run) {
     const RunState *state = &run->state;
+    if (!run->config.max_iters && !*run->saves.resumed_from) return false;
     return run->saves.step == state->step && (run->saves.evaluated || !state->evaluated || !state->step);
 }
 

@@ -106,6 +106,18 @@ END
     not grep best runs.html
 }
 
+@test "the initial weights are saved by max_iters=0, and a run from them is the run" {
+    train --quiet --out_dir=start --max_iters=0
+    "$BIN/trainer" export --quiet --out_dir=start -o model
+    train --quiet --out_dir=whole
+    train --quiet --out_dir=from --init_from=start/ckpt-00000000
+    diff <(losses whole) <(losses from)
+    train --quiet --out_dir=other --init_from=./model
+    diff <(losses whole) <(losses other)
+    train --quiet --out_dir=start # goes on
+    diff <(losses whole) <(losses start)
+}
+
 @test "trainer report compares runs: curves, last values, the keys in which they differ" {
     for rate in 1e-3 5e-3; do train --out_dir="run $rate" --quiet --learning_rate=$rate; done
     run_match 0 "runs.html" "$BIN/trainer" report "run 1e-3" "run 5e-3"
