@@ -11,10 +11,11 @@
 #include <stdio.h>
 
 static bool json;
-static const char *which = "", *choices;
+static const char *which = "", *choices, *wanted_split = "";
 static const Option options[] = {
     {OPT_STRING, "ckpt", &which, "newest|best|STEP",
      "checkpoint; without it the newest, or the best if only the best are saved"},
+    {OPT_STRING, "split", &wanted_split, "train|val", "this split alone; without it both, or the one that has samples"},
     {OPT_STRING, "choices", &choices, "FILE",
      "accuracy on multiple-choice items instead: JSON lines of ctx, endings and label, as HellaSwag's; - is standard "
      "input"},
@@ -42,20 +43,30 @@ static void print_evaluation(const Evaluation *evaluation, const char *name, boo
 }
 
 static int evaluate_split(Trained *trained, const Config *config, Feed *feed, const uint8_t *token_bytes, int split) {
-    static const char *const names[] = {"train", "val"};
     const BatchSource source = source_of_feed(feed);
     Evaluation evaluation;
     evaluation_init(&evaluation, config, feed, split, trained_consumed(trained, feed_dataset(feed)));
     if (!evaluation.part_count)
-        return fail(EX_USAGE, "the %s data has no more than %lld tokens, the length of a sequence", names[split],
+        return fail(EX_USAGE, "the %s data has no more than %lld tokens, the length of a sequence", split_names[split],
                     (long long)config_eval_block(config));
     FeedResult result = evaluation_run(&evaluation, &trained->network, &source, token_bytes, NULL);
     if (result == FEED_CHANGED)
         return fail(EX_AGAIN, "the loader changed its dataset during the evaluation: run it again");
     if (result != FEED_BATCH) return -1;
-    print_evaluation(&evaluation, names[split], trained->plan.answers);
-    if (!isfinite(evaluation.loss)) return fail(EX_NONFINITE, "the loss of the %s data is not finite", names[split]);
+    print_evaluation(&evaluation, split_names[split], trained->plan.answers);
+    if (!isfinite(evaluation.loss))
+        return fail(EX_NONFINITE, "the loss of the %s data is not finite", split_names[split]);
     return 0;
+}
+
+// Without --split, a split that is too short for a sample is left out if the other is not.
+static bool is_wanted(const Config *config, const FeedDataset *dataset, int split) {
+    if (*wanted_split) return !strcmp(wanted_split, split_names[split]);
+    if (evaluate_samples(config, dataset->tokens[split]) || !evaluate_samples(config, dataset->tokens[!split]))
+        return true;
+    log_line("no %s data: it has no more than %lld tokens, the length of a sequence", split_names[split],
+             (long long)config_eval_block(config));
+    return false;
 }
 
 static int evaluate_with(Trained *trained, const Config *config, LoaderProcess *loader_process) {
@@ -71,7 +82,8 @@ static int evaluate_with(Trained *trained, const Config *config, LoaderProcess *
     Feed *feed = feed_open(&wanted);
     int result = feed && vocabulary_check(config, feed_dataset(feed)) == 0 && feed_attach(feed) == 0 ? 0 : -1;
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL && result == 0; split++)
-        result = evaluate_split(trained, config, feed, token_bytes, split);
+        if (is_wanted(config, feed_dataset(feed), split))
+            result = evaluate_split(trained, config, feed, token_bytes, split);
     feed_close(feed);
     return result;
 }
@@ -115,8 +127,11 @@ static int print_accuracy(Trained *trained, const Config *config) {
 }
 
 // A dataset of a configuration file may be that of the training run.
-static int check_choices(const ConfigReader *reader) {
+static int check_options(const ConfigReader *reader) {
     static const int keys[] = {KEY_dataset, KEY_loader};
+    if (*wanted_split && strcmp(wanted_split, "train") && strcmp(wanted_split, "val"))
+        return fail(EX_USAGE, "--split is train or val, not '%s'", wanted_split);
+    if (*wanted_split && choices) return fail(EX_USAGE, "--split and --choices, whose items are of no split");
     if (choices && !*choices) return fail(EX_USAGE, "--choices names no file");
     for (size_t i = 0; choices && i < sizeof keys / sizeof *keys; i++)
         if (!strncmp(reader->origin[keys[i]], "--", 2))
@@ -132,7 +147,7 @@ static int run(int count, char **files) {
     LoaderProcess loader_process = {0};
     Config *config = &reader.config;
     int result = config_read(&reader, count, files);
-    if (result == 0) result = check_choices(&reader);
+    if (result == 0) result = check_options(&reader);
     if (choices) config_flag(&reader, "loss_tokens=all"); // an ending is no answer of a conversation
     if (result == 0 && !choices) result = loader_process_open(&loader_process, config, LOADER_CACHE_LEAST);
     config->sample_tokens = 0;

@@ -118,6 +118,22 @@ END
     diff <(losses whole) <(losses start)
 }
 
+@test "eval reads one split, and a dataset that has one" {
+    train --quiet --out_dir=run
+    evaluate() { "$BIN/trainer" eval --out_dir=run --threads=1 --json "$@" 2>log; }
+    evaluate --dataset="$data" >both
+    [ "$(wc -l <both)" = 2 ]
+    diff <(head -1 both) <(evaluate --dataset="$data" --split=train)
+    diff <(tail -1 both) <(evaluate --dataset="$data" --split=val)
+    "$BIN/shardtool" tokenize --quiet --val 1 --characters "$BATS_FILE_TMPDIR/ascii" -o held "$BATS_FILE_TMPDIR/docs/part-aa"
+    evaluate --dataset=held >found
+    [[ "$(cat found)" == '{"split": "val", "loss": '* ]] && [ "$(wc -l <found)" = 1 ]
+    grep -q "no train data" log
+    run_match 2 "the train data has no more than 16 tokens" "$BIN/trainer" eval --out_dir=run --dataset=held --split=train
+    run_match 2 "--split is train or val, not 'test'" "$BIN/trainer" eval --out_dir=run --dataset=held --split=test
+    run_match 2 "are of no split" "$BIN/trainer" eval --out_dir=run --choices=x --split=val
+}
+
 @test "trainer report compares runs: curves, last values, the keys in which they differ" {
     for rate in 1e-3 5e-3; do train --out_dir="run $rate" --quiet --learning_rate=$rate; done
     run_match 0 "runs.html" "$BIN/trainer" report "run 1e-3" "run 5e-3"
