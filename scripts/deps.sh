@@ -108,7 +108,7 @@ table) table && exit ;;
 packages) rows "$2" | grep -v '^omp' | cut -d ' ' -f 2 | paste -sd ' ' && exit ;;
 peers)
     exec build/venv/bin/pip install -q --disable-pip-version-check torch==2.15.0 torchdata==0.11.0 transformers==5.23.0 tensorboard==2.21.0 \
-        datatrove==0.10.1 megatron-core==0.16.1 gguf==0.19.0 mypy==2.4.1 wheel rustbpe==0.1.0 gigatoken==0.10.0 awkward
+        datatrove==0.10.1 megatron-core==0.16.1 gguf==0.19.0 trl==1.16.0 xllamacpp==2026.10.11549 mypy==2.4.1 wheel rustbpe==0.1.0 gigatoken==0.10.0 awkward
     ;;
 headers)
     cc=${2:-cc}

@@ -18,12 +18,15 @@ TEXTS = [
 ]  # fmt: skip
 
 
-def conversations(count, seed):
+SPELL_NONE = [text for text in TEXTS if "<|" not in text and "\0" not in text]  # other programs make markers of texts that spell them
+
+
+def conversations(count, seed, texts=TEXTS):
     made_of = random.Random(seed)
     for number in range(count):
-        talk = [{"role": "system", "content": made_of.choice(TEXTS)}] if made_of.random() < 0.3 else []
+        talk = [{"role": "system", "content": made_of.choice(texts)}] if made_of.random() < 0.3 else []
         for _ in range(made_of.choice([1, 1, 2, 5])):
-            talk += [{"role": role, "content": made_of.choice(TEXTS)} for role in ("user", "assistant")]
+            talk += [{"role": role, "content": made_of.choice(texts)} for role in ("user", "assistant")]
         yield talk
 
 

@@ -4,7 +4,6 @@ template against transformers, and a model that learns to answer and to stop."""
 import json
 import math
 import os
-import random
 import shutil
 import struct
 import subprocess
@@ -229,13 +228,8 @@ def test_transformers_has_the_ids_and_the_mask_of_the_exported_template():
     tokenizer = transformers.AutoTokenizer.from_pretrained("exported")
     assert tokenizer.eos_token_id == END and tokenizer.bos_token_id == END_OF_TEXT
     assert transformers.GenerationConfig.from_pretrained("exported").eos_token_id == [END, END_OF_TEXT]
-    spelled = ("<|", "\0")  # transformers makes markers of texts that spell them, and this project does not
-    texts = [text for text in turns.TEXTS if not any(word in text for word in spelled)]
-    made_of, found = random.Random(3), 0
-    for _ in range(20):
-        talk = [{"role": "system", "content": made_of.choice(texts)}] if made_of.random() < 0.3 else []
-        for _ in range(made_of.choice([1, 2, 5])):
-            talk += [{"role": role, "content": made_of.choice(texts)} for role in ("user", "assistant")]
+    found = 0
+    for talk in turns.conversations(20, 3, turns.SPELL_NONE):
         theirs = tokenizer.apply_chat_template(talk, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
         own = np.array([END_OF_TEXT, *turns.ids_of(talk)])
         assert theirs["input_ids"] == own[:-1].tolist()
@@ -272,8 +266,8 @@ def answer(out, *questions, tokens=30):
                           ).stdout.split("\n")[:-1]  # fmt: skip
 
 
-def test_a_model_learns_its_answers_and_stops():
-    """And a prompt's own text is not learned: with another answer than those of the prompt, and its loss stays."""
+def learn():
+    """Trains the run `learned`; returns its pairs of prompts and answers."""
     pairs = [(f"number {i}", f"{i * 7 % 50} and {i}") for i in range(16)]
     with open("pairs.jsonl", "w") as file:
         file.writelines(json.dumps({"prompt": prompt, "completion": completion}) + "\n" for prompt, completion in 8 * pairs)
@@ -285,6 +279,11 @@ def test_a_model_learns_its_answers_and_stops():
                "--n_layer=2", "--n_head=2", "--n_embd=64", "--block_size=64", "--batch_size=8", "--gradient_accumulation_steps=1",
                "--max_iters=300", "--learning_rate=5e-3", "--min_lr=5e-4", "--warmup_iters=10", "--lr_decay_iters=300"]  # fmt: skip
     runner.call(f"{BIN}/trainer", "train", *options, "--loss_tokens=answers", "--out_dir=learned")
+    return pairs
+
+
+def test_a_model_learns_its_answers_and_stops():
+    pairs = learn()
     found = [answer("learned", prompt)[0] for prompt, _ in pairs]
     assert found == [completion for _, completion in pairs], found
     # conversations that are longer than a block lose their oldest pairs, and /clear forgets all
