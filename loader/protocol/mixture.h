@@ -6,8 +6,9 @@
 //
 // A schedule has entries {from, weights}; `from` of the first is 0, and they ascend. An entry holds for samples from
 // its own `from` to that of the next entry. The weights of an entry, one for each source, are scaled to integers w of
-// sum W = MIXTURE_SUM = 65,536: w[i] = 65,536 * weight[i] / total, rounded down; the sources with the largest remainders, of equal
-// ones the first, get one more each until the sum is W. A weight that is not 0 must not become 0.
+// sum W = MIXTURE_SUM = 65,536: w[i] = 65,536 * weight[i] / total, rounded down. The sources with the largest remainders
+// get one more each until the sum is W. Of equal remainders the first source comes first. A weight that is not 0 must
+// not become 0.
 //
 // Sample s of an entry: p = s - from, V = W; for each source i in turn, r = p * w[i] / V (rounded down, of a product of
 // 128 bits). When (p + 1) * w[i] / V > r, the sample is number base[i] + r of source i. Else p -= r, V -= w[i], and the

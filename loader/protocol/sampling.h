@@ -31,13 +31,14 @@
 //
 // Numbers of the modes (SAMPLING_MODES, WireGet.mode): crop 0, sequential 3, epoch 6, shifted 7, documents 8, permuted 9.
 //
-// P(stage, m) is a permutation of 0..m-1 that depends on seed, c and epoch: 8 rounds of a balanced Feistel network on 2h
-// bits, where 2h is the bit length of m-1 rounded up to even, applied repeatedly until the result is below m.
+// P(stage, m) is a permutation of 0..m-1 that depends on seed, c and epoch. It is 8 rounds of a balanced Feistel network
+// on 2h bits, applied repeatedly until the result is below m. 2h is the bit length of m-1, rounded up to even.
 // P(stage, 1) maps 0 to 0. With left:right = x, h bits each, round r is
 //   left, right = right, left ^ (mix(key[r] << 32 | right) >> (64 - h))
 // mix(z): z ^= z >> 30, z *= 0xBF58476D1CE4E5B9, z ^= z >> 27, z *= 0x94D049BB133111EB, z ^= z >> 31 (splitmix64).
-// key[0..3] and key[4..7] are the four output words of philox4x32-10 with the key {seed low, seed high} and the
-// counters {2c, stage, epoch low, epoch high} and {2c + 1, stage, epoch low, epoch high}; low and high are 32-bit halves.
+// key[0..3] and key[4..7] are the four output words of philox4x32-10 with the key {seed low, seed high}. The counter is
+// {2c, stage, epoch low, epoch high} for the first four and {2c + 1, stage, epoch low, epoch high} for the others. Low
+// and high are 32-bit halves.
 // philox64(seed, split, c, sample) = word 0 | word 1 << 32 of philox4x32-10 with the key {seed low, seed high} and the
 // counter {sample low, sample high, split, c}; split is 0 for train and 1 for val.
 //

@@ -59,8 +59,8 @@
 // does one beyond what all connections together may leave unread, unless it asks for at most one piece and nothing else
 // is unread on its connection.
 //
-// RING. For ipc, when WELCOME offers it: the trainer creates a memfd of slot_count slots of slot_bytes (a multiple of
-// 4096), sealed with F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL, connects to DIR/ctl.sock (SOCK_SEQPACKET, same user)
+// RING. For ipc, if WELCOME offers it. The trainer creates a memfd of slot_count slots of slot_bytes (a multiple of
+// 4096), sealed with F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL. It connects to DIR/ctl.sock (SOCK_SEQPACKET, same user)
 // and sends one CtlAttach with the descriptor (SCM_RIGHTS). The CtlReply contains the attach_id; a loader that refuses
 // the ring closes the connection without a reply. The rows of a GET with this attach_id in its header are written to
 // slot `slot`, from its first byte, and the BATCH has no second part. The attachment lives as long as the connection:
