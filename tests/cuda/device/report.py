@@ -77,11 +77,15 @@ def steps(rows, device):
     # our own step says how many FLOPs a token takes: the peers' are the same model's
     flops = {r["model"]: r["flops_per_token"] for r in rows if r.get("flops_per_token")}
     context = max((r["opened_bytes"] - r["before_bytes"] for r in rows if r.get("opened_bytes")), default=0)
-    yield ("## A training step\n\nFLOPs are 6 a parameter and attention's, causal counted once. MFU is of"
-           f" {peak or 'an unknown number of'} TFLOP/s (data sheet), GEMM is the share of a bf16 product of 8192 cubed"
-           f" on the same device, {gemm:.0f} TFLOP/s. used: the card's memory after, less before, with the context"
-           f" ({context * 2**-30:.2f} GiB with libraries); for PyTorch the"
-           " peak of its tensors alone. T = 1024. Median of three passes; MHz and W of the card beside it. The trainer's own lines count all of attention, as nanoGPT does: 7 % more.\n")
+    yield ("## A training step\n\nT = 1024, median of three passes.\n\n"
+           "- FLOPs are 6 a parameter and attention's, causal counted once. The trainer's own lines count all of attention,\n"
+           "  as nanoGPT does: 7 % more.\n"
+           f"- MFU is of {peak or 'an unknown number of'} TFLOP/s (data sheet).\n"
+           f"- GEMM is the share of a bf16 product of 8192 cubed on the same device, {gemm:.0f} TFLOP/s.\n"
+           "- used GiB is the card's memory after the passes, less before,"
+           f" with the context ({context * 2**-30:.2f} GiB with libraries).\n"
+           "  For PyTorch it is the peak of its tensors alone.\n"
+           "- MHz and W are those of the card during the passes.\n")
     yield "| model | B | by | settings | ms | tok/s | TFLOP/s | MFU | GEMM | planned GiB | used GiB | MHz | W | note |"
     yield "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     for r in rows:
@@ -123,8 +127,8 @@ def trace(rows, device):
         return
     with open(EXPECTED) as file:
         expected = json.load(file)
-    yield ("\n## A step, operation by operation\n\n124M, T = 1024, without a graph; the rows add up to the step. Expected: computed"
-           f" before any measurement, for an {expected['device']}; **off** marks more than {TOLERANCE:.0%} beside it.\n")
+    yield ("\n## A step, operation by operation\n\n124M, T = 1024, without a graph. The rows add up to the step. The expected times were computed"
+           f"\nbefore any measurement, for an {expected['device']}. **off** marks a difference of more than {TOLERANCE:.0%}.\n")
     for B in [max(r["B"] for r in rows)]:
         yield f"\nB = {B}\n\n| operation | calls | ms | TFLOP/s | expected ms | |\n|---|---|---|---|---|---|"
         sums = {}
@@ -157,20 +161,27 @@ def attention(rows):
 def runs(rows):
     rows = [r for r in rows if r["what"] == "run"]
     if rows:
-        yield ("\n## A run beside nanoGPT\n\nThe same text, initial weights, batches and steps through the trainer and through nanoGPT's model"
-               " and loop in PyTorch; of each pair of figures the second is PyTorch's. off: the greatest difference of the losses of a step."
-               " s: of the whole process. used: the card's memory, most during the run less before. kill -9: the losses and weights of a second run"
-               " that was killed after its checkpoint and started again.\n\n"
-               "| model | B | type | steps | tokens | last losses | off | s | ms a step | used GiB | kill -9 | PyTorch | note |\n"
-               "|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+        yield ("\n## A run beside nanoGPT\n\nThe same text, initial weights, batches and steps go through the trainer and through nanoGPT's model"
+               " and loop in\nPyTorch.\n\n"
+               "- difference: the greatest one of the losses of a step.\n"
+               "- kill -9: the losses and weights of a second run, killed after its checkpoint and started again.\n"
+               "- process: the time of the whole process, s.\n"
+               "- used GiB: the card's memory, most during the run less before.\n\n"
+               "| model | B | type | steps | tokens | difference | at step | kill -9 | PyTorch | note |\n"
+               "|---|---|---|---|---|---|---|---|---|---|")
     for r in rows:
-        pair = lambda key, form, scale=1: f"{number(r, key, form, scale)}, {number(r, 'torch_' + key, form, scale)}"
         tokens = r.get("B", 0) * r.get("accumulation", 0) * r.get("T", 0) * r.get("steps", 0)
         kill = f"at {r['killed_at']} of {r['steps']}: {'the same bits' if r['equal'] else '**other bits**'}" if "equal" in r else "-"
-        off = f"{r['difference']:.5f} at {r['difference_step']}" if "difference" in r else "-"
+        off = f"{r['difference']:.5f} | {r['difference_step']}" if "difference" in r else "- | -"
         yield (f"| {r.get('model', '')} | {r.get('accumulation', '-')} x {r.get('B', '-')} x {r.get('T', '-')} | {r.get('dtype', '-')} | {r.get('steps', '-')}"
-               f" | {tokens:,} | {pair('last_loss', '{:.4f}')} | {off} | {pair('seconds', '{:.1f}')} | {pair('ms', '{:.1f}')}"
-               f" | {pair('used_bytes', '{:.2f}', 2**-30)} | {kill} | {r.get('torch', '').split('+')[0]} {r.get('by', '')} | {r.get('note', '')} |")
+               f" | {tokens:,} | {off} | {kill}"
+               f" | {r.get('torch', '').split('+')[0]} {r.get('by', '')} | {r.get('note', '')} |")
+    if rows:
+        yield "\n| by | model | last loss | process | ms a step | used GiB |\n|---|---|---|---|---|---|"
+    for r in rows:
+        for by, of in ("millrace", ""), ("PyTorch", "torch_"):
+            yield (f"| {by} | {r.get('model', '')} | {number(r, of + 'last_loss', '{:.4f}')} | {number(r, of + 'seconds', '{:.1f}')}"
+                   f" | {number(r, of + 'ms', '{:.1f}')} | {number(r, of + 'used_bytes', '{:.2f}', 2**-30)} |")
 
 
 def sections(text):
