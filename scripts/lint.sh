@@ -102,7 +102,7 @@ hits=$(
 [ -z "$hits" ] || say "test names of less than three words:
 $hits"
 
-hits=$(python3 scripts/prose.py README.md docs/{audit,calculations,characters,datasets,fit,model-options,out-of-memory,peers,several-processes,train,troubleshooting}.md)
+hits=$(python3 scripts/prose.py README.md docs/*.md)
 [ -z "$hits" ] || say "$hits"
 
 hits=$(scripts/waits.sh)
