@@ -108,8 +108,9 @@ static int remove_equal(Dedup *dedup) {
     const uint64_t documents = dedup->inputs->documents[SPLIT_TRAIN] + dedup->inputs->documents[SPLIT_VAL];
     const char *folder = dedup->output && !dedup->output->to_stdout ? dedup->output->build.target : NULL;
     Buffer firsts = {0};
-    if (!(dedup->hashes = record_sort_open(folder, documents, 0, memory)) ||
-        !(dedup->removed = record_sort_open(folder, documents, documents, memory)))
+    const RecordLimits hashes = {documents, 0, 0}, removed = {documents, documents, documents};
+    if (!(dedup->hashes = record_sort_open(folder, &hashes, memory)) ||
+        !(dedup->removed = record_sort_open(folder, &removed, memory)))
         return -1;
     int status = each_document(dedup, hash_document);
     if (status == 0) status = find_equal(dedup, &firsts);
@@ -147,7 +148,7 @@ static int dedup_all(const DocumentInputs *inputs, Output *output) {
 static int run(int count, char **arguments) {
     char settings[64] = "";
     if (similar != 0 && !(similar >= SIMILAR_LEAST && similar <= 1))
-        return fail(EX_USAGE, "--similar is %g, and must be from %g to 1", similar, SIMILAR_LEAST);
+        return fail(EX_USAGE, "--similar is %.15g, and must be from %g to 1", similar, SIMILAR_LEAST);
     if (removal_report_check(report_path) < 0) return -1;
     if (report_path && !output_options.path) return documents_run_dry(count, arguments, dedup_all);
     if (similar != 0) snprintf(settings, sizeof settings, "similar=%.10g;words=%d", similar, WORDS_VERSION);

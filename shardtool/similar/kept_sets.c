@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PENDING_BYTES = 1 << 20 };
+enum { PENDING_LEAST = 1 << 20 };
 
 #define NUMBERS_DIFFER (1ull << 63) // in `removed`
 
@@ -22,6 +22,7 @@ struct KeptSets {
     double least;
     int file;         // of sets
     uint64_t written; // bytes of it; `pending` follows
+    uint64_t pending_most;
     Buffer pending, found, candidates;
     HashSet set; // of the document that is compared
     int slot_file;
@@ -42,8 +43,9 @@ static int map_slots(KeptSets *kept, const char *folder) {
     return 0;
 }
 
-KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least) {
+KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least, uint64_t memory) {
     KeptSets *kept = allocate_zeroed(1, sizeof *kept);
+    kept->pending_most = memory / 2 > PENDING_LEAST ? memory / 2 : PENDING_LEAST; // a Buffer doubles
     kept->least = least, kept->slot_bytes = slots * sizeof *kept->slots, kept->slot_file = -1;
     kept->file = spool_create(folder, "sets of hashes");
     if (kept->file >= 0 && map_slots(kept, folder) == 0) return kept;
@@ -163,7 +165,7 @@ int kept_sets_keep(KeptSets *kept, const uint64_t *memberships, size_t count, By
     memcpy(&head.set, set.data, sizeof head.set);
     buffer_add(&kept->pending, &head, sizeof head);
     buffer_add(&kept->pending, set.data + sizeof head.set, set.size - sizeof head.set);
-    if (kept->pending.size < PENDING_BYTES) return 0;
+    if (kept->pending.size < kept->pending_most) return 0;
     if (lseek(kept->file, (off_t)kept->written, SEEK_SET) < 0) return fail_errno("cannot write a temporary file");
     if (fd_write(kept->file, kept->pending.data, kept->pending.size, "a temporary file") < 0) return -1;
     kept->written += kept->pending.size, kept->pending.size = 0;

@@ -18,9 +18,9 @@ static inline uint64_t group_slots(uint64_t documents) {
 
 typedef struct KeptSets KeptSets;
 
-// For groups with `slots` slots in all. Sets with a Jaccard similarity of at least `least` are near-duplicates. The files
-// are in `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
-KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least);
+// For groups with `slots` slots in all. Sets with a Jaccard similarity of at least `least` are near-duplicates. Sets beyond
+// `memory` go to a file; the files are in `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
+KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least, uint64_t memory);
 void kept_sets_close(KeptSets *kept); // accepts NULL
 
 // Looks for the first kept document in one of the groups that is a near-duplicate of a set (shingler_set): 1 with its

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 enum { QUEUE_BYTES = 1 << 20 }; // of the queue that are read before the rest moves to its front
+enum { KEY_UNUSED = 16 };       // bits of a band's key. Bands that differ in these alone cost comparisons
 enum { FIXED_BYTES = 64 << 20, THREAD_BYTES = 16 << 20 }; // beside the sorting: buffers, the vocabulary, the output
 
 typedef struct {
@@ -38,11 +39,10 @@ static uint64_t fixed_memory(const NearWork *work) {
 int near_dedup_check(const NearDedup *dedup) {
     const NearWork work = {.map.threads = dedup->threads};
     const uint64_t need = fixed_memory(&work) + record_sort_least_memory(band_count(dedup));
-    char need_text[16], memory_text[16];
     if (dedup->memory >= need) return 0;
-    return fail(EX_USAGE, "--memory %s is too small for %" PRIu64 " documents: at least %s",
-                human_bytes(memory_text, (double)dedup->memory), band_count(dedup) / MINHASH_BANDS,
-                human_bytes(need_text, (double)need));
+    return fail(EX_USAGE,
+                "--memory of %" PRIu64 " MiB is too small for %" PRIu64 " documents: give it %" PRIu64 "M or more",
+                dedup->memory >> 20, band_count(dedup) / MINHASH_BANDS, ((need - 1) >> 20) + 1);
 }
 
 static int sign_text(void *context, unsigned worker, Bytes text, Buffer *out) {
@@ -59,7 +59,8 @@ static int take_bands(void *context, const TextDocument *document, Bytes result,
     removal_report_count(work->dedup->report, document);
     work->too_long += document->cursor != NULL, work->without_words += !document->cursor && !result.size;
     for (size_t at = 0; at < result.size; at += sizeof(uint64_t))
-        if (record_sort_add(work->bands, (SortRecord){get_u64(result.data + at), document->number}) < 0) return -1;
+        if (record_sort_add(work->bands, (SortRecord){get_u64(result.data + at) >> KEY_UNUSED, document->number}) < 0)
+            return -1;
     return 0;
 }
 
@@ -157,15 +158,19 @@ static void log_statistics(const NearWork *work) {
 
 static int run_passes(NearWork *work) {
     const NearDedup *dedup = work->dedup;
-    const uint64_t bands = band_count(dedup), memory = dedup->memory - fixed_memory(work);
-    if (!(work->bands = record_sort_open(work->folder, bands, 0, memory))) return -1;
+    const uint64_t bands = band_count(dedup), documents = bands / MINHASH_BANDS;
+    const uint64_t memory = dedup->memory - fixed_memory(work), rest = memory - record_sort_least_memory(bands);
+    const uint64_t set_memory = rest < memory / 2 ? rest : memory / 2; // beside the members
+    const RecordLimits band_limits = {bands, 1ull << (64 - KEY_UNUSED), documents};
+    const RecordLimits member_limits = {bands, documents, membership(bands + 1, 0, false)};
+    if (!(work->bands = record_sort_open(work->folder, &band_limits, memory))) return -1;
     work->map.work = sign_text, work->map.take = take_bands;
     if (text_map_run(&work->map) < 0) return -1;
-    if (!(work->members = record_sort_open(work->folder, bands, bands / MINHASH_BANDS, memory))) return -1;
+    if (!(work->members = record_sort_open(work->folder, &member_limits, memory - set_memory))) return -1;
     if (find_groups(work) < 0) return -1;
     record_sort_close(work->bands);
     work->bands = NULL;
-    if (!(work->kept = kept_sets_open(work->folder, work->slots, dedup->least))) return -1;
+    if (!(work->kept = kept_sets_open(work->folder, work->slots, dedup->least, set_memory))) return -1;
     if ((work->has_next = record_sort_next(work->members, &work->next)) < 0) return -1;
     work->map.wants = wants_set, work->map.work = make_set, work->map.take = take_set;
     return text_map_run(&work->map);

@@ -1,4 +1,4 @@
-// Sorts records of 16 bytes by their key with bounded memory: each goes to the bucket of its key, a temporary file
+// Sorts records of two numbers by the first with bounded memory: each goes to the bucket of its key, a temporary file
 // without a name; then the buckets are sorted in memory one after the other.
 #pragma once
 
@@ -13,9 +13,14 @@ typedef struct RecordSort RecordSort;
 // The most memory that `records` records need in a bucket, for a check before the work: there are 256 buckets.
 uint64_t record_sort_least_memory(uint64_t records);
 
-// For about `records` records, whose keys are spread evenly below `keys`, 0: below 2^64. `memory` is for one bucket; where
-// keys are not spread evenly it is exceeded. The files are in `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
-RecordSort *record_sort_open(const char *folder, uint64_t records, uint64_t keys, uint64_t memory);
+typedef struct {
+    uint64_t records;      // about as many; more than that exceed the memory
+    uint64_t keys, values; // all are below; 0: below 2^64. The fewer, the less a record takes on disk
+} RecordLimits;
+
+// Keys should be spread evenly: `memory` is for one bucket. Where all records fit in it no file is written. The files are in
+// `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
+RecordSort *record_sort_open(const char *folder, const RecordLimits *limits, uint64_t memory);
 void record_sort_close(RecordSort *sort); // accepts NULL
 
 int record_sort_add(RecordSort *sort, SortRecord record);

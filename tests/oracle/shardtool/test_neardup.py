@@ -196,7 +196,7 @@ def test_near_duplicates_are_those_of_all_pairs():
 def test_near_duplicates_do_not_depend_on_threads_and_memory():
     want = dedup("planted", 0.8)
     digests = [call("sh", "-c", "find planted.unique -name '*.zst' -exec cat {} + | sha256sum; cat planted.report").stdout]
-    for options in (["-j", "1"], ["-j", "2"], ["-j", "4", "--memory", "130M"], ["-j", "3", "--memory", "4G"]):
+    for options in (["-j", "1"], ["-j", "2"], ["-j", "4", "--memory", "131100k"], ["-j", "3", "--memory", "4G"]):
         assert dedup("planted", 0.8, *options) == want
         digests.append(call("sh", "-c", "find planted.unique -name '*.zst' -exec cat {} + | sha256sum; cat planted.report").stdout)
     assert len(set(digests)) == 1

@@ -82,7 +82,8 @@ TEST(record_sort_returns_records_by_key_and_equal_keys_as_they_were_added) {
     static const uint64_t keys[] = {0, 1000, 1 << 20}, memories[] = {1 << 30, 1 << 20, 1 << 12};
     for (unsigned k = 0; k < 3; k++)
         for (unsigned m = 0; m < 3; m++) {
-            RecordSort *sort = record_sort_open(".", RECORDS, keys[k], memories[m]);
+            const RecordLimits limits = {RECORDS, keys[k], RECORDS};
+            RecordSort *sort = record_sort_open(".", &limits, memories[m]);
             CHECK(sort);
             uint64_t sum = 0, count = 0;
             for (uint64_t i = 0; i < RECORDS; i++) {
@@ -115,7 +116,7 @@ static Bytes set_of(Buffer *set, uint64_t first, uint64_t count) {
 TEST(a_set_is_compared_with_the_first_8_kept_ones_of_its_group) {
     enum { DOCUMENTS = 12 };
     Buffer set = {0};
-    KeptSets *kept = kept_sets_open(".", group_slots(DOCUMENTS), 0.8);
+    KeptSets *kept = kept_sets_open(".", group_slots(DOCUMENTS), 0.8, 0);
     uint64_t number;
     double similarity;
     for (uint64_t i = 0; i < DOCUMENTS; i++) {
@@ -139,7 +140,7 @@ TEST(a_similarity_that_is_the_least_is_near) {
     uint64_t number;
     double similarity;
     for (uint64_t shared = 1; shared < 40; shared++) {
-        KeptSets *kept = kept_sets_open(".", 1, (double)shared / 40); // of 20 + shared / 2 hashes each, roughly
+        KeptSets *kept = kept_sets_open(".", 1, (double)shared / 40, 0); // of 20 + shared / 2 hashes each, roughly
         const uint64_t first = membership(0, 0, false), second = membership(0, 1, true);
         CHECK_EQUAL(kept_sets_keep(kept, &first, 1, set_of(&set, 0, shared), 1), 0); // a part of the other
         CHECK_EQUAL(kept_sets_find(kept, &second, 1, set_of(&set, 0, 40), &number, &similarity), 1);
