@@ -85,7 +85,8 @@ static int by_place(const void *a, const void *b) {
 static size_t find_candidates(KeptSets *kept, const uint64_t *memberships, size_t count) {
     kept->candidates.size = 0;
     for (size_t i = 0; i < count; i++) {
-        const uint64_t *slots = kept->slots + (memberships[i] >> 5), before = memberships[i] >> 1 & 15;
+        const uint64_t *slots = kept->slots + membership_slot(memberships[i]),
+                       before = membership_before(memberships[i]);
         for (uint64_t k = 0; k < before && slots[k]; k++) buffer_add(&kept->candidates, &slots[k], sizeof *slots);
     }
     const size_t found = kept->candidates.size / sizeof(uint64_t);
@@ -152,7 +153,8 @@ int kept_sets_keep(KeptSets *kept, const uint64_t *memberships, size_t count, By
     const uint64_t place = kept->written + kept->pending.size;
     bool is_needed = false, is_crowded = false;
     for (size_t i = 0; i < count; i++) {
-        uint64_t *slots = kept->slots + (memberships[i] >> 5), before = memberships[i] >> 1 & 15, k = 0;
+        uint64_t *slots = kept->slots + membership_slot(memberships[i]), before = membership_before(memberships[i]),
+                 k = 0;
         if (memberships[i] & 1) continue;
         while (k < before && slots[k]) k++;
         is_crowded |= k == GROUP_KEPT_MAX;

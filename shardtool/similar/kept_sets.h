@@ -4,13 +4,15 @@
 
 #include "shardtool/similar/shingles.h"
 
-enum { GROUP_KEPT_MAX = 8 }; // later kept documents of a group are not compared with its others
+enum { GROUP_KEPT_MAX = 32 }; // later kept documents of a group are not compared with its others
 
 // A document in a group, as one number: the first slot of the group, how many of the slots earlier members can have taken,
 // and whether it is the last.
 static inline uint64_t membership(uint64_t slot, uint64_t before, bool is_last) {
-    return slot << 5 | (before < GROUP_KEPT_MAX ? before : GROUP_KEPT_MAX) << 1 | is_last;
+    return slot << 7 | (before < GROUP_KEPT_MAX ? before : GROUP_KEPT_MAX) << 1 | is_last;
 }
+static inline uint64_t membership_slot(uint64_t membership) { return membership >> 7; }
+static inline uint64_t membership_before(uint64_t membership) { return membership >> 1 & 63; }
 // The slots of a group of so many documents.
 static inline uint64_t group_slots(uint64_t documents) {
     return documents - 1 < GROUP_KEPT_MAX ? documents - 1 : GROUP_KEPT_MAX;

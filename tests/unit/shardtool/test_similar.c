@@ -113,22 +113,22 @@ static Bytes set_of(Buffer *set, uint64_t first, uint64_t count) {
     return (Bytes){set->data, set->size};
 }
 
-TEST(a_set_is_compared_with_the_first_8_kept_ones_of_its_group) {
-    enum { DOCUMENTS = 12 };
+TEST(a_set_is_compared_with_the_first_32_kept_ones_of_its_group) {
+    enum { DOCUMENTS = GROUP_KEPT_MAX + 4 };
     Buffer set = {0};
     KeptSets *kept = kept_sets_open(".", group_slots(DOCUMENTS), 0.8, 0);
     uint64_t number;
     double similarity;
     for (uint64_t i = 0; i < DOCUMENTS; i++) {
         const uint64_t member = membership(0, i, i + 1 == DOCUMENTS);
-        // The first ten have no hash in common; the last two are near to the ninth and to the eighth.
-        const uint64_t first = i == 10 ? 8001 : i == 11 ? 7001 : 1000 * i;
+        // The last two are near to the 33rd and to the 32nd, the others have no hash in common.
+        const uint64_t first = i + 2 == DOCUMENTS ? 32001 : i + 1 == DOCUMENTS ? 31001 : 1000 * i;
         const Bytes one = set_of(&set, first, 99);
         const int found = kept_sets_find(kept, &member, 1, one, &number, &similarity);
-        CHECK_EQUAL(found, i == 11);
+        CHECK_EQUAL(found, i + 1 == DOCUMENTS);
         if (!found) CHECK_EQUAL(kept_sets_keep(kept, &member, 1, one, 100 + i), 0);
     }
-    CHECK_EQUAL(number, 107);
+    CHECK_EQUAL(number, 131);
     CHECK(similarity == 98.0 / 100);
     CHECK_EQUAL(kept_sets_statistics(kept).largest, 1);
     kept_sets_close(kept);
