@@ -192,11 +192,22 @@ const char *not_json_lines_find(Bytes head) {
     return json_document_find(head);
 }
 
+// Whether it begins with an object whose first key is "role".
+static bool is_message(Bytes text) {
+    static const char role[] = "\"role\"";
+    if (!text.size || *text.data != '{') return false;
+    text = skip_space((Bytes){text.data + 1, text.size - 1});
+    return text.size >= sizeof role - 1 && !memcmp(text.data, role, sizeof role - 1);
+}
+
 const char *json_document_find(Bytes head) {
     head = skip_space(head);
     if (!head.size || (*head.data != '[' && *head.data != '{')) return NULL;
     bool array = *head.data == '[';
     Bytes inner = skip_space((Bytes){head.data + 1, head.size - 1});
+    if (array && is_message(inner))
+        return "has a conversation that is an array of messages, not JSON lines of objects: convert it with jq -c "
+               "'{messages: .}', for --turns";
     if (array && inner.size && (*inner.data == '{' || *inner.data == '"'))
         return "is a JSON array, not JSON lines: convert it with jq -c '.[]'";
     if (!array && inner.size && *inner.data == '"')

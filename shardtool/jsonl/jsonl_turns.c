@@ -74,7 +74,23 @@ static LineContent read_pair(const json_t *prompt, const json_t *completion, Buf
 }
 
 LineContent jsonl_turns_read(const json_t *line, const json_t *text, Buffer *out, char why[TURNS_WHY_BYTES]) {
-    static const char *const refused[] = {"tools", "functions", "weight", "train", "system", "label"};
+    static const char *const refused[] = {"tools",
+                                          "functions",
+                                          "weight",
+                                          "weights",
+                                          "train",
+                                          "system",
+                                          "label",
+                                          "labels",
+                                          "images",
+                                          "image",
+                                          "videos",
+                                          "video",
+                                          "audio",
+                                          "audios",
+                                          "assistant_masks",
+                                          "completion_mask",
+                                          "chat_template_kwargs"};
     const json_t *messages = json_object_get(line, "messages"), *prompt = json_object_get(line, "prompt"),
                  *completion = json_object_get(line, "completion");
     const bool has_messages = messages && !json_is_null(messages), has_pair = is_set(prompt) && is_set(completion);

@@ -23,6 +23,11 @@ tokenize() { "$BIN/shardtool" tokenize --turns -q --val 0 "$@"; }
 {"messages": [{"role": "assistant", "content": null}]}	message 0 has nothing as content, not a string
 {"messages": [{"role": "assistant", "content": "x"}], "tools": [{"name": "f"}]}	it has 'tools', which is not read
 {"messages": [{"role": "assistant", "content": "x"}], "completion": "y"}	it has messages and a completion
+{"messages": [{"role": "assistant", "content": "x"}], "images": ["a.png"]}	it has 'images', which is not read
+{"messages": [{"role": "assistant", "content": "x"}], "chat_template_kwargs": {"enable_thinking": false}}	it has 'chat_template_kwargs', which is not read
+{"messages": [{"role": "assistant", "content": "x"}], "assistant_masks": [0, 1]}	it has 'assistant_masks', which is not read
+{"messages": [{"role": "assistant", "content": "x", "reasoning_content": "y"}]}	message 0 has 'reasoning_content', and only role and content are read
+{"prompt": "a", "chosen": "b", "rejected": "c"}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys prompt, chosen, rejected
 {"prompt": [{"role": "user"}], "completion": "b"}	its prompt is no string
 {"prompt": "a", "completion": 3}	its completion is no string
 {"conversations": [{"from": "human", "value": "x"}]}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys conversations
@@ -45,6 +50,16 @@ END
     cmp <("$BIN/shardtool" cat out) <("$BIN/shardtool" cat zipped)
     # without --turns the options and the ids are others
     run_match 2 "*turns=1*" "$BIN/shardtool" tokenize -q --val 0 --keep-going --vocabulary out -o out good.jsonl
+}
+
+@test "tokenize names what converts the conversations of nanochat and ShareGPT" {
+    echo '[{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]' >nanochat.jsonl
+    run_match 65 "'nanochat.jsonl' has a conversation that is an array of messages*jq -c '{messages: .}'" tokenize -o out nanochat.jsonl
+    jq -c '{messages: .}' nanochat.jsonl >a.jsonl
+    echo '{"conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": "y"}]}' |
+        jq -c "$(sed -n "s/^jq -c '\(.*conversations.*\)' .*/\1/p" "$ROOT/docs/answers.md")" >b.jsonl
+    tokenize -o out a.jsonl b.jsonl
+    [ "$("$BIN/shardtool" decode out)" = "<|user|>x<|end|><|assistant|>y<|end|><|endoftext|><|user|>x<|end|><|assistant|>y<|end|><|endoftext|>" ]
 }
 
 @test "tokenize --turns refuses other formats, and vocabularies without special tokens" {
