@@ -17,6 +17,10 @@ bench-kernels bench-operations: bench-%: $(O)/bench_% ; $(Q)$< $(S)
 bench-cpu: all test-deps build/bench/data/dataset.jsonl
 	$(Q)$(PYTHON) -c 'import torch' 2>/dev/null || $(PIP) torch numpy
 	$(Q)$(PYTHON) tests/bench/trainer/bench_cpu_step.py $(O)/bin build/bench/data build/bench $(S)
+## bench-answers  fine-tuning on the answers of conversations beside TRL in the same run: tokens a second, memory (S="layers heads embd block batch")
+bench-answers: all test-deps
+	$(Q)$(PIP) torch==2.15.0 transformers==5.23.0 trl==1.16.0
+	$(Q)$(PYTHON) tests/bench/trainer/bench_answers.py $(O)/bin build/bench/answers $(S)
 ## bench-busy  a training step alone and beside busy processes of the same and of another session (OLD=folder of older programs)
 bench-busy: all
 	$(Q)mkdir -p build/bench/busy
