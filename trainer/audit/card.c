@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include "loader/protocol/mixture.h"
 #include "trainer/audit/record.h"
+#include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/records/history.h"
 #include <dirent.h>
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FILES_MAX = 64, VERSIONS_MAX = 16 };
+enum { FILES_MAX = 64, VERSIONS_MAX = 16, BASES_MAX = 8 };
 
 // A name as code: one that would end it, or a line, is changed.
 static void add_code(Buffer *out, Bytes name) {
@@ -28,6 +29,16 @@ static void add_code(Buffer *out, Bytes name) {
     buffer_print(out, "`%s`", text);
 }
 static void add_word(Buffer *out, const char *word) { add_code(out, (Bytes){(const uint8_t *)word, strlen(word)}); }
+
+// The last part of a path, of a checkpoint with that of its run: the folders around it are names of users.
+static void add_model_name(Buffer *out, const char *path) {
+    size_t end = strlen(path), begin;
+    while (end > 1 && path[end - 1] == '/') end--;
+    for (begin = end; begin && path[begin - 1] != '/';) begin--;
+    if (begin && !strncmp(path + begin, "ckpt-", 5))
+        for (begin--; begin && path[begin - 1] != '/';) begin--;
+    add_code(out, (Bytes){(const uint8_t *)path + begin, end - begin});
+}
 
 static const char *value_of(const SavedState *saved, const char *key) {
     const char *text = json_string_value(json_object_get(saved->config, key));
@@ -96,11 +107,10 @@ static void add_sources(const Record *record, const char *fingerprint, uint64_t 
     err_clear(); // of a damaged line
 }
 
-static void add_data(const SavedState *saved, const Record *record, Buffer *out) {
+static void add_datasets(const SavedState *saved, const Record *record, Buffer *out) {
     const RunState *state = &saved->state;
     const uint64_t block = strtoull(value_of(saved, "block_size"), NULL, 10);
     char hex[65], count[16];
-    buffer_print(out, "\n## Data\n\n");
     for (int i = 0; i < state->dataset_count; i++) {
         const DatasetUse *use = &state->datasets[i];
         const uint64_t own = run_state_own_samples(state, i);
@@ -116,9 +126,60 @@ static void add_data(const SavedState *saved, const Record *record, Buffer *out)
         hex_encode(hex, state->changes[i].new, 32);
         buffer_print(out, "- from step %" PRIu64 " on: the dataset `%.16s`\n", state->changes[i].step + 1, hex);
     }
-    hex_encode(hex, state->vocab_fp, 32);
+}
+
+static void add_data(const SavedState *saved, const Record *record, Buffer *out) {
+    char hex[65];
+    buffer_print(out, "\n## Data\n\n");
+    add_datasets(saved, record, out);
+    hex_encode(hex, saved->state.vocab_fp, 32);
     buffer_print(out, "- vocabulary: `%s`\n- order of the samples: `%s`, seed %s, %s tokens each\n", hex,
                  value_of(saved, "sampling"), value_of(saved, "seed"), value_of(saved, "block_size"));
+}
+
+// A model that is no checkpoint of a run of millrace: only its weights are known.
+static void add_foreign_base(const char *path, Buffer *out) {
+    char file[PATH_MAX_BYTES], hex[65];
+    uint8_t hash[32];
+    Bytes map;
+    buffer_print(out, "- its data is not known");
+    if (file_map(&map, path_join(file, path, "model.safetensors")) == 0) {
+        sha256(map.data, map.size, hash);
+        file_unmap(&map);
+        hex_encode(hex, hash, 32);
+        buffer_print(out, "; model.safetensors has the SHA-256 `%s`", hex);
+    }
+    err_clear();
+    buffer_print(out, "\n");
+}
+
+// The model that the run began with and its data, then the model that this one began with, and so on.
+static void add_bases(const RunState *state, const char *out_dir, Buffer *out) {
+    char path[PATH_MAX_BYTES], run[PATH_MAX_BYTES], hex[65];
+    SavedState saved = {0};
+    bool known = true;
+    for (int i = 0; i < BASES_MAX && known && *state->init_from; i++) {
+        SavedState base = {0};
+        Record record = {0};
+        model_path(path, state->init_from, out_dir);
+        buffer_print(out, "\n## Base: ");
+        add_model_name(out, path);
+        buffer_print(out, "\n\n");
+        known = saved_state_read(&base, path) == 0;
+        err_clear();
+        path_split(path, run);
+        if (known && record_open(&record, run) < 0) record_close(&record), err_clear();
+        if (known) {
+            add_datasets(&base, &record, out);
+            hex_encode(hex, base.state.chain, 32);
+            buffer_print(out, "- link of step %" PRIu64 " in the chain of its run: `%s`\n", base.state.step, hex);
+        } else
+            add_foreign_base(path, out);
+        record_close(&record);
+        saved_state_close(&saved);
+        saved = base, state = &saved.state, out_dir = run;
+    }
+    saved_state_close(&saved);
 }
 
 static void add_losses(const RunState *state, const History *history, Buffer *out) {
@@ -153,7 +214,7 @@ static void add_training(const SavedState *saved, const char *run, const Record 
     char count[16];
     history_read(&history, run, state->step);
     buffer_print(out, "\n## Training\n\n- from: ");
-    add_word(out, *state->init_from ? state->init_from : "scratch");
+    add_model_name(out, *state->init_from ? state->init_from : "scratch");
     buffer_print(out, "\n- steps: %" PRIu64 ", of which %" PRIu64 " changed the weights; tokens: %s (%" PRIu64 ")\n",
                  state->step, state->updates, human_count(count, (double)state->tokens), state->tokens);
     add_losses(state, &history, out);
@@ -217,6 +278,7 @@ int card_write(const char *exported, const char *checkpoint, const char *name, u
     buffer_print(&text, "\n\nA language model of %s parameters, trained by millrace.\n",
                  human_count(count, (double)parameters));
     add_data(&saved, &record, &text);
+    add_bases(&saved.state, run, &text);
     add_training(&saved, run, &record, &text);
     int result = add_hashes(&saved, exported, &text);
     if (result == 0) result = file_write(path_join(path, exported, "README.md"), (Bytes){text.data, text.size});

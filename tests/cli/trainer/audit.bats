@@ -332,6 +332,30 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     grep -qx 'learning_rate = 0.001, from step 5 on 0.003' before/README.md
 }
 
+@test "the card of a fine-tuned model has the data and the chain of its base, and no path" {
+    local whole=$BATS_FILE_TMPDIR/runs/whole
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --init_from="$whole/ckpt-00000024" --out_dir=second
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$BATS_FILE_TMPDIR/data2" --init_from="$PWD/second/ckpt-00000024/" --out_dir="$PWD/third"
+    "$BIN/trainer" export --quiet --card --out_dir=third -o model
+    for of in data data2; do "$BIN/shardtool" info --json "$BATS_FILE_TMPDIR/$of" | jq -r .fingerprint >$of; done
+    sed -nE '/^## Base/,/^## Training/{/^## Training/d;/^$/d;p}' model/README.md >found
+    diff found - <<END
+## Base: \`second/ckpt-00000024\`
+- \`data\`, fingerprint \`$(cat data)\`: 96 samples, 1.54 k tokens
+- link of step 24 in the chain of its run: \`$(chain second 24)\`
+## Base: \`whole/ckpt-00000024\`
+- \`data\`, fingerprint \`$(cat data)\`: 96 samples, 1.54 k tokens
+- link of step 24 in the chain of its run: \`$(chain "$whole" 24)\`
+END
+    grep -q "fingerprint \`$(cat data2)\`" model/README.md
+    not grep -F "$BATS_FILE_TMPDIR" model/README.md
+    not grep -F "$PWD" model/README.md
+    "$BIN/trainer" export --quiet --out_dir="$whole" -o plain
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --init_from=./plain --out_dir=fourth
+    "$BIN/trainer" export --quiet --card --out_dir=fourth -o other
+    grep -qxF -- "- its data is not known; model.safetensors has the SHA-256 \`$(sha256sum <plain/model.safetensors | cut -d' ' -f1)\`" other/README.md
+}
+
 @test "the card of an exported model has its data, order, tokens, versions and hashes" {
     "$BIN/trainer" export --quiet --card --out_dir="$BATS_FILE_TMPDIR/runs/whole" -o model
     run cat model/README.md
