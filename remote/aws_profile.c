@@ -23,17 +23,23 @@ static bool keep(Bytes value, char kept[static PROFILE_VALUE_BYTES]) {
     return true;
 }
 
-bool profile_find(Bytes text, const char *section, const char *key, char value[static PROFILE_VALUE_BYTES]) {
+bool profile_find(Bytes text, const char *section, const char *parent, const char *key,
+                  char value[static PROFILE_VALUE_BYTES]) {
     Bytes line, name;
-    bool inside = false, found = false;
+    bool inside = false, below = false, found = false;
     while (bytes_next_line_or_rest(&text, &line)) {
-        if (!line.size || strchr(" \t\r#;", *line.data)) continue;
-        if (is_section(line, &name)) {
-            inside = equals(name, section, true);
+        const Bytes trimmed = bytes_trimmed(line);
+        if (!trimmed.size || strchr("#;", *trimmed.data)) continue;
+        const bool indented = *line.data == ' ' || *line.data == '\t';
+        if (!indented && is_section(line, &name)) {
+            inside = equals(name, section, true), below = false;
             continue;
         }
         const uint8_t *sign = inside ? memchr(line.data, '=', line.size) : NULL;
-        if (!sign || !equals(bytes_trimmed((Bytes){line.data, (size_t)(sign - line.data)}), key, false)) continue;
+        if (!sign) continue;
+        const Bytes word = bytes_trimmed((Bytes){line.data, (size_t)(sign - line.data)});
+        if (!indented) below = parent && equals(word, parent, false);
+        if (indented != (parent != NULL) || (parent && !below) || !equals(word, key, false)) continue;
         found = keep(bytes_trimmed((Bytes){sign + 1, line.size - (size_t)(sign + 1 - line.data)}), value);
     }
     return found;

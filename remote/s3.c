@@ -5,6 +5,7 @@
 #include "remote/transfer_request.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <unistd.h>
 
 enum { PROFILE_BYTES_MAX = 1 << 20, PAGES_MAX = 100000, BUCKET_BYTES_MAX = 255 };
@@ -25,6 +26,14 @@ static int read_profiles(Buffer *text, const char *named_by, const char *usual) 
     return file_read_stream(text, path, PROFILE_BYTES_MAX);
 }
 
+// Whether no endpoint is taken from the environment or the file, as of a service of AWS itself.
+static bool ignores_endpoints(Bytes config, const char *section) {
+    char value[PROFILE_VALUE_BYTES];
+    const char *variable = remote_variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+    if (variable) return !strcasecmp(variable, "true");
+    return profile_find(config, section, NULL, "ignore_configured_endpoint_urls", value) && !strcasecmp(value, "true");
+}
+
 static int take_profile(Remote *remote, Bytes credentials, Bytes config) {
     char value[PROFILE_VALUE_BYTES], section[300];
     const char *profile = remote_variable("AWS_PROFILE");
@@ -41,16 +50,24 @@ static int take_profile(Remote *remote, Bytes credentials, Bytes config) {
                 {"aws_session_token", &remote->s3.session}};
     const bool has_keys = remote->s3.key;
     for (size_t i = 0; !has_keys && i < sizeof keys / sizeof *keys; i++)
-        if (profile_find(credentials, profile ? profile : "default", keys[i].key, value) ||
-            profile_find(config, section, keys[i].key, value))
+        if (profile_find(credentials, profile ? profile : "default", NULL, keys[i].key, value) ||
+            profile_find(config, section, NULL, keys[i].key, value))
             *keys[i].to = copy(value);
     if (profile && !remote->s3.key)
         return fail(EX_USAGE,
                     "the profile '%.60s' has no aws_access_key_id: set the variables that "
                     "`aws configure export-credentials --format env` prints",
                     profile);
-    if (!remote->s3.region && profile_find(config, section, "region", value)) remote->s3.region = copy(value);
-    if (!remote->s3.endpoint && profile_find(config, section, "endpoint_url", value)) remote->s3.endpoint = copy(value);
+    if (!remote->s3.region && profile_find(config, section, NULL, "region", value)) remote->s3.region = copy(value);
+    remote->s3.in_host =
+        profile_find(config, section, "s3", "addressing_style", value) && !strcasecmp(value, "virtual");
+    if (remote->s3.endpoint || ignores_endpoints(config, section)) return 0;
+    char services[300] = "";
+    if (profile_find(config, section, NULL, "services", value))
+        snprintf(services, sizeof services, "services %.250s", value);
+    if ((*services && profile_find(config, services, "s3", "endpoint_url", value)) ||
+        profile_find(config, section, NULL, "endpoint_url", value))
+        remote->s3.endpoint = copy(value);
     return 0;
 }
 
@@ -86,8 +103,10 @@ static int load_settings(Remote *remote) {
     }
     remote->s3.region =
         copy(remote_variable("AWS_REGION") ? remote_variable("AWS_REGION") : remote_variable("AWS_DEFAULT_REGION"));
-    if (!endpoint) endpoint = remote_variable("AWS_ENDPOINT_URL_S3");
-    remote->s3.endpoint = copy(endpoint ? endpoint : remote_variable("AWS_ENDPOINT_URL"));
+    const bool ignores = ignores_endpoints((Bytes){0}, "");
+    if (!endpoint && !ignores) endpoint = remote_variable("AWS_ENDPOINT_URL_S3");
+    if (!endpoint && !ignores) endpoint = remote_variable("AWS_ENDPOINT_URL");
+    remote->s3.endpoint = copy(endpoint);
     int status = read_profiles(&credentials, "AWS_SHARED_CREDENTIALS_FILE", "/.aws/credentials");
     if (status == 0) status = read_profiles(&config, "AWS_CONFIG_FILE", "/.aws/config");
     if (status == 0)
@@ -127,12 +146,22 @@ bool s3_is_folder(const char *wanted) {
     return !slash || wanted[strlen(wanted) - 1] == '/';
 }
 
+// In the path, unless addressing_style is virtual.
+static void add_bucket(Buffer *url, const Remote *remote, const char *bucket) {
+    const char *endpoint = remote->s3.endpoint, *host = strstr(endpoint, "://");
+    if (remote->s3.in_host && host)
+        buffer_print(url, "%.*s%s.%s", (int)(host + 3 - endpoint), endpoint, bucket, host + 3);
+    else
+        buffer_print(url, "%s/%s", endpoint, bucket);
+}
+
 int s3_make_object(Remote *remote, const RemoteEntry *entry, RemoteObject *object) {
     char bucket[BUCKET_BYTES_MAX + 1];
     const char *key;
     if (split_name(entry->name, bucket, &key) < 0 || load_settings(remote) < 0) return -1;
     Buffer url = {0};
-    buffer_print(&url, "%s/%s/", remote->s3.endpoint, bucket);
+    add_bucket(&url, remote, bucket);
+    buffer_print(&url, "/");
     url_add_escaped(&url, key, false);
     buffer_add(&url, "", 1);
     object->url = (char *)url.data, object->auth = AUTH_S3;
@@ -164,7 +193,8 @@ static int list_page(Remote *remote, RemoteArgument *argument, const char *bucke
     Buffer url = {0}, document = {0};
     Response response;
     S3Listing listing = {0};
-    buffer_print(&url, "%s/%s?", remote->s3.endpoint, bucket);
+    add_bucket(&url, remote, bucket);
+    buffer_print(&url, remote->s3.in_host ? "/?" : "?");
     if (token->size) {
         buffer_print(&url, "continuation-token=");
         url_add_escaped(&url, (const char *)token->data, true);

@@ -44,6 +44,7 @@ typedef struct {
         bool known;                   // the environment and files were read
         char *key, *secret, *session; // owned; key NULL: requests are not signed
         char *region, *endpoint;      // owned
+        bool in_host;                 // the bucket: addressing_style = virtual
     } s3;
 } Remote;
 

@@ -23,7 +23,8 @@ static void parse_s3(Bytes text) {
 static void parse_profile(Bytes text) {
     char value[PROFILE_VALUE_BYTES];
     profile_has_section(text, "default");
-    if (!profile_find(text, "default", "region", value)) return;
+    if (!profile_find(text, "default", "s3", "region", value) && !profile_find(text, "default", NULL, "region", value))
+        return;
     for (const char *at = value; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7F) abort();
 }

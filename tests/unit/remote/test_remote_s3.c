@@ -1,6 +1,7 @@
 // Signatures of the documentation of S3 ("Authenticating Requests: Using the Authorization Header"), listings, files of profiles.
 #include "common/hash.h"
 #include "remote/aws_profile.h"
+#include "remote/s3.h"
 #include "remote/s3_listing.h"
 #include "remote/s3_sign.h"
 #include "tests/test.h"
@@ -90,8 +91,21 @@ TEST(a_profile_has_the_values_of_its_section_alone) {
         bytes_of_text("region = none\n# [default]\n[default]\r\nRegion = a b \r\n  region = nested\nx=\x01\n"
                       "[profile two] # comment\nregion=b\nregion = c");
     char value[PROFILE_VALUE_BYTES];
-    CHECK(profile_find(text, "default", "region", value) && !strcmp(value, "a b"));
-    CHECK(profile_find(text, "profile two", "region", value) && !strcmp(value, "c"));
-    CHECK(!profile_find(text, "default", "x", value) && !profile_find(text, "two", "region", value));
+    CHECK(profile_find(text, "default", NULL, "region", value) && !strcmp(value, "a b"));
+    CHECK(profile_find(text, "profile two", NULL, "region", value) && !strcmp(value, "c"));
+    CHECK(!profile_find(text, "default", NULL, "x", value) && !profile_find(text, "two", NULL, "region", value));
     CHECK(profile_has_section(text, "profile two") && !profile_has_section(text, "two"));
+}
+
+TEST(the_bucket_is_in_the_host_where_addressing_style_is_virtual) {
+    Remote remote = {.s3 = {.known = true, .endpoint = (char[]){"https://store.example:8443"}}};
+    const RemoteEntry entry = {.name = "s3://bucket/a b", .query = "", .validator = ""};
+    for (int in_host = 0; in_host < 2; in_host++) {
+        RemoteObject object = {0};
+        remote.s3.in_host = in_host;
+        CHECK_EQUAL(s3_make_object(&remote, &entry, &object), 0);
+        CHECK(!strcmp(object.url,
+                      in_host ? "https://bucket.store.example:8443/a%20b" : "https://store.example:8443/bucket/a%20b"));
+        object_close(&object);
+    }
 }
