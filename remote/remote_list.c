@@ -69,6 +69,9 @@ static int end_look(Look *look, Remote *remote) {
         const int status = transfer_wait(&look->transfer);
         if (status == 0) return add_looked(look, scheme);
         const bool is_missing = look->transfer.response.status == 404 && err_code() == EX_NOINPUT;
+        const char *name = look->argument->name;
+        if (!scheme->list && (strchr(name, '*') || name[strlen(name) - 1] == '/'))
+            return fail_in("https has no folders and patterns, which s3:// and hf:// have");
         if (!scheme->list || !is_missing) return -1;
         err_clear();
     }

@@ -117,6 +117,18 @@ static void follow(Transfer *transfer) {
     transfer_launch(transfer);
 }
 
+// The code of an error of S3, as " (NoSuchBucket)"; "" for another answer.
+static void error_code(const Transfer *transfer, char code[static 64]) {
+    static const char open[] = "<Code>";
+    const Buffer *text = &transfer->document;
+    const uint8_t *at = text->size ? memmem(text->data, text->size, open, sizeof open - 1) : NULL;
+    size_t size = 0, left = at ? text->size - (size_t)(at - text->data) - (sizeof open - 1) : 0;
+    if (at) at += sizeof open - 1;
+    while (size < left && ((at[size] | 32) >= 'a' && (at[size] | 32) <= 'z')) size++;
+    *code = '\0';
+    if (size && size < 60) snprintf(code, 64, " (%.*s)", (int)size, (const char *)at);
+}
+
 static void end_by_status(Transfer *transfer) {
     Response *response = &transfer->response;
     RemoteObject *object = transfer->object;
@@ -141,8 +153,9 @@ static void end_by_status(Transfer *transfer) {
         transfer_launch(transfer);
         return;
     }
-    char why[64];
-    snprintf(why, sizeof why, "the server answers %u", status);
+    char why[128], code[64];
+    error_code(transfer, code);
+    snprintf(why, sizeof why, "the server answers %u%s", status, code);
     const bool is_elsewhere =
         object->auth == AUTH_S3 && *response->region && strcmp(response->region, transfer->remote->s3.region) != 0;
     if (is_elsewhere && status >= 300 && status < 500) {
@@ -155,9 +168,12 @@ static void end_by_status(Transfer *transfer) {
     else if ((transfer->began_moved || transfer->hops) && status != 416 && status >= 400) // an expired signature
         try_again(transfer, status == 404 || status == 410 ? EX_NOINPUT : EX_PERMISSION, why);
     else {
-        if (status == 401 || status == 403)
-            transfer_refuse(transfer, EX_PERMISSION, "%s: it requires credentials, or a signature that has not expired",
-                            why);
+        if (status == 407)
+            transfer_refuse(transfer, EX_PERMISSION,
+                            "the proxy answers 407: http_proxy needs another user or password");
+        else if (status == 401 || status == 403)
+            transfer_refuse(transfer, EX_PERMISSION, "%s%s", why,
+                            *code ? "" : ": it requires credentials, or a signature that has not expired");
         else if (status == 200 || status == 412 || (status == 416 && object->has_size))
             transfer_refuse(transfer, EX_DATA, "the file changed while it was read (%u)", status);
         else
@@ -181,6 +197,9 @@ static void end_by_body(Transfer *transfer) {
     end(transfer, TRANSFER_DONE);
 }
 
+// A proxy that refuses the connection refuses it again, unless it is busy.
+static bool is_refused_by_proxy(long status) { return status >= 400 && status < 500 && status != 408 && status != 429; }
+
 static bool is_certificate_error(CURLcode code) {
     return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CERTPROBLEM ||
            code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_ISSUER_ERROR || code == CURLE_SSL_INVALIDCERTSTATUS;
@@ -192,14 +211,24 @@ static void finish(Transfer *transfer, CURLcode code) {
     curl->multi_remove_handle(transfer->remote->multi, transfer->easy);
     transfer->paused = false;
     curl_off_t length = -1;
+    long connect = 0; // the answer of a proxy to CONNECT
     curl->easy_getinfo(transfer->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    curl->easy_getinfo(transfer->easy, CURLINFO_HTTP_CONNECTCODE, &connect);
     const char *why = *transfer->why ? transfer->why : curl->easy_strerror(code);
     if (transfer->error.code)
         end(transfer, TRANSFER_FAILED);
     else if (transfer_has_range(transfer))
         end_by_body(transfer);
-    else if (is_certificate_error(code)) {
-        transfer_refuse(transfer, EX_PROTOCOL, "the certificate of the server is not accepted: %s", why);
+    else if (code != CURLE_OK && is_refused_by_proxy(connect)) {
+        transfer_refuse(transfer, EX_PERMISSION, "the proxy of https_proxy answers %ld: %s", connect,
+                        connect == 401 || connect == 407 ? "it needs another user or password"
+                                                         : "it does not connect to this host");
+        end(transfer, TRANSFER_FAILED);
+    } else if (is_certificate_error(code)) {
+        const char *what = code == CURLE_SSL_CACERT_BADFILE
+                               ? "the file of certificates (CURL_CA_BUNDLE, else SSL_CERT_FILE) is not read"
+                               : "the certificate of the server is not accepted";
+        transfer_refuse(transfer, EX_PROTOCOL, "%s: %s", what, why);
         end(transfer, TRANSFER_FAILED);
     } else if (code != CURLE_OK && !(code == CURLE_WRITE_ERROR && transfer->dropped > DROPPED_BYTES_MAX))
         try_again(transfer, EX_IO, why);

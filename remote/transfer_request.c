@@ -53,7 +53,8 @@ bool remote_url_is_allowed(const Remote *remote, const char *url) {
 int remote_check_url(const Remote *remote, const char *url, const char *name) {
     char text[FIELD_BYTES];
     remote_url_part(remote->curl, url, CURLUPART_HOST, text);
-    if (!*text) return fail(EX_USAGE, "'%s' is no valid URL", name);
+    if (!*text)
+        return fail(EX_USAGE, "'%s' is no valid URL%s", name, strchr(name, ' ') ? ": write %20 for a space" : "");
     remote_url_part(remote->curl, url, CURLUPART_USER, text);
     if (*text) return fail(EX_USAGE, "a URL of a host with a user name in it is refused: others can read it");
     if (!remote_url_is_allowed(remote, url))
@@ -235,13 +236,17 @@ static bool is_full(const Transfer *transfer, size_t size) {
     return transfer->window && size > transfer->window - (size_t)(transfer->got - transfer->window_at);
 }
 
-// The bodies of redirects and errors are dropped. A return value other than `size` ends the transfer.
+enum { ERROR_BYTES = 4096 }; // of the answer of S3
+
+// The bodies of redirects and errors are dropped, but that of S3, which has a code. A return value other than `size` ends the transfer.
 static size_t take_body(char *data, size_t one, size_t size, void *user) {
     Transfer *transfer = user;
     (void)one;
     const unsigned status = transfer->response.status;
     transfer->heard_ns = clock_ns();
     if (status != 200 && status != 206) {
+        if (transfer->object->auth == AUTH_S3 && transfer->dropped < ERROR_BYTES)
+            buffer_add(&transfer->document, data, size);
         transfer->dropped += size;
         return transfer->dropped > DROPPED_BYTES_MAX ? 0 : size;
     }
@@ -326,7 +331,7 @@ void transfer_launch(Transfer *transfer) {
     transfer->response = (Response){0};
     transfer->checked = false, transfer->dropped = 0, *transfer->why = '\0';
     transfer->heard_ns = clock_ns();
-    if (!transfer->to) transfer->document.size = 0;
+    transfer->document.size = 0;
     curl->easy_setopt(easy, CURLOPT_URL, transfer->at);
     curl->easy_setopt(easy, CURLOPT_PRIVATE, transfer);
     curl->easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer->why);
@@ -340,6 +345,7 @@ void transfer_launch(Transfer *transfer) {
     curl->easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L); // a key may hold "/../"
     set_certificates(curl, easy);
     add_header(transfer, "Accept-Encoding: identity", "");
+    if (object->auth == AUTH_NONE) curl->easy_setopt(easy, CURLOPT_NETRC, (long)CURL_NETRC_OPTIONAL);
     if (transfer->to) set_range(transfer);
     set_credentials(transfer);
     curl->easy_setopt(easy, CURLOPT_HTTPHEADER, transfer->headers);

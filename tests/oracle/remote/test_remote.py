@@ -1,5 +1,5 @@
 """shardtool on URLs against its own runs on the same local files: a hostile server, seeded sessions, kills."""
-import concurrent.futures, glob, gzip, http.server, json, lzma, os, random, re, shutil, signal, subprocess, sys, threading, time
+import base64, concurrent.futures, glob, gzip, http.server, json, lzma, os, random, re, shutil, signal, subprocess, sys, threading, time
 import pyarrow as pa, pyarrow.parquet as pq, zstandard
 sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import remote_runs, runner
@@ -274,6 +274,60 @@ def test_an_empty_file_whose_ranges_are_refused_is_empty():
     session.route = route
     urls = [web.url("origin", "webfs/" + name) for name in ("empty.txt", "small.jsonl.xz")]
     assert tool("text", "-0", *urls).stdout == local["small.jsonl.xz"]
+
+
+def test_what_a_url_cannot_be_is_said():
+    web.add("said", Session(files))
+    for name in ("said/many/", "said/*.jsonl"):
+        assert b"https has no folders and patterns" in tool("text", web.url("origin", name), code=66).stderr
+    assert b"write %20 for a space" in tool("text", web.url("origin", "said/a b.txt"), code=2).stderr
+    error = tool("text", web.url("origin", "said/a.jsonl"), code=76, CURL_CA_BUNDLE="nowhere.pem").stderr
+    assert b"the file of certificates (CURL_CA_BUNDLE, else SSL_CERT_FILE) is not read" in error and b"of the server" not in error, error
+
+
+def test_a_proxy_that_refuses_is_asked_once():
+    asked, answer = [], "407 Proxy Authentication Required"
+
+    class Proxy(http.server.BaseHTTPRequestHandler):
+        def do_CONNECT(self):
+            asked.append(self.path)
+            self.wfile.write(f"HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n".encode())
+            self.close_connection = True
+
+        def log_message(self, *arguments):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        through = {"https_proxy": f"http://127.0.0.1:{server.server_address[1]}"}
+        for answer, what in (("407 No", b"user or password"), ("403 No", b"does not connect to this host")):
+            asked.clear()
+            error = tool("text", web.url("origin", "plain-files/a.jsonl"), code=77, **through).stderr
+            assert len(asked) == 1 and b"https_proxy answers " + answer[:3].encode() in error and what in error, (asked, error)
+        answer = "503 Later"
+        asked.clear()
+        tool("text", "--retries", "1", web.url("origin", "plain-files/a.jsonl"), code=74, **through)
+        assert len(asked) == 2
+        server.shutdown()
+
+
+def test_a_password_of_netrc_is_sent_to_its_host_alone():
+    session = web.add("basic", Session(files))
+    right = "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
+
+    def route(handler, file, query):
+        if handler.headers.get("Authorization") != right:
+            handler.answer(401, b"no", WWW_Authenticate='Basic realm="x"')
+            return True
+        return False
+
+    session.route = route
+    url = web.url("origin", "basic/small.jsonl.xz")
+    tool("text", url, code=77)
+    open("home/.netrc", "w").write(f"machine localhost login me password {SECRET}\n")
+    assert tool("text", "-0", url).stdout == local["small.jsonl.xz"]
+    tool("text", url.replace("localhost", "127.0.0.1"), code=77)
+    os.remove("home/.netrc")
 
 
 def test_a_signed_url_leaves_no_signature_in_the_dataset():

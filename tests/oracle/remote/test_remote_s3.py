@@ -75,7 +75,8 @@ def test_keys_come_from_the_environment_or_a_profile():
         assert read(AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION=region).stdout == b"six\0"
         assert read(AWS_ACCESS_KEY_ID="AKIDOTHER", AWS_SECRET_ACCESS_KEY=SECRET + "-other", AWS_SESSION_TOKEN=TOKEN, AWS_DEFAULT_REGION=region).stdout == b"six\0"
         read(code=77, AWS_REGION=region)  # not signed
-        read(code=77, AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY="wrong", AWS_REGION=region)
+        wrong = read(code=77, AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY="wrong", AWS_REGION=region)
+        assert b"the server answers 403 (SignatureDoesNotMatch)" in wrong.stderr
     os.mkdir("home/.aws")
     open("home/.aws/credentials", "w").write(f"""# keys
 [other]
@@ -94,6 +95,32 @@ aws_secret_access_key = {SECRET}\r
     read(code=77, AWS_REGION="us-east-1")
     os.remove("home/.aws/credentials"), os.remove("home/.aws/config")
     assert b"control character" in read(code=2, AWS_ACCESS_KEY_ID=KEY + "\r\nX: y", AWS_SECRET_ACCESS_KEY=SECRET).stderr
+
+
+def test_the_endpoint_of_a_profile_is_that_of_botocore():
+    """`services`, whose settings are indented below "s3 =", before endpoint_url; and what ignores both."""
+    web.add("served", Bucket(files, {KEY: (SECRET, None)}))
+    here = web.url("origin").rstrip("/")
+    os.makedirs("home/.aws", exist_ok=True)
+    open("home/.aws/credentials", "w").write(f"[default]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n")
+    services = f"[services loc]\ndynamodb =\n  endpoint_url = https://127.0.0.1:1\ns3 =\n  # ours\n  endpoint_url = {here}\nec2 =\n    endpoint_url = https://127.0.0.1:2\n"
+    configs = [("services = loc\n", {}, services), ("endpoint_url = https://127.0.0.1:3\nservices = loc\n", {}, services),
+               (f"endpoint_url = {here}\ns3 =\n  endpoint_url = https://127.0.0.1:4\n", {}, ""),
+               ("services = loc\n", {"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}, services),
+               ("services = loc\nignore_configured_endpoint_urls = true\n", {}, services),
+               ("", {"AWS_ENDPOINT_URL": here, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}, services)]
+    for i, (profile, _, rest) in enumerate(configs):
+        open(f"home/.aws/config{i}", "w").write("[default]\nregion = us-east-1\n" + profile + rest)
+    variables = [{"AWS_CONFIG_FILE": os.path.abspath(f"home/.aws/config{i}"), **more} for i, (_, more, _) in enumerate(configs)]
+    code = "import botocore.session, json, os, sys\nfor more in json.loads(sys.argv[1]):\n  os.environ.pop('AWS_ENDPOINT_URL', 0), os.environ.update(more)\n" \
+           "  print(botocore.session.Session().create_client('s3').meta.endpoint_url)\n  for name in more: del os.environ[name]"
+    run = subprocess.run([sys.executable, "-c", code, json.dumps(variables)], capture_output=True, check=True, env=environment())
+    want = run.stdout.decode().split()
+    assert want.count(here) == 3 and len(want) == len(configs), want
+    for found, more in zip(want, variables):
+        done = tool("text", "-0", "--retries", "0", "s3://served/alone.txt", code=None, https_proxy="http://127.0.0.1:1", no_proxy="localhost", **more)
+        assert (done.returncode == 0) == (found == here), (more, found, done.stderr)
+    os.remove("home/.aws/credentials")
 
 
 def test_a_public_bucket_is_read_without_keys():
