@@ -66,5 +66,5 @@ loader/protocol/mixture.h|Mixtures
 loader/protocol/wire.h|Messages between trainer and loader
 trainer/checkpoint/checkpoint.h|Checkpoints
 trainer/records/metrics.h|The record of a run
-trainer/run/chain.h|The hash chain of a run
+trainer/engine/chain.h|The hash chain of a run
 END

@@ -62,9 +62,10 @@ trainer/setup       common dataset kernels loader/client/feed.h loader/protocol/
 trainer/inference   common tokenizer trainer/config trainer/plan trainer/model trainer/checkpoint trainer/setup
 trainer/records     common trainer/config trainer/plan trainer/model trainer/checkpoint
 trainer/ranks       common kernels trainer/config trainer/model trainer/setup
-trainer/run         common kernels trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/setup trainer/records trainer/ranks
-trainer/audit       common dataset loader/protocol trainer/config trainer/checkpoint trainer/setup trainer/records trainer/run
-trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/export trainer/setup trainer/inference trainer/records trainer/run trainer/audit
+trainer/engine     common kernels trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/setup trainer/records trainer/ranks
+trainer/run         common kernels trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/setup trainer/records trainer/ranks trainer/engine
+trainer/audit       common dataset loader/protocol trainer/config trainer/checkpoint trainer/setup trainer/records trainer/engine
+trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/export trainer/setup trainer/inference trainer/records trainer/engine trainer/run trainer/audit
 END
 }
 hits=$(layers | scripts/structure.py) || say "$hits"

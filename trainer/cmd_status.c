@@ -136,7 +136,7 @@ static int run(int count, char **arguments) {
     if (watch) return watch_run(arguments[0]);
     const bool started = metrics_last(&last, arguments[0]);
     run_state_init(&state);
-    int found = checkpoint_newest(arguments[0], path, &state);
+    int found = checkpoint_newest(arguments[0], NULL, path, &state);
     if (found < 0) return -1;
     if (!found && !started && model_refuse(arguments[0]) < 0) return -1;
     if (!found && !started) return fail(EX_NOINPUT, "there is no checkpoint in '%s'", arguments[0]);

@@ -3,10 +3,11 @@
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/config/config.h"
+#include "trainer/engine/engine_data.h"
+#include "trainer/engine/stop_signals.h"
 #include "trainer/inference/sample_text.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/run/loop_record.h"
-#include "trainer/run/stop_signals.h"
 #include "trainer/run/train.h"
 #include "trainer/setup/vocabulary.h"
 #include <math.h>
@@ -23,31 +24,66 @@ static const Option options[] = {
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
-static Run the_run;
+static void log_model(const Engine *engine) {
+    const MemoryPlan *plan = &engine->plan;
+    char count[16], bytes[16], host[16];
+    log_line("%s parameters, %s arena%s%s, %llu tokens a step", human_count(count, (double)engine->model.parameters),
+             human_bytes(bytes, (double)plan->bytes), plan->host_bytes ? ", host memory for what is offloaded: " : "",
+             plan->host_bytes ? human_bytes(host, (double)plan->host_bytes) : "",
+             (unsigned long long)(engine_sequences(engine) * (uint64_t)engine->config.block_size));
+    if (engine->collective.world > 1) log_line("%u processes, started by MPI", engine->collective.world);
+}
 
-static int evaluate_only(Run *run) {
+// ---- eval_only, which writes nothing
+
+static int find_state(Engine *engine) {
+    const char *out_dir = engine->config.out_dir;
+    const int found = fresh ? 0 : checkpoint_newest(out_dir, &engine->config, engine->begins_with, &engine->state);
+    return found < 0 || (!found && model_refuse(out_dir) < 0) ? -1 : engine_take_state(engine, found);
+}
+
+static int open_and_evaluate(Engine *engine, const Config *config) {
+    Collective *ranks = &engine->collective;
     Evaluation evaluations[SPLIT_COUNT];
-    FeedResult result = train_evaluate(run, evaluations);
+    if (engine_open(engine, config, fresh, print_ranks) < 0 ||
+        ranks_agree(ranks, ranks_first(ranks) ? find_state(engine) : 0) < 0 || engine_connect(engine) < 0 ||
+        engine_open_weights(engine, false) < 0)
+        return -1;
+    int status = feed_attach(engine->feed);
+    if (status == 0) status = engine_data_update(engine, false);
+    if (ranks_agree(ranks, status) < 0) return -1;
+    log_model(engine);
+    FeedResult result = engine_evaluate(engine, evaluations);
     if (result == FEED_CHANGED)
         return fail(EX_AGAIN, "the loader changed its dataset during the evaluation: run it again");
     if (result == FEED_STOPPED) return fail(EX_AGAIN, "stopped during the evaluation");
     if (result == FEED_ERROR) return -1;
-    loop_print_evaluation(run, evaluations, false);
+    loop_print_evaluation(engine, evaluations, false);
     if (!isfinite(evaluations[SPLIT_TRAIN].loss) || !isfinite(evaluations[SPLIT_VAL].loss))
         return fail(EX_NONFINITE, "the loss is not finite");
     return 0;
 }
 
+static int evaluate_only(const Config *config) {
+    static Engine engine;
+    int result = stop_on_signals(&engine.stop);
+    if (result == 0) result = open_and_evaluate(&engine, config);
+    engine_close(&engine);
+    return result;
+}
+
+// ---- training
+
 // Loads the best checkpoint if only the best ones are saved, as nanoGPT would sample from it.
 static int use_best_checkpoint(Run *run) {
-    const RunState *state = &run->state;
+    const RunState *state = &run->engine.state;
     char path[PATH_MAX_BYTES];
-    Config settings = *&run->config;
-    if (run->config.always_save_checkpoint || !state->best_step || state->best_step == state->step) return 0;
-    if (checkpoint_select(run->config.out_dir, "best", path, &settings) <= 0) return -1;
+    Config settings = *&run->engine.config;
+    if (run->engine.config.always_save_checkpoint || !state->best_step || state->best_step == state->step) return 0;
+    if (checkpoint_select(run->engine.config.out_dir, "best", path, &settings) <= 0) return -1;
     log_line("sampling from the best checkpoint, '%s'", path);
-    if (checkpoint_load(run_whole(run), path, false) < 0) return -1;
-    ranks_copy_parameters(&run->network, run_whole(run));
+    if (checkpoint_load(engine_whole(&run->engine), path, false) < 0) return -1;
+    ranks_copy_parameters(&run->engine.network, engine_whole(&run->engine));
     return 0;
 }
 
@@ -55,14 +91,15 @@ static void add_text(void *buffer, Bytes text) { buffer_add(buffer, text.data, t
 
 // Samples a text from the trained model. A sample_start that is not in the vocabulary is a warning.
 static int sample_trained(Run *run, Buffer *text) {
-    const Config *config = &run->config;
+    const Config *config = &run->engine.config;
     if (!config->sample_tokens) return 0;
     if (use_best_checkpoint(run) < 0) return -1;
     const Sampler sampler = {.temperature = 0.8, .top_k = 200, .seed = (uint64_t)config->seed}; // as sample.py
     const Bytes start = {(const uint8_t *)config->sample_start, strlen(config->sample_start)};
     const Vocab *vocab = vocabulary_open(config);
     if (!vocab) return -1;
-    if (sample_text(&run->network, vocab, &sampler, start, (uint64_t)config->sample_tokens, "", add_text, text) < 0) {
+    if (sample_text(&run->engine.network, vocab, &sampler, start, (uint64_t)config->sample_tokens, "", add_text, text) <
+        0) {
         log_warn("no sample: %s", err_text());
         err_clear();
     }
@@ -73,16 +110,16 @@ static int sample_trained(Run *run, Buffer *text) {
 
 // Prints a sample and the losses, and writes the report.
 static int conclude(Run *run) {
-    const char *out_dir = run->config.out_dir;
+    const char *out_dir = run->engine.config.out_dir;
     Buffer sample = {0};
     const int result = sample_trained(run, &sample);
     if (result == 0) {
-        if (isfinite(run->state.first_loss) && isfinite(run->state.last_loss))
-            printf("validation loss %.4f before training, %.4f after %llu steps\n", run->state.first_loss,
-                   run->state.last_loss, (unsigned long long)run->state.step);
-        else if (isfinite(run->state.last_loss))
-            printf("validation loss %.4f after %llu steps\n", run->state.last_loss,
-                   (unsigned long long)run->state.step);
+        if (isfinite(run->engine.state.first_loss) && isfinite(run->engine.state.last_loss))
+            printf("validation loss %.4f before training, %.4f after %llu steps\n", run->engine.state.first_loss,
+                   run->engine.state.last_loss, (unsigned long long)run->engine.state.step);
+        else if (isfinite(run->engine.state.last_loss))
+            printf("validation loss %.4f after %llu steps\n", run->engine.state.last_loss,
+                   (unsigned long long)run->engine.state.step);
         if (run->pace.step_seconds > 0)
             log_line("%.0f tok/s, the mean of the steps from %llu on", run->pace.step_tokens / run->pace.step_seconds,
                      (unsigned long long)run->pace.first_step + 1);
@@ -95,21 +132,21 @@ static int conclude(Run *run) {
     return result;
 }
 
-static int run_all(Run *run, const ConfigReader *reader) {
-    const Config *config = &reader->config;
-    char count[16], bytes[16], host[16];
-    if (run_open(run, config, fresh, print_ranks) < 0) return -1;
-    const bool offloaded = run->plan.host_bytes;
-    log_line("%s parameters, %s arena%s%s, %llu tokens a step", human_count(count, (double)run->model.parameters),
-             human_bytes(bytes, (double)run->plan.bytes), offloaded ? ", host memory for what is offloaded: " : "",
-             offloaded ? human_bytes(host, (double)run->plan.host_bytes) : "",
-             (unsigned long long)(run_sequences(run) * (uint64_t)config->block_size));
-    if (run->collective.world > 1) log_line("%u processes, started by MPI", run->collective.world);
-    if (config->eval_only) return evaluate_only(run);
+static int train_and_conclude(Run *run, const ConfigReader *reader) {
+    if (run_open(run, &reader->config, fresh, print_ranks) < 0) return -1;
+    log_model(&run->engine);
     config_warn(reader);
-    schedule_warn(config);
+    schedule_warn(&reader->config);
     if (train(run) < 0) return -1;
     return run_owns(run) ? conclude(run) : 0;
+}
+
+static int train_all(const ConfigReader *reader) {
+    static Run run;
+    int result = stop_on_signals(&run.engine.stop);
+    if (result == 0) result = train_and_conclude(&run, reader);
+    run_close(&run);
+    return result;
 }
 
 static int run(int count, char **files) {
@@ -122,9 +159,7 @@ static int run(int count, char **files) {
         config_print(&reader);
     else if (result == 0) {
         signal(SIGPIPE, SIG_IGN); // a closed stdout is an error of a write
-        result = stop_on_signals(&the_run.stop);
-        if (result == 0) result = run_all(&the_run, &reader);
-        run_close(&the_run);
+        result = reader.config.eval_only ? evaluate_only(&reader.config) : train_all(&reader);
     }
     config_close(&reader);
     return result;

@@ -1,12 +1,14 @@
+// A replay of steps: what the engine computes again is compared with the record.
 #include "trainer/audit/replay.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "dataset/dataset.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/saved_state.h"
-#include "trainer/run/run_data.h"
-#include "trainer/run/stop_signals.h"
-#include "trainer/run/train.h"
+#include "trainer/engine/engine_data.h"
+#include "trainer/engine/steps.h"
+#include "trainer/engine/stop_signals.h"
 #include "trainer/setup/vocabulary.h"
 #include <inttypes.h>
 #include <jansson.h>
@@ -15,8 +17,10 @@
 #include <string.h>
 
 typedef struct {
-    Run run;
+    Engine engine;
     Record record;
+    DatasetUse dataset;        // of the first step
+    uint64_t from;             // the checkpoint that it begins with; 0: the initial weights
     Bytes rest;                // lines that are not compared yet
     bool opened, differs, bad; // bad: an error is pending since a line was compared
     uint64_t last;             // the last step that is replayed
@@ -73,7 +77,7 @@ static int fail_planned(const Replay *replay, uint64_t step, const char *name, c
     uint64_t oldest = replay->record.last_step, found;
     char later[80] = "; no checkpoint is left from which later ones could be";
     for (uint64_t most = oldest - 1;
-         most && checkpoint_up_to(replay->run.config.out_dir, most, &found) && found >= step;)
+         most && checkpoint_up_to(replay->engine.config.out_dir, most, &found) && found >= step;)
         oldest = found, most = found - 1;
     if (oldest < replay->record.last_step)
         snprintf(later, sizeof later, ", and those from %" PRIu64 " on, apart", oldest + 1);
@@ -83,7 +87,7 @@ static int fail_planned(const Replay *replay, uint64_t step, const char *name, c
 
 // The run goes on with other values of some keys.
 static int change_config(Replay *replay, const RecordLine *line) {
-    Config *config = &replay->run.config;
+    Config *config = &replay->engine.config;
     json_t *keys = config_of(&replay->record, line), *value;
     const char *name;
     if (!keys) return -1;
@@ -121,16 +125,16 @@ static int check_order(const Config *config, const RecordLine *process) {
 }
 
 static int change_process(Replay *replay, const RecordLine *line) {
-    return change_config(replay, line) < 0 ? -1 : check_order(&replay->run.config, line);
+    return change_config(replay, line) < 0 ? -1 : check_order(&replay->engine.config, line);
 }
 
 static int roll_back(Replay *replay, const RecordLine *line) {
-    RunState *state = &replay->run.state;
+    RunState *state = &replay->engine.state;
     uint64_t nonfinite, from, to;
     if (!record_number(line, "nonfinite", &nonfinite) || !record_number(line, "skip_from", &from) ||
         !record_number(line, "skip_to", &to))
         return fail(EX_DATA, "'%s': the roll-back to step %" PRIu64 " is damaged", replay->record.path, line->step);
-    loss_scaler_init(&state->scaler, dtype_is_narrow(replay->run.backend->act_type));
+    loss_scaler_init(&state->scaler, dtype_is_narrow(replay->engine.backend->act_type));
     state->rolled_back = true, state->nonfinite = nonfinite, state->nonfinite_streak = 0;
     state->skip_from = from, state->skip_to = to;
     return 0;
@@ -138,7 +142,7 @@ static int roll_back(Replay *replay, const RecordLine *line) {
 
 // Whether this is the line of the first dataset again, which a run that goes back to its start writes a second time.
 static bool is_repeated(const Replay *replay, const RecordLine *line) {
-    const RunState *state = &replay->run.state;
+    const RunState *state = &replay->engine.state;
     Bytes text;
     char hex[65];
     if (line->kind != LINE_DATASET || line->step || !replay->opened || record_member(line, "old", &text)) return false;
@@ -159,10 +163,10 @@ static int next_compared(Replay *replay, RecordLine *line) {
     for (Bytes rest = replay->rest;;) {
         const int found = record_next(&replay->record, &rest, line);
         if (found <= 0 || (line->kind <= LINE_PASSED && !is_repeated(replay, line))) return found;
-        if (line->step != replay->run.state.step)
+        if (line->step != replay->engine.state.step)
             return fail(EX_DATA, "'%s': a line of step %" PRIu64 " stands behind step %" PRIu64, replay->record.path,
-                        line->step, replay->run.state.step);
-        if (line->kind == LINE_PROCESS && replay->run.feed && !is_replaced(replay, rest, line->step) &&
+                        line->step, replay->engine.state.step);
+        if (line->kind == LINE_PROCESS && replay->engine.feed && !is_replaced(replay, rest, line->step) &&
             change_process(replay, line) < 0) {
             if (line->step < replay->last || err_code() != EX_USAGE) return -1;
             err_clear();
@@ -183,15 +187,11 @@ static void say_difference(Replay *replay, const RecordLine *given, const LineDi
          replay->record.path, text_of(difference->given, computed));
 }
 
-// Metrics.compare
-static void compare_line(void *self, Bytes text) {
-    Replay *replay = self;
+static void compare_line(Replay *replay, Bytes text) {
     RecordLine given, recorded;
     LineDifference difference;
-    if (replay->differs || replay->bad) return;
     if (record_parse(&given, text) < 0)
         die(EX_BUG, "a line that no record has: %.*s", (int)text.size, (const char *)text.data);
-    if (given.kind > LINE_PASSED) return;
     const int found = next_compared(replay, &recorded);
     replay->bad = found < 0;
     if (found < 0) return;
@@ -207,23 +207,34 @@ static void compare_line(void *self, Bytes text) {
     replay->rest.data = recorded.text.data + recorded.text.size + 1;
 }
 
+// Engine.record
+static void compare(void *self, Bytes members) {
+    Replay *replay = self;
+    Buffer line = {0};
+    if (replay->differs || replay->bad) return;
+    buffer_print(&line, "{\"step\": %" PRIu64 "%.*s}", replay->engine.state.step, (int)members.size,
+                 (const char *)members.data);
+    compare_line(replay, (Bytes){line.data, line.size});
+    buffer_close(&line);
+}
+
 // Compares the checkpoint of the present step, if the run has kept it and saved it at this point of the step.
 static int compare_checkpoint(Replay *replay) {
-    Run *run = &replay->run;
+    Engine *engine = &replay->engine;
     SavedState saved;
     char path[PATH_MAX_BYTES];
     uint64_t step;
     const char *which;
-    if (!checkpoint_up_to(run->config.out_dir, run->state.step, &step) || step != run->state.step ||
-        step == replay->compared || step == run->replayed_from)
+    if (!checkpoint_up_to(engine->config.out_dir, engine->state.step, &step) || step != engine->state.step ||
+        step == replay->compared || step == replay->from)
         return 0;
-    checkpoint_path(path, run->config.out_dir, step);
+    checkpoint_path(path, engine->config.out_dir, step);
     if (saved_state_read(&saved, path) < 0) return -1;
-    const bool now = saved.state.evaluated == run->state.evaluated;
+    const bool now = saved.state.evaluated == engine->state.evaluated;
     saved_state_close(&saved);
     if (!now) return 0;
     replay->compared = step, replay->checkpoints++;
-    const int same = checkpoint_compare(run_whole(run), &run->state, &run->config, path, &which);
+    const int same = checkpoint_compare(engine_whole(engine), &engine->state, &engine->config, path, &which);
     if (same) return same < 0 ? -1 : 0;
     return fail(EX_NO, "step %" PRIu64 ": %s in '%s' is not that of the state that was computed again", step, which,
                 path);
@@ -250,7 +261,7 @@ static int skip_lines(Replay *replay, uint64_t from, bool evaluated) {
 
 // The dataset of the next step.
 static int take_dataset(Replay *replay, const RecordLine *line) {
-    DatasetUse *use = &replay->run.replayed;
+    DatasetUse *use = &replay->dataset;
     char digits[65] = "";
     if (record_text(line, "dataset", use->name, sizeof use->name) &&
         record_text(line, "fingerprint", digits, sizeof digits) && hex_decode(use->fingerprint, digits, 32) == 0)
@@ -273,15 +284,15 @@ static bool find_dataset(const Replay *replay, char path[PATH_MAX_BYTES]) {
     RecordLine line;
     for (int i = 0; i < replay->path_count; i++) {
         snprintf(path, PATH_MAX_BYTES, "%s", replay->paths[i]);
-        if (is_dataset(path, replay->run.replayed.fingerprint)) return true;
+        if (is_dataset(path, replay->dataset.fingerprint)) return true;
         if (!*first) strcpy(first, path);
     }
     for (Bytes rest = replay->record.text; record_next(&replay->record, &rest, &line) > 0;) {
         if (line.kind != LINE_PROCESS || !record_text(&line, "data", path, PATH_MAX_BYTES)) continue;
-        if (is_dataset(path, replay->run.replayed.fingerprint)) {
+        if (is_dataset(path, replay->dataset.fingerprint)) {
             if (replay->path_count)
                 log_warn("none of the datasets named is '%s' of these steps: taking '%s', where the run read it",
-                         replay->run.replayed.name, path);
+                         replay->dataset.name, path);
             return true;
         }
         if (!*first) strcpy(first, path);
@@ -376,8 +387,32 @@ static int check_link(const Replay *replay, const RunState *state, uint64_t from
                 replay->record.path);
 }
 
+// What the loader serves is the dataset of the next step.
+static int use_dataset(Replay *replay) {
+    Engine *engine = &replay->engine;
+    const FeedDataset *dataset = feed_dataset(engine->feed);
+    char hex[65], other[65];
+    engine->dataset_name = replay->dataset.name;
+    if (!memcmp(replay->dataset.fingerprint, dataset->fingerprint, 32)) return engine_data_update(engine, false);
+    hex_encode(hex, replay->dataset.fingerprint, 32), hex_encode(other, dataset->fingerprint, 32);
+    return fail(EX_NOINPUT,
+                "step %" PRIu64 " used the dataset '%s' (%.16s), and '%s' is another (%.16s): name it by --dataset, or "
+                "serve it and give --loader",
+                engine->state.step + 1, replay->dataset.name, hex, dataset->name, other);
+}
+
+// The state of the checkpoint, or before the first step, where the backend makes its choices as the run did.
+static int begin(Replay *replay, const char *choices) {
+    Engine *engine = &replay->engine;
+    RunState *state = &engine->state;
+    if (!replay->from) snprintf(state->choices, sizeof state->choices, "%s", choices);
+    const int found =
+        replay->from ? checkpoint_of_step(engine->config.out_dir, replay->from, engine->begins_with, state) : 0;
+    return found < 0 ? -1 : engine_take_state(engine, found);
+}
+
 static int open_replay(Replay *replay, ReplayResult *result, const char *directory, ConfigReader *reader) {
-    Run *run = &replay->run;
+    Engine *engine = &replay->engine;
     RecordStep step;
     RunState state = {0};
     if (record_open(&replay->record, directory) < 0 || find_start(replay, result, directory, &state) < 0 ||
@@ -386,10 +421,12 @@ static int open_replay(Replay *replay, ReplayResult *result, const char *directo
         check_link(replay, &state, result->from) < 0 || skip_lines(replay, result->from, state.evaluated) < 0)
         return -1;
     if (check_order(&reader->config, &step.process) < 0) return -1;
-    run->replays = true, run->replayed_from = result->from, run->replayed_choices = state.choices;
-    run->metrics.compare = compare_line, run->metrics.compare_self = replay;
-    if (stop_on_signals(&run->stop) < 0) return -1;
-    if (run_open(run, &reader->config, false, false) < 0) return -1;
+    replay->from = result->from;
+    engine->record = compare, engine->record_self = replay;
+    if (stop_on_signals(&engine->stop) < 0 || engine_open(engine, &reader->config, false, false) < 0 ||
+        begin(replay, state.choices) < 0 || engine_connect(engine) < 0 || engine_open_weights(engine, true) < 0 ||
+        feed_attach(engine->feed) < 0 || use_dataset(replay) < 0)
+        return -1;
     replay->opened = true;
     return 0;
 }
@@ -400,7 +437,7 @@ static int open_replay(Replay *replay, ReplayResult *result, const char *directo
 static int evaluation_follows(Replay *replay) {
     RecordLine line;
     const int found = next_compared(replay, &line);
-    return found <= 0 ? found : line.kind == LINE_EVALUATION && line.step == replay->run.state.step;
+    return found <= 0 ? found : line.kind == LINE_EVALUATION && line.step == replay->engine.state.step;
 }
 
 // Nothing may follow the last step of the record.
@@ -417,40 +454,61 @@ static int check_end(Replay *replay, uint64_t last) {
 // The run goes on with another dataset.
 static int change_dataset(Replay *replay, const RecordLine *line) {
     static char path[PATH_MAX_BYTES];
-    Run *run = &replay->run;
-    if (*run->config.loader)
+    Engine *engine = &replay->engine;
+    if (*engine->config.loader)
         return fail(EX_USAGE,
                     "after step %" PRIu64 " the loader had another dataset: replay the steps up to it, and those "
                     "from %" PRIu64 " on, apart",
                     line->step, line->step + 1);
     if (take_dataset(replay, line) < 0) return -1;
     find_dataset(replay, path);
-    run->config.dataset = path;
-    batch_stream_cancel(&run->stream);
-    feed_close(run->feed);
-    run->feed = NULL;
-    loader_process_close(&run->loader_process);
-    if (verify_dataset(&run->config) < 0 ||
-        loader_process_open(&run->loader_process, &run->config, LOADER_CACHE_LEAST) < 0 || run_data_open(run) < 0 ||
-        feed_attach(run->feed) < 0)
+    engine->config.dataset = path;
+    batch_stream_cancel(&engine->stream);
+    feed_close(engine->feed);
+    engine->feed = NULL;
+    loader_process_close(&engine->loader_process);
+    if (verify_dataset(&engine->config) < 0 ||
+        loader_process_open(&engine->loader_process, &engine->config, LOADER_CACHE_LEAST) < 0 ||
+        engine_data_open(engine) < 0 || feed_attach(engine->feed) < 0)
         return -1;
-    return run_data_update(run);
+    return use_dataset(replay);
+}
+
+// An evaluation or a step, as the training loop has them.
+static int replay_round(Replay *replay) {
+    Engine *engine = &replay->engine;
+    Evaluation evaluations[SPLIT_COUNT];
+    ComputedStep step;
+    if (engine->stop) return fail(EX_AGAIN, "stopped at step %" PRIu64, engine->state.step);
+    const bool evaluates = engine_evaluation_due(engine);
+    if (!evaluates && engine->state.step >= (uint64_t)engine->config.max_iters)
+        return fail(EX_DATA, "'%s' goes on behind its max_iters, step %" PRIu64, replay->record.path,
+                    engine->state.step);
+    const FeedResult found = evaluates ? engine_evaluate(engine, evaluations) : engine_step(engine, &step);
+    if (found == FEED_CHANGED) return use_dataset(replay);
+    if (found == FEED_ERROR) return -1;
+    if (found == FEED_BATCH && evaluates) engine_take_evaluation(engine, evaluations);
+    if (found == FEED_BATCH && !evaluates) engine_record_step(engine, &step);
+    return 0;
 }
 
 static int replay_steps(Replay *replay, const ReplayResult *result) {
-    Run *run = &replay->run;
+    Engine *engine = &replay->engine;
     Progress progress;
     progress_start(&progress, "replaying", "steps", result->last - result->from);
     int more = 1, status = 0;
     while (status == 0 && !replay->differs && !replay->bad) {
         RecordLine line;
-        progress_update(&progress, run->state.step - result->from);
+        progress_update(&progress, engine->state.step - result->from);
         if ((status = compare_checkpoint(replay)) < 0 || next_compared(replay, &line) < 0) break;
-        if (line.kind == LINE_DATASET && run->state.step < result->last) status = change_dataset(replay, &line);
-        if (status < 0) break;
-        if (run->state.step >= result->last && (more = run->state.evaluated ? 0 : evaluation_follows(replay)) <= 0)
+        if (line.kind == LINE_DATASET && engine->state.step < result->last) {
+            status = change_dataset(replay, &line);
+            continue;
+        }
+        if (engine->state.step >= result->last &&
+            (more = engine->state.evaluated ? 0 : evaluation_follows(replay)) <= 0)
             break;
-        status = train_round(run);
+        status = replay_round(replay);
     }
     progress_finish(&progress);
     if (err_code() || status < 0 || more < 0) return -1;
@@ -462,9 +520,9 @@ int replay(ReplayResult *result, const char *directory, ConfigReader *reader, in
     replay.path_count = path_count, replay.paths = paths;
     int status = open_replay(&replay, result, directory, reader);
     if (status == 0) status = err_code() ? -1 : replay_steps(&replay, result);
-    memcpy(result->link, replay.run.state.chain, sizeof result->link);
+    memcpy(result->link, replay.engine.state.chain, sizeof result->link);
     result->checkpoints = replay.checkpoints;
-    run_close(&replay.run);
+    engine_close(&replay.engine);
     record_close(&replay.record);
     return status;
 }

@@ -371,23 +371,22 @@ static int find_whole(const char *out_dir, bool rename_damaged, char path[PATH_M
     return fail(EX_DATA, "no undamaged checkpoint in '%s' (%d damaged); --fresh starts a new run", out_dir, count);
 }
 
-int checkpoint_find(const char *out_dir, const Config *config, char path[PATH_MAX_BYTES], RunState *state) {
+static int find(const char *out_dir, const Config *config, bool rename, char path[PATH_MAX_BYTES], RunState *state) {
     SavedState saved;
-    int found = find_whole(out_dir, true, path, &saved);
+    int found = find_whole(out_dir, rename, path, &saved);
     if (found <= 0) return found;
     *state = saved.state;
-    int result = saved_state_compare(&saved, config, path);
+    int result = config ? saved_state_compare(&saved, config, path) : 0;
     saved_state_close(&saved);
     return result < 0 ? -1 : 1;
 }
 
-int checkpoint_newest(const char *out_dir, char path[PATH_MAX_BYTES], RunState *state) {
-    SavedState saved;
-    int found = find_whole(out_dir, false, path, &saved);
-    if (found <= 0) return found;
-    *state = saved.state;
-    saved_state_close(&saved);
-    return 1;
+int checkpoint_find(const char *out_dir, const Config *config, char path[PATH_MAX_BYTES], RunState *state) {
+    return find(out_dir, config, true, path, state);
+}
+
+int checkpoint_newest(const char *out_dir, const Config *config, char path[PATH_MAX_BYTES], RunState *state) {
+    return find(out_dir, config, false, path, state);
 }
 
 // The checkpoint of one step.

@@ -43,8 +43,8 @@ void checkpoint_name_tensors(SafeWriter *writer, const Model *all);
 // configuration has another model or order of samples (the message lists each difference).
 int checkpoint_find(const char *out_dir, const Config *config, char path[PATH_MAX_BYTES], RunState *state);
 
-// The same without comparing the configuration and without renaming anything.
-int checkpoint_newest(const char *out_dir, char path[PATH_MAX_BYTES], RunState *state);
+// The same without renaming anything; config NULL: nothing is compared.
+int checkpoint_newest(const char *out_dir, const Config *config, char path[PATH_MAX_BYTES], RunState *state);
 
 // The checkpoint that `which` selects: "newest", "best" (the lowest validation loss), the number of a step, or "": the
 // best of a run with always_save_checkpoint = False, as in nanoGPT, else the newest. `settings` gets the keys of the

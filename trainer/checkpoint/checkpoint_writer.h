@@ -4,16 +4,12 @@
 
 #include "common/err.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/host_copy.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
 typedef struct {
-    // The copy as a network in host memory, for checkpoint_save and checkpoint_load; arena NULL: there is no copy, and
-    // saves wait.
-    Network view;
-    MemoryPlan plan;
-    Backend ops;
-    size_t copy_bytes;
+    HostCopy *copy; // set these two first; both are borrowed. A copy without memory: saves wait
     const Config *config;
     RunState state;     // of the copy
     double processor_s; // of the thread, for the last save
@@ -25,10 +21,6 @@ typedef struct {
     Error error;
 } CheckpointWriter;
 
-// Allocates the copy (plan->copy_bytes) where mem_limit has room for it, and the memory that the plan has left on this machine;
-// where processes divide the state (plan->shards), in any case.
-// The network and the configuration are borrowed.
-void checkpoint_writer_open(CheckpointWriter *writer, const Network *network, const Config *config, uint64_t left);
 void checkpoint_writer_close(CheckpointWriter *writer); // waits; accepts a zeroed struct
 
 // Copies the network (NULL: the copy has been filled) and starts to write out_dir/ckpt-STEP, after an fsync of

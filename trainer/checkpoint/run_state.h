@@ -24,7 +24,7 @@ typedef struct {
     uint64_t step;                        // steps done, including those whose update was not applied
     uint64_t updates;                     // steps whose update was applied
     uint64_t tokens;                      // tokens trained on
-    uint8_t chain[32];                    // the link of `step` (trainer/run/chain.h); zero: before the first step
+    uint8_t chain[32];                    // the link of `step` (trainer/engine/chain.h); zero: before the first step
     uint64_t sampling;                    // number of the sampling mode (sampling_mode.h); 0 in version 0.1.0
     uint64_t nonfinite, nonfinite_streak; // steps that were not finite: all, and consecutive ones up to `step`
     LossScaler scaler;

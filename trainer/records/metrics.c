@@ -104,7 +104,7 @@ void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
     const uint64_t minute_ns = 60000000000;
     char line[LINE_MAX_BYTES];
     va_list list;
-    if (!metrics->path[0] && !metrics->compare && !metrics->follows) return;
+    if (!metrics->path[0] && !metrics->follows) return;
     va_start(list, format);
     int length = vsnprintf(line, sizeof line, format, list);
     va_end(list);
@@ -112,11 +112,6 @@ void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
     if (metrics->follows && metrics->kept_step != step) metrics->pending.size = 0, metrics->kept_step = step;
     buffer_print(&metrics->pending, "%s%llu, %s}\n", head, (unsigned long long)step, line);
     if (metrics->follows) return;
-    if (metrics->compare) {
-        metrics->compare(metrics->compare_self, (Bytes){metrics->pending.data, metrics->pending.size - 1});
-        metrics->pending.size = 0;
-        return;
-    }
     if (metrics_flush(metrics) == 0 && event_file_flush(&metrics->events) == 0) return;
     if (!metrics->warned_ns || clock_ns() - metrics->warned_ns > minute_ns) {
         log_warn("%s; training continues, and the lines will be written later", err_text());

@@ -49,16 +49,14 @@
 typedef struct {
     int fd;
     char path[PATH_MAX_BYTES];
-    uint64_t bytes;                          // of the lines in the file
-    Buffer pending;                          // lines that could not be written yet, or are kept by metrics_follow
-    bool follows;                            // of the last step alone
-    uint64_t warned_ns;                      // time of the last warning about that
-    EventFile events;                        // the same for TensorBoard, where it is open
-    uint64_t lost_steps;                     // steps in the lines that were removed when it was opened
-    uint64_t kept_step;                      // of the last line that was left in it then; of `pending` while it follows
-    unsigned kills;                          // how often that was so before: lines with "lost_steps"
-    void (*compare)(void *self, Bytes line); // set: receives each line, and nothing is written
-    void *compare_self;
+    uint64_t bytes;      // of the lines in the file
+    Buffer pending;      // lines that could not be written yet, or are kept by metrics_follow
+    bool follows;        // of the last step alone
+    uint64_t warned_ns;  // time of the last warning about that
+    EventFile events;    // the same for TensorBoard, where it is open
+    uint64_t lost_steps; // steps in the lines that were removed when it was opened
+    uint64_t kept_step;  // of the last line that was left in it then; of `pending` while it follows
+    unsigned kills;      // how often that was so before: lines with "lost_steps"
 } Metrics;
 
 // The state that a run goes on from: which lines of the record were written before it was saved.
@@ -81,7 +79,7 @@ int metrics_take_over(Metrics *metrics, const char *out_dir, uint64_t step, bool
 
 // Appends one line: "step", then the members that `format` prints. Lines that cannot be written, as on a full disk, are
 // kept with a warning once a minute, and written with a later line or by metrics_sync. Nothing happens where
-// neither metrics_open nor metrics_follow was called, unless `compare` is set.
+// neither metrics_open nor metrics_follow was called.
 void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 // Adds a line with lost_steps, which later calls of metrics_open count as a kill.

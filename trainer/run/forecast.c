@@ -10,17 +10,17 @@
 // of more.
 static int pass_rows(const Run *run, const Evaluation *evaluation) {
     enum { TOKENS = 1024 };
-    const PassLayout *pass = &run->plan.eval;
+    const PassLayout *pass = &run->engine.plan.eval;
     const uint64_t most = (uint64_t)pass->rows, few = TOKENS / (uint64_t)pass->block + 1,
-                   rows = run->backend->in_host_memory ? few : evaluation->parts[0].samples;
+                   rows = run->engine.backend->in_host_memory ? few : evaluation->parts[0].samples;
     return (int)(rows < most ? rows : most);
 }
 
 static double pass_seconds(Run *run, int rows) {
     StepScalars done; // a download waits for the device
     const uint64_t started = clock_ns();
-    evaluate_warm_up(&run->network, (uint64_t)rows);
-    run->backend->download(&done, network_at(&run->network, run->plan.scalars), sizeof done);
+    evaluate_warm_up(&run->engine.network, (uint64_t)rows);
+    run->engine.backend->download(&done, network_at(&run->engine.network, run->engine.plan.scalars), sizeof done);
     return (double)(clock_ns() - started) * 1e-9;
 }
 
@@ -34,28 +34,29 @@ static double token_seconds(Run *run, int rows) {
         const double seconds = pass_seconds(run, rows);
         shortest = fmin(shortest, seconds), spent += seconds;
     }
-    return shortest / ((double)rows * run->plan.eval.block);
+    return shortest / ((double)rows * run->engine.plan.eval.block);
 }
 
 void forecast_log(Run *run) {
-    const Config *config = &run->config;
-    const uint64_t step = run->state.step, left = (uint64_t)config->max_iters - step;
+    const Config *config = &run->engine.config;
+    const uint64_t step = run->engine.state.step, left = (uint64_t)config->max_iters - step;
     const uint64_t between = config->eval_interval ? (uint64_t)config->eval_interval : left + step + 1;
     const uint64_t next = between - step % between, evaluations_left = (left + step % between) / between;
     const double little = 60;
     Evaluation evaluations[SPLIT_COUNT];
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++)
-        evaluation_init(&evaluations[split], config, run->feed, split, run_use(run)->consumed);
+        evaluation_init(&evaluations[split], config, run->engine.feed, split, engine_use(&run->engine)->consumed);
     if (log_quiet || !run_owns(run) || !evaluations[SPLIT_TRAIN].part_count) return;
 
     const double token_s = token_seconds(run, pass_rows(run, &evaluations[SPLIT_TRAIN]));
-    const double again =
-        step_cost_recompute(&run->model.shape, run->backend, config->recompute, (int)config->recompute_layers);
-    const double step_s = (3 + again) * token_s * (double)(run_sequences(run) * (uint64_t)config->block_size) /
-                          run->collective.world; // the processes divide a step, but not an evaluation
+    const double again = step_cost_recompute(&run->engine.model.shape, run->engine.backend, config->recompute,
+                                             (int)config->recompute_layers);
+    const double step_s = (3 + again) * token_s *
+                          (double)(engine_sequences(&run->engine) * (uint64_t)config->block_size) /
+                          run->engine.collective.world; // the processes divide a step, but not an evaluation
     const double tokens = (double)(evaluations[SPLIT_TRAIN].tokens + evaluations[SPLIT_VAL].tokens);
     const double evaluation_s = config->eval_interval ? token_s * tokens : 0;
-    const double first_s = run->state.evaluated ? 0 : evaluation_s;
+    const double first_s = run->engine.state.evaluated ? 0 : evaluation_s;
     const double run_s = first_s + step_s * (double)left + evaluation_s * (double)evaluations_left;
     char evaluation[16], second[16], whole[16];
     if (run_s < little) return;

@@ -2,7 +2,7 @@
 #include "trainer/run/run_save.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "trainer/run/run_data.h"
+#include "trainer/engine/engine_data.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ static void collect_save(Run *run, bool wait) {
         saves->seconds = measured(saves->seconds, seconds);
         saves->cost = measured(saves->cost, saves->wait + saves->writer.processor_s);
         saves->step = saves->writer.state.step, saves->evaluated = saves->writer.state.evaluated;
-        metrics_add(&run->metrics, run->state.step, "\"saved_step\": %llu, \"save_ms\": %.1f",
+        metrics_add(&run->metrics, run->engine.state.step, "\"saved_step\": %llu, \"save_ms\": %.1f",
                     (unsigned long long)saves->step, seconds * 1e3);
     }
     if (result < 0) warn_unsaved();
@@ -34,26 +34,28 @@ void run_check_save(Run *run) { collect_save(run, false); }
 
 // Of a run before its first step nothing is saved, but of one that has no steps the initial weights.
 static bool is_saved(const Run *run) {
-    const RunState *state = &run->state;
-    if (!run->config.max_iters && !*run->saves.resumed_from) return false;
+    const RunState *state = &run->engine.state;
+    if (!run->engine.config.max_iters && !*run->engine.begins_with) return false;
     return run->saves.step == state->step && (run->saves.evaluated || !state->evaluated || !state->step);
 }
 
-static void mark_saved(Run *run) { run->saves.step = run->state.step, run->saves.evaluated = run->state.evaluated; }
+static void mark_saved(Run *run) {
+    run->saves.step = run->engine.state.step, run->saves.evaluated = run->engine.state.evaluated;
+}
 
 // Writes a checkpoint: in the writer's thread if `beside` and the writer is free, else before it returns.
 static int write_checkpoint(Run *run, bool beside, uint64_t started) {
     RunSaves *saves = &run->saves;
-    const Network *network = run_divided(run) ? NULL : &run->network;
-    if (lock_check(&run->lock, run->config.out_dir) < 0 || metrics_flush(&run->metrics) < 0) return -1;
-    if (beside && checkpoint_writer_start(&saves->writer, network, &run->state, run->metrics.fd)) {
+    const Network *network = engine_divided(&run->engine) ? NULL : &run->engine.network;
+    if (lock_check(&run->lock, run->engine.config.out_dir) < 0 || metrics_flush(&run->metrics) < 0) return -1;
+    if (beside && checkpoint_writer_start(&saves->writer, network, &run->engine.state, run->metrics.fd)) {
         saves->started_ns = started;
         saves->wait = (double)(clock_ns() - started) * 1e-9;
-        metrics_add(&run->metrics, run->state.step, "\"save_wait_ms\": %.1f", saves->wait * 1e3);
+        metrics_add(&run->metrics, run->engine.state.step, "\"save_wait_ms\": %.1f", saves->wait * 1e3);
         return 0;
     }
-    if (metrics_sync(&run->metrics) < 0 ||
-        checkpoint_save(run_whole(run), &run->state, &run->config, run->config.out_dir) < 0)
+    if (metrics_sync(&run->metrics) < 0 || checkpoint_save(engine_whole(&run->engine), &run->engine.state,
+                                                           &run->engine.config, run->engine.config.out_dir) < 0)
         return -1;
     const double seconds = (double)(clock_ns() - started) * 1e-9;
     saves->seconds = measured(saves->seconds, seconds), saves->cost = measured(saves->cost, seconds);
@@ -64,34 +66,38 @@ static int write_checkpoint(Run *run, bool beside, uint64_t started) {
 // other processes a message every second, because they give up a process that is silent for data_timeout.
 static void wait_for_space(Run *run) {
     enum { SECONDS = 60 };
-    const uint64_t bytes = checkpoint_bytes(&run->model, run->plan.optimizer);
+    const uint64_t bytes = checkpoint_bytes(&run->engine.model, run->engine.plan.optimizer);
     const bool writes = run_owns(run) && !is_saved(run);
     bool full = true;
     for (int waited = 0; full; waited++) {
-        full = writes && waited < SECONDS && checkpoint_check_space(run->config.out_dir, bytes) < 0;
+        full = writes && waited < SECONDS && checkpoint_check_space(run->engine.config.out_dir, bytes) < 0;
         if (full && !waited) log_warn("the last save: %s; waiting %d s for space", err_text(), SECONDS);
         err_clear();
-        if (collective_broadcast(&run->collective, &full, sizeof full) < 0) err_clear(); // each goes on alone
+        if (collective_broadcast(&run->engine.collective, &full, sizeof full) < 0) err_clear(); // each goes on alone
         if (full && writes) sleep(1);
     }
 }
 
 static int save(Run *run, bool beside, uint64_t started) {
     bool needed = !is_saved(run);
-    const int status = run_divided(run) ? ranks_gather_state(&run->network, run_whole(run), &needed) : 0;
+    const int status = engine_divided(&run->engine)
+                           ? ranks_gather_state(&run->engine.network, engine_whole(&run->engine), &needed)
+                           : 0;
     if (status == 0 && !needed) return 0;
     if (!run_owns(run)) return mark_saved(run), status;
     return status < 0 ? -1 : write_checkpoint(run, beside, started);
 }
 
 int run_save(Run *run, bool last) {
-    if (run->state.nonfinite_streak && !last) return 0;
-    run->saves.begun = run->state.step;
+    if (run->engine.state.nonfinite_streak && !last) return 0;
+    run->saves.begun = run->engine.state.step;
     collect_save(run, true);
     const uint64_t started = clock_ns();
     if (last) wait_for_space(run);
     const int status = save(run, !last, started);
-    if (last) return run->collective.lost ? status : ranks_agree(&run->collective, status); // all exit with its code
+    if (last)
+        return run->engine.collective.lost ? status
+                                           : ranks_agree(&run->engine.collective, status); // all exit with its code
     if (status == 0 || !run_owns(run)) return status;
     warn_unsaved();
     return 0;
@@ -106,24 +112,24 @@ double save_interval_s(double save_s, double run_s, unsigned kills) {
 
 static uint64_t plan_interval(const Run *run) {
     const double disk_bytes_s = 500e6; // a guess, until a save was measured
-    const double guess_s = (double)checkpoint_bytes(&run->model, run->plan.optimizer) / disk_bytes_s;
+    const double guess_s = (double)checkpoint_bytes(&run->engine.model, run->engine.plan.optimizer) / disk_bytes_s;
     const double cost_s = run->saves.seconds > 0 ? run->saves.cost : guess_s;
     const double step_s = run->pace.step_seconds / (double)run->pace.steps;
-    const double interval_s = save_interval_s(cost_s, step_s * (double)run->state.step, run->metrics.kills);
+    const double interval_s = save_interval_s(cost_s, step_s * (double)run->engine.state.step, run->metrics.kills);
     return (uint64_t)fmax(1, fmax(interval_s, run->saves.seconds) / step_s); // a save begins when the last has ended
 }
 
 int run_save_due(Run *run) {
     RunSaves *saves = &run->saves;
-    const AutoInt *given = &run->config.checkpoint_interval;
-    const uint64_t done = run->pace.steps, since = run->state.step - saves->begun;
+    const AutoInt *given = &run->engine.config.checkpoint_interval;
+    const uint64_t done = run->pace.steps, since = run->engine.state.step - saves->begun;
     if (!done || !since) return 0;
     const uint64_t each = (uint64_t)given->value;
-    if (!given->is_auto) return each && run->state.step / each > saves->begun / each;
+    if (!given->is_auto) return each && run->engine.state.step / each > saves->begun / each;
     const bool due = saves->interval && since >= saves->interval, doubled = !(done & (done - 1));
     if (due || doubled) {
         saves->interval = plan_interval(run);
-        if (collective_broadcast(&run->collective, &saves->interval, sizeof saves->interval) < 0) return -1;
+        if (collective_broadcast(&run->engine.collective, &saves->interval, sizeof saves->interval) < 0) return -1;
     }
     return due;
 }
@@ -133,41 +139,43 @@ int run_save_due(Run *run) {
 // Loads the newest checkpoint, or the initial weights.
 static int restore(Run *run, RunState *state) {
     char path[PATH_MAX_BYTES];
-    int found = checkpoint_find(run->config.out_dir, &run->config, path, state);
+    int found = checkpoint_find(run->engine.config.out_dir, &run->engine.config, path, state);
     if (found < 0) return -1;
-    if (found) return checkpoint_load(run_whole(run), path, true);
+    if (found) return checkpoint_load(engine_whole(&run->engine), path, true);
     run_state_init(state);
-    memcpy(state->vocab_fp, run->state.vocab_fp, sizeof state->vocab_fp);
-    memcpy(state->choices, run->state.choices, sizeof state->choices);
-    memcpy(state->init_from, run->state.init_from, sizeof state->init_from);
-    state->first_loss = state->last_loss = run->state.first_loss, state->evaluated = true;
-    state->eval_rule = run->state.eval_rule;
-    return run_open_weights(run);
+    memcpy(state->vocab_fp, run->engine.state.vocab_fp, sizeof state->vocab_fp);
+    memcpy(state->choices, run->engine.state.choices, sizeof state->choices);
+    memcpy(state->init_from, run->engine.state.init_from, sizeof state->init_from);
+    state->first_loss = state->last_loss = run->engine.state.first_loss, state->evaluated = true;
+    state->eval_rule = run->engine.state.eval_rule;
+    return engine_load(&run->engine);
 }
 
 // Removes the lines of steps after the restored one from metrics.jsonl.
 static int reopen_metrics(Run *run) {
     if (!run_owns(run)) return 0;
     metrics_close(&run->metrics);
-    return metrics_open(&run->metrics, run->config.out_dir, run_metrics_end(run), run->config.tensorboard_log);
+    return metrics_open(&run->metrics, run->engine.config.out_dir, run_metrics_end(run),
+                        run->engine.config.tensorboard_log);
 }
 
 int run_roll_back(Run *run) {
-    const RunState bad = run->state;
-    const uint64_t skip_to = run_use(run)->consumed, skipped = bad.nonfinite_streak * run_sequences(run);
-    RunState restored = bad, *state = &run->state;
+    const RunState bad = run->engine.state;
+    const uint64_t skip_to = engine_use(&run->engine)->consumed,
+                   skipped = bad.nonfinite_streak * engine_sequences(&run->engine);
+    RunState restored = bad, *state = &run->engine.state;
     if (bad.rolled_back)
         return fail(EX_NONFINITE,
                     "step %llu: the loss is again not finite after a roll-back; try a lower learning_rate",
                     (unsigned long long)bad.step);
     collect_save(run, true);
-    if (ranks_agree(&run->collective, run_owns(run) ? restore(run, &restored) : 0) < 0) return -1;
+    if (ranks_agree(&run->engine.collective, run_owns(run) ? restore(run, &restored) : 0) < 0) return -1;
     *state = restored;
-    if (collective_broadcast(&run->collective, state, sizeof *state) < 0 ||
-        ranks_share_weights(&run->network, run_whole(run)) < 0)
+    if (collective_broadcast(&run->engine.collective, state, sizeof *state) < 0 ||
+        ranks_share_weights(&run->engine.network, engine_whole(&run->engine)) < 0)
         return -1;
-    loss_scaler_init(&state->scaler, dtype_is_narrow(run->backend->act_type));
-    if (reopen_metrics(run) < 0 || run_data_update(run) < 0) return -1;
+    loss_scaler_init(&state->scaler, dtype_is_narrow(run->engine.backend->act_type));
+    if (reopen_metrics(run) < 0 || engine_data_update(&run->engine, true) < 0) return -1;
     state->rolled_back = true, state->nonfinite = bad.nonfinite, state->nonfinite_streak = 0;
     state->skip_from = skip_to - skipped, state->skip_to = skip_to;
     log_warn("three steps in a row were not finite: going back from step %llu to %llu and skipping their samples",

@@ -128,7 +128,7 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
 @test "each member of metrics.jsonl is explained on the page of formats" {
     cd "$ROOT"
     sed -n '/^## The record of a run/,/^## The hash/p' docs/formats.md >"$BATS_TEST_TMPDIR/page"
-    members=$(grep -ohE '\\"[a-z_0-9]+\\":|evaluation_add_value\(&members, "[a-z_]+"' $(grep -l 'metrics_add(' trainer/run/*.c) |
+    members=$(grep -ohE '\\"[a-z_0-9]+\\":|evaluation_add_value\(&members, "[a-z_]+"' trainer/run/*.c trainer/engine/*.c |
         tr -d '\\":' | sed 's/.*, *//' | sort -u)
     [ "$(wc -w <<<"$members")" -gt 40 ]
     for member in $members; do grep -qw -- "$member" "$BATS_TEST_TMPDIR/page" || { echo "$member" && false; }; done

@@ -67,9 +67,9 @@ int main(void) {
     static ConfigReader reader;
     RecordLine line;
     config_open(&reader);
-    replay.run.config = reader.config;
+    replay.engine.config = reader.config;
     const int result = record_parse(&line, (Bytes){(const uint8_t *)text, sizeof text - 1}) < 0 ? -2 : change_config(&replay, &line);
-    printf("%d %d %s\n", result, (int)replay.run.config.gravity, result ? err_text() : "");
+    printf("%d %d %s\n", result, (int)replay.engine.config.gravity, result ? err_text() : "");
 }
 END
     add_key "RUN PLAN"

@@ -144,7 +144,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
 @test "a replay knows every line that a run writes" {
     cd "$ROOT"
     names=$(cat trainer/run/*.c | tr '\n' ' ' | grep -oP 'metrics_add\(&run->metrics, [^"]*"\\"\K\w+' | sort -u)
-    [ "$(wc -w <<<"$names")" -ge 8 ]
+    [ "$(wc -w <<<"$names")" -ge 7 ] # those of trainer/engine end a replay when they are not known
     for name in $names; do grep -qE "^    \{LINE_\w+, \"$name\"" trainer/audit/record.c || { echo "$name" && false; }; done
 }
 

@@ -1,6 +1,6 @@
 // The engine of emu.h: fibers, blocks, meetings, and the tensor-core instructions.
 #include "tests/cuda/emulator/device.h"
-#include "tests/cuda/emulator/engine.h"
+#include "tests/cuda/emulator/emu_engine.h"
 
 #include <algorithm>
 #include <cstdio>

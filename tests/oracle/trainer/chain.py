@@ -1,4 +1,4 @@
-"""The hash chain of a run, written from the specification in trainer/run/chain.h alone: data by the second implementation of
+"""The hash chain of a run, written from the specification in trainer/engine/chain.h alone: data by the second implementation of
 the sampling order, weights from checkpoints, losses and norms from metrics.jsonl."""
 import hashlib
 import json

@@ -177,16 +177,17 @@ TEST(checkpoint_writer_saves_the_network_as_it_was_at_the_start) {
         err_clear();
         CHECK(dir_make("waiting") == 0 && checkpoint_save(&tiny.network, &now, &tiny.config, "waiting") == 0);
         const int metrics = open("metrics.jsonl", O_WRONLY | O_CREAT, 0666);
-        CheckpointWriter writer;
-        checkpoint_writer_open(&writer, &tiny.network, &tiny.config, UINT64_MAX);
-        CHECK(writer.view.arena);
+        HostCopy copy;
+        CheckpointWriter writer = {.copy = &copy, .config = &tiny.config};
+        host_copy_open(&copy, &tiny.network, &tiny.config, UINT64_MAX);
+        CHECK(copy.view.arena);
         CHECK_EQUAL(checkpoint_writer_result(&writer, true), 0);
         CHECK(checkpoint_writer_start(&writer, &tiny.network, &now, metrics));
         CHECK(!checkpoint_writer_start(&writer, &tiny.network, &now, metrics)); // one at a time
         CHECK(network_init(&tiny.network, 99) == 0);
         CHECK_EQUAL(checkpoint_writer_result(&writer, true), 1);
         CHECK_EQUAL(writer.state.step, 5);
-        CHECK_EQUAL(checkpoint_newest(out, path, &found), 1);
+        CHECK_EQUAL(checkpoint_newest(out, NULL, path, &found), 1);
         char command[256];
         snprintf(command, sizeof command, "diff -r waiting/ckpt-00000005 %s/ckpt-00000005 && rm -r waiting", out);
         CHECK_EQUAL(system(command), 0);
@@ -195,6 +196,7 @@ TEST(checkpoint_writer_saves_the_network_as_it_was_at_the_start) {
         CHECK_EQUAL(checkpoint_writer_result(&writer, true), -1);
         CHECK_ERROR(EX_CREATE, "nowhere");
         checkpoint_writer_close(&writer);
+        host_copy_close(&copy);
         close(metrics);
         tiny_close(&tiny);
     }
@@ -226,12 +228,12 @@ TEST_CI(checkpoint_detects_every_flipped_bit) {
             int fd = open(name, O_WRONLY);
             char flipped = (char)(data[byte] ^ (1 << bit));
             CHECK(fd >= 0 && pwrite(fd, &flipped, 1, (off_t)byte) == 1);
-            CHECK_EQUAL(checkpoint_newest("run", path, &found), -1);
+            CHECK_EQUAL(checkpoint_newest("run", NULL, path, &found), -1);
             err_clear();
             CHECK(pwrite(fd, &data[byte], 1, (off_t)byte) == 1 && close(fd) == 0);
         }
         free(data);
-        CHECK_EQUAL(checkpoint_newest("run", path, &found), 1);
+        CHECK_EQUAL(checkpoint_newest("run", NULL, path, &found), 1);
     }
     log_quiet = false;
     tiny_close(&tiny);

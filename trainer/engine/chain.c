@@ -1,4 +1,4 @@
-#include "trainer/run/chain.h"
+#include "trainer/engine/chain.h"
 #include "common/hash.h"
 #include <math.h>
 #include <stdio.h>

@@ -1,0 +1,18 @@
+// A copy of parameters and optimizer state in host memory, as a network for checkpoint_save and checkpoint_load.
+#pragma once
+
+#include "trainer/model/network.h"
+
+typedef struct {
+    Network view; // arena NULL: there is no copy
+    MemoryPlan plan;
+    Backend ops;
+} HostCopy;
+
+// Allocates it (plan->copy_bytes) where mem_limit has room for it, and the memory that the plan has left on this machine;
+// where processes divide the state (plan->shards), in any case. The network is borrowed.
+void host_copy_open(HostCopy *copy, const Network *network, const Config *config, uint64_t left);
+void host_copy_close(HostCopy *copy); // accepts a zeroed struct
+
+// Copies the network's parameters and optimizer state.
+void host_copy_fill(HostCopy *copy, const Network *network);
