@@ -1,3 +1,4 @@
+// AWS's files of credentials and settings.
 #include "remote/aws_profile.h"
 #include <strings.h>
 

@@ -1,3 +1,4 @@
+// hf:// URLs: revisions, files and errors of a hub.
 #include "remote/hub.h"
 #include "common/file/table_log.h"
 #include "remote/hub_listing.h"

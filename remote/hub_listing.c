@@ -1,3 +1,4 @@
+// JSON of a hub's API.
 #include "remote/hub_listing.h"
 #include "common/err.h"
 #include "common/json_read.h"

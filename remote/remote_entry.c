@@ -1,3 +1,4 @@
+// Entries of listings, as texts and back.
 #include "remote/remote_entry.h"
 #include "common/file/file.h"
 #include <stdlib.h>

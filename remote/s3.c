@@ -1,3 +1,4 @@
+// s3:// URLs: settings, requests and listings.
 #include "remote/s3.h"
 #include "common/file/file.h"
 #include "remote/aws_profile.h"

@@ -1,3 +1,4 @@
+// Pages of ListObjectsV2.
 #include "remote/s3_listing.h"
 #include "common/err.h"
 #include "common/hash.h"

@@ -1,3 +1,4 @@
+// Signatures of requests to S3.
 #include "remote/s3_sign.h"
 #include "common/hash.h"
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// Files by URL as mapped memory.
 #include "remote/url_map.h"
 #include "common/err.h"
 #include "common/file/file.h"

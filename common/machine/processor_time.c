@@ -1,3 +1,4 @@
+// Processor time of the threads of this process, from /proc.
 #include "common/machine/processor_time.h"
 #include <dirent.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// A set of hashes.
 #include "shardtool/similar/hash_set.h"
 
 void hash_set_clear(HashSet *set, size_t room) {

@@ -1,3 +1,4 @@
+// The kept documents, on disk.
 #include "shardtool/similar/kept_sets.h"
 #include "common/err.h"
 #include "common/file/file.h"

@@ -1,3 +1,4 @@
+// MinHash without vector instructions of its own.
 #include "shardtool/similar/minhash_loop.h"
 
 void minhash_values_portable(const uint64_t *hashes, size_t count, uint64_t values[MINHASH_PERMUTATIONS]) {

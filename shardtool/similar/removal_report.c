@@ -1,3 +1,4 @@
+// The report and summary of what a command removes.
 #include "shardtool/similar/removal_report.h"
 #include "common/err.h"
 #include "common/file/file.h"

@@ -1,3 +1,4 @@
+// Words, shingles and MinHash of a document.
 #include "shardtool/similar/shingles.h"
 #include <xxhash.h>
 

@@ -1,3 +1,4 @@
+// The card of an exported model.
 #include "trainer/audit/card.h"
 #include "common/cli/version.h"
 #include "common/err.h"

@@ -1,3 +1,4 @@
+// From a step of a run to the tokens that it was trained on.
 #include "trainer/audit/origin.h"
 #include "common/err.h"
 #include "common/hash.h"

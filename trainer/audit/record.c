@@ -1,3 +1,4 @@
+// Reading metrics.jsonl without trust.
 #include "trainer/audit/record.h"
 #include "common/err.h"
 #include <inttypes.h>

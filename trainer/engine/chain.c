@@ -1,3 +1,4 @@
+// The hash chain of a run.
 #include "trainer/engine/chain.h"
 #include "common/hash.h"
 #include <math.h>

@@ -1,3 +1,4 @@
+// Computing a micro-batch twice.
 #include "trainer/optim/recheck.h"
 #include "common/err.h"
 #include "trainer/model/layer_offload.h"

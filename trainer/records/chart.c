@@ -1,3 +1,4 @@
+// A line chart as SVG.
 #include "trainer/records/chart.h"
 #include "trainer/records/html.h"
 #include <math.h>

@@ -1,3 +1,4 @@
+// The page that compares runs.
 #include "trainer/records/comparison.h"
 #include "common/err.h"
 #include "common/file/file.h"

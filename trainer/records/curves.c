@@ -1,3 +1,4 @@
+// Curves from metrics.jsonl.
 #include "trainer/records/curves.h"
 #include "common/file/file.h"
 #include <jansson.h>

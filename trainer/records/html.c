@@ -1,3 +1,4 @@
+// Pages in HTML.
 #include "trainer/records/html.h"
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// Windows of step times.
 #include "trainer/records/step_times.h"
 #include <stdlib.h>
 

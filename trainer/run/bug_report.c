@@ -1,3 +1,4 @@
+// The text of trainer doctor --bug-report.
 #include "trainer/run/bug_report.h"
 #include "common/cli/version.h"
 #include "common/err.h"
