@@ -30,10 +30,10 @@ static int while_waiting(const Feed *feed) {
 
 static void log_waiting(Feed *feed, const char *what) {
     uint64_t now = clock_ns();
-    if (now - feed->last_log_ns < LOG_MS * MS) return;
-    feed->last_log_ns = now;
-    log_line("%s at %s (%llu s)", what, feed->endpoint.name,
-             (unsigned long long)((now - feed->last_rx_ns) / (1000 * MS)));
+    if (now - feed->times.last_log_ns < LOG_MS * MS) return;
+    feed->times.last_log_ns = now;
+    log_line("%s at %s (%llu s)", what, feed->link.endpoint.name,
+             (unsigned long long)((now - feed->times.last_rx_ns) / (1000 * MS)));
 }
 
 // Waits until GETs can be sent.
@@ -41,19 +41,19 @@ static int wait_until_ready(Feed *feed) {
     uint64_t timeout_ms = feed->config.timeout_ms;
     if (!feed->config.endpoint && !feed->known && timeout_ms > DEFAULT_WAIT_MS) timeout_ms = DEFAULT_WAIT_MS;
     uint64_t end = clock_ns() + timeout_ms * MS;
-    feed->wait_began_ns = feed->last_rx_ns = feed->last_log_ns = clock_ns();
-    while (feed->state != CONNECTION_READY) {
+    feed->times.wait_began_ns = feed->times.last_rx_ns = feed->times.last_log_ns = clock_ns();
+    while (feed->link.state != CONNECTION_READY) {
         if (while_waiting(feed) < 0 || connection_wait(feed, end) < 0) return -1;
         if (stopped(feed)) return fail(EX_AGAIN, "stopped while waiting for the loader");
-        if (clock_ns() >= end && !feed->endpoint.ipc)
-            return fail(EX_PEER, "no answer from a loader at %s after %llu s" CHECK_KEYS, feed->endpoint.name,
+        if (clock_ns() >= end && !feed->link.endpoint.ipc)
+            return fail(EX_PEER, "no answer from a loader at %s after %llu s" CHECK_KEYS, feed->link.endpoint.name,
                         (unsigned long long)timeout_ms / 1000);
         if (clock_ns() >= end)
             return fail(
                 EX_PEER,
                 "no loader at %s after %llu s: give --dataset=DIR, or start a loader and give its --loader=ENDPOINT",
-                feed->endpoint.name, (unsigned long long)timeout_ms / 1000);
-        if (feed->state != CONNECTION_READY) log_waiting(feed, "waiting for the loader");
+                feed->link.endpoint.name, (unsigned long long)timeout_ms / 1000);
+        if (feed->link.state != CONNECTION_READY) log_waiting(feed, "waiting for the loader");
     }
     return 0;
 }
@@ -63,7 +63,8 @@ static int load_keys(Feed *feed) {
     if (!config->key_file && !config->loader_key) return 0;
     if (!config->key_file || !config->loader_key)
         return fail(EX_USAGE, "a key file and the loader's public key must be given together");
-    return key_check(config->loader_key, "the loader's public key") < 0 ? -1 : keys_read(&feed->keys, config->key_file);
+    return key_check(config->loader_key, "the loader's public key") < 0 ? -1
+                                                                        : keys_read(&feed->link.keys, config->key_file);
 }
 
 // Whether there is the socket of a loader, which may have been killed.
@@ -71,12 +72,12 @@ static bool is_there(const Endpoint *endpoint) { return !endpoint->ipc || access
 
 static int parse_endpoints(Feed *feed) {
     const FeedConfig *config = &feed->config;
-    feed->endpoint_count =
-        endpoint_parse_list(feed->endpoints, FEED_ENDPOINTS_MAX, config->endpoint, config->key_file != NULL);
-    for (int i = 0; i < feed->endpoint_count; i++)
-        if (endpoint_check(&feed->endpoints[i]) < 0) return -1;
-    feed->endpoint = feed->endpoints[0];
-    return feed->endpoint_count < 0 ? -1 : 0;
+    feed->link.endpoint_count =
+        endpoint_parse_list(feed->link.endpoints, FEED_ENDPOINTS_MAX, config->endpoint, config->key_file != NULL);
+    for (int i = 0; i < feed->link.endpoint_count; i++)
+        if (endpoint_check(&feed->link.endpoints[i]) < 0) return -1;
+    feed->link.endpoint = feed->link.endpoints[0];
+    return feed->link.endpoint_count < 0 ? -1 : 0;
 }
 
 static void set_name(Feed *feed) {
@@ -84,31 +85,33 @@ static void set_name(Feed *feed) {
     char host[HOST_NAME_MAX + 1] = "";
     gethostname(host, sizeof host - 1);
     host[strcspn(host, ".")] = 0;
-    snprintf(feed->name, sizeof feed->name, "%.32s:%d%s%s", host, (int)getpid(), name ? " " : "", name ? name : "");
+    snprintf(feed->link.name, sizeof feed->link.name, "%.32s:%d%s%s", host, (int)getpid(), name ? " " : "",
+             name ? name : "");
 }
 
 Feed *feed_open(const FeedConfig *config) {
     Feed *feed = allocate_zeroed(1, sizeof *feed);
     feed->config = *config;
-    feed->ctl = -1;
-    feed->ring.fd = -1;
-    feed->window = config->window ? config->window : WINDOW_DEFAULT;
-    feed->backoff_ns = 10 * MS;
+    feed->shared.ctl = -1;
+    feed->shared.ring.fd = -1;
+    feed->queue.window = config->window ? config->window : WINDOW_DEFAULT;
+    feed->times.backoff_ns = 10 * MS;
     set_name(feed);
     uint64_t bytes = feed_batch_bytes(config);
-    assert(config->max_rows && config->sequence_tokens && feed->window <= WIRE_WINDOW_MAX);
-    if (getrandom(&feed->session, sizeof feed->session, 0) != sizeof feed->session) die(EX_LIMIT, "no random numbers");
-    feed->session |= 1;
+    assert(config->max_rows && config->sequence_tokens && feed->queue.window <= WIRE_WINDOW_MAX);
+    if (getrandom(&feed->link.session, sizeof feed->link.session, 0) != sizeof feed->link.session)
+        die(EX_LIMIT, "no random numbers");
+    feed->link.session |= 1;
     if (config->max_rows > WIRE_ROWS_MAX || config->sequence_tokens > WIRE_TOKENS_MAX || bytes > WIRE_PAYLOAD_MAX) {
         fail(EX_USAGE, "batch_size %u of block_size %u is more than the protocol allows (64 MiB)", config->max_rows,
              config->sequence_tokens);
     } else if (parse_endpoints(feed) == 0 && load_keys(feed) == 0 && endpoint_check_files() == 0) {
-        feed->context = zmq_ctx_new();
-        if (!feed->context) die(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
+        feed->link.context = zmq_ctx_new();
+        if (!feed->link.context) die(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
         connection_open(feed);
-        if (!config->endpoint && !is_there(&feed->endpoint))
+        if (!config->endpoint && !is_there(&feed->link.endpoint))
             log_line("waiting for a loader at %s: give --dataset=DIR or --loader=ENDPOINT, or start `loader serve DIR`",
-                     feed->endpoint.name);
+                     feed->link.endpoint.name);
         if (wait_until_ready(feed) == 0) return feed;
     }
     feed_close(feed);
@@ -139,7 +142,7 @@ int feed_attach(Feed *feed) {
 void feed_close(Feed *feed) {
     if (!feed) return;
     connection_close(feed);
-    if (feed->context) zmq_ctx_term(feed->context);
+    if (feed->link.context) zmq_ctx_term(feed->link.context);
     feed_ring_close(feed);
     free(feed->weights);
     free(feed);
@@ -149,25 +152,26 @@ void feed_close(Feed *feed) {
 
 static uint32_t free_slots(const Feed *feed, uint32_t *slot) {
     uint32_t free_count = 0;
-    for (uint32_t i = feed->ring.slot_count; i--;)
-        if (feed->slots[i] == SLOT_FREE) free_count++, *slot = i;
+    for (uint32_t i = feed->shared.ring.slot_count; i--;)
+        if (feed->shared.slots[i] == SLOT_FREE) free_count++, *slot = i;
     return free_count;
 }
 
 uint32_t feed_capacity(const Feed *feed) {
-    uint32_t slot, slots = free_slots(feed, &slot), window = feed->window - feed->outstanding;
+    uint32_t slot, slots = free_slots(feed, &slot), window = feed->queue.window - feed->queue.outstanding;
     return slots < window ? slots : window;
 }
 
 int feed_request(Feed *feed, const FeedRequest *what) {
     uint32_t slot = 0;
-    assert(feed->ring.base && feed->outstanding < feed->window && what->rows && what->rows <= feed->config.max_rows);
+    assert(feed->shared.ring.base && feed->queue.outstanding < feed->queue.window && what->rows &&
+           what->rows <= feed->config.max_rows);
     assert(what->sequence_tokens <= feed->config.sequence_tokens);
     if (!free_slots(feed, &slot)) return fail(EX_BUG, "no free slot for a request: feed_release was not called");
-    PendingRequest *request = feed_request_at(feed, feed->outstanding++);
+    PendingRequest *request = feed_request_at(feed, feed->queue.outstanding++);
     *request = (PendingRequest){
-        .what = *what, .req_id = ++feed->last_req, .slot = slot, .generation = ++feed->generation[slot]};
-    feed->slots[slot] = SLOT_REQUESTED;
+        .what = *what, .req_id = ++feed->queue.last_req, .slot = slot, .generation = ++feed->shared.generation[slot]};
+    feed->shared.slots[slot] = SLOT_REQUESTED;
     if (!what->sequence_tokens) request->what.sequence_tokens = feed->config.sequence_tokens;
     connection_send(feed, request);
     return 0;
@@ -175,17 +179,18 @@ int feed_request(Feed *feed, const FeedRequest *what) {
 
 void feed_cancel(Feed *feed) {
     // A late answer is dropped: its request no longer exists, and the next one for the slot has another generation.
-    for (uint32_t i = 0; i < feed->outstanding; i++) feed->slots[feed_request_at(feed, i)->slot] = SLOT_FREE;
-    feed->outstanding = 0;
+    for (uint32_t i = 0; i < feed->queue.outstanding; i++)
+        feed->shared.slots[feed_request_at(feed, i)->slot] = SLOT_FREE;
+    feed->queue.outstanding = 0;
 }
 
 static FeedResult lend_batch(Feed *feed, FeedBatch *batch) {
     PendingRequest *request = feed_request_at(feed, 0);
-    feed->slots[request->slot] = SLOT_LENT;
-    *batch = (FeedBatch){ring_slot(&feed->ring, request->slot), request->rows, request->slot,
+    feed->shared.slots[request->slot] = SLOT_LENT;
+    *batch = (FeedBatch){ring_slot(&feed->shared.ring, request->slot), request->rows, request->slot,
                          request->what.first_sample, request->epoch};
-    feed->head = (feed->head + 1) % WIRE_WINDOW_MAX;
-    feed->outstanding--;
+    feed->queue.head = (feed->queue.head + 1) % WIRE_WINDOW_MAX;
+    feed->queue.outstanding--;
     return FEED_BATCH;
 }
 
@@ -201,10 +206,10 @@ static FeedResult wait_batch(Feed *feed, FeedBatch *batch, uint64_t began_ns) {
         }
         if (feed_request_at(feed, 0)->ready) return lend_batch(feed, batch);
         if (stopped(feed)) return FEED_STOPPED;
-        uint64_t quiet_ns = feed->last_batch_ns > began_ns ? feed->last_batch_ns : began_ns;
+        uint64_t quiet_ns = feed->times.last_batch_ns > began_ns ? feed->times.last_batch_ns : began_ns;
         if (clock_ns() - quiet_ns >= timeout_ns) {
-            const bool refused = !feed->endpoint.ipc && feed->state != CONNECTION_READY;
-            fail(EX_PEER, "no data from the loader at %s for %llu s%s", feed->endpoint.name,
+            const bool refused = !feed->link.endpoint.ipc && feed->link.state != CONNECTION_READY;
+            fail(EX_PEER, "no data from the loader at %s for %llu s%s", feed->link.endpoint.name,
                  (unsigned long long)feed->config.timeout_ms / 1000, refused ? CHECK_KEYS : "");
             return FEED_ERROR;
         }
@@ -214,10 +219,10 @@ static FeedResult wait_batch(Feed *feed, FeedBatch *batch, uint64_t began_ns) {
 }
 
 FeedResult feed_next(Feed *feed, FeedBatch *batch) {
-    assert(feed->outstanding || feed->changed);
+    assert(feed->queue.outstanding || feed->changed);
     uint64_t began_ns = clock_ns();
     // The time since the last call was the trainer's own work, not a wait for the loader.
-    feed->wait_began_ns = feed->last_rx_ns = feed->last_log_ns = began_ns;
+    feed->times.wait_began_ns = feed->times.last_rx_ns = feed->times.last_log_ns = began_ns;
     FeedResult result = wait_batch(feed, batch, began_ns);
     feed->stats.wait_ns += clock_ns() - began_ns;
     return result;
@@ -225,9 +230,9 @@ FeedResult feed_next(Feed *feed, FeedBatch *batch) {
 
 void feed_release(Feed *feed, const FeedBatch *batch) {
     const uint8_t *at = batch->ids;
-    if (at == ring_slot(&feed->ring, batch->slot)) {
-        assert(feed->slots[batch->slot] == SLOT_LENT);
-        feed->slots[batch->slot] = SLOT_FREE;
+    if (at == ring_slot(&feed->shared.ring, batch->slot)) {
+        assert(feed->shared.slots[batch->slot] == SLOT_LENT);
+        feed->shared.slots[batch->slot] = SLOT_FREE;
         return;
     }
     if (!feed_ring_release(feed, at, batch->slot)) die(EX_BUG, "feed_release of a batch that is not lent");

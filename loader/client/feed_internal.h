@@ -33,49 +33,69 @@ typedef enum {
     CONNECTION_READY   // GETs can be sent
 } ConnectionState;
 
-struct Feed {
-    FeedConfig config;
+// The connection to a loader.
+typedef struct {
     Endpoint endpoints[FEED_ENDPOINTS_MAX], endpoint;      // endpoint: the one in use or tried
     int endpoint_count, endpoint_number, dataset_endpoint; // dataset_endpoint: that of `dataset`
-    FeedDataset dataset;
-    WireWeights *weights; // of the dataset's sources: the schedule
-    unsigned weight_count;
-    FeedStats stats;
-
     ConnectionState state;
     KeyPair keys;
     void *context, *socket;
-    void *monitor;     // reports the events of `socket`
-    int ctl;           // -1 = none
-    bool hello_sent;   // on this socket
-    bool refused;      // nothing accepts connections at the endpoint of this socket
-    bool ring_offered; // by the WELCOME of this socket
-    bool known;        // `dataset` is set
-    bool changed;      // FEED_CHANGED has not been returned yet
-    bool unfit; // a loader serves a dataset that is too short, or in a list another one, and this has been logged
+    void *monitor;               // reports the events of `socket`
+    bool hello_sent;             // on this socket
+    bool refused;                // nothing accepts connections at the endpoint of this socket
+    bool ring_offered;           // by the WELCOME of this socket
     char name[WIRE_CLIENT_NAME]; // HOST:PID and the configured name
-    uint64_t session, last_req, hello_req;
-    uint64_t instance;          // of the loader that sent WELCOME
+    uint64_t session, hello_req;
+    uint64_t instance; // of the loader that sent WELCOME
+    unsigned attempts; // since the last message was received
+} FeedLink;
+
+// Times of the clock at which something happened or is due.
+typedef struct {
+    uint64_t retry_ns;        // when to retry if nothing arrives
+    uint64_t attempt_ns;      // when to connect again; UINT64_MAX unless the socket's connection has ended
+    uint64_t backoff_ns;      // grows with each socket that gets no answer
+    uint64_t longest_wait_ns; // that ended with a BATCH, slowly decaying
+    unsigned patience;        // doublings of the deadline, one for each socket on which no BATCH arrived in time
+    uint64_t wait_began_ns, last_rx_ns, last_batch_ns, last_log_ns;
+} FeedTimes;
+
+// The ring and who writes to it.
+typedef struct {
+    int ctl;                    // -1 = none
     uint64_t attach_id;         // 0 = inline
     uint64_t attached_instance; // of the loader that has the ring
-    uint64_t retry_ns;          // when to retry if nothing arrives
-    uint64_t attempt_ns;        // when to connect again; UINT64_MAX unless the socket's connection has ended
-    uint64_t backoff_ns;        // grows with each socket that gets no answer
-    uint64_t longest_wait_ns;   // that ended with a BATCH, slowly decaying
-    unsigned patience;          // doublings of the deadline, one for each socket on which no BATCH arrived in time
-    uint64_t wait_began_ns, last_rx_ns, last_batch_ns, last_log_ns;
-    unsigned attempts, attach_failures; // since the last message was received
-
+    unsigned attach_failures;   // since the last message was received
     Ring ring;
     RetiredRing *retired;
     uint32_t generation[FEED_SLOTS_MAX];
     enum { SLOT_FREE, SLOT_REQUESTED, SLOT_LENT } slots[FEED_SLOTS_MAX];
+} FeedRing;
+
+// The requests without an answer.
+typedef struct {
+    uint64_t last_req;
     PendingRequest requests[WIRE_WINDOW_MAX]; // circular: the oldest at `head`
     uint32_t window, head, outstanding;
+} FeedQueue;
+
+struct Feed {
+    FeedConfig config;
+    FeedDataset dataset;
+    WireWeights *weights; // of the dataset's sources: the schedule
+    unsigned weight_count;
+    FeedStats stats;
+    bool known;   // `dataset` is set
+    bool changed; // FEED_CHANGED has not been returned yet
+    bool unfit;   // a loader serves a dataset that is too short, or in a list another one, and this has been logged
+    FeedLink link;
+    FeedTimes times;
+    FeedRing shared;
+    FeedQueue queue;
 };
 
 static inline PendingRequest *feed_request_at(Feed *feed, uint32_t age) {
-    return &feed->requests[(feed->head + age) % WIRE_WINDOW_MAX];
+    return &feed->queue.requests[(feed->queue.head + age) % WIRE_WINDOW_MAX];
 }
 
 // --- feed_ring.c
@@ -92,13 +112,13 @@ void feed_ring_close(Feed *feed); // and earlier rings
 
 typedef enum {
     FEED_RING_FAILED, // of an offer, after fail(); of a reply: the connection has ended
-    FEED_RING_SENT,   // to the loader: its reply will arrive on feed->ctl
+    FEED_RING_SENT,   // to the loader: its reply will arrive on feed->shared.ctl
     FEED_RING_SETTLED // GETs can be sent: attach_id is that of the ring, or 0 when the rows arrive over the socket
 } FeedRingState;
 
 FeedRingState feed_ring_offer(Feed *feed);         // sends the ring to the loader, if both sides can share one
-FeedRingState feed_ring_receive_reply(Feed *feed); // when feed->ctl is readable
-void feed_ring_withdraw(Feed *feed);               // closes feed->ctl: the loader must not write to the ring
+FeedRingState feed_ring_receive_reply(Feed *feed); // when feed->shared.ctl is readable
+void feed_ring_withdraw(Feed *feed);               // closes feed->shared.ctl: the loader must not write to the ring
 
 // --- feed_connection.c
 

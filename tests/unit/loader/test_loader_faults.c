@@ -51,7 +51,7 @@ TEST(feed_reports_a_change_before_the_refusal_of_a_request_for_the_old_dataset) 
     const FeedRequest second = {.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = ROWS, .source = 2};
     FeedBatch batch;
     CHECK(feed_request(feed, &second) == 0);
-    zmq_pollitem_t refusal = {.socket = feed->socket, .events = ZMQ_POLLIN};
+    zmq_pollitem_t refusal = {.socket = feed->link.socket, .events = ZMQ_POLLIN};
     CHECK_EQUAL(zmq_poll(&refusal, 1, FOREVER), 1);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_CHANGED);
     read_rows(feed, 2, ROWS, T, 0);
