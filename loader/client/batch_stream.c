@@ -1,6 +1,7 @@
 // Requests batches ahead of their use and checks what arrives. See batch_stream.h.
 #include "loader/client/batch_stream.h"
 #include "common/err.h"
+#include <assert.h>
 #include <string.h>
 
 static int feed_source_request(void *self, const FeedRequest *request) { return feed_request(self, request); }
@@ -31,6 +32,7 @@ void batch_stream_start(BatchStream *stream, const BatchSource *source, const Fe
 }
 
 static uint32_t rows_at(const BatchStream *stream, uint64_t sample) {
+    assert(sample < stream->end);
     uint64_t left = stream->end - sample;
     return left < stream->form.rows ? (uint32_t)left : stream->form.rows;
 }
@@ -68,6 +70,7 @@ FeedResult batch_stream_next(BatchStream *stream, FeedBatch *batch) {
              (unsigned long long)stream->next, batch->rows, (unsigned long long)batch->first_sample);
         return FEED_ERROR;
     }
+    assert(stream->requested > stream->next);
     if (stream->received) stream->received(stream->received_self, batch);
     stream->next = next_sample(stream, stream->next, rows);
     return FEED_BATCH;

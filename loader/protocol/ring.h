@@ -3,6 +3,7 @@
 #pragma once
 
 #include "loader/protocol/wire.h"
+#include <assert.h>
 
 typedef struct {
     int fd; // the trainer's memfd; -1 for a private mapping (inline payload) and in the loader, which keeps only the
@@ -16,6 +17,7 @@ int ring_open(Ring *ring, bool shared, uint64_t slot_bytes, uint32_t slot_count)
 void ring_close(Ring *ring); // accepts a zeroed struct
 
 static inline uint8_t *ring_slot(const Ring *ring, uint32_t slot) {
+    assert(ring->base && slot < ring->slot_count);
     return ring->base + (size_t)slot * ring->slot_bytes;
 }
 

@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/file/mapguard.h"
 #include "common/search.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -107,6 +108,7 @@ void shard_stream_close(ShardStream *stream) {
 }
 
 uint64_t shard_stream_frame_of(const ShardStream *stream, uint64_t token) {
+    assert(token < stream->tokens);
     uint64_t shard = floor_index(stream->first_token, sizeof *stream->first_token, stream->count, token);
     return stream->first_frame[shard] + shard_frame_at(&stream->shards[shard], token - stream->first_token[shard]);
 }
@@ -114,6 +116,7 @@ uint64_t shard_stream_frame_of(const ShardStream *stream, uint64_t token) {
 FramePlace shard_stream_place(const ShardStream *stream, uint64_t frame) {
     uint64_t shard = floor_index(stream->first_frame, sizeof *stream->first_frame, stream->count, frame);
     const ShardFile *file = &stream->shards[shard];
+    assert(frame < stream->frames);
     uint64_t index = frame - stream->first_frame[shard];
     const ShardFrame *found = &file->frames[index];
     return (FramePlace){file, shard, index, stream->first_token[shard] + found->first, found->tokens};

@@ -3,6 +3,7 @@
 #include "common/bytes.h"
 #include "common/err.h"
 #include "common/sizes.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -72,6 +73,7 @@ void *slab_take(Slabs *slabs, size_t bytes, Slab **owner) {
 }
 
 void slab_return(Slabs *slabs, Slab *slab, void *buffer) {
+    assert(slab->used && (char *)buffer >= slab->base && (char *)buffer < slab->base + slab->bytes);
     memcpy(buffer, &slab->free, sizeof slab->free);
     slab->free = buffer;
     if (slab->used-- == slab->count) list_add(slabs, slab);

@@ -5,6 +5,7 @@
 #include "common/json_read.h"
 #include "common/json_write.h"
 #include "common/log.h"
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -161,6 +162,7 @@ int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs,
 
 void journal_keep(Journal *journal, InputPosition position, Bytes ids, size_t count, uint64_t source_bytes) {
     PendingIds head = {position.file, position.document, source_bytes, count};
+    assert(ids.size == count * journal->id_bytes);
     buffer_add(&journal->pending, &head, sizeof head);
     buffer_add(&journal->pending, ids.data, ids.size);
 }
@@ -175,6 +177,7 @@ static int write_pending(Journal *journal, InputPosition end) {
         if (!position_is_before((InputPosition){.file = head.file, .document = head.document}, end)) break;
         size += sizeof head + head.count * journal->id_bytes;
     }
+    assert(size <= pending->size);
     if (!size) return 0;
     if (journal_write(journal->pending_fd, pending->data, size, journal->pending_path) < 0) return -1;
     journal->pending_crc = crc32c(journal->pending_crc, pending->data, size);

@@ -316,4 +316,5 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     if (optimizer) lay_update(&layout);
     if (optimizer) lay_offload(&layout);
     size_checkpoints(&layout);
+    assert(plan_table_arena(&plan->table) == plan->bytes && plan->passes <= plan->bytes);
 }

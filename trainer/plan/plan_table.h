@@ -19,6 +19,12 @@ typedef struct {
     int count;
 } PlanTable;
 
+static inline size_t plan_table_arena(const PlanTable *table) { // bytes of the rows that are not overlaid
+    size_t bytes = 0;
+    for (int i = 0; i < table->count; i++) bytes += table->rows[i].overlaid ? 0 : table->rows[i].bytes;
+    return bytes;
+}
+
 static inline void plan_table_add(PlanTable *table, PlanRow row) {
     assert(table->count < PLAN_ROWS);
     table->rows[table->count++] = row;
