@@ -57,40 +57,33 @@ static const ManualRow files[] = {
 static const ManualRow descriptions[] = {
     {"tokenize",
      "Inputs are files, folders and archives in any nesting: text, JSON lines, Parquet, tar, zip, gzip, bzip2, xz, "
-     "zstd. "
-     "Every document ends with <|endoftext|>; its hash decides whether it is for training or validation. A run that "
-     "was stopped or killed goes on when the same command is repeated.",
+     "zstd. Every document ends with <|endoftext|>. Its hash decides whether it is for training or validation. A run "
+     "that was stopped or killed continues when the same command is repeated.",
      NULL},
     {"merge",
-     "The shards of the result are hard links, so that it has to be on the same file system. The datasets may have "
-     "been "
-     "made with different options, or by import, filter and other commands; their vocabulary has to be the same.",
+     "The shards of the result are hard links, so it has to be on the same file system. The datasets must have one "
+     "vocabulary. They may have been made with different options, or by import, filter and other commands.",
      NULL},
     {"decode", "Of a dataset, prints the training split, or that of --split.", NULL},
-    {"cat", "Of a dataset, reads the training split, or that of --split; a shard has no splits.", NULL},
+    {"cat", "Of a dataset, reads the training split, or that of --split. A shard has no splits.", NULL},
     {"dedup",
      "The first of equal documents stays, in the order of the PATHs, training before validation. With --similar X a "
-     "document goes "
-     "when an earlier one that stays shares at least X of the sequences of 5 words that the two have together; that is "
-     "compared "
-     "exactly, for the documents that MinHash finds. Words are compared in lower case, without marks and punctuation, "
-     "and every "
-     "number is 0; characters of scripts without blanks are words. At 0.8 about 2 of 100 words may differ, at 0.6 "
-     "about 5. "
-     "Documents of fewer than 5 words go when all their words are equal, those without a word stay. --report names the "
-     "document "
-     "that stays for each that goes. The result is the same for any -j and --memory.",
+     "document is also removed if it is similar to an earlier one that stays. Two documents are similar if they share "
+     "at least X of the sequences of 5 words that the two have together. MinHash finds the documents to compare; the "
+     "comparison is exact. Words are compared in lower case, without marks and punctuation, and every number is 0. "
+     "Characters of scripts without blanks are words. At 0.8 about 2 of 100 words may differ, at 0.6 about 5. "
+     "Documents of fewer than 5 words are removed if all their words are equal. Those without a word stay. --report "
+     "names the document that stays for each that is removed. The result is the same for any -j and --memory.",
      NULL},
     {"decontaminate",
-     "A document goes when it has at least half of the sequences of 13 words of an item, whatever else it holds; an "
-     "item of 8 to "
-     "12 words has to occur whole, and a shorter one is not searched for, which is counted. Words are those of dedup "
-     "--similar. "
-     "The report has the item with the greatest share, and the words of the first sequence that was found.",
+     "A document is removed if it has at least half of the sequences of 13 words of an item, whatever else it holds. "
+     "An item of 8 to 12 words has to occur whole. Shorter items are counted, but not searched for. Words are those "
+     "of dedup --similar. The report has the item with the greatest share, and the words of the first sequence that "
+     "was found.",
      NULL},
     {"diff",
-     "Compares the files of shards, or with --content the ids alone: shards that are cut in other places are then "
-     "equal.",
+     "Compares the files of shards. With --content it compares the ids alone, so shards that are cut in other places "
+     "are equal.",
      NULL},
     {NULL, NULL, NULL},
 };

@@ -86,47 +86,47 @@ static const ManualRow files[] = {
 };
 static const ManualRow descriptions[] = {
     {"train",
-     "A directory that holds a run is resumed from its newest checkpoint, and the result equals an undisturbed run bit "
-     "for bit. Nothing is allocated after the start: a run that does not fit is refused with settings that do. The "
-     "loss "
-     "of a model that has learned nothing is the logarithm of the size of the vocabulary, 10.8 for GPT-2's.",
+     "A directory that holds a run is resumed from its newest checkpoint, and the result equals an undisturbed run "
+     "bit for bit. Nothing is allocated after the start: a run that does not fit is refused with settings that do. "
+     "The loss of a model that has learned nothing is the logarithm of the size of the vocabulary, 10.8 for GPT-2's.",
      NULL},
     {"plan",
      "The plan lists every buffer of the one allocation, the time of the run, and what other levels of recompute and "
-     "sizes of a micro-batch would need. Nothing is allocated, and no GPU is needed. 83 or 82: it does not fit. A "
-     "dataset that is here is refused "
-     "as by train.",
-     NULL},
-    {"status",
-     "`step' is the step of the newest checkpoint, from which the run would resume, and `max_iters' the last step of "
-     "the run as that checkpoint has it. `last_step' is the last step that was trained: those behind the checkpoint "
-     "are "
-     "repeated after a kill. `evaluated_step' is that of the last evaluation, whose losses `val_loss' and `val_bpb' "
-     "(bits per byte) are; `best_val_loss' is the lowest that the checkpoint knows, at `best_step', of the evaluations "
-     "since `best_since', "
-     "which have all read the same tokens. `tokens' counts the training data up to "
-     "`step', and `evaluated_epochs' how often the run had seen its dataset at `evaluated_step'. `tokens_per_s' is the "
-     "median of the last 100 steps or "
-     "fewer, without evaluations and saves. `gpu_used', `gpu_free' and `gpu_busy' are memory and use of the GPU by all "
-     "processes at the last step that was logged, where the driver has NVML. `processor_lost' is the share of the time "
-     "that the run could use in which other "
-     "programs had the processor, in its last 32 steps, where it is above 20 %.",
+     "sizes of a micro-batch would need. Nothing is allocated, and no GPU is needed. 83 or 82: it does not fit. An "
+     "existing dataset is checked and refused as by train.",
      NULL},
     {"replay",
-     "The steps are computed by the training loop, from the last kept checkpoint before them or else from the initial "
-     "weights, and every line of metrics.jsonl and every kept checkpoint is compared, bit for bit, times excepted. "
+     "The training loop computes the steps, from the last kept checkpoint before them or else from the initial "
+     "weights. Every line of metrics.jsonl and every kept checkpoint is compared, bit for bit, times excepted. "
      "Nothing is written. 0: all is equal; 1: the first step that differs; 65: a part is damaged; 66: one is missing.",
      NULL},
     {"which",
-     "The dataset is found by its fingerprint: that of the run, or one of those that follow RUN; a mixture is named by "
-     "all its "
-     "datasets with their weights. Manifests and document indexes are read, and no token is decoded.",
+     "The dataset is found by its fingerprint: that of the run, or one of those that follow RUN. A mixture is named "
+     "by all its datasets with their weights. Manifests and document indexes are read, and no token is decoded.",
      NULL},
     {"doctor",
-     "DIR names the directory of a run, and CONFIG a configuration, whose model then sizes the checkpoints; without "
-     "one, "
-     "the configuration is that of the newest checkpoint in DIR.",
+     "DIR names the directory of a run, and CONFIG a configuration, whose model then sizes the checkpoints. Without "
+     "CONFIG the configuration is that of the newest checkpoint in DIR.",
      NULL},
+    {NULL, NULL, NULL},
+};
+static const ManualRow output[] = {
+    {"step", "the step of the newest checkpoint, from which the run would resume", "status"},
+    {"max_iters", "the last step of the run in the configuration of that checkpoint", "status"},
+    {"last_step", "the last step that was trained; the steps after the checkpoint are repeated after a kill", "status"},
+    {"evaluated_step", "the step of the last evaluation", "status"},
+    {"val_loss, val_bpb", "the losses of the last evaluation; val_bpb in bits per byte", "status"},
+    {"best_val_loss, best_step", "the lowest loss in the checkpoint, of the evaluations since best_since, and its step",
+     "status"},
+    {"best_since", "the step of the first of these evaluations, which have all read the same tokens", "status"},
+    {"tokens", "the training data up to step", "status"},
+    {"evaluated_epochs", "how often the run had seen its dataset at evaluated_step", "status"},
+    {"tokens_per_s", "the median of the last 100 steps or fewer, without evaluations and saves", "status"},
+    {"gpu_used, gpu_free, gpu_busy",
+     "memory and use of the GPU by all processes at the last step that was logged, if the driver has NVML", "status"},
+    {"processor_lost",
+     "the share of the usable time in which other programs had the processor, in the last 32 steps, if above 20 %",
+     "status"},
     {NULL, NULL, NULL},
 };
 static const ManualRow examples[] = {
@@ -159,6 +159,7 @@ int main(int argc, char **argv) {
         .signals = signals,
         .files = files,
         .descriptions = descriptions,
+        .output = output,
         .examples = examples,
         .see_also = "shardtool(1), millrace-loader(1)",
     };

@@ -73,6 +73,7 @@ typedef struct {
     const ManualRow *signals;       // that it handles
     const ManualRow *files;         // that it writes; DIR and such are arguments
     const ManualRow *descriptions;  // of commands, more than their summary
+    const ManualRow *output;        // fields that commands print
     const ManualRow *examples;      // command lines without the program's name; each stands in its command's page
     const char *see_also;           // other pages
 } Program;

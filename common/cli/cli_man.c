@@ -104,6 +104,7 @@ static void print_title(const char *name, int section, const char *summary) {
 }
 
 static void print_end(const Program *program, const Command *command) {
+    if (command) print_section("OUTPUT", program->output, command);
     print_section("ENVIRONMENT", program->environment, command);
     print_section("SIGNALS", program->signals, command);
     print_section("FILES", program->files, command);

@@ -79,7 +79,7 @@ END
     [[ "$output" == *"max_iters "*"24"*"checkpoint "*"run/ckpt-00000024"* ]]
     [[ "$output" == *"the median of the last steps"* ]]
     cmp <("$BIN/trainer" status --man) <("$BIN/trainer" --man status)
-    for name in step last_step max_iters evaluated_step tokens_per_s; do "$BIN/trainer" status --man | grep -q "^\.SH DESC\|\`$name'"; done
+    for name in step last_step max_iters evaluated_step tokens_per_s; do "$BIN/trainer" status --man | grep -q "^\.B $name\$"; done
 }
 
 @test "trainer status shows what other programs had of the processor where it was above 20 %" {
