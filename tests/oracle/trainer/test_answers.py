@@ -171,11 +171,20 @@ def test_with_everything_counted_the_bits_are_those_of_all():
         assert results[0] == results[1], options
 
 
+def evaluations(out, *options):
+    train(out, *options, "--batch_size=2", "--gradient_accumulation_steps=1", "--eval_interval=2", "--eval_tokens=400")
+    with open(f"{out}/metrics.jsonl", encoding="utf-8") as file:
+        return [line for line in map(json.loads, file) if "val_loss" in line]
+
+
+def test_losses_of_all_and_of_answers_have_different_rules():
+    rules = [line["eval_rule"] for words in ("all", "answers") for line in evaluations("rules", "--document_mask=True", f"--loss_tokens={words}")]
+    assert len(rules) == 4 and rules[0] == rules[1] != rules[2] == rules[3]
+
+
 def test_eval_reads_a_run_that_sets_the_document_mask_itself():
     for mask in "False", "True":
-        train("masked", f"--document_mask={mask}", "--batch_size=2", "--gradient_accumulation_steps=1", "--eval_interval=2", "--eval_tokens=400")
-        with open("masked/metrics.jsonl", encoding="utf-8") as file:
-            want = [line["val_loss"] for line in map(json.loads, file) if "val_loss" in line][-1]
+        want = evaluations("masked", f"--document_mask={mask}")[-1]["val_loss"]
         found = runner.call(f"{BIN}/trainer", "eval", "--json", "--out_dir=masked", "--dataset=data", "--threads=1", "--device=cpu").stdout
         found = {line["split"]: line["loss"] for line in map(json.loads, found.splitlines())}
         assert abs(found["val"] - want) < 1e-7 * want, (mask, found, want)

@@ -89,6 +89,25 @@ TEST(a_step_divides_by_the_targets_of_all_its_micro_batches) {
     }
 }
 
+// The loss scale is that of the gradients as they are computed, before the division by the share of targets that count.
+TEST(a_step_in_fp16_has_the_norm_of_fp32_with_every_loss_scale_that_does_not_overflow) {
+    TinyShape shape = shape_of(2, 2, "loss_tokens=answers");
+    StepResult want = {0};
+    static const float scales[] = {1, 1024, 0x1p15f, 0x1p40f};
+    for (int i = -1; i < 4; i++) {
+        shape.type = i < 0 ? DTYPE_FP32 : DTYPE_FP16;
+        Tiny tiny;
+        open_tiny(&tiny, &shape);
+        const StepResult found = tiny_step(&tiny, 0, &(StepPosition){.loss_scale = i < 0 ? 1 : scales[i]});
+        if (i < 0) want = found;
+        CHECK(found.targets == want.targets && found.targets > 0 && found.targets < 4 * 16);
+        CHECK(found.finite == (i < 3) && found.applied == (i < 3));
+        CHECK(fabs(found.loss - want.loss) < 2e-3 * want.loss);
+        if (i < 3) CHECK(fabs((double)found.norm - (double)want.norm) < 5e-3 * (double)want.norm);
+        tiny_close(&tiny);
+    }
+}
+
 TEST(a_step_without_targets_that_count_changes_nothing) {
     static const char *const options[] = {"loss_tokens=answers", "loss_tokens=answers,weight_decay=1,z_loss=1e-2",
                                           "loss_tokens=answers,reduce_order=fixed,grad_clip=0"};
