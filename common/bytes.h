@@ -37,7 +37,7 @@ void buffer_print(Buffer *buffer, const char *format, ...) __attribute__((format
 void buffer_add_leb128(Buffer *buffer, uint64_t number);
 void buffer_close(Buffer *buffer);
 
-// Makes room for one more element of `size` bytes behind the `count` of an array that only this function allocates: its
+// Makes room for one more element of `size` bytes after the `count` of an array that only this function allocates: its
 // memory doubles when the count is a power of two. Returns the array; dies (82) when the machine has no memory.
 void *array_grow(void *array, size_t count, size_t size);
 

@@ -1,4 +1,4 @@
-// SHA-256 by OpenSSL, CRC32C by instruction where there is one.
+// SHA-256 by OpenSSL, CRC32C by instruction if there is one.
 #include "common/hash.h"
 #include "common/bytes.h"
 #include "common/err.h"

@@ -1,4 +1,4 @@
-// Arrays of ids in memory and in files: 2 bytes each where there are at most 65,536 different ones, else 4, so that the
+// Arrays of ids in memory and in files: 2 bytes each if there are at most 65,536 different ones, else 4, so that the
 // number of ids tells the width. Files and messages have them little-endian.
 #pragma once
 

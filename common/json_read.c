@@ -1,4 +1,4 @@
-// Parsing JSON without errors that are none of the text.
+// Parses JSON. Running out of memory ends the program, so that it is not reported as an error of the text.
 #include "common/json_read.h"
 #include "common/err.h"
 #include <stdlib.h>

@@ -21,7 +21,7 @@ static void add_character(Buffer *out, const uint8_t *p, unsigned length, uint32
         buffer_add(out, p, length);
 }
 
-// Appends characters up to one that does not stand in JSON as it is and has no escape of two characters, or that is cut
+// Appends characters up to one that is not written in JSON as it is and has no escape of two characters, or that is cut
 // or not valid; returns the place of it.
 static const uint8_t *add_plain(Buffer *out, const uint8_t *at, const uint8_t *end) {
     buffer_reserve(out, 2 * (size_t)(end - at) + JSON_SCAN_BYTES);

@@ -21,7 +21,7 @@ uint64_t clock_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-// A URL in quotes may have quotes and blanks in it: a quote ends it where a sentence goes on.
+// A URL in quotes may have quotes and blanks in it: a quote ends it if a sentence continues.
 static size_t length_of_url(const char *at, bool quoted) {
     size_t length = strcspn(at, "' ");
     while (quoted && at[length] && !(at[length] == '\'' && strchr(" ,:;)'", at[length + 1])))
@@ -31,7 +31,7 @@ static size_t length_of_url(const char *at, bool quoted) {
 
 static void cut(char *from, const char *to) { memmove(from, to, strlen(to) + 1); }
 
-// `at` is behind the "://" of a URL.
+// `at` is after the "://" of a URL.
 static void hide_secrets(const char *text, char *at) {
     for (size_t i = strcspn(at, "/?# "); i-- > 0;)
         if (at[i] == '@') {

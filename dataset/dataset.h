@@ -82,7 +82,8 @@ int dataset_check_size(const char *path, uint64_t bytes); // 65 when the file is
 // "DIR/train/000/000017.zst"; dies when the path is too long.
 void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number);
 void dataset_skips_path(char out[PATH_MAX_BYTES], const char *directory); // "DIR/skipped.jsonl"
-// A directory with a manifest, or one whose replacement was interrupted. Of a URL: whether it does not end in .zst, as shards do.
+// A directory with a manifest, or one whose replacement was interrupted. For a URL: whether it does not
+// end in .zst, as shards do.
 bool dataset_is(const char *path);
 // Creates the folder of a shard, durably.
 int dataset_make_folder(const char *directory, int split, uint64_t number);

@@ -158,7 +158,7 @@ static void remove_all_old(const char *directory) {
     err_clear();
 }
 
-// Moves the dataset in DIR/.new to its place. Only renames stand between the old manifest and the new one, and from each
+// Moves the dataset in DIR/.new to its place. Only renames are between the old manifest and the new one, and from each
 // of them this function continues: a split that was moved up is not in .new any more.
 static int replace(const char *directory, const char *from) {
     if (remove_file(directory, DATASET_MANIFEST) < 0 || dir_sync(directory) < 0) return -1;

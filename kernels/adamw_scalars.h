@@ -9,7 +9,7 @@ typedef struct AdamW {
     float shrink;     // 1 - learning rate * weight decay
     float beta1, beta2, epsilon;
     float max_norm;         // of the gradients; 0: no limit
-    uint32_t step, seed[2]; // of stochastic rounding, where there is any
+    uint32_t step, seed[2]; // of stochastic rounding, if there is any
 } AdamW;
 
 typedef struct {

@@ -191,7 +191,7 @@ typedef struct {
 // fail().
 const Backend *backend_open(const BackendChoice *choice, char why[256]);
 
-// For choices_set: warns that a run was computed with `was`, and goes on with `now`.
+// For choices_set: warns that a run was computed with `was`, and continues with `now`.
 void backend_warn_of_change(const char *was, const char *now);
 
 // The backends, for backend_open: those of kernels/cpu and of kernels/cuda. backend_cpu describes itself in `how`: "2

@@ -129,7 +129,7 @@ int collective_load(Collective *collective, const DeviceCollectiveRow *row) {
     return 0;
 }
 
-// The GPU of each rank, zeros where it has none.
+// The GPU of each rank, zeros if it has none.
 typedef struct {
     uint8_t has, card[COLLECTIVE_CARD];
 } Card;

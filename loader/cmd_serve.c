@@ -54,7 +54,7 @@ static const Option options[] = {
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
-// Memory of this machine, or of this process's control group where that is less.
+// Memory of this machine, or of this process's control group if that is less.
 static uint64_t memory_bytes(void) {
     uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t limit = cgroup_limits().memory_bytes;

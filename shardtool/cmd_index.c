@@ -1,5 +1,5 @@
 // index: lists the frames of a shard, or rebuilds its tables from the undamaged frames. They are found through the old
-// seek table, and where that is damaged by reading from the start up to the first damaged frame.
+// seek table, and if that is damaged by reading from the start up to the first damaged frame.
 #include "common/err.h"
 #include "common/log.h"
 #include "dataset/dataset.h"
@@ -25,7 +25,7 @@ static const Option options[] = {
 };
 
 static int print_frames(void *context, const char *path) {
-    bool *is_listed = context; // the shard of a dataset: its name stands above its frames
+    bool *is_listed = context; // the shard of a dataset: its name is printed above its frames
     ShardFile shard;
     if (shard_file_open(&shard, path) < 0) return -1;
     if (!rows.json && *is_listed) printf("%s\n", path);

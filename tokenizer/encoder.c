@@ -139,7 +139,7 @@ static ssize_t encode_window(Encoder *encoder, Bytes text, uint16_t *ids) {
     return count;
 }
 
-// The size of the text's first window: up to a cut, or all of the text where it cannot be cut.
+// The size of the text's first window: up to a cut, or all of the text if it cannot be cut.
 static size_t window_size(Bytes text, Pattern pattern) {
     for (size_t size = WINDOW, from = 0; size < text.size; from = size - UTF8_BYTES_MAX, size *= 2) {
         size_t cut = pretokenize_cut((Bytes){text.data, size}, from, pattern);

@@ -29,7 +29,7 @@
 
 extern char **environ;
 
-// A checkpoint of GPT-2 124M with its optimizer state, where no configuration is given.
+// A checkpoint of GPT-2 124M with its optimizer state, if no configuration is given.
 #define CHECKPOINT_BYTES 1.5e9
 // The smallest demo with its libraries.
 #define MEMORY_BYTES     1e9
@@ -82,7 +82,7 @@ static Finding check_cores(char *text, size_t size) {
     return WARNING;
 }
 
-// With the plan of a run, where a configuration names its model.
+// With the plan of a run, if a configuration names its model.
 static Finding check_memory(char *text, size_t size) {
     const uint64_t bytes = host_memory_free(NULL);
     char number[16], level[64], why[256];
@@ -111,7 +111,7 @@ static Finding check_memory(char *text, size_t size) {
     return fits ? FINE : BLOCKED;
 }
 
-// Nothing is printed where no run is named.
+// Nothing is printed if no run is named.
 static Finding check_run(char *text, size_t size) {
     *text = 0;
     if (!config_is_set(&reader, KEY_out_dir)) return FINE;
@@ -199,7 +199,7 @@ static Finding check_loader(char *text, size_t size) {
     return *config->loader ? WARNING : BLOCKED;
 }
 
-// What the run reads, where the configuration names it: the dataset, whether the model can be trained on it, and the
+// What the run reads, if the configuration names it: the dataset, whether the model can be trained on it, and the
 // initial weights.
 static Finding check_inputs(char *text, size_t size) {
     FeedDataset dataset;
@@ -241,7 +241,7 @@ static void add_checks(Buffer *out, Finding *worst) {
     }
 }
 
-// Finds the newest checkpoint in the directory, whose configuration is taken where no file gives one.
+// Finds the newest checkpoint in the directory, whose configuration is taken if no file gives one.
 static int take_run(bool from_files) {
     uint64_t step;
     if (!checkpoint_any(directory, newest, &step)) {

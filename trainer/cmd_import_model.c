@@ -54,7 +54,7 @@ static int take_ids(ModelShape *shape, const Vocab *vocab, const char *file) {
     return 0;
 }
 
-// Opens the vocabulary of the model, NULL where it is GPT-2's.
+// Opens the vocabulary of the model, NULL if it is GPT-2's.
 static int take_vocabulary(const Vocab **vocab, ModelShape *shape, const char *file) {
     if (vocabulary && characters) return fail(EX_USAGE, "--vocabulary and --characters: name one");
     if (shape->gpt2_vocab && characters)

@@ -78,7 +78,7 @@ static void print_usage(const char *run) {
     json_decref(line);
 }
 
-// What other programs had of the processor in the last steps, where it was much.
+// What other programs had of the processor in the last steps, if it was much.
 static void print_lost(const char *run) {
     json_t *line = metrics_last_with(run, "processor_lost");
     const double lost = json_number_value(json_object_get(line, "processor_lost"));
@@ -89,7 +89,7 @@ static void print_lost(const char *run) {
     json_decref(line);
 }
 
-// The path of the checkpoint, and the last step of the run as it has it.
+// The path of the checkpoint, and the last step of the run in it.
 static int print_checkpoint(const char *path) {
     SavedState saved;
     if (saved_state_read(&saved, path) < 0) return -1;

@@ -39,7 +39,7 @@ typedef struct {
 // A row of the manual pages. A table of them ends with a row of NULL.
 typedef struct {
     const char *name, *text;
-    const char *commands; // those in whose pages it stands, separated by spaces; NULL: all
+    const char *commands; // those in whose pages it is, separated by spaces; NULL: all
 } ManualRow;
 
 // A title before the option `first` of a list and those that follow it. A table of them ends with a row of NULL.
@@ -74,7 +74,7 @@ typedef struct {
     const ManualRow *files;         // that it writes; DIR and such are arguments
     const ManualRow *descriptions;  // of commands, more than their summary
     const ManualRow *output;        // fields that commands print
-    const ManualRow *examples;      // command lines without the program's name; each stands in its command's page
+    const ManualRow *examples;      // command lines without the program's name; each is in its command's page
     const char *see_also;           // other pages
 } Program;
 

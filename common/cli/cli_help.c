@@ -83,7 +83,7 @@ const char *key_title(const MoreOptions *keys, const Option *key) {
     return NULL;
 }
 
-// Columns of the terminal, of $COLUMNS where stdout is none, or 100.
+// Columns of the terminal, of $COLUMNS if stdout is not a terminal, or 100.
 static size_t line_width(void) {
     enum { LEAST = 40, MOST = 120, USUAL = 100 };
     struct winsize size = {0};

@@ -1,4 +1,4 @@
-// Of several names the one that is most similar to a name that is none of them, for "did you mean".
+// The one of several names that is most similar to a name that is not one of them, for "did you mean".
 #pragma once
 
 #include <stdbool.h>

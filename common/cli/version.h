@@ -2,7 +2,7 @@
 #pragma once
 
 extern const char *const version;        // "0.2.0"
-extern const char *const version_commit; // "673da48a6075"; "+" behind it: files were changed since. "" if unknown
+extern const char *const version_commit; // "673da48a6075"; "+" after it: files were changed since. "" if unknown
 extern const char *const version_date;   // of that commit, "2026-11-24", or ""
 extern const char *const version_cuda;   // "without CUDA", or the runtime inside, its devices and drivers
 

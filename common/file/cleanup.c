@@ -20,7 +20,7 @@ static const char *_Atomic announced;
 
 void cleanup_announce(const char *text) { atomic_store(&announced, text); }
 
-// Only calls that a signal handler may make. On a terminal a progress line stands before it.
+// Only calls that a signal handler may make. On a terminal a progress line is before it.
 static void print_announced(void) {
     const char *text = atomic_load(&announced);
     if (!text || log_quiet) return;

@@ -16,7 +16,7 @@ int file_open_regular(const char *path, int flags);
 struct stat;
 uint64_t file_modified_ns(const struct stat *st); // when the file was modified last, since 1970
 
-// Whether there is a file of that name. Of a URL that cannot be requested, false after fail().
+// Whether there is a file of that name. False after fail() for a URL that cannot be requested.
 bool file_exists(const char *path);
 
 // Maps a regular file for reading; an empty file gives {NULL, 0}. The file must not be truncated while it is mapped.
@@ -85,5 +85,6 @@ typedef struct {
 } Lock;
 int lock_take(Lock *lock, const char *path, const char *other); // the error advises to choose `other` instead
 void lock_drop(Lock *lock);                                     // accepts a lock that is not held
-// -1 (73) when another process has its lock in `path`: the directory was moved or removed under this one, and another one made.
+// -1 (73) when another process has its lock in `path`: the directory was moved or removed under this one, and a new one
+// was made.
 int lock_check(const Lock *lock, const char *path);

@@ -52,7 +52,7 @@ static bool ends_with(const char *text, const char *ending) {
     return size >= length && !strcasecmp(text + size - length, ending);
 }
 
-// The log as a component of the path, with a file behind it.
+// The log as a component of the path, with a file after it.
 const TableFormat *table_log_in(const char *name, size_t *root) {
     for (const TableFormat *format = formats; format < formats + DUCKLAKE; format++)
         for (const char *at = name; (at = strstr(at, format->folder)); at++)

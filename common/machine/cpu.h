@@ -2,7 +2,7 @@
 // word ends the program (2).
 #pragma once
 
-// ON_X86(f_avx2, f_portable): what is compiled for an instruction set of x86-64, or what stands in its place elsewhere.
+// ON_X86(f_avx2, f_portable): what is compiled for an instruction set of x86-64, or what replaces it elsewhere.
 #ifdef __x86_64__
 #define ON_X86(vector, portable) vector
 #else

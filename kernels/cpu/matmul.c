@@ -50,7 +50,7 @@ static void multiply_widened(Direction direction, int M, const Weight *w, const 
 }
 
 // Whether dw is faster by panels than by oneDNN: on AVX2 always; on AVX-512 where the rows of `in` are a multiple of
-// 4 KiB apart, so that they share few sets of the caches. Where they are a power of two apart oneDNN copies them too.
+// 4 KiB apart, so that they share few sets of the caches. If they are a power of two apart, oneDNN copies them too.
 static bool by_panels(int cols) {
     const bool collide = cols % 1024 == 0 && (cols & (cols - 1));
     return weight_by_panels && (products != PRODUCTS_PACKED || collide);

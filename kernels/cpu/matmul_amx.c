@@ -166,7 +166,7 @@ size_t amx_scratch(int cols, int threads) {
 void amx_backward_weight(float *dw, const uint16_t *dout, const uint16_t *in, int M, int rows, int cols, bool add,
                          void *scratch) {
     uint16_t *panels = scratch, *strips = panels + panel_elements(cols);
-    // Smaller strips where there are too few for the threads; the bits are the same.
+    // Smaller strips if there are too few for the threads; the bits are the same.
     int strip = STRIP;
     while (strip > BLOCK && (rows + strip - 1) / strip < 4 * team_threads()) strip /= 2;
     for (int first = 0; first < M; first += DEPTH) {
@@ -194,7 +194,7 @@ void amx_backward_weight(float *dw, const uint16_t *dout, const uint16_t *in, in
     }
 }
 
-// Rows of a group: fewer where there would be none for some threads.
+// Rows of a group: fewer if some threads would have none.
 static int group_rows(int M, int threads) {
     const int share = (M + threads - 1) / threads, rows = (share + BLOCK - 1) / BLOCK * BLOCK;
     return rows < GROUP ? rows : GROUP;

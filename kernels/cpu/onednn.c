@@ -26,7 +26,7 @@ typedef struct {
 typedef struct {
     Direction direction;
     int M, rows, cols;
-    int stride; // between rows of out or dout: more than `rows` where this is a block of them
+    int stride; // between rows of out or dout: more than `rows` if this is a block of them
     bool bias, add;
     uint64_t used;
     dnnl_primitive_t primitive;

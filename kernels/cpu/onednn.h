@@ -29,7 +29,7 @@ int product_library_check(char text[PRODUCT_LIBRARY]);
 void product(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b, const float *bias,
              void *c);
 
-// Where packed: the layout of w for a direction. block: how many outputs stand together (CpuVariant's packers), 0 when
+// Where packed: the layout of w for a direction. block: how many outputs are together (CpuVariant's packers), 0 when
 // only oneDNN can write it: product_reorder.
 size_t product_layout_bytes(Direction direction, int rows, int cols);
 int product_layout_block(Direction direction, int rows, int cols);

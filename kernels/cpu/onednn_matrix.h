@@ -15,7 +15,7 @@
                 #call);                                                                                                \
     } while (0)
 
-// The layout of a matrix in memory whose blocks stand one after another.
+// The layout of a matrix in memory whose blocks follow one another.
 typedef struct {
     int count; // of the block's sizes
     const dnnl_dim_t *sizes, *dimensions;

@@ -9,7 +9,7 @@
 // others their pieces, and receives theirs of its own share. Each rank sends as much as in a ring, but over a link that
 // g GPUs of a machine share, up to g times as much.
 //
-// NCCL has shares of one size. Where the last ones are shorter or empty, a group of one reduction or one broadcast for
+// NCCL has shares of one size. If the last ones are shorter or empty, a group of one reduction or one broadcast for
 // each rank moves the same bytes.
 #include "common/err.h"
 #include "common/log.h"

@@ -99,7 +99,7 @@ typedef struct {
     const Par *w, *bias;
     Grad *dbias;
 } MatmulGelu;
-// Both in one kernel (matmul_gelu.cu): where cuda.wgmma is set, not in float32, M at least 64, N and K multiples of 64,
+// Both in one kernel (matmul_gelu.cu): if cuda.wgmma is set, not in float32, M at least 64, N and K multiples of 64,
 // arrays at multiples of 16 bytes. Needs matmul_gelu_scratch bytes of scratch memory.
 DECLARE_ACT(void, matmul_gelu_by_wgmma, (const MatmulGelu *of))
 enum { MATMUL_GELU_ROWS = 128 }; // of a tile, which has a row of column sums

@@ -5,7 +5,7 @@
 // taken. A product and its GELU are made in the fastest of three ways (product_choices.h): one after the other, by
 // cuBLASLt's epilogue (whose GELU is of numbers that are not rounded yet: what the backward pass computes again may
 // differ in the last bit), or by a kernel for both. The choice is kept, so that a run repeats its bits, on this card and
-// from its checkpoint. deterministic=False times at every start. Where nothing can be kept, a deterministic run takes
+// from its checkpoint. deterministic=False times at every start. If nothing can be kept, a deterministic run takes
 // the first suggestion, a function of shape and card alone. All of this happens in the warm-up run of a graph (graph.c):
 // never during a capture, never for a shape that is used once.
 #include "common/err.h"
@@ -234,7 +234,7 @@ static bool is_usable(const GemmPlan *plan, const cublasLtMatmulAlgo_t *algorith
            result.workspaceSize <= workspace_bytes();
 }
 
-// The choice of a checkpoint holds for every workspace: a run that goes on with a larger evaluation may have another one.
+// The choice of a checkpoint holds for every workspace: a run that continues with a larger evaluation may have another.
 static unsigned find_choice(const Gemm *p, char name[PRODUCT_NAME_BYTES], ProductChoice *choice) {
     for (size_t bytes = WORKSPACE_MOST; bytes >= WORKSPACE_LEAST; bytes /= 2) {
         gemm_name(p, bytes, name);
@@ -288,7 +288,7 @@ static float clock_ms(void) {
     return ms;
 }
 
-// Of a call whose operands have left the cache, as in a step, where other operations come before it.
+// For a call whose operands have left the cache, as in a step, where other operations come before it.
 static float time_cold(void (*run)(const void *call), const void *call) {
     const size_t bytes = cuda.scratch_bytes < cuda.cache_bytes ? cuda.scratch_bytes : cuda.cache_bytes;
     float ms = 0;
@@ -410,7 +410,7 @@ typedef struct {
 // Times the three ways (ProductWay) and returns the plan of both, by the fastest.
 static GemmPlan *time_ways(const GeluWays *ways) {
     const MatmulGelu *g = ways->g;
-    // never below the product's time: where another program uses the card, the sums may seem to take longer
+    // never below the product's time: if another program uses the card, the sums may seem to take longer
     const float sums_ms = time_of(sum_bias, g), gelu_ms = fmaxf(time_of(gelu, g) - sums_ms, 0);
     const float apart_ms = gemm_plan_chosen(ways->apart, &ways->of_apart, g->add)->ms + gelu_ms;
     GemmPlan *plan = gemm_plan_for(ways->both, &ways->of_both); // the product's plan may have replaced it

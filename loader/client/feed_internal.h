@@ -87,7 +87,7 @@ struct Feed {
     FeedStats stats;
     bool known;   // `dataset` is set
     bool changed; // FEED_CHANGED has not been returned yet
-    bool unfit;   // a loader serves a dataset that is too short, or in a list another one, and this has been logged
+    bool unfit;   // a loader serves a dataset that is too short, or in a list another dataset, and this has been logged
     FeedLink link;
     FeedTimes times;
     FeedRing shared;

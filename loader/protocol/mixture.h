@@ -83,5 +83,5 @@ uint64_t mixture_same_samples(const Mixture *mixture, const uint8_t fp8[8]);
 
 // A weight as it is written: a whole number up to WEIGHT_MAX; 2 for another text.
 int weight_parse(const char *text, uint32_t *weight);
-// Cuts the weight off "DIR:WEIGHT", unless a directory has the whole name; 1 where there is none.
+// Cuts the weight off "DIR:WEIGHT", unless a directory has the whole name; 1 if there is none.
 int weight_cut(char *word, uint32_t *weight);

@@ -23,7 +23,7 @@
 //   3 GET      WireGet      loader   requests rows; the reply is BATCH or ERROR
 //   4 BATCH    WireBatch    trainer  the rows, inline in pieces or already written to a slot of the ring
 //   5 ERROR    WireError    trainer  the request failed: WireCode tells why
-//   6 NOTICE   WireError    trainer  not a reply. Code SHUTDOWN: the loader is stopping. DATASET: it serves another one
+//   6 NOTICE   WireError    trainer  not a reply. Code SHUTDOWN: the loader stops. DATASET: it serves another dataset
 //   7 STATS    WireStats    both     the request has all counters 0; the reply contains the loader's
 //   8 BYE      no body      loader   ends the session; there is no reply
 //   9 CONTROL  WireControl  both     `loader swap` and `loader reweight`; the reply reports the result
@@ -42,7 +42,7 @@
 // LIMITS. Of HELLO, max_rows * (sequence_tokens + 1) * bytes of an id is at most WIRE_PAYLOAD_MAX; `slot` of a GET is below
 // WIRE_SLOTS_MAX, also with attach_id 0. Other values get ERROR PROTO. The names of WELCOME and STATS are cut at 55 bytes,
 // perhaps inside a character, and may repeat. `same_samples` is 2^64-1 where dataset_fp8 is of the dataset that is served,
-// and 0 where it is not of its schedule. Of a dataset that has been replaced, only the last one is still served.
+// and 0 where it is not of its schedule. Only the last replaced dataset is still served.
 //
 // REQUESTS. A trainer may have up to `window` unanswered GETs. A GET needs no HELLO on its connection, but its
 // `dataset_fp8` must be of a dataset that the loader serves. Answers come in any order; a trainer accepts a BATCH

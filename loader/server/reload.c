@@ -73,7 +73,7 @@ static int check_fresh(const Server *server, const Served *fresh) {
 
 // --- the change
 
-// `fresh` goes on with the samples of `before`, and alone has their counters: a sum over both counts each token once.
+// `fresh` continues with the samples of `before`, and alone has their counters: a sum over both counts each token once.
 static void keep_counters(Served *fresh, Served *before) {
     fresh->highest = before->highest;
     memcpy(fresh->source_tokens, before->source_tokens, sizeof fresh->source_tokens);

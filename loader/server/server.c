@@ -34,7 +34,7 @@ static uint64_t random_id(void) {
     return id | 1;
 }
 
-// ZeroMQ ends the program where it cannot start its two threads.
+// ZeroMQ ends the program if it cannot start its two threads.
 static int check_threads(void) {
     char job;
     Pool *pool = pool_open(2, NULL, &job, 1, 1);

@@ -11,7 +11,7 @@ typedef struct {
     size_t slab_bytes;
 } Slabs;
 
-// limit: of the memory in all; slabs are smaller than 2 MiB where it is small.
+// limit: of the memory in all; slabs are smaller than 2 MiB if it is small.
 void slabs_init(Slabs *slabs, size_t limit);
 // A buffer of `bytes` bytes and the slab that it belongs to. Exits (82) when there is no memory.
 void *slab_take(Slabs *slabs, size_t bytes, Slab **slab);

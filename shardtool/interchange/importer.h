@@ -7,7 +7,7 @@ typedef struct {
     Output output;
     uint32_t vocab_size, end_of_text;
     unsigned id_bytes;      // of an id in the current file; before it is read, in a file of this vocabulary
-    bool eot_before;        // the end-of-text id stands before each document; the dataset has it after each
+    bool eot_before;        // the end-of-text id is before each document; the dataset has it after each
     const char *path;       // of the current file
     int split;              // of the current file
     InputPosition position; // of the next id

@@ -9,7 +9,7 @@
 
 #define INTERCHANGE_FORMATS(X) X(nanogpt) X(llmc) X(megatron) X(datatrove) X(npy)
 
-// Where the end-of-text id stands; auto is the place that the other tool expects.
+// Where the end-of-text id is; auto is the place that the other tool expects.
 #define EOT_WORDS "auto|after|before"
 typedef enum { EOT_AUTO, EOT_AFTER, EOT_BEFORE } EotPlace;
 

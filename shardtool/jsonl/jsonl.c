@@ -389,7 +389,7 @@ static Step step(JsonlReader *jsonl) {
     }
 }
 
-// Keeps what was read of the line.
+// Keeps the part of the line that was read.
 static void keep_raw(JsonlReader *jsonl) {
     if (jsonl->options->turns && jsonl->state != SKIPPED_LINE)
         buffer_add(&jsonl->raw, jsonl->window + jsonl->raw_at, jsonl->at - jsonl->raw_at);
@@ -434,7 +434,7 @@ static const char *value_type(const JsonlReader *jsonl, const json_t *value) {
     return value ? types[json_typeof(value)] : NULL;
 }
 
-// The line up to the byte that is read; NULL where that is no object, or more than the window holds.
+// The line up to the byte that is read; NULL if that is no object, or more than the window holds.
 static json_t *parse_window(const JsonlReader *jsonl) {
     json_error_t error;
     if (jsonl->line_at < jsonl->window_at) return NULL;

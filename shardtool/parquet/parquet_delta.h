@@ -9,7 +9,7 @@ typedef struct {
     uint64_t miniblock_values;  // a multiple of 32
     unsigned miniblock_count;   // per block
     unsigned type_bits;         // 32 or 64
-    bool first;                 // the next value stands in the header
+    bool first;                 // the next value is in the header
     uint64_t value, difference; // the value before; the smallest difference of the block
     const uint8_t *widths;      // in bits, of the block's miniblocks
     unsigned miniblock;         // the next one

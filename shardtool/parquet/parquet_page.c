@@ -1,5 +1,5 @@
 // A page is a Thrift header and the stored bytes. In version 1 the levels are compressed with the values, in version 2
-// they stand before them as they are.
+// they are before them as they are.
 #include "shardtool/parquet/parquet_page.h"
 #include "common/err.h"
 #include "shardtool/parquet/thrift_compact.h"
@@ -36,7 +36,7 @@ void parquet_pages_begin(ParquetPageReader *reader, Stream *stream, const Parque
     reader->window.size = 0;
 }
 
-// Lends the next `size` bytes of the chunk, which must have as many left. Reads more than that where they are few.
+// Lends the next `size` bytes of the chunk, which must have as many left. Reads more than that if they are few.
 static const uint8_t *lend(ParquetPageReader *reader, size_t size) {
     uint64_t skip = reader->at - reader->window_at;
     Buffer *window = &reader->window;

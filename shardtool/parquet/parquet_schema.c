@@ -87,7 +87,7 @@ typedef struct {
     bool repeated;
 } SchemaLevel;
 
-// The elements stand in depth-first order, each group before its children.
+// The elements are in depth-first order, each group before its children.
 int parquet_schema_read(ParquetSchema *schema, ThriftReader *thrift, ThriftType list) {
     enum { REQUIRED, OPTIONAL, REPEATED };
     SchemaLevel levels[PARQUET_DEPTH_MAX] = {{.children_left = 1}};

@@ -39,7 +39,7 @@ static inline bool thrift_failed(const ThriftReader *reader) { return reader->ma
 // The next field of a struct; false at its end. The caller reads or skips each field's value before the next call.
 bool thrift_next(ThriftReader *reader, ThriftField *field);
 
-// Values. `type` is the type found in the bytes; the reader fails when the call reads another one.
+// Values. `type` is the type found in the bytes; the reader fails when the call reads another type.
 bool thrift_bool(ThriftReader *reader, ThriftType type);
 int32_t thrift_i32(ThriftReader *reader, ThriftType type); // also of a byte and an i16
 int64_t thrift_i64(ThriftReader *reader, ThriftType type); // any integer

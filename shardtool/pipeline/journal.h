@@ -35,7 +35,7 @@ typedef struct {
     InputPosition positions[SPLIT_COUNT]; // documents of a split before it are in finished shards
     bool has_start;                       // documents before `start` are in shards or in `pending`
     InputPosition start;
-    AccessPoint point; // of the file of `start`; all zero where there is none
+    AccessPoint point; // of the file of `start`; all zero if there is none
     Buffer pending;    // PendingIds, each followed by its ids
     Buffer params;     // where journal_load returns JOURNAL_OTHER: the options of that run
 } JournalResume;

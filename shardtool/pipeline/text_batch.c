@@ -46,7 +46,7 @@ static int fail_in_document(const TextBatches *batches, InputPosition position) 
     return input_fail_in(batches->inputs, position.file, position.document);
 }
 
-// encoder_encode_part. Of a conversation each text is encoded apart, so that no token joins two of them.
+// encoder_encode_part. Each text of a conversation is encoded apart, so that no token joins two of them.
 static ssize_t encode_part(const TextBatches *batches, Encoder *encoder, Bytes text, bool last, uint8_t *ids) {
     size_t count = 0;
     ssize_t got;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 typedef struct {
-    bool decimal, begun; // begun: an id stands before the next one
+    bool decimal, begun; // begun: an id is before the next one
     Buffer line;
 } IdPrinter;
 

@@ -94,7 +94,7 @@ void input_print_params(Buffer *line) {
     word_print(DOCS_WORDS, source_options.docs, docs, sizeof docs);
     word_print(input_format_words, source_options.format, format, sizeof format);
     buffer_print(line, ";docs=%s;field=%s", docs, source_options.text_field);
-    // Only where they are not the default, so that datasets made before these options existed keep their fingerprint.
+    // Only if they are not the default, so that datasets made before these options existed keep their fingerprint.
     if (strcmp(format, "auto") != 0) buffer_print(line, ";format=%s", format);
     if (strcmp(source_options.text_column, "text") != 0) buffer_print(line, ";column=%s", source_options.text_column);
     for (size_t i = 0; i < source_options.where.count; i++)

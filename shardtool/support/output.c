@@ -76,7 +76,7 @@ static int open_directory(Output *output, const OutputPlan *plan, const char *pa
     return 0;
 }
 
-// The manifest counts the bytes of the documents' text, where the vocabulary is known.
+// The manifest counts the bytes of the documents' text, if the vocabulary is known.
 static void load_id_bytes(Output *output) {
     if (!output->vocab) return;
     output->id_lengths = allocate_zeroed(IDS_MAX, sizeof *output->id_lengths);

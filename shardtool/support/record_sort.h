@@ -18,7 +18,7 @@ typedef struct {
     uint64_t keys, values; // all are below; 0: below 2^64. The fewer, the less a record takes on disk
 } RecordLimits;
 
-// Keys should be spread evenly: `memory` is for one bucket. Where all records fit in it no file is written. The files are in
+// Keys should be spread evenly: `memory` is for one bucket. If all records fit in it no file is written. The files are in
 // `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
 RecordSort *record_sort_open(const char *folder, const RecordLimits *limits, uint64_t memory);
 void record_sort_close(RecordSort *sort); // accepts NULL

@@ -6,7 +6,7 @@
 #include "tokenizer/merge/pattern.h"
 
 typedef struct {
-    const char *characters, *vocabulary; // NULL where it is not named
+    const char *characters, *vocabulary; // NULL if it is not named
     VocabNames names;
 } VocabularyOptions;
 

@@ -17,7 +17,7 @@ typedef struct {
 
 typedef struct {
     struct CountWorkers *workers;
-    Buffer text; // of all texts one after the other; what is behind them is not counted
+    Buffer text; // of all texts one after the other; what is after them is not counted
     CountText *texts;
     unsigned count;
     unsigned flushed; // the number of a table, from 1, that is to be written instead

@@ -68,7 +68,7 @@ static int fail_long_word(const Counting *counting) {
 }
 
 // The batch is full within a document. The documents before it are submitted, or its text up to the last place where it
-// can be cut; where there is none, the batch grows.
+// can be cut; if there is none, the batch grows.
 static int make_room(Counting *counting) {
     if (counting->batch->count) return submit_batch(counting);
     Buffer *text = &counting->batch->text;

@@ -13,7 +13,7 @@
 #define DECODER     "added_tokens_decoder"
 enum { CONFIG_BYTES_MAX = 64 << 20 };
 
-// *root is NULL where there is no file.
+// *root is NULL if there is no file.
 static int read_file(const char *directory, const char *name, json_t **root) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};

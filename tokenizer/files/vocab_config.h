@@ -5,7 +5,7 @@
 
 #include "tokenizer/merge/vocab.h"
 
-// The names in tokenizer_config.json of tokens that may end a document; "" where it has none.
+// The names in tokenizer_config.json of tokens that may end a document; "" if it has none.
 typedef struct {
     char end_of_text[256], eos_token[256]; // no token has more than 255 bytes
 } VocabEnds;

@@ -30,14 +30,14 @@ typedef struct {
 // `names` can be NULL. The merges of GPT-2 are those that are built in. NULL after fail().
 const Vocab *vocab_open_path(const char *path, const VocabNames *names);
 
-// The same, from the bytes of a file whose `name` tells what it is.
+// The same, from the bytes of a file whose `name` tells its kind.
 const Vocab *vocab_open_bytes(Bytes file, const char *name, const VocabNames *names);
 
 // The name and the bytes under which a vocabulary is kept beside ids: CHARACTERS_FILE or VOCAB_FILE.
 const char *vocab_file_name(const Vocab *vocab);
 void vocab_print_file(const Vocab *vocab, Buffer *out);
 
-// Whether the file alone tells which id ends a document. Where it does not, VOCAB_CONFIG_FILE lies beside it.
+// Whether the file alone tells which id ends a document. If it does not, VOCAB_CONFIG_FILE is beside it.
 bool vocab_names_end(const Vocab *vocab);
 #define VOCAB_CONFIG_FILE "tokenizer_config.json"
 

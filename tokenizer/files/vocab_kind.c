@@ -1,4 +1,4 @@
-// Files that are named as vocabularies and are none, by their first bytes.
+// Files that are named as vocabularies but are not, by their first bytes.
 #include "tokenizer/files/vocab_kind.h"
 #include "common/err.h"
 

@@ -42,7 +42,7 @@ static Bytes token_at(const VocabTable *table, unsigned id) {
     return (Bytes){table->bytes.data + table->tokens[id].at, table->tokens[id].size};
 }
 
-// Counts the tokens of text. Where there is no special token the one that ends a document is added.
+// Counts the tokens of text. If there is no special token, the one that ends a document is added.
 static int check_ids(VocabTable *table, unsigned *count) {
     const char *end = table->named.end_of_text ? table->named.end_of_text : END_OF_TEXT;
     *count = 0;

@@ -66,7 +66,7 @@ static bool pair_holds(const Vocab *vocab, unsigned a, unsigned b) {
         if (a > b) {
             until = a;
             a = pair_right_id(vocab->pair[a]);
-        } else { // a pair of id b at the boundary stands left of b's own pair, so it would come first
+        } else { // a pair of id b at the boundary is left of b's own pair, so it would come first
             until = b + 1;
             b = pair_left_id(vocab->pair[b]);
         }

@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { DECODE_BYTES = 16 }; // copied at once; so many may be read behind the last token
+enum { DECODE_BYTES = 16 }; // copied at once; so many may be read after the last token
 
 extern const uint8_t gpt2_merges_begin[], gpt2_merges_end[];
 

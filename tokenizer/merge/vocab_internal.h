@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 enum {
-    NO_SMALL = 0xFFFF, // no token, in 16 bits; where `small` is set it is the id of no merge
+    NO_SMALL = 0xFFFF, // no token, in 16 bits; if `small` is set it is the id of no merge
     BYTE_TOKENS = 256, // of GPT-2's vocabulary, ids 0..255 are the single bytes; the others are merges, by rank
     MERGED_COUNT = TOKEN_END_OF_TEXT // tokens of GPT-2 without <|endoftext|>
 };
@@ -26,7 +26,7 @@ struct Vocab {
     bool small;                  // every merge has an id below NO_SMALL
     uint8_t *special;            // a bit for each id: it is no token of text
     uint32_t byte_token[256];
-    uint16_t byte_merged[256][256]; // what two bytes merge to, or NO_SMALL; where `small` is set
+    uint16_t byte_merged[256][256]; // what two bytes merge to, or NO_SMALL; if `small` is set
     struct Trie *trie;              // of the tokens' bytes (trie.h); NULL when it cannot be used: see vocab_finish
     uint16_t *characters;           // the id of each code point, or NO_SMALL; NULL for merges
     struct TokenNames *whole; // tokens that are taken for a piece of their bytes, which merges do not make; or NULL
@@ -34,7 +34,7 @@ struct Vocab {
     Pattern pattern;
     unsigned count;       // of tokens that text can have
     unsigned size;        // of all: with special tokens
-    unsigned first_merge; // where there is a trie: tokens of text below this id are bytes, the others merges
+    unsigned first_merge; // if there is a trie: tokens of text below this id are bytes, the others merges
     unsigned end_of_text;
     bool is_gpt2;
     unsigned token_room; // for which memory was allocated

@@ -92,7 +92,7 @@ static int add_window(PieceCounter *counter, Bytes text, uint64_t offset) {
     return status;
 }
 
-// The size of the text's first window: up to a cut, or all of the text where it cannot be cut.
+// The size of the text's first window: up to a cut, or all of the text if it cannot be cut.
 static size_t window_size(Bytes text, Pattern pattern) {
     for (size_t size = WINDOW, from = 0; size < text.size; from = size - UTF8_BYTES_MAX, size *= 2) {
         const size_t cut = pretokenize_cut((Bytes){text.data, size}, from, pattern);

@@ -1,4 +1,4 @@
-// Counts the pieces of documents. A table that is full is written to a run file, and counting goes on with an empty one.
+// Counts the pieces of documents. A full table is written to a run file, and counting continues with an empty one.
 #pragma once
 
 #include "tokenizer/merge/pattern.h"
@@ -23,9 +23,9 @@ PieceCounter *piece_counter_open(const PieceCounterOptions *options); // `option
 void piece_counter_close(PieceCounter *counter);                      // accepts NULL
 
 // Counts the pieces of a text that begins and ends at the edge of a document, or where pretokenize_cut cuts one; it has
-// PIECE_PADDING bytes behind it. `offset`: of the text in its document, for errors. -1 after fail().
+// PIECE_PADDING bytes after it. `offset`: of the text in its document, for errors. -1 after fail().
 int piece_counter_add(PieceCounter *counter, Bytes text, uint64_t offset);
 
-int piece_counter_flush(PieceCounter *counter); // writes what was counted, if anything
+int piece_counter_flush(PieceCounter *counter); // writes the counted pieces, if any
 uint64_t piece_counter_pieces(const PieceCounter *counter);
 uint64_t piece_counter_replaced(const PieceCounter *counter); // U+FFFD counted for invalid bytes

@@ -7,7 +7,7 @@
 enum {
     SHORT_BYTES = 15,
     FIRST_SHIFT = 64 - 13,
-    SPARE_SLOTS = 64, // behind the last: the table is full when they are
+    SPARE_SLOTS = 64, // after the last: the table is full when they are
     AHEAD = 64        // pieces whose slots are prefetched together
 };
 #define LONG_PIECE (0xFFull << 56) // in the place of a size

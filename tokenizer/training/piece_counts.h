@@ -6,9 +6,9 @@
 
 #include "common/bytes.h"
 
-enum { PIECE_PADDING = 16 }; // bytes that can be read behind a piece
+enum { PIECE_PADDING = 16 }; // bytes that can be read after a piece
 
-uint64_t piece_hash(Bytes piece); // reads PIECE_PADDING bytes behind it
+uint64_t piece_hash(Bytes piece); // reads PIECE_PADDING bytes after it
 
 typedef struct {
     uint64_t key[2]; // a short piece, zeros, and its size in the last byte; or the hash, and the offset of a long piece
@@ -17,7 +17,7 @@ typedef struct {
 
 typedef struct {
     PieceCount *slots;
-    uint64_t slot_count, used; // 1 << (64 - shift) slots, and a few behind them
+    uint64_t slot_count, used; // 1 << (64 - shift) slots, and a few after them
     unsigned shift;
     Buffer long_pieces; // u64 size, bytes, padding
     uint64_t memory;    // limit of all of it, also while it grows

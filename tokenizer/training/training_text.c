@@ -58,7 +58,7 @@ uint64_t training_text_min_count(const TrainingText *text, uint64_t symbols) {
 
 void training_text_begin(TrainingText *text) {
     text->regions = sort_regions(text);
-    uint64_t end = 1; // behind the first END
+    uint64_t end = 1; // after the first END
     for (uint64_t i = 0; i < text->region_count; i++) {
         TrainingCount *region = find_count(text, text->regions[i].count);
         region->symbols = end;

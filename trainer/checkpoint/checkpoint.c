@@ -199,8 +199,8 @@ bool checkpoint_any(const char *out_dir, char path[PATH_MAX_BYTES], uint64_t *st
     return true;
 }
 
-// Removes the files of write_files, first the one without which it is none (checkpoint_up_to). A directory that holds
-// other files is kept, and so is a link to one.
+// Removes the files of write_files, first the one without which it is no checkpoint (checkpoint_up_to). A directory
+// that holds other files is kept, and so is a link to one.
 static void remove_checkpoint(const char *directory) {
     struct stat status;
     if (lstat(directory, &status) < 0 || !S_ISDIR(status.st_mode)) return;

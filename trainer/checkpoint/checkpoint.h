@@ -56,8 +56,8 @@ int checkpoint_of_step(const char *out_dir, uint64_t step, char path[PATH_MAX_BY
 
 void checkpoint_path(char path[PATH_MAX_BYTES], const char *out_dir, uint64_t step);
 
-// The newest checkpoint of a step up to `most`, by its name. One without state.json, whose removal was killed, is none.
-// false: there is none.
+// The newest checkpoint of a step up to `most`, by its name. One without state.json, whose removal was killed, does not
+// count. false: there is none.
 bool checkpoint_up_to(const char *out_dir, uint64_t most, uint64_t *step);
 
 // Compares a checkpoint with this state: every file that checkpoint_save would write. 1: they are the same; 0: `which`

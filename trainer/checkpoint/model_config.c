@@ -180,7 +180,7 @@ static bool is_checkpoint_of_gpt2(const char *directory) {
 }
 
 // Whether the model of a directory, which has as many ids as GPT-2, or these and padding, is of GPT-2's vocabulary: a
-// checkpoint has the fingerprint, a model of another tool its tokenizer.json, or nothing that names another one.
+// checkpoint has the fingerprint, a model of another tool its tokenizer.json, or nothing that names another vocabulary.
 static bool is_of_gpt2(const char *directory, bool padded) {
     char path[PATH_MAX_BYTES];
     path_join(path, directory, "state.json");

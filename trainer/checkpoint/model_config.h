@@ -1,5 +1,5 @@
 // config.json of a model directory, and where such directories are found. The format is that of transformers'
-// GPT2Config, where it can describe the model; else model_type is "millrace", and the options are beside its keys.
+// GPT2Config, if it can describe the model; else model_type is "millrace", and the options are beside its keys.
 #pragma once
 
 #include "common/file/file.h"
@@ -23,7 +23,7 @@ int model_config_apply(ConfigReader *reader, const char *directory, bool part_is
 // `resume`) or from the directory that init_from names, whose path init_from is afterwards. -1 after fail().
 int model_config_resolve(ConfigReader *reader, bool resume);
 
-// The path of the directory that init_from names as model_directory gives it; init_from itself where there is none.
+// The path of the directory that init_from names as model_directory gives it; init_from itself if there is none.
 void model_path(char path[PATH_MAX_BYTES], const char *init_from, const char *out_dir);
 
 // Fails (66) where a path is a file or the directory of a model, with what init_from has to name instead.

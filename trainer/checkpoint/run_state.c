@@ -57,7 +57,7 @@ uint64_t run_state_own_samples(const RunState *state, int dataset) {
     for (int i = 0; dataset && state->change_count < CHANGES_MAX && i < state->change_count; i++)
         if (!memcmp(state->changes[i].new, use->fingerprint, sizeof use->fingerprint))
             return use->consumed -
-                   state->changes[i].consumed; // at its first change only a dataset that goes on has any
+                   state->changes[i].consumed; // at its first change only a dataset that continues has any
     return use->consumed;
 }
 

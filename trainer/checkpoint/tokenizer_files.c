@@ -21,7 +21,7 @@ static void print_vocab(const ExportedModel *model, Buffer *out) { vocab_print_j
 static void print_merges(const ExportedModel *model, Buffer *out) { vocab_print_merges(model->vocab, out); }
 static void print_kept(const ExportedModel *model, Buffer *out) { vocab_print_file(model->vocab, out); }
 
-// Each character is a word. One that the vocabulary does not have is an error, because the unknown token is none of it.
+// Each character is a word. One that the vocabulary does not have is an error, because the unknown token is not a word.
 static void print_character_tokenizer(const ExportedModel *model, Buffer *out) {
     const unsigned end = vocab_end_of_text(model->vocab);
     buffer_print(out,

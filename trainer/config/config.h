@@ -43,7 +43,7 @@ typedef struct {
     unsigned world;       // processes that train together, 0 = 1: of the launcher, no key
     unsigned local_world; // of them on this machine
     unsigned local_first; // the lowest of them on this machine
-    unsigned end_of_text; // the id that ends a document, where vocab_size is set: of the vocabulary, no key
+    unsigned end_of_text; // the id that ends a document, if vocab_size is set: of the vocabulary, no key
     TurnIds turns;        // the markers of the vocabulary, no key
     unsigned added_ids;   // the last ids, which the model of init_from lacks; no key
 } Config;
@@ -111,7 +111,7 @@ void config_add_text(const ConfigReader *reader, Buffer *out); // a file that gi
 void config_print(const ConfigReader *reader);                 // the same to stdout
 KeyClass config_class(int key);
 bool config_has_role(int key, KeyRole role);
-bool config_may_change(int key);                    // of a run that goes on
+bool config_may_change(int key);                    // of a run that continues
 bool config_is_used(const Config *config, int key); // false: it has no effect beside the others (config_warn)
 bool config_is_default(const Config *config, int key);
 bool config_omits_default(int key);                  // in checkpoints and metrics.jsonl

@@ -10,7 +10,7 @@ static const char ignored_prefix[] = "wandb_";
 static const char *const ignored_statements[] = {"import ", "from ", "export ", "torch.", "os.", "print(",
                                                  "exec(",   "%",     "!",       "```",    NULL};
 static const char *const docstrings[] = {"\"\"\"", "'''", NULL};
-// What nanoGPT's train.py computes from the keys. Where it is an expression of them, later values may use it.
+// What nanoGPT's train.py computes from the keys. If it is an expression of them, later values may use it.
 static const char *const computed_names[] = {
     "tokens_per_iter", "ddp_world_size", "master_process", "seed_offset",   "device_type", "ptdtype",
     "config_keys",     "config",         "iter_num",       "best_val_loss", NULL};

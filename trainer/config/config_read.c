@@ -393,7 +393,7 @@ static bool is_truth(const char *text) {
     return !strcasecmp(text, "True") || !strcasecmp(text, "False") || !strcmp(text, "0") || !strcmp(text, "1");
 }
 
-// Whether `next` behind the flag of no key is its value: a number or a plain word, and not the path of a configuration.
+// Whether `next` after the flag of no key is its value: a number or a plain word, and not the path of a configuration.
 static bool is_plain(const char *next) {
     char *end;
     strtod(next, &end);

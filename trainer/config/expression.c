@@ -192,7 +192,7 @@ static bool is_true(const Value *value) {
     return value->type == VALUE_FLAG ? value->flag : value->number != 0;
 }
 
-// Python's x if CONDITION else y, where the condition is a value.
+// Python's x if CONDITION else y, if the condition is a value.
 static const char *read_choice(Parser *parser, const char *at, Value *value) {
     const char *end = read_sum(parser, at, value), *from = end ? skip_word(skip_blank(end), "if") : NULL;
     if (!from) return end;

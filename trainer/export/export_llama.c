@@ -1,4 +1,4 @@
-// Models with options as transformers' Llama, or with qk_norm as its Qwen3, where these compute the same.
+// Models with options as transformers' Llama, or with qk_norm as its Qwen3, if these compute the same.
 #include "trainer/export/export_llama.h"
 #include "common/err.h"
 #include "trainer/export/export.h"

@@ -181,7 +181,7 @@ static int check_left_over(const Checkpoint *checkpoint) {
     return 0;
 }
 
-// Whether lm_head has other weights than the embedding. Marks it as used where it has the same.
+// Whether lm_head has other weights than the embedding. Marks it as used if it has the same.
 static int find_head(const Checkpoint *checkpoint, ModelShape *shape, int64_t vocab) {
     static const char head_name[] = "lm_head.weight", embedding_name[] = "transformer.wte.weight";
     ForeignTensor head, embedding;

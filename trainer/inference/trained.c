@@ -24,7 +24,7 @@ static void take_settings(ConfigReader *reader, const Config *run) {
     if (!config_is_set(reader, KEY_batch_size)) config->batch_size = run->batch_size;
 }
 
-// Which of the two is meant, where init_from and out_dir are set and the run has the checkpoint `path`. A configuration
+// Which of the two is meant, if init_from and out_dir are set and the run has the checkpoint `path`. A configuration
 // of the run means the run, and --init_from with another model that model. 1: the checkpoint, 0: the model, -1 (2).
 static int choose(const ConfigReader *reader, const char *path) {
     const Config *config = &reader->config;

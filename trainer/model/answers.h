@@ -1,6 +1,6 @@
 // The targets that count with loss_tokens = answers: a pure function of the ids of a row.
 //
-// A row x[0..T] is read from its beginning, where no target counts. Behind <|assistant|> targets count, behind <|system|>,
+// A row x[0..T] is read from its beginning, where no target counts. After <|assistant|> targets count, after <|system|>,
 // <|user|> and <|end|> they do not. Behind the end of a text they do, unless a role's marker or another end of a text follows: a
 // plain document counts whole, with its end. So the texts of the assistant count, with their <|end|>. If a conversation began before
 // the row, nothing counts until its next marker in the row.

@@ -65,7 +65,7 @@ void layer_offload_store_gradients(const Network *network, int layer, bool add) 
 
 static size_t gradient_bytes(const Network *network) { return network->model->elements * network->ops->grad_bytes; }
 
-// Copies those behind the layers' to host memory, and waits for all copies there.
+// Copies those after the layers' to host memory, and waits for all copies there.
 static void store_last(const Network *network) {
     const LayerGradients *gradients = &network->plan->layer_gradients;
     network->ops->copy_out_async(0, network_at(network, network->plan->grads + gradients->end),

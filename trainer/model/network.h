@@ -47,11 +47,11 @@ static inline void *row_at(const void *rows, int row, int columns, size_t elemen
 // A parameter and its gradient; NULL when the model has no such tensor.
 Par *network_param(const Network *network, ParamId id, int layer);
 Grad *network_grad(const Network *network, ParamId id, int layer);
-// Add the gradients of a layer's matrices, or all others, to the sums, where they are apart from them.
+// Add the gradients of a layer's matrices, or all others, to the sums, if they are apart from them.
 void network_add_layer_gradients(const Network *network, int layer);
 void network_add_kept_gradients(const Network *network);
 const Weight *network_weight(const Network *network, ParamId id,
-                             int layer); // PARAM_HEAD: also where it is the embedding
+                             int layer); // PARAM_HEAD: also if it is the embedding
 
 // Copies elements of a tensor between host floats and a range of the plan: parameters, or a moment, or the master,
 // which is fp32. Waits for the device. An offloaded range is up to date after the download that ends a step.

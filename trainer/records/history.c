@@ -17,7 +17,7 @@ static void add_keys(History *history, uint64_t step, json_t *keys) {
     history->keys[history->key_count++] = (HistoryKeys){step, json_incref(keys)};
 }
 
-// An evaluation without a rule is taken for one of the rule before or behind it.
+// An evaluation without a rule is taken for one of the rule before or after it.
 static void add_rule(History *history, uint64_t step, const char *hex) {
     const uint64_t rule = hex ? strtoull(hex, NULL, 16) : 0;
     HistoryRule *last = history->rule_count ? &history->rules[history->rule_count - 1] : NULL;

@@ -3,7 +3,7 @@
 
 #include "common/bytes.h"
 
-// The values of the keys as text, in the steps behind `step`.
+// The values of the keys as text, in the steps after `step`.
 typedef struct {
     uint64_t step;
     struct json_t *keys;

@@ -6,7 +6,7 @@
 //     norm            norm of the gradient before it was clipped; null: not finite
 //     loss_scale      float16 only
 //     lr              learning rate
-//     first_sample    the step has this sample of the dataset and those behind it (which finds their documents)
+//     first_sample    the step has this sample of the dataset and those after it (which finds their documents)
 //     chain           its link in the hash chain, in hex
 //     ms, tok_s       milliseconds of the step; its tokens a second, of all processes
 //     product_share   its FLOPs a second, of those of a large matrix product on all devices, measured at the start
@@ -30,7 +30,7 @@
 //     data or loader  the dataset's folder, or the endpoint of a loader
 //   spike             standard deviations of the loss or norm of this step above those before; applied: whether it was updated
 //   saved_step        a checkpoint of this step is on the disk; save_ms: what that took
-//   save_wait_ms      milliseconds that training has waited for a save that goes on beside it
+//   save_wait_ms      milliseconds that training has waited for a save that runs beside it
 //   lost_steps        steps that an earlier process has done and not saved: killed, or ended by an error
 //   rolled_back_from  after steps that were not finite: the step before; nonfinite: how many in all; skip_from, skip_to: the
 //                     samples from skip_from to skip_to - 1 will be left out
@@ -41,7 +41,7 @@
 //   gpu_used_bytes, gpu_free_bytes, gpu_busy   of the GPU, by all its processes, where its driver tells; busy is 0 to 1
 //   sample            text that the model continued
 //
-// A resumed run removes the lines behind its checkpoint and writes them again, so the file holds each step once.
+// A resumed run removes the lines after its checkpoint and writes them again, so the file holds each step once.
 #pragma once
 
 #include "trainer/records/event_file.h"
@@ -59,7 +59,7 @@ typedef struct {
     unsigned kills;      // how often that was so before: lines with "lost_steps"
 } Metrics;
 
-// The state that a run goes on from: which lines of the record were written before it was saved.
+// The state that a run continues from: which lines of the record were written before it was saved.
 typedef struct {
     int64_t step;      // -1: nothing
     bool evaluated;    // the evaluation of `step`

@@ -5,7 +5,7 @@
 // product, or zipped, "z" (pairs of tokens, D), where they are summed over. Rows past T are zero. Tp = T rounded up to
 // 64, Dp = D rounded up to a vector.
 //
-// A single query, as sampling has it, reads keys and values once, where they lie. Its sums have the order of the
+// A single query, as in sampling, reads keys and values once, where they lie. Its sums have the order of the
 // blocks.
 #pragma once
 

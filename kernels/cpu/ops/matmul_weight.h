@@ -61,7 +61,7 @@ static inline void multiply_tile(float *dw, size_t stride, int rows, int cols, c
 static void multiply_weight(float *dw, const float *dout, const float *in, int M, int rows, int cols, bool add,
                             void *scratch) {
     float *panels = scratch, *strips = panels + weight_panels(cols);
-    int tiles = WEIGHT_TILES; // fewer where there are too few strips for the threads; the bits are the same
+    int tiles = WEIGHT_TILES; // fewer if there are too few strips for the threads; the bits are the same
     while (tiles > 1 && rows < 4 * team_threads() * tiles * WEIGHT_ROWS) tiles /= 2;
     const int strip = tiles * WEIGHT_ROWS;
     for (int first = 0; first < M; first += WEIGHT_DEPTH) {

@@ -3,7 +3,7 @@
 // A thread computes 8 x 4 scores of a tile, and for 8 rows 4 or 8 channels of what the block sums. Shared memory holds
 // 32 channels of two tiles for the scores, then the scores' weights and 4,096 numbers of the rows they multiply: 39 KB
 // for every head width. Sums are 64 or 128 channels wide; channels that a head lacks read as zeros and are not written.
-// All sums are made in a fixed order. dQ has a kernel of its own and dK with dV another one; each computes the scores
+// All sums are made in a fixed order. dQ has a kernel of its own and dK with dV another; each computes the scores
 // again, so that no block adds to the sums of another block.
 #ifdef ACT_FP32
 #include "kernels/cuda/ptx.cuh"

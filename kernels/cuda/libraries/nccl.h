@@ -27,8 +27,8 @@ typedef enum { NCCL_SUM = 0 } ncclRedOp_t;
 typedef struct {
     size_t size;
     unsigned magic, version;
-    int blocking, cluster_size, least_blocks, most_blocks; // of threads; NCCL_CONFIG_DEFAULT: as NCCL has it
-    const char *net_name;                                  // NULL: as NCCL has it
+    int blocking, cluster_size, least_blocks, most_blocks; // of threads; NCCL_CONFIG_DEFAULT: NCCL's own
+    const char *net_name;                                  // NULL: NCCL's own
 } ncclConfig_t;
 enum { NCCL_CONFIG_MAGIC = 0xcafebeef, NCCL_CONFIG_VERSION = 21700, NCCL_CONFIG_DEFAULT = INT_MIN };
 
