@@ -299,6 +299,16 @@ def test_a_model_learns_its_answers_and_stops():
     assert answer("learned", "x " * 200, pairs[5][0], "/clear", pairs[3][0]) [-1:] == [pairs[3][1]]
 
 
+def test_the_page_goes_from_a_file_of_pairs_to_a_model_that_answers_and_stops(folder):
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs", "answers.md")
+    with open(page, encoding="utf-8") as file:
+        commands = file.read().split("<!-- run by tests/oracle/trainer/test_answers.py -->\n```sh\n")[1].split("```")[0]
+    os.mkdir(f"{folder}/build")
+    os.symlink(BIN, f"{folder}/build/bin")
+    done = subprocess.run(["bash", "-e"], input=commands, cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("---------------\n43 comes after 42.\n"), done.stdout[-500:]
+
+
 def test_a_model_stops_only_if_the_ends_of_its_answers_count():
     """The negative control. Each row of 32 ids ends with the last id of an answer, so that no <|end|> of an answer counts; or 16 ids before
     that place, so that each does. Nothing else differs, also not in the rows: attention stays in a document, and no position is learned."""
