@@ -69,11 +69,11 @@ bench-vocabulary: test-deps $(O)/bin/shardtool
 bench-shards bench-parquet bench-remote bench-nest: bench-%: test-deps $(O)/bin/shardtool
 	$(Q)[ $* != shards ] || $(PIP) datatrove==0.10.1 orjson tokenizers==0.23.3 || true
 	$(Q)mkdir -p build/bench/$* && $(PYTHON) tests/bench/shardtool/bench_$*.py $(O)/bin/shardtool build/bench/$* $(GB)
-## bench-neardup  near-duplicates and items of benchmarks beside datatrove and rensa, CPU seconds and disk (MB=60)
+## bench-neardup  near-duplicates and items of benchmarks beside datatrove and rensa, CPU seconds and disk (MB=60); memory for DOCUMENTS=1000000
 bench-neardup: test-deps $(O)/bench_neardup $(O)/bin/shardtool
 	$(Q)$(PIP) datatrove==0.10.1 'xxhash<4' orjson tokenizers==0.23.3 spacy nltk rensa==0.5.0
 	$(Q)mkdir -p build/bench/neardup
-	$(Q)$(PYTHON) tests/bench/shardtool/bench_neardup.py $(O)/bench_neardup $(O)/bin/shardtool build/bench/neardup $(MB)
+	$(Q)$(PYTHON) tests/bench/shardtool/bench_neardup.py $(O)/bench_neardup $(O)/bin/shardtool build/bench/neardup $(or $(MB),60) $(DOCUMENTS)
 ## soak     a loader under a fault a minute: memory, descriptors and samples stay the same (MINUTES=30)
 soak: test-deps $(O)/bin/loader $(O)/bin/shardtool
 	$(Q)$(PYTHON) tests/bench/loader/soak_loader.py $(O)/bin $(or $(MINUTES),30)

@@ -1,10 +1,11 @@
-"""Near-duplicates and items of benchmarks beside datatrove and rensa: bench_neardup.py BENCH_NEARDUP SHARDTOOL FOLDER [MB].
+"""Near-duplicates and items of benchmarks beside datatrove and rensa: bench_neardup.py BENCH_NEARDUP SHARDTOOL FOLDER [MB [DOCUMENTS]].
 
 Real English and code out of Debian packages (bench_corpus.py); each tenth document comes again with 1 % of its words changed. The
 peers run in turn with ours in each of two rounds, and the best round counts. CPU seconds, for each peer without its imports and
 the load of its tokenizer. datatrove (one task, the four stages, 14 buckets of 8) gets the first PEER_MB of the same documents; its
 words are those of spaCy. rensa gets the words between blanks in lower case, of which Python makes the sequences of 5. The disk
-is what a run writes without the dataset, and for datatrove its files of all stages.
+is what a run writes without the dataset, and for datatrove its files of all stages; a run with little memory writes more. With
+DOCUMENTS, the peak memory and the disk of as many pieces of 200 to 600 characters of the same text, alone.
 """
 import itertools
 import json
@@ -125,12 +126,26 @@ def ours(bench, tool, folder):
     return first, one[1], found[1], one[0], two[0]
 
 
-def written(tool, folder):
-    """Bytes that a run writes for itself: without a dataset, less the report."""
-    pid = subprocess.Popen([tool, "dedup", "-q", "--similar", "0.8", "--report", f"{folder}/report", f"{folder}/data"]).pid
-    _, status, usage = os.wait4(pid, 0)
+def alone(tool, folder, data, *options):
+    """Bytes that a run without a dataset writes, less the report; its seconds and MiB."""
+    begun = time.monotonic()
+    command = [tool, "dedup", "-q", "--similar", "0.8", "-j", "2", "--report", f"{folder}/report", *options, f"{folder}/{data}"]
+    _, status, usage = os.wait4(subprocess.Popen(command, stderr=subprocess.DEVNULL).pid, 0)
     assert status == 0
-    return usage.ru_oublock * 512 - os.path.getsize(f"{folder}/report")
+    return usage.ru_oublock * 512 - os.path.getsize(f"{folder}/report"), time.monotonic() - begun, usage.ru_maxrss / 1024
+
+
+def run_pieces(tool, folder, count):
+    text, drawn = "\n".join(texts(folder, "all")), random.Random(9)
+    with open(f"{folder}/pieces.jsonl", "w", encoding="utf-8") as file:
+        for _ in range(count):
+            at = drawn.randrange(len(text) - 600)
+            file.write(json.dumps({"text": text[at : at + drawn.randint(200, 600)]}) + "\n")
+    subprocess.run([tool, "tokenize", "-q", "--force", "--val", "0", "-o", f"{folder}/pieces", f"{folder}/pieces.jsonl"], check=True)
+    os.unlink(f"{folder}/pieces.jsonl")
+    disk, seconds, memory = alone(tool, folder, "pieces")
+    print(f"{count} pieces: {memory:.0f} MiB at most, {disk / count:.0f} bytes a document on disk, {seconds:.0f} s")
+    shutil.rmtree(f"{folder}/pieces")
 
 
 def main():
@@ -144,7 +159,7 @@ def main():
     documents = texts(folder, "all")
     rounds = [(ours(bench, tool, folder), peer("datatrove", folder), peer("rensa", folder)) for _ in range(ROUNDS)]
     mine, trove, rensa = ([min(values) for values in zip(*results)] for results in zip(*rounds))
-    rate, disk = size(documents), written(tool, folder) / len(documents)
+    rate = size(documents)
     print(f"{len(documents)} documents, {rate:.1f} MB; datatrove {trove[3]:.1f} MB; MB a CPU second, the best of {ROUNDS} rounds")
     for name, own, others in (
         ("first stage", mine[0], {"datatrove": trove[3] / trove[0], "rensa": rensa[2] / rensa[0]}),
@@ -154,7 +169,11 @@ def main():
         ratios = ", ".join(f"{rate / own / other:.1f} times {peer_name} ({other:.3g})" for peer_name, other in others.items())
         print(f"{name:20}{rate / own:8.1f}  {ratios}")
     print(f"two threads: {mine[3] / mine[4]:.2f} times one; {mine[3]:.2f} and {mine[4]:.2f} s")
-    print(f"disk beside the output: {disk:.0f} bytes a document, {disk / trove[4]:.2f} times those of datatrove ({trove[4]:.0f})")
+    for memory in "1G", "100M":
+        disk = alone(tool, folder, "data", "--memory", memory)[0] / len(documents)
+        print(f"disk with --memory {memory}: {disk:.0f} bytes a document, {disk / trove[4]:.2f} times those of datatrove ({trove[4]:.0f})")
+    if len(sys.argv) > 5:
+        run_pieces(tool, folder, int(sys.argv[5]))
 
 
 if sys.argv[1] == "--run":
