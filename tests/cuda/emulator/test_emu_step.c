@@ -2,6 +2,7 @@
 // wait but the one for the step's numbers.
 #include "tests/cuda/emulator/device.h"
 #include "tests/unit/trainer/fixture_trainer.h"
+#include <math.h>
 #include <sys/mman.h>
 
 enum { MICROS = 2, ROWS = 2, BLOCK = 16, STEPS = 5 };
@@ -203,4 +204,36 @@ static void run_rank(const char *options, int in_parts, int reducing) {
 TEST(cuda_replays_micro_batches_whose_gradients_are_exchanged) {
     run_rank("reduce_order=fast", 2, 1);
     run_rank("reduce_order=fixed", 3, 3);
+}
+
+// The losses and norms of the CPU in float32; a step without a target that counts leaves all parameters.
+TEST(cuda_steps_on_answers_are_those_of_the_cpu) {
+    static const TurnIds turns = {true, {1, 2, 3, 4}}, of_no_row = {true, {90, 91, 92, 93}};
+    StepResult found[2][STEPS];
+    for (int cuda = 0; cuda < 2; cuda++) {
+        TinyShape shape = {.device = cuda ? DEVICE_CUDA : DEVICE_CPU, .type = cuda ? DTYPE_BF16 : DTYPE_FP32};
+        shape.threads = 1, shape.layers = 2, shape.heads = 2, shape.channels = 32, shape.block = BLOCK;
+        shape.vocab = 29, shape.batch = ROWS, shape.accumulation = MICROS, shape.chunk_rows = 24;
+        shape.options = "loss_tokens=answers,z_loss=1e-3";
+        Tiny tiny;
+        tiny_open(&tiny, &shape);
+        tiny.model.shape.turns = turns, tiny.model.shape.end_of_text = 5;
+        for (uint64_t step = 0; step < STEPS; step++)
+            found[cuda][step] = tiny_step(&tiny, step * ROWS * MICROS, AFTER_STEPS(step));
+        float *before = tiny_read(&tiny, tiny.plan.params);
+        tiny.model.shape.turns = of_no_row, tiny.model.shape.end_of_text = 94;
+        const StepResult none = tiny_step(&tiny, 0, AFTER_STEPS(STEPS));
+        float *after = tiny_read(&tiny, tiny.plan.params);
+        CHECK(!none.targets && none.finite && !none.applied);
+        CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
+        free(before), free(after);
+        tiny_close(&tiny);
+    }
+    for (int step = 0; step < STEPS; step++) {
+        const StepResult *want = &found[0][step], *got = &found[1][step];
+        CHECK(want->targets && want->targets < MICROS * ROWS * BLOCK);
+        CHECK_EQUAL(got->targets, want->targets);
+        CHECK(fabs(got->loss - want->loss) < 0.004 * want->loss);
+        CHECK(fabs((double)got->norm - (double)want->norm) < 0.02 * (double)want->norm);
+    }
 }
