@@ -152,10 +152,12 @@ def test_pieces_of_gpt4_are_those_of_its_regex():
     cut_as_regex("gpt4")
 
 
+@runner.ci
 def test_pieces_of_llama3_are_those_of_its_regex():
     cut_as_regex("llama3")
 
 
+@runner.ci
 def test_pieces_of_qwen2_are_those_of_its_regex():
     cut_as_regex("qwen2")
 

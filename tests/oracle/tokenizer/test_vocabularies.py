@@ -102,6 +102,7 @@ def against_tiktoken(name):
     compare(reference(wide, pattern), "wide.tiktoken", name)
 
 
+@runner.ci
 def test_ids_with_the_pattern_of_gpt2_are_those_of_tiktoken():
     against_tiktoken("gpt2")
 
@@ -110,10 +111,12 @@ def test_ids_with_the_pattern_of_gpt4_are_those_of_tiktoken():
     against_tiktoken("gpt4")
 
 
+@runner.ci
 def test_ids_with_the_pattern_of_llama3_are_those_of_tiktoken():
     against_tiktoken("llama3")
 
 
+@runner.ci
 def test_ids_with_the_pattern_of_qwen2_are_those_of_tiktoken():
     against_tiktoken("qwen2")
 
@@ -163,6 +166,7 @@ class Ordinary:
         return [made.ids for made in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
 
 
+@runner.ci
 def test_a_tokenizer_json_with_the_pattern_of_gpt2_has_the_ids_of_tokenizers():
     against_tokenizers("gpt2")
 
@@ -171,10 +175,12 @@ def test_a_tokenizer_json_with_the_pattern_of_gpt4_has_the_ids_of_tokenizers():
     against_tokenizers("gpt4")
 
 
+@runner.ci
 def test_a_tokenizer_json_with_the_pattern_of_llama3_has_the_ids_of_tokenizers():
     against_tokenizers("llama3")
 
 
+@runner.ci
 def test_a_tokenizer_json_with_the_pattern_of_qwen2_has_the_ids_of_tokenizers():
     against_tokenizers("qwen2")
 

@@ -299,6 +299,7 @@ def test_a_model_learns_its_answers_and_stops():
     assert answer("learned", "x " * 200, pairs[5][0], "/clear", pairs[3][0]) [-1:] == [pairs[3][1]]
 
 
+@runner.ci
 def test_the_page_goes_from_a_file_of_pairs_to_a_model_that_answers_and_stops(folder):
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs", "answers.md")
     with open(page, encoding="utf-8") as file:

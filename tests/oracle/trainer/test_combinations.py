@@ -10,6 +10,7 @@ import combinations
 SEEDS = os.environ.get("SEEDS", "12 23 50 55 67 79 97").split()
 
 
+@runner.ci
 def test_random_configurations_keep_what_the_documentation_promises(place):
     tool, counts, found = combinations.Tool(os.environ["BIN"], place), collections.Counter(), 0
     for seed in SEEDS:
