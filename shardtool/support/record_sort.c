@@ -24,7 +24,7 @@ struct RecordSort {
     uint64_t at, size;
 };
 
-uint64_t record_sort_least_memory(uint64_t records) { return records / BUCKETS_MAX * 2 * sizeof(SortRecord); }
+uint64_t record_sort_least_memory(uint64_t records) { return (records / BUCKETS_MAX + 1) * 2 * sizeof(SortRecord); }
 
 static unsigned bytes_below(uint64_t limit) {
     unsigned bytes = 1;
@@ -34,7 +34,8 @@ static unsigned bytes_below(uint64_t limit) {
 
 RecordSort *record_sort_open(const char *folder, const RecordLimits *limits, uint64_t memory) {
     RecordSort *sort = allocate_zeroed(1, sizeof *sort);
-    const uint64_t sorted_bytes = limits->records * 2 * sizeof(SortRecord), count = sorted_bytes / memory + 1;
+    const uint64_t sorted_bytes = limits->records * 2 * sizeof(SortRecord),
+                   count = sorted_bytes / (memory + !memory) + 1;
     sort->keys = limits->keys, sort->count = count < BUCKETS_MAX ? (unsigned)count : BUCKETS_MAX;
     sort->key_bytes = bytes_below(limits->keys), sort->value_bytes = bytes_below(limits->values);
     const uint64_t block_bytes = limits->records * 2 * (sort->key_bytes + sort->value_bytes); // a Buffer doubles
