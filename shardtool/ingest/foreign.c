@@ -130,10 +130,10 @@ static void count_lines(Bytes head, size_t *lines, size_t *json) {
     }
 }
 
-bool looks_like_json_lines(Bytes head) {
-    size_t lines, json;
-    count_lines(head, &lines, &json);
-    return lines ? json > lines / 2 : starts_with(head, "{\"", 2);
+bool looks_like_json_lines(Bytes head, size_t *lines) {
+    size_t json;
+    count_lines(head, lines, &json);
+    return *lines ? json > *lines / 2 : starts_with(head, "{\"", 2);
 }
 
 // A comma of prose has a space after it.

@@ -11,8 +11,8 @@ const char *not_json_lines_find(Bytes head);
 const char *json_document_find(Bytes head); // an array or an object over several lines
 // The first of several lines has names of columns, among them `column`.
 bool is_table_header(Bytes head, const char *column);
-bool looks_like_json_lines(Bytes head); // most lines begin as objects
-bool looks_like_table(Bytes head);      // CSV or TSV: all lines, four at least, have as many commas, tabs or semicolons
+bool looks_like_json_lines(Bytes head, size_t *lines); // most of the complete lines begin as objects
+bool looks_like_table(Bytes head); // CSV or TSV: all lines, four at least, have as many commas, tabs or semicolons
 // Text in UTF-16, judged by its byte order mark or its zeros. NULL for others.
 const char *utf16_find(Bytes head);
 // Refuses (65) a folder of a format that is not read, by the sorted `names` of its files, and folders with a slash. -1 after fail().

@@ -139,6 +139,12 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
         return is ? refuse(stream, is) : 0;
     }
     if ((is = table_find(stream, options, head))) return refuse(stream, is);
+    size_t lines;
+    if (promised && !stream->is_listed && options->docs == DOCS_FILE && looks_like_json_lines(head, &lines) &&
+        lines > 1)
+        return refuse(stream,
+                      "has JSON lines, but is named as text: --format jsonl reads its texts, --format text reads it "
+                      "as one text with all its keys");
     if (has_extension(stream, "br"))
         return refuse(stream, "is named like a brotli file: decompress it first (brotli -d)");
     if (!promised && highest_bid(head, INPUT_DOCUMENTS, BID_CONTENT) == NULL && (is = not_json_lines_find(head)))
@@ -151,7 +157,8 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
 // As text, JSON lines are one document, with all their keys and quotes, and a table is one with all its columns.
 static void warn_records(const Stream *stream, SourceOptions *options, Bytes head) {
     if (options->format || options->records_warned) return;
-    const bool json = looks_like_json_lines(head);
+    size_t lines;
+    const bool json = looks_like_json_lines(head, &lines);
     if (!json && (options->docs != DOCS_FILE || !looks_like_table(head))) return;
     options->records_warned = true;
     if (json)
