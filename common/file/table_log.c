@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct TableFormat {
     const char *name, *folder; // of the log, below the table; "" where only the names of files show it
@@ -93,7 +94,12 @@ static const TableFormat *search_up(TableSearch *search, char *real) {
 }
 
 const TableFormat *table_around(TableSearch *search, const char *path, char root[static PATH_MAX_BYTES]) {
-    char folder[PATH_MAX_BYTES], *real;
+    char folder[PATH_MAX_BYTES], target[PATH_MAX_BYTES], *real;
+    if (readlink(path, target, 1) >= 0 && (real = realpath(path, NULL))) {
+        snprintf(target, sizeof target, "%s", real);
+        free(real);
+        path = target;
+    }
     const char *base = path_split(path, folder);
     if (!ends_with(base, ".parquet")) return NULL;
     snprintf(root, PATH_MAX_BYTES, "%s", folder);

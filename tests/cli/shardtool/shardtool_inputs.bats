@@ -141,6 +141,8 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
             set +f
         done
         (cd "$(dirname "$file")" && run_match 65 "${name[$folder]}" shardtool text "$(basename "$file")")
+        mkdir links-$folder && ln -s "$PWD/$file" links-$folder/x && ln -s x links-$folder/y.parquet
+        for link in links-$folder/x links-$folder/y.parquet links-$folder; do run_match 65 "${name[$folder]}" shardtool text $link; done
     done
     tar cf t.tar delta ice && for option in "" --keep-going; do run_match 65 "table, whose log" shardtool text $option t.tar; done
     run_code 0 shardtool text plain
