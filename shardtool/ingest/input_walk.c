@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "dataset/manifest.h"
 #include "remote/url_map.h"
+#include "shardtool/ingest/codec.h"
 #include "shardtool/ingest/foreign.h"
 #include "shardtool/ingest/input_format.h"
 #include "shardtool/ingest/inputs_internal.h"
@@ -28,9 +29,18 @@ static bool matches(const StringList *patterns, const char *below, const char *n
     return false;
 }
 
+// An archive that no pattern matches is opened for its members, which the patterns choose.
+static bool is_archive(const char *name) {
+    char base[STREAM_BASE_BYTES];
+    snprintf(base, sizeof base, "%s", name);
+    codec_strip_extension(base);
+    const char *dot = strrchr(base, '.');
+    return dot && extension_is_one_of("tar zip", dot + 1);
+}
+
 bool input_is_wanted(const InputFilter *filter, const char *below) {
     const char *slash = strrchr(below, '/'), *name = slash ? slash + 1 : below;
-    if (filter->include.count && !matches(&filter->include, below, name)) return false;
+    if (filter->include.count && !matches(&filter->include, below, name) && !is_archive(name)) return false;
     return !matches(&filter->exclude, below, name);
 }
 
@@ -49,7 +59,7 @@ static bool chose_archive(const char *pattern, const char *archive) {
 
 bool input_member_is_wanted(const InputFilter *filter, const char *archive, const char *member) {
     const char *slash = strrchr(member, '/'), *name = slash ? slash + 1 : member;
-    bool is_chosen = !filter->include.count;
+    bool is_chosen = !filter->include.count || is_archive(name);
     for (size_t i = 0; !is_chosen && i < filter->include.count; i++) {
         const char *pattern = filter->include.items[i];
         is_chosen = chose_archive(pattern, archive) || fnmatch(pattern, strchr(pattern, '/') ? member : name, 0) == 0;

@@ -179,6 +179,11 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
         [ "$(texts --exclude '*.json' $archive)" = "one two" ]
         [ "$(texts --include 'b/*' --include 'in/b/*' $archive)" = two ]
     done
+    rm folder/in.zip
+    [ "$(texts --include '*.txt' folder)" = "one two" ]
+    [ "$(texts --include '*.txt' outer.tar)" = "one one two two" ]
+    [ "$(texts --include '*.txt' --exclude '*.zip' outer.tar)" = "one two" ]
+    cp in.zip folder
     [ "$(texts --include '*.tar' --exclude '*.json' folder)" = "one two" ] # the pattern chose the archive
     [ "$(texts --include 'folder/*.zip' --include '*.zip' --exclude '*.json' folder)" = "one two" ]
     [ "$(texts --include 'in.???' --exclude '*.json' outer.tar)" = "one one two two" ]
