@@ -124,6 +124,7 @@ static void select_tests(const char *tier, unsigned part, unsigned parts) {
 
 int main(int argc, char **argv) {
     char filter[256] = "*";
+    const char *tier = getenv("TIER");
     unsigned part = 1, parts = 1;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--data") && i + 1 < argc)
@@ -134,7 +135,7 @@ int main(int argc, char **argv) {
                  parts)
             i++;
         else
-            snprintf(filter, sizeof filter, "*%s*", argv[i]);
+            tier = NULL, snprintf(filter, sizeof filter, "*%s*", argv[i]);
     }
     if (!test_data || !test_bin || !getcwd(home, sizeof home) || !mkdtemp(scratch)) {
         fprintf(stderr, "test: usage: test --data tests/data --bin FOLDER [WORD]\n");
@@ -142,7 +143,7 @@ int main(int argc, char **argv) {
     }
     run_isa = getenv("MILLRACE_ISA") ? strdup(getenv("MILLRACE_ISA")) : NULL;
     setvbuf(stdout, NULL, _IOLBF, 0); // so that a log ends with the test that crashed
-    select_tests(getenv("TIER"), part, parts);
+    select_tests(tier, part, parts);
     cmocka_set_test_filter(filter);
     int failed = _cmocka_run_group_tests("millrace", tests, (size_t)test_count, NULL, NULL);
     dir_remove(scratch);

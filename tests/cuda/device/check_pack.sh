@@ -2,7 +2,6 @@
 # check_pack.sh ARCHIVE [MIB]: an archive of make gpu-pack has at most that many MiB, and works in a chroot that holds libc, a
 # shell and a few tools beside it: every program starts there, and run.sh ends with 80 because it finds no GPU. Needs root.
 set -u
-unset TIER # a test is named below, of whichever tier
 archive=$1 most=${2:-1024}
 mib=$(($(stat -c %s "$archive") / 1048576))
 [ $mib -le "$most" ] || { echo "$archive: $mib MiB, more than $most: build for fewer architectures (NVARCH=90)" && exit 1; }
