@@ -126,46 +126,63 @@ static bool next_record(Bytes rest, uint64_t *step, size_t *size) {
     return *size = HEADER + (size_t)length + CRC, true;
 }
 
-// Of one earlier file: `known` becomes the last step up to `limit`, if that is a later one; with `cuts` the file is cut where step
-// `limit` begins. TensorBoard follows files by their names, so that an earlier file stays.
-static int read_earlier(const char *path, uint64_t limit, bool cuts, uint64_t *known) {
+// An earlier file, by its records up to the last step that the run goes on from.
+typedef struct {
+    char *path;
+    uint64_t last;         // its last step, of those
+    off_t begin_last, end; // where that step begins, and where the steps end
+} EarlierFile;
+
+static int read_earlier(EarlierFile *file, uint64_t limit) {
     Buffer data = {0};
     uint64_t step;
-    size_t size, kept = 0;
-    if (file_read(&data, path, SIZE_MAX / 2) < 0) return -1;
-    for (Bytes rest = {data.data, data.size}; next_record(rest, &step, &size); rest.data += size, rest.size -= size) {
-        if (cuts && step >= limit) break;
-        if (step <= limit && step > *known) *known = step;
-        kept += size;
+    size_t size;
+    if (file_read(&data, file->path, SIZE_MAX / 2) < 0) return -1;
+    for (Bytes rest = {data.data, data.size}; next_record(rest, &step, &size) && step <= limit;
+         rest.data += size, rest.size -= size) {
+        if (step > file->last) file->last = step, file->begin_last = file->end;
+        file->end += (off_t)size;
     }
     buffer_close(&data);
-    return cuts && truncate(path, (off_t)kept) ? fail_errno("cannot shorten '%s'", path) : 0;
+    return 0;
 }
 
-// The same of all earlier files; `second` becomes the time in the name of the last.
-static int read_all_earlier(const char *out_dir, uint64_t limit, bool cuts, uint64_t *known, long long *second) {
+// Cuts the earlier files where the last step begins that one of them has up to `limit`; it may lack some of its lines, and becomes
+// `first`. TensorBoard follows files by their names, so an earlier file stays. `second` becomes the time in the name of the last.
+static int cut_earlier(const char *out_dir, uint64_t limit, uint64_t *first, long long *second) {
     char path[PATH_MAX_BYTES];
+    EarlierFile *files = NULL;
+    size_t count = 0;
     int result = 0;
     DIR *dir = opendir(out_dir);
     for (struct dirent *entry; dir && result == 0 && (entry = readdir(dir));) {
         if (!is_event_file(entry->d_name)) continue;
         const long long named = strtoll(entry->d_name + sizeof prefix - 1, NULL, 10);
         if (named > *second) *second = named;
-        result = read_earlier(path_join(path, out_dir, "%s", entry->d_name), limit, cuts, known);
+        path_join(path, out_dir, "%s", entry->d_name);
+        files = array_grow(files, count, sizeof *files);
+        files[count] = (EarlierFile){.path = allocate_text(path, strlen(path))};
+        result = read_earlier(&files[count], limit);
+        if (files[count].last > *first) *first = files[count].last;
+        count++;
     }
     if (dir) closedir(dir);
+    for (size_t i = 0; i < count; i++) {
+        const off_t end = files[i].last == *first ? files[i].begin_last : files[i].end;
+        if (result == 0 && truncate(files[i].path, end)) result = fail_errno("cannot shorten '%s'", files[i].path);
+        free(files[i].path);
+    }
+    free(files);
     return result;
 }
 
 int event_file_open(EventFile *file, const char *out_dir, Bytes lines, double last_time) {
     Buffer records = {0};
-    uint64_t last = 0, first = 0, unused = 0;
+    uint64_t last = 0, first = 0;
     long long second = 0;
     *file = (EventFile){0};
     for (Bytes rest = lines, line; bytes_next_line_or_rest(&rest, &line);) last = line_step(line);
-    // The last step that earlier files have may lack some of its lines: it is written again.
-    if (read_all_earlier(out_dir, last, false, &first, &second) < 0) return -1;
-    if (second && read_all_earlier(out_dir, first, true, &unused, &second) < 0) return -1;
+    if (cut_earlier(out_dir, last, &first, &second) < 0) return -1;
     const long long now = (long long)time(NULL);
     path_join(file->path, out_dir, "%s%lld%s", prefix, now > second ? now : second + 1, suffix);
     const int fd = open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
