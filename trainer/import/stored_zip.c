@@ -92,8 +92,12 @@ int stored_zip_open(StoredZip *zip, Arena *arena, Bytes file) {
     if (!bytes.data) return -1;
     Cursor directory = cursor_init(bytes);
     zip->members = arena_push(arena, (bytes.size / ENTRY_BYTES + 1) * sizeof *zip->members);
-    while (directory.at < directory.end)
+    uint32_t any_crc = 0;
+    while (directory.at < directory.end) {
         if (take_member(&zip->members[zip->count++], &directory, file) < 0) return -1;
+        any_crc |= zip->members[zip->count - 1].crc;
+    }
+    for (size_t i = 0; i < zip->count; i++) zip->members[i].has_crc = any_crc != 0;
     return 0;
 }
 
@@ -105,7 +109,7 @@ const ZipMember *stored_zip_find(const StoredZip *zip, Bytes name) {
 }
 
 int zip_member_check(const ZipMember *member) {
-    if (crc32_z(0, member->data.data, member->data.size) == member->crc) return 0;
+    if (!member->has_crc || crc32_z(0, member->data.data, member->data.size) == member->crc) return 0;
     return fail(EX_DATA, "'%.*s' in the zip archive is damaged: its CRC-32 is wrong",
                 member->name.size < 100 ? (int)member->name.size : 100, (const char *)member->name.data);
 }

@@ -8,6 +8,7 @@
 typedef struct {
     Bytes name, data;
     uint32_t crc;
+    bool has_crc; // torch writes 0 for all members after set_crc32_options(False)
 } ZipMember;
 
 typedef struct {

@@ -8,6 +8,7 @@ import pathlib
 import struct
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 
@@ -79,6 +80,22 @@ def test_a_checkpoint_of_nanogpt_gives_its_weights(folder):
         config = same_weights(path, tensors, "--gelu", gelu)
         assert [config[key] for key in ("n_layer", "n_head", "n_embd", "n_positions", "vocab_size")] == list(files.SMALL.values())
         assert config["activation_function"] == {"exact": "gelu", "tanh": "gelu_new"}[gelu]
+
+
+def test_a_checkpoint_without_checksums_gives_its_weights(folder):
+    """As torch writes it after set_crc32_options(False): 0 in every entry of the directory."""
+    tensors, path = files.weights(files.SMALL, True), f"{folder}/unchecked.pt"
+    files.save_nanogpt(path, tensors, files.SMALL, True)
+    with zipfile.ZipFile(path) as archive:
+        at, count = archive.start_dir, len(archive.namelist())
+    with open(path, "r+b") as file:
+        data = bytearray(file.read())
+        for _ in range(count):
+            data[at + 16 : at + 20] = bytes(4)
+            at += 46 + sum(struct.unpack_from("<3H", data, at + 28))
+        file.seek(0)
+        file.write(data)
+    same_weights(path, tensors)
 
 
 def test_values_that_no_weight_needs_are_left_out(folder):
