@@ -13,7 +13,7 @@
 set -eu
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT && cd "$dir"
 python3 -m venv venv
-venv/bin/pip install --quiet --disable-pip-version-check datatrove==0.10.1 xxhash==4.1.0 numpy==2.4.6 regex==2026.11.19
+venv/bin/pip install --quiet --disable-pip-version-check datatrove==0.10.1 xxhash==4.1.0 numpy==2.4.6 regex==2026.11.19 tokenizers==0.23.3
 cat >hash.py <<'END'
 import sys, xxhash
 from datatrove.data import Document
