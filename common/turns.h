@@ -1,5 +1,5 @@
-// The markers of conversations: special tokens of which three begin a message by its role and one ends it. No text has their
-// ids, so that a text in which a marker is spelled stays text.
+// The markers of conversations: special tokens of which three begin a message by its role and one ends it. No text has
+// their ids, so that a text in which a marker is spelled stays text.
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@ typedef struct {
     uint32_t ids[TURN_COUNT];
 } TurnIds;
 
-// A conversation as bytes, on its way from a reader to the encoder: its texts are UTF-8, in which no byte is above 0xF4, and
-// each marker is one of these bytes.
+// A conversation as bytes, on its way from a reader to the encoder: its texts are UTF-8, in which no byte is above
+// 0xF4, and each marker is one of these bytes.
 enum { TURN_BYTE = 0xF8 }; // + Turn
 static inline bool is_turn_byte(uint8_t byte) { return byte >= TURN_BYTE; }

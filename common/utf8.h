@@ -36,7 +36,8 @@ static inline unsigned utf8_length(const uint8_t *at, const uint8_t *end) {
     return point > UTF8_LAST ? 0 : length;
 }
 
-// Writes the code point (up to UTF8_LAST) and returns its length. Inline, because libjansson.a has a symbol of this name.
+// Writes the code point (up to UTF8_LAST) and returns its length. Inline, because libjansson.a has a symbol of this
+// name.
 static inline unsigned utf8_encode(uint32_t point, uint8_t bytes[UTF8_BYTES_MAX]) {
     if (point < 0x80) return bytes[0] = (uint8_t)point, 1;
     static const uint8_t leads[] = {0, 0, 0xC0, 0xE0, 0xF0};

@@ -49,9 +49,9 @@ typedef struct {
     Grad *below; // column sums of the new dsum: the gradient of the bias of the product whose output was `branch`
 } NormGradients;
 
-// From the product to what attention reads: B sequences of T tokens, H heads of queries, K of keys and K of values, of D
-// channels. Queries and keys are normalized (RMS norm of each head, epsilon 1e-5) and then rotated by position. H/K heads
-// of queries share one of keys and values.
+// From the product to what attention reads: B sequences of T tokens, H heads of queries, K of keys and K of values, of
+// D channels. Queries and keys are normalized (RMS norm of each head, epsilon 1e-5) and then rotated by position. H/K
+// heads of queries share one of keys and values.
 typedef struct {
     int B, T, H, K, D;
     const Par *q_gain, *k_gain; // (D), the factors of the norm; both NULL: no norm
@@ -92,7 +92,8 @@ typedef struct {
     int threads;    // CPU
 } Shape;
 
-// Recordings of a step (optim/step.c): of each layer forward and backward, with new gradients and added ones; and others.
+// Recordings of a step (optim/step.c): of each layer forward and backward, with new gradients and added ones; and
+// others.
 enum { LAYERS_MAX = 1024, BACKEND_GRAPHS = 4 * LAYERS_MAX + 10, BACKEND_SLOTS = 3, CHOICES_BYTES = 32 << 10 };
 
 // The norm of all gradients is added up from sums of this many elements, wherever each sum was made: its bits do not

@@ -110,9 +110,9 @@ int collective_finish(Collective *collective);
 int collective_wait(Collective *collective);
 
 // In place of collective_finish: exchanges that only some operations need. Those after collective_await of a place run
-// when the exchanges before collective_mark of that place are done, and the others at once; collective_wait waits for the
-// operations before deferred exchanges alone. After collective_await_all they are finished, and collective_settle also
-// waits. These do nothing if no exchange is deferred.
+// when the exchanges before collective_mark of that place are done, and the others at once; collective_wait waits for
+// the operations before deferred exchanges alone. After collective_await_all they are finished, and collective_settle
+// also waits. These do nothing if no exchange is deferred.
 void collective_mark(Collective *collective, int place); // place < COLLECTIVE_MARKS
 void collective_defer(Collective *collective);
 void collective_await(Collective *collective, int place);

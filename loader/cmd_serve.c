@@ -88,8 +88,8 @@ static void notify_systemd(const char *state) {
     if (fd >= 0) close(fd);
 }
 
-// Inline answers of a MB are freed and allocated all the time. These are glibc's values after a block of 32 MiB; its first
-// ones return pages to the kernel and fault them in again, up to 80 for each MiB sent (bench_loader, 2026-11-23).
+// Inline answers of a MB are freed and allocated all the time. These are glibc's values after a block of 32 MiB; its
+// first ones return pages to the kernel and fault them in again, up to 80 for each MiB sent (bench_loader, 2026-11-23).
 static void keep_freed_memory(void) {
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);

@@ -36,5 +36,6 @@ typedef struct {
 #undef CURL_MEMBER
 } CurlLibrary;
 
-// NULL after fail() (66): the system has no libcurl, or one older than 7.68. `url` is why it is loaded, for the message.
+// NULL after fail() (66): the system has no libcurl, or one older than 7.68. `url` is why it is loaded, for the
+// message.
 const CurlLibrary *curl_library(const char *url);

@@ -11,7 +11,8 @@ typedef struct {
     uint64_t size;
 } HubFile;
 
-// A page of /api/datasets/OWNER/NAME/tree/REVISION: an array of {"type":"file","path":...,"size":...,"lfs":{"oid":...}} and folders.
+// A page of /api/datasets/OWNER/NAME/tree/REVISION: an array of {"type":"file","path":...,"size":...,"lfs":{"oid":...}}
+// and folders.
 typedef struct {
     HubFile *files;
     size_t count;

@@ -31,6 +31,6 @@ void argument_close(RemoteArgument *argument); // accepts a zeroed struct
 
 // Appends text to a URL, with %XX for what a path may not hold; with `slash`, also for '/', as in a query.
 void url_add_escaped(Buffer *url, const char *text, bool slash);
-// Requests a whole document, as a listing, of an object and closes that. The bytes are appended to `document`, and the header
-// is kept in `response`. -1 after fail().
+// Requests a whole document, as a listing, of an object and closes that. The bytes are appended to `document`, and the
+// header is kept in `response`. -1 after fail().
 int remote_request(Remote *remote, RemoteObject *object, Buffer *document, Response *response);

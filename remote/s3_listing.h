@@ -1,5 +1,6 @@
-// A page of ListObjectsV2: XML of a foreign server. The parser is ours because libxml2 would be a dependency for six elements, and no
-// part of XML that makes parsers dangerous is in them: DOCTYPE, entities of its own, CDATA and nesting beyond a few levels are refused.
+// A page of ListObjectsV2: XML of a foreign server. The parser is ours because libxml2 would be a dependency for six
+// elements, and no part of XML that makes parsers dangerous is in them: DOCTYPE, entities of its own, CDATA and nesting
+// beyond a few levels are refused.
 #pragma once
 
 #include "common/bytes.h"

@@ -1,5 +1,5 @@
-// transfer.h by the multi interface of libcurl. Redirects are followed here and not by libcurl, because later ranges are
-// requested where the first was found, and because its rules for credentials differ between versions.
+// transfer.h by the multi interface of libcurl. Redirects are followed here and not by libcurl, because later ranges
+// are requested where the first was found, and because its rules for credentials differ between versions.
 #include "remote/transfer.h"
 #include "common/log.h"
 #include "common/rng.h"

@@ -1,9 +1,9 @@
 // Requests over HTTPS: bounded retries, redirects, and checks that each response belongs to the content that was seen
 // first.
 //
-// One pool of connections (Remote) for each process. It has no thread: transfers advance while the owner waits for one of
-// them or calls remote_pump; between these calls the buffers of the system receive. All calls are for the thread that
-// opened the pool.
+// One pool of connections (Remote) for each process. It has no thread: transfers advance while the owner waits for one
+// of them or calls remote_pump; between these calls the buffers of the system receive. All calls are for the thread
+// that opened the pool.
 //
 // Only https is requested, and http where --allow-http or a loopback address permits it. Credentials go to the origin
 // (scheme, host and port) of the URL that was named, never to a host to which it redirects. Certificates are always

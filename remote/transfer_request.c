@@ -238,7 +238,8 @@ static bool is_full(const Transfer *transfer, size_t size) {
 
 enum { ERROR_BYTES = 4096 }; // of the answer of S3
 
-// The bodies of redirects and errors are dropped, but that of S3, which has a code. A return value other than `size` ends the transfer.
+// The bodies of redirects and errors are dropped, but that of S3, which has a code. A return value other than `size`
+// ends the transfer.
 static size_t take_body(char *data, size_t one, size_t size, void *user) {
     Transfer *transfer = user;
     (void)one;

@@ -1,4 +1,5 @@
-// One request of a transfer: which URL may be requested, with which credentials, and whether a response is the right one.
+// One request of a transfer: which URL may be requested, with which credentials, and whether a response is the right
+// one.
 #pragma once
 
 #include "remote/transfer.h"

@@ -145,7 +145,8 @@ static int wait_for(Transfer *transfer) {
     }
 }
 
-// Removes what was used least from a full disk, and keeps the cache at the size that it has then. False when nothing can be removed.
+// Removes what was used least from a full disk, and keeps the cache at the size that it has then. False when nothing
+// can be removed.
 static bool make_room_on_disk(uint64_t wanted) {
     pthread_mutex_lock(&maps.table);
     const uint64_t before = maps.bytes;
@@ -190,7 +191,8 @@ static int end_run(UrlFile *file, UrlRequest *run) {
     return status;
 }
 
-// The next missing granules of [*at, end), as many as a request has: some of those before `needed`, or some of the others.
+// The next missing granules of [*at, end), as many as a request has: some of those before `needed`, or some of the
+// others.
 static bool next_run(UrlFile *file, size_t *at, size_t needed, size_t end, UrlRequest *run) {
     if (*at < needed) end = needed;
     while (*at < end && file->granules[*at].present) ++*at;

@@ -1,10 +1,11 @@
 // Files by URL as mapped memory: ranges are written to a sparse file when they are first held, and the file is mapped.
 //
-// Without a cache, the file is an unlinked one in $TMPDIR and lasts until it is closed. With one, it is DIR/HASH.part, of the hash of its URL and
-// validator, and stays for a later process; beyond the size of the cache, and where its disk is full, the ranges that were not used for longest
-// are removed from the files (a clock over all of them), but none that is held. Which ranges a file has is what the
-// file system says (SEEK_DATA), so a kill leaves nothing to repair: a range that was written in part is requested again, and readers
-// check what they read by checksums and call url_map_forget.
+// Without a cache, the file is an unlinked one in $TMPDIR and lasts until it is closed. With one, it is DIR/HASH.part,
+// of the hash of its URL and validator, and stays for a later process; beyond the size of the cache, and where its disk
+// is full, the ranges that were not used for longest are removed from the files (a clock over all of them), but none
+// that is held. Which ranges a file has is what the file system says (SEEK_DATA), so a kill leaves nothing to repair: a
+// range that was written in part is requested again, and readers check what they read by checksums and call
+// url_map_forget.
 #pragma once
 
 #include "common/bytes.h"

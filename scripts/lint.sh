@@ -91,6 +91,11 @@ hits=$(git grep -nI '' -- '*.[ch]' '*.cc' '*.cu' '*.cuh' '*.def' '*.sh' '*.bats'
 [ -z "$hits" ] || say "files that do not exist:
 $hits"
 
+hits=$({ sources; git ls-files '*.def'; } | xargs grep -nE '^ *//.{119}' | grep -E '^[^:]*:[^:]*:.{121}')
+[ -z "$hits" ] || say "comments of more than 120 columns: $hits"
+hits=$(git ls-files '*.c' | grep -v '^tests/' | while read -r file; do head -1 "$file" | grep -q '^//' || echo "$file"; done)
+[ -z "$hits" ] || say "files that do not begin with what they are for: $hits"
+
 hits=$(sources | grep -v emu.h | xargs grep -nE '^ *# *define [a-z][A-Za-z0-9_]*(\([^)]*\))? +[a-z_][A-Za-z0-9_]*(\([^)]*\))?$')
 [ -z "$hits" ] || say "lower-case macros that rename a function: $hits"
 

@@ -1,5 +1,5 @@
-// decontaminate: removes documents that hold an item of a benchmark. Memory: 16 bytes and a few bits for each n-gram of the
-// items, and 4 bytes for each thread.
+// decontaminate: removes documents that hold an item of a benchmark. Memory: 16 bytes and a few bits for each n-gram of
+// the items, and 4 bytes for each thread.
 #include "common/err.h"
 #include "common/json_write.h"
 #include "common/log.h"

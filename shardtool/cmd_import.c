@@ -35,8 +35,8 @@ static bool is_val(const char *word, size_t length) {
     return false;
 }
 
-// val.bin, fineweb_val_000000.bin and text_validation_document.bin are of the validation split, medieval.bin is not; and
-// what is in a folder val, but for a file that is named after training.
+// val.bin, fineweb_val_000000.bin and text_validation_document.bin are of the validation split, medieval.bin is not;
+// and what is in a folder val, but for a file that is named after training.
 static int split_of(const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     for (const char *word = name; *word;) {

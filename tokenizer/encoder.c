@@ -91,8 +91,8 @@ static size_t find_long_word(const Encoder *encoder, const uint32_t *starts, siz
     return SIZE_MAX;
 }
 
-// The fast path reads past a piece, so pieces near the end are encoded from a padded copy. Returns the number of units of
-// 16 bits in the ids, -1 after fail(), or NOT_UTF8 without an error, unless any_bytes is set.
+// The fast path reads past a piece, so pieces near the end are encoded from a padded copy. Returns the number of units
+// of 16 bits in the ids, -1 after fail(), or NOT_UTF8 without an error, unless any_bytes is set.
 static ssize_t encode_pieces(Encoder *encoder, Bytes text, Isa isa, bool any_bytes, uint16_t *ids) {
     PieceCache *cache = &encoder->pieces;
     size_t long_word = SIZE_MAX;

@@ -29,8 +29,8 @@ void encoder_set_max_word(Encoder *encoder, uint64_t bytes);
 // The number of ids to allocate for so many bytes. (A replaced byte can become three ids.)
 static inline size_t encoder_ids_max(size_t bytes) { return 3 * bytes + 64; }
 
-// Encodes a whole document into `ids`, of vocab_id_bytes each, which has room for encoder_ids_max(text.size). Returns the number of ids,
-// without an end-of-text id, or -1 after fail().
+// Encodes a whole document into `ids`, of vocab_id_bytes each, which has room for encoder_ids_max(text.size). Returns
+// the number of ids, without an end-of-text id, or -1 after fail().
 ssize_t encoder_encode(Encoder *encoder, Bytes text, void *ids);
 
 // Encodes a document that comes in parts of any size. Each call writes the ids that no later part can change and holds

@@ -128,7 +128,8 @@ static Finding check_run(char *text, size_t size) {
     return *newest && !*damage ? FINE : WARNING;
 }
 
-// The run makes the directory if it does not exist. Two checkpoints: the previous one is kept while the next is written.
+// The run makes the directory if it does not exist. Two checkpoints: the previous one is kept while the next is
+// written.
 static Finding check_disk(char *text, size_t size) {
     char number[16], at[PATH_MAX_BYTES];
     const int64_t bytes = checkpoint_space(directory, at);

@@ -116,8 +116,8 @@ static void print_best(const char *run, const RunState *state) {
     history_close(&history);
 }
 
-// The last evaluation of metrics.jsonl, which may be later than the checkpoint: its step, loss, bits per byte, the losses
-// of the sources of a mixture, and the epochs of the data before it.
+// The last evaluation of metrics.jsonl, which may be later than the checkpoint: its step, loss, bits per byte, the
+// losses of the sources of a mixture, and the epochs of the data before it.
 static void print_evaluation(json_t *evaluation) {
     const char *key;
     json_t *value;

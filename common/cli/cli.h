@@ -53,8 +53,8 @@ typedef struct {
     const ManualRow *examples;
     const Option *rows; // for help, manual page and completion
     const OptionGroup *groups;
-    // "key=value", or "key" before `next` (NULL at the end), which may be no name of `rows`. Returns how many arguments it
-    // took, or -1 after fail().
+    // "key=value", or "key" before `next` (NULL at the end), which may be no name of `rows`. Returns how many arguments
+    // it took, or -1 after fail().
     int (*take)(const char *option, const char *next);
 } MoreOptions;
 

@@ -19,8 +19,8 @@ void cli_print_man_keys(const Program *program, const MoreOptions *keys);
 void option_flag(const Option *option, char *out, size_t size);
 void option_default(const Option *option, char *out, size_t size);
 const char *option_long_name(const Option *option); // "output"
-// What a key of MoreOptions has after its "=", as INTEGER or DIR; its help with the range or the words of its values; and
-// the title of the group that it begins, or NULL.
+// What a key of MoreOptions has after its "=", as INTEGER or DIR; its help with the range or the words of its values;
+// and the title of the group that it begins, or NULL.
 const char *key_value_name(const Option *key);
 void key_help(const Option *key, char *out, size_t size);
 const char *key_title(const MoreOptions *keys, const Option *key);

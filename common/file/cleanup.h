@@ -6,7 +6,8 @@
 // files is kept, and no signal removes them.
 void cleanup_on_signals(void);
 
-// What a signal that ends the program prints, as "program: text": static memory, or NULL for nothing. Not under --quiet.
+// What a signal that ends the program prints, as "program: text": static memory, or NULL for nothing. Not under
+// --quiet.
 void cleanup_announce(const char *text);
 
 // Adds a file; returns its number for cleanup_drop, or -1 when the list is full. Thread-safe.

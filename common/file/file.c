@@ -360,7 +360,8 @@ int lock_check(const Lock *lock, const char *path) {
 }
 
 void lock_drop(Lock *lock) {
-    // An empty file, so that two equal directories are equal. Removing it would let two processes hold locks on two files.
+    // An empty file, so that two equal directories are equal. Removing it would let two processes hold locks on two
+    // files.
     const int emptied = lock->fd > 0 ? ftruncate(lock->fd, 0) : 0;
     if (lock->fd > 0) close(lock->fd);
     (void)emptied; // the number of an ended process is harmless

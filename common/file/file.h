@@ -64,10 +64,12 @@ void newfile_abandon(NewFile *file); // closes and removes the temporary file, i
 // A NewFile in one call. Removes what processes that were killed have left of such files of this name.
 int file_write(const char *path, Bytes bytes);
 
-// The same for a name that a user gave: -1 (73) where a file is there that does not begin as `bytes` do, up to the `start` bytes.
+// The same for a name that a user gave: -1 (73) where a file is there that does not begin as `bytes` do, up to the
+// `start` bytes.
 int file_write_over(const char *path, Bytes bytes, size_t start);
 
-// The same as file_write, but the new file is a hard link to `other` where that file has these bytes and the file system has links.
+// The same as file_write, but the new file is a hard link to `other` where that file has these bytes and the file
+// system has links.
 int file_share(const char *path, const char *other, Bytes bytes);
 
 int dir_make(const char *path);    // creates the directory and its parents; an existing directory is fine

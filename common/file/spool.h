@@ -3,7 +3,8 @@
 
 #include "common/bytes.h"
 
-// Creates a temporary file without a name, which its last close removes, for a copy of `what`. `folder` NULL: $TMPDIR, or /tmp.
+// Creates a temporary file without a name, which its last close removes, for a copy of `what`. `folder` NULL: $TMPDIR,
+// or /tmp.
 int spool_create(const char *folder, const char *what);
 
 // Makes descriptor 0 a regular file at offset 0, which /dev/stdin opens again. `head` holds the bytes that were already

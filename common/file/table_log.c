@@ -78,7 +78,8 @@ static bool has_log(const TableFormat *format, const char *root) {
     return found;
 }
 
-// Looks at the folders around a file from the innermost one on, up to the first that was looked at before. `real` is cut there.
+// Looks at the folders around a file from the innermost one on, up to the first that was looked at before. `real` is
+// cut there.
 static const TableFormat *search_up(TableSearch *search, char *real) {
     char before[PATH_MAX_BYTES];
     snprintf(before, sizeof before, "%s", search->real);

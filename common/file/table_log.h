@@ -1,16 +1,16 @@
-// Folders of table formats (Delta Lake, Iceberg, Hudi, Paimon), whose log says which of their Parquet files are live. The list of
-// files does not: it also has rows that were deleted or not committed, and twice those that were rewritten.
+// Folders of table formats (Delta Lake, Iceberg, Hudi, Paimon), whose log says which of their Parquet files are live.
+// The list of files does not: it also has rows that were deleted or not committed, and twice those that were rewritten.
 #pragma once
 
 #include "common/file/file.h"
 
 typedef struct TableFormat TableFormat;
 
-// The format of which `name`, a path or URL, is a file of the log; `root` becomes the length of the table's folder, without a slash.
-// NULL: of none.
+// The format of which `name`, a path or URL, is a file of the log; `root` becomes the length of the table's folder,
+// without a slash. NULL: of none.
 const TableFormat *table_log_in(const char *name, size_t *root);
-// The format of the table that a Parquet file of this machine lies in. Folders that were looked at are remembered in `search`,
-// which begins zeroed. `root` becomes the table's folder. NULL: in none.
+// The format of the table that a Parquet file of this machine lies in. Folders that were looked at are remembered in
+// `search`, which begins zeroed. `root` becomes the table's folder. NULL: in none.
 typedef struct {
     char folder[PATH_MAX_BYTES], real[PATH_MAX_BYTES];
 } TableSearch;

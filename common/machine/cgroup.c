@@ -31,8 +31,8 @@ static bool read_numbers(const char *folder, const char *name, uint64_t numbers[
     return found;
 }
 
-// The bytes of a group that are not free: but for the files that the kernel would drop. Version 1 counts the groups below
-// under other names.
+// The bytes of a group that are not free: but for the files that the kernel would drop. Version 1 counts the groups
+// below under other names.
 static uint64_t used_memory(const char *folder) {
     static const char *const files[] = {"inactive_file ", "active_file ", "total_inactive_file ", "total_active_file "};
     char path[PATH_MAX_BYTES];

@@ -19,7 +19,8 @@
 static Backend backend;
 OptimizerState cpu_optimizer_state;
 
-// Takes the pages of an arena from the system, in all threads: those of a machine with several memories get parts of each.
+// Takes the pages of an arena from the system, in all threads: those of a machine with several memories get parts of
+// each.
 static int populate(char *arena, size_t bytes) {
     enum { PAGE = 4096, UNIT = 2 << 20 };
     for (size_t done = 0, next; done < bytes; done += next) {

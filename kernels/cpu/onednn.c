@@ -1,8 +1,8 @@
 // Matrix products by oneDNN: one primitive per shape, created at its first use, and the layouts that it prefers for
 // weights.
 //
-// Products run in blocks of a fixed size, each on one thread of the team: oneDNN would divide a sum among the threads of
-// OpenMP (all but the AVX-512 products of oneDNN 2 do), and wait for all of them.
+// Products run in blocks of a fixed size, each on one thread of the team: oneDNN would divide a sum among the threads
+// of OpenMP (all but the AVX-512 products of oneDNN 2 do), and wait for all of them.
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/onednn_matrix.h"
 #include "kernels/cpu/team.h"

@@ -20,8 +20,8 @@ bool product_has_amx(void);    // oneDNN multiplies bf16 on AMX tiles (DNNL_MAX_
 // The library and its instructions, on which the bits of products depend: "oneDNN 2.6.3 (instructions 0xff)".
 void product_library(char text[64]);
 
-// Which oneDNN was found: "oneDNN 2.6.3 for OpenMP, /usr/lib/libdnnl.so.2". -1 after fail() (71) when it is one that the
-// program cannot work with: only those for OpenMP and for one thread keep to the threads that this program has set.
+// Which oneDNN was found: "oneDNN 2.6.3 for OpenMP, /usr/lib/libdnnl.so.2". -1 after fail() (71) when it is one that
+// the program cannot work with: only those for OpenMP and for one thread keep to the threads that this program has set.
 enum { PRODUCT_LIBRARY = 512 };
 int product_library_check(char text[PRODUCT_LIBRARY]);
 

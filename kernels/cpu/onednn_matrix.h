@@ -1,5 +1,5 @@
-// Descriptors of matrices and products, in which oneDNN 2 (Debian 12, Ubuntu 22.04) and 3 (Debian 13, Ubuntu 24.04, Fedora)
-// differ: in 2 they are structs of the caller, in 3 objects of the library.
+// Descriptors of matrices and products, in which oneDNN 2 (Debian 12, Ubuntu 22.04) and 3 (Debian 13, Ubuntu 24.04,
+// Fedora) differ: in 2 they are structs of the caller, in 3 objects of the library.
 #pragma once
 
 #include "common/bytes.h"

@@ -2,10 +2,11 @@
 //
 // A step of a small model has hundreds of regions of 100 us. At the end of each, libgomp waits for all of its threads,
 // those included that have no processor. Here a thread waits awake for as long as it has worked, 10 us at most, and
-// sleeps then; the caller wakes it when what is left of a region takes longer than waking, so that a small model runs on
-// one thread. docs/measurements.md has the times of a step beside busy processes. PIECES and AWAKE_NS were chosen among
-// about ten settings, each run once on a loaded machine, where medians differed by 15 % from run to run: sched_yield
-// between pieces and other time slices (sched_setattr) showed no gain beyond that. Not measured with AVX-512 or AMX.
+// sleeps then; the caller wakes it when what is left of a region takes longer than waking, so that a small model runs
+// on one thread. docs/measurements.md has the times of a step beside busy processes. PIECES and AWAKE_NS were chosen
+// among about ten settings, each run once on a loaded machine, where medians differed by 15 % from run to run:
+// sched_yield between pieces and other time slices (sched_setattr) showed no gain beyond that. Not measured with
+// AVX-512 or AMX.
 #include "kernels/cpu/team.h"
 #include <assert.h>
 #include <linux/futex.h>

@@ -140,7 +140,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
     size_t free_bytes = 0, total = 0;
     if (!choice->without_device) {
         // Kernels are loaded at their first use: cuBLASLt alone has some 0.3 GiB of code, of which a run needs little.
-        // RESERVED is for kernels that are loaded after free memory has been measured. CUDA reads this at its first call.
+        // RESERVED is for kernels that are loaded after free memory has been measured. CUDA reads it once.
         setenv("CUDA_MODULE_LOADING", "LAZY", 0);
         const double used_before =
             nvml_used_bytes(choice->device > DEVICE_CUDA ? (int)(choice->device - DEVICE_CUDA) : 0);

@@ -24,8 +24,8 @@
 
 enum { CHECK_MS = 50, MS = 1000000 }; // between two checks of the other ranks during a wait; ns
 
-// Blocks of threads of an exchange, each of which takes a multiprocessor from the backward pass beside it. NCCL by itself
-// takes up to 32; NCCL_MAX_CTAS sets another number. Not measured.
+// Blocks of threads of an exchange, each of which takes a multiprocessor from the backward pass beside it. NCCL by
+// itself takes up to 32; NCCL_MAX_CTAS sets another number. Not measured.
 enum { MOST_BLOCKS = 16 };
 
 static ncclComm_t comm;

@@ -9,8 +9,8 @@ extern "C" {
 #endif
 
 // Every .cu is compiled once for each activation type (CUDA_ACTS in dtypes.def), and its external functions have the
-// type in their names. DECLARE_ACT declares one for each, OF_DEVICE is that of the open device. The Makefile defines ACT,
-// bf16 say, and ACT_BF16.
+// type in their names. DECLARE_ACT declares one for each, OF_DEVICE is that of the open device. The Makefile defines
+// ACT, bf16 say, and ACT_BF16.
 #define FOR_ACT__(name, act)                                        name##_##act
 #define FOR_ACT_(name, act)                                         FOR_ACT__(name, act)
 #define FOR_ACT(name)                                               FOR_ACT_(name, ACT)

@@ -34,8 +34,8 @@ void FOR_ACT(cuda_embed_forward)(Res *out, const void *rows, const Par *wte, con
 // Backward. dwte adds up rows of dout that may be anywhere, in an order that must not depend on timing: chunks of
 // SORTED tokens are sorted by (token, position), then the block of a token's first place finds its run in every chunk
 // and adds them in order. No atomics of sums, and rows of dwte that nothing belongs to are not touched. A run of more
-// than MANY rows makes its token a frequent one: of text at B = 64 the first has 2,000 rows. Blocks of STRANDS warps add
-// pieces of its runs, and then the sums of the warps in order.
+// than MANY rows makes its token a frequent one: of text at B = 64 the first has 2,000 rows. Blocks of STRANDS warps
+// add pieces of its runs, and then the sums of the warps in order.
 enum { STRANDS = 32, PIECE = SORTED / STRANDS, MANY = SORTED < 256 ? 2 : 8, FREQUENT_BLOCKS = 128 };
 
 static __global__ void __launch_bounds__(SORTED)

@@ -11,9 +11,9 @@ INLINE float tanh_gate(float x) {
     return __fdividef(1, 1 + exp2_fast(-2 * LOG2E * u));
 }
 
-// The normal distribution beyond a >= 0, and beyond it less a times its density, which is the slope of GELU at -a. In types
-// of two bytes the instructions bound the speed: one exponential and a polynomial. The first is off by at most 2.5e-4 and
-// 6e-6 of itself up to a = 5.5, the second by 7e-5 and 6e-6.
+// The normal distribution beyond a >= 0, and beyond it less a times its density, which is the slope of GELU at -a. In
+// types of two bytes the instructions bound the speed: one exponential and a polynomial. The first is off by at most
+// 2.5e-4 and 6e-6 of itself up to a = 5.5, the second by 7e-5 and 6e-6.
 #ifdef ACT_FP32
 INLINE float normal_tail(float a) { return 0.5f * erfcf(0.7071067811865476f * a); }
 INLINE float slope_tail(float a) { return normal_tail(a) - a * 0.3989422804014327f * exp2_fast(-0.5f * LOG2E * a * a); }

@@ -4,10 +4,10 @@
 // The algorithms that the heuristic suggests are timed on the real operands, which no cache holds, and the fastest is
 // taken. A product and its GELU are made in the fastest of three ways (product_choices.h): one after the other, by
 // cuBLASLt's epilogue (whose GELU is of numbers that are not rounded yet: what the backward pass computes again may
-// differ in the last bit), or by a kernel for both. The choice is kept, so that a run repeats its bits, on this card and
-// from its checkpoint. deterministic=False times at every start. If nothing can be kept, a deterministic run takes
-// the first suggestion, a function of shape and card alone. All of this happens in the warm-up run of a graph (graph.c):
-// never during a capture, never for a shape that is used once.
+// differ in the last bit), or by a kernel for both. The choice is kept, so that a run repeats its bits, on this card
+// and from its checkpoint. deterministic=False times at every start. If nothing can be kept, a deterministic run takes
+// the first suggestion, a function of shape and card alone. All of this happens in the warm-up run of a graph
+// (graph.c): never during a capture, never for a shape that is used once.
 #include "common/err.h"
 #include "common/log.h"
 #include "kernels/cuda/cuda_internal.h"
@@ -126,8 +126,8 @@ static void describe_pointers(const GemmPlan *plan, const void *bias, const void
     if (aux) DESCRIBE(EPILOGUE_AUX_POINTER, aux), DESCRIBE(EPILOGUE_AUX_LD, stride);
 }
 
-// The algorithms that the heuristic suggests, the best first; 0 when cuBLASLt has no kernel. Of the pointers it sees the
-// product's alignment alone: a choice is kept for every product of that.
+// The algorithms that the heuristic suggests, the best first; 0 when cuBLASLt has no kernel. Of the pointers it sees
+// the product's alignment alone: a choice is kept for every product of that.
 static int query_heuristic(const GemmPlan *plan, const GemmOperands *o, cublasLtMatmulHeuristicResult_t *results,
                            int wanted) {
     const Gemm *p = &plan->product;

@@ -2,8 +2,9 @@
 //
 // A block goes through tiles of the result. Two warpgroups multiply, each a tile of its own, one after the other: while
 // one has the tensor cores, the other computes the GELUs of its tile. A thread of a third warpgroup has the terms of
-// all tiles copied, in their order. Sums stay in registers; the results leave in pieces of 16 x 64 through shared memory,
-// and each warp has its own. Backward, the pieces of `pre` come into these buffers first, and the results take their places.
+// all tiles copied, in their order. Sums stay in registers; the results leave in pieces of 16 x 64 through shared
+// memory, and each warp has its own. Backward, the pieces of `pre` come into these buffers first, and the results take
+// their places.
 #include "kernels/cuda/gelu.cuh"
 #ifdef ACT_FP32
 extern "C" void FOR_ACT(matmul_gelu_by_wgmma)(const MatmulGelu *) {}
@@ -112,7 +113,8 @@ template <int HALF> INLINE void halve(float (&x)[16]) {
     }
 }
 
-// The warp's sums of 64 columns, in their order. x[2k], x[2k + 1]: the lane's of columns 8k + lane % 4 * 2 and the next.
+// The warp's sums of 64 columns, in their order. x[2k], x[2k + 1]: the lane's of columns 8k + lane % 4 * 2 and the
+// next.
 INLINE void sum_columns(float *to, float (&x)[16]) {
     halve<8>(x), halve<4>(x), halve<2>(x);
     ((float2 *)to)[threadIdx.x % 32] = make_float2(x[0], x[1]);

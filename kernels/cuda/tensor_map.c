@@ -1,5 +1,5 @@
-// cuTensorMapEncodeTiled through dlopen: programs are linked with the runtime, not with the driver, which the runtime has
-// loaded; and the headers of CUDA 11.8 do not have it.
+// cuTensorMapEncodeTiled through dlopen: programs are linked with the runtime, not with the driver, which the runtime
+// has loaded; and the headers of CUDA 11.8 do not have it.
 #include "kernels/cuda/tensor_map.h"
 #include "common/err.h"
 #include "kernels/cuda/cuda_internal.h"

@@ -60,8 +60,8 @@ INLINE void copy_bytes(void *to, const void *from, int bytes, Barrier *landed) {
         "l"(from), "r"(bytes), "r"(shared_offset(landed))
         : "memory");
 }
-// Starts a store of `bytes` from shared memory to memory; add: of floats, added to those in memory. bulk_wait of the same
-// thread, after bulk_commit, returns when it is done.
+// Starts a store of `bytes` from shared memory to memory; add: of floats, added to those in memory. bulk_wait of the
+// same thread, after bulk_commit, returns when it is done.
 INLINE void bulk_store(void *to, const void *from, int bytes, bool add) {
     if (add)
         TMA_ASM("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0],[%1],%2;" ::"l"(to),

@@ -15,8 +15,8 @@ enum TileRow { LINE, TERM };
 
 enum { WGMMA_ROWS = 64, WGMMA_TERMS = 16, TILE_BYTES = 64 * 64 * 2 };
 
-// Tiles, one after another, from their term WGMMA_TERMS * step on, for the instruction: their place, the distance to the
-// tile of the next 64 columns, that of the next eight rows, and in bit 62 the swizzle.
+// Tiles, one after another, from their term WGMMA_TERMS * step on, for the instruction: their place, the distance to
+// the tile of the next 64 columns, that of the next eight rows, and in bit 62 the swizzle.
 template <TileRow ROW, int TILES = 1> INLINE uint64_t tile_part(const uint4 *tile, int step) {
     const uint64_t distance = ROW == TERM && TILES > 1 ? TILE_BYTES >> 4 : 1;
     const uint64_t first =

@@ -196,7 +196,8 @@ static FeedResult lend_batch(Feed *feed, FeedBatch *batch) {
 
 static FeedResult wait_batch(Feed *feed, FeedBatch *batch, uint64_t began_ns) {
     uint64_t timeout_ns = feed->config.timeout_ms * MS;
-    // Else the refusal of a request that the new dataset does not fit, made by a caller that knows the old one, ends it.
+    // Else the refusal of a request that the new dataset does not fit, made by a caller that knows the old one, ends
+    // it.
     if (!feed->changed && connection_receive(feed) < 0) return FEED_ERROR;
     for (;;) {
         if (feed->changed) {

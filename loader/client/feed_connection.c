@@ -69,8 +69,8 @@ static uint64_t deadline_ns(const Feed *feed) {
     return ns < DEADLINE_MAX_MS * MS ? ns : DEADLINE_MAX_MS * MS;
 }
 
-// An inproc socket that receives the events of feed->link.socket. When its queue is full, ZeroMQ's thread waits until the feed
-// reads it, and zmq_socket_monitor waits for that thread: no event may repeat while the trainer computes.
+// An inproc socket that receives the events of feed->link.socket. When its queue is full, ZeroMQ's thread waits until
+// the feed reads it, and zmq_socket_monitor waits for that thread: no event may repeat while the trainer computes.
 static void open_monitor(Feed *feed) {
     char address[64];
     snprintf(address, sizeof address, "inproc://monitor-%llu", (unsigned long long)feed->queue.last_req);
@@ -248,8 +248,8 @@ static int wait_for_another_dataset(Feed *feed, const WireWelcome *welcome, int 
     return 0;
 }
 
-// In a list of endpoints, a loader that replaces one that does not answer must serve the same samples; only the endpoint
-// in use changes what this trainer reads.
+// In a list of endpoints, a loader that replaces one that does not answer must serve the same samples; only the
+// endpoint in use changes what this trainer reads.
 static bool replaces_dataset(const Feed *feed, const WireWelcome *welcome) {
     return feed->known && feed->link.endpoint_number != feed->link.dataset_endpoint && !welcome->same_samples;
 }

@@ -3,24 +3,24 @@
 // it, given by the stream position of its first id. All arithmetic is on unsigned integers; / rounds down; ^ is
 // exclusive or.
 //
-// c is the place of a dataset in its mixture (mixture.h), from 0 on, so that each has a random stream of its own. It is 0
-// for a dataset alone, for all sources of a mixture joined, and in the modes that end (sequential, permuted).
+// c is the place of a dataset in its mixture (mixture.h), from 0 on, so that each has a random stream of its own. It is
+// 0 for a dataset alone, for all sources of a mixture joined, and in the modes that end (sequential, permuted).
 //
 //   crop        first = high 64 bits of the 128-bit product philox64(seed, split, c, sample) * (N - T). As the
 //               random crops of nanoGPT, with replacement.
 //   sequential  Sample i begins at token i*T; there are (N-1)/T samples.
-//   permuted    The split is cut into n = (N-1)/T blocks; block b begins at token b*T. Sample i is block P(0, n)(i), where
-//               P is that of epoch 0; there are n samples. So the first samples are spread over the whole split.
+//   permuted    The split is cut into n = (N-1)/T blocks; block b begins at token b*T. Sample i is block P(0, n)(i),
+//               where P is that of epoch 0; there are n samples. So the first samples are spread over the whole split.
 //   epoch       Blocks as in permuted. Every epoch has each block once: sample g is a block of epoch e = g / n, at
-//               position p = g mod n of that epoch. An epoch has G = (n - 1) / 64L + 1 groups, where L = max(1, 2^18 / T):
-//               group j has the positions from j*n/G to (j+1)*n/G - 1 (products of 128 bits). The stream is cut into 64G
-//               chunks of K = n / 64G consecutive blocks, chunk c from block c*K on; R = n - 64GK blocks remain.
-//               With q = P(64 + j, size of the group)(p - j*n/G): for q < 64K, the sample is block q mod K of chunk
-//               i*G + P(i, G)(j), where i = q / K. Else it is block 64GK + (j*n/G + q - 64K(j+1) + s) mod R, with
+//               position p = g mod n of that epoch. An epoch has G = (n - 1) / 64L + 1 groups, where L = max(1, 2^18 /
+//               T): group j has the positions from j*n/G to (j+1)*n/G - 1 (products of 128 bits). The stream is cut
+//               into 64G chunks of K = n / 64G consecutive blocks, chunk c from block c*K on; R = n - 64GK blocks
+//               remain. With q = P(64 + j, size of the group)(p - j*n/G): for q < 64K, the sample is block q mod K of
+//               chunk i*G + P(i, G)(j), where i = q / K. Else it is block 64GK + (j*n/G + q - 64K(j+1) + s) mod R, with
 //               s = P(2^32 - 2, R)(e mod R), where P is that of epoch e.
-//               So each group has one chunk of each 64th of the split and its share of the remaining blocks: a sample of
-//               the whole split in about 64 extents of at most 512 KiB each. A split of up to 2^24 tokens is one group.
-//               The order needs no state and has no size limit.
+//               So each group has one chunk of each 64th of the split and its share of the remaining blocks: a sample
+//               of the whole split in about 64 extents of at most 512 KiB each. A split of up to 2^24 tokens is one
+//               group. The order needs no state and has no size limit.
 //   shifted     As epoch, but the blocks of each epoch begin at other tokens. n = max(1, N/T - 1), and block b of
 //               epoch e begins at token s + b*T. With m = min(T, N - T), s = P(2^32 - 1, m)(e mod m), where P is that
 //               of epoch e / m; so each of m consecutive epochs, from a multiple of m on, has another s.
@@ -29,10 +29,11 @@
 //               document that follows it.) Else the row begins where the block does, most often inside a document of
 //               more than T ids.
 //
-// Numbers of the modes (SAMPLING_MODES, WireGet.mode): crop 0, sequential 3, epoch 6, shifted 7, documents 8, permuted 9.
+// Numbers of the modes (SAMPLING_MODES, WireGet.mode): crop 0, sequential 3, epoch 6, shifted 7, documents 8, permuted
+// 9.
 //
-// P(stage, m) is a permutation of 0..m-1 that depends on seed, c and epoch. It is 8 rounds of a balanced Feistel network
-// on 2h bits, applied repeatedly until the result is below m. 2h is the bit length of m-1, rounded up to even.
+// P(stage, m) is a permutation of 0..m-1 that depends on seed, c and epoch. It is 8 rounds of a balanced Feistel
+// network on 2h bits, applied repeatedly until the result is below m. 2h is the bit length of m-1, rounded up to even.
 // P(stage, 1) maps 0 to 0. With left:right = x, h bits each, round r is
 //   left, right = right, left ^ (mix(key[r] << 32 | right) >> (64 - h))
 // mix(z): z ^= z >> 30, z *= 0xBF58476D1CE4E5B9, z ^= z >> 27, z *= 0x94D049BB133111EB, z ^= z >> 31 (splitmix64).
@@ -108,8 +109,8 @@ typedef struct {
     uint64_t chunk_blocks;    // K
 } SampleOrder;
 
-// `place`: of the dataset in its mixture; it has no effect in a mode that ends. Fails with 65 when the split is too short
-// for one sample of T+1 ids.
+// `place`: of the dataset in its mixture; it has no effect in a mode that ends. Fails with 65 when the split is too
+// short for one sample of T+1 ids.
 int sample_order_init(SampleOrder *order, Sampling mode, uint8_t split, uint64_t seed, uint32_t place, uint64_t tokens,
                       uint32_t sequence_tokens);
 // The number of samples from `sample` on; UINT64_MAX when the mode has no end.

@@ -39,10 +39,10 @@
 // intact message with a field value that the loader does not accept (an unknown type or mode, a reserved field that
 // is not 0) gets ERROR PROTO, which names the field. Newer minor versions may give a meaning to reserved fields.
 //
-// LIMITS. Of HELLO, max_rows * (sequence_tokens + 1) * bytes of an id is at most WIRE_PAYLOAD_MAX; `slot` of a GET is below
-// WIRE_SLOTS_MAX, also with attach_id 0. Other values get ERROR PROTO. The names of WELCOME and STATS are cut at 55 bytes,
-// perhaps inside a character, and may repeat. `same_samples` is 2^64-1 where dataset_fp8 is of the dataset that is served,
-// and 0 where it is not of its schedule. Only the last replaced dataset is still served.
+// LIMITS. Of HELLO, max_rows * (sequence_tokens + 1) * bytes of an id is at most WIRE_PAYLOAD_MAX; `slot` of a GET is
+// below WIRE_SLOTS_MAX, also with attach_id 0. Other values get ERROR PROTO. The names of WELCOME and STATS are cut at
+// 55 bytes, perhaps inside a character, and may repeat. `same_samples` is 2^64-1 where dataset_fp8 is of the dataset
+// that is served, and 0 where it is not of its schedule. Only the last replaced dataset is still served.
 //
 // REQUESTS. A trainer may have up to `window` unanswered GETs. A GET needs no HELLO on its connection, but its
 // `dataset_fp8` must be of a dataset that the loader serves. Answers come in any order; a trainer accepts a BATCH
@@ -60,13 +60,13 @@
 // is unread on its connection.
 //
 // RING. For ipc, if WELCOME offers it. The trainer creates a memfd of slot_count slots of slot_bytes (a multiple of
-// 4096), sealed with F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL. It connects to DIR/ctl.sock (SOCK_SEQPACKET, same user)
-// and sends one CtlAttach with the descriptor (SCM_RIGHTS). The CtlReply contains the attach_id; a loader that refuses
-// the ring closes the connection without a reply. The rows of a GET with this attach_id in its header are written to
-// slot `slot`, from its first byte, and the BATCH has no second part. The attachment lives as long as the connection:
-// its end tells each side that the other is gone, and a GET for it is dropped. `generation` counts the uses of a slot.
-// A GET with an older generation than one seen for its slot is dropped; one with the generation and req_id of the last
-// answer is answered again without writing to the slot.
+// 4096), sealed with F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL. It connects to DIR/ctl.sock (SOCK_SEQPACKET, same
+// user) and sends one CtlAttach with the descriptor (SCM_RIGHTS). The CtlReply contains the attach_id; a loader that
+// refuses the ring closes the connection without a reply. The rows of a GET with this attach_id in its header are
+// written to slot `slot`, from its first byte, and the BATCH has no second part. The attachment lives as long as the
+// connection: its end tells each side that the other is gone, and a GET for it is dropped. `generation` counts the uses
+// of a slot. A GET with an older generation than one seen for its slot is dropped; one with the generation and req_id
+// of the last answer is answered again without writing to the slot.
 //
 // CONTROL. The second part of the request has `words` texts. SWAP: the datasets to serve from now on, DIR or DIR:WEIGHT
 // as on the command line of `loader serve`, then the path of a schedule when `has_schedule` is 1. REWEIGHT: a weight

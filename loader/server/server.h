@@ -19,11 +19,11 @@ typedef struct {
     const char *metrics_path; // a Prometheus text file, replaced every 5 s; NULL: none
 } ServerConfig;
 
-// Opens the dataset, locks the endpoint and binds its sockets; both arguments are borrowed. From here on SIGTERM and SIGINT
-// end server_run, SIGHUP reads the allow-list and opens the dataset directories again, in the background, and CONTROL
-// opens others. When it is another dataset now, trainers get a notice, and the old dataset stays available until no
-// trainer has requested it for a minute. NULL after fail(): 73 when another loader holds the endpoint, 65 for a damaged
-// dataset.
+// Opens the dataset, locks the endpoint and binds its sockets; both arguments are borrowed. From here on SIGTERM and
+// SIGINT end server_run, SIGHUP reads the allow-list and opens the dataset directories again, in the background, and
+// CONTROL opens others. When it is another dataset now, trainers get a notice, and the old dataset stays available
+// until no trainer has requested it for a minute. NULL after fail(): 73 when another loader holds the endpoint, 65 for
+// a damaged dataset.
 Server *server_open(const Endpoint *endpoint, const ServerConfig *config);
 const Dataset *server_dataset(const Server *server); // the current one
 // 0 when stopped by a signal, after the queued requests have been answered. Fails with 69 when a socket of the endpoint

@@ -1,6 +1,6 @@
 // Server internals. server.c (lifecycle, poll loop, rings) calls requests.c (message handlers), which calls jobs.c
-// (GETs), reload.c (changes of the datasets) and server_status.c (counters); session.c (sending) and unread.c (limits on
-// what is sent) are below them all.
+// (GETs), reload.c (changes of the datasets) and server_status.c (counters); session.c (sending) and unread.c (limits
+// on what is sent) are below them all.
 #pragma once
 
 #include "common/err.h"
@@ -171,8 +171,8 @@ void server_refuse_peer(Server *server, const char *address);
 
 // --- unread.c
 
-// Memory for an answer of `payload` bytes. NULL when the peer would hold more than `limit` bytes, or all peers more than
-// a quarter of the cache and 64 MiB.
+// Memory for an answer of `payload` bytes. NULL when the peer would hold more than `limit` bytes, or all peers more
+// than a quarter of the cache and 64 MiB.
 Unread *unread_open(Server *server, const Route *route, uint64_t limit, uint64_t payload);
 uint64_t unread_bytes(const Server *server, const Route *route);                // that the peer holds
 int unread_part(Unread *unread, size_t offset, size_t length, zmq_msg_t *part); // a message of some of its bytes

@@ -24,8 +24,8 @@ void shard_stream_open(ShardStream *stream, unsigned split, uint64_t capacity);
 // cannot be read, 82 when it cannot be mapped.
 int shard_stream_add(ShardStream *stream, const Dataset *dataset);
 void shard_stream_ready(ShardStream *stream); // after the last shard_stream_add
-// Finds the shards that are also in `other`: the same tokens in the same frames, in any file. matches[i] is the number of
-// shard i in `other`, or SHARD_NO_MATCH.
+// Finds the shards that are also in `other`: the same tokens in the same frames, in any file. matches[i] is the number
+// of shard i in `other`, or SHARD_NO_MATCH.
 void shard_stream_match(ShardStream *stream, const ShardStream *other);
 void shard_stream_close(ShardStream *stream); // accepts a zeroed struct; the cache must have forgotten the stream
 

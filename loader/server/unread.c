@@ -1,5 +1,5 @@
-// Limits the memory of answers that peers have not read: the pieces of rows and the tables in ZeroMQ's queues. A peer is
-// a connection, known by its routing id, so that neither sessions nor new sockets raise its limit.
+// Limits the memory of answers that peers have not read: the pieces of rows and the tables in ZeroMQ's queues. A peer
+// is a connection, known by its routing id, so that neither sessions nor new sockets raise its limit.
 #include "common/hash.h"
 #include "loader/server/server_internal.h"
 #include <stddef.h>

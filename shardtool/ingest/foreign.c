@@ -90,7 +90,8 @@ const char *foreign_find(Bytes head) {
     return NULL;
 }
 
-// A byte order mark begins no text in UTF-8. In UTF-16, every second byte is below 9 in nearly all scripts except those of East Asia, and hardly any other byte.
+// A byte order mark begins no text in UTF-8. In UTF-16, every second byte is below 9 in nearly all scripts except those
+// of East Asia, and hardly any other byte.
 const char *utf16_find(Bytes head) {
     if (starts_with(head, "\xFF\xFE", 2) || starts_with(head, "\xFE\xFF", 2)) return foreign_find(head);
     size_t low[2] = {0}, pairs = head.size / 2;

@@ -15,5 +15,6 @@ bool looks_like_json_lines(Bytes head, size_t *lines); // most of the complete l
 bool looks_like_table(Bytes head); // CSV or TSV: all lines, four at least, have as many commas, tabs or semicolons
 // Text in UTF-16, judged by its byte order mark or its zeros. NULL for others.
 const char *utf16_find(Bytes head);
-// Refuses (65) a folder of a format that is not read, by the sorted `names` of its files, and folders with a slash. -1 after fail().
+// Refuses (65) a folder of a format that is not read, by the sorted `names` of its files, and folders with a slash. -1
+// after fail().
 int foreign_folder_refuse(const char *folder, const char *const *names, size_t count);

@@ -44,7 +44,8 @@ bool input_is_wanted(const InputFilter *filter, const char *below) {
     return !matches(&filter->exclude, below, name);
 }
 
-// Whether a pattern matches the archive or one around it, "a.tar:b/c.zip", by its name or, with a slash, by the end of its path.
+// Whether a pattern matches the archive or one around it, "a.tar:b/c.zip", by its name or, with a slash, by the end of
+// its path.
 static bool chose_archive(const char *pattern, const char *archive) {
     char names[PATH_MAX_BYTES], *rest = names, *name;
     snprintf(names, sizeof names, "%s", archive);

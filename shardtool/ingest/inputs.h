@@ -56,8 +56,8 @@ typedef struct {
 int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *filter);
 // Whether the filter leaves a file in a folder, by its path below the argument.
 bool input_is_wanted(const InputFilter *filter, const char *below);
-// Whether it leaves a member of an archive. A pattern that chose the archive, or one around it, chooses all its members.
-// `archive` is the name of its stream.
+// Whether it leaves a member of an archive. A pattern that chose the archive, or one around it, chooses all its
+// members. `archive` is the name of its stream.
 bool input_member_is_wanted(const InputFilter *filter, const char *archive, const char *member);
 int inputs_digest(Inputs *inputs); // fills in the digests
 // Of the paths, sizes and digests of the arguments, and of their times and the patterns, where a run is to be continued

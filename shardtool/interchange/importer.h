@@ -15,8 +15,8 @@ typedef struct {
     bool begun[SPLIT_COUNT], begins_with_end[SPLIT_COUNT], has_end[SPLIT_COUNT];
 } Importer;
 
-// Adds ids that are `count` * id_bytes bytes at `data`. `first` is the index of the first one in the file, for errors. 65 when
-// one is not in the vocabulary.
+// Adds ids that are `count` * id_bytes bytes at `data`. `first` is the index of the first one in the file, for errors.
+// 65 when one is not in the vocabulary.
 int importer_add(Importer *importer, const uint8_t *data, uint64_t first, uint64_t count);
 int importer_add_end(Importer *importer); // adds the end-of-text id
 

@@ -71,8 +71,8 @@ typedef struct {
     Buffer raw; // with options->turns: the line up to window[raw_at]
     size_t raw_at;
     char why[TURNS_WHY_BYTES];
-    // Spark and DataFusion leave out a key whose value is null. A line without the key is thus a null text where another line of the
-    // file has the key, and waits until one has.
+    // Spark and DataFusion leave out a key whose value is null. A line without the key is thus a null text where
+    // another line of the file has the key, and waits until one has.
     bool has_key;
     Buffer pending;                          // uint64_t, their numbers
     Error pending_why;                       // of the first

@@ -1,6 +1,7 @@
-// Conversations in JSON lines (--turns). An object has `messages`, an array of objects with `role`, which is system, user or
-// assistant, and `content`, a string; or `prompt` and `completion`, strings, which are a message of a user and one of an
-// assistant; or neither, and the text of a document. What else would change what a model reads or learns is refused.
+// Conversations in JSON lines (--turns). An object has `messages`, an array of objects with `role`, which is system,
+// user or assistant, and `content`, a string; or `prompt` and `completion`, strings, which are a message of a user and
+// one of an assistant; or neither, and the text of a document. What else would change what a model reads or learns is
+// refused.
 #pragma once
 
 #include "common/bytes.h"

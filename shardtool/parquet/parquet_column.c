@@ -1,6 +1,6 @@
 // A page's values are taken from it one by one; nothing of a page is expanded but a string that shares a prefix with
-// the string before. Values left over at the end of a page are an error, as missing ones are; but some writers pad PLAIN
-// values with zeros, fastparquet with 8 bytes.
+// the string before. Values left over at the end of a page are an error, as missing ones are; but some writers pad
+// PLAIN values with zeros, fastparquet with 8 bytes.
 #include "shardtool/parquet/parquet_column.h"
 #include "common/err.h"
 #include <inttypes.h>

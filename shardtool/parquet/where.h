@@ -31,7 +31,8 @@ typedef struct {
 
 int where_parse(Where *where, const char *text); // 2 with the reason
 // 65 when the column's values have no order that a number or a string could be compared in, 2 when the value is not a
-// number and the column is, or a number without quotes and the column has strings. A number is rounded to the column's type first, so that x == 0.1 finds the FLOAT 0.1.
+// number and the column is, or a number without quotes and the column has strings. A number is rounded to the column's
+// type first, so that x == 0.1 finds the FLOAT 0.1.
 int where_bind(WhereTest *test, const Where *where, const ParquetColumn *column);
 // A null meets no condition, a NaN only !=; strings are compared byte by byte.
 bool where_holds(const WhereTest *test, const ParquetValue *value);

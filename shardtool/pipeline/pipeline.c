@@ -125,8 +125,8 @@ static int add_text(Pipeline *pipeline, Bytes left) {
     return 0;
 }
 
-// Cuts the text before the first bytes that are no character, or no character of the vocabulary: -1 after fail(). `last`:
-// without it the end may be a part of one, and is cut off too.
+// Cuts the text before the first bytes that are no character, or no character of the vocabulary: -1 after fail().
+// `last`: without it the end may be a part of one, and is cut off too.
 static int check_text(const TextOptions *options, Bytes *text, bool last, uint64_t offset) {
     if (vocab_is_characters(options->vocab)) return vocab_check(options->vocab, text, last, offset);
     const size_t valid = utf8_valid(*text), left = text->size - valid;
@@ -138,8 +138,8 @@ static int check_text(const TextOptions *options, Bytes *text, bool last, uint64
     return fail(EX_DATA, "invalid UTF-8 at byte %" PRIu64, offset + valid);
 }
 
-// Adds the text of a part. With `checks`, only up to the first place that check_text refuses: then *is_bad is set, and the
-// result is -1 after fail().
+// Adds the text of a part. With `checks`, only up to the first place that check_text refuses: then *is_bad is set, and
+// the result is -1 after fail().
 static int add_part(Pipeline *pipeline, const Part *part, bool *is_bad) {
     if (!pipeline->checks) return add_text(pipeline, part->text);
     Filling *filling = &pipeline->filling;

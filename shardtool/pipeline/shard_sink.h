@@ -17,7 +17,8 @@ typedef struct {
 typedef struct ShardSink ShardSink;
 // Borrows all arguments. NULL after fail().
 ShardSink *shard_sink_open(const ShardSinkOptions *options, const Inputs *inputs, Dataset *dataset);
-// Adds the next ids of one document, of id_bytes(params.vocab_size) each. source_bytes is the size of the document with its last ids, else 0.
+// Adds the next ids of one document, of id_bytes(params.vocab_size) each. source_bytes is the size of the document with
+// its last ids, else 0.
 int shard_sink_add(ShardSink *sink, int split, const void *ids, size_t count, InputPosition position,
                    uint64_t source_bytes);
 void shard_sink_continue(ShardSink *sink, int split); // before the first add: it continues the document before

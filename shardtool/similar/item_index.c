@@ -1,5 +1,5 @@
-// Pairs of a window's hash and its item, sorted; the upper bits of a hash give the place of its first pair. A filter of bits
-// comes first, as most windows of documents are in no item.
+// Pairs of a window's hash and its item, sorted; the upper bits of a hash give the place of its first pair. A filter of
+// bits comes first, as most windows of documents are in no item.
 #include "shardtool/similar/item_index.h"
 #include "common/err.h"
 #include <stdlib.h>
@@ -41,7 +41,8 @@ struct ItemSearch {
     ItemCount *counts;
 };
 
-// A window's hash is a polynomial of those of its words, so that the next window takes two products, whatever its length.
+// A window's hash is a polynomial of those of its words, so that the next window takes two products, whatever its
+// length.
 typedef struct {
     uint64_t hash, leaving; // leaving: the power of the factor of the first word
 } RollingHash;

@@ -1,13 +1,13 @@
-// The kept documents that later documents are compared with: their sets of shingles in a temporary file, and for each group
-// (documents that share a band) the places of its first kept documents in another.
+// The kept documents that later documents are compared with: their sets of shingles in a temporary file, and for each
+// group (documents that share a band) the places of its first kept documents in another.
 #pragma once
 
 #include "shardtool/similar/shingles.h"
 
 enum { GROUP_KEPT_MAX = 32 }; // later kept documents of a group are not compared with its others
 
-// A document in a group, as one number: the first slot of the group, how many of the slots earlier members can have taken,
-// and whether it is the last.
+// A document in a group, as one number: the first slot of the group, how many of the slots earlier members can have
+// taken, and whether it is the last.
 static inline uint64_t membership(uint64_t slot, uint64_t before, bool is_last) {
     return slot << 7 | (before < GROUP_KEPT_MAX ? before : GROUP_KEPT_MAX) << 1 | is_last;
 }
@@ -20,8 +20,8 @@ static inline uint64_t group_slots(uint64_t documents) {
 
 typedef struct KeptSets KeptSets;
 
-// For groups with `slots` slots in all. Sets with a Jaccard similarity of at least `least` are near-duplicates. Sets beyond
-// `memory` go to a file; the files are in `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
+// For groups with `slots` slots in all. Sets with a Jaccard similarity of at least `least` are near-duplicates. Sets
+// beyond `memory` go to a file; the files are in `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
 KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least, uint64_t memory);
 void kept_sets_close(KeptSets *kept); // accepts NULL
 

@@ -1,5 +1,5 @@
-// Three passes: the bands of all documents, sorted into groups of documents that share one; the memberships of documents
-// in groups, sorted by document; the documents in order, those in groups with their sets of shingles.
+// Three passes: the bands of all documents, sorted into groups of documents that share one; the memberships of
+// documents in groups, sorted by document; the documents in order, those in groups with their sets of shingles.
 #include "shardtool/similar/near_dedup.h"
 #include "common/err.h"
 #include "common/log.h"

@@ -1,6 +1,6 @@
 // Removes near-duplicates: a document goes when an earlier document that stays shares a band of its MinHash and has a
-// Jaccard similarity of at least `least`, compared exactly. The first in order stays. The result depends on the order of
-// the documents alone.
+// Jaccard similarity of at least `least`, compared exactly. The first in order stays. The result depends on the order
+// of the documents alone.
 #pragma once
 
 #include "shardtool/similar/removal_report.h"

@@ -1,4 +1,5 @@
-// Applies a function to the text of each document, in threads, and hands the results over in the order of the documents.
+// Applies a function to the text of each document, in threads, and hands the results over in the order of the
+// documents.
 #pragma once
 
 #include "shardtool/support/documents.h"

@@ -19,7 +19,8 @@ bool dataset_vocabulary_in(char path[PATH_MAX_BYTES], const char *directory);
 // The vocabulary of a file beside ids of that fingerprint. NULL after fail(): 65 when it is damaged or of other ids.
 const Vocab *dataset_vocabulary_open(const char *path, const uint8_t fingerprint[32]);
 
-// The vocabulary of ids of that fingerprint: GPT-2's, or that of an input that has its file; *vocab is NULL if none has.
+// The vocabulary of ids of that fingerprint: GPT-2's, or that of an input that has its file; *vocab is NULL if none
+// has.
 int dataset_vocabulary_of(const Vocab **vocab, const Inputs *inputs, const uint8_t fingerprint[32]);
 
 int dataset_vocabulary_need(const Vocab **vocab, const Inputs *inputs, const uint8_t fingerprint[32]); // 65 without one

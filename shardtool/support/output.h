@@ -58,7 +58,8 @@ typedef struct {
 // Checks the options and prepares `output` at `path` (output_options.path, or a directory below it). 1 when `path`
 // holds this very result already, which is logged; 73 when it holds something else and --force was not given.
 int output_open(Output *output, const char *path, const OutputPlan *plan);
-// Adds ids, of id_bytes(params.vocab_size) each, of document `position` of the inputs. They include the end-of-text ids.
+// Adds ids, of id_bytes(params.vocab_size) each, of document `position` of the inputs. They include the end-of-text
+// ids.
 int output_add(Output *output, int split, const void *ids, size_t count, InputPosition position);
 int output_finish(Output *output); // writes the manifest and moves the dataset into place
 void output_close(Output *output); // removes unfinished files; accepts a zeroed struct

@@ -18,13 +18,13 @@ typedef struct {
     uint64_t keys, values; // all are below; 0: below 2^64. The fewer, the less a record takes on disk
 } RecordLimits;
 
-// Keys should be spread evenly: `memory` is for one bucket. If all records fit in it no file is written. The files are in
-// `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
+// Keys should be spread evenly: `memory` is for one bucket. If all records fit in it no file is written. The files are
+// in `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
 RecordSort *record_sort_open(const char *folder, const RecordLimits *limits, uint64_t memory);
 void record_sort_close(RecordSort *sort); // accepts NULL
 
 int record_sort_add(RecordSort *sort, SortRecord record);
 
-// The records in ascending order of keys, equal keys in the order in which they were added: 1, 0 after the last, -1 after
-// fail(). No record is added after the first call. The space of a bucket on disk is free when it has been read.
+// The records in ascending order of keys, equal keys in the order in which they were added: 1, 0 after the last, -1
+// after fail(). No record is added after the first call. The space of a bucket on disk is free when it has been read.
 int record_sort_next(RecordSort *sort, SortRecord *record);

@@ -1,5 +1,5 @@
-// Prints rows of named facts to standard output: as JSON objects, one per line, or as text. The text of a list has a line
-// "key value" per fact and an empty line between rows; that of a table has a line per row and a column per fact.
+// Prints rows of named facts to standard output: as JSON objects, one per line, or as text. The text of a list has a
+// line "key value" per fact and an empty line between rows; that of a table has a line per row and a column per fact.
 #pragma once
 
 #include "common/bytes.h"

@@ -9,7 +9,8 @@
 int compare_finished(const char *directory, const char *params, const ShardParams *shard_params, const Inputs *inputs);
 // Names the difference from an unfinished run of other options or inputs, `other`, in `directory`: always -1.
 int compare_unfinished(const char *directory, const char *other, const char *params, bool appends);
-// Compares with the dataset to which the run appends: 1 when it has all inputs already, -1 when it has some, or other options.
+// Compares with the dataset to which the run appends: 1 when it has all inputs already, -1 when it has some, or other
+// options.
 int compare_base(const Dataset *base, const char *params, const ShardParams *shard_params, const Inputs *inputs);
 // For merge: whether two datasets were made with the same options; if not, adds the first one that differs to `text`.
 bool compare_options(const Dataset *dataset, const Dataset *other, Buffer *text);

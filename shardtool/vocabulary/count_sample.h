@@ -1,6 +1,6 @@
-// A sample of documents, of a given number of bytes, by the hash of each document alone: it depends neither on the order
-// of the inputs nor on the machine. tokenize chooses its validation documents by the same hash, the smallest values; a
-// sample takes the largest ones.
+// A sample of documents, of a given number of bytes, by the hash of each document alone: it depends neither on the
+// order of the inputs nor on the machine. tokenize chooses its validation documents by the same hash, the smallest
+// values; a sample takes the largest ones.
 #pragma once
 
 #include "shardtool/ingest/source.h"

@@ -1,11 +1,12 @@
 // The directory of a vocabulary that was trained:
 //
 //   vocabulary.tiktoken  for each token but the special ones its bytes in base64, a space, and its id
-//   vocabulary.json      one line: pattern, size, special tokens, options, inputs, totals, SHA-256 of vocabulary.tiktoken
+//   vocabulary.json      one line: pattern, size, special tokens, options, inputs, totals, SHA-256 of
+//                        vocabulary.tiktoken
 //
-// Without vocabulary.json the other files do not count. From these two files follow those of other tools, tokenizer.json
-// as the last: vocab.json and merges.txt, which name no pattern, for that of GPT-2 only, and tokenizer.json. A
-// vocabulary of more than VOCAB_IDS_MAX ids has none of them.
+// Without vocabulary.json the other files do not count. From these two files follow those of other tools,
+// tokenizer.json as the last: vocab.json and merges.txt, which name no pattern, for that of GPT-2 only, and
+// tokenizer.json. A vocabulary of more than VOCAB_IDS_MAX ids has none of them.
 #pragma once
 
 #include "shardtool/ingest/inputs.h"

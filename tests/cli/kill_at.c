@@ -1,6 +1,7 @@
-// kill_at NUMBER COMMAND...: kills COMMAND before the NUMBER-th system call CALL (SYS_..., of -DCALL) of one of its threads, or of a
-// process that it has started; exits as COMMAND does, with 137 when it was killed. A filter stops the threads at CALL alone:
-// strace would stop them at all calls, because a signal that it injects under its filter is lost.
+// kill_at NUMBER COMMAND...: kills COMMAND before the NUMBER-th system call CALL (SYS_..., of -DCALL) of one of its
+// threads, or of a process that it has started; exits as COMMAND does, with 137 when it was killed. A filter stops the
+// threads at CALL alone: strace would stop them at all calls, because a signal that it injects under its filter is
+// lost.
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

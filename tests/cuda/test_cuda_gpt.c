@@ -117,7 +117,8 @@ typedef struct {
 } Way;
 
 // Trains as `form` says on the CPU and then on CUDA, in each of the ways: the losses are within `limit` of those of the
-// CPU, an eighth of it in fp16 and a hundredth in fp32. difference: at least how many limits the losses are away from those of a plain Form.
+// CPU, an eighth of it in fp16 and a hundredth in fp32. difference: at least how many limits the losses are away from
+// those of a plain Form.
 static void check_like_cpu(Form form, const Way *ways, int count, double limit, double difference) {
     double want[STEPS], losses[STEPS], first[STEPS], plain[STEPS], norm, want_norm;
     Buffer bits[2] = {{0}, {0}};

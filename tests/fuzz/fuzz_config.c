@@ -1,4 +1,5 @@
-// Any bytes as a configuration file: each mistake is one line, and without a mistake each value can be written and read back.
+// Any bytes as a configuration file: each mistake is one line, and without a mistake each value can be written and read
+// back.
 #include "common/err.h"
 #include "trainer/config/config.h"
 #include <stdlib.h>

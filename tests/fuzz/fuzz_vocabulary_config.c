@@ -1,5 +1,6 @@
-// Reads any bytes as the files beside a vocabulary. The first byte chooses tokenizer_config.json, special_tokens_map.json or
-// added_tokens.json, and each NUL begins the next file. Files that are accepted must name special tokens alone.
+// Reads any bytes as the files beside a vocabulary. The first byte chooses tokenizer_config.json,
+// special_tokens_map.json or added_tokens.json, and each NUL begins the next file. Files that are accepted must name
+// special tokens alone.
 #include "common/err.h"
 #include "common/json_read.h"
 #include "tokenizer/files/vocab_config.h"

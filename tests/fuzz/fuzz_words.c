@@ -1,5 +1,5 @@
-// Normalizes any bytes: the words have one blank between two, are equal for the text in parts of its bytes that are UTF-8, and
-// the normal form of a normal form is itself.
+// Normalizes any bytes: the words have one blank between two, are equal for the text in parts of its bytes that are
+// UTF-8, and the normal form of a normal form is itself.
 #include "shardtool/similar/shingles.h"
 #include <stdlib.h>
 

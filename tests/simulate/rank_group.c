@@ -1,6 +1,6 @@
 // Trainers that step together: they compare their datasets and agree on each step by the trainer's own functions, over
-// an exchange of the simulation. When one is killed, all start again, as mpirun and a supervisor do. No step may mix two
-// datasets.
+// an exchange of the simulation. When one is killed, all start again, as mpirun and a supervisor do. No step may mix
+// two datasets.
 #include "kernels/collective.h"
 #include "tests/simulate/scenario.h"
 #include "trainer/optim/step.h"

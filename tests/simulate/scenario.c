@@ -81,8 +81,8 @@ static void supervise(void *self) {
     (void)self;
 }
 
-// A request for a ring that has ended is dropped. One for a ring that the loader never had is an error, and only a loader
-// that has started again receives it.
+// A request for a ring that has ended is dropped. One for a ring that the loader never had is an error, and only a
+// loader that has started again receives it.
 typedef void SendError(Server *server, const Route *route, const WireHeader *request, WireCode code, uint32_t detail,
                        const char *format, ...) PRINTF_LIKE(6, 7);
 SendError __real_server_send_error, __wrap_server_send_error;

@@ -1,7 +1,7 @@
 // The simulator: processes of the loader and of trainers as coroutines of one thread, under a virtual clock. Everything
-// that is left to chance comes from the seed of a history, so that a seed repeats it bit for bit. The code of the loader
-// and of its client is that of the programs; what they call of the system is replaced when the simulator is linked
-// (SIM_WRAP in the Makefile), and ZeroMQ by sim_zmq.c.
+// that is left to chance comes from the seed of a history, so that a seed repeats it bit for bit. The code of the
+// loader and of its client is that of the programs; what they call of the system is replaced when the simulator is
+// linked (SIM_WRAP in the Makefile), and ZeroMQ by sim_zmq.c.
 //
 // A history runs in a process of its own (main.c), which ends with it: a process of the simulation that is killed may
 // leave memory behind.

@@ -1,7 +1,8 @@
 // ZeroMQ as libzmq 4.3 behaves, on a network of the simulation: the functions of zmq.h that the loader and its client
 // call. Messages of a connection arrive in their order, those of two connections in any. A connection that ends keeps a
-// part of what is under way, from its beginning. DEALER sockets connect again by themselves, unless ZMQ_RECONNECT_IVL is
-// -1. Where libzmq's thread would wait for room in the queue of a monitor, the history fails: the queue is shorter here.
+// part of what is under way, from its beginning. DEALER sockets connect again by themselves, unless ZMQ_RECONNECT_IVL
+// is -1. Where libzmq's thread would wait for room in the queue of a monitor, the history fails: the queue is shorter
+// here.
 #include "tests/simulate/sim.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -34,8 +34,8 @@ void piece_cache_close(PieceCache *cache);
 // Bounds a new cache to 16 MB instead of 64.
 void piece_cache_keep_small(PieceCache *cache);
 
-// Encodes the pieces text[starts[i] .. starts[i + 1]) for i < count <= PRETOKENIZE_BATCH and returns the number of units
-// of ids.
+// Encodes the pieces text[starts[i] .. starts[i + 1]) for i < count <= PRETOKENIZE_BATCH and returns the number of
+// units of ids.
 // Reads PIECE_READ bytes from each start, whatever the piece's size, and 16 starts past the last; writes up to 64 ids
 // past the last.
 static inline size_t piece_cache_encode(PieceCache *cache, const uint8_t *text, const uint32_t *starts, size_t count,

@@ -2,8 +2,9 @@
 //
 // make bench-tokenizer (mixed text, one core of a Xeon with AVX-512, 2026-11-21): computing the row numbers of a batch
 // beforehand, 16 at a time, gives 1.03x.
-// make bench-patterns (12 MB of mixed text, one core of an EPYC of Zen 4, 2026-11-26): prefetching the buckets of a batch, which
-// are as large as the first-level cache, only into the second gives 1.02x with gpt2's pattern and 1.05x with llama3's.
+// make bench-patterns (12 MB of mixed text, one core of an EPYC of Zen 4, 2026-11-26): prefetching the buckets of a
+// batch, which are as large as the first-level cache, only into the second gives 1.02x with gpt2's pattern and 1.05x
+// with llama3's.
 #include "tokenizer/cache/piece_cache_batch.h"
 #include <immintrin.h>
 

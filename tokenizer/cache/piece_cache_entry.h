@@ -1,8 +1,8 @@
 // The layout of an entry of the piece cache.
 //
 // An entry is `width` u64 of key and as many of value. The key is the piece, zeros, and its size in the last byte, so
-// that equal keys are equal pieces. The value is ids, in units of 16 bits, and in its last 16 bits the count of these; 0
-// marks an empty entry.
+// that equal keys are equal pieces. The value is ids, in units of 16 bits, and in its last 16 bits the count of these;
+// 0 marks an empty entry.
 // `width` is a constant wherever speed matters, and everything here is inlined.
 //
 // make bench-tokenizer (mixed text, one core of a Xeon with AVX-512, 2026-11-21): prefetching the output IDS_AHEAD ids

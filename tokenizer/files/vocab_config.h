@@ -11,14 +11,15 @@ typedef struct {
 } VocabEnds;
 int vocab_config_ends(const char *directory, VocabEnds *ends); // -1 after fail()
 
-// Whether vocab.json with merges.txt alone give the ids of the vocabulary: their readers cut text by the pattern of GPT-2,
-// and take no piece for a token that merges do not make.
+// Whether vocab.json with merges.txt alone give the ids of the vocabulary: their readers cut text by the pattern of
+// GPT-2, and take no piece for a token that merges do not make.
 bool vocab_has_pair(const Vocab *vocab);
 
-// Checks the pattern that was named for vocab.json with merges.txt in a directory, which name none themselves, or NULL for
-// GPT-2's. -1 after fail() (2) when the class of tokenizer_config.json has another pattern than the named one, or one
-// that is not known here and is not named.
+// Checks the pattern that was named for vocab.json with merges.txt in a directory, which name none themselves, or NULL
+// for GPT-2's. -1 after fail() (2) when the class of tokenizer_config.json has another pattern than the named one, or
+// one that is not known here and is not named.
 int vocab_config_pattern(const char *directory, const char *pattern);
 
-// -1 after fail() (65) when the files require what the encoder does not do, or tokens that the vocabulary does not have.
+// -1 after fail() (65) when the files require what the encoder does not do, or tokens that the vocabulary does not
+// have.
 int vocab_config_check(const char *directory, const Vocab *vocab);

@@ -69,8 +69,9 @@ static void print_added(const Vocab *vocab, Buffer *out) {
     }
 }
 
-// trim_offsets is false as in the files of GPT-2 and Qwen: transformers finds the answers of a conversation by the offsets of
-// tokens, and loses an answer whose first token begins with a blank where that is not a part of the token's offsets.
+// trim_offsets is false as in the files of GPT-2 and Qwen: transformers finds the answers of a conversation by the
+// offsets of tokens, and loses an answer whose first token begins with a blank where that is not a part of the token's
+// offsets.
 static void print_byte_level(bool regex, Buffer *out) {
     buffer_print(out,
                  "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": %s}",
@@ -123,8 +124,8 @@ void vocab_print_file(const Vocab *vocab, Buffer *out) {
     (vocab->characters ? print_characters : print_tokenizer)(vocab, out);
 }
 
-// The ids of tokenize --turns, and which of them loss_tokens=answers counts. The template begins with bos_token, so that no
-// tokenizer may add its own.
+// The ids of tokenize --turns, and which of them loss_tokens=answers counts. The template begins with bos_token, so
+// that no tokenizer may add its own.
 void vocab_print_chat_template(const Vocab *vocab, Buffer *out) {
     (void)vocab;
     add(out,

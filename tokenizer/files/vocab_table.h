@@ -32,8 +32,8 @@ int vocab_table_build(VocabTable *table, size_t pairs);
 // Adds the merge of two tokens by their bytes: the next in order. -1 after fail().
 int vocab_table_merge(VocabTable *table, Bytes left, Bytes right);
 
-// The finished vocabulary, GPT-2's own when it is the same. NULL after fail() (65) when its tokenizer.json would be larger
-// than VOCAB_FILE_BYTES_MAX.
+// The finished vocabulary, GPT-2's own when it is the same. NULL after fail() (65) when its tokenizer.json would be
+// larger than VOCAB_FILE_BYTES_MAX.
 const Vocab *vocab_table_take(VocabTable *table);
 
 // The bytes of a token that is written as vocab_spelling says. -1 after fail().

@@ -48,8 +48,8 @@ static bool is_number(Bytes digits, unsigned number) {
     return digits.size == strlen(wanted) && !memcmp(digits.data, wanted, digits.size);
 }
 
-// The rank of the line is the size of the table. One rank can be missing, which is the id of the token that ends a document
-// when the user names that token.
+// The rank of the line is the size of the table. One rank can be missing, which is the id of the token that ends a
+// document when the user names that token.
 static int read_line(VocabTable *table, Bytes line, unsigned number) {
     uint8_t token[VOCAB_TOKEN_MAX + 4];
     size_t size;

@@ -1,5 +1,5 @@
-// Byte-pair encoding of one piece: a short piece by doing its merges, a longer one by backtracking, in linear time where
-// the vocabulary allows it.
+// Byte-pair encoding of one piece: a short piece by doing its merges, a longer one by backtracking, in linear time
+// where the vocabulary allows it.
 //
 // An encoding is correct if and only if each two neighbours are (pair_holds), and the encoding of a prefix that ends
 // between two tokens is a prefix of the encoding. So at most one token sequence leads to each position. The search

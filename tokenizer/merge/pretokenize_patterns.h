@@ -1,15 +1,16 @@
 // The pretokenizer over blocks of 64 bytes for the patterns after GPT-2's, whose words take a character before them.
 //
-// Defines PRETOKENIZE_TABLE, a scanner for each pattern. Included after pretokenize_blocks.h by the files that define block_classify, starts_write, and for these patterns
-// block_equal, block_range, block_beyond, block_leads and block_forms. Rules are constants, so that each pattern has only the code it needs. What a
-// block needs of the one before is in PatternMarks. A run of bytes is followed to its end by the carry of an addition.
+// Defines PRETOKENIZE_TABLE, a scanner for each pattern. Included after pretokenize_blocks.h by the files that define
+// block_classify, starts_write, and for these patterns block_equal, block_range, block_beyond, block_leads and
+// block_forms. Rules are constants, so that each pattern has only the code it needs. What a block needs of the one
+// before is in PatternMarks. A run of bytes is followed to its end by the carry of an addition.
 #pragma once
 
 #include "common/utf8.h"
 #include "tokenizer/merge/pretokenize_blocks.h"
 
-// The bytes at[0 .. 64) that are `byte`, a letter in either case, between two below 0x7F, beyond ASCII, or the first of a
-// character beyond it.
+// The bytes at[0 .. 64) that are `byte`, a letter in either case, between two below 0x7F, beyond ASCII, or the first of
+// a character beyond it.
 BLOCK_INLINE uint64_t block_equal(const uint8_t *at, uint8_t byte);
 BLOCK_INLINE uint64_t block_equal_folded(const uint8_t *at, uint8_t lower);
 BLOCK_INLINE uint64_t block_range(const uint8_t *at, uint8_t first, uint8_t last);
@@ -187,8 +188,8 @@ BLOCK_INLINE uint64_t suffix_starts(const PatternBlock *block, const PatternMark
     return (starts & ~(marks->contraction2 | marks->contraction3)) | ends;
 }
 
-// Starts inside words: of upper case after lower case, also with caseless characters between, and of the upper case that
-// ends a word without lower case after a caseless character.
+// Starts inside words: of upper case after lower case, also with caseless characters between, and of the upper case
+// that ends a word without lower case after a caseless character.
 BLOCK_INLINE uint64_t case_starts(const PatternBlock *block, const PatternBlock *after, const PatternMarks *last,
                                   PatternMarks *marks, const Pretokenizer *pretokenizer, size_t next) {
     const uint64_t contractions = marks->contraction2 | marks->contraction3,
@@ -238,8 +239,8 @@ BLOCK_INLINE uint64_t pattern_starts(const PatternRules *rules, const PatternBlo
     return marks->starts = starts;
 }
 
-// Blocks stay where they are, and the pointers change: there are too many fields for registers, and copies of them take a
-// fourth of the time.
+// Blocks stay where they are, and the pointers change: there are too many fields for registers, and copies of them take
+// a fourth of the time.
 BLOCK_INLINE size_t pretokenize_pattern(const PatternRules *rules, Pretokenizer *pretokenizer, uint32_t *starts) {
     size_t size = pretokenizer->text.size, at = pretokenizer->at, count = 0;
     if (at >= size) return 0;

@@ -10,8 +10,8 @@
 struct Trie {
     atomic_bool built;
     uint32_t *shorter;
-    // Edges by the hash of (node, byte): node << 8 | byte in bits 0..39, in 40..62 the token that ends there, or NO_END;
-    // bit 63 is set. 0 = empty. Node 0 is the root, n + 1 is where the edge of slot n leads.
+    // Edges by the hash of (node, byte): node << 8 | byte in bits 0..39, in 40..62 the token that ends there, or
+    // NO_END; bit 63 is set. 0 = empty. Node 0 is the root, n + 1 is where the edge of slot n leads.
     uint64_t *slots;
     unsigned shift; // 64 - the logarithm of their number
 };
@@ -57,9 +57,9 @@ void trie_close(Trie *trie) {
     free(trie);
 }
 
-// Fills the table, from shorter tokens to longer ones, so that the left token of each token's merge is there: the edges of
-// the other's bytes leave where it ends, and the last token on the way is the longest shorter one. False when the table gets
-// too full.
+// Fills the table, from shorter tokens to longer ones, so that the left token of each token's merge is there: the edges
+// of the other's bytes leave where it ends, and the last token on the way is the longest shorter one. False when the
+// table gets too full.
 static bool add_tokens(Trie *trie, const Vocab *vocab, const uint32_t *by_length, uint32_t *ends) {
     uint64_t room = (1ull << (64 - trie->shift)) / 8 * 7;
     for (unsigned i = 0; i < vocab->count; i++) {

@@ -11,8 +11,8 @@ typedef struct Vocab Vocab;
 
 void vocab_close(const Vocab *vocab); // accepts NULL
 
-// A vocabulary of characters: a UTF-8 file in which each character occurs once. The id of a character is its position in
-// the file, from 0. NULL after fail() (65) for another file.
+// A vocabulary of characters: a UTF-8 file in which each character occurs once. The id of a character is its position
+// in the file, from 0. NULL after fail() (65) for another file.
 enum { CHARACTERS_MAX = 50000 };
 #define CHARACTERS_FILE "characters.txt" // its name in datasets and runs
 const Vocab *vocab_open_characters(const char *path);
@@ -34,8 +34,8 @@ unsigned vocab_id_bytes(const Vocab *vocab);            // 2 or 4: of an id in a
 // The ids of the markers of conversations.
 TurnIds vocab_turns(const Vocab *vocab);
 
-// The vocabulary with the markers that it lacks as its next ids; closes `vocab`, unless it has them all and is returned.
-// NULL after fail() (65): a vocabulary of characters, or a marker is a token of its text.
+// The vocabulary with the markers that it lacks as its next ids; closes `vocab`, unless it has them all and is
+// returned. NULL after fail() (65): a vocabulary of characters, or a marker is a token of its text.
 const Vocab *vocab_with_turns(const Vocab *vocab);
 
 // The bytes of one token, of a special one its name. `id` is below vocab_size.
@@ -48,10 +48,10 @@ uint32_t vocab_spelling(uint8_t byte);
 // below vocab_size.
 int vocab_decode(const Vocab *vocab, const void *ids, size_t count, Buffer *out);
 
-// SHA-256 over "GPT2BPE1\n", "CHARACT1\n", or for other merges "BYTEBPE1\n", the pattern, whether pieces that are tokens
-// are taken whole, the numbers of tokens and of merges, and of each merge the two ids and the third, as u16 or u32 by id_bytes(tokens); then for each
-// id its length as u32 and its bytes, then the end of a text as u32, and where special tokens are not the last ids, their
-// ids as u32.
+// SHA-256 over "GPT2BPE1\n", "CHARACT1\n", or for other merges "BYTEBPE1\n", the pattern, whether pieces that are
+// tokens are taken whole, the numbers of tokens and of merges, and of each merge the two ids and the third, as u16 or
+// u32 by id_bytes(tokens); then for each id its length as u32 and its bytes, then the end of a text as u32, and where
+// special tokens are not the last ids, their ids as u32.
 void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]);
 bool vocab_has_fingerprint(const Vocab *vocab, const uint8_t fingerprint[32]);
 bool vocab_is_gpt2_fingerprint(const uint8_t fingerprint[32]);

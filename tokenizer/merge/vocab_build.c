@@ -233,8 +233,8 @@ Bytes vocab_bytes(const Vocab *vocab, unsigned id) {
     return (Bytes){vocab->bytes + vocab->start[id], vocab_length(vocab, id)};
 }
 
-// Copies 16 bytes for each shorter token: a copy of a fixed size is faster than one of the exact size, and the next token overwrites
-// the extra bytes. With exact sizes `dedup --similar` spent a quarter of its time in copies.
+// Copies 16 bytes for each shorter token: a copy of a fixed size is faster than one of the exact size, and the next
+// token overwrites the extra bytes. With exact sizes `dedup --similar` spent a quarter of its time in copies.
 int vocab_decode(const Vocab *vocab, const void *ids, size_t count, Buffer *out) {
     buffer_reserve(out, DECODE_BYTES);
     uint8_t *at = out->data + out->size, *end = out->data + out->capacity - DECODE_BYTES;

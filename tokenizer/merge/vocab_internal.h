@@ -51,8 +51,8 @@ static inline uint64_t pair_of(unsigned left, unsigned right) { return (uint64_t
 static inline unsigned pair_left_id(uint64_t pair) { return pair >> 20 & (IDS_MAX - 1); }
 static inline unsigned pair_right_id(uint64_t pair) { return pair & (IDS_MAX - 1); }
 
-// Most pairs merge to no token, which the tags show without reading pairs; of GPT-2's vocabulary the slots and the pairs of
-// frequent tokens fit into the processor's second-level cache.
+// Most pairs merge to no token, which the tags show without reading pairs; of GPT-2's vocabulary the slots and the
+// pairs of frequent tokens fit into the processor's second-level cache.
 #define PAIR_INDEX 0x7FFFFFu
 #define PAIR_IDS   ((1ull << 40) - 1)
 enum { MERGES_MAX = 6 << 20 };

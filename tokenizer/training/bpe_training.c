@@ -1,8 +1,9 @@
 // The merges, by a list of places for each pair.
 //
-// A merge of (a, b) to the new id X changes pairs only beside the places of (a, b): (x, a) becomes (x, X), (b, y) becomes
-// (X, y), and between two merges in a row (b, a) becomes (X, X). These changes are summed for each neighbour x and y
-// before the table of pairs is touched. All new pairs contain X, so a list of places is complete from its beginning.
+// A merge of (a, b) to the new id X changes pairs only beside the places of (a, b): (x, a) becomes (x, X), (b, y)
+// becomes (X, y), and between two merges in a row (b, a) becomes (X, X). These changes are summed for each neighbour x
+// and y before the table of pairs is touched. All new pairs contain X, so a list of places is complete from its
+// beginning.
 #include "tokenizer/training/bpe_training.h"
 #include "common/err.h"
 #include "common/log.h"
@@ -93,8 +94,8 @@ int bpe_training_announce(BpeTraining *training, size_t piece_bytes, uint64_t co
     return fail(EX_DATA, "the pieces have more than 2^62 bytes: the counts are damaged");
 }
 
-// The lists of the pairs of bytes take nearly a word a symbol, and their heads; a half more leaves stale places in peace
-// for a while.
+// The lists of the pairs of bytes take nearly a word a symbol, and their heads; a half more leaves stale places in
+// peace for a while.
 static uint64_t pool_words(uint64_t symbols) { return symbols + symbols / 2 + BYTE_IDS * BYTE_IDS * LIST_HEAD; }
 
 // A symbol and its share of the pool; and a table of pairs for a small text.

@@ -20,8 +20,8 @@ typedef struct BpeTraining BpeTraining;
 BpeTraining *bpe_training_open(uint64_t memory, uint32_t count);
 void bpe_training_close(BpeTraining *training); // accepts NULL
 
-// First every piece is announced, then after bpe_training_begin every piece is added, both in any order. Each piece once.
-// -1 after fail() (65): the counts are not those of a text of less than 2^62 bytes, or a piece was not announced.
+// First every piece is announced, then after bpe_training_begin every piece is added, both in any order. Each piece
+// once. -1 after fail() (65): the counts are not those of a text of less than 2^62 bytes, or a piece was not announced.
 int bpe_training_announce(BpeTraining *training, size_t piece_bytes, uint64_t count);
 // -1 after fail() (82) when the memory is too small for the pieces: the text names what they need.
 int bpe_training_begin(BpeTraining *training);

@@ -1,8 +1,8 @@
 // The pairs that may be merged next: a heap of those that occur most often.
 //
-// Counts only fall, so an entry is an upper bound. Pairs that occur less often than `least` are not in the heap; when it
-// is empty, `least` falls and the table of pairs is searched for them. That keeps the heap small. A pair that was taken
-// and not merged may be taken once more when its count has fallen below another `least`.
+// Counts only fall, so an entry is an upper bound. Pairs that occur less often than `least` are not in the heap; when
+// it is empty, `least` falls and the table of pairs is searched for them. That keeps the heap small. A pair that was
+// taken and not merged may be taken once more when its count has fallen below another `least`.
 #pragma once
 
 #include "tokenizer/training/pair_table.h"

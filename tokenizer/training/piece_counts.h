@@ -1,7 +1,7 @@
 // Counts of distinct pieces: a hash table with a limit of memory. Used by one thread.
 //
-// The order of pieces is that of their hash, then of their size, then of their bytes. The table is nearly in this order,
-// and a run file (piece_run.h) is in it, so tables and runs are merged without a sort.
+// The order of pieces is that of their hash, then of their size, then of their bytes. The table is nearly in this
+// order, and a run file (piece_run.h) is in it, so tables and runs are merged without a sort.
 #pragma once
 
 #include "common/bytes.h"
@@ -30,8 +30,8 @@ enum { PIECE_COUNTS_MEMORY = 1 << 20 };
 void piece_counts_open(PieceCounts *counts, uint64_t memory);
 void piece_counts_close(PieceCounts *counts); // accepts a zeroed struct
 
-// Counts the pieces text[starts[i] .. starts[i + 1]). Returns how many were counted: fewer than `count` when the table is
-// full. An empty table always takes at least one.
+// Counts the pieces text[starts[i] .. starts[i + 1]). Returns how many were counted: fewer than `count` when the table
+// is full. An empty table always takes at least one.
 size_t piece_counts_add(PieceCounts *counts, const uint8_t *text, const uint32_t *starts, size_t count);
 
 // Moves the pieces, in order, to the first slots, and returns their number. After that only piece_count_bytes and

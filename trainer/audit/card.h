@@ -1,4 +1,5 @@
-// The card of an exported model, README.md: what it was trained on and how, and the hashes by which that can be checked.
+// The card of an exported model, README.md: what it was trained on and how, and the hashes by which that can be
+// checked.
 #pragma once
 
 #include "common/file/file.h"

@@ -15,9 +15,9 @@ typedef struct {
     bool shared_streams; // in the order until protocol version 3 (mixture.h)
 } Origins;
 
-// Finds the dataset with this fingerprint among `paths`; if it is none of them, they are the sources of a mixture, each as
-// "DIR" or "DIR:WEIGHT", whose weights change as the file `schedule` says, or NULL. -1 after fail(): 66 when neither has the
-// fingerprint.
+// Finds the dataset with this fingerprint among `paths`; if it is none of them, they are the sources of a mixture, each
+// as "DIR" or "DIR:WEIGHT", whose weights change as the file `schedule` says, or NULL. -1 after fail(): 66 when neither
+// has the fingerprint.
 int origins_open(Origins *origins, unsigned count, const char *const *paths, const char *schedule,
                  const uint8_t fingerprint[32]);
 void origins_close(Origins *origins); // accepts a zeroed struct

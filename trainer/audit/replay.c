@@ -277,8 +277,8 @@ static bool is_dataset(const char *path, const uint8_t fingerprint[32]) {
     return found;
 }
 
-// The dataset of the next step among those that the user names, and those of the run; without it the first of these, with
-// which the run is refused. False: there is none.
+// The dataset of the next step among those that the user names, and those of the run; without it the first of these,
+// with which the run is refused. False: there is none.
 static bool find_dataset(const Replay *replay, char path[PATH_MAX_BYTES]) {
     char first[PATH_MAX_BYTES] = "";
     RecordLine line;
@@ -347,8 +347,8 @@ static int verify_dataset(const Config *config) {
     return result;
 }
 
-// `state` is that of the checkpoint that it begins with; of the newest, which has the name of the initial weights, where it
-// begins with them.
+// `state` is that of the checkpoint that it begins with; of the newest, which has the name of the initial weights,
+// where it begins with them.
 static int find_start(Replay *replay, ReplayResult *result, const char *directory, RunState *state) {
     uint64_t step = replay->record.last_step;
     if (!result->last) result->last = step;

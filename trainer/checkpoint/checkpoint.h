@@ -5,8 +5,8 @@
 //   optimizer.safetensors  the ranges that the optimizer's row names (adamw.m.NAME, adamw.v.NAME), in our own layout
 //   state.json             the rest of the run: what RunState holds, the configuration, the hashes of the other files;
 //                          its last key is the hash of the text before it
-//   vocab.json, ...        the tokenizer for other tools (tokenizer_files.h), with characters.txt for its own: hard links to those
-//                          of the checkpoint before
+//   vocab.json, ...        the tokenizer for other tools (tokenizer_files.h), with characters.txt for its own: hard
+//                          links to those of the checkpoint before
 #pragma once
 
 #include "common/file/file.h"
@@ -20,15 +20,15 @@ void checkpoint_resolve_auto(const char *out_dir, Config *config);
 // The bytes of a checkpoint: parameters and optimizer state (NULL: none) in fp32, and some for headers and JSON.
 uint64_t checkpoint_bytes(const Model *model, const Optimizer *optimizer);
 
-// The free bytes of the disk of a directory, or of the first of its parents that exists; `at` is set to its path. -1 with
-// errno.
+// The free bytes of the disk of a directory, or of the first of its parents that exists; `at` is set to its path. -1
+// with errno.
 int64_t checkpoint_space(const char *directory, char at[PATH_MAX_BYTES]);
 
 // 74 when one checkpoint of `bytes` does not fit the disk of out_dir.
 int checkpoint_check_space(const char *out_dir, uint64_t bytes);
 
-// Removes all checkpoints but the last two and the best: after a save, and at the start of a run, where a kill had left a
-// part of one.
+// Removes all checkpoints but the last two and the best: after a save, and at the start of a run, where a kill had left
+// a part of one.
 void checkpoint_rotate(const char *out_dir, uint64_t best_step);
 
 // Writes out_dir/ckpt-STEP, and removes old ones. Does nothing if it exists.
@@ -76,6 +76,6 @@ int checkpoint_verify_model(const char *directory);
 // lists; tensors may be F32, F16 or BF16, and wpe may have more rows than the model's block. 65 when a tensor is
 // missing, is damaged, does not fit, or is not part of the model.
 int checkpoint_load(Network *network, const char *path, bool optimizer);
-// The same for a model that lacks the last `added` ids of the network: their rows become the mean of the others, summed in
-// double precision.
+// The same for a model that lacks the last `added` ids of the network: their rows become the mean of the others, summed
+// in double precision.
 int checkpoint_load_model(Network *network, const char *path, unsigned added);

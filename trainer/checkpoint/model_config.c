@@ -115,7 +115,8 @@ static const char *take_options(const json_t *root, Config *model) {
     return is_rope && model->n_embd / model->n_head % 2 ? "rope_theta" : NULL;
 }
 
-// The first name in a config.json of ours that model_config_print does not write: an option of a newer program. NULL: none.
+// The first name in a config.json of ours that model_config_print does not write: an option of a newer program. NULL:
+// none.
 static const char *unknown_name(json_t *root, const Config *model) {
     Buffer text = {0};
     const ModelShape shape = model_shape(model);

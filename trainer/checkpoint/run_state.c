@@ -11,9 +11,9 @@ enum { FORMAT = 1, HASH_DIGITS = 2 * SAFE_HASH_BYTES };
 
 void run_state_init(RunState *state) { *state = (RunState){.first_loss = NAN, .last_loss = NAN, .best_loss = NAN}; }
 
-// The fields of state.json, in its order: FIELD(kind, name, where `state` or `hashes` holds it). A kind has two functions:
-// KIND_json returns the JSON, or NULL for a field that is left out, and take_KIND reads it. false: it is missing or of
-// another type.
+// The fields of state.json, in its order: FIELD(kind, name, where `state` or `hashes` holds it). A kind has two
+// functions: KIND_json returns the JSON, or NULL for a field that is left out, and take_KIND reads it. false: it is
+// missing or of another type.
 #define FIELDS(FIELD)                                                                                                  \
     FIELD(number, "step", &state->step)                                                                                \
     FIELD(number, "updates", &state->updates)                                                                          \

@@ -56,7 +56,8 @@ enum {
 };
 
 static inline unsigned config_world(const Config *config) { return config->world ? config->world : 1; }
-// Whether the tensors that `offload` = mode moves are in host memory: a later word moves those of the earlier ones, too.
+// Whether the tensors that `offload` = mode moves are in host memory: a later word moves those of the earlier ones,
+// too.
 static inline bool offload_includes(const Config *config, OffloadMode mode) {
     return config->offload != OFFLOAD_AUTO && config->offload >= mode;
 }
@@ -93,7 +94,8 @@ typedef struct {
 } ConfigReader;
 
 // The options of a command that reads a configuration, and the configuration from them: the files, then the collected
-// --key=value options. Logs which keys are ignored. -1 after printing every mistake: 66 when files cannot be read, else 2.
+// --key=value options. Logs which keys are ignored. -1 after printing every mistake: 66 when files cannot be read, else
+// 2.
 extern const MoreOptions config_options;
 int config_read(ConfigReader *reader, int count, char **files);
 

@@ -66,7 +66,8 @@ static void check_paths(ConfigReader *reader) {
 enum { MEM_LIMIT_LEAST = 1 << 20 };    // bytes: less is a number of GiB without its unit
 enum { MICRO_BATCH_TOKENS = 1 << 24 }; // at most: rows are counted in int, and no sum of the plan overflows
 
-// The number of heads nearest to the one that was asked for whose heads have a multiple of 8 channels. 0: there is none.
+// The number of heads nearest to the one that was asked for whose heads have a multiple of 8 channels. 0: there is
+// none.
 static int64_t nearest_heads(const Config *config) {
     int64_t near = 0;
     for (int64_t heads = 1; heads <= config->n_embd / 8; heads++)
@@ -200,8 +201,8 @@ void config_warn(const ConfigReader *reader) {
                  reader->origin[KEY_recompute_layers]);
 }
 
-// With the loss of answers, rows begin at documents and see no other one: else the first targets of a row do not count. Not
-// where loss_tokens is that of a run, whose other keys are taken, too.
+// With the loss of answers, rows begin at documents and see no other one: else the first targets of a row do not count.
+// Not where loss_tokens is that of a run, whose other keys are taken, too.
 static void set_for_answers(ConfigReader *reader) {
     Config *config = &reader->config;
     if (config->loss_tokens != LOSS_ANSWERS || !config_is_set(reader, KEY_loss_tokens)) return;

@@ -1,4 +1,5 @@
-// What a configuration may hold beside keys and values: lines of Python around those of nanoGPT, and names of other programs.
+// What a configuration may hold beside keys and values: lines of Python around those of nanoGPT, and names of other
+// programs.
 #include "trainer/config/config_python.h"
 #include <ctype.h>
 

@@ -1,4 +1,5 @@
-// What a configuration may hold beside keys and values: lines of Python around those of nanoGPT, and names of other programs.
+// What a configuration may hold beside keys and values: lines of Python around those of nanoGPT, and names of other
+// programs.
 #pragma once
 
 #include "trainer/config/config.h"
@@ -10,8 +11,8 @@ const char *python_docstring(const char *statement);      // the quotes that beg
 const char *python_next_statement(const char *statement); // of the same line, or NULL
 bool python_is_call(const char *value);                   // as in model = GPT(config)
 const char *python_skip_annotation(const char *at);       // the type in batch_size: int = 8
-// Whether a statement sets keys from elsewhere: all names of a module or one that is a key, or a program that is run, but
-// for nanoGPT's own, which reads files and flags.
+// Whether a statement sets keys from elsewhere: all names of a module or one that is a key, or a program that is run,
+// but for nanoGPT's own, which reads files and flags.
 bool python_takes_keys(const char *statement);
 
 // What other programs call a key or a word, for the hint in a mistake. NULL: no other name is known.

@@ -1,8 +1,8 @@
 // The table of the levels of recompute: LEVEL(NAME, name, number, group, seconds, text, ...). Levels are cumulative.
 #pragma once
 
-// name: the word in configurations; number: an older spelling of it. group: the group of buffers.def that layers stop keeping
-// at this level. seconds: the cost of computing the group again, for each token of one layer, in variables of
+// name: the word in configurations; number: an older spelling of it. group: the group of buffers.def that layers stop
+// keeping at this level. seconds: the cost of computing the group again, for each token of one layer, in variables of
 // plan/step_cost.c. text: in the table of the plan. ...: passed through. The operations are in model/forward.c.
 #define RECOMPUTE_LEVELS(LEVEL, ...)                                                                                   \
     LEVEL(NONE, none, "0", INPUT, 0, "none: all kept", __VA_ARGS__)                                                    \

@@ -1,6 +1,7 @@
-// The hash chain of a run. Every step has a link: the SHA-256 of the link before it and of what the step was made of and
-// gave. A checkpoint holds the link of its step, so that the chain goes on after a kill, and the link of a step stands in
-// its line of metrics.jsonl. The last link therefore commits to all steps: their data, losses, norms, and weights.
+// The hash chain of a run. Every step has a link: the SHA-256 of the link before it and of what the step was made of
+// and gave. A checkpoint holds the link of its step, so that the chain goes on after a kill, and the link of a step
+// stands in its line of metrics.jsonl. The last link therefore commits to all steps: their data, losses, norms, and
+// weights.
 //
 // H(NAME, ...) is the SHA-256 of "millrace chain NAME 1\n" and the bytes of what follows. Numbers are little-endian.
 //
@@ -11,15 +12,15 @@
 //   loss, norm as in metrics.jsonl; a value that is not finite is the NaN 7ff8000000000000
 //   data       H("data", the batch hash of each micro-batch of the step, in order of samples)
 //   batch hash H("batch", u64 first sample, u32 samples, u32 bytes of an id, the ids of the samples)
-//   weights    after each step that eval_interval divides: H("weights", the f32 parameters, tensor by tensor in the order
-//              and layout of optimizer.safetensors with AdamW); after others 32 zero bytes
+//   weights    after each step that eval_interval divides: H("weights", the f32 parameters, tensor by tensor in the
+//              order and layout of optimizer.safetensors with AdamW); after others 32 zero bytes
 //
 // So the chain does not depend on the number of processes, on batches that were requested again, or on where the state
 // of the run lies. A run that an earlier version began has link 0 before its first step with this one.
 //
-// Cost (one core of an AMD EPYC with SHA instructions, 2026-11-24): 1.25 ns a token, 0.08 % of a step of 124M on an H200
-// (652,000 tokens a second); 3.9 ns without these instructions; 3 us of the smallest step. Weights: 0.41 s of 124M after
-// an evaluation.
+// Cost (one core of an AMD EPYC with SHA instructions, 2026-11-24): 1.25 ns a token, 0.08 % of a step of 124M on an
+// H200 (652,000 tokens a second); 3.9 ns without these instructions; 3 us of the smallest step. Weights: 0.41 s of 124M
+// after an evaluation.
 #pragma once
 
 #include "trainer/checkpoint/run_state.h"

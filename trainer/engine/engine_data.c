@@ -100,7 +100,8 @@ static void add_sources(Buffer *line, const Engine *engine, uint64_t sample) {
     buffer_print(line, "]");
 }
 
-// `old` is NULL for the first dataset of the run. `from`: the sample from which on the weights hold, if it is a later one.
+// `old` is NULL for the first dataset of the run. `from`: the sample from which on the weights hold, if it is a later
+// one.
 static void record_weights(Engine *engine, const DatasetUse *use, const DatasetUse *old, uint64_t from) {
     char hex[65];
     Buffer line = {0};

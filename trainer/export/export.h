@@ -12,6 +12,6 @@ int model_export(const char *from, const char *to, const ModelShape *shape, Dtyp
 // Writes numbers of the tensor `name`. -1 after fail(): 65 when one is too large for the type of the file.
 int export_write(SafeWriter *writer, const char *name, const float *values, size_t count);
 
-// Writes config.json and the tokenizer files for a model.safetensors with tensors of that type, and for a characters.txt
-// where the vocabulary is not GPT-2's. -1 after fail().
+// Writes config.json and the tokenizer files for a model.safetensors with tensors of that type, and for a
+// characters.txt where the vocabulary is not GPT-2's. -1 after fail().
 int export_finish(const char *to, const ModelShape *shape, Dtype type);

@@ -104,8 +104,8 @@ void foreign_close(ForeignModel *foreign) {
 
 // ---- writing
 
-// One row of the file at a time; a vector is one row. Zeros are written for a bias that the model does not have, because
-// transformers' GPT-2 always has biases, and for the rows after the first `present`.
+// One row of the file at a time; a vector is one row. Zeros are written for a bias that the model does not have,
+// because transformers' GPT-2 always has biases, and for the rows after the first `present`.
 static int write_tensor(SafeWriter *writer, const Tensor *tensor, const ForeignTensor *from, size_t present) {
     const bool turned = tensor_transposed(tensor) || tensor->cols == 1;
     const size_t rows = (size_t)tensor->file_rows, cols = (size_t)tensor->cols;

@@ -19,8 +19,8 @@ typedef struct {
     void *context;
 } TextStream;
 
-// The ids of `text` in a buffer with room for `more`; the name of the token that ends a document, as <|endoftext|>, is that
-// token in it, as in nanoGPT's sample.py. NULL after fail().
+// The ids of `text` in a buffer with room for `more`; the name of the token that ends a document, as <|endoftext|>, is
+// that token in it, as in nanoGPT's sample.py. NULL after fail().
 static void *encode_start(const Vocab *vocab, Bytes text, uint64_t more, size_t *count) {
     const Bytes mark = vocab_bytes(vocab, vocab_end_of_text(vocab));
     Encoder *encoder = encoder_open(vocab, INVALID_BYTES);

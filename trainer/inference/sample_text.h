@@ -7,16 +7,17 @@
 #include <stdio.h>
 
 // Passes `start` and its continuation by up to `tokens` tokens to `emit`. The name of the token that ends a document,
-// as <|endoftext|>, is that token in `start`, and an empty `start` begins with it. Each piece is emitted as soon as no later token can change it: it ends with a whole
-// UTF-8 character. Bytes of the model that are not UTF-8 become U+FFFD, as with nanoGPT and transformers; those of `start`
-// are passed as they are. The text ends before `stop` ("": it does not end there),
-// which is not emitted. The vocabulary is that of the model (vocabulary.h). -1 after fail().
+// as <|endoftext|>, is that token in `start`, and an empty `start` begins with it. Each piece is emitted as soon as no
+// later token can change it: it ends with a whole UTF-8 character. Bytes of the model that are not UTF-8 become U+FFFD,
+// as with nanoGPT and transformers; those of `start` are passed as they are. The text ends before `stop` ("": it does
+// not end there), which is not emitted. The vocabulary is that of the model (vocabulary.h). -1 after fail().
 int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, Bytes start, uint64_t tokens,
                 const char *stop, void (*emit)(void *context, Bytes text), void *context);
 
-// Reads lines of `in`, each a message of a user, and passes the answer of the model to `emit`, with a line end after it. An
-// answer ends at <|end|>, at the marker of a role, which is not emitted, or after `tokens` tokens. A line "/clear" forgets all
-// messages. If they do not fit a block with the answer, the oldest pairs of messages are forgotten; a message that does not
-// fit alone is refused with a warning. Ends with the input. `before` (may be NULL) is called before each line. -1 after fail().
+// Reads lines of `in`, each a message of a user, and passes the answer of the model to `emit`, with a line end after
+// it. An answer ends at <|end|>, at the marker of a role, which is not emitted, or after `tokens` tokens. A line
+// "/clear" forgets all messages. If they do not fit a block with the answer, the oldest pairs of messages are
+// forgotten; a message that does not fit alone is refused with a warning. Ends with the input. `before` (may be NULL)
+// is called before each line. -1 after fail().
 int sample_turns(Network *network, const Vocab *vocab, const Sampler *sampler, uint64_t tokens, FILE *in,
                  void (*before)(void), void (*emit)(void *context, Bytes text), void *context);

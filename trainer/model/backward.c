@@ -3,8 +3,8 @@
 //
 // dres is the gradient of the residual stream, dres_act the same as activations, for the matmuls. The backward pass of
 // a norm adds its gradient to dres, and sums the bias gradient of the projection that was added before the norm; with
-// dropout, the operation that applies the mask sums it. Activations that the forward pass did not keep are first computed
-// again, by the same operations in the same order, and are bit-identical.
+// dropout, the operation that applies the mask sums it. Activations that the forward pass did not keep are first
+// computed again, by the same operations in the same order, and are bit-identical.
 #include "trainer/model/layer_offload.h"
 
 #define P(id, layer) network_param(network, PARAM_##id, layer)

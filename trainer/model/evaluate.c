@@ -21,7 +21,8 @@ void evaluate_warm_up(Network *network, uint64_t samples) {
     if (last) add_losses(network, (int)last);
 }
 
-// Returns the bytes of the targets of B rows of T+1 ids that count, and adds the losses of those without text to the scalars.
+// Returns the bytes of the targets of B rows of T+1 ids that count, and adds the losses of those without text to the
+// scalars.
 static uint64_t add_bytes(Network *network, const uint8_t *token_bytes, const void *ids, int B, int T) {
     const unsigned width = shape_id_bytes(&network->model->shape);
     StepScalars *scalars = network_at(network, network->plan->scalars);

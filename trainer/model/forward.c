@@ -72,8 +72,8 @@ Attention network_attention(const Network *network, const PassLayout *pass, int 
                        .from = from};
 }
 
-// Runs the part of a block that `level` recomputes; RECOMPUTE_BLOCK: all of it. Rows before `from` of a sequence are left
-// out: B is 1 unless from is 0.
+// Runs the part of a block that `level` recomputes; RECOMPUTE_BLOCK: all of it. Rows before `from` of a sequence are
+// left out: B is 1 unless from is 0.
 static void block_forward(const Network *network, const PassLayout *pass, int l, Recompute level, const Res *in,
                           const Act *branch, int B, int T, int from) {
     const Backend *ops = network->ops;

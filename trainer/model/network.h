@@ -86,7 +86,8 @@ Norm network_norm(const Network *network, const PassLayout *pass, NormId id, int
 // What a layer does between its first product and attention, from position `from` on of B sequences of T tokens.
 Heads network_heads(const Network *network, int layer, int B, int T, int from);
 
-// The attention of a layer over B sequences of T tokens: with document_mask inside documents, and with the pass's dropout.
+// The attention of a layer over B sequences of T tokens: with document_mask inside documents, and with the pass's
+// dropout.
 Attention network_attention(const Network *network, const PassLayout *pass, int layer, int B, int T, int from);
 
 // Runs B sequences of T tokens (at most those of the pass and the model's block) up to the last norm.

@@ -169,8 +169,8 @@ static void run_part(const Network *network, int part, float scale, bool add) {
 }
 
 // A micro-batch with a recording for each of its parts. Each part of the forward pass waits for its own parameters,
-// which ranks may still receive, and with `exchanges` the gradients of a layer begin to be summed over the ranks as soon
-// as they are complete. The place of the loss depends on the micro-batch, so it is not recorded.
+// which ranks may still receive, and with `exchanges` the gradients of a layer begin to be summed over the ranks as
+// soon as they are complete. The place of the loss depends on the micro-batch, so it is not recorded.
 static void run_parts(Network *network, float scale, int micro, bool exchanges) {
     Collective *ranks = network->collective;
     const int layers = network->model->shape.layers, parts = part_count(network), head = layers + 1;
@@ -335,8 +335,8 @@ typedef struct {
     bool reduces;  // gradients are summed over the ranks after it
 } Round;
 
-// Ends the exchanges of the round before, because this round overwrites its gradients and the host may wait for copies of
-// a batch.
+// Ends the exchanges of the round before, because this round overwrites its gradients and the host may wait for copies
+// of a batch.
 static int finish_round(Collective *ranks) {
     collective_finish(ranks);
     return collective_wait(ranks);
@@ -400,8 +400,8 @@ FeedResult step_gradients(Network *network, const Config *config, BatchStream *s
     return run_micro_batches(network, config, stream, position->step, scale, stop);
 }
 
-// The gradients are sums divided by the tokens of the step, and become means over its targets where they are divided by the
-// loss scale. Without targets the divisor is 0: the norm is not finite, and so nothing is updated.
+// The gradients are sums divided by the tokens of the step, and become means over its targets where they are divided by
+// the loss scale. Without targets the divisor is 0: the norm is not finite, and so nothing is updated.
 static void set_divisor(Network *network, const Config *config, float loss_scale) {
     StepScalars *scalars = network_at(network, network->plan->scalars);
     if (!network->plan->answers) return;

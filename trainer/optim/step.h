@@ -28,8 +28,8 @@ typedef struct {
 void step_warm_up(Network *network, const Config *config);
 
 // The gradients of gradient_accumulation_steps micro-batches from the stream, divided by the number of
-// network->collective's processes, and network->step_targets. FEED_BATCH: done. Otherwise the stream is at some micro-batch of the step. `stop` may
-// be NULL; it is checked between micro-batches. All processes return the same.
+// network->collective's processes, and network->step_targets. FEED_BATCH: done. Otherwise the stream is at some
+// micro-batch of the step. `stop` may be NULL; it is checked between micro-batches. All processes return the same.
 FeedResult step_gradients(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
                           const atomic_int *stop);
 

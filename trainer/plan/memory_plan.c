@@ -81,8 +81,8 @@ static void lay_gradients(PlanLayout *layout, LayerGradients *gradients, int slo
     gradients->bytes = layout->at - start, gradients->slot_count = slots;
 }
 
-// reduce_order = fixed: a process alone has the gradients of one micro-batch beside the sums of those before, of several
-// each has the sums of its shards. Nothing where a step has one round: it has nothing to add to.
+// reduce_order = fixed: a process alone has the gradients of one micro-batch beside the sums of those before, of
+// several each has the sums of its shards. Nothing where a step has one round: it has nothing to add to.
 static void lay_sums(PlanLayout *layout) {
     MemoryPlan *plan = layout->plan;
     const unsigned world = config_world(layout->facts.config);

@@ -31,8 +31,8 @@ typedef struct {
 
 // The memory of an update: it aliases the activations of the passes, except `grads` without offload.
 typedef struct {
-    // offload = optimizer: the update streams slices of at most `slice` elements of the master parameters and the states
-    // through BACKEND_SLOTS slots. slice 0: all state is in the arena
+    // offload = optimizer: the update streams slices of at most `slice` elements of the master parameters and the
+    // states through BACKEND_SLOTS slots. slice 0: all state is in the arena
     size_t slice, slots, slot_bytes;
     size_t workspace; // of the optimizer
     size_t grads;     // all gradients

@@ -62,6 +62,7 @@ typedef struct {
     int chunk_rows; // of logits
 } PlanFacts;
 
-// Lays out a pass of B = rows sequences of T = block tokens from `at` on, and adds its rows to the table unless that is NULL.
+// Lays out a pass of B = rows sequences of T = block tokens from `at` on, and adds its rows to the table unless that is
+// NULL.
 void pass_layout_init(PassLayout *pass, size_t at, int rows, int block, bool backward, const PlanFacts *facts,
                       PlanTable *table);

@@ -75,8 +75,8 @@ static void choose(Config *config, const Config *given, const Model *model, cons
 }
 
 // On a GPU the head runs at the full rate from some 4,000 rows on, but the gradient of its weights is read and written
-// for each chunk, which lies where the gradient of fc does: as many rows as need no more memory than LOSS_CHUNK_ROWS do,
-// and more within a mem_limit, or else a third of the card. Free memory must not count: bits depend on the chunk.
+// for each chunk, which lies where the gradient of fc does: as many rows as need no more memory than LOSS_CHUNK_ROWS
+// do, and more within a mem_limit, or else a third of the card. Free memory must not count: bits depend on the chunk.
 static int64_t choose_chunk(const Config *config, const Model *model, const Backend *backend) {
     enum { MOST = 16384, UNIT = 128 };
     const int64_t rows = config->batch_size.value * config->block_size, most = rows < MOST ? rows : MOST;
@@ -122,8 +122,8 @@ static double choose_settings(Config *config, Config given, const Model *model, 
 }
 
 // The order is part of the bits of a run, so it depends on mem_limit, and neither on free memory nor on the number of
-// processes of a machine; but a network between machines would carry the gradients of each micro-batch. Where it would need
-// more in host memory, it costs copies, whose time is not predicted.
+// processes of a machine; but a network between machines would carry the gradients of each micro-batch. Where it would
+// need more in host memory, it costs copies, whose time is not predicted.
 static ReduceOrder choose_order(const Config *given, const Model *model, const Backend *backend) {
     const double worth = 1.02; // what the same bits for any number of processes may cost
     const MemoryLimits limits = {.arena = given->mem_limit};

@@ -64,8 +64,8 @@ static void suggest_rows(Search *search, Config config) {
     }
 }
 
-// Smaller batches, then with more recomputation, smaller logits chunks, shorter sequences, and at last the optimizer state,
-// the gradients and the residuals in host memory.
+// Smaller batches, then with more recomputation, smaller logits chunks, shorter sequences, and at last the optimizer
+// state, the gradients and the residuals in host memory.
 static void suggest_smaller(Search *search, const Config *base) {
     enum { LEVELS = RECOMPUTE_BLOCK + 1, STEPS = LEVELS + 3 };
     const bool trains = search->optimizer;
@@ -87,8 +87,8 @@ static void suggest_smaller(Search *search, const Config *base) {
     }
 }
 
-// Prints up to three settings near those given that fit: first another order of sums and an undivided optimizer state, then
-// those of suggest_smaller. If none fits, prints what was tried.
+// Prints up to three settings near those given that fit: first another order of sums and an undivided optimizer state,
+// then those of suggest_smaller. If none fits, prints what was tried.
 static void suggest(const MemoryPlan *plan, const Config *given, const Backend *backend, const MemoryLimits *limits,
                     Buffer *out) {
     const bool trains = plan->optimizer, offloads = trains && !backend->in_host_memory;

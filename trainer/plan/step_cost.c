@@ -1,10 +1,10 @@
-// Predicted times of a training step; only ratios of rates matter for a choice. Those of the CPU: bench_kernels threads=1
-// cpu=1 (124M, B=4, T=256) on a core with AVX-512 and AMX, 2026-11-22, but for the sums of
+// Predicted times of a training step; only ratios of rates matter for a choice. Those of the CPU: bench_kernels
+// threads=1 cpu=1 (124M, B=4, T=256) on a core with AVX-512 and AMX, 2026-11-22, but for the sums of
 // gradients, which were timed on one core of an AMD EPYC, 2026-11-24.
 //
 // Those of a GPU are shares of its data sheet's peaks (gpu_peaks.def), and of an H200's where the card is not known: of
-// an H200 they give a step of 124M within 10 % of its time (docs/gpu-results.md). An RTX 4070 has 115 FLOP for a byte of
-// memory, an H200 206: a norm that is computed again is a smaller part of a step there.
+// an H200 they give a step of 124M within 10 % of its time (docs/gpu-results.md). An RTX 4070 has 115 FLOP for a byte
+// of memory, an H200 206: a norm that is computed again is a smaller part of a step there.
 #include "trainer/plan/step_cost.h"
 #include <string.h>
 
@@ -35,9 +35,9 @@ static GpuPeak peak_of(const Backend *backend) {
 }
 
 // Products reach 0.75 of the peak (0.72 of an H200's; 0.80 and more is reported of desktop cards) and copies 0.85.
-// Attention's share was measured on an H200 before its kernels used TMA. With TMA it is 0.33 and 0.31, which makes a step of
-// 124M 5 % shorter; the older shares stay, as the plan of an unknown card depends on them. Cards whose peak is below 500
-// TFLOP/s are assumed to have twice these shares.
+// Attention's share was measured on an H200 before its kernels used TMA. With TMA it is 0.33 and 0.31, which makes a
+// step of 124M 5 % shorter; the older shares stay, as the plan of an unknown card depends on them. Cards whose peak is
+// below 500 TFLOP/s are assumed to have twice these shares.
 static Rates gpu_rates(const Backend *backend) {
     const bool known = backend->card && gpu_peak(backend->card).flops > 0;
     const GpuPeak peak = peak_of(backend);

@@ -62,7 +62,8 @@ static double lowest_loss(const ComparedRun *run) {
     return isfinite(lowest) ? lowest : NAN;
 }
 
-// Whether the evaluations of two runs differ in dataset, mixture, order or size. A run without a checkpoint does not say.
+// Whether the evaluations of two runs differ in dataset, mixture, order or size. A run without a checkpoint does not
+// say.
 static bool evaluates_other(const ComparedRun *run, const ComparedRun *first) {
     return run->saved.config && run->saved.state.eval_rule != first->saved.state.eval_rule;
 }

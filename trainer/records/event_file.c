@@ -147,8 +147,9 @@ static int read_earlier(EarlierFile *file, uint64_t limit) {
     return 0;
 }
 
-// Cuts the earlier files where the last step begins that one of them has up to `limit`; it may lack some of its lines, and becomes
-// `first`. TensorBoard follows files by their names, so an earlier file stays. `second` becomes the time in the name of the last.
+// Cuts the earlier files where the last step begins that one of them has up to `limit`; it may lack some of its lines,
+// and becomes `first`. TensorBoard follows files by their names, so an earlier file stays. `second` becomes the time in
+// the name of the last.
 static int cut_earlier(const char *out_dir, uint64_t limit, uint64_t *first, long long *second) {
     char path[PATH_MAX_BYTES];
     EarlierFile *files = NULL;

@@ -9,7 +9,8 @@ typedef struct {
     struct json_t *keys;
 } HistoryKeys;
 
-// The evaluations from that of `step` on have this rule (trainer/records/evaluation.h); 0: versions that did not record it.
+// The evaluations from that of `step` on have this rule (trainer/records/evaluation.h); 0: versions that did not record
+// it.
 typedef struct {
     uint64_t step, rule;
 } HistoryRule;

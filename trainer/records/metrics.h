@@ -1,7 +1,8 @@
-// metrics.jsonl: one JSON object on each line, appended during the run. The first member of every line is "step", the number of
-// steps that the run had done; it never decreases. The second member gives the kind of the line:
+// metrics.jsonl: one JSON object on each line, appended during the run. The first member of every line is "step", the
+// number of steps that the run had done; it never decreases. The second member gives the kind of the line:
 //
-//   loss              a step: its loss, the mean over its targets that count, in nats, with what z_loss adds; null: not finite
+//   loss              a step: its loss, the mean over its targets that count, in nats, with what z_loss adds; null: not
+//                     finite
 //     targets         loss_tokens=answers only: targets that count; 0: loss and norm are null, and nothing is applied
 //     norm            norm of the gradient before it was clipped; null: not finite
 //     loss_scale      float16 only
@@ -19,25 +20,27 @@
 //     eval_rule       16 hex digits; only losses of the same rule compare
 //   dataset           the name of the dataset that the next step reads; written at the start and after a change
 //     fingerprint     its own, in hex
-//     sources         of a mixture: name and weight of each, of 65,536, or its tokens where `sampling` reads all as one split
+//     sources         of a mixture: name and weight of each, of 65,536, or its tokens where `sampling` reads all as one
+//                     split
 //     weights_from    the weights changed and hold from this sample on
 //     old, consumed   after a change: the fingerprint before it, and the samples that the run has taken of the new one
 //   arena_bytes       a process has begun: the memory of its plan
 //     world           number of processes
-//     answer_share    loss_tokens=answers, and the dataset is on this machine: of the ids of answers, those that the first epoch
-//                     counts
+//     answer_share    loss_tokens=answers, and the dataset is on this machine: of the ids of answers, those that the
+//                     first epoch counts
 //     version, config   of the trainer; the configuration, as a checkpoint has it
 //     data or loader  the dataset's folder, or the endpoint of a loader
-//   spike             standard deviations of the loss or norm of this step above those before; applied: whether it was updated
+//   spike             standard deviations of the loss or norm of this step above those before; applied: whether it was
+//                     updated
 //   saved_step        a checkpoint of this step is on the disk; save_ms: what that took
 //   save_wait_ms      milliseconds that training has waited for a save that runs beside it
 //   lost_steps        steps that an earlier process has done and not saved: killed, or ended by an error
-//   rolled_back_from  after steps that were not finite: the step before; nonfinite: how many in all; skip_from, skip_to: the
-//                     samples from skip_from to skip_to - 1 will be left out
+//   rolled_back_from  after steps that were not finite: the step before; nonfinite: how many in all; skip_from,
+//                     skip_to: the samples from skip_from to skip_to - 1 will be left out
 //   passed_from       the samples from passed_from to passed_to - 1 were left out
 //   step_time_ratio   the median of the last steps by the usual one, when it has become slow or usual again
-//   processor_lost    the share of the time that the process could use in which other programs had the processor, in the last
-//                     32 steps: where it is above 0.2, and once when it no longer is
+//   processor_lost    the share of the time that the process could use in which other programs had the processor, in
+//                     the last 32 steps: where it is above 0.2, and once when it no longer is
 //   gpu_used_bytes, gpu_free_bytes, gpu_busy   of the GPU, by all its processes, where its driver tells; busy is 0 to 1
 //   sample            text that the model continued
 //
@@ -68,8 +71,8 @@ typedef struct {
 } MetricsEnd;
 
 // Opens out_dir/metrics.jsonl and truncates it to the lines up to `end`, because a resumed run writes the later ones
-// again. Of the step itself, the lines from the first on that was written later are removed, and so is a torn last line.
-// `events` adds an event file beside it.
+// again. Of the step itself, the lines from the first on that was written later are removed, and so is a torn last
+// line. `events` adds an event file beside it.
 int metrics_open(Metrics *metrics, const char *out_dir, MetricsEnd end, bool events);
 
 // For a process that writes no lines while another one does: keeps those of its last step. When the other process has
@@ -98,6 +101,6 @@ typedef struct {
 } MetricsStep;
 bool metrics_last(MetricsStep *last, const char *out_dir);
 
-// The last line in it that has the member: "val_loss" of an evaluation, beside "step", "train_loss", "val_bpb", ...; "gpu_busy"
-// of the GPU. NULL: there is none.
+// The last line in it that has the member: "val_loss" of an evaluation, beside "step", "train_loss", "val_bpb", ...;
+// "gpu_busy" of the GPU. NULL: there is none.
 struct json_t *metrics_last_with(const char *out_dir, const char *member);

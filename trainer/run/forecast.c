@@ -24,8 +24,8 @@ static double pass_seconds(Run *run, int rows) {
     return (double)(clock_ns() - started) * 1e-9;
 }
 
-// Seconds for each token of a forward pass: of the shortest of a few, because the first has begun threads and made kernels,
-// and another process may hold the processor during one.
+// Seconds for each token of a forward pass: of the shortest of a few, because the first has begun threads and made
+// kernels, and another process may hold the processor during one.
 static double token_seconds(Run *run, int rows) {
     enum { PASSES = 4 };
     const double enough = 10;

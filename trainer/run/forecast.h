@@ -3,6 +3,6 @@
 
 #include "trainer/run/run.h"
 
-// Times a forward pass and logs how long the first evaluation, the steps until the next one and the whole run will take,
-// unless all of it is short.
+// Times a forward pass and logs how long the first evaluation, the steps until the next one and the whole run will
+// take, unless all of it is short.
 void forecast_log(Run *run);

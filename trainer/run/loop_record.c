@@ -27,7 +27,8 @@ void loop_print_evaluation(const Engine *engine, const Evaluation evaluations[SP
     loop_flush_lines();
 }
 
-// Time to max_iters at the mean rate since the first step of this process, evaluations and checkpoints included, as "3:12:05".
+// Time to max_iters at the mean rate since the first step of this process, evaluations and checkpoints included, as
+// "3:12:05".
 static const char *time_left(const Run *run, char out[24]) {
     double seconds = (double)(clock_ns() - run->pace.began_ns) * 1e-9 / (double)run->pace.steps;
     uint64_t left =
@@ -112,8 +113,8 @@ void loop_warn_of_spike(Run *run, const ComputedStep *step) {
             result->applied ? ", as in the two steps before" : "; the update is not applied");
 }
 
-// The share of the processor that other programs had in the last window of step times: a line of metrics.jsonl where it is
-// much, and when it no longer is.
+// The share of the processor that other programs had in the last window of step times: a line of metrics.jsonl where it
+// is much, and when it no longer is.
 static double record_lost(Run *run) {
     const double much = 0.2;
     const ProcessorTime now = processor_time();

@@ -27,8 +27,8 @@ static void measure_products(Run *run) {
              world > 1 ? ", in each process" : "");
 }
 
-// Refuses a run whose first checkpoint cannot be written, and warns where a later one may not: two are kept and the best,
-// while the next is written.
+// Refuses a run whose first checkpoint cannot be written, and warns where a later one may not: two are kept and the
+// best, while the next is written.
 static int check_disk(const Run *run) {
     enum { KEPT = 4 };
     const char *out_dir = run->engine.config.out_dir;

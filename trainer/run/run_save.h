@@ -9,10 +9,10 @@
 int run_save(Run *run, bool last);
 void run_check_save(Run *run);
 
-// Seconds between two saves by which the least time is lost to saves and kills: sqrt(2 S M), when a save takes S seconds
-// of training and the process is killed every M seconds (J. W. Young, "A first order approximation to the optimum
-// checkpoint interval", 1974). M is that of the run so far, and one kill in an hour before it. A save beside training
-// takes the wait for its copy, and the processor time of the thread that writes it.
+// Seconds between two saves by which the least time is lost to saves and kills: sqrt(2 S M), when a save takes S
+// seconds of training and the process is killed every M seconds (J. W. Young, "A first order approximation to the
+// optimum checkpoint interval", 1974). M is that of the run so far, and one kill in an hour before it. A save beside
+// training takes the wait for its copy, and the processor time of the thread that writes it.
 double save_interval_s(double save_s, double run_s, unsigned kills);
 
 // Whether checkpoint_interval has a checkpoint at this step; the same in all processes. -1 after fail().

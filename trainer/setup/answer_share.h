@@ -1,5 +1,5 @@
-// How much of the answers of a dataset an epoch counts, with loss_tokens = answers: a row cuts what is longer than it, and what
-// follows its cut counts from the next marker on.
+// How much of the answers of a dataset an epoch counts, with loss_tokens = answers: a row cuts what is longer than it,
+// and what follows its cut counts from the next marker on.
 #pragma once
 
 #include "trainer/config/config.h"
@@ -11,8 +11,8 @@ typedef struct {
     bool whole;              // of the whole split, not of its beginning
 } AnswerShare;
 
-// Reads at most ANSWER_SHARE_TOKENS of the training split of the dataset that the key `dataset` names, for the configured
-// order of samples; crops are taken as sequential rows. 1; 0 where loss_tokens is all, or there is no dataset here, or none
-// of an answer or of a row; -1 after fail().
+// Reads at most ANSWER_SHARE_TOKENS of the training split of the dataset that the key `dataset` names, for the
+// configured order of samples; crops are taken as sequential rows. 1; 0 where loss_tokens is all, or there is no
+// dataset here, or none of an answer or of a row; -1 after fail().
 enum { ANSWER_SHARE_TOKENS = 1 << 22 };
 int answer_share_find(AnswerShare *share, const Config *config);

@@ -157,8 +157,8 @@ template <int N> INLINE void drop_packed(uint32_t (&p)[N][4], uint32_t kept) {
         }
 }
 
-// The scores of accumulator n become weights. lse: of the two queries of the four registers, in powers of two. diagonal:
-// there may be keys after their query.
+// The scores of accumulator n become weights. lse: of the two queries of the four registers, in powers of two.
+// diagonal: there may be keys after their query.
 template <ScoreRows ROWS>
 INLINE void weigh_scores(float (&s)[4], const float (&lse)[2], float scale, bool diagonal, int n, int query, int key) {
 #pragma unroll
@@ -220,7 +220,8 @@ static inline int attention_width(int D) {
     return D <= 64 ? 64 : D <= 96 ? 96 : 128;
 }
 
-// On compute capability 9.0, by code that was compiled for it, heads of 64 channels; tiles are not larger than a sequence.
+// On compute capability 9.0, by code that was compiled for it, heads of 64 channels; tiles are not larger than a
+// sequence.
 static inline bool attention_by_tma(const Attention &a) {
     return cuda.wgmma && (cuda_attention_form == ATTENTION_AUTO || cuda_attention_form == ATTENTION_TMA) && a.D == 64 &&
            a.T >= TILE;

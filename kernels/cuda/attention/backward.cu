@@ -11,9 +11,9 @@
 #ifndef ACT_FP32 // fp32.cu
 #include "kernels/cuda/attention/attention.cuh"
 
-// statistics (B,H,padded/2,2,2) = lse in powers of two of two queries, then their sums of dO*O; of rows from T on infinity
-// and 0, so that their P is 0 without a test. Resets the ticket and the turns, so that nothing else has to. Eight lanes
-// compute a row.
+// statistics (B,H,padded/2,2,2) = lse in powers of two of two queries, then their sums of dO*O; of rows from T on
+// infinity and 0, so that their P is 0 without a test. Resets the ticket and the turns, so that nothing else has to.
+// Eight lanes compute a row.
 __global__ void __launch_bounds__(256)
     attention_statistics(float *__restrict__ statistics, int *__restrict__ turns, int turn_count,
                          const act *__restrict__ out, const act *__restrict__ dout, const float *__restrict__ lse,
@@ -86,10 +86,10 @@ struct Tiles {
     uint4 *ds;
 };
 
-// The first key that a tile of queries sees: rows from T on see what the last one does. First keys rise with the queries:
-// after the first tile that does not see a block's keys, none does. Blocks reach a tile in falling order, so that those
-// that it does not see would come after the last one, which has its first key. It is read when it is needed: there is no
-// register for it.
+// The first key that a tile of queries sees: rows from T on see what the last one does. First keys rise with the
+// queries: after the first tile that does not see a block's keys, none does. Blocks reach a tile in falling order, so
+// that those that it does not see would come after the last one, which has its first key. It is read when it is needed:
+// there is no register for it.
 template <int QUERIES> INLINE int first_key(const AttentionMask &mask, int b, int tile, int T) {
     return mask.starts[b * T + (QUERIES == TILE ? tile * QUERIES : min(tile * QUERIES, T - 1))];
 }
@@ -412,8 +412,8 @@ __global__ void __launch_bounds__(C::THREADS, blocks_at_once<C::BLOCKS>)
                     pack(dq[n][2 * r] * root, dq[n][2 * r + 1] * root);
 }
 
-// Where the three arrays lie in the scratch; the sums of dQ come first, since they need the most alignment. Returns their
-// bytes.
+// Where the three arrays lie in the scratch; the sums of dQ come first, since they need the most alignment. Returns
+// their bytes.
 static size_t lay_out(AttentionGradient *c, char *base) {
     const Attention &a = c->a;
     c->padded = (a.T + TILE - 1) / TILE * TILE;

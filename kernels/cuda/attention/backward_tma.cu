@@ -1,6 +1,7 @@
-// backward.cu for heads of 64 channels on compute capability 9.0. A block has three warpgroups that multiply, of 64 keys
-// each, and one that copies. S^T = K Q^T and dP^T = V dO^T leave P^T and dS^T in registers as operands of dV and dK; dS^T
-// also goes to shared memory, where one warpgroup after another turns it into the block's part of a tile of dQ.
+// backward.cu for heads of 64 channels on compute capability 9.0. A block has three warpgroups that multiply, of 64
+// keys each, and one that copies. S^T = K Q^T and dP^T = V dO^T leave P^T and dS^T in registers as operands of dV and
+// dK; dS^T also goes to shared memory, where one warpgroup after another turns it into the block's part of a tile of
+// dQ.
 //
 // A block goes through its tiles of queries from the last that sees its keys down to its diagonal. A tile's parts of dQ
 // are added in memory in the order of the blocks, which is that of their tickets, and the diagonal's block, the last,
@@ -227,7 +228,8 @@ INLINE void put_gradients(uint32_t (&ds)[4][4], uint4 *tile, const float (&s)[8]
             ds[n >> 1][(n & 1) * 2 + r] =
                 pack(s[n][2 * r] * (dp[n][2 * r] - sums.x), s[n][2 * r + 1] * (dp[n][2 * r + 1] - sums.y));
     }
-    // Behind all loads, which may not move before a store; chunk_at(row + r * 8, n), of which the first row is computed once.
+    // Behind all loads, which may not move before a store; chunk_at(row + r * 8, n), of which the first row is computed
+    // once.
     char *const first = (char *)(tile + row * CHUNKS);
     const int chunk = (row & 7) << 4 | lane % 4 << 2;
 #pragma unroll

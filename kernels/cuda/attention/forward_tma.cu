@@ -1,6 +1,6 @@
 // forward.cu for heads of 64 channels on compute capability 9.0, with copies by one thread. Each of two
-// warpgroups has a tile of 64 queries and goes through its keys by itself, as far as the stages of shared memory allow: the
-// products with the keys of the next step and with the values of this one are under way during an exponential.
+// warpgroups has a tile of 64 queries and goes through its keys by itself, as far as the stages of shared memory allow:
+// the products with the keys of the next step and with the values of this one are under way during an exponential.
 #ifndef ACT_FP32
 #include "kernels/cuda/attention/softmax.cuh"
 #include "kernels/cuda/tma.cuh"

@@ -14,8 +14,8 @@ enum { WEIGHTS_STRIDE = 80 };                 // two rows that a warp writes sha
 enum { TILES = 2 * TILE * SLICE_STRIDE, WEIGHTS = TILE * WEIGHTS_STRIDE / 4 };
 typedef float Scores[ROWS][COLUMNS];
 
-// On a multiprocessor, of kernels that sum N channels a thread. Compute capability 12.0 spills with three, and its shared
-// memory holds two.
+// On a multiprocessor, of kernels that sum N channels a thread. Compute capability 12.0 spills with three, and its
+// shared memory holds two.
 template <int N> constexpr int blocks_at_once = N == 4 && ARCH < 1200 ? 3 : 2;
 
 // A thread's place in a tile. A warp has 16 rows, and each of its lanes every second one of them; columns are 16 apart.

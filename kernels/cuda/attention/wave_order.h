@@ -1,11 +1,11 @@
 // The order of blocks of different lengths. For C and C++, on host and device.
 //
 // In a grid that runs at once, all of its blocks resident, multiprocessor i has blocks i, i + M, i + 2M of M
-// multiprocessors. Ranked by length, rows of M blocks go back and forth, so that the multiprocessor with the longest block
-// of a row has the shortest of the next.
+// multiprocessors. Ranked by length, rows of M blocks go back and forth, so that the multiprocessor with the longest
+// block of a row has the shortest of the next.
 //
-// In a longer one, a multiprocessor takes the next block when it is free. Several heads are computed together, as many as
-// the cache holds, their longest blocks first: only short ones are left at the end.
+// In a longer one, a multiprocessor takes the next block when it is free. Several heads are computed together, as many
+// as the cache holds, their longest blocks first: only short ones are left at the end.
 #pragma once
 
 #ifdef __CUDACC__

@@ -10,6 +10,6 @@ void nvml_other_processes(char *text, size_t size);
 // Used memory of a card, by all processes, without what the driver reserves; creates no context. -1: not known.
 double nvml_used_bytes(int card);
 
-// Used and free bytes of this process's card, by all processes, and the share of the last moment (a sixth of a second to
-// a second) in which a kernel ran. False: not known. Keeps NVML open.
+// Used and free bytes of this process's card, by all processes, and the share of the last moment (a sixth of a second
+// to a second) in which a kernel ran. False: not known. Keeps NVML open.
 bool nvml_usage(double *used, double *free_bytes, double *busy);

@@ -1,9 +1,9 @@
 // The algorithms of matrix products that were chosen by timing: kept for the run, for its checkpoints, and in a file
 // for later runs on this card.
 //
-// Text. The first line names the card, each other line a product with its workspace in MiB, its algorithm in hexadecimal
-// as cuBLASLt stores it, or the word of another way (ProductWay), and its time. Every line ends with its check, XXH64 of
-// the text before it:
+// Text. The first line names the card, each other line a product with its workspace in MiB, its algorithm in
+// hexadecimal as cuBLASLt stores it, or the word of another way (ProductWay), and its time. Every line ends with its
+// check, XXH64 of the text before it:
 //   cuBLASLt 130101 on NVIDIA H200, compute capability 9.0, 132 multiprocessors, driver 13000 CHECK
 //   bfloat16 4096x8192x1024 TN act epilogue 4 alignment 256 workspace 64: ALGORITHM 123.4 us CHECK
 // A file or a checkpoint of another card, library or driver, or a damaged one, is ignored with one line on stderr.

@@ -507,8 +507,8 @@ static void bench_rates(pid_t pid) {
     feed_rate(&run);
 }
 
-// ZeroMQ allocates each message that arrives. By default glibc returns freed memory to the kernel, more or less from run
-// to run, and with the page faults that follow inline rates differ by 3 times.
+// ZeroMQ allocates each message that arrives. By default glibc returns freed memory to the kernel, more or less from
+// run to run, and with the page faults that follow inline rates differ by 3 times.
 static void keep_freed_memory(void) {
     check(mallopt(M_MMAP_THRESHOLD, 32 << 20) == 1 && mallopt(M_TRIM_THRESHOLD, 64 << 20) == 1);
 }

@@ -1,4 +1,5 @@
-// Times the pretokenizer alone over a file of documents (u32 size, bytes, ...): bench_pieces DOCUMENTS PATTERN [STARTS].
+// Times the pretokenizer alone over a file of documents (u32 size, bytes, ...): bench_pieces DOCUMENTS PATTERN
+// [STARTS].
 //
 // Prints the best of some passes in MB/s of processor time. STARTS is a file for the pieces: for each document the
 // number of pieces and their starts, as u32. Documents that are not UTF-8 are only for MILLRACE_ISA=portable.

@@ -10,8 +10,8 @@
 
 // The engine itself is compiled without a sanitizer, because most of the time of a test is spent here; EMU_ASAN: the
 // kernels are compiled with one. What the engine reads and writes for them is checked by check_access. The address
-// sanitizer is not told of a switch of fibers: it would take a third of the time, and what it needs that for, fake stacks
-// and exceptions, is not used here.
+// sanitizer is not told of a switch of fibers: it would take a third of the time, and what it needs that for, fake
+// stacks and exceptions, is not used here.
 #ifdef EMU_ASAN
 #include <sanitizer/asan_interface.h>
 enum { STACK = 256 * 1024 };

@@ -2,15 +2,16 @@
 // per CUDA thread, so that plain arithmetic, ASan and UBSan can judge them.
 //
 // Barriers, shuffles, votes, ldmatrix and mma.sync are places where threads meet; threads that meet at different
-// places, or never, end the run with the waiting lines. cp.async takes effect at its wait and TMA when nothing else can go on or, in every other order, at
-// once; wgmma, which only a card of compute capability 9.0 may launch, at its wait: it then reads shared memory, and until then its sums are NaN and must stay so. Shared memory is fresh for every block
+// places, or never, end the run with the waiting lines. cp.async takes effect at its wait and TMA when nothing else can
+// go on or, in every other order, at once; wgmma, which only a card of compute capability 9.0 may launch, at its wait:
+// it then reads shared memory, and until then its sums are NaN and must stay so. Shared memory is fresh for every block
 // and starts as NaN, with a red zone around it. Threads, warps and blocks run in one of four orders (emu_order):
 // forward, backward, random, random with warps interleaved. A floating-point atomic is fatal, since sums must not
 // depend on the order.
 //
 // Blocks run one after another. What one block reads of another must be ordered by a release and an acquire, which is
-// checked for accesses by __stcg, __ldcg and TMA. A launch with more threads than the launch bounds of its kernel is fatal.
-// Not modelled: clusters; rounding inside a tensor core; registers and occupancy (ptxas tells,
+// checked for accesses by __stcg, __ldcg and TMA. A launch with more threads than the launch bounds of its kernel is
+// fatal. Not modelled: clusters; rounding inside a tensor core; registers and occupancy (ptxas tells,
 // see tests/cuda/emulator/registers.py).
 #pragma once
 

@@ -1,7 +1,7 @@
 // Exchanges between processes in the emulated CUDA runtime (device.cc), for the stand-in for NCCL (nccl.cc). What runs
 // in other streams and is ordered neither before nor after an exchange must not touch its buffers; what was put into
-// the stream of the kernels so far must be ordered before it; and the host must not wait for what runs after one that is in
-// flight.
+// the stream of the kernels so far must be ordered before it; and the host must not wait for what runs after one that
+// is in flight.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,9 +1,10 @@
 // A stand-in for NCCL between processes of one machine, over a file that all of them map. It completes late, and ends
 // the run when ranks call different collectives, counts, types or roots, or call while an earlier call is unfinished,
-// with a sentence. In a group of sends and receives each has its counterpart. Of what a reduction leaves undefined, only zeros stay as they are.
+// with a sentence. In a group of sends and receives each has its counterpart. Of what a reduction leaves undefined,
+// only zeros stay as they are.
 //
-// EMU_NCCL=none: the library is missing; a number: its version. EMU_NCCL_STOP: once a file of this name exists, the process
-// stops after the first exchange behind a reduction, before those that need its operations in between.
+// EMU_NCCL=none: the library is missing; a number: its version. EMU_NCCL_STOP: once a file of this name exists, the
+// process stops after the first exchange behind a reduction, before those that need its operations in between.
 #include "kernels/cuda/libraries/nccl.h"
 #include "tests/cuda/emulator/device.h"
 #include "tests/cuda/emulator/emu.h"

@@ -200,8 +200,8 @@ static void gelu_forward(const Bench *b) {
     b->on->matmul_gelu_forward(b->out, b->pre, b->in, &b->w, b->bias, M, ACTIVATION_GELU_TANH);
 }
 
-// The table holds 256 plans. When the choice of an epilogue needs the plan of the product, which has left the table, that
-// takes the place of the epilogue's own.
+// The table holds 256 plans. When the choice of an epilogue needs the plan of the product, which has left the table,
+// that takes the place of the epilogue's own.
 TEST(cuda_finds_a_plan_that_a_full_table_replaced) {
     enum { TABLE = 256 };
     for (int others = TABLE - 2; others <= TABLE; others++) {

@@ -129,8 +129,8 @@ static int copies_from_device(OffloadMode offload) {
     return copies;
 }
 
-// The gradients of the embeddings lie where the update reads them and are not copied. Those behind the layers' gradients
-// lie elsewhere, and are copied out.
+// The gradients of the embeddings lie where the update reads them and are not copied. Those behind the layers'
+// gradients lie elsewhere, and are copied out.
 TEST(cuda_step_copies_no_gradient_that_is_in_its_place) {
     const int gradients = MICROS * 4 + 1,
               inputs = MICROS * (4 - BACKEND_SLOTS); // of layers and behind them; of the first layer
@@ -174,8 +174,8 @@ static const DeviceCollectiveRow no_device_row = {.name = "none",
                                                   .defer = no_finish,
                                                   .wait = no_wait};
 
-// After the warm-up no operation of a micro-batch is launched by itself, also where parameters and gradients are exchanged
-// between its parts. in_parts: of the three micro-batches of this rank; reducing: of these.
+// After the warm-up no operation of a micro-batch is launched by itself, also where parameters and gradients are
+// exchanged between its parts. in_parts: of the three micro-batches of this rank; reducing: of these.
 static void run_rank(const char *options, int in_parts, int reducing) {
     enum { LAYERS = 3, ROUNDS = 3 };
     TinyShape shape = {.device = DEVICE_CUDA, .type = DTYPE_BF16, .threads = 1, .layers = LAYERS, .heads = 2};

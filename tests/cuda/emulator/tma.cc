@@ -1,5 +1,5 @@
-// TMA and mbarriers: copies of tiles, and stores, that are done late or, in every other order, at once, and what waits for
-// them.
+// TMA and mbarriers: copies of tiles, and stores, that are done late or, in every other order, at once, and what waits
+// for them.
 #include "tests/cuda/emulator/device.h"
 #include "tests/cuda/emulator/emu_engine.h"
 #include "tests/cuda/emulator/exchange.h"

@@ -305,7 +305,8 @@ TEST(feed_continues_from_another_loader_of_its_list) {
     CHECK_ERROR(EX_USAGE, "'bogus' is not an endpoint");
 }
 
-// A loader that is stopped, or 0 for one that is not there: a feed that waits for the fifth time continues or starts it.
+// A loader that is stopped, or 0 for one that is not there: a feed that waits for the fifth time continues or starts
+// it.
 typedef struct {
     pid_t pid;
     int waits;

@@ -27,7 +27,8 @@ static void kill_loaders(void) {
     for (int i = 0; i < LOADERS; i++) CHECK_EQUAL(stop_loader(loaders[i], SIGKILL), 128 + SIGKILL);
 }
 
-// Returns when a socket that connects again by itself, where nothing accepts connections, has reported that many attempts.
+// Returns when a socket that connects again by itself, where nothing accepts connections, has reported that many
+// attempts.
 static void wait_for_attempts(int count) {
     const int every_ms = 2;
     void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_DEALER), *monitor = zmq_socket(context, ZMQ_PAIR);

@@ -15,8 +15,8 @@ enum { T = 64, ROWS = 8 };
 static const TestDataset other = {
     .salt = 2, .train_tokens = 90000, .val_tokens = 5000, .shard_tokens = 60000, .frame_tokens = 4096};
 
-// A feed that was opened when the loader `*pid` served one dataset, and attached after another loader has begun to serve
-// "b": the trainer initializes its weights in between, which takes seconds. Replaces *pid.
+// A feed that was opened when the loader `*pid` served one dataset, and attached after another loader has begun to
+// serve "b": the trainer initializes its weights in between, which takes seconds. Replaces *pid.
 static Feed *attach_to_another(pid_t *pid) {
     const FeedConfig config = test_feed_config(T, ROWS);
     Feed *feed = feed_open(&config);

@@ -1,4 +1,5 @@
-// Signatures of the documentation of S3 ("Authenticating Requests: Using the Authorization Header"), listings, files of profiles.
+// Signatures of the documentation of S3 ("Authenticating Requests: Using the Authorization Header"), listings, files of
+// profiles.
 #include "common/hash.h"
 #include "remote/aws_profile.h"
 #include "remote/s3.h"

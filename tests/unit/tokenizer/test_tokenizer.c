@@ -260,8 +260,8 @@ TEST(tokenizer_vocabulary_has_the_published_ids) {
     CHECK_EQUAL(longest, TOKEN_MAX_BYTES);
 }
 
-// hashlib.sha256 over the same bytes, built from encoder.json's content (tests/oracle/tokenizer/test_tokenizer.py computes it
-// too)
+// hashlib.sha256 over the same bytes, built from encoder.json's content (tests/oracle/tokenizer/test_tokenizer.py
+// computes it too)
 TEST(tokenizer_fingerprint_matches_the_shard_format) {
     prepare();
     uint8_t fingerprint[32];

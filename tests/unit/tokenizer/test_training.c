@@ -1,4 +1,5 @@
-// The training of a vocabulary: what tests/oracle/tokenizer/test_train_vocabulary.py, which compares the tokens, cannot reach.
+// The training of a vocabulary: what tests/oracle/tokenizer/test_train_vocabulary.py, which compares the tokens, cannot
+// reach.
 #include "common/bytes.h"
 #include "tests/test.h"
 #include "tokenizer/training/bpe_training.h"

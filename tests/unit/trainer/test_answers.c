@@ -1,5 +1,6 @@
-// loss_tokens = answers: which targets count, and steps and evaluations that divide by their number. Against rows that are
-// computed alone, and, of gradients, finite differences (test_trainer_step.c) and PyTorch (tests/oracle/trainer/test_answers.py).
+// loss_tokens = answers: which targets count, and steps and evaluations that divide by their number. Against rows that
+// are computed alone, and, of gradients, finite differences (test_trainer_step.c) and PyTorch
+// (tests/oracle/trainer/test_answers.py).
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/model/answers.h"
 #include "trainer/model/evaluate.h"

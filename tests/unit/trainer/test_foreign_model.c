@@ -1,5 +1,5 @@
-// The stored files of other trainers (tests/oracle/trainer/foreign_models.py, by torch.save): their tensors are the numbers 0
-// to 127 again and again, in the order of nanoGPT's modules.
+// The stored files of other trainers (tests/oracle/trainer/foreign_models.py, by torch.save): their tensors are the
+// numbers 0 to 127 again and again, in the order of nanoGPT's modules.
 #include "common/err.h"
 #include "common/file/file.h"
 #include "tests/test.h"

@@ -54,7 +54,8 @@ TEST(model_has_the_known_number_of_elements) {
 // 124M, B=4, T=1024, bf16 activations: 32C + 4(H+4) bytes a token and layer with the residual stream in bf16, 24C
 // without the output of GELU, 20C without those of the norms (and their 16 bytes of statistics), 12C without the input
 // of GELU, 6C without queries, keys and values, 2C without anything but the input. The CPU keeps the residual stream in
-// fp32: 2C more for each of the two. Buffers that are not kept have one instance for all layers, except the output of GELU.
+// fp32: 2C more for each of the two. Buffers that are not kept have one instance for all layers, except the output of
+// GELU.
 static size_t table_bytes(const char *name) {
     for (int row = 0; row < plan.table.count; row++)
         if (!strcmp(plan.table.rows[row].name, name)) return plan.table.rows[row].bytes;
@@ -288,8 +289,8 @@ TEST(plan_for_a_gpu_matches_the_memory_model) {
     backend->close();
 }
 
-// A GPU computes more logits at a time where that costs no memory, or fits mem_limit or a third of the card; the CPU does
-// not.
+// A GPU computes more logits at a time where that costs no memory, or fits mem_limit or a third of the card; the CPU
+// does not.
 TEST(plan_chooses_the_logits_chunk) {
     const struct {
         Device device;
@@ -410,9 +411,9 @@ TEST(step_cost_of_a_gpu_agrees_with_the_measured_time) {
     backend->close();
 }
 
-// The levels are tried in the order of the time that a saved byte costs. It is that order on desktop cards, too, where a
-// byte costs more beside a product, but not on an L4, of 403 FLOP a byte. A micro-batch of a slow card needs fewer tokens
-// to hide its launches.
+// The levels are tried in the order of the time that a saved byte costs. It is that order on desktop cards, too, where
+// a byte costs more beside a product, but not on an L4, of 403 FLOP a byte. A micro-batch of a slow card needs fewer
+// tokens to hide its launches.
 TEST(step_cost_follows_the_rates_of_the_card) {
     static const char *const cards[] = {
         "NVIDIA H200, compute capability 9.0", "NVIDIA GeForce RTX 4070, compute capability 8.9",

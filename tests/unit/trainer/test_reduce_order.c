@@ -1,5 +1,5 @@
-// reduce_order = fixed: the gradients of a step's micro-batches are added one after another, wherever they are kept. The
-// same for several processes: tests/cli/trainer/trainer_ranks_order.bats.
+// reduce_order = fixed: the gradients of a step's micro-batches are added one after another, wherever they are kept.
+// The same for several processes: tests/cli/trainer/trainer_ranks_order.bats.
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/model/layer_offload.h"
 #include "trainer/plan/plan_auto.h"
