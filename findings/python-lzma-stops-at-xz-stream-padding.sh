@@ -2,7 +2,7 @@
 # Behaviour: the xz format allows zero bytes, a multiple of four, between two streams ("stream padding"), and xz reads on after
 #   them. Python's lzma.open and lzma.decompress end at the padding without an error. So pandas, dask and smart_open lose the rest.
 # Guess: Python's module is liblzma itself, so it reads what xz reads. gzip.open skips zeros between members; lzma does the same.
-# Versions: Python 3.11.7 (3.8 to 3.13 alike), pandas 3.1.1, dask 2026.8.0, smart_open 9.0.2; xz 5.4.1, where there is one
+# Versions: Python 3.11.7, pandas 3.1.1, dask 2026.8.0, smart_open 9.0.2; xz 5.4.1, where there is one
 # Date: 2026-11-27
 # Output seen:
 #   xz -dc: 200 lines

@@ -213,29 +213,15 @@ run_match() {
 # For tests under ulimit -v.
 needs_address_limit() { ! grep -q __asan_init "$BIN/shardtool" || skip "the address sanitizer reserves address space"; }
 
-# clock_preload BODY: makes clock.so, whose CLOCK_MONOTONIC is what BODY makes of `ns`, the time, at its call number `call`.
-clock_preload() {
+# preload NAME [OPTION...]: makes NAME.so of tests/cli/preload/NAME.c.
+preload() {
     command -v cc >/dev/null || skip "needs a C compiler"
-    cat >clock.c <<END
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <stdatomic.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-int clock_gettime(clockid_t id, struct timespec *t) {
-    static atomic_llong calls, sum;
-    int result = (int)syscall(SYS_clock_gettime, id, t);
-    long long ns = t->tv_sec * 1000000000LL + t->tv_nsec, call = calls++;
-    if (id != CLOCK_MONOTONIC) return result;
-    $1
-    (void)call, (void)sum;
-    return t->tv_sec = ns / 1000000000, t->tv_nsec = ns % 1000000000, result;
+    cc -shared -fPIC -O1 -o "$1.so" "${@:2}" "$ROOT/tests/cli/preload/$1.c"
 }
-END
-    cc -shared -fPIC -O1 -o clock.so clock.c
+
+# clock_preload BODY: makes other_clock.so, whose CLOCK_MONOTONIC is what BODY makes of `ns`, the time, at its call number `call`.
+clock_preload() {
+    preload other_clock "-DBODY=$1"
     export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
 }
 
@@ -243,7 +229,7 @@ END
 begin_with_later() {
     rm -f later
     clock_preload 'if (!access("later", F_OK)) sum += 20000000000; ns += sum;'
-    LAUNCH="env LD_PRELOAD=$PWD/clock.so" begin --data_timeout=1000 "$@"
+    LAUNCH="env LD_PRELOAD=$PWD/other_clock.so" begin --data_timeout=1000 "$@"
 }
 
 # in_group MIB COMMAND...: in a control group of that memory; 99 where none can be made

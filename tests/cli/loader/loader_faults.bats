@@ -57,24 +57,10 @@ assert max(row["wait"] / 100 * row["ms"] for row in rows) > 1000, rows'
 
 # fault 35
 @test "the loader serves while a reload waits for its disk" {
-    command -v cc >/dev/null || skip "needs a C compiler"
-    cat >slow.c <<'END'
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
-// While the file `slow` exists, opening `weights` waits.
-int open(const char *path, int flags, ...) {
-    int (*next)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");
-    while (!strcmp(path, "weights") && access("slow", F_OK) == 0) close(next("waits", O_WRONLY | O_CREAT, 0600)), usleep(1000);
-    return next(path, flags, 0600);
-}
-END
-    cc -shared -fPIC -O1 -o slow.so slow.c
+    preload slow_open
     : >log
     : >weights
-    ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_PRELOAD=$PWD/slow.so \
+    ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_PRELOAD=$PWD/slow_open.so \
         "$BIN/loader" serve set set --schedule weights --endpoint ipc://place 2>>log 3>&- &
     LOADER=$!
     wait_until grep -q ready log

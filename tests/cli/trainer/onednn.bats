@@ -8,15 +8,14 @@ setup() {
     setup_training
     export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
 }
-preload() { cc -shared -fPIC -O1 -o onednn.so "$@" "$ROOT/tests/cli/preload/other_onednn.c" -D_GNU_SOURCE; } # [-DRUNTIME=N]
 train() { "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --max_iters=8 --eval_interval=4 "$@"; }
 
 @test "a oneDNN that computes when it is waited for gives the same bits" {
-    preload
+    preload other_onednn -D_GNU_SOURCE
     for dtype in float32 bfloat16; do
         # 24 channels: with AVX-512 oneDNN packs the weights itself, another call
         train --out_dir=$dtype --dtype=$dtype --threads=2 --n_embd=24
-        LD_PRELOAD=$PWD/onednn.so train --out_dir=later-$dtype --dtype=$dtype --threads=2 --n_embd=24
+        LD_PRELOAD=$PWD/other_onednn.so train --out_dir=later-$dtype --dtype=$dtype --threads=2 --n_embd=24
         same_weights $dtype later-$dtype 8
     done
 }
@@ -24,13 +23,13 @@ train() { "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --max_iters=8
 @test "a oneDNN of another runtime than OpenMP is refused by its name and file, 71; doctor names every one" {
     "$BIN/trainer" doctor --device=cpu | grep -qE "^ok +onednn +oneDNN [23]\.[0-9.]+ for (OpenMP|one thread), /.*libdnnl"
     for runtime in "4 TBB" "8 a thread pool" "512 SYCL" "64 an unknown runtime"; do
-        preload -DRUNTIME="${runtime%% *}"
+        preload other_onednn -D_GNU_SOURCE -DRUNTIME="${runtime%% *}"
         for command in train plan; do
-            run_match 71 " for ${runtime#* }, $PWD/onednn.so; this program needs oneDNN" \
-                env LD_PRELOAD="$PWD/onednn.so" "$BIN/trainer" $command tiny.conf --quiet --dataset="$data" --out_dir=run
+            run_match 71 " for ${runtime#* }, $PWD/other_onednn.so; this program needs oneDNN" \
+                env LD_PRELOAD="$PWD/other_onednn.so" "$BIN/trainer" $command tiny.conf --quiet --dataset="$data" --out_dir=run
         done
         [ ! -e run ]
-        run_match 1 "error    device  another oneDNN is loaded: oneDNN " env LD_PRELOAD="$PWD/onednn.so" "$BIN/trainer" doctor --device=cpu
+        run_match 1 "error    device  another oneDNN is loaded: oneDNN " env LD_PRELOAD="$PWD/other_onednn.so" "$BIN/trainer" doctor --device=cpu
         [[ "$output" == *"warning  onednn  another oneDNN is loaded: "* ]]
     done
 }

@@ -512,7 +512,7 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
     seq 1 3000 | sed 's/$/ is a number of a text/' >long.txt
     "$BIN/shardtool" tokenize --quiet --docs lines --val 0.4 --characters "$BATS_FILE_TMPDIR/ascii" -o long long.txt
     clock_preload 'ns = sum += 100000;' # from one look at the clock to the next, of which the evaluation has thousands
-    export LD_PRELOAD=$PWD/clock.so
+    export LD_PRELOAD=$PWD/other_clock.so
     run train --dataset=long --out_dir=run --max_iters=120 --eval_interval=120 --eval_tokens=8192
     grep -Eq '^step +1/120 .* 0:00:0[0-9] left' <<<"$output"
     run train --dataset=long --out_dir=run --max_iters=122 --eval_interval=0

@@ -204,7 +204,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 @test "steps that stay slower warn once, and those of a moment do not" {
     # the time between two looks at the clock is 0.1 ms, and 5 ms while the file "slow" exists
     clock_preload 'ns = sum += access("slow", F_OK) ? 100000 : 5000000;'
-    LAUNCH="env LD_PRELOAD=$PWD/clock.so" begin --dataset="$data" --out_dir=run "${large[@]}" --eval_interval=0 --data_timeout=100000 "${endless[@]}"
+    LAUNCH="env LD_PRELOAD=$PWD/other_clock.so" begin --dataset="$data" --out_dir=run "${large[@]}" --eval_interval=0 --data_timeout=100000 "${endless[@]}"
     wait_for_steps run 40
     touch slow
     wait_for_more_steps run 50
@@ -223,7 +223,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 @test "steps that become slower again and again warn once a minute" {
     # 0.1 ms pass from one look at the clock to the next, or 1 ms, in turn: seconds in all
     clock_preload 'ns = sum += call / 2000 % 2 ? 1000000 : 100000;'
-    LD_PRELOAD=$PWD/clock.so train --out_dir=run --eval_interval=0 --sample_tokens=0 --max_iters=2000 >/dev/null 2>stderr
+    LD_PRELOAD=$PWD/other_clock.so train --out_dir=run --eval_interval=0 --sample_tokens=0 --max_iters=2000 >/dev/null 2>stderr
     [ "$(grep -c "times as long as before" stderr)" = 1 ] || { cat stderr && return 1; }
 }
 
@@ -236,14 +236,14 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
         close(fd), text[length] = 0;
         if ((late || __builtin_strstr(text, "tokens a step")) && getpid() == syscall(SYS_gettid)) late++;
         ns += 2000000000 * (late < 3 ? late : 3);'
-    LD_PRELOAD=$PWD/clock.so train --out_dir=run --sample_tokens=0 >output 2>&1
+    LD_PRELOAD=$PWD/other_clock.so train --out_dir=run --sample_tokens=0 >output 2>&1
     not grep "this takes about" output
 }
 
 @test "no step has more than 100 % of the measured rate" {
     # the time between two looks at the clock is 1 s until metrics.jsonl is there, when the rate has been measured, then 0.1 ms
     clock_preload 'ns = sum += access("run/metrics.jsonl", F_OK) ? 1000000000 : 100000;'
-    LD_PRELOAD=$PWD/clock.so train --out_dir=run --max_iters=2 --eval_interval=0 --data_timeout=100000 >output 2>&1
+    LD_PRELOAD=$PWD/other_clock.so train --out_dir=run --max_iters=2 --eval_interval=0 --data_timeout=100000 >output 2>&1
     grep -qE "^step .* TFLOP/s \| (waiting for data .* \| )?0:" output
     not grep -q "% of" output
     jq -es 'map(.product_share // empty) | length == 2 and all(. > 10)' run/metrics.jsonl # 1000 % and more
@@ -251,34 +251,10 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 
 # fault 68
 @test "clock jumps of a day do not change a run" {
-    command -v cc >/dev/null || skip "needs a C compiler"
-    cat >jump.c <<'END'
-#define _GNU_SOURCE
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
-static long jump(void) { static long n; return (n++ % 3 - 1) * 86400; }
-int clock_gettime(clockid_t id, struct timespec *t) {
-    int result = (int)syscall(SYS_clock_gettime, id, t);
-    if (id != CLOCK_MONOTONIC && id != CLOCK_MONOTONIC_RAW && id != CLOCK_MONOTONIC_COARSE) t->tv_sec += jump();
-    return result;
-}
-int gettimeofday(struct timeval *restrict t, void *restrict zone) {
-    struct timespec now;
-    (void)zone, clock_gettime(CLOCK_REALTIME, &now);
-    return t->tv_sec = now.tv_sec, t->tv_usec = now.tv_nsec / 1000, 0;
-}
-time_t time(time_t *t) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return t ? *t = now.tv_sec : now.tv_sec;
-}
-END
-    cc -shared -fPIC -O1 -o jump.so jump.c
+    preload clock_jumps
     train --out_dir=still --quiet
     export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
-    LD_PRELOAD=$PWD/jump.so train --out_dir=jumps >stdout
+    LD_PRELOAD=$PWD/clock_jumps.so train --out_dir=jumps >stdout
     same_run still jumps
     [ "$(grep -cE '\| 0:[0-9]+:[0-9]+ left' stdout)" -eq 24 ]
     python3 -c 'import json; assert all(0 < row.get("ms", 1) < 600e3 for row in map(json.loads, open("jumps/metrics.jsonl")))'
@@ -418,23 +394,9 @@ signal.pause()' "$silent" >log 3>&- &
 @test "without memory for JSON a run ends with 82, and takes no checkpoint for a damaged one" {
     command -v cc >/dev/null || skip "needs a C compiler"
     needs_address_limit
-    cat >none.c <<'END'
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stddef.h>
-void *__libc_malloc(size_t);
-static __thread int parses;
-void *malloc(size_t bytes) { return parses ? NULL : __libc_malloc(bytes); }
-void *json_loadb(const char *text, size_t size, size_t flags, void *error) {
-    void *(*real)(const char *, size_t, size_t, void *) = (void *(*)(const char *, size_t, size_t, void *))dlsym(RTLD_NEXT, "json_loadb");
-    parses = 1;
-    void *result = real(text, size, flags, error);
-    return parses = 0, result;
-}
-END
-    cc -shared -fPIC -o none.so none.c
+    preload no_json_memory
     train --quiet --out_dir=run
-    run_match 82 "out of memory" env LD_PRELOAD="$PWD/none.so" "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --max_iters=25
+    run_match 82 "out of memory" env LD_PRELOAD="$PWD/no_json_memory.so" "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --max_iters=25
     not grep -q DAMAGED <<<"$output"
     [ -z "$(find run -name '*damaged*')" ]
     train --quiet --out_dir=run --max_iters=25

@@ -15,7 +15,7 @@ setup() {
 @test "a kernel that hangs ends the run with 80 after device_timeout, and the same command resumes it" {
     # while the kernels hang, half a second passes between two looks at the clock
     clock_preload 'if (!access("hang", F_OK)) sum += 500000000; ns += sum;'
-    LAUNCH="env LD_PRELOAD=$PWD/clock.so" begin "${options[@]}" "${often[@]}" --out_dir=run --device_timeout=20 --data_timeout=100000
+    LAUNCH="env LD_PRELOAD=$PWD/other_clock.so" begin "${options[@]}" "${often[@]}" --out_dir=run --device_timeout=20 --data_timeout=100000
     wait_for_checkpoint run
     wait_for_more_steps run
     child=$(pgrep -P "$TRAINER")
@@ -36,7 +36,7 @@ setup() {
         if (getpid() == syscall(SYS_gettid) && ++sum == 3 && !strcmp(program_invocation_short_name, "trainer"))
             close(open("polled", O_CREAT | O_WRONLY, 0600));
     }'
-    LAUNCH="env LD_PRELOAD=$PWD/clock.so" begin "${options[@]}" "${endless[@]}" --out_dir=run --device_timeout=20
+    LAUNCH="env LD_PRELOAD=$PWD/other_clock.so" begin "${options[@]}" "${endless[@]}" --out_dir=run --device_timeout=20
     wait_for_steps run 2
     touch hang
     wait_until stderr_has 'waiting for the GPU for'

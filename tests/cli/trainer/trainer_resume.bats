@@ -142,7 +142,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     # without --quiet it also prints where
     serve_until_ready "$data"
     rm later
-    LD_PRELOAD=$PWD/clock.so "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run --data_timeout=1000 "${endless[@]}" >stdout 2>stderr 3>&- &
+    LD_PRELOAD=$PWD/other_clock.so "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run --data_timeout=1000 "${endless[@]}" >stdout 2>stderr 3>&- &
     TRAINER=$!
     wait_for_more_steps run
     kill_loader
