@@ -192,3 +192,15 @@ check_bytes() { # DATASET of tokenize_two
     jq -se --slurpfile is status 'map(select(.val_loss))[-1] as $want | $is[0] | .step < .evaluated_step and .evaluated_step == $want.step and
         (.val_loss / $want.val_loss - 1 | fabs < 1e-7) and (.val_bpb / $want.val_bpb - 1 | fabs < 1e-7)' grown/metrics.jsonl
 }
+
+@test "eval_only writes nothing, beside a live run too" {
+    run_match 0 "step 0 | train loss *| val loss " "$BIN/trainer" train tiny.conf --dataset=data/prose --out_dir=none --eval_only=True
+    [ ! -e none ]
+    last=$(steps run)
+    sed -i '$d' run/metrics.jsonl && printf '{"step": 8' >>run/metrics.jsonl # as a live run leaves it for a moment
+    cp -r run before
+    exec 4<>run/.lock && flock 4
+    run_match 0 "step $last | train loss " "$BIN/trainer" train tiny.conf --dataset=data/prose --out_dir=run --eval_only=True
+    exec 4>&-
+    diff -r before run
+}
