@@ -23,7 +23,7 @@ def trained(folder, corpus, size, *options, code=0):
     with open(path, "wb") as file:
         file.write(corpus)
     out = os.path.join(folder, "vocabulary")
-    done = runner.call(SHARDTOOL, "train-vocabulary", "-q", "--force", "-V", str(size + SPECIALS), "-o", out, *options, path, code=code)
+    done = runner.call(SHARDTOOL, "train-vocabulary", "-q", "--force", "--format", "text", "-V", str(size + SPECIALS), "-o", out, *options, path, code=code)
     if code:
         return done.stderr.decode()
     with open(os.path.join(out, "vocabulary.tiktoken")) as file:
