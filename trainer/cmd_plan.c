@@ -120,13 +120,17 @@ static int print_plan(Config *config) {
     Model model;
     MemoryPlan plan;
     Buffer text = {0};
+    Error unfit;
     model_open(&model, &shape);
     memory_plan_init(&plan, config, &model, backend, optimizer_of(config->optimizer));
+    const bool fits =
+        memory_plan_check(&plan, &given, backend, here) == 0; // before the probe of print_time takes memory
+    err_take(&unfit);
     memory_plan_print(&plan, config, &model, backend, &text);
     print_time(config, &model, backend, dataset.tokens[SPLIT_TRAIN], &text);
     int result = print_answers(config, &text);
     plan_print_choices(config, given.loss_chunk_rows, &model, backend, &text);
-    if (result == 0) result = memory_plan_check(&plan, &given, backend, here);
+    if (result == 0 && !fits) err_give(&unfit), result = -1;
     if (result == 0 || err_code() != EX_USAGE) fwrite(text.data, 1, text.size, stdout); // also one that is too large
     if (result == 0 && found) result = data_check(config, &dataset);
     if (result == 0 && found) result = data_check_pass(config, &dataset, 0, 0);

@@ -284,13 +284,15 @@ END
     local large=(tiny.conf --dataset="$data" --out_dir=run --n_embd=512 --n_layer=4 --n_head=8 --block_size=128 --batch_size=64 --gradient_accumulation_steps=1 --device=cpu)
     within() { (ulimit -v "$1" && exec "$BIN/trainer" "$2" "${large[@]}" "${@:3}"); }
     for command in train plan; do
-        run_match 82 "the plan needs 1.8 GiB, what the programs leave of the address space that \`ulimit -v\` allows is" within 1500000 $command --recompute=none
+        run_match 82 "the plan needs 1.8 GiB, what the programs leave of the address space that \`ulimit -v\` allows is" within 1600000 $command --recompute=none
     done
-    run_match 1 "error    memory  the plan needs 1.8 GiB, what the programs leave of the address space" within 1500000 doctor --recompute=none
-    run_match 0 "recompute  block in 3 layers, qkv in 1: saves" within 1500000 plan
-    run_match 0 "for a run, which takes 1.1 GiB with batch_size 64 and recompute block in 3 layers, qkv in 1" within 1500000 doctor
+    run_match 1 "error    memory  the plan needs 1.8 GiB, what the programs leave of the address space" within 1600000 doctor --recompute=none
+    run_match 0 "recompute  *: saves" within 1600000 plan # a program with CUDA has less room
+    words=$(sed -nE 's/^recompute  (.*): saves.*/\1/p' <<<"$output") && [ "$words" != none ]
+    "$BIN/trainer" --version | grep -q ^CUDA || # whose libraries take address space of doctor, which looks at them
+        run_match 0 "for a run, which takes * with batch_size 64 and recompute $words" within 1600000 doctor
     run_match 0 "recompute  none: saves" "$BIN/trainer" plan "${large[@]}"
-    run_match 0 "recompute  none: saves" within 1500000 plan --gradient_accumulation_steps=2 --world=2 # of machines that are not here
+    run_match 0 "recompute  none: saves" within 1600000 plan --gradient_accumulation_steps=2 --world=2 # of machines that are not here
 }
 
 # fault 125
