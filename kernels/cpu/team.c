@@ -24,7 +24,8 @@
 enum {
     PIECES = 8,       // of a region, for each thread
     AWAKE_NS = 10000, // that a thread waits awake at most
-    WAKE_NS = 20000   // of work left, for which sleeping threads are woken
+    WAKE_NS = 20000,  // of work left, for which sleeping threads are woken
+    ALONE_MAX = 8     // regions inside of each other that run alone
 };
 
 #define SLEEPS 0x80000000u // the caller, on team.unfinished
@@ -47,7 +48,10 @@ static struct {
     _Alignas(128) _Atomic uint32_t unfinished; // pieces, and SLEEPS
 } team = {.threads = 1, .started = 1};
 
-static _Thread_local struct { int thread, piece, pieces; } me = {.pieces = 1};
+static _Thread_local struct {
+    int thread, piece, pieces;
+    int outer[ALONE_MAX][2], depth; // piece and pieces around regions that run alone
+} me = {.pieces = 1};
 
 int team_threads(void) { return team.threads; }
 int team_thread(void) { return me.thread; }
@@ -157,11 +161,16 @@ void team_set_threads(int threads) {
     omp_set_num_threads(1); // for oneDNN, which divides nothing by itself
 }
 
-static void run_alone(void (*work)(void *), void *data) {
-    const int piece = me.piece, pieces = me.pieces;
+void team_begin_alone(void) {
+    assert(me.depth < ALONE_MAX);
+    int *outer = me.outer[me.depth++];
+    outer[0] = me.piece, outer[1] = me.pieces;
     me.piece = 0, me.pieces = 1;
-    work(data);
-    me.piece = piece, me.pieces = pieces;
+}
+
+void team_end_alone(void) {
+    const int *outer = me.outer[--me.depth];
+    me.piece = outer[0], me.pieces = outer[1];
 }
 
 static void wait_for_others(void) {
@@ -188,7 +197,9 @@ void team_parallel(void (*work)(void *), void *data, unsigned threads, unsigned 
     (void)flags;
     const bool alone = threads == 1 || team.threads == 1 || me.pieces > 1; // if (...), --threads=1, or in a region
     if (alone || atomic_exchange(&team.busy, true)) {                      // of another thread of the program
-        run_alone(work, data);
+        team_begin_alone();
+        work(data);
+        team_end_alone();
         return;
     }
     if (team.started < team.threads) start();
