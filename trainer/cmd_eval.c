@@ -36,8 +36,9 @@ static void print_evaluation(const Evaluation *evaluation, const char *name, boo
         printf("{\"split\": \"%s\"%s}\n", name, (const char *)text.data);
     } else {
         evaluation_add_text(&text, evaluation);
-        printf("%-5s loss %.4f over %llu tokens%.*s\n", name, evaluation->loss, (unsigned long long)evaluation->tokens,
-               (int)text.size, (const char *)text.data);
+        printf("%-5s loss %.4f over %llu tokens%.*s\n", name, evaluation->loss,
+               (unsigned long long)(answers ? evaluation->targets : evaluation->tokens), (int)text.size,
+               (const char *)text.data);
     }
     buffer_close(&text);
 }

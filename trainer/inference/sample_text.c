@@ -6,6 +6,7 @@
 #include "common/utf8.h"
 #include "tokenizer/tokenizer.h"
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,6 +161,23 @@ static void answer(Network *network, TextStream *stream, Conversation *talk, con
     add_id(talk, talk->turns.ids[TURN_END]);
 }
 
+// The next line, without its end. 1, 0 at the end of the input, -1 after fail().
+static int next_message(Buffer *line, FILE *in) {
+    enum { MESSAGE_MAX_BYTES = 1 << 20 };
+    int c;
+    line->size = 0;
+    while ((c = getc(in)) != EOF && c != '\n') {
+        const uint8_t byte = (uint8_t)c;
+        if (line->size == MESSAGE_MAX_BYTES)
+            return fail(EX_DATA, "a message has more than %d bytes: end each by a line end", MESSAGE_MAX_BYTES);
+        buffer_add(line, &byte, 1);
+    }
+    if (ferror(in)) return fail(EX_IO, "cannot read standard input: %s", strerror(errno));
+    if (c == EOF && !line->size) return 0;
+    if (line->size && line->data[line->size - 1] == '\r') line->size--;
+    return 1;
+}
+
 int sample_turns(Network *network, const Vocab *vocab, const Sampler *sampler, uint64_t tokens, FILE *in,
                  void (*before)(void), void (*emit_text)(void *context, Bytes text), void *context) {
     Conversation talk = {
@@ -167,30 +185,29 @@ int sample_turns(Network *network, const Vocab *vocab, const Sampler *sampler, u
     TextStream stream = {.vocab = vocab, .turns = talk.turns, .emit = emit_text, .context = context};
     Encoder *encoder = encoder_open(vocab, INVALID_BYTES);
     Sampler turn = *sampler;
-    Buffer ids = {0};
-    char *line = NULL;
-    size_t line_room = 0;
-    ssize_t size;
+    Buffer ids = {0}, line = {0};
+    int status;
     talk.ids = allocate_zeroed(talk.room + 1, talk.bytes);
     add_id(&talk, vocab_end_of_text(vocab));
-    while ((before ? before() : (void)0, size = getline(&line, &line_room, in)) >= 0) {
-        if (size && line[size - 1] == '\n') line[--size] = 0;
-        if (!strcmp(line, "/clear")) {
+    while ((before ? before() : (void)0, status = next_message(&line, in)) > 0) {
+        if (line.size == strlen("/clear") && !memcmp(line.data, "/clear", line.size)) {
             talk.length = 1;
             continue;
         }
-        buffer_reserve(&ids, encoder_ids_max((size_t)size) * talk.bytes);
-        const ssize_t count = encoder_encode(encoder, (Bytes){(const uint8_t *)line, (size_t)size}, ids.data);
-        if (count < 0) break;
+        buffer_reserve(&ids, encoder_ids_max(line.size) * talk.bytes);
+        const ssize_t count = encoder_encode(encoder, (Bytes){line.data, line.size}, ids.data);
+        if (count < 0) {
+            status = -1;
+            break;
+        }
         if (!add_message(&talk, ids.data, (size_t)count, tokens))
             log_warn("the message has %zd tokens, and the model reads %zu with its answer: it is left out", count,
                      talk.room);
         else
             answer(network, &stream, &talk, &turn, tokens), turn.stream++;
     }
-    const int result = size >= 0 ? -1 : 0;
     encoder_close(encoder);
     buffer_close(&ids), buffer_close(&stream.held), buffer_close(&stream.text);
-    free(line), free(talk.ids);
-    return result;
+    buffer_close(&line), free(talk.ids);
+    return status;
 }

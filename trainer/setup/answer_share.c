@@ -64,17 +64,16 @@ static int count_all(AnswerShare *share, TokenReader *tokens, const SampleOrder 
 
 int answer_share_find(AnswerShare *share, const Config *config) {
     char path[PATH_MAX_BYTES];
-    const Sampling mode = config->sampling == SAMPLING_CROP ? SAMPLING_SEQUENTIAL : (Sampling)config->sampling;
     TokenReader tokens = {0};
     SampleOrder order;
     *share = (AnswerShare){0};
-    if (config->loss_tokens == LOSS_ALL || *config->loader || !*config->dataset ||
+    if (config->loss_tokens == LOSS_ALL || config->sampling == SAMPLING_CROP || *config->loader || !*config->dataset ||
         !loader_process_dataset(path, config))
         return 0;
     int status = token_reader_open(&tokens, path, SPLIT_TRAIN);
     if (status == 0 && tokens.tokens > (uint64_t)config->block_size) {
-        status = sample_order_init(&order, mode, SPLIT_TRAIN, (uint64_t)config->seed, 0, tokens.tokens,
-                                   (uint32_t)config->block_size);
+        status = sample_order_init(&order, (Sampling)config->sampling, SPLIT_TRAIN, (uint64_t)config->seed, 0,
+                                   tokens.tokens, (uint32_t)config->block_size);
         if (status == 0) status = count_all(share, &tokens, &order, config);
     }
     token_reader_close(&tokens);

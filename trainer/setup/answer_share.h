@@ -12,7 +12,7 @@ typedef struct {
 } AnswerShare;
 
 // Reads at most ANSWER_SHARE_TOKENS of the training split of the dataset that the key `dataset` names, for the
-// configured order of samples; crops are taken as sequential rows. 1; 0 where loss_tokens is all, or there is no
-// dataset here, or none of an answer or of a row; -1 after fail().
+// configured order of samples. 1; 0 where loss_tokens is all, crops have no epochs, there is no dataset here, or none
+// of an answer or of a row; -1 after fail().
 enum { ANSWER_SHARE_TOKENS = 1 << 22 };
 int answer_share_find(AnswerShare *share, const Config *config);

@@ -74,7 +74,7 @@ static int check_turns(const Config *config) {
     return fail(
         EX_USAGE,
         "loss_tokens is answers, and the vocabulary has no <|user|> and <|assistant|>: make the dataset by shardtool "
-        "tokenize --turns");
+        "tokenize --turns, or name the tokenizer.json of one that was by --vocabulary");
 }
 
 // Fails with 76 when the model in a directory was trained with another vocabulary: a checkpoint has its fingerprint, an

@@ -212,8 +212,9 @@ def test_plan_and_the_record_have_the_share_of_the_answers_that_an_epoch_counts(
         with open("shared/metrics.jsonl", encoding="utf-8") as file:
             found = [line["answer_share"] for line in map(json.loads, file) if "answer_share" in line]
         assert found == [round((seen > 0).sum() / answers, 4)]
-    plan = runner.call(f"{BIN}/trainer", "plan", *STEP, "--loss_tokens=all", "--batch_size=1", "--gradient_accumulation_steps=1")
-    assert b"answers'" not in plan.stdout
+    for none in "--loss_tokens=all", "--sampling=crop":  # crops have no epochs
+        plan = runner.call(f"{BIN}/trainer", "plan", *STEP, none, "--batch_size=1", "--gradient_accumulation_steps=1")
+        assert b"answers'" not in plan.stdout
 
 
 def test_a_step_without_answers_is_null_and_leaves_the_weights():
@@ -297,6 +298,13 @@ def test_a_model_learns_its_answers_and_stops():
     assert found == [completion for _, completion in pairs], found
     # conversations that are longer than a block lose their oldest pairs, and /clear forgets all
     assert answer("learned", "x " * 200, pairs[5][0], "/clear", pairs[3][0]) [-1:] == [pairs[3][1]]
+    assert answer("learned", pairs[7][0] + "\r")[0] == pairs[7][1]  # a file with CRLF
+    command = [f"{BIN}/trainer", "sample", "--turns", "-q", "--out_dir=learned", "--threads=1", "--device=cpu"]
+    runner.call(*command, stdin=b"x" * (2 << 20), code=65)
+    folder = os.open(".", os.O_RDONLY)
+    refused = subprocess.run(command, stdin=folder, capture_output=True, text=True)
+    os.close(folder)
+    assert refused.returncode == 74 and "cannot read standard input: Is a directory" in refused.stderr, refused
 
 
 @runner.ci
