@@ -94,11 +94,7 @@ static Finding check_memory(char *text, size_t size) {
     Config chosen = *config;
     Model model;
     MemoryPlan plan;
-    const ModelShape shape = model_shape(config);
-    plan_auto(&chosen, backend, true);
-    model_open(&model, &shape);
-    memory_plan_init(&plan, &chosen, &model, backend, optimizer_of(chosen.optimizer));
-    const bool fits = memory_plan_check(&plan, config, backend, true) == 0;
+    const bool fits = memory_plan_of_run(&plan, &model, &chosen, backend, true) == 0;
     plan_recompute_text(&chosen, level, sizeof level);
     if (fits)
         snprintf(text + strlen(text), size - strlen(text), ", which takes %s with batch_size %lld and recompute %s",

@@ -114,22 +114,17 @@ static int print_plan(Config *config) {
     const bool here = backend && config_world(config) == 1;
     if (!backend) err_clear(), backend = backend_for(config, true, NULL);
     if (!backend) return -1;
-    const Config given = *config;
-    plan_auto(config, backend, here);
-    ModelShape shape = model_shape(config);
+    const int64_t chunk_rows = config->loss_chunk_rows;
     Model model;
     MemoryPlan plan;
     Buffer text = {0};
     Error unfit;
-    model_open(&model, &shape);
-    memory_plan_init(&plan, config, &model, backend, optimizer_of(config->optimizer));
-    const bool fits =
-        memory_plan_check(&plan, &given, backend, here) == 0; // before the probe of print_time takes memory
-    err_take(&unfit);
+    const bool fits = memory_plan_of_run(&plan, &model, config, backend, here) == 0;
+    err_take(&unfit); // found before the probe of print_time takes memory
     memory_plan_print(&plan, config, &model, backend, &text);
     print_time(config, &model, backend, dataset.tokens[SPLIT_TRAIN], &text);
     int result = print_answers(config, &text);
-    plan_print_choices(config, given.loss_chunk_rows, &model, backend, &text);
+    plan_print_choices(config, chunk_rows, &model, backend, &text);
     if (result == 0 && !fits) err_give(&unfit), result = -1;
     if (result == 0 || err_code() != EX_USAGE) fwrite(text.data, 1, text.size, stdout); // also one that is too large
     if (result == 0 && found) result = data_check(config, &dataset);

@@ -7,7 +7,6 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/engine/engine_data.h"
 #include "trainer/model/sample.h"
-#include "trainer/plan/plan_auto.h"
 #include "trainer/plan/plan_check.h"
 #include "trainer/plan/plan_fit.h"
 #include "trainer/records/evaluation.h"
@@ -50,12 +49,7 @@ static int open_backend(Engine *engine, const Config *given, bool fresh) {
 static int open_plan(Engine *engine) {
     Config *config = &engine->config;
     config->dtype = engine->backend->act_type;
-    const Config given = *config;
-    plan_auto(config, engine->backend, true);
-    ModelShape shape = model_shape(config);
-    model_open(&engine->model, &shape);
-    memory_plan_init(&engine->plan, config, &engine->model, engine->backend, optimizer_of(config->optimizer));
-    if (memory_plan_check(&engine->plan, &given, engine->backend, true) < 0) return -1;
+    if (memory_plan_of_run(&engine->plan, &engine->model, config, engine->backend, true) < 0) return -1;
     const MemoryLimits limits = memory_limits(config, engine->backend, true);
     engine->host_left = plan_host_left(&engine->plan, engine->backend, &limits);
     return check_threads(config);

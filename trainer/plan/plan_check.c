@@ -179,3 +179,12 @@ int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backen
     buffer_close(&near);
     return -1;
 }
+
+int memory_plan_of_run(MemoryPlan *plan, Model *model, Config *config, const Backend *backend, bool here) {
+    const Config given = *config;
+    plan_auto(config, backend, here);
+    const ModelShape shape = model_shape(config);
+    model_open(model, &shape);
+    memory_plan_init(plan, config, model, backend, optimizer_of(config->optimizer));
+    return memory_plan_check(plan, &given, backend, here);
+}

@@ -9,8 +9,6 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/saved_state.h"
-#include "trainer/plan/memory_plan.h"
-#include "trainer/plan/plan_auto.h"
 #include "trainer/plan/plan_check.h"
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/data_check.h"
@@ -126,13 +124,9 @@ static void add_plan(Buffer *out, Config config) {
     }
     Model model;
     MemoryPlan plan;
-    const Config given = config;
-    plan_auto(&config, backend, false);
-    const ModelShape shape = model_shape(&config);
-    model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, backend, optimizer_of(config.optimizer));
+    const bool fits = memory_plan_of_run(&plan, &model, &config, backend, false) == 0;
     memory_plan_print(&plan, &config, &model, backend, out);
-    if (memory_plan_check(&plan, &given, backend, false) < 0) add_error(out);
+    if (!fits) add_error(out);
     model_close(&model);
     backend->close();
 }
