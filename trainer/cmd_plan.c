@@ -7,7 +7,6 @@
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/config/config.h"
 #include "trainer/model/gemm_rate.h"
-#include "trainer/plan/plan_auto.h"
 #include "trainer/plan/plan_check.h"
 #include "trainer/plan/plan_choices.h"
 #include "trainer/records/metrics.h"

@@ -119,6 +119,10 @@ static bool check_members(const RecordLine *line) {
     return is(rest, "}");
 }
 
+void record_print_line(Buffer *out, uint64_t step, Bytes members) {
+    buffer_print(out, "%s%" PRIu64 "%.*s}", head, step, (int)members.size, (const char *)members.data);
+}
+
 int record_parse(RecordLine *line, Bytes text) {
     Bytes rest = text;
     *line = (RecordLine){.text = text};

@@ -212,8 +212,7 @@ static void compare(void *self, Bytes members) {
     Replay *replay = self;
     Buffer line = {0};
     if (replay->differs || replay->bad) return;
-    buffer_print(&line, "{\"step\": %" PRIu64 "%.*s}", replay->engine.state.step, (int)members.size,
-                 (const char *)members.data);
+    record_print_line(&line, replay->engine.state.step, members);
     compare_line(replay, (Bytes){line.data, line.size});
     buffer_close(&line);
 }

@@ -9,6 +9,6 @@
 // rest.
 int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backend *backend, bool here);
 
-// The model and the plan of a training run: plan_auto, then memory_plan_check, whose result it returns. The caller closes
-// the model in any case.
+// The model and the plan of a training run: plan_auto, then memory_plan_check, whose result it returns. The caller
+// closes the model in any case.
 int memory_plan_of_run(MemoryPlan *plan, Model *model, Config *config, const Backend *backend, bool here);

@@ -100,17 +100,12 @@ void metrics_add_lost(Metrics *metrics, uint64_t step) {
     metrics_add(metrics, step, "%s%llu", lost_member + 2, (unsigned long long)metrics->lost_steps);
 }
 
-void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
+void metrics_add_members(Metrics *metrics, uint64_t step, Bytes members) {
     const uint64_t minute_ns = 60000000000;
-    char line[LINE_MAX_BYTES];
-    va_list list;
     if (!metrics->path[0] && !metrics->follows) return;
-    va_start(list, format);
-    int length = vsnprintf(line, sizeof line, format, list);
-    va_end(list);
-    assert(length >= 0 && (size_t)length < sizeof line);
     if (metrics->follows && metrics->kept_step != step) metrics->pending.size = 0, metrics->kept_step = step;
-    buffer_print(&metrics->pending, "%s%llu, %s}\n", head, (unsigned long long)step, line);
+    buffer_print(&metrics->pending, "%s%llu%.*s}\n", head, (unsigned long long)step, (int)members.size,
+                 (const char *)members.data);
     if (metrics->follows) return;
     if (metrics_flush(metrics) == 0 && event_file_flush(&metrics->events) == 0) return;
     if (!metrics->warned_ns || clock_ns() - metrics->warned_ns > minute_ns) {
@@ -118,6 +113,17 @@ void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
         metrics->warned_ns = clock_ns();
     }
     err_clear();
+}
+
+void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
+    char line[LINE_MAX_BYTES];
+    va_list list;
+    memcpy(line, ", ", 2);
+    va_start(list, format);
+    const int length = vsnprintf(line + 2, sizeof line - 2, format, list);
+    va_end(list);
+    assert(length >= 0 && (size_t)length < sizeof line - 2);
+    metrics_add_members(metrics, step, (Bytes){(const uint8_t *)line, (size_t)length + 2});
 }
 
 int metrics_sync(Metrics *metrics) {

@@ -84,6 +84,7 @@ int metrics_take_over(Metrics *metrics, const char *out_dir, uint64_t step, bool
 // kept with a warning once a minute, and written with a later line or by metrics_sync. Nothing happens where
 // neither metrics_open nor metrics_follow was called.
 void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void metrics_add_members(Metrics *metrics, uint64_t step, Bytes members); // as `, "KEY": VALUE, "KEY": VALUE`
 
 // Adds a line with lost_steps, which later calls of metrics_open count as a kill.
 void metrics_add_lost(Metrics *metrics, uint64_t step);

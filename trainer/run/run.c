@@ -99,7 +99,7 @@ static void record_process(Run *run) {
     const bool relative = local && *path != '/' && getcwd(folder, sizeof folder);
     snprintf(whole, sizeof whole, "%s%s%s", relative ? folder : "", relative ? "/" : "", local ? path : config->loader);
     json_add_string(&data, whole);
-    if (answer_share_find(&share, config) > 0)
+    if (run_owns(run) && answer_share_find(&share, config) > 0)
         snprintf(answers, sizeof answers, ", \"answer_share\": %.4f", (double)share.counted / (double)share.answers);
     err_clear(); // the loader has opened the dataset, and tells its errors
     metrics_add(&run->metrics, run->engine.state.step,
@@ -129,7 +129,7 @@ static int check_complete(const Run *run) {
 // Engine.record
 static void record_line(void *self, Bytes members) {
     Run *run = self;
-    metrics_add(&run->metrics, run->engine.state.step, "%.*s", (int)members.size - 2, (const char *)members.data + 2);
+    metrics_add_members(&run->metrics, run->engine.state.step, members);
 }
 
 int run_open(Run *run, const Config *config, bool fresh, bool print_ranks) {
