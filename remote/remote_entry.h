@@ -9,8 +9,8 @@
 typedef struct {
     const char *name;  // what is printed and kept in manifests: the URL without its query, which may hold a signature
     const char *query; // "?...", or ""
-    const char *
-        validator; // the ETag, else Last-Modified, else ""; with the hash of a hub instead, or ENTRY_IN_ORDER before it
+    // The ETag, else Last-Modified, else ""; with the hash of a hub instead, or ENTRY_IN_ORDER before it.
+    const char *validator;
     uint64_t size;
 } RemoteEntry;
 

@@ -14,8 +14,8 @@ const char *remote_variable(const char *name); // of the environment; NULL when 
 // A part of a URL, or "".
 void remote_url_part(const CurlLibrary *curl, const char *url, CURLUPart part, char text[static FIELD_BYTES]);
 
-void transfer_launch(
-    Transfer *transfer); // requests the rest of the range, at transfer->at or, without it, at the object's URL
+// Requests the rest of the range, at transfer->at or, without it, at the object's URL.
+void transfer_launch(Transfer *transfer);
 bool transfer_has_range(const Transfer *transfer); // all its bytes, of a response that goes on after them
 // Checks that the response is a file or a listing, not a web page, and not compressed.
 int transfer_check_kind(Transfer *transfer);

@@ -93,6 +93,8 @@ $hits"
 
 hits=$({ sources; git ls-files '*.def'; } | xargs grep -nE '^ *//.{119}' | grep -E '^[^:]*:[^:]*:.{121}')
 [ -z "$hits" ] || say "comments of more than 120 columns: $hits"
+hits=$(git ls-files '*.h' '*.c' | xargs grep -nE '^ +(const |unsigned |struct )*(u?int[0-9]*_t|size_t|double|float|char|int|unsigned|bool)( \*)?$|^[a-z].*\($' | grep -vE '^[^:]*\.c:[0-9]*:[a-z]')
+[ -z "$hits" ] || say "members cut by the formatter; the comment goes above: $hits"
 hits=$(git ls-files '*.c' | grep -v '^tests/' | while read -r file; do head -1 "$file" | grep -q '^//' || echo "$file"; done)
 [ -z "$hits" ] || say "files that do not begin with what they are for: $hits"
 

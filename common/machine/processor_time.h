@@ -5,8 +5,8 @@
 
 typedef struct {
     uint64_t used_ns; // by all threads
-    uint64_t
-        waited_ns; // threads were ready, and other programs had the processors; 0 where the kernel does not count it
+    // Threads were ready, and other programs had the processors; 0 if the kernel does not count it.
+    uint64_t waited_ns;
 } ProcessorTime;
 
 // Since the process began; waited_ns is that of the threads that there are now.

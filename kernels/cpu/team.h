@@ -10,8 +10,8 @@
 
 void team_set_threads(int threads); // of the regions that follow, from 1 to TEAM_MAX; the caller is one of them
 int team_threads(void);
-int team_thread(
-    void); // the number of the thread that calls it, in 0 .. team_threads() - 1: the index of its scratch memory
+// The number of the thread that calls it, in 0 .. team_threads() - 1: the index of its scratch memory.
+int team_thread(void);
 
 enum { TEAM_MAX = 4096 };
 

@@ -13,9 +13,9 @@ typedef struct {
     uint64_t count, capacity, tokens, frames;
     unsigned split;
     struct CachedFrame **cached; // by frame: what the cache has of it, or NULL; belongs to the cache
-    uint64_t
-        *failure_logged_ns; // by shard: when its last line was logged, so that a damaged one logs a line every 10 s
-    uint64_t *matches;      // by shard, or NULL: see shard_stream_match
+    // By shard: when its last line was logged, so that a damaged one logs a line every 10 s.
+    uint64_t *failure_logged_ns;
+    uint64_t *matches; // by shard, or NULL: see shard_stream_match
 } ShardStream;
 
 // Room for `capacity` shards.

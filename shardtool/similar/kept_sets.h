@@ -36,7 +36,7 @@ typedef struct {
     uint64_t comparisons, largest; // removed documents of one kept document, at most
     // Removed documents that are equal to the kept one but for their numbers, and the kept documents of these.
     uint64_t number_documents, number_families;
-    uint64_t
-        crowded; // kept documents that share a band with GROUP_KEPT_MAX earlier ones that stay: copies of them may be missed
+    // Kept documents that share a band with GROUP_KEPT_MAX earlier ones that stay: copies of them may be missed.
+    uint64_t crowded;
 } KeptStatistics;
 KeptStatistics kept_sets_statistics(const KeptSets *kept);

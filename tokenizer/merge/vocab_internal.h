@@ -17,8 +17,8 @@ enum {
 struct Vocab {
     uint32_t *start; // token id is bytes[start[id] .. start[id + 1])
     uint8_t *bytes;
-    uint64_t
-        *pair; // merges, id << 40 | pair_of(left, right): by id the first of each token, 0 for none; then the others
+    // Merges, id << 40 | pair_of(left, right): by id the first of each token, 0 for none; then the others.
+    uint64_t *pair;
     uint32_t *pair_slots;        // by the hash of a pair: a tag (pair_tag) and its index in pair + 1; 0 = empty
     unsigned pair_shift;         // 64 - the logarithm of the number of slots, which are at most half full
     unsigned pairs, pairs_again; // merges; of them, the latter

@@ -6,8 +6,8 @@
 // The memory for a plan, in bytes. 0: not known.
 typedef struct {
     uint64_t arena, host;
-    unsigned
-        copy_sharers; // processes of this machine, one of which is rank 0; 0: it is elsewhere, or nothing is allocated here
+    // Processes of this machine, one of which is rank 0; 0: it is elsewhere, or nothing is allocated here.
+    unsigned copy_sharers;
 } MemoryLimits;
 
 // What no plan has: the programs of trainer and loader, their threads, and the least cache of a loader.

@@ -89,9 +89,8 @@ void metrics_add_members(Metrics *metrics, uint64_t step, Bytes members); // as 
 // Adds a line with lost_steps, which later calls of metrics_open count as a kill.
 void metrics_add_lost(Metrics *metrics, uint64_t step);
 
-int metrics_flush(
-    Metrics
-        *metrics); // writes the kept lines, but those of the event file; -1 after fail() when they could not be written
+// Writes the kept lines, but those of the event file; -1 after fail() when they could not be written.
+int metrics_flush(Metrics *metrics);
 int metrics_sync(Metrics *metrics);   // the same, and waits until the disk has them
 void metrics_close(Metrics *metrics); // accepts a zeroed struct
 
