@@ -1,13 +1,47 @@
 // A dataset directory: the shards train/%03u/%06u.zst and val/%03u/%06u.zst, and the manifest dataset.jsonl.
 //
-// The manifest has a header line (format, fingerprints, options, sources, totals, hash of the following lines, hash of
-// the header up to here), then one line per shard (file, split, tokens, documents, bytes, content hash, stored hash,
-// source range). The order of the sorted paths is the order of the tokens.
+// The manifest has a line for the header and one for each shard, of train first. Each is a JSON object. N is an integer
+// from 0 to 2^63-1, HEX has two digits for each byte. A reader refuses a line without one of the keys, but `part`,
+// `sources`, `source_bytes`, `train` and `val` may be missing. It ignores other keys.
+//
+//   format        "SHRDSET2", or "SHRDSET1", which has no header_hash; a reader refuses others
+//   fingerprint   HEX of 32 bytes: of the dataset (below); a reader computes and compares it
+//   vocab_fp      HEX of 32 bytes: of the vocabulary (tokenizer/merge/vocab.h)
+//   params_fp     HEX of 32 bytes: SHA-256 of the text of `params` and "\n"
+//   vocab_size    N: the number of ids, 1 to IDS_MAX = 1,048,576
+//   eot_id        N: the id that ends a document, up to 2^32-1
+//   params        text: the options that decide the bytes of the shards; "merge" if they differ between merged datasets
+//   part          text, only of an unfinished dataset: I/N HASH, of `tokenize --part I/N`
+//   val_share     text: the share of the documents in val, as a decimal number; "mixed" of merged datasets
+//   val_seed      N: the seed by which documents were chosen for val
+//   sources       a list of the arguments of the command: `path` as typed, the N `files` and `bytes`, and the HEX of 16
+//                 bytes `digest`, by which shardtool finds that inputs have changed
+//   source_bytes  N: bytes of the documents before they were tokenized
+//   train, val    objects of three N, the sums over the split: `shards`, `tokens`, `documents`
+//   lines_hash    HEX of 32 bytes: SHA-256 of all lines after this one, with their ends; a reader compares it
+//   header_hash   HEX of 32 bytes: SHA-256 of this line up to `,"header_hash"`, which is not included. It is the last
+//                 key, and `}` follows it; a reader compares it
+//
+// The line of a shard:
+//
+//   file          text: its path in the directory, SPLIT/%03u/%06u.zst with K / 1000 and K, where K counts the
+//                 shards of the split from 0; a reader refuses another
+//   split         text: train or val
+//   tokens        N
+//   documents     N: that start in the shard
+//   bytes         N: the size of the file; a reader compares it
+//   source_bytes  N: of the documents that end in the shard
+//   content_hash  HEX of 32 bytes: as in the trailer of the shard
+//   stored_hash   HEX of 16 bytes: as in the trailer
+//   from, to      objects: the file `source`, and the N `document` in it, of the first and the last token
+//
+// The order of the lines of a split is the order of its tokens.
 //
 // The directory may also hold skipped.jsonl, the bad inputs that the run skipped, and .lock.
 //
-// Dataset fingerprint = SHA-256 over lines `split tokens documents content_hash\n` in manifest order,
-// `val=P seed=S\n`, and the vocabulary fingerprint in hex. It identifies the data, independent of place and storage.
+// Dataset fingerprint = SHA-256 over lines `split tokens documents content_hash\n` in manifest order, `val=P seed=S\n`,
+// and vocab_fp in lower-case hex. P is the text of val_share, S is val_seed. The fingerprint identifies the data,
+// independent of place and storage.
 #pragma once
 
 #include "common/arena.h"

@@ -61,10 +61,14 @@ while IFS='|' read -r header title; do
 done <<'END' | cat -s
 dataset/shard.h|Shards
 dataset/dataset.h|Datasets
+tokenizer/merge/vocab.h|Vocabularies
 loader/protocol/sampling.h|The order of samples
 loader/protocol/mixture.h|Mixtures
 loader/protocol/wire.h|Messages between trainer and loader
 trainer/checkpoint/checkpoint.h|Checkpoints
 trainer/records/metrics.h|The record of a run
+trainer/records/evaluation.h|Evaluations
 trainer/engine/chain.h|The hash chain of a run
 END
+printf '\n## Exit codes\n\n`common/exit_codes.def`\n\n| code | meaning |\n| --- | --- |\n'
+sed -n 's/^EXIT_CODE([A-Z_]*, \([0-9]*\), "\(.*\)")$/| \1 | \2 |/p' common/exit_codes.def

@@ -64,16 +64,20 @@
 // user) and sends one CtlAttach with the descriptor (SCM_RIGHTS). The CtlReply contains the attach_id; a loader that
 // refuses the ring closes the connection without a reply. The rows of a GET with this attach_id in its header are
 // written to slot `slot`, from its first byte, and the BATCH has no second part. The attachment lives as long as the
-// connection: its end tells each side that the other is gone, and a GET for it is dropped. `generation` counts the uses
-// of a slot. A GET with an older generation than one seen for its slot is dropped; one with the generation and req_id
-// of the last answer is answered again without writing to the slot.
+// connection: its end tells each side that the other is gone. A GET for one that ended is dropped, a GET for one that
+// never was gets ERROR SLOT. `generation` counts the uses of a slot. A GET with an older generation than one seen for
+// its slot is dropped; one with the generation and req_id of the last answer is answered again without writing to the
+// slot.
 //
-// CONTROL. The second part of the request has `words` texts. SWAP: the datasets to serve from now on, DIR or DIR:WEIGHT
-// as on the command line of `loader serve`, then the path of a schedule when `has_schedule` is 1. REWEIGHT: a weight
-// for each source of the mixture that is served; they hold from `from_sample` on (0: the loader chooses), and the
-// loader appends them to its schedule. The reply comes when the loader has made or refused the change; its second part
-// is one sentence without a NUL byte, its `exit_code` is 0 or says why not (common/exit_codes.def). Paths are those of
-// the loader's machine, so CONTROL is refused (77) except over ipc, and from a peer that has the loader's own key.
+// STATS. A row of T+1 ids is T `tokens`, and `payload_bytes` are those of ids, without headers.
+//
+// CONTROL. The second part of the request has `words` texts, each with a NUL byte at its end, also the last; other
+// bytes are refused (76). SWAP: the datasets to serve from now on, DIR or DIR:WEIGHT as on the command line of `loader
+// serve`, then the path of a schedule when `has_schedule` is 1. REWEIGHT: a weight for each source of the mixture that
+// is served; they hold from `from_sample` on (0: the loader chooses), and the loader appends them to its schedule. The
+// reply comes when the loader has made or refused the change; its second part is one sentence without a NUL byte, its
+// `exit_code` is 0 or says why not (common/exit_codes.def). Paths are those of the loader's machine, so CONTROL is
+// refused (77) except over ipc, and from a peer that has the loader's own key.
 #pragma once
 
 #include "common/bytes.h"

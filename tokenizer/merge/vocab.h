@@ -1,4 +1,16 @@
 // Vocabularies: GPT-2's, those of characters, and byte-level BPE of other tools (tokenizer/files).
+//
+// The fingerprint of a vocabulary (vocab_fp) is the SHA-256 of these bytes; numbers are little-endian:
+//
+//   kind       "GPT2BPE1\n" for the vocabulary of GPT-2, "CHARACT1\n" for characters, else "BYTEBPE1\n"
+//   merges     only of BYTEBPE1: the text "PATTERN W C M\n", then M merges. PATTERN is the name of the pattern: gpt2,
+//              gpt4, llama3, qwen2 or o200k. W is 1 if a piece that is a token is that token, whatever its merges
+//              (ignore_merges of tokenizer.json), else 0. C is the number of ids that are not special. A merge is three
+//              ids: left, right, and what they become. They are u16, or u32 if the vocabulary has more than 65,536
+//              ids. Merges are sorted by the third id, then by the first, then by the second; none occurs twice
+//   tokens     for each id from 0: the length of its token as u32, and its bytes; of a special token, its name
+//   end        the id of the end of a text as u32
+//   special    the ids of the special tokens as u32, ascending, but nothing if they are the last ids of the vocabulary
 #pragma once
 
 #include "common/bytes.h"
@@ -48,10 +60,6 @@ uint32_t vocab_spelling(uint8_t byte);
 // below vocab_size.
 int vocab_decode(const Vocab *vocab, const void *ids, size_t count, Buffer *out);
 
-// SHA-256 over "GPT2BPE1\n", "CHARACT1\n", or for other merges "BYTEBPE1\n", the pattern, whether pieces that are
-// tokens are taken whole, the numbers of tokens and of merges, and of each merge the two ids and the third, as u16 or
-// u32 by id_bytes(tokens); then for each id its length as u32 and its bytes, then the end of a text as u32, and where
-// special tokens are not the last ids, their ids as u32.
 void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]);
 bool vocab_has_fingerprint(const Vocab *vocab, const uint8_t fingerprint[32]);
 bool vocab_is_gpt2_fingerprint(const uint8_t fingerprint[32]);

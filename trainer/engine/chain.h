@@ -5,15 +5,18 @@
 //
 // H(NAME, ...) is the SHA-256 of "millrace chain NAME 1\n" and the bytes of what follows. Numbers are little-endian.
 //
-//   link 0     H("run", "KEY=VALUE\n" for each key of keys.def that a run cannot change (the classes MODEL, STREAM, and
-//              OPTION where it is not the default), as a checkpoint has them; the 32 bytes of the vocabulary's
-//              fingerprint)
+//   link 0     H("run", "KEY=VALUE\n" for each key that a run cannot change (below), the 32 bytes of vocab_fp)
 //   link n     H("step", link n-1, u64 n, the 32 bytes of the dataset's fingerprint, data, f64 loss, f64 norm, weights)
 //   loss, norm as in metrics.jsonl; a value that is not finite is the NaN 7ff8000000000000
 //   data       H("data", the batch hash of each micro-batch of the step, in order of samples)
 //   batch hash H("batch", u64 first sample, u32 samples, u32 bytes of an id, the ids of the samples)
 //   weights    after each step that eval_interval divides: H("weights", the f32 parameters, tensor by tensor in the
 //              order and layout of optimizer.safetensors with AdamW); after others 32 zero bytes
+//
+// The keys of link 0 and their order are seed, sampling, block_size, loss_tokens*, n_layer, n_head, n_embd, vocab_size,
+// bias, gelu, mlp*, norm*, position*, rope_theta*, n_kv_head*, qk_norm*, tie_embeddings*, logit_softcap*, z_loss*,
+// optimizer, optimizer_state. Those with * are left out at their default. VALUE is the text of "config" in state.json,
+// which leaves them out too, and vocab_fp is its "vocabulary".
 //
 // So the chain does not depend on the number of processes, on batches that were requested again, or on where the state
 // of the run lies. A run that an earlier version began has link 0 before its first step with this one.

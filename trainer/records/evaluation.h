@@ -1,9 +1,27 @@
 // The evaluation of one split: of each source of a mixture apart, and their mean by weight; with a progress line.
 //
-// A source of weight w of the sum W gets ceil(n w / W) of the n samples of an evaluation, or all that it has. Rounding
-// up gives each source a sample and keeps the samples of a smaller evaluation within those of a larger one. The loss is
-// the mean of the sources' losses by weight. Bits per byte are those of nanochat: the losses of the targets with a
-// text, in bits, by the bytes of these texts. Special tokens, as the ends of texts, count in neither.
+// An evaluation reads samples 0 to n-1, in this order, of split train and then of val. T is eval_block_size, or
+// block_size if that is 0. eval_order=random is mode permuted, with EVALUATE_SEED = 1337 whatever `seed` is; sequential
+// is mode sequential. n is m, but at most (N - 1) / T, where m is eval_tokens / T, rounded up, or eval_iters *
+// batch_size if eval_tokens is 0.
+//
+// Of a mixture each source is read alone (WireGet.source), with its own N. Those that have a sample and a weight other
+// than 0 take part. w is their weight of 65,536 (mixture.h) for the next train sample, W the sum of these w. A source
+// gets ceil(m w / W) samples, or all that it has. Rounding up gives each source a sample and keeps the samples of a
+// smaller evaluation within those of a larger one. If none takes part, the mixture is read as one split.
+//
+// The loss of a source is the mean over its targets that count, that of the split the mean of its sources by weight.
+// Bits per byte are those of nanochat: the losses of the targets with a text, in bits, by the bytes of these texts.
+// Special tokens, as the ends of texts, count in neither.
+//
+// eval_rule is (x >> 1) | 1 in 16 hex digits. x is the first 8 bytes, little-endian, of the SHA-256 of these texts
+// about the evaluation of val:
+//
+//   "O n T"              in decimal, n as above with the N of the whole split; O is 0 for random, 1 for sequential
+//   " within documents"  only with document_mask
+//   " of answers"        only with loss_tokens=answers
+//   the dataset          its fingerprint, 32 bytes; or "\nNAME N w" for each source of a mixture that takes part, NAME
+//                        as in metrics.jsonl; nothing if the split has no sample
 #pragma once
 
 #include "trainer/model/evaluate.h"

@@ -1,4 +1,4 @@
-"""The messages of protocol "GLD1", version 3, as loader/protocol/wire.h specifies them."""
+"""The messages of protocol "GLD1", version 4, as loader/protocol/wire.h specifies them."""
 from __future__ import annotations
 
 import operator

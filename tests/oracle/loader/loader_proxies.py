@@ -53,10 +53,11 @@ class DelayProxy:
 
 
 class FlipProxy:
-    """Forwards ZeroMQ messages; flips a bit in the second part of every `every`-th message that has one."""
+    """Forwards ZeroMQ messages; flips a bit in the second part of every `every`-th message that has one. `sent` has the messages of
+    clients."""
 
     def __init__(self, endpoint, every):
-        self.endpoint, self.every, self.flips, self.parts = endpoint, every, 0, 0
+        self.endpoint, self.every, self.flips, self.parts, self.sent = endpoint, every, 0, 0, []
         self.context, self.stopped = zmq.Context(), False
         self.front = self.context.socket(zmq.ROUTER)
         self.port = self.front.bind_to_random_port("tcp://127.0.0.1")
@@ -75,6 +76,7 @@ class FlipProxy:
                 if route not in backs:
                     backs[route] = self.context.socket(zmq.DEALER)
                     backs[route].connect(self.endpoint)
+                self.sent.append(parts)
                 backs[route].send_multipart(parts)
             for route, back in backs.items():
                 if back in ready:

@@ -1,9 +1,10 @@
-"""The hash chain of a run, written from the specification in trainer/engine/chain.h alone: data by the second implementation of
+"""The hash chain of a run, written from its specification on the page of formats alone: data by the second implementation of
 the sampling order, weights from checkpoints, losses and norms from metrics.jsonl."""
 import hashlib
 import json
 import math
 import pathlib
+import re
 import struct
 import subprocess
 
@@ -12,8 +13,9 @@ import numpy as np
 import test_loader_sampling as sampling
 
 NONE = bytes(32)
-# The keys of the classes MODEL and STREAM in keys.def, in its order; OPTION keys are at their defaults in these runs.
-FIXED = ("seed sampling block_size n_layer n_head n_embd vocab_size bias gelu optimizer optimizer_state").split()
+# The keys of link 0, as the page of formats lists them; those with * have a value only where it is not the default.
+PAGE = (pathlib.Path(__file__).resolve().parents[3] / "docs/formats.md").read_text().replace("\\*", "*")
+KEYS = re.search(r"^The keys of link 0 and their order are (.*?)\.", PAGE, re.M | re.S)[1].replace(",", "").split()
 
 
 def digest(name, *parts):
@@ -49,7 +51,8 @@ def train_ids(shardtool, dataset):
 
 
 def first_link(config, vocabulary):
-    return digest("run", "".join(f"{key}={config[key]}\n" for key in FIXED).encode(), vocabulary)
+    lines = [f"{key}={config[key]}\n" for key in (key.rstrip("*") for key in KEYS if key.rstrip("*") in config or key[-1] != "*")]
+    return digest("run", "".join(lines).encode(), vocabulary)
 
 
 def link(before, step, fingerprint, config, ids, first_sample, loss, norm, weights=NONE):
