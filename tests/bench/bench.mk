@@ -10,9 +10,10 @@ $(O)/bench_operations: private LIBS += -lcmocka
 $(O)/bench_operations: $(patsubst %,$(O)/tests/operations/%.o,pair operations reference)
 $(O)/bench_gpu: $(O)/tests/bench/gpu/bench_gpu_trace.o
 
-## bench-kernels  time per operation of a training step on this processor: S="L=4 C=256 H=4 B=2 dtype=float32"
+## bench-kernels  every operation of a training step on this processor, timed: S="L=4 C=256 H=4 B=2 dtype=float32 threads=1"
+bench-kernels: $(O)/bench_gpu ; $(Q)$< trace device=cpu T=256 B=4 $(S)
 ## bench-operations  time of every operation alone at the shapes of GPT-2 124M: S="B=4 T=256 device=cpu dtype=auto"
-bench-kernels bench-operations: bench-%: $(O)/bench_% ; $(Q)$< $(S)
+bench-operations: $(O)/bench_operations ; $(Q)$< $(S)
 ## bench-cpu  training speed on the CPU beside PyTorch in the same run (S="layers heads embd block batch")
 bench-cpu: all test-deps build/bench/data/dataset.jsonl
 	$(Q)$(PYTHON) -c 'import torch' 2>/dev/null || $(PIP) torch numpy

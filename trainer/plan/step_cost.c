@@ -1,6 +1,6 @@
-// Predicted times of a training step; only ratios of rates matter for a choice. Those of the CPU: bench_kernels
-// threads=1 cpu=1 (124M, B=4, T=256) on a core with AVX-512 and AMX, 2026-11-22, but for the sums of
-// gradients, which were timed on one core of an AMD EPYC, 2026-11-24.
+// Predicted times of a training step; only ratios of rates matter for a choice. Those of the CPU: a step of 124M
+// (B=4, T=256) by operation, on a core with AVX-512 and AMX, 2026-11-22 (now make bench-kernels S=threads=1). The sums
+// of gradients were timed on one core of an AMD EPYC, 2026-11-24.
 //
 // Those of a GPU are shares of its data sheet's peaks (gpu_peaks.def), and of an H200's where the card is not known: of
 // an H200 they give a step of 124M within 10 % of its time (docs/gpu-results.md). An RTX 4070 has 115 FLOP for a byte

@@ -46,7 +46,7 @@ typedef enum { GELU_AUTO, GELU_NOT_BY_WGMMA, GELU_BY_WGMMA } GeluForm;
 static void set_gelu_form(GeluForm form) { (void)form; }
 #endif
 
-static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, deterministic = 1, timeout;
+static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, deterministic = 1, timeout, threads;
 static int documents;    // tokens of one on average, each masked from the others; 0: no mask
 static double mem_limit; // GiB
 static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact", dtype[16] = "auto", offload[16] = "none",
@@ -71,7 +71,8 @@ static void open_backend(void) {
                                         .optimizer_state = config.optimizer_state,
                                         .matmul_precision = config.matmul_precision,
                                         .cache_dir = backend_cache_dir(),
-                                        .timeout_s = timeout},
+                                        .timeout_s = timeout,
+                                        .threads = threads},
                        why);
     if (!ops) die(err_code(), "%s", err_text());
     fprintf(stderr, "%s\n", why);
@@ -406,6 +407,7 @@ int main(int count, char **arguments) {
         {"offload=%15s", offload},
         {"gelu=%15s", gelu},
         {"timeout=%d", &timeout},
+        {"threads=%d", &threads},
         {"documents=%d", &documents},
         {"mem_limit=%lf", &mem_limit},
     };

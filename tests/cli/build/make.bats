@@ -10,7 +10,7 @@ setup() {
     make -n CUDA=0 S=5 BUILD="$BATS_TEST_TMPDIR/new" all fuzz-now F=shard SAN=address >"$BATS_TEST_TMPDIR/commands"
     not grep -qE -- '(^| )5/' "$BATS_TEST_TMPDIR/commands"
     make -n CUDA=0 BUILD="$BATS_TEST_TMPDIR/new" bench-kernels >"$BATS_TEST_TMPDIR/commands"
-    grep -qx ".*/bench_kernels *" "$BATS_TEST_TMPDIR/commands"
+    grep -qx ".*/bench_gpu trace device=cpu T=256 B=4 *" "$BATS_TEST_TMPDIR/commands"
 }
 
 # bats test_tags=ci
