@@ -14,18 +14,18 @@ $(O)/bench_gpu: $(O)/tests/bench/gpu/bench_gpu_trace.o
 bench-kernels: $(O)/bench_gpu ; $(Q)$< trace device=cpu T=256 B=4 $(S)
 ## bench-operations  time of every operation alone at the shapes of GPT-2 124M: S="B=4 T=256 device=cpu dtype=auto"
 bench-operations: $(O)/bench_operations ; $(Q)$< $(S)
-## bench-cpu  training speed on the CPU beside PyTorch in the same run (S="layers heads embd block batch")
-bench-cpu: all test-deps build/bench/data/dataset.jsonl
-	$(Q)$(PYTHON) -c 'import torch' 2>/dev/null || $(PIP) torch numpy
-	$(Q)$(PYTHON) tests/bench/trainer/bench_cpu_step.py $(O)/bin build/bench/data build/bench $(S)
+## bench-cpu  training speed on the CPU beside PyTorch in the same run (S="n_layer=6 ...")
+## bench-busy  the same, and beside busy processes of the same and of another session, for the demo's model too (OLD=folder of older programs)
+bench-cpu: export PLACES := alone
+bench-cpu: export MODELS := 124M
+bench-cpu bench-busy: all test-deps
+	$(Q)[ $@ = bench-busy ] || $(PYTHON) -c 'import torch' 2>/dev/null || $(PIP) torch numpy
+	$(Q)mkdir -p build/bench/step
+	$(Q)OLD=$(OLD) $(PYTHON) tests/bench/trainer/bench_step.py $(O)/bin build/bench/step "$${TEXT:-$$(scripts/corpus.sh)}" $(S)
 ## bench-answers  fine-tuning on the answers of conversations beside TRL in the same run: tokens a second, memory (S="layers heads embd block batch")
 bench-answers: all test-deps
 	$(Q)$(PIP) torch==2.15.0 transformers==5.23.0 trl==1.16.0
 	$(Q)$(PYTHON) tests/bench/trainer/bench_answers.py $(O)/bin build/bench/answers $(S)
-## bench-busy  a training step alone and beside busy processes of the same and of another session (OLD=folder of older programs)
-bench-busy: all
-	$(Q)mkdir -p build/bench/busy
-	$(Q)$(PYTHON) tests/bench/trainer/bench_busy.py $(O)/bin build/bench/busy "$${TEXT:-$$(scripts/corpus.sh)}" $(OLD)
 ## bench-gpu  training speed, operations and memory on a device beside PyTorch; writes docs/gpu-results.md
 bench-gpu: all $(O)/bench_gpu
 	$(Q)python3 tests/bench/gpu/bench_gpu.py $(O) && python3 tests/bench/gpu/bench_gpu.py $(O) --torch
@@ -49,25 +49,20 @@ bench-loader: test-deps $(O)/bin/loader $(O)/bench_loader
 	$(Q)mkdir -p build/bench/loader
 	$(Q)$(PYTHON) tests/bench/loader/bench_loader.py $(O)/bench_loader $(O)/bin/loader build/bench/loader
 ## bench-tokenizer  MB/s beside tiktoken, gigatoken and tokenizers, ids compared (FILE=your text)
-bench-tokenizer: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
-	$(Q)$(PIP) gigatoken==0.10.0 tokenizers==0.23.3 awkward
-	$(Q)$(PYTHON) tests/bench/tokenizer/bench_tokenizer.py $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)
 ## bench-patterns  MB/s of each pattern beside GPT-2's, with the same tokens (FILE=your text)
-bench-patterns: test-deps $(O)/bench_tokenizer $(O)/bench_pieces
-	$(Q)BIN=$(O)/bin $(PYTHON) tests/bench/tokenizer/bench_patterns.py $(O)/bench_tokenizer $(O)/bench_pieces $(FILE)
 ## bench-tokenizer-hard  worst-case texts on every instruction set beside tiktoken (GB=1: single words of 1 GB)
-bench-tokenizer-hard: test-deps $(O)/bench_tokenizer
-	$(Q)$(PYTHON) tests/bench/tokenizer/bench_tokenizer_hard.py $(O)/bench_tokenizer $(GB)
+bench-tokenizer bench-patterns bench-tokenizer-hard: bench-%: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
+	$(Q)$(PIP) gigatoken==0.10.0 tokenizers==0.23.3 awkward
+	$(Q)$(PYTHON) tests/bench/tokenizer/bench_tokenizer.py $* $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)$(GB)
 ## bench-vocabulary  seconds and memory of train-vocabulary beside gigatoken and rustbpe, tokens compared (FILE=your text, V=65536, RUNS=3)
 bench-vocabulary: test-deps $(O)/bin/shardtool
 	$(Q)$(PIP) gigatoken==0.10.0 rustbpe==0.1.0 awkward
 	$(Q)mkdir -p build/bench/vocabulary
 	$(Q)$(PYTHON) tests/bench/tokenizer/bench_vocabulary.py $(O)/bin/shardtool build/bench/vocabulary "$(FILE)" "$(V)" "$(RUNS)"
 ## bench-shards   datasets from JSON lines beside nanoGPT's prepare and datatrove; verify, text, merge, memory (GB=1: large inputs)
-## bench-parquet  MB of text a second out of Parquet files beside pyarrow
-## bench-remote   the stages of tokenize beside their libraries, levels, and URLs through TLS beside disk and pyarrow with tiktoken (GB=4)
-## bench-nest  MB of text a second out of a tar of .xz tars beside xz -dc
-bench-shards bench-parquet bench-remote bench-nest: bench-%: test-deps $(O)/bin/shardtool
+## bench-formats  MB of text a second out of every format beside its library and pyarrow, to a dataset, and after a kill
+## bench-remote   tokenize by level, and of URLs through TLS beside disk and pyarrow with tiktoken (GB=4)
+bench-shards bench-formats bench-remote: bench-%: test-deps $(O)/bin/shardtool
 	$(Q)[ $* != shards ] || $(PIP) datatrove==0.10.1 orjson tokenizers==0.23.3 || true
 	$(Q)mkdir -p build/bench/$* && $(PYTHON) tests/bench/shardtool/bench_$*.py $(O)/bin/shardtool build/bench/$* $(GB)
 ## bench-neardup  near-duplicates and items of benchmarks beside datatrove and rensa, CPU seconds and disk (MB=60); memory for DOCUMENTS=1000000

@@ -1,13 +1,10 @@
-"""Text to a dataset, stage by stage, by level, and by URL beside files on disk: bench_remote.py SHARDTOOL FOLDER [GB].
+"""Text to a dataset by level, and by URL beside files on disk: bench_remote.py SHARDTOOL FOLDER [GB].
 
 FineWeb-shaped Parquet files, half in snappy and half in zstd, are generated in batches of 400 MB of text, slices of English prose of
 4.6 bytes a token as FineWeb's (Debian's anarchism), read from disk and through TLS from a server of this machine in turn, and removed, until GB of text have been read
 (4). The server is a process of its own, but on the same cores: compare the seconds of the processor. The peer, pyarrow with tiktoken,
-reads the first file of the first batch, with which the levels are measured, too. A stage stands beside the library that it uses, alone,
-on pieces of 1 MiB of the same text.
+reads the first file of the first batch, with which the levels are measured, too.
 """
-import ctypes
-import gzip
 import json
 import multiprocessing
 import os
@@ -16,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import time
-import zlib
 
 sys.path.insert(0, __file__.rsplit("/", 3)[0] + "/oracle")
 import rooms
@@ -28,7 +24,6 @@ from timing import best, measured
 TOOL, FOLDER = os.path.abspath(sys.argv[1]), sys.argv[2]
 GIGABYTES = float(sys.argv[3]) if len(sys.argv) > 3 else 4
 FILES, FILE_BYTES = 4, 100_000_000  # of a batch
-PIECE = 1 << 20
 LEVELS = (1, 3, 5, 7, 9, 16)
 SMALL_FILES, DELAY_S = 400, 0.02
 PEER = """
@@ -87,80 +82,6 @@ def serve(folder, pipe):
         pipe.send(True)
 
 
-def seconds(function, pieces, runs=3):
-    """Of the processor, the least of some runs."""
-    found = []
-    for _ in range(runs):
-        begun = time.process_time()
-        for piece in pieces:
-            function(piece)
-        found.append(time.process_time() - begun)
-    return min(found)
-
-
-def library(*names):
-    for name in names:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            pass
-    return None
-
-
-def bounds(text):
-    """{stage: MB of text a second of the processor} of the libraries alone."""
-    pieces = [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
-    out, size = ctypes.create_string_buffer(PIECE), ctypes.c_size_t
-    megabytes, found = len(text) / 1e6, {}
-    snappy, zstd, deflate = library("libsnappy.so.1"), library("libzstd.so.1"), library("libdeflate.so.0")
-    if snappy:
-        import pyarrow
-
-        stored = [bytes(pyarrow.Codec("snappy").compress(piece)) for piece in pieces]
-        found["Parquet, snappy"] = seconds(lambda piece: snappy.snappy_uncompress(piece, size(len(piece)), out, ctypes.byref(size(PIECE))), stored)
-    for name in ("Parquet, zstd", "JSON lines, zstd"):
-        zstd.ZSTD_compressBound.restype = zstd.ZSTD_compress.restype = size
-        room = ctypes.create_string_buffer(zstd.ZSTD_compressBound(size(PIECE)))
-        stored = [room.raw[: zstd.ZSTD_compress(room, size(len(room)), piece, size(len(piece)), 3)] for piece in pieces]
-        found[name] = seconds(lambda piece: zstd.ZSTD_decompress(out, size(PIECE), piece, size(len(piece))), stored)
-    members = [gzip.compress(piece, 6) for piece in pieces]
-    found["JSON lines, gzip"] = seconds(lambda piece: zlib.decompress(piece, 31, PIECE), members)
-    if deflate:
-        deflate.libdeflate_alloc_decompressor.restype = ctypes.c_void_p
-        state = ctypes.c_void_p(deflate.libdeflate_alloc_decompressor())
-        unpack = lambda piece: deflate.libdeflate_gzip_decompress(state, piece, size(len(piece)), out, size(PIECE), None)
-        found["libdeflate"] = seconds(unpack, members)
-    return {name: megabytes / cost for name, cost in found.items()}
-
-
-def write_lines(folder, texts):
-    lines = b"".join(json.dumps({"text": text.decode()}, ensure_ascii=False).encode() + b"\n" for text in texts)
-    paths = {"JSON lines": "lines.jsonl", "JSON lines, gzip": "lines.jsonl.gz", "JSON lines, zstd": "lines.jsonl.zst"}
-    paths = {name: os.path.join(folder, path) for name, path in paths.items()}
-    with open(paths["JSON lines"], "wb") as file:
-        file.write(lines)
-    with gzip.open(paths["JSON lines, gzip"], "wb", 6) as file:
-        file.write(lines)
-    subprocess.run(["zstd", "-q3f", paths["JSON lines"], "-o", paths["JSON lines, zstd"]], check=True)
-    return paths
-
-
-def stages(folder, paths, corpus):
-    texts = documents(random.Random(0), corpus, FILE_BYTES)  # those of the first file
-    files = {"Parquet, snappy": paths[0]} | write_lines(folder, texts)
-    files["Parquet, zstd"] = paths[1]
-    alone = bounds(b"".join(texts))
-    print(f"\n{'MB of text a second of the processor':40}{'text -0':>10}{'library':>10}{'tokenize':>10}")
-    for name, path in files.items():
-        size = text_size(paths[path == paths[1]])
-        read = best([TOOL, "text", "-0", path])[1]
-        whole = best(tokenize(folder) + [path])[1]
-        bound = f"{alone[name]:10.0f}" if name in alone else f"{'':10}"
-        print(f"{name:40}{size / read:10.0f}{bound}{size / whole:10.0f}", flush=True)
-    if "libdeflate" in alone:
-        print(f"{'(gzip members of 1 MiB with libdeflate)':40}{'':10}{alone['libdeflate']:10.0f}")
-
-
 def text_size(path):
     """MB of text of a file."""
     import pyarrow.compute
@@ -203,7 +124,6 @@ def compare(folder, corpus, pipe, url, variables):
         paths, size = write_batch(source, corpus, seed)
         if seed == 0:
             peer(folder, paths[0])
-            stages(folder, paths, corpus)
             levels(folder, paths[0])
             small_files(variables, url)
         pipe.send(("batch", source))

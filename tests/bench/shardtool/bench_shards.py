@@ -18,7 +18,6 @@ import time
 
 sys.path.insert(0, __file__.rsplit("/", 3)[0] + "/oracle")
 import rooms
-import bench_resume
 from timing import best, measured
 HERE = os.path.abspath(__file__)
 MERGED = 16  # datasets: what a merge takes depends on the shards, what cp takes on the bytes
@@ -182,9 +181,6 @@ def main(tool, folder, gigabytes=0):
     line("verify, one core, ids", result, ids, f"{ids / result[1]:.0f} MB per CPU second{verify_bound(shards)}")
     result = best([tool, "verify", "-q", "--quick", "-j", "1", dataset], 5)
     line("verify --quick, one core, ids", result, ids, f"{ids / result[1]:.0f} MB per CPU second: tables and hash of the stored bytes")
-    result = best([tool, "text", source])
-    line("text, JSON lines", result, os.path.getsize(source) / 1e6, f"{os.path.getsize(source) / 1e6 / result[1]:.0f} MB per CPU second")
-    line("text -0", best([tool, "text", "-0", source]), os.path.getsize(source) / 1e6)
     stored = sum(map(os.path.getsize, shards)) / 1e6
     copy = os.path.join(folder, "copy.zst")
     with open(copy, "wb") as file:
@@ -197,7 +193,6 @@ def main(tool, folder, gigabytes=0):
     copy = best(["cp", "-rT", whole, copied], 3, lambda: shutil.rmtree(copied, ignore_errors=True))
     line(f"cp of {MERGED} datasets", copy, stored * MERGED)
     line(f"merge of {MERGED} datasets, by hard links", merged, stored * MERGED, beside(merged, copy, "cp"))
-    bench_resume.measure(tool, source, os.path.join(folder, "resume"))
     if gigabytes:
         large(folder, tool, gigabytes)
     shutil.rmtree(folder)

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""A training step beside PyTorch's, in turns on the same cores, alone and beside busy processes of this and of another login session.
+
+Two models: the demo's (5 M parameters, vocabulary of 8,192, Muon) and GPT-2's 124 M. The peers are an older build (OLD=its folder of
+programs) and, where torch is installed, nanoGPT's model and step as train.py runs them on a CPU, in float32 and under autocast, each also
+compiled. Random ids; ours trains on a dataset, which costs more, not less. A kernel with sched_autogroup_enabled shares the processor
+among sessions first: a busy process of another session weighs as much as all threads of a run. Usage: bench_step.py BIN SCRATCH TEXT
+[key=value ...]; OLD, ROUNDS, STEPS, MODELS, PLACES and DTYPES in the environment.
+"""
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import types
+
+sys.path.insert(0, __file__.rsplit("/", 3)[0] + "/oracle")
+import rooms
+from timing import train
+
+GPT2 = dict(n_layer=12, n_head=12, n_embd=768, block_size=256, batch_size=4, bias=True)
+MODELS = {"124M": GPT2, "demo": GPT2 | dict(n_layer=4, n_head=4, n_embd=256, optimizer="muon", learning_rate=2e-3)}
+PLACES = {"alone": (0, False), "1 same": (1, False), "2 same": (2, False), "1 other": (1, True), "2 other": (2, True)}
+BUSY = """import os, sys, time
+for _ in range(int(sys.argv[1]) - 1):
+    if os.fork() == 0: break
+end = time.monotonic() + 600
+while time.monotonic() < end: sum(range(10000))
+"""
+ROUNDS, STEPS = int(os.environ.get("ROUNDS", 3)), int(os.environ.get("STEPS", 12))
+LEFT_OUT = 2  # steps at the start
+
+
+def chosen(rows, variable):
+    return [name for name in rows if name in os.environ.get(variable, ",".join(rows)).split(",")]
+
+
+def ours(programs, scratch, dataset, model, dtype):
+    keys = dict(model, dataset=dataset, gradient_accumulation_steps=1, max_iters=STEPS, lr_decay_iters=STEPS,
+                warmup_iters=1, eval_interval=10**6, eval_iters=1, dtype=dtype)  # fmt: skip
+    rows = train(programs, os.path.join(scratch, "run"), keys)
+    return [row["ms"] for row in rows if "ms" in row and row["step"] > LEFT_OUT]
+
+
+class Peer:
+    """Its first step compiles, alone."""
+
+    def __init__(self, model, vocabulary, dtype, compiled):
+        import torch
+        from nanogpt_model import GPT, make_optimizer
+
+        torch.manual_seed(1)
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        B, T, L, C, H = (int(model[key]) for key in "batch_size block_size n_layer n_embd n_head".split())
+        self.torch, self.shape, self.vocabulary, self.bf16 = torch, (B, T + 1), vocabulary, dtype == "bfloat16"
+        self.raw = GPT(L, C, H, T, bias=bool(model["bias"]), V=vocabulary)
+        self.model = torch.compile(self.raw) if compiled else self.raw
+        self.optimizer = make_optimizer(self.raw, types.SimpleNamespace(learning_rate=6e-4, beta2=0.95))
+        self.step()
+
+    def step(self):
+        torch = self.torch
+        ids = torch.randint(0, self.vocabulary, self.shape)
+        begun = time.monotonic()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
+            loss = self.model(ids[:, :-1], ids[:, 1:])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.raw.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return (time.monotonic() - begun) * 1e3
+
+    def steps(self):
+        return [self.step() for _ in range(STEPS)][LEFT_OUT:]
+
+
+def runners(programs, scratch, name, model):
+    dataset, rows = os.path.join(scratch, name), {}
+    builds = {"millrace": programs} | ({"older": os.environ["OLD"]} if os.environ.get("OLD") else {})
+    for dtype in chosen(("float32", "bfloat16"), "DTYPES"):
+        for build, folder in builds.items():
+            rows[f"{build} {dtype}"] = lambda folder=folder, dtype=dtype: ours(folder, scratch, dataset, model, dtype)
+        for how in "", " compiled":
+            try:
+                rows[f"torch {dtype}{how}"] = Peer(model, 8192 if name == "demo" else 50304, dtype, how).steps
+            except ImportError:
+                print("PyTorch is not in build/venv: no peer")
+    return rows
+
+
+def measure(rows, places):
+    times = {(row, place): [] for row in rows for place in places}
+    for _ in range(ROUNDS):
+        for place in places:
+            count, elsewhere = PLACES[place]
+            busy = count and subprocess.Popen([sys.executable, "-c", BUSY, str(count)], start_new_session=elsewhere,
+                                              process_group=None if elsewhere else 0)  # fmt: skip
+            try:
+                for row, run in rows.items():
+                    times[row, place] += run()
+            finally:
+                if busy:
+                    os.killpg(busy.pid, signal.SIGKILL), busy.wait()
+    return times
+
+
+def make_dataset(programs, scratch, name, text):
+    out, options = os.path.join(scratch, name), []
+    if os.path.exists(os.path.join(out, "dataset.jsonl")):
+        return
+    files = [os.path.join(text, file) for file in sorted(os.listdir(text))] if os.path.isdir(text) else [text]
+    if name == "demo":
+        options = ["--vocabulary", os.path.join(scratch, "vocabulary")]
+        shutil.rmtree(options[1], ignore_errors=True)
+        subprocess.run([programs + "/shardtool", "train-vocabulary", "-V", "8192", "-o", options[1], *files], check=True)
+    subprocess.run([programs + "/shardtool", "tokenize", "--val", "0.05", *options, "-o", out, *files], check=True)
+
+
+def main():
+    programs, scratch, text, *keys = sys.argv[1:]
+    places = chosen(PLACES, "PLACES")
+    for name in chosen(MODELS, "MODELS"):
+        model = MODELS[name] | dict(key.split("=", 1) for key in keys)
+        make_dataset(programs, scratch, name, text)
+        times = measure(runners(programs, scratch, name, model), places)
+        print(f"{name}: {ROUNDS} rounds of {STEPS - LEFT_OUT} steps in turns; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; tokens/s of "
+              f"the best step, then the median in ms and how many times that of the first place")  # fmt: skip
+        rows = list(dict.fromkeys(row for row, _ in times))
+        best = {row: min(times[row, places[0]]) for row in rows}
+        for row in rows:
+            medians = {place: statistics.median(times[row, place]) for place in places}
+            rate = int(model["block_size"]) * int(model["batch_size"]) / best[row] * 1e3
+            print(f"  {row:24}{rate:8.0f}" + "".join(f"  {place} {ms:.1f} ({ms / medians[places[0]]:.2f})" for place, ms in medians.items()), flush=True)
+        for a, b in [(a, b) for a in rows for b in rows if a.startswith("millrace") and not b.startswith("millrace")]:
+            print(f"  {a} over {b}: {best[b] / best[a]:.2f} times by the best steps")
+
+
+main()
