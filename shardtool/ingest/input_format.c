@@ -81,8 +81,7 @@ static const char *table_find(const Stream *stream, const SourceOptions *options
     const char *column = options->text_column ? options->text_column : "text";
     if (!has_extension(stream, "csv tsv") && !is_table_header(head, column)) return NULL;
     return "is a CSV or TSV table: pandas.read_csv(FILE).to_parquet('rows.parquet') converts it (--format text reads "
-           "it "
-           "as one text with all its columns)";
+           "it as one text with all its columns)";
 }
 
 static bool promises_text(const Stream *stream) {

@@ -109,8 +109,8 @@ static bool run_histories(uint64_t first, uint64_t count, uint64_t seconds) {
     }
     const double s = (double)(wall_ns() - began) / 1e9;
     printf("%llu histories from seed %llu in %.1f s (%.0f an hour of a core), %.0f s of virtual time, hash %016llx: "
-           "%llu batches, "
-           "%llu faults, %llu kills, %llu requests of the operator, %llu changes seen, %llu resends, %llu reconnects\n",
+           "%llu batches, %llu faults, %llu kills, %llu requests of the operator, %llu changes seen, %llu resends, "
+           "%llu reconnects\n",
            (unsigned long long)done, (unsigned long long)first, s, (double)done / cpu_seconds() * 3600,
            (double)sum.now / 1e9, (unsigned long long)sum.hash, (unsigned long long)sum.batches,
            (unsigned long long)sum.faults, (unsigned long long)sum.kills, (unsigned long long)sum.controls,

@@ -113,8 +113,7 @@ int bpe_training_begin(BpeTraining *training) {
     if (room >= SYMBOLS_MAX) room = SYMBOLS_MAX - 1;
     return fail(EX_MEMORY,
                 "merging %llu different pieces needs at least %s of memory, and --memory allows %s: raise it, or leave "
-                "out rare "
-                "pieces with --min-count %llu",
+                "out rare pieces with --min-count %llu",
                 (unsigned long long)text->piece_count, human_bytes(need_text, (double)need),
                 human_bytes(memory_text, (double)training->memory),
                 (unsigned long long)training_text_min_count(text, room));

@@ -15,8 +15,7 @@ static int refuse(unsigned count, const uint8_t fingerprint[32]) {
     hex_encode(hex, fingerprint, 32);
     return fail(EX_NOINPUT,
                 "%s the fingerprint %.16s: name the dataset of this step, or all datasets of its mixture as "
-                "DIR:WEIGHT, and the "
-                "changes of their weights with --schedule=FILE",
+                "DIR:WEIGHT, and the changes of their weights with --schedule=FILE",
                 count > 1 ? "none of these datasets, and no mixture of them, has" : "the dataset does not have", hex);
 }
 

@@ -162,8 +162,7 @@ void plan_auto(Config *config, const Backend *backend, bool here) {
             optimizer_of(config->optimizer)->name, config_world(config));
     if (given.reduce_order == REDUCE_AUTO && config_spans_machines(config))
         log_line("reduce_order = fast: a network joins the processes, which would carry the gradients of each "
-                 "micro-batch with "
-                 "fixed; the bits depend on the number of processes");
+                 "micro-batch with fixed; the bits depend on the number of processes");
     const bool offload_chosen = given.offload == OFFLOAD_AUTO && is_offloaded(config);
     if (best == INFINITY) return; // nothing fits: memory_plan_check prints what would
     if (config->batch_size.value != given.batch_size.value || offload_chosen ||

@@ -7,8 +7,8 @@ static int train(const char *more) {
     char command[8192];
     snprintf(command, sizeof command,
              "%s/trainer train --loader=ipc://p --out_dir=run --n_layer=1 --n_head=1 --n_embd=16 --block_size=16 "
-             "--batch_size=1 "
-             "--gradient_accumulation_steps=1 --eval_iters=1 --sample_tokens=0 --threads=1 --quiet %s >words 2>&1",
+             "--batch_size=1 --gradient_accumulation_steps=1 --eval_iters=1 --sample_tokens=0 --threads=1 --quiet %s "
+             ">words 2>&1",
              test_bin, more);
     return WEXITSTATUS(system(command));
 }
