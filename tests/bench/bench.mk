@@ -2,7 +2,7 @@
 PYTHON := build/venv/bin/python
 PIP    := build/venv/bin/pip install -q --disable-pip-version-check
 
-BENCHES := $(basename $(wildcard tests/bench/*/bench_*.c tests/bench/*/soak_*.c))
+BENCHES := $(basename $(wildcard tests/bench/*/bench_*.c))
 $(foreach bench,$(BENCHES),$(eval $(O)/$(notdir $(bench)): $(O)/$(bench).o))
 $(addprefix $(O)/,$(notdir $(BENCHES))): $(O)/core.a
 	$(LINK)
@@ -32,12 +32,6 @@ bench-gpu: all $(O)/bench_gpu
 ## bench-gpu-run  one run of 124M on a device beside nanoGPT's model and loop in PyTorch: losses, time, memory, kill and resume
 bench-gpu-run: all
 	$(Q)python3 tests/bench/gpu/bench_gpu.py $(O) --run
-## bench-save  what a checkpoint of 124M costs the training beside it (S="n_layer=6 ...")
-bench-save: all build/bench/data/dataset.jsonl
-	$(Q)python3 tests/bench/trainer/bench_save.py $(O)/bin build/bench/data build/bench $(S)
-build/bench/data/dataset.jsonl: | all
-	$(Q)mkdir -p build/bench
-	$(Q)$(O)/bin/shardtool tokenize --val 0.05 -o build/bench/data "$${TEXT:-$$(scripts/corpus.sh)}"
 ## bench-ranks  two processes of one thread beside one of two: tokens a second, CPU time, bytes sent, memory (S="n_layer=6 ...")
 bench-ranks: all ; $(Q)python3 tests/bench/trainer/bench_ranks.py $(O)/bin $(S)
 ## bench-sample  tokens a second of sampling from a 124M at 1,000 tokens of context, beside transformers with its cache
@@ -59,7 +53,7 @@ bench-vocabulary: test-deps $(O)/bin/shardtool
 	$(Q)$(PIP) gigatoken==0.10.0 rustbpe==0.1.0 awkward
 	$(Q)mkdir -p build/bench/vocabulary
 	$(Q)$(PYTHON) tests/bench/tokenizer/bench_vocabulary.py $(O)/bin/shardtool build/bench/vocabulary "$(FILE)" "$(V)" "$(RUNS)"
-## bench-shards   datasets from JSON lines beside nanoGPT's prepare and datatrove; verify, text, merge, memory (GB=1: large inputs)
+## bench-shards   datasets from JSON lines beside nanoGPT's prepare and datatrove; verify, merge, memory
 ## bench-formats  MB of text a second out of every format beside its library and pyarrow, to a dataset, and after a kill
 ## bench-remote   tokenize by level, and of URLs through TLS beside disk and pyarrow with tiktoken (GB=4)
 bench-shards bench-formats bench-remote: bench-%: test-deps $(O)/bin/shardtool
@@ -76,5 +70,3 @@ soak: test-deps $(O)/bin/loader $(O)/bin/shardtool
 ## soak-train  two processes under a fault a minute beside an undisturbed one: steps kept, seconds lost, equal bits (HOURS=2 BETWEEN=60 SEED=1)
 soak-train: all
 	$(Q)python3 tests/bench/trainer/soak_train.py $(O)/bin $(or $(HOURS),2) $(or $(BETWEEN),60) $(or $(SEED),1)
-## soak-tokenizer  memory of one encoder over GB=10 of text without repeats; fails when it grows
-soak-tokenizer: $(O)/soak_tokenizer ; $(Q)$< $(or $(GB),10)

@@ -232,6 +232,11 @@ static Feed *open_feed(uint32_t rows, uint32_t window, bool inline_only) {
     return open_feed_at(ring_endpoint, rows, window, inline_only);
 }
 
+// Requests the batches that follow, as many as the window takes.
+static void fill_window(Feed *feed, FeedRequest *next) {
+    for (; feed_capacity(feed); next->first_sample += next->rows) check(feed_request(feed, next) == 0);
+}
+
 // CPU seconds of a process and its threads.
 static double cpu_of(pid_t pid) {
     char path[64], text[1024] = "";
@@ -265,18 +270,12 @@ static Rate feed_rate(const Run *run) {
     enum { TRIPS = 1 << 16 };
     static double trips[TRIPS];
     Feed *feed = open_feed(run->rows, run->window, run->inline_only);
-    uint64_t requested = 0, got = 0, began = 0, counted = 0, last = clock_ns();
+    FeedRequest next = {.split = SPLIT_TRAIN, .mode = (uint8_t)run->mode, .rows = run->rows, .seed = 1337};
+    uint64_t got = 0, began = 0, counted = 0, last = clock_ns();
     double cpu = 0;
     size_t count = 0;
     while (!began || seconds_since(began) < run->seconds) {
-        for (; feed_capacity(feed); requested += run->rows) {
-            FeedRequest request = {.split = SPLIT_TRAIN,
-                                   .mode = (uint8_t)run->mode,
-                                   .rows = run->rows,
-                                   .seed = 1337,
-                                   .first_sample = requested};
-            check(feed_request(feed, &request) == 0);
-        }
+        fill_window(feed, &next);
         FeedBatch batch;
         check(feed_next(feed, &batch) == FEED_BATCH);
         feed_release(feed, &batch);
@@ -338,69 +337,66 @@ static void bench_restart(char *program, const char *name, const char *endpoint,
     stop_loader(pid, SIGTERM);
 }
 
-// A trainer at 1 M tokens/s: its wait for each batch, across the border of two shuffle groups.
-static void bench_wait(void) {
-    enum { STEPS = 60, ROWS = 64, GROUP = 8 << 10, FROM = GROUP - STEPS / 2 * ROWS };
-    double us[STEPS];
-    Feed *feed = open_feed(ROWS, 4, false);
-    uint64_t requested = FROM, began = 0;
-    for (int step = -2; step < STEPS; step++) {
-        for (; feed_capacity(feed); requested += ROWS) {
-            FeedRequest request = {
-                .split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = ROWS, .seed = 7, .first_sample = requested};
-            check(feed_request(feed, &request) == 0);
-        }
-        FeedBatch batch;
-        uint64_t before = feed_stats(feed).wait_ns;
-        check(feed_next(feed, &batch) == FEED_BATCH);
-        if (step >= 0) us[step] = (double)(feed_stats(feed).wait_ns - before) * 1e-3;
-        if (!step) began = clock_ns();
-        usleep(ROWS * T);
-        feed_release(feed, &batch);
-    }
-    double sum = 0, seconds = seconds_since(began);
-    for (int step = 0; step < STEPS; step++) sum += us[step];
-    printf("wait_percent %.4g\n", sum * 1e-4 / seconds);
-    print_quantiles("wait_us", us, STEPS, 1);
-    feed_close(feed);
-}
+// --- trainers of 1 M tokens a second
 
-// --- many trainers, and many steps
-
-enum { TRAINERS = 32, TRAINER_ROWS = 16, TOKENS_PER_S = 1000000 };
+enum { TRAINERS = 32, TOKENS_PER_S = 1000000 };
 
 typedef struct {
     pthread_t thread;
-    uint64_t seed;
+    uint32_t rows, window;
+    uint64_t seed, first_sample;
     size_t steps;
     double *us; // its wait for each batch
 } Trainer;
 
-// Takes a batch of an epoch whenever its time has come: 1 M tokens a second.
+// Takes a batch of an epoch whenever its time has come.
 static void *run_trainer(void *self) {
-    Trainer *trainer = self;
-    Feed *feed = open_feed(TRAINER_ROWS, 4, false);
-    uint64_t requested = 0, step_ns = (uint64_t)TRAINER_ROWS * T * 1000000000 / TOKENS_PER_S, due = 0;
+    const Trainer *trainer = self;
+    Feed *feed = open_feed(trainer->rows, trainer->window, false);
+    FeedRequest next = {.split = SPLIT_TRAIN,
+                        .mode = SAMPLING_EPOCH,
+                        .rows = trainer->rows,
+                        .seed = trainer->seed,
+                        .first_sample = trainer->first_sample};
+    uint64_t due = 0;
     for (size_t step = 0; step < trainer->steps; step++) {
-        for (; feed_capacity(feed); requested += TRAINER_ROWS) {
-            FeedRequest request = {.split = SPLIT_TRAIN,
-                                   .mode = SAMPLING_EPOCH,
-                                   .rows = TRAINER_ROWS,
-                                   .seed = trainer->seed,
-                                   .first_sample = requested};
-            check(feed_request(feed, &request) == 0);
-        }
+        fill_window(feed, &next);
         FeedBatch batch;
-        uint64_t before = feed_stats(feed).wait_ns;
+        uint64_t before = feed_stats(feed).wait_ns, now;
         check(feed_next(feed, &batch) == FEED_BATCH);
         trainer->us[step] = (double)(feed_stats(feed).wait_ns - before) * 1e-3;
         feed_release(feed, &batch);
-        due = (due ? due : clock_ns()) + step_ns;
-        uint64_t now = clock_ns();
-        if (now < due) usleep((useconds_t)((due - now) / 1000));
+        due = (due ? due : clock_ns()) + (uint64_t)trainer->rows * T * 1000000000 / TOKENS_PER_S;
+        while ((now = clock_ns()) < due) usleep((useconds_t)((due - now) / 1000));
     }
     feed_close(feed);
     return NULL;
+}
+
+// The wait for each batch, across the border of two shuffle groups.
+static void bench_wait(void) {
+    enum { FIRST = 2, STEPS = 60, ROWS = 64, GROUP = 8 << 10, FROM = GROUP - STEPS / 2 * ROWS };
+    double us[FIRST + STEPS], sum = 0;
+    uint64_t began = clock_ns();
+    run_trainer(
+        &(Trainer){.rows = ROWS, .window = 4, .seed = 7, .first_sample = FROM, .steps = FIRST + STEPS, .us = us});
+    double seconds = seconds_since(began);
+    for (int step = FIRST; step < FIRST + STEPS; step++) sum += us[step];
+    printf("wait_percent %.4g\n", sum * 1e-4 / seconds);
+    print_quantiles("wait_us", us + FIRST, STEPS, 1);
+}
+
+// Short steps, over the borders of shuffle groups: how many wait for longer than a millisecond.
+static void bench_stalls(size_t steps) {
+    double *us = calloc(steps, sizeof *us);
+    size_t stalls = 0;
+    check(us);
+    run_trainer(&(Trainer){.rows = 1, .window = 16, .seed = 11, .steps = steps, .us = us});
+    us[0] = 0;
+    for (size_t step = 0; step < steps; step++) stalls += us[step] > 1000;
+    printf("stall_steps %zu\nstalls %zu\n", steps, stalls);
+    print_quantiles("stall_us", us, steps, 1);
+    free(us);
 }
 
 static void print_frames(void) {
@@ -418,54 +414,27 @@ static void print_frames(void) {
 
 // Waits after the first steps, in which the loader decodes the frames that are not in its cache.
 static void bench_trainers(char *program, double seconds) {
-    enum { FIRST = 16 };
+    enum { FIRST = 16, ROWS = 16 };
     static Trainer trainers[TRAINERS];
-    size_t steps = FIRST + (size_t)(seconds * TOKENS_PER_S / (TRAINER_ROWS * T)), count = 0;
+    size_t steps = FIRST + (size_t)(seconds * TOKENS_PER_S / (ROWS * T)), count = 0;
     double *us = calloc(steps * TRAINERS, sizeof *us), *all = calloc(steps * TRAINERS, sizeof *all);
     check(us && all);
     pid_t pid = start_loader(program, ring_endpoint);
     uint64_t began = clock_ns();
     for (int i = 0; i < TRAINERS; i++) {
-        trainers[i] = (Trainer){.seed = (uint64_t)i + 1, .steps = steps, .us = us + (size_t)i * steps};
+        trainers[i] =
+            (Trainer){.rows = ROWS, .window = 4, .seed = (uint64_t)i + 1, .steps = steps, .us = us + (size_t)i * steps};
         check(pthread_create(&trainers[i].thread, NULL, run_trainer, &trainers[i]) == 0);
     }
     for (int i = 0; i < TRAINERS; i++) {
         pthread_join(trainers[i].thread, NULL);
         for (size_t step = FIRST; step < steps; step++) all[count++] = trainers[i].us[step];
     }
-    printf("trainers_rate %.4g\n", (double)(steps * TRAINERS * TRAINER_ROWS * T) / seconds_since(began));
+    printf("trainers_rate %.4g\n", (double)(steps * TRAINERS * ROWS * T) / seconds_since(began));
     print_quantiles("trainers_us", all, count, 1);
     print_frames();
     stop_loader(pid, SIGTERM);
     free(us), free(all);
-}
-
-// A trainer of short steps, over the borders of shuffle groups: how often it waits for longer than a millisecond.
-static void bench_stalls(size_t steps) {
-    double *us = calloc(steps, sizeof *us);
-    size_t stalls = 0;
-    Feed *feed = open_feed(1, 16, false);
-    uint64_t requested = 0, due = clock_ns();
-    check(us);
-    for (size_t step = 0; step < steps; step++) {
-        for (; feed_capacity(feed); requested++) {
-            FeedRequest request = {
-                .split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = 1, .seed = 11, .first_sample = requested};
-            check(feed_request(feed, &request) == 0);
-        }
-        FeedBatch batch;
-        uint64_t before = feed_stats(feed).wait_ns, now;
-        check(feed_next(feed, &batch) == FEED_BATCH);
-        us[step] = step ? (double)(feed_stats(feed).wait_ns - before) * 1e-3 : 0;
-        stalls += us[step] > 1000;
-        feed_release(feed, &batch);
-        for (due += 1000000000ull * T / TOKENS_PER_S; (now = clock_ns()) < due;)
-            usleep((useconds_t)((due - now) / 1000));
-    }
-    printf("stall_steps %zu\nstalls %zu\n", steps, stalls);
-    print_quantiles("stall_us", us, steps, 1);
-    free(us);
-    feed_close(feed);
 }
 
 // Random crops of 10^10 tokens, 20 GB, of which the cache, which is full after the warm-up, has 2.5 %.

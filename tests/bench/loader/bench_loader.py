@@ -10,6 +10,9 @@ import time
 
 import numpy as np
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "loader/python"))
+from millrace_loader import TokenBatches
+
 try:
     import torch
 except ImportError:
@@ -69,6 +72,20 @@ def data_loader(kind, path, rows):
     return rate(lambda: next(batches), rows)
 
 
+def client(loader, folder):
+    """The Python client, as a training loop receives x and y from it."""
+    endpoint, rates = f"ipc://{folder}/client", {}
+    command = [loader, "serve", f"{folder}/set", "--endpoint", endpoint, "--quiet", f"--die-with-parent={os.getpid()}"]
+    with subprocess.Popen(command) as serving:
+        for rows in SIZES:
+            batches = TokenBatches(endpoint, T, rows, mode="crop")
+            steps = iter(batches)
+            rates[rows] = rate(lambda: next(steps), rows)
+            batches.close()
+        serving.terminate()
+    return rates
+
+
 def main(bench, loader, folder):
     full = "1" if os.environ.get("FULL") else "0"
     output = subprocess.run([bench, loader, folder, full], check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -77,6 +94,7 @@ def main(bench, loader, folder):
     rows_of = {name: {rows: (ours[f"{name}_{rows}"], ours[f"{name}_{rows}_cpu"]) for rows in SIZES}
                for name in ("ring", "inline")}
     rows_of["get_batch"] = {rows: rate(lambda: get_batch(path, rows), rows) for rows in SIZES}
+    rows_of["Python client"] = client(loader, folder)
     if torch:
         rows_of["DataLoader"] = {rows: data_loader(torch.utils.data.DataLoader, path, rows) for rows in SIZES}
     if torch and StatefulDataLoader:

@@ -1,10 +1,9 @@
-"""Datasets from JSON lines beside the scripts that are used for it, and the tools over shards: bench_shards.py SHARDTOOL FOLDER [GB].
+"""Datasets from JSON lines beside the scripts that are used for it, and the tools over shards: bench_shards.py SHARDTOOL FOLDER.
 
 The text is real (bench_corpus.py, out of Debian packages). The peers run in the same minutes on the same cores, a process for
 each core: `nanoGPT` is the steps of its prepare script (tiktoken's encode_ordinary, an end-of-text id, a memory map of u16),
 without the copies that the datasets library makes; datatrove is its own pipeline (JSON reader, DocumentTokenizer with the
-tokenizers library), where it is installed. A line has wall and CPU seconds, MB/s of wall time, peak memory and the ratio. With GB,
-documents and lists of that size are measured too.
+tokenizers library), where it is installed. A line has wall and CPU seconds, MB/s of wall time, peak memory and the ratio.
 """
 import hashlib
 import importlib.util
@@ -130,38 +129,7 @@ def peers(folder, tool, speed):
     print(f"{'  (of it the start of Python)':44}{time.monotonic() - begun:8.2f} s")
 
 
-def large(folder, tool, gigabytes):
-    """One document, one JSON line and a list of files of that size. Memory must not follow."""
-    size = int(gigabytes * 1e9)
-    dataset = os.path.join(folder, "large")
-    words = ("some words of a very long document, " * 30000)[: 1 << 20]
-    path = os.path.join(folder, "large.txt")
-    with open(path, "w") as file:
-        while file.tell() < size:
-            file.write(words)
-    line(f"one document of {gigabytes} GB", measured([tool, "tokenize", "-q", "--force", "-j", str(CORES), "-o", dataset, path]), size / 1e6)
-    os.remove(path)
-    many = os.path.join(folder, "many")
-    count = int(gigabytes * 1_000_000)
-    for start in range(0, count, 1000):
-        os.makedirs(os.path.join(many, str(start)))
-        for number in range(start, min(start + 1000, count)):
-            with open(os.path.join(many, str(start), f"{number}.txt"), "w") as file:
-                file.write(f"a document, number {number}\n")
-    tar = os.path.join(folder, "many.tar")
-    subprocess.run(["tar", "cf", tar, "-C", many, "."], check=True)
-    tokenize = [tool, "tokenize", "-q", "--force", "-j", str(CORES), "-o", dataset]
-    one = measured(tokenize + [tar])
-    line(f"{count} documents in one tar", one)
-    result = measured(tokenize + [many])
-    allowed = 64 + 16 * CORES
-    over = " (EXCEEDED)" if result[2] > allowed else ""
-    line(f"{count} files", result, note=f"{result[1] - one[1]:.1f} CPU s more; {allowed} MiB allowed{over}")
-    shutil.rmtree(many)
-    os.remove(tar)
-
-
-def main(tool, folder, gigabytes=0):
+def main(tool, folder):
     os.makedirs(folder, exist_ok=True)
     source, dataset = os.path.join(folder, "text.jsonl"), os.path.join(folder, "dataset")
     megabytes = write_text(source)
@@ -193,8 +161,6 @@ def main(tool, folder, gigabytes=0):
     copy = best(["cp", "-rT", whole, copied], 3, lambda: shutil.rmtree(copied, ignore_errors=True))
     line(f"cp of {MERGED} datasets", copy, stored * MERGED)
     line(f"merge of {MERGED} datasets, by hard links", merged, stored * MERGED, beside(merged, copy, "cp"))
-    if gigabytes:
-        large(folder, tool, gigabytes)
     shutil.rmtree(folder)
 
 
@@ -204,4 +170,4 @@ if __name__ == "__main__":
     elif sys.argv[1] == "--peer":
         {"nanogpt": run_nanogpt, "datatrove": run_datatrove}[sys.argv[2]](*sys.argv[3:])
     else:
-        main(os.path.abspath(sys.argv[1]), sys.argv[2], float(sys.argv[3]) if len(sys.argv) > 3 else 0)
+        main(os.path.abspath(sys.argv[1]), sys.argv[2])
