@@ -66,28 +66,28 @@ enum {{ UNICODE_TABLE_END = 0x{end:X} }}; // from here on every code point is CL
 
 // Which block of masks holds the classes of code points 64*i .. 64*i + 63.
 static const uint16_t unicode_index[{len(index)}] = {{
-{rows(index, str, 28)}
+{rows(index, str, 128)}
 }};
 
 // Bit b of masks[0] and masks[1]: the low and the high bit of the class of the block's code point b.
 static const uint64_t unicode_masks[{len(blocks)}][2] = {{
-{rows(blocks, lambda m: f"{{0x{m[0]:016X}, 0x{m[1]:016X}}}", 2)}
+{rows(blocks, lambda m: f"{{0x{m[0]:016X}, 0x{m[1]:016X}}}", 16)}
 }};
 
 // One bit a code point below U+0800.
 const uint8_t unicode_low_letters[{len(low_letters)}] = {{
-{rows(low_letters, str, 28)}
+{rows(low_letters, str, 128)}
 }};
 const uint8_t unicode_low_numbers[{len(low_numbers)}] = {{
-{rows(low_numbers, str, 28)}
+{rows(low_numbers, str, 128)}
 }};
 
 // One bit a block of 64 code points below U+10000: all letters; neither all letters nor all CLASS_OTHER.
 const uint8_t unicode_letter_blocks[{len(letter_blocks)}] = {{
-{rows(letter_blocks, str, 28)}
+{rows(letter_blocks, str, 128)}
 }};
 const uint8_t unicode_mixed_blocks[{len(mixed_blocks)}] = {{
-{rows(mixed_blocks, str, 28)}
+{rows(mixed_blocks, str, 128)}
 }};
 
 // The same for forms: the index, masks of the low and the high bit, these two bits of code points below U+0800, and one
@@ -95,17 +95,17 @@ const uint8_t unicode_mixed_blocks[{len(mixed_blocks)}] = {{
 enum {{ UNICODE_FORMS_END = 0x{forms_end:X} }}; // from here on only the marks of the next line have a form
 enum {{ UNICODE_FAR_MARKS = 0x{far_marks[0]:X}, UNICODE_FAR_MARKS_END = 0x{far_marks[-1] + 1:X} }};
 static const uint16_t unicode_form_index[{len(forms_index)}] = {{
-{rows(forms_index, str, 28)}
+{rows(forms_index, str, 128)}
 }};
 static const uint64_t unicode_form_masks[{len(forms_masks)}][2] = {{
-{rows(forms_masks, lambda m: f"{{0x{m[0]:016X}, 0x{m[1]:016X}}}", 2)}
+{rows(forms_masks, lambda m: f"{{0x{m[0]:016X}, 0x{m[1]:016X}}}", 16)}
 }};
 const uint8_t unicode_low_forms[2][{len(low_forms[0])}] = {{{{
-{rows(low_forms[0], str, 28)}
+{rows(low_forms[0], str, 128)}
 }}, {{
-{rows(low_forms[1], str, 28)}
+{rows(low_forms[1], str, 128)}
 }}}};
 const uint8_t unicode_form_blocks[{len(form_blocks)}] = {{
-{rows(form_blocks, str, 28)}
+{rows(form_blocks, str, 128)}
 }};
 // clang-format on""")

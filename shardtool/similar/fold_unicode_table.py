@@ -63,14 +63,14 @@ print(f"""\
 enum {{ FOLD_BLOCK = {BLOCK}, FOLD_END = 0x{end:X} }};
 
 static const uint16_t fold_index[FOLD_END / FOLD_BLOCK] = {{
-{rows(index, str, 24)}
+{rows(index, str, 256)}
 }};
 
 static const uint32_t fold_entries[][FOLD_BLOCK] = {{""")
 for block in numbers:
-    print("    {" + ("0" if not any(block) else "\n" + rows(block, lambda value: f"0x{value:X}", 12) + "\n    ") + "},")
+    print("    {" + (", ".join(map(str, block)) if any(block) else "0") + "},")
 print(f"""}};
 
 static const uint32_t fold_pairs[][2] = {{
-{rows(pairs, lambda pair: "{0x%X, 0x%X}" % tuple(pair), 5)}
+{rows(pairs, lambda pair: "{0x%X, 0x%X}" % tuple(pair), 30)}
 }};""")
