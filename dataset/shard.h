@@ -94,7 +94,7 @@ int shard_file_open(ShardFile *shard, const char *path);
 // Brings bytes of a file by URL into the map until they are released. Others do nothing. -1 after fail().
 int shard_hold(const ShardFile *shard, uint64_t offset, uint64_t size);
 void shard_release(const ShardFile *shard, uint64_t offset, uint64_t size);
-// Whether these first bytes of a file are those of a shard.
+// Whether a file with these first bytes is a shard.
 bool shard_begins(Bytes head);
 int shard_file_open_bytes(ShardFile *shard, const char *name, Bytes bytes); // borrows the bytes
 void shard_file_close(ShardFile *shard);                                    // accepts a zeroed struct

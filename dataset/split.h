@@ -1,4 +1,4 @@
-// The splits of a dataset. Their numbers are also those of the loader's protocol (wire.h).
+// The splits of a dataset. The loader's protocol uses the same numbers (wire.h).
 #pragma once
 
 enum { SPLIT_TRAIN, SPLIT_VAL, SPLIT_COUNT };

@@ -116,7 +116,7 @@ static int serve(const Endpoint *endpoint, const ServerConfig *config) {
 }
 
 static int run(int count, char **arguments) {
-    if (!parent) log_add_times(); // else its lines are among those of the parent
+    if (!parent) log_add_times(); // else its lines are among the parent's
     if (parent) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (getppid() != parent) { // it ended before the call above, which then sends nothing

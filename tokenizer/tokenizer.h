@@ -35,7 +35,7 @@ ssize_t encoder_encode(Encoder *encoder, Bytes text, void *ids);
 
 // Encodes a document that comes in parts of any size. Each call writes the ids that no later part can change and holds
 // back the rest of the text (a few bytes, unless a single word is longer than the part); the call with `last` writes
-// the rest. All ids together are those of encoder_encode. `ids` has room for encoder_ids_max(part.size +
+// the rest. All ids together equal encoder_encode's. `ids` has room for encoder_ids_max(part.size +
 // encoder_held_bytes(encoder)). Returns the number of ids, or -1 after fail().
 ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, void *ids);
 size_t encoder_held_bytes(const Encoder *encoder);

@@ -127,7 +127,7 @@ static int print_accuracy(Trained *trained, const Config *config) {
     return 0;
 }
 
-// A dataset of a configuration file may be that of the training run.
+// A dataset of a configuration file may be the training run's.
 static int check_options(const ConfigReader *reader) {
     static const int keys[] = {KEY_dataset, KEY_loader};
     if (*wanted_split && strcmp(wanted_split, "train") && strcmp(wanted_split, "val"))

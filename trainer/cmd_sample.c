@@ -1,4 +1,4 @@
-// trainer sample: text from a trained model. The options are those of nanoGPT's sample.py.
+// trainer sample: text from a trained model. It has the options of nanoGPT's sample.py.
 #include "common/err.h"
 #include "trainer/config/config.h"
 #include "trainer/inference/sample_text.h"

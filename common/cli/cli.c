@@ -214,7 +214,7 @@ static int fail_unknown(const Command *command, const char *given, size_t length
                         : fail(EX_USAGE, "unknown option '--%s' (see --help)", name);
 }
 
-// An empty name is that of a variable of a script that was not set.
+// An empty name comes from a variable of a script that was not set.
 static int set_given(const Option *option, const char *value) {
     const bool is_name =
         option->type == OPT_STRING && (!strcmp(option->argument, "DIR") || !strcmp(option->argument, "FILE"));

@@ -26,7 +26,7 @@ static void print_row(const char *label, const char *text, const char *more) {
     putchar('\n');
 }
 
-// A page of this program, or with an empty name that of the program itself.
+// A page of this program; with an empty name, the program's own page.
 static void print_page(const Program *program, const char *name, int section) {
     printf(".BR ");
     print_roff(program->name);

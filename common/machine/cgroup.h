@@ -1,4 +1,4 @@
-// Limits that control groups (versions 1 and 2) set for this process: those of its own group and of all groups above.
+// Limits that control groups (versions 1 and 2) set for this process: its own group and all groups above.
 #pragma once
 
 #include <stdint.h>

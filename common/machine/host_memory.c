@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-// The addresses that `ulimit -v` allows, without those of libraries and threads. 0: there is no limit.
+// The addresses that `ulimit -v` leaves beside libraries and threads. 0: there is no limit.
 static uint64_t addresses_left(void) {
     const uint64_t reserved = 192 << 20;
     struct rlimit most;

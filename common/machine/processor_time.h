@@ -9,7 +9,7 @@ typedef struct {
     uint64_t waited_ns;
 } ProcessorTime;
 
-// Since the process began; waited_ns is that of the threads that there are now.
+// Since the process began; waited_ns counts the threads that there are now.
 ProcessorTime processor_time(void);
 
 // The share of the time between the two in which threads were ready and had no processor, 0 to 1.

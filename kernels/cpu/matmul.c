@@ -89,7 +89,7 @@ void cpu_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bia
         product(FORWARD, M, w->rows, w->cols, false, in, weights_of(w, FORWARD), (const float *)bias, out);
 }
 
-// Whether the input gradient of w is a long sum that matmul_amx.c computes: that of the head.
+// Whether the input gradient of w is a long sum that matmul_amx.c computes: the head's.
 static bool is_long_sum(const Weight *w) {
     return cpu_amx && w->rows > 4 * w->cols && w->rows % 32 == 0 && w->cols % 64 == 0 &&
            product_layout_block(BACKWARD_INPUT, w->rows, w->cols) == 64;

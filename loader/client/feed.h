@@ -59,7 +59,7 @@ typedef struct {
     uint8_t mode;  // Sampling
     uint32_t rows;
     uint64_t seed, first_sample;
-    uint32_t sequence_tokens; // T of these rows, at most that of the feed; 0 = that of the feed
+    uint32_t sequence_tokens; // T of these rows, at most the feed's; 0 = the feed's
     uint16_t source;          // 0: all; i: only source i of the dataset, the first being 1
 } FeedRequest;
 

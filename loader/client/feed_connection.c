@@ -229,7 +229,7 @@ static void store_dataset(Feed *feed, const WireWelcome *welcome, const WireSour
     }
 }
 
-// The first split that is too short for this feed although that of the previous dataset was not; -1: no split is.
+// The first split that is too short for this feed, and was not in the previous dataset; -1: none.
 static int unfit_split(const Feed *feed, const WireWelcome *welcome) {
     uint32_t T = feed->config.sequence_tokens;
     for (int split = 0; feed->known && split < SPLIT_COUNT; split++)

@@ -35,7 +35,7 @@ int status_decode(Status *status, const WireStats *totals, Bytes tables) {
 typedef struct {
     const char *name, *metric, *help; // metric and help: of Prometheus; a counter ends with _total
     size_t offset;
-    uint64_t divisor; // from the unit of the field to that of the name; not 1: of a time, in seconds for Prometheus
+    uint64_t divisor; // from the field's unit to the name's; not 1: of a time, in seconds for Prometheus
 } Field;
 
 #define TOTAL(name, metric, help, field, divisor)                                                                      \
@@ -165,7 +165,7 @@ static void print_prometheus(const Status *status, Buffer *out) {
             const WireClientStats *client = &status->clients[c];
             buffer_print(out, "millrace_loader_client_%s{session=\"%016" PRIx64 "\",address=", client_fields[i].metric,
                          client->session);
-            json_add_string(out, client->address); // the escapes of a label are those of JSON
+            json_add_string(out, client->address); // a label has JSON's escapes
             buffer_print(out, ",name=");
             json_add_string(out, client->name);
             buffer_print(out, "}");

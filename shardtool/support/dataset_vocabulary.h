@@ -8,7 +8,7 @@
 #include "tokenizer/files/vocab_file.h"
 #include <stdbool.h>
 
-// Writes the file of a vocabulary, or copies that of another dataset; one of another kind is removed. Of GPT-2's
+// Writes the file of a vocabulary, or copies another dataset's; one of another kind is removed. Of GPT-2's
 // vocabulary, and from "", there is none.
 int dataset_vocabulary_keep(const char *directory, const Vocab *vocab);
 int dataset_vocabulary_copy(const char *directory, const char *from);

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-// Compares the vocabulary of one input with that of the others.
+// Compares the vocabulary of one input with the others'.
 static int add_params(DocumentInputs *inputs, const char *path, const ShardFile *shard) {
     ShardParams *params = &inputs->params;
     if (params->vocab_size == 0) {

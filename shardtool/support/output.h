@@ -33,7 +33,7 @@ typedef struct {
     const char *command; // in the manifest, with `settings`: "filter", "min_tokens=5"
     const char *settings;
     const Inputs *inputs; // their paths and digests go into the manifest
-    const Vocab *vocab;   // of the ids, which output_close closes; NULL: that of the inputs, which are datasets
+    const Vocab *vocab;   // of the ids, which output_close closes; NULL: the inputs', which are datasets
     ShardParams params;   // params_fp is computed
     const char *val;      // of the manifest
     uint64_t val_seed;

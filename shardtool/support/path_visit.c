@@ -10,7 +10,7 @@ static int visit_split(const char *path, int split, PathVisit *visit, void *cont
     return status;
 }
 
-// Of a dataset that of its manifest, with which its shards are compared when they are read.
+// For a dataset its manifest's, with which its shards are compared when they are read.
 static int read_vocabulary(const char *path, uint32_t *size, uint8_t fingerprint[32]) {
     const bool is_dataset = dataset_is(path);
     Dataset dataset;

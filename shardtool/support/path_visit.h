@@ -13,6 +13,6 @@ int paths_visit(int count, char **paths, int split, PathVisit *visit, void *cont
 // For commands that treat the ids of several paths as one sequence: 65 when two have different vocabularies.
 int paths_check_vocabulary(int count, char **paths);
 
-// Calls `visit` with the path of each shard: those of one split of a dataset, in order, or the path itself. Stops at a
+// Calls `visit` with the path of each shard of one split of a dataset, in order, or the path itself. Stops at a
 // status other than 0 and returns it.
 int shards_visit(const char *path, int split, int (*visit)(void *context, const char *shard), void *context);

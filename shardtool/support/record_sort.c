@@ -104,7 +104,7 @@ static uint64_t get_bytes(const uint8_t *data, unsigned bytes) {
     return number;
 }
 
-// Opens room for the records of `bytes` and sets them to those at `packed`, NULL: those of the file.
+// Opens room for the records of `bytes` and sets them to the ones at `packed`, NULL: in the file.
 static int unpack(RecordSort *sort, const RecordBucket *bucket, const uint8_t *packed, size_t bytes) {
     const unsigned record_bytes = sort->key_bytes + sort->value_bytes;
     sort->at = 0, sort->size = bytes / record_bytes;

@@ -20,7 +20,7 @@ int refuse_as_output(const char *input, const char *output) {
     return fail(EX_USAGE, "the input '%s' lies in the output '%s'", input, output);
 }
 
-// The real path of a directory that may not exist yet: that of its nearest parent, and the rest. False when it is too
+// The real path of a directory that may not exist yet: its nearest parent's, and the rest. False when it is too
 // long.
 static bool resolve(const char *path, char real[PATH_MAX]) {
     char parent[PATH_MAX_BYTES], found[PATH_MAX];

@@ -9,7 +9,7 @@ enum { STEPS = 1 << 16 }; // of all hashes
 
 bool sample_has(uint64_t from, Bytes document) { return !from || document_hash(document, 0) >= from; }
 
-// Adds the bytes of each document to those of its step.
+// Adds the bytes of each document to its step's.
 static int sum_bytes(Source *source, uint64_t bytes[STEPS]) {
     Buffer first = {0};
     Part part;

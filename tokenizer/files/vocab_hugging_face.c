@@ -235,7 +235,7 @@ static json_int_t first_byte(const json_t *vocab) {
     return first;
 }
 
-// Marks the tokens before those of bytes and merges, and after them: they are special.
+// Marks the tokens before and after bytes and merges: they are special.
 static int mark_special(VocabTable *table, json_t *vocab, Bytes merges) {
     Bytes line;
     Buffer spelled = {0};

@@ -38,7 +38,7 @@ bool vocab_is_gpt2(const Vocab *vocab);
 // Without `last`, a character that is incomplete at the end of the part is cut without an error.
 int vocab_check(const Vocab *vocab, Bytes *text, bool last, uint64_t offset);
 
-unsigned vocab_size(const Vocab *vocab);                // the number of ids, those of special tokens included
+unsigned vocab_size(const Vocab *vocab);                // the number of ids, special tokens included
 unsigned vocab_end_of_text(const Vocab *vocab);         // of GPT-2's vocabulary and of characters, the last id
 bool vocab_is_special(const Vocab *vocab, unsigned id); // which no text has
 unsigned vocab_id_bytes(const Vocab *vocab);            // 2 or 4: of an id in arrays (id_array.h)

@@ -1,6 +1,6 @@
 // Counts of distinct pieces: a hash table with a limit of memory. Used by one thread.
 //
-// The order of pieces is that of their hash, then of their size, then of their bytes. The table is nearly in this
+// Pieces are ordered by hash, then by size, then by bytes. The table is nearly in this
 // order, and a run file (piece_run.h) is in it, so tables and runs are merged without a sort.
 #pragma once
 

@@ -31,7 +31,7 @@ static void add_code(Buffer *out, Bytes name) {
 }
 static void add_word(Buffer *out, const char *word) { add_code(out, (Bytes){(const uint8_t *)word, strlen(word)}); }
 
-// The last part of a path, of a checkpoint with that of its run: the folders around it are names of users.
+// The last part of a path, for a checkpoint with its run's: the folders around it are names of users.
 static void add_model_name(Buffer *out, const char *path) {
     size_t end = strlen(path), begin;
     while (end > 1 && path[end - 1] == '/') end--;

@@ -171,7 +171,7 @@ static int by_sample(const void *a, const void *b) {
     return x->sample != y->sample ? (x->sample > y->sample) - (x->sample < y->sample) : by_place(a, b);
 }
 
-// Where the tokens of a sample are; those of a mixture that is read as one split may be in several datasets.
+// Where the tokens of a sample are. If a mixture is read as one split, they may be in several datasets.
 typedef struct {
     SampleOrigin *items;
     size_t count;

@@ -38,7 +38,7 @@ bool record_member(const RecordLine *line, const char *key, Bytes *value);
 bool record_text(const RecordLine *line, const char *key, char *out, size_t size); // of a string, without its escapes
 bool record_number(const RecordLine *line, const char *key, uint64_t *value);      // false also where it is no number
 
-// Compares a line with that of a replay: all members but the times. False: `key`, `recorded` and `given` name the first
+// Compares a line with a replay's: all members but the times. False: `key`, `recorded` and `given` name the first
 // that differs; an empty text is a member that is not there.
 typedef struct {
     Bytes key, recorded, given;

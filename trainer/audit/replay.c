@@ -113,7 +113,7 @@ static int change_config(Replay *replay, const RecordLine *line) {
     return result;
 }
 
-// Whether one process adds the gradients as those of the run did.
+// Whether one process adds the gradients as the run's processes did.
 static int check_order(const Config *config, const RecordLine *process) {
     uint64_t world;
     if (!record_number(process, "world", &world) || world < 2 || config->reduce_order != REDUCE_FAST) return 0;
@@ -373,7 +373,7 @@ static int find_start(Replay *replay, ReplayResult *result, const char *director
     return 0;
 }
 
-// The link of the checkpoint is that of its step's line.
+// The checkpoint has the link of its step's line.
 static int check_link(const Replay *replay, const RunState *state, uint64_t from) {
     RecordStep step;
     Bytes link;

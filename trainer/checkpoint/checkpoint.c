@@ -123,7 +123,7 @@ static int write_optimizer(Network *network, const char *path, uint8_t hash[SAFE
     return result;
 }
 
-// Each checkpoint has the same tokenizer files: they are hard links to those of the newest one before it.
+// Each checkpoint has the same tokenizer files: they are hard links to the newest one's before it.
 static int write_vocabulary(const ModelShape *shape, const char *directory, const char *out_dir) {
     char newest[PATH_MAX_BYTES] = "";
     uint64_t step;

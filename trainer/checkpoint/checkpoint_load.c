@@ -191,7 +191,7 @@ static int load_model(Network *network, const char *directory, unsigned added) {
     TensorFiles files;
     const SafeFile *file;
     int result = files_open(&files, directory);
-    // Files of GPT2LMHeadModel have the prefix, those of GPT2Model do not.
+    // Files of GPT2LMHeadModel have the prefix, GPT2Model's do not.
     const bool prefixed = result == 0 && find_tensor(&files, "transformer.wte.weight", &file);
     for (int i = 0; i < network->model->count && result == 0; i++) {
         const Tensor *tensor = &network->model->tensors[i];

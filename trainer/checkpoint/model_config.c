@@ -132,7 +132,7 @@ static const char *unknown_name(json_t *root, const Config *model) {
     return unknown;
 }
 
-// Keys that select a computation other than that of GPT-2: their only value here, or absent. NULL when all are right.
+// Keys that select a computation other than GPT-2's: their only value here, or absent. NULL when all are right.
 static const char *other_computation(const json_t *root, int64_t n_embd) {
     static const struct {
         const char *key;
@@ -242,7 +242,7 @@ static bool is_model(char path[PATH_MAX_BYTES], const char *folder, int folder_l
     return access(path_join(file, path, "config.json"), F_OK) == 0;
 }
 
-// Sets `folder` to that of $MILLRACE_MODELS, with a slash.
+// Sets `folder` to $MILLRACE_MODELS, with a slash.
 static bool find_model(char path[PATH_MAX_BYTES], const char *init_from, const char *out_dir,
                        char folder[PATH_MAX_BYTES]) {
     const char *models = getenv("MILLRACE_MODELS"), *slash = strrchr(out_dir, '/');

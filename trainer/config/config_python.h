@@ -1,4 +1,4 @@
-// What a configuration may hold beside keys and values: lines of Python around those of nanoGPT, and names of other
+// What a configuration may hold beside keys and values: lines of Python around nanoGPT's, and names of other
 // programs.
 #pragma once
 

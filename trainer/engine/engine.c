@@ -82,7 +82,7 @@ int engine_open(Engine *engine, const Config *config, bool fresh, bool print_ran
     return ranks_agree(ranks, open_plan(engine));
 }
 
-// Compares the directory of the initial weights, if one is given, with that of the run in out_dir.
+// Compares the directory of the initial weights, if one is given, with the run's in out_dir.
 static int check_init_from(const Engine *engine) {
     const char *given = engine->config.init_from, *first = engine->state.init_from;
     if (!strcmp(given, "scratch") || !strcmp(given, "resume")) return 0;

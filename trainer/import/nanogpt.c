@@ -25,7 +25,7 @@ static const ZipMember *find_member(const Checkpoint *checkpoint, const char *na
     return found;
 }
 
-// data.pkl in the only folder of the archive, whose name is that of the file that torch.save wrote.
+// data.pkl in the only folder of the archive, which has the name of the file that torch.save wrote.
 static const ZipMember *find_pickle(Checkpoint *checkpoint) {
     static const char name[] = "data.pkl";
     const size_t length = sizeof name - 1;

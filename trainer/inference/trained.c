@@ -10,7 +10,7 @@
 #include "trainer/setup/vocabulary.h"
 #include <stdio.h>
 
-// Sets the keys of evaluation and sampling that the user has not set to those of the run.
+// Sets the keys of evaluation and sampling that the user has not set to the run's.
 static void take_settings(ConfigReader *reader, const Config *run) {
     Config *config = &reader->config;
     if (!config_is_set(reader, KEY_dtype)) config->dtype = run->dtype;

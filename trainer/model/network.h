@@ -9,7 +9,7 @@ typedef struct Network {
     const Model *model;
     const MemoryPlan *plan;
     Collective *collective; // the processes that train together
-    int64_t micro_batches;  // of a step, those of all processes
+    int64_t micro_batches;  // of a step, in all processes
     int micro;              // of the micro-batches of this process in a step, the number of the one that is computed
     bool apart; // its gradients are in plan->micro_gradients, and the backward pass adds them to those before
     unsigned char *arena, *host; // host: page-locked, for offloaded ranges

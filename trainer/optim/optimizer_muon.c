@@ -12,7 +12,7 @@
 #include "trainer/model/network.h"
 #include <math.h>
 
-enum { MATRICES = 1 << KIND_MATRIX | 1 << KIND_RESIDUAL, MOMENTUM = 2 }; // MOMENTUM: its range, after those of AdamW
+enum { MATRICES = 1 << KIND_MATRIX | 1 << KIND_RESIDUAL, MOMENTUM = 2 }; // MOMENTUM: its range, after AdamW's
 
 // The working memory for a matrix (rows,cols); n is the smaller of the two. Offsets.
 typedef struct {

@@ -294,7 +294,7 @@ static void size_checkpoints(PlanLayout *layout) {
 void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
                       const Optimizer *optimizer) {
     assert(!config->batch_size.is_auto); // plan_auto has set it
-    // The chunks of an evaluation are no larger than those of training, so that it needs no more memory.
+    // The chunks of an evaluation are no larger than training's, so that it needs no more memory.
     const int64_t rows = config->batch_size.value * config->block_size;
     const int64_t chunk = config->loss_chunk_rows ? config->loss_chunk_rows : LOSS_CHUNK_ROWS;
     *plan = (MemoryPlan){.optimizer = optimizer,

@@ -24,7 +24,7 @@ typedef enum {
     GROUP_SHARED,
     GROUP_BATCH,
     BUFFER_GROUPS,
-    LAYER_GROUPS = GROUP_GELU + 1 // those of the layers
+    LAYER_GROUPS = GROUP_GELU + 1 // groups of the layers
 } BufferGroup;
 
 // The offset of each buffer, of its first instance where there are several, and the bytes from an instance to the next.

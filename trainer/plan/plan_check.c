@@ -81,7 +81,7 @@ static void suggest_smaller(Search *search, const Config *base) {
         if (!offload_allowed(base, config.offload)) continue;
         if (step >= LEVELS && (!config.loss_chunk_rows || config.loss_chunk_rows > chunk))
             config.loss_chunk_rows = chunk;
-        if (step > LEVELS + 1 && !trains) break; // the block is that of the trained model
+        if (step > LEVELS + 1 && !trains) break; // the block is the trained model's
         if (step > LEVELS + 1 && config.block_size > 1) config.block_size /= 2;
         suggest_rows(search, config);
     }

@@ -48,7 +48,7 @@ static void print_recompute(const Config *config, const Model *model, const Back
                  step_cost_source(backend));
 }
 
-// Names the first level below that of the plan that fits as well.
+// Names the first level below the plan's that fits as well.
 static void print_spare(const Config *config, const Model *model, const Backend *backend, Buffer *out) {
     const MemoryLimits limits = {.arena = config->mem_limit ? config->mem_limit : backend->free_bytes};
     const double cost = step_cost_recompute(&model->shape, backend, config->recompute, (int)config->recompute_layers);

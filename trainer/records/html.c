@@ -2,7 +2,7 @@
 #include "trainer/records/html.h"
 #include <string.h>
 
-// The colours c0 to c7 are those of curves (chart.h).
+// Curves have the colours c0 to c7 (chart.h).
 static const char style[] =
     "body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 "
     "1rem;color:#222;background:#fff}\n"

@@ -75,7 +75,7 @@ typedef struct {
 // line. `events` adds an event file beside it.
 int metrics_open(Metrics *metrics, const char *out_dir, MetricsEnd end, bool events);
 
-// For a process that writes no lines while another one does: keeps those of its last step. When the other process has
+// For a process that writes no lines while another one does: keeps its last step's. When the other process has
 // ended, metrics_take_over opens the file in its place and writes them as the lines of `step`, which may be missing.
 void metrics_follow(Metrics *metrics);
 int metrics_take_over(Metrics *metrics, const char *out_dir, uint64_t step, bool events);
@@ -89,7 +89,7 @@ void metrics_add_members(Metrics *metrics, uint64_t step, Bytes members); // as 
 // Adds a line with lost_steps, which later calls of metrics_open count as a kill.
 void metrics_add_lost(Metrics *metrics, uint64_t step);
 
-// Writes the kept lines, but those of the event file; -1 after fail() when they could not be written.
+// Writes the kept lines, but not the event file's; -1 after fail() when they could not be written.
 int metrics_flush(Metrics *metrics);
 int metrics_sync(Metrics *metrics);   // the same, and waits until the disk has them
 void metrics_close(Metrics *metrics); // accepts a zeroed struct

@@ -1,4 +1,4 @@
-// The times are those of a forward pass over a few rows: a step takes three times as long for each token, and what
+// Times a forward pass over a few rows: a step takes three times as long for each token, and what
 // recompute adds. Data, the optimizer and saves are left out.
 #include "trainer/run/forecast.h"
 #include "common/log.h"

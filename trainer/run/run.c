@@ -112,7 +112,7 @@ static void record_process(Run *run) {
     json_decref(keys);
 }
 
-// Fails (2) when the run is complete and the loader has another dataset than that of its last step.
+// Fails (2) when the run is complete and the loader has another dataset than its last step had.
 static int check_complete(const Run *run) {
     const FeedDataset *dataset = feed_dataset(run->engine.feed);
     const RunState *state = &run->engine.state;

@@ -52,7 +52,7 @@ void run_close(Run *run); // accepts a zeroed struct
 
 // Whether this process reads and writes the directory: it is rank 0, or has taken over from it.
 static inline bool run_owns(const Run *run) { return run->lock.fd > 0; }
-MetricsEnd run_metrics_end(const Run *run); // that of its state
+MetricsEnd run_metrics_end(const Run *run); // of its state
 // Whether the checkpoint that the run resumes from is of its last step.
 static inline bool run_is_complete(const Run *run) {
     return *run->engine.begins_with && run->engine.state.step >= (uint64_t)run->engine.config.max_iters;

@@ -11,7 +11,7 @@ void run_check_save(Run *run);
 
 // Seconds between two saves by which the least time is lost to saves and kills: sqrt(2 S M), when a save takes S
 // seconds of training and the process is killed every M seconds (J. W. Young, "A first order approximation to the
-// optimum checkpoint interval", 1974). M is that of the run so far, and one kill in an hour before it. A save beside
+// optimum checkpoint interval", 1974). M is the run's so far, and one kill in an hour before it. A save beside
 // training takes the wait for its copy, and the processor time of the thread that writes it.
 double save_interval_s(double save_s, double run_s, unsigned kills);
 

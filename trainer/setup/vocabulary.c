@@ -51,7 +51,7 @@ static const Vocab *open_model_vocabulary(const Config *config, const char *mode
     return NULL;
 }
 
-// The markers of conversations that the vocabulary has beside that of the model of init_from. 0 also where they differ
+// The conversation markers of the vocabulary that init_from's model lacks. 0 also where they differ
 // by other tokens.
 static unsigned added_turns(const Config *config, const Vocab *vocab) {
     uint8_t own[32];

@@ -1,4 +1,4 @@
-// The vocabulary of a model: GPT-2's, which is built in, or that of a file (tokenizer/files/vocab_file.h), which lies
+// The vocabulary of a model: GPT-2's, which is built in, or a file's (tokenizer/files/vocab_file.h), which lies
 // in the dataset, and then in out_dir and in exported models. The key `vocabulary` is its path, "" for GPT-2's.
 #pragma once
 
@@ -11,7 +11,7 @@
 // Finds the file of another vocabulary, and sets vocabulary, vocab_size, end_of_text, turns and added_ids: the file
 // that the user names, that of the dataset, and for a model of another vocabulary than GPT-2's that of its run.
 // `model`: the directory of the model, NULL for a run. -1 after fail(): 66 when the model needs a file and there is
-// none, 76 when it is not that of the model.
+// none, 76 when it is not the model's.
 int vocabulary_resolve(ConfigReader *reader, const char *model);
 
 const Vocab *vocabulary_open(const Config *config); // vocab_close closes it; NULL after fail()

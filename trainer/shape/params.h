@@ -18,7 +18,7 @@ typedef struct {
     int end_of_text; // the id that ends a document
     TurnIds turns;   // the markers of conversations
     bool gpt2_vocab; // the ids are GPT-2's; another vocabulary can have as many
-    bool untied;     // the head has weights of its own, not those of the embedding
+    bool untied;     // the head has its own weights, not the embedding's
 #define OPTION(type, field, key, value, gpt2, llama) type field;
 #include "trainer/shape/options.def"
 } ModelShape;
