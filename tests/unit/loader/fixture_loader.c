@@ -12,8 +12,9 @@
 
 extern char **environ;
 
-const TestDataset test_small = {
-    .salt = 1, .train_tokens = 100000, .val_tokens = 5000, .shard_tokens = 60000, .frame_tokens = 4096};
+#define SMALL(number)                                                                                                  \
+    { .salt = number, .train_tokens = 100000, .val_tokens = 5000, .shard_tokens = 60000, .frame_tokens = 4096 }
+const TestDataset test_small = SMALL(1), test_second = SMALL(2);
 
 uint16_t test_id(unsigned salt, int split, uint64_t position) {
     if (position % 97 == 96) return TEST_EOT;

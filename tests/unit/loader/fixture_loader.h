@@ -23,7 +23,7 @@ typedef struct {
 } TestDataset;
 void make_test_dataset(const char *path, const TestDataset *spec);
 void damage_frame(const char *shard, uint64_t frame); // changes one bit in its middle
-extern const TestDataset test_small;                  // salt 1: 100000 and 5000 tokens
+extern const TestDataset test_small, test_second;     // salt 1 and 2: 100000 and 5000 tokens
 
 // Starts `loader serve DATASET --endpoint ipc://PLACE` (or PLACE itself when it contains "://") with stderr appended to
 // PLACE.log or tcp.log; does not wait until it is ready. A tcp endpoint without options gets --insecure.

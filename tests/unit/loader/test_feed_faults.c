@@ -121,10 +121,8 @@ TEST(feed_protects_its_slots_from_a_loader_that_wakes_after_its_replacement) {
 
 // fault 104
 TEST(feed_passes_over_a_loader_of_another_dataset_in_its_list) {
-    TestDataset second = test_small;
-    second.salt = 2;
     make_test_dataset("d", &test_small);
-    make_test_dataset("other", &second);
+    make_test_dataset("other", &test_second);
     pid_t pid = start_loader("d", "p");
     const pid_t wrong = start_loader("other", "q");
     FeedConfig config = test_feed_config(T, ROWS);

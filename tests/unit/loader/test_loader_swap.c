@@ -32,10 +32,8 @@ static void check_output(const char *part) { CHECK_TEXT(read_file("out", NULL), 
 
 // At any moment of a swap, each batch comes from the dataset that the feed reports.
 TEST(loader_swaps_datasets_while_clients_read) {
-    TestDataset second = test_small;
-    second.salt = 2;
     make_test_dataset("a", &test_small);
-    make_test_dataset("b", &second);
+    make_test_dataset("b", &test_second);
     pid_t pid = start_loader("a", "p");
     Feed *feeds[] = {open_feed(false), open_feed(true)};
     for (int round = 1; round <= 20; round++) {
@@ -107,9 +105,7 @@ TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
     // line.
     CHECK_EQUAL(loader_command("swap a"), 0);
     check_output("the dataset is the same as before");
-    TestDataset second = test_small;
-    second.salt = 2;
-    make_test_dataset("b", &second);
+    make_test_dataset("b", &test_second);
     CHECK_EQUAL(loader_command("swap b"), 0);
     kill(pid, SIGHUP);
     wait_for_line("p", "the dataset is the same as before", 2);
@@ -295,10 +291,8 @@ static void read_all(Feed *feed, unsigned salt) {
 }
 
 TEST(loader_keeps_decoded_frames_of_shards_that_it_still_serves) {
-    TestDataset second = test_small;
-    second.salt = 2;
     make_test_dataset("a", &test_small);
-    make_test_dataset("b", &second);
+    make_test_dataset("b", &test_second);
     pid_t pid = start_loader("a", "p");
     Feed *feed = open_feed(false);
     read_all(feed, 1);

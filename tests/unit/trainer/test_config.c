@@ -13,6 +13,13 @@ static void read_text(const char *text) {
 
 static const char *mistakes(void) { return reader.mistakes.size ? (const char *)reader.mistakes.data : ""; }
 
+// These mistakes and no others.
+static void close_with(const char *const *wanted, int count) {
+    for (int i = 0; i < count; i++) CHECK_TEXT(mistakes(), wanted[i]);
+    CHECK_EQUAL(reader.mistake_count, count);
+    config_close(&reader);
+}
+
 TEST(config_defaults_match_nanogpt) {
     config_open(&reader);
     const Config *c = &reader.config;
@@ -91,10 +98,7 @@ TEST(config_reports_all_mistakes_at_once) {
         "a.py:13:1: unknown key 'gradient_checkpoint'",
         "a.py:14:13: 'mem_limit' takes a number of bytes, as 1000000 or '11.3GiB'\n",
     };
-    size_t count = sizeof wanted / sizeof *wanted;
-    for (size_t i = 0; i < count; i++) CHECK_TEXT(mistakes(), wanted[i]);
-    CHECK_EQUAL(reader.mistake_count, count);
-    config_close(&reader);
+    close_with(wanted, sizeof wanted / sizeof *wanted);
 }
 
 TEST(config_flags_override_files) {
@@ -313,9 +317,7 @@ TEST(config_reports_pasted_lines_that_it_cannot_read) {
         "a.py:7:16: 'max_iters' takes an integer: the parenthesis is not closed\n",
         "a.py:8:1: the docstring has no closing '''\n",
     };
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) CHECK_TEXT(mistakes(), wanted[i]);
-    CHECK_EQUAL(reader.mistake_count, sizeof wanted / sizeof *wanted);
-    config_close(&reader);
+    close_with(wanted, sizeof wanted / sizeof *wanted);
 }
 
 TEST(config_names_have_the_values_that_were_set_above) {
@@ -361,9 +363,7 @@ TEST(config_reports_expressions_that_have_no_value) {
         "a.py:8:8: 'seed' takes an integer\n",
         "a.py:9:11: 'n_layer' takes an integer: the number has more than 63 digits\n",
     };
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) CHECK_TEXT(mistakes(), wanted[i]);
-    CHECK_EQUAL(reader.mistake_count, sizeof wanted / sizeof *wanted);
-    config_close(&reader);
+    close_with(wanted, sizeof wanted / sizeof *wanted);
 }
 
 TEST(config_skips_a_byte_order_mark_and_reports_nul_bytes) {
