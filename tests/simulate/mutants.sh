@@ -12,6 +12,7 @@ not_replaced|client/feed_connection.c|/WIRE_BATCH_REPLACED/d
 payload|client/feed_connection.c|s/crc32c(0, rows, batch->length) != batch->payload_crc/false/
 other_loader|client/feed_connection.c|/if (replaces_dataset(feed, welcome)) return pass_over/d
 repeated|client/feed_connection.c|s/ZMQ_RECONNECT_IVL, -1/ZMQ_RECONNECT_IVL, 2/
+seldom_repeated|client/feed_connection.c|s/ZMQ_RECONNECT_IVL, -1/ZMQ_RECONNECT_IVL, 1000/
 patience|client/feed_connection.c|/feed->patience++/d
 ended|client/query.c|s/zmq_poll(items, 2, wait_ms)/zmq_poll(items, 1, wait_ms)/
 lost_slots|client/feed_ring.c|s/request->ready = false;//

@@ -63,7 +63,7 @@ static void loader_main(void *self) {
 static void supervise(void *self) {
     for (;;) {
         for (Loader *loader = sim_world.loaders; loader < sim_world.loaders + sim_world.loader_count; loader++)
-            if (!loader->node || (!loader->node->alive && sim_chance(200))) {
+            if (!loader->node || (!loader->node->alive && sim_now >= loader->away_until && sim_chance(200))) {
                 loader->server = NULL, loader->stopping = loader->disturbed = false, sim_world.starts++;
                 loader->node = node_start(loader->place, loader_main, loader);
             }
@@ -240,6 +240,16 @@ static void kill_loader(void) {
     node_kill(some_loader()->node);
     sim_summary->kills++;
 }
+// For longer than any queue holds what happens in that time, while all trainers compute one step, or begin to wait.
+static void leave(void) {
+    Loader *loader = some_loader();
+    const uint64_t back_ns = sim_now + 10 * S + sim_below(50 * S);
+    loader->away_until = back_ns;
+    for (unsigned i = 0; i < sim_world.trainer_count; i++)
+        sim_world.trainers[i].computes_until = sim_chance(700) ? back_ns + sim_spread(S) - sim_below(2 * S) : 0;
+    node_kill(loader->node);
+    sim_summary->kills++;
+}
 static void kill_trainer(void) {
     node_kill(some_trainer()->node);
     sim_summary->kills++;
@@ -266,9 +276,10 @@ static void damage_messages(void) { sim_network.damaged = sim_network.damaged ? 
 static void lose_messages(void) { sim_network.lossy = sim_network.lossy ? 0 : 20; }
 
 typedef void Fault(void);
-static Fault *const faults[] = {end_connection, freeze_connection, stall_loader,  stall_trainer, kill_loader,
-                                kill_trainer,   stop_loader,       reload,        fill_disk,     slow_disk,
-                                slow_reads,     failing_disk,      remove_socket, lose_messages, damage_messages};
+static Fault *const faults[] = {end_connection, freeze_connection, stall_loader,    stall_trainer,
+                                kill_loader,    kill_trainer,      stop_loader,     reload,
+                                fill_disk,      slow_disk,         slow_reads,      failing_disk,
+                                remove_socket,  lose_messages,     damage_messages, leave};
 enum { FAULTS = sizeof faults / sizeof *faults };
 
 static void heal(void) {

@@ -34,6 +34,7 @@ typedef struct {
     struct Server *server; // NULL: it does not run
     int spec;              // on its command line
     bool stopping, disturbed;
+    uint64_t away_until; // nobody starts it again before
 } Loader;
 
 typedef struct {
@@ -43,8 +44,8 @@ typedef struct {
     bool stream, ended;       // stream: by batch_stream.h
     struct Collective *ranks; // NULL: it trains alone
     uint64_t seed, first, next, skip;
-    unsigned mode, rows, left; // left: batches to receive after the last fault
-    uint64_t work_ns;
+    unsigned mode, rows, left;        // left: batches to receive after the last fault
+    uint64_t work_ns, computes_until; // of a step; the present one takes so long
 } Trainer;
 
 typedef struct {

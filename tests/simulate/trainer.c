@@ -181,6 +181,7 @@ static void on_batch(Run *run, const FeedBatch *batch, const FeedRequest *reques
     sim_summary->batches++;
     if (trainer->left && sim_world.healed && !sim_world.operates && sim_now > sim_world.calm_ns) trainer->left--;
     task_sleep(sim_spread(trainer->work_ns));
+    if (trainer->computes_until > sim_now) task_sleep(trainer->computes_until - sim_now);
     while (run->lent_count == LENT_MAX || (run->lent_count && sim_chance(600))) give_back(run);
 }
 
