@@ -1,25 +1,26 @@
 #!/usr/bin/env bash
 # Bugs of the protocol, planted one at a time, must be found by the simulator: mutants.sh BUILD [NAME] edits a line of the
 # loader, links the simulator with it, and prints after how many histories (at most COUNT, from seed 1 on) one failed, and how.
-# Exits with 1 when one is not found. SIMLIBS: what the Makefile links the simulator with.
+# Exits with 1 when one is not found. SIMLIBS: what the Makefile links the simulator with. mutants.sh --list prints their names,
+# --check the edits that change nothing, because the line is now another one: then it exits with 1.
 set -u
 mutants() { # name | file, of loader/ if it is not a path from the root | the edit, for sed
     cat <<'END'
-offset|client/feed_connection.c|s/batch->offset == request->received && payload_bytes/payload_bytes/
-no_resend|client/feed_connection.c|/clock_ns() >= feed->retry_ns) connection_retry/d
+offset|client/feed_connection.c|s/ \&\& batch->offset == request->received//
+no_resend|client/feed_connection.c|/clock_ns() >= feed->times.retry_ns) connection_retry/d
 unchanged|client/feed_connection.c|s/^        feed->changed = true;$//
 not_replaced|client/feed_connection.c|/WIRE_BATCH_REPLACED/d
 payload|client/feed_connection.c|s/crc32c(0, rows, batch->length) != batch->payload_crc/false/
 other_loader|client/feed_connection.c|/if (replaces_dataset(feed, welcome)) return pass_over/d
 repeated|client/feed_connection.c|s/ZMQ_RECONNECT_IVL, -1/ZMQ_RECONNECT_IVL, 2/
 seldom_repeated|client/feed_connection.c|s/ZMQ_RECONNECT_IVL, -1/ZMQ_RECONNECT_IVL, 1000/
-patience|client/feed_connection.c|/feed->patience++/d
+patience|client/feed_connection.c|/feed->times.patience++/d
 ended|client/query.c|s/zmq_poll(items, 2, wait_ms)/zmq_poll(items, 1, wait_ms)/
 lost_slots|client/feed_ring.c|s/request->ready = false;//
-lent|client/feed.c|s/feed->slots\[request->slot\] = SLOT_LENT;/feed->slots[request->slot] = SLOT_FREE;/
-generation|client/feed.c|s/generation = ++feed->generation\[slot\]/generation = feed->generation[slot]/
+lent|client/feed.c|s/slots\[request->slot\] = SLOT_LENT;/slots[request->slot] = SLOT_FREE;/
+generation|client/feed.c|s/generation = ++feed->shared.generation\[slot\]/generation = feed->shared.generation[slot]/
 late_cancel|client/feed.c|/requests made since the change/d
-cancelled|client/feed.c|s/^    feed->outstanding = 0;/    feed->outstanding -= feed->outstanding > 0;/
+cancelled|client/feed.c|s/^    feed->queue.outstanding = 0;/    feed->queue.outstanding -= feed->queue.outstanding > 0;/
 position|client/batch_stream.c|/FEED_CHANGED) stream->requested = stream->next/d
 skip|client/batch_stream.c|s/sample + rows + turns->skip;/sample + rows;/
 header|protocol/wire.c|s/header->crc != message_crc(frame.data, frame.size)/false/
@@ -75,6 +76,7 @@ while IFS='|' read -r name file edit; do
         echo "$name: the edit changes nothing" && bad=1
         continue
     fi
+    [ "$build" != --check ] || continue
     # shellcheck disable=SC2086
     ${CC:-gcc} -std=c11 -D_GNU_SOURCE -DHAVE_CUDA=0 -I. -O1 -g -w -c "$folder/$name.c" -o "$folder/$name.o" &&
         ${CC:-gcc} -fopenmp "$folder/$name.o" "$build"/tests/simulate/*.o "$build/tests/unit/loader/fixture_loader.o" \

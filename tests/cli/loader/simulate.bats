@@ -24,3 +24,8 @@ histories() { # FIRST COUNT
     diff first second
     "$simulate" --first=1001 --count=5 | not grep -qF "$(grep -o 'hash [0-9a-f]*' first)"
 }
+
+@test "each bug that the simulator must find is planted in a line that is there" {
+    cd "$ROOT"
+    run_code 0 tests/simulate/mutants.sh --check
+}
