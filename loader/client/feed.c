@@ -7,7 +7,9 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -139,10 +141,39 @@ int feed_attach(Feed *feed) {
     return wait_until_ready(feed);
 }
 
+typedef struct {
+    void *context;
+    int ended; // an eventfd
+} Ending;
+
+static void *end_context(void *self) {
+    const Ending *ending = self;
+    const uint64_t one = 1;
+    zmq_ctx_term(ending->context);
+    if (write(ending->ended, &one, sizeof one) < 0) die(EX_BUG, "cannot write to an eventfd: %s", strerror(errno));
+    return NULL;
+}
+
+// ZeroMQ's thread may wait for a name server that does not answer: it is left to the end of the process.
+static void close_context(void *context) {
+    Ending *ending = allocate_zeroed(1, sizeof *ending);
+    pthread_t thread;
+    *ending = (Ending){context, eventfd(0, EFD_CLOEXEC)};
+    if (ending->ended < 0 || pthread_create(&thread, NULL, end_context, ending)) die(EX_LIMIT, "cannot end ZeroMQ");
+    zmq_pollitem_t item = {.fd = ending->ended, .events = ZMQ_POLLIN};
+    if (zmq_poll(&item, 1, FEED_CLOSE_MS) == 0) {
+        pthread_detach(thread);
+        return;
+    }
+    pthread_join(thread, NULL);
+    close(ending->ended);
+    free(ending);
+}
+
 void feed_close(Feed *feed) {
     if (!feed) return;
     connection_close(feed);
-    if (feed->link.context) zmq_ctx_term(feed->link.context);
+    if (feed->link.context) close_context(feed->link.context);
     feed_ring_close(feed);
     free(feed->weights);
     free(feed);

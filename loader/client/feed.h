@@ -33,13 +33,15 @@ typedef struct {
     bool inline_only;         // receive rows over the socket even where a ring is possible (tests, benchmarks)
     void (*pin)(void *address, size_t bytes); // page-locks the ring for the device; NULL = not needed
     void (*unpin)(void *address);             // called before the ring is unmapped; NULL = not needed
-    const atomic_int *stop;                   // when set, feed_next returns FEED_STOPPED soon after; may be NULL
+    const atomic_int *stop;                   // when set, a call that waits ends: feed_next with FEED_STOPPED. It and
+                                              // feed_close take FEED_STOP_MS at most, whatever the loader and the
+                                              // network do. May be NULL
     int (*while_waiting)(void *self); // called every 100 ms or more often while the feed waits; -1 after fail() ends
                                       // the wait with this error; NULL = nothing to do
     void *while_waiting_self;
 } FeedConfig;
 
-enum { FEED_SOURCES_MAX = MIXTURE_SOURCES_MAX };
+enum { FEED_SOURCES_MAX = MIXTURE_SOURCES_MAX, FEED_STOP_MS = 2000 };
 
 typedef struct {
     uint8_t fingerprint[32], vocab_fp[32];

@@ -18,8 +18,7 @@ enum {
     LOADER_SILENCE_MS = 10000, // on tcp: no data and no heartbeats
     BACKOFF_MS = 10,
     BACKOFF_MAX_MS = 1000,
-    ATTEMPT_MS = 2,    // between attempts to connect at first
-    WAIT_MAX_MS = 100, // so that a stop request is noticed
+    ATTEMPT_MS = 2 // between attempts to connect at first
 };
 
 static void close_socket(Feed *feed) {
@@ -36,7 +35,7 @@ void connection_close(Feed *feed) {
         memset(&bye, 0, sizeof bye);
         bye.header.type = WIRE_BYE, bye.header.session = feed->link.session;
         Bytes frame = wire_encode(&bye);
-        endpoint_set(feed->link.socket, ZMQ_LINGER, DEADLINE_MS);
+        endpoint_set(feed->link.socket, ZMQ_LINGER, FEED_BYE_MS);
         zmq_send(feed->link.socket, frame.data, frame.size, ZMQ_DONTWAIT);
     }
     close_socket(feed);
@@ -533,7 +532,7 @@ int connection_wait(Feed *feed, uint64_t until_ns) {
     for (uint32_t i = 0; i < feed->queue.outstanding; i++) waits = waits || !feed_request_at(feed, i)->ready;
     if (waits && feed->times.retry_ns < until_ns) until_ns = feed->times.retry_ns;
     if (feed->times.attempt_ns < until_ns) until_ns = feed->times.attempt_ns;
-    if (until_ns > now + WAIT_MAX_MS * MS) until_ns = now + WAIT_MAX_MS * MS;
+    if (until_ns > now + FEED_WAIT_MS * MS) until_ns = now + FEED_WAIT_MS * MS;
     bool hello = feed->link.state == CONNECTION_HELLO && !feed->link.hello_sent;
     zmq_pollitem_t items[3] = {{.socket = feed->link.socket, .events = (short)(ZMQ_POLLIN | (hello ? ZMQ_POLLOUT : 0))},
                                {.socket = feed->link.monitor, .events = ZMQ_POLLIN},

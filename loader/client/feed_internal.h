@@ -8,6 +8,13 @@
 
 enum { FEED_SLOTS_MAX = WIRE_WINDOW_MAX + 3, FEED_ENDPOINTS_MAX = 8 };
 
+enum {
+    FEED_WAIT_MS = 100,  // without an event, so that a stop request is noticed
+    FEED_BYE_MS = 50,    // for BYE to be sent
+    FEED_CLOSE_MS = 1000 // for the threads of ZeroMQ to end
+};
+_Static_assert(FEED_WAIT_MS + FEED_BYE_MS + FEED_CLOSE_MS < FEED_STOP_MS, "a stop request ends the feed in that time");
+
 typedef struct {
     FeedRequest what;
     uint64_t req_id, sent_ns; // sent_ns: 0 until the GET has been sent

@@ -360,6 +360,20 @@ signal.pause()' "$silent" >log 3>&- &
     done
 }
 
+# fault 39
+@test "a signal ends a run whose loader's name no name server resolves" {
+    preload silent_names
+    export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
+    "$BIN/loader" keygen loader.key >loader.public
+    "$BIN/loader" keygen trainer.key >/dev/null
+    for signal in INT TERM; do
+        rm -f resolving
+        LAUNCH="env LD_PRELOAD=$PWD/silent_names.so" begin --loader=tcp://loader.example:7000 --loader_key="$(cat loader.public)" --key_file=trainer.key --out_dir=run
+        wait_until test -e resolving
+        stop_run $signal 75
+    done
+}
+
 # fault 70
 @test "where no thread can be started the run ends with 71 and names the limit" {
     [ "$(id -u)" = 0 ] || skip "needs root to become a user without processes"
