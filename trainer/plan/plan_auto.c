@@ -148,13 +148,12 @@ double plan_auto_within(Config *config, const Model *model, const Backend *backe
     return best;
 }
 
-void plan_auto(Config *config, const Backend *backend, bool here) {
+void plan_auto(Config *config, const Backend *backend, const MemoryLimits *limits) {
     const Config given = *config;
-    const MemoryLimits limits = memory_limits(&given, backend, here);
     ModelShape shape = model_shape(config);
     Model model;
     model_open(&model, &shape);
-    const double best = plan_auto_within(config, &model, backend, &limits);
+    const double best = plan_auto_within(config, &model, backend, limits);
     model_close(&model);
     if (config_shards(&given) != config_shards(config))
         log_line(
@@ -167,5 +166,5 @@ void plan_auto(Config *config, const Backend *backend, bool here) {
     if (best == INFINITY) return; // nothing fits: memory_plan_check prints what would
     if (config->batch_size.value != given.batch_size.value || offload_chosen ||
         (config->recompute != given.recompute && config->recompute != RECOMPUTE_NONE))
-        log_choice(config, limits.arena, offload_chosen);
+        log_choice(config, limits->arena, offload_chosen);
 }

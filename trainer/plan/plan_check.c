@@ -164,27 +164,33 @@ static int refuse_copy(const MemoryPlan *plan, const Backend *backend, const Mem
                 human_bytes(all, count * each + copy), where, human_bytes(most, count * (double)limits->host), near);
 }
 
-int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backend *backend, bool here) {
+static int check_within(const MemoryPlan *plan, const Config *config, const Backend *backend,
+                        const MemoryLimits *limits) {
     if (check_processes(plan, config) < 0) return -1;
-    const MemoryLimits limits = memory_limits(config, backend, here);
-    const bool fits = !limits.arena || plan->bytes <= limits.arena;
-    if (fits && check_host(plan, backend, &limits) < 0) return -1;
-    if (plan_fits(plan, backend, &limits)) return 0;
+    const bool fits = !limits->arena || plan->bytes <= limits->arena;
+    if (fits && check_host(plan, backend, limits) < 0) return -1;
+    if (plan_fits(plan, backend, limits)) return 0;
     Buffer near = {0};
-    suggest(plan, config, backend, &limits, &near);
+    suggest(plan, config, backend, limits, &near);
     if (fits)
-        refuse_copy(plan, backend, &limits, (const char *)near.data);
+        refuse_copy(plan, backend, limits, (const char *)near.data);
     else
-        refuse_arena(plan, config, backend, &limits, (const char *)near.data);
+        refuse_arena(plan, config, backend, limits, (const char *)near.data);
     buffer_close(&near);
     return -1;
 }
 
+int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backend *backend, bool here) {
+    const MemoryLimits limits = memory_limits(config, backend, here);
+    return check_within(plan, config, backend, &limits);
+}
+
 int memory_plan_of_run(MemoryPlan *plan, Model *model, Config *config, const Backend *backend, bool here) {
     const Config given = *config;
-    plan_auto(config, backend, here);
+    const MemoryLimits limits = memory_limits(config, backend, here); // free memory may change from here on
+    plan_auto(config, backend, &limits);
     const ModelShape shape = model_shape(config);
     model_open(model, &shape);
     memory_plan_init(plan, config, model, backend, optimizer_of(config->optimizer));
-    return memory_plan_check(plan, &given, backend, here);
+    return check_within(plan, &given, backend, &limits);
 }

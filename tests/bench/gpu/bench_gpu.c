@@ -98,7 +98,8 @@ static void open_network(void) {
     config.mem_limit = (uint64_t)(mem_limit * (1 << 30));
     open_backend();
     used_after_open = used_bytes();
-    plan_auto(&config, ops, true); // the logits chunk, as a run has it
+    const MemoryLimits limits = memory_limits(&config, ops, true);
+    plan_auto(&config, ops, &limits); // the logits chunk, as a run has it
     ModelShape shape = model_shape(&config);
     model_open(&model, &shape);
     memory_plan_init(&plan, &config, &model, ops, optimizer_of(OPTIMIZER_ADAMW));

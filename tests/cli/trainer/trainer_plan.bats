@@ -295,6 +295,13 @@ END
     run_match 0 "recompute  none: saves" within 1600000 plan --gradient_accumulation_steps=2 --world=2 # of machines that are not here
 }
 
+@test "free memory that becomes less while a plan is made does not end it with a suggestion of the same settings" {
+    preload less_memory
+    export FREE_MB=1000 ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 # the plan needs 878 MiB; 900 MB less 64 are 836
+    LD_PRELOAD=$PWD/less_memory.so run_code 0 "$BIN/trainer" plan --n_layer=8 --n_embd=128 --n_head=4 --block_size=512 --batch_size=16 \
+        --gradient_accumulation_steps=2 --device=cpu --dtype=float32 --threads=1
+}
+
 # fault 125
 @test "a run has the address space of ulimit -v that it needs, or ends with 82 before its first step" {
     needs_address_limit

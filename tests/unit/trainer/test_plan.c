@@ -312,7 +312,7 @@ TEST(plan_chooses_the_logits_chunk) {
         config.loss_chunk_rows = rows[i].chunk, config.reduce_order = REDUCE_FAST;
         make(&config, &backend); // with 1024
         const MemoryPlan least = plan;
-        plan_auto(&config, &backend, false);
+        plan_auto(&config, &backend, &(MemoryLimits){.arena = config.mem_limit});
         CHECK_EQUAL(config.loss_chunk_rows, rows[i].wanted);
         make(&config, &backend);
         CHECK_EQUAL(least.chunk_rows, 1024);
@@ -334,7 +334,8 @@ TEST(plan_stays_below_the_free_memory_of_the_device) {
     backend.free_bytes = 3ull << 30, backend.other_processes = other_processes;
     Config config = gpt2_124m();
     config.batch_size.value = 8, config.gradient_accumulation_steps = 8, config.recompute = RECOMPUTE_AUTO;
-    plan_auto(&config, &backend, true);
+    const MemoryLimits limits = memory_limits(&config, &backend, true);
+    plan_auto(&config, &backend, &limits);
     CHECK_EQUAL(config.recompute, RECOMPUTE_QKV);
     make(&config, &backend);
     CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, true), 0);
@@ -357,11 +358,11 @@ TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
     Config config = gpt2_124m(), large = config;
     config.mem_limit = large.mem_limit = 12133282611; // 11.3 GiB
     config.recompute = large.recompute = RECOMPUTE_AUTO;
-    plan_auto(&config, &backend, false);
+    plan_auto(&config, &backend, &(MemoryLimits){.arena = config.mem_limit});
     CHECK(config.offload == OFFLOAD_NONE);
     large.n_layer = 48, large.n_head = 25, large.n_embd = 1600;
     large.batch_size.value = 12, large.gradient_accumulation_steps = 40;
-    plan_auto(&large, &backend, false);
+    plan_auto(&large, &backend, &(MemoryLimits){.arena = large.mem_limit});
     CHECK(large.offload == OFFLOAD_OPTIMIZER && large.recompute == RECOMPUTE_BLOCK);
     make(&large, &backend);
     CHECK_EQUAL(plan.host_bytes, 12 * model.elements);
@@ -392,7 +393,7 @@ TEST(plan_of_64_sequences_in_a_card_of_12_gb_needs_at_most_12_percent_more_time)
     const Backend *backend = opened(DEVICE_CUDA, DTYPE_BF16, STATE_FP32);
     Config config = gpt2_124m();
     config.batch_size.value = 64, config.recompute = RECOMPUTE_AUTO, config.mem_limit = 12133282611; // 11.3 GiB
-    plan_auto(&config, backend, false);
+    plan_auto(&config, backend, &(MemoryLimits){.arena = config.mem_limit});
     make(&config, backend);
     CHECK_EQUAL(config.batch_size.value, 64);
     CHECK(plan.bytes <= config.mem_limit && config.offload == OFFLOAD_NONE);
@@ -486,7 +487,7 @@ TEST(plan_chooses_the_fastest_mix_of_recompute) {
         Config chosen = config;
         double best = INFINITY;
         chosen.recompute = RECOMPUTE_AUTO, chosen.batch_size.value = 16, chosen.mem_limit = (uint64_t)gib << 30;
-        plan_auto(&chosen, backend, false);
+        plan_auto(&chosen, backend, &(MemoryLimits){.arena = chosen.mem_limit});
         for (int run = 0; run < 6 * 12; run++) {
             Config other = chosen;
             other.recompute = (Recompute)(run / 12), other.recompute_layers = run % 12;
@@ -510,7 +511,7 @@ TEST(plan_chooses_the_fastest_settings_for_auto_keys) {
         Config config = gpt2_124m();
         config.batch_size = (AutoInt){true, 12}, config.recompute = RECOMPUTE_AUTO,
         config.mem_limit = (uint64_t)(limits[step] * (1 << 30));
-        plan_auto(&config, backend, false);
+        plan_auto(&config, backend, &(MemoryLimits){.arena = config.mem_limit});
         CHECK_EQUAL(config.batch_size.value * config.gradient_accumulation_steps, 480);
         CHECK_EQUAL(config.eval_tokens, 200 * 12 * 1024);
         make(&config, backend);
@@ -521,11 +522,11 @@ TEST(plan_chooses_the_fastest_settings_for_auto_keys) {
     }
     Config config = gpt2_124m();
     config.batch_size = (AutoInt){true, 12}, config.recompute = RECOMPUTE_AUTO; // without a limit: the default
-    plan_auto(&config, backend, false);
+    plan_auto(&config, backend, &(MemoryLimits){.arena = config.mem_limit});
     CHECK(config.batch_size.value == 12 && config.recompute == RECOMPUTE_NONE);
     config.batch_size.value = 32, config.recompute = RECOMPUTE_AUTO,
     config.mem_limit = 6ull << 30; // keys that are not auto stay
-    plan_auto(&config, backend, false);
+    plan_auto(&config, backend, &(MemoryLimits){.arena = config.mem_limit});
     CHECK(config.batch_size.value == 32 && config.gradient_accumulation_steps == 40 &&
           config.recompute == RECOMPUTE_BLOCK);
     backend->close();

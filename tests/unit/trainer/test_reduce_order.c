@@ -192,7 +192,7 @@ TEST(plan_chooses_the_order_by_its_cost) {
         for (unsigned world = 1; world <= 8; world *= 2) {
             Config config = config_124m();
             config.block_size = block, config.world = world, config.reduce_order = REDUCE_AUTO;
-            plan_auto(&config, backend, false);
+            plan_auto(&config, backend, &(MemoryLimits){.arena = config.mem_limit});
             CHECK(config.reduce_order == REDUCE_FIXED || config.reduce_order == REDUCE_FAST);
             if (world == 1) first = config.reduce_order;
             CHECK_EQUAL(config.reduce_order, first);
@@ -204,7 +204,7 @@ TEST(plan_chooses_the_order_by_its_cost) {
     for (unsigned machines = 1; machines <= 2; machines++) { // a network would carry the gradients of every micro-batch
         Config config = config_124m();
         config.world = 8, config.local_world = 8 / machines, config.reduce_order = REDUCE_AUTO;
-        plan_auto(&config, backend, false);
+        plan_auto(&config, backend, &(MemoryLimits){.arena = config.mem_limit});
         CHECK_EQUAL(config.reduce_order, machines == 1 ? REDUCE_FIXED : REDUCE_FAST);
     }
     // beyond mem_limit it needs more recomputation
@@ -214,7 +214,7 @@ TEST(plan_chooses_the_order_by_its_cost) {
     config.reduce_order = REDUCE_FAST;
     plan_network(&model, &plan, &config, backend, GPT2_VOCAB, OPTIMIZER_ADAMW);
     config.reduce_order = REDUCE_AUTO, config.recompute = RECOMPUTE_AUTO, config.mem_limit = plan.bytes;
-    plan_auto(&config, backend, false);
+    plan_auto(&config, backend, &(MemoryLimits){.arena = config.mem_limit});
     CHECK(config.recompute != RECOMPUTE_NONE || config.reduce_order == REDUCE_FAST);
     // where there is no room at all, fast is named
     config.reduce_order = REDUCE_FIXED, config.recompute = RECOMPUTE_NONE, config.recompute_layers = 0;
