@@ -153,6 +153,7 @@ static int search_documents(const Vocab *vocab) {
 static int decontaminate_all(const DocumentInputs *inputs, Output *output) {
     const Vocab *vocab;
     work.inputs = inputs, work.output = output;
+    if (output && output->vocab) return search_documents(output->vocab);
     if (dataset_vocabulary_need(&vocab, &inputs->inputs, inputs->params.vocab_fp) < 0) return -1;
     const int status = search_documents(vocab);
     vocab_close(vocab);

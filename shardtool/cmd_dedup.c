@@ -122,11 +122,13 @@ static int remove_equal(Dedup *dedup) {
 static int remove_similar(Dedup *dedup) {
     NearDedup near = {.inputs = dedup->inputs,
                       .output = dedup->output,
+                      .vocab = dedup->output ? dedup->output->vocab : NULL,
                       .report = &dedup->report,
                       .least = similar,
                       .threads = (unsigned)output_options.threads,
                       .memory = memory};
     if (near_dedup_check(&near) < 0) return -1;
+    if (near.vocab) return near_dedup_run(&near);
     if (dataset_vocabulary_need(&near.vocab, &dedup->inputs->inputs, dedup->inputs->params.vocab_fp) < 0) return -1;
     const int status = near_dedup_run(&near);
     vocab_close(near.vocab);

@@ -8,26 +8,31 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <zstd.h>
 
-enum { PENDING_LEAST = 1 << 20 };
+enum { PENDING_LEAST = 1 << 20, PACK_LEVEL = 1 };
 
 #define NUMBERS_DIFFER (1ull << 63) // in `removed`
 
-// Of a kept document, before its hashes in the file.
+// Of a kept document, before its words in the file.
 typedef struct {
     uint64_t number, removed; // removed: documents that it stands for
+    uint64_t packed;          // bytes of the words, compressed; 0: they are as they were
     ShingleHead set;
 } KeptHead;
 
 struct KeptSets {
     double least;
-    int file;         // of sets
+    int file;         // of KeptHead and words
     uint64_t written; // bytes of it; `pending` follows
     uint64_t pending_most;
-    Buffer pending, found, candidates;
-    HashSet set; // of the document that is compared
+    Buffer pending, packed, candidates;
+    HashSet set, shared; // of the document that is compared; what the other has of it
+    Shingler shingler;   // of the other
+    ZSTD_CCtx *compress;
+    ZSTD_DCtx *decompress;
     int slot_file;
-    uint64_t *slots; // place of a set in the file / 8 + 1, 0: free
+    uint64_t *slots; // place of a head in the file + 1, 0: free
     uint64_t slot_bytes;
     KeptStatistics statistics;
 };
@@ -48,7 +53,10 @@ KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least, uint6
     KeptSets *kept = allocate_zeroed(1, sizeof *kept);
     kept->pending_most = memory / 2 > PENDING_LEAST ? memory / 2 : PENDING_LEAST; // a Buffer doubles
     kept->least = least, kept->slot_bytes = slots * sizeof *kept->slots, kept->slot_file = -1;
-    kept->file = spool_create(folder, "sets of hashes");
+    shingler_open(&kept->shingler);
+    kept->compress = ZSTD_createCCtx(), kept->decompress = ZSTD_createDCtx();
+    if (!kept->compress || !kept->decompress) die(EX_MEMORY, "no memory for a compressor");
+    kept->file = spool_create(folder, "the words of documents");
     if (kept->file >= 0 && map_slots(kept, folder) == 0) return kept;
     kept_sets_close(kept);
     return NULL;
@@ -60,15 +68,32 @@ void kept_sets_close(KeptSets *kept) {
     if (kept->slot_file >= 0) close(kept->slot_file);
     if (kept->file >= 0) close(kept->file);
     buffer_close(&kept->pending);
-    buffer_close(&kept->found);
+    buffer_close(&kept->packed);
     buffer_close(&kept->candidates);
     hash_set_close(&kept->set);
+    hash_set_close(&kept->shared);
+    shingler_close(&kept->shingler);
+    ZSTD_freeCCtx(kept->compress);
+    ZSTD_freeDCtx(kept->decompress);
     free(kept);
 }
 
 static int read_at(const KeptSets *kept, uint64_t place, void *data, size_t size) {
     if (place >= kept->written) return memcpy(data, kept->pending.data + (place - kept->written), size), 0;
     return fd_read_at(kept->file, place, data, size, "a temporary file") < 0 ? -1 : 0;
+}
+
+static int read_words(KeptSets *kept, uint64_t place, const KeptHead *head) {
+    Buffer *const words = &kept->shingler.words.text, *const packed = &kept->packed;
+    words->size = 0;
+    buffer_reserve(words, head->set.bytes);
+    words->size = head->set.bytes;
+    if (!head->packed) return read_at(kept, place, words->data, words->size);
+    buffer_reserve(packed, head->packed);
+    if (read_at(kept, place, packed->data, head->packed) < 0) return -1;
+    if (ZSTD_decompressDCtx(kept->decompress, words->data, words->size, packed->data, head->packed) == words->size)
+        return 0;
+    return fail(EX_IO, "a temporary file has other bytes than were written");
 }
 
 static int write_head(KeptSets *kept, uint64_t place, const KeptHead *head) {
@@ -95,14 +120,17 @@ static size_t find_candidates(KeptSets *kept, const uint64_t *memberships, size_
     return found;
 }
 
-// The similarity with the set at a place whose hashes are in `found`; 0 when it is too small.
-static double compare(const KeptSets *kept, uint64_t own, uint64_t other) {
+// The similarity with a set of `other` distinct hashes that the shingler has; 0 when it is too small.
+static double compare(KeptSets *kept, uint64_t own, uint64_t other) {
     // shared / (own + other - shared) >= least, with one in favour of rounding
     const double needed = kept->least / (1 + kept->least) * (double)(own + other) - 1;
+    const Buffer *hashes = &kept->shingler.hashes;
     uint64_t shared = 0;
-    for (uint64_t i = 0; i < other; i++) {
-        shared += hash_set_has(&kept->set, get_u64(kept->found.data + i * sizeof i));
-        if ((double)(shared + (other - i - 1)) < needed) return 0;
+    hash_set_clear(&kept->shared, own < other ? own : other);
+    for (size_t at = 0; at < hashes->size; at += sizeof(uint64_t)) {
+        const uint64_t hash = get_u64(hashes->data + at), rest = hashes->size / sizeof hash - at / sizeof hash - 1;
+        shared += hash_set_has(&kept->set, hash) && hash_set_add(&kept->shared, hash);
+        if ((double)(shared + rest) < needed) return 0;
     }
     return (double)shared / (double)(own + other - shared);
 }
@@ -128,7 +156,7 @@ int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, By
     uint64_t last = 0;
     for (size_t i = 0; i < candidates; i++) {
         const uint64_t candidate = get_u64(kept->candidates.data + i * sizeof candidate);
-        const uint64_t place = (candidate - 1) * 8;
+        const uint64_t place = candidate - 1;
         KeptHead head;
         if (candidate == last) continue;
         last = candidate;
@@ -141,13 +169,31 @@ int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, By
             for (uint64_t k = 0; k < own.count; k++) hash_set_add(&kept->set, get_u64(set.data + sizeof own + k * 8));
             is_ready = true;
         }
-        kept->found.size = 0, kept->statistics.comparisons++;
-        buffer_reserve(&kept->found, head.set.count * 8);
-        if (read_at(kept, place + sizeof head, kept->found.data, head.set.count * 8) < 0) return -1;
+        kept->statistics.comparisons++;
+        if (read_words(kept, place + sizeof head, &head) < 0) return -1;
+        shingler_hash_again(&kept->shingler);
         *similarity = compare(kept, own.count, head.set.count), *number = head.number;
         if (*similarity >= kept->least) return count_removed(kept, place, &head, &own) < 0 ? -1 : 1;
     }
     return 0;
+}
+
+// Adds a head and the words. They are compressed when the memory begins to fill: that takes more time than they save.
+static void add_words(KeptSets *kept, KeptHead *head, Bytes words) {
+    Buffer *const pending = &kept->pending;
+    const size_t most = ZSTD_compressBound(words.size), start = pending->size;
+    const bool is_packed = kept->written + start > kept->pending_most / 4;
+    buffer_add(pending, head, sizeof *head);
+    if (!is_packed) {
+        buffer_add(pending, words.data, words.size);
+        return;
+    }
+    buffer_reserve(pending, most);
+    head->packed =
+        ZSTD_compressCCtx(kept->compress, pending->data + pending->size, most, words.data, words.size, PACK_LEVEL);
+    if (ZSTD_isError(head->packed)) die(EX_MEMORY, "cannot compress: %s", ZSTD_getErrorName(head->packed));
+    memcpy(pending->data + start, head, sizeof *head);
+    pending->size += head->packed;
 }
 
 int kept_sets_keep(KeptSets *kept, const uint64_t *memberships, size_t count, Bytes set, uint64_t number) {
@@ -160,14 +206,13 @@ int kept_sets_keep(KeptSets *kept, const uint64_t *memberships, size_t count, By
         while (k < before && slots[k]) k++;
         is_crowded |= k == GROUP_KEPT_MAX;
         if (k == GROUP_KEPT_MAX) continue;
-        slots[k] = place / 8 + 1, is_needed = true;
+        slots[k] = place + 1, is_needed = true;
     }
     kept->statistics.crowded += is_crowded;
     if (!is_needed) return 0;
     KeptHead head = {.number = number};
     memcpy(&head.set, set.data, sizeof head.set);
-    buffer_add(&kept->pending, &head, sizeof head);
-    buffer_add(&kept->pending, set.data + sizeof head.set, set.size - sizeof head.set);
+    add_words(kept, &head, (Bytes){set.data + set.size - head.set.bytes, head.set.bytes});
     if (kept->pending.size < kept->pending_most) return 0;
     if (lseek(kept->file, (off_t)kept->written, SEEK_SET) < 0) return fail_errno("cannot write a temporary file");
     if (fd_write(kept->file, kept->pending.data, kept->pending.size, "a temporary file") < 0) return -1;

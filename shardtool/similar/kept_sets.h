@@ -1,5 +1,6 @@
-// The kept documents that later documents are compared with: their sets of shingles in a temporary file, and for each
-// group (documents that share a band) the places of its first kept documents in another.
+// The kept documents that later documents are compared with: their words, of which the hashes are computed again, are
+// in a temporary file, and for each group (documents that share a band) the places of its first kept documents in
+// another.
 #pragma once
 
 #include "shardtool/similar/shingles.h"
@@ -20,7 +21,7 @@ static inline uint64_t group_slots(uint64_t documents) {
 
 typedef struct KeptSets KeptSets;
 
-// For groups with `slots` slots in all. Sets with a Jaccard similarity of at least `least` are near-duplicates. Sets
+// For groups with `slots` slots in all. Sets with a Jaccard similarity of at least `least` are near-duplicates. Words
 // beyond `memory` go to a file; the files are in `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
 KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least, uint64_t memory);
 void kept_sets_close(KeptSets *kept); // accepts NULL

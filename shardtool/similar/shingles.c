@@ -25,7 +25,8 @@ void shingler_set(Shingler *shingler, Bytes text, Buffer *out) {
     words_set(&shingler->words, text);
     const TextWords *words = &shingler->words;
     const size_t count = words_hash(words, SHINGLE_WORDS, &shingler->hashes);
-    ShingleHead head = {0, XXH3_64bits(words->text.data, words->text.size), words->digits};
+    const Bytes normal = {words->text.data, words->text.size};
+    ShingleHead head = {0, XXH3_64bits(normal.data, normal.size), words->digits, normal.size};
     hash_set_clear(&shingler->seen, count);
     buffer_reserve(out, sizeof head + count * sizeof(uint64_t));
     uint8_t *const first = out->data + out->size;
@@ -35,4 +36,10 @@ void shingler_set(Shingler *shingler, Bytes text, Buffer *out) {
     }
     memcpy(first, &head, sizeof head);
     out->size += sizeof head + head.count * sizeof(uint64_t);
+    buffer_add(out, normal.data, normal.size);
+}
+
+void shingler_hash_again(Shingler *shingler) {
+    words_split(&shingler->words);
+    words_hash(&shingler->words, SHINGLE_WORDS, &shingler->hashes);
 }

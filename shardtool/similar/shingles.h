@@ -21,11 +21,13 @@ void shingler_close(Shingler *shingler); // accepts a zeroed struct
 // The bands of a text. False when it has no word: then it is like no other text.
 bool shingler_bands(Shingler *shingler, Bytes text, MinhashBand bands[MINHASH_BANDS]);
 
-// What is compared of a document, before its distinct hashes in the order of the text.
+// What is compared of a document, before its distinct hashes in the order of the text, and its words.
 typedef struct {
     uint64_t count;  // of hashes
     uint64_t text;   // hash of its words
     uint64_t digits; // of its numbers, see words.h
+    uint64_t bytes;  // of its words
 } ShingleHead;
 
-void shingler_set(Shingler *shingler, Bytes text, Buffer *out); // appends head and hashes to `out`
+void shingler_set(Shingler *shingler, Bytes text, Buffer *out); // appends all three to `out`
+void shingler_hash_again(Shingler *shingler); // sets `hashes`, equal ones too, to those of a normal form in words.text

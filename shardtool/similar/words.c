@@ -44,16 +44,19 @@ static inline void end_word(Folding *folding) {
     folding->in_word = false;
 }
 
-static inline void begin_word(Folding *folding) {
-    TextWords *words = folding->words;
-    if (folding->in_word) return;
-    folding->in_word = true;
+static inline void add_word(TextWords *words, size_t start) {
     if (words->count + 2 > words->capacity) {
         words->capacity = 2 * words->capacity + 1024;
         words->starts = realloc(words->starts, words->capacity * sizeof *words->starts);
         if (!words->starts) die(EX_MEMORY, "no memory for %zu words", words->capacity);
     }
-    words->starts[words->count++] = (size_t)(folding->out - words->text.data);
+    words->starts[words->count++] = start;
+}
+
+static inline void begin_word(Folding *folding) {
+    if (folding->in_word) return;
+    folding->in_word = true;
+    add_word(folding->words, (size_t)(folding->out - folding->words->text.data));
 }
 
 static inline void put(Folding *folding, uint32_t point) {
@@ -158,6 +161,16 @@ void words_set(TextWords *words, Bytes text) {
     end_word(&folding);
     words->text.size = (size_t)(folding.out - words->text.data);
     if (words->count) words->starts[words->count] = words->text.size--;
+}
+
+void words_split(TextWords *words) {
+    const Bytes text = {words->text.data, words->text.size};
+    words->count = 0;
+    for (size_t at = 0; at < text.size; at++) {
+        add_word(words, at);
+        while (at < text.size && text.data[at] != ' ') at++;
+    }
+    if (words->count) words->starts[words->count] = text.size + 1;
 }
 
 void words_close(TextWords *words) {

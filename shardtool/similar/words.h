@@ -20,6 +20,7 @@ typedef struct {
 } TextWords;
 
 void words_set(TextWords *words, Bytes text);
+void words_split(TextWords *words); // finds the words of a `text` in normal form again, all but `digits`
 void words_close(TextWords *words);
 
 // TextWords [first, first + count), with one blank between two.

@@ -1,5 +1,5 @@
 // Normalizes any bytes: the words have one blank between two, are equal for the text in parts of its bytes that are
-// UTF-8, and the normal form of a normal form is itself.
+// UTF-8, and the normal form of a normal form is itself. The words of a set are found again.
 #include "shardtool/similar/shingles.h"
 #include <stdlib.h>
 
@@ -31,7 +31,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (words.text.size && memcmp(again.text.data, words.text.data, words.text.size)) abort();
     shingler_set(&shingler, (Bytes){data, size}, &set);
     memcpy(&head, set.data, sizeof head);
-    if (set.size != sizeof head + head.count * sizeof(uint64_t) || !head.count != !words.count) abort();
+    if (set.size != sizeof head + head.count * sizeof(uint64_t) + head.bytes || !head.count != !words.count) abort();
+    shingler_hash_again(&shingler);
+    if (shingler.words.count != words.count) abort();
+    if (words.count && memcmp(shingler.words.starts, words.starts, words.count * sizeof *words.starts)) abort();
     buffer_close(&set);
     return 0;
 }

@@ -4,9 +4,12 @@ Real English and code out of Debian packages (bench_corpus.py); each tenth docum
 peers run in turn with ours in each of two rounds, and the best round counts. CPU seconds, for each peer without its imports and
 the load of its tokenizer. datatrove (one task, the four stages, 14 buckets of 8) gets the first PEER_MB of the same documents; its
 words are those of spaCy. rensa gets the words between blanks in lower case, of which Python makes the sequences of 5. The disk
-is what a run writes without the dataset, and for datatrove its files of all stages; a run with little memory writes more. With
-DOCUMENTS, the peak memory and the disk of as many pieces of 200 to 600 characters of the same text, alone.
+is the most that the temporary files of a run take at once, and what it writes without the dataset; for datatrove it is its files
+of all stages, which stay. A run with little memory takes more. One thread runs on one processor, and then, as its reading and its
+compression are threads of their own, on both. With DOCUMENTS, the peak memory and the disk of as many pieces of 200 to 600
+characters of the same text, alone.
 """
+import contextlib
 import itertools
 import json
 import os
@@ -116,23 +119,38 @@ def peer(name, folder):
 
 
 def ours(bench, tool, folder):
-    def run(*words):
-        return measured([tool, *words, f"{folder}/data"], stderr=subprocess.DEVNULL)
+    def run(*words, prefix=()):
+        return measured([*prefix, tool, *words, f"{folder}/data"], stderr=subprocess.DEVNULL)
 
     first = float(subprocess.check_output([bench, f"{folder}/documents"]).split()[4])
     near = ["dedup", "-q", "--similar", "0.8", "--force", "-o", f"{folder}/unique"]
-    one, two = run(*near, "-j", "1"), run(*near, "-j", "2")
+    single, one, two = run(*near, "-j", "1", prefix=("taskset", "-c", "0")), run(*near, "-j", "1"), run(*near, "-j", "2")
     found = run("decontaminate", "-q", "--against", f"{folder}/items.jsonl", "--force", "-o", f"{folder}/clean", "-j", "1")
-    return first, one[1], found[1], one[0], two[0]
+    return first, one[1], found[1], single[0], one[0], two[0]
+
+
+def temporary_bytes(pid):
+    """Of the files without a name that a process has open."""
+    taken = 0
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                taken += os.stat(entry.path).st_blocks * 512 if "(deleted)" in os.readlink(entry.path) else 0
+    return taken
 
 
 def alone(tool, folder, data, *options):
-    """Bytes that a run without a dataset writes, less the report; its seconds and MiB."""
+    """Bytes that the temporary files of a run without a dataset take at most, and that it writes less the report; its seconds and MiB."""
     begun = time.monotonic()
     command = [tool, "dedup", "-q", "--similar", "0.8", "-j", "2", "--report", f"{folder}/report", *options, f"{folder}/{data}"]
-    _, status, usage = os.wait4(subprocess.Popen(command, stderr=subprocess.DEVNULL).pid, 0)
+    pid, most, done = subprocess.Popen(command, stderr=subprocess.DEVNULL).pid, 0, 0
+    while not done:
+        most = max(most, temporary_bytes(pid))
+        time.sleep(0.002)
+        done, status, usage = os.wait4(pid, os.WNOHANG)
     assert status == 0
-    return usage.ru_oublock * 512 - os.path.getsize(f"{folder}/report"), time.monotonic() - begun, usage.ru_maxrss / 1024
+    written = usage.ru_oublock * 512 - os.path.getsize(f"{folder}/report")
+    return most, written, time.monotonic() - begun, usage.ru_maxrss / 1024
 
 
 def run_pieces(tool, folder, count):
@@ -143,8 +161,8 @@ def run_pieces(tool, folder, count):
             file.write(json.dumps({"text": text[at : at + drawn.randint(200, 600)]}) + "\n")
     subprocess.run([tool, "tokenize", "-q", "--force", "--val", "0", "-o", f"{folder}/pieces", f"{folder}/pieces.jsonl"], check=True)
     os.unlink(f"{folder}/pieces.jsonl")
-    disk, seconds, memory = alone(tool, folder, "pieces")
-    print(f"{count} pieces: {memory:.0f} MiB at most, {disk / count:.0f} bytes a document on disk, {seconds:.0f} s")
+    disk, written, seconds, memory = alone(tool, folder, "pieces")
+    print(f"{count} pieces: {memory:.0f} MiB at most, {disk / count:.0f} bytes a document on disk, {written / count:.0f} written, {seconds:.0f} s")
     shutil.rmtree(f"{folder}/pieces")
 
 
@@ -168,10 +186,11 @@ def main():
     ):
         ratios = ", ".join(f"{rate / own / other:.1f} times {peer_name} ({other:.3g})" for peer_name, other in others.items())
         print(f"{name:20}{rate / own:8.1f}  {ratios}")
-    print(f"two threads: {mine[3] / mine[4]:.2f} times one; {mine[3]:.2f} and {mine[4]:.2f} s")
+    print(f"-j 2: {mine[3] / mine[5]:.2f} times -j 1 on one processor, {mine[4] / mine[5]:.2f} times on two; {mine[3]:.2f}, {mine[4]:.2f} and {mine[5]:.2f} s")
     for memory in "1G", "100M":
-        disk = alone(tool, folder, "data", "--memory", memory)[0] / len(documents)
-        print(f"disk with --memory {memory}: {disk:.0f} bytes a document, {disk / trove[4]:.2f} times those of datatrove ({trove[4]:.0f})")
+        for what, taken in zip(("at most", "written"), alone(tool, folder, "data", "--memory", memory)):
+            disk = taken / len(documents)
+            print(f"disk with --memory {memory}, {what}: {disk:.0f} bytes a document, {disk / trove[4]:.2f} times datatrove's {trove[4]:.0f}")
     if len(sys.argv) > 5:
         run_pieces(tool, folder, int(sys.argv[5]))
 

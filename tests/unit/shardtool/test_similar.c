@@ -105,11 +105,18 @@ TEST(record_sort_returns_records_by_key_and_equal_keys_as_they_were_added) {
         }
 }
 
+// The set of a text of the words `first` and so on: `count` sequences.
 static Bytes set_of(Buffer *set, uint64_t first, uint64_t count) {
-    const ShingleHead head = {.count = count, .text = first};
+    static Shingler shingler;
+    Buffer text = {0};
+    if (!shingler.values) shingler_open(&shingler);
     set->size = 0;
-    buffer_add(set, &head, sizeof head);
-    for (uint64_t i = 0; i < count; i++) buffer_add(set, &(uint64_t){first + i}, 8);
+    for (uint64_t i = 0; i < count + SHINGLE_WORDS - 1; i++) {
+        for (uint64_t left = first + i; left; left /= 10) buffer_add(&text, &"abcdefghij"[left % 10], 1);
+        buffer_print(&text, "x ");
+    }
+    shingler_set(&shingler, (Bytes){text.data, text.size}, set);
+    buffer_close(&text);
     return (Bytes){set->data, set->size};
 }
 
@@ -131,6 +138,28 @@ TEST(a_set_is_compared_with_the_first_32_kept_ones_of_its_group) {
     CHECK_EQUAL(number, 131);
     CHECK(similarity == 98.0 / 100);
     CHECK_EQUAL(kept_sets_statistics(kept).largest, 1);
+    kept_sets_close(kept);
+    buffer_close(&set);
+}
+
+TEST(sets_that_do_not_fit_in_memory_are_compared_as_those_that_do) {
+    enum { DOCUMENTS = 3000 }; // 2 MB of words: as they are, then compressed, then in the file
+    Buffer set = {0};
+    KeptSets *kept = kept_sets_open(".", DOCUMENTS, 0.8, 0);
+    uint64_t number;
+    double similarity;
+    for (uint64_t i = 0; i < DOCUMENTS; i++) {
+        const uint64_t first = membership(i, 0, false);
+        CHECK_EQUAL(kept_sets_keep(kept, &first, 1, set_of(&set, 1000 * i, 99), i), 0);
+    }
+    for (uint64_t i = 0; i < DOCUMENTS; i++) {
+        const uint64_t second = membership(i, 1, true);
+        const uint64_t differs = i % 20;
+        CHECK_EQUAL(kept_sets_find(kept, &second, 1, set_of(&set, 1000 * i + differs, 99), &number, &similarity),
+                    differs <= 11);
+        CHECK(differs > 11 || (number == i && similarity == (double)(99 - differs) / (double)(99 + differs)));
+    }
+    CHECK_EQUAL(kept_sets_statistics(kept).comparisons, DOCUMENTS);
     kept_sets_close(kept);
     buffer_close(&set);
 }
