@@ -63,7 +63,7 @@ static int evaluate_split(Trained *trained, const Config *config, Feed *feed, co
 // Without --split, a split that is too short for a sample is left out if the other is not.
 static bool is_wanted(const Config *config, const FeedDataset *dataset, int split) {
     if (*wanted_split) return !strcmp(wanted_split, split_names[split]);
-    if (evaluate_samples(config, dataset->tokens[split]) || !evaluate_samples(config, dataset->tokens[!split]))
+    if (evaluate_samples_of(config, dataset->tokens[split]) || !evaluate_samples_of(config, dataset->tokens[!split]))
         return true;
     log_line("no %s data: it has no more than %lld tokens, the length of a sequence", split_names[split],
              (long long)config_eval_block(config));

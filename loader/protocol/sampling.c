@@ -1,4 +1,4 @@
-// The sampling modes, as sampling.h specifies them. A mode is a row of SAMPLING_MODES, which names three functions.
+// The sampling modes, as sampling.h specifies them. A mode is a row of SAMPLING_ALL_MODES, which names three functions.
 #include "loader/protocol/sampling.h"
 #include "common/err.h"
 #include "common/rng.h"
@@ -157,12 +157,29 @@ static uint64_t sequential_token(const SampleOrder *order, const ShuffleGroup *g
     return sample * order->sequence_tokens;
 }
 
+// --- rest: the end of the split
+
+static uint64_t rest_blocks(const SampleOrder *order) {
+    (void)order;
+    return 1;
+}
+
+static uint64_t rest_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample) {
+    (void)group, (void)sample;
+    return order->tokens - 1 - order->sequence_tokens;
+}
+
+static void rest_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
+    const uint64_t first = rest_token(order, NULL, sample);
+    *group = (ShuffleGroup){.samples = 1, .extent_count = 1, .extents[0] = {first, order->tokens - first}};
+}
+
 // --- the table
 
 static const SamplingMode modes[] = {
 #define ROW(NAME, name, number, ends, documents, blocks, group, token, ...)                                            \
     {number, ends, documents, blocks, group, token},
-    SAMPLING_MODES(ROW, )};
+    SAMPLING_ALL_MODES(ROW, )};
 
 const SamplingMode *sampling_mode(unsigned number) {
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)

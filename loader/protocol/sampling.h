@@ -28,9 +28,12 @@
 //               end-of-text id of the block that has T ids of the split after it. (This id is the first input of the
 //               document that follows it.) Else the row begins where the block does, most often inside a document of
 //               more than T ids.
+//   rest        One sample, the last T+1 ids of the split. An evaluation that has read all samples of permuted or
+//               sequential counts the last (N-1) mod T targets of it, so that each token of the split but the first
+//               has been a target once.
 //
-// Numbers of the modes (SAMPLING_MODES, WireGet.mode): crop 0, sequential 3, epoch 6, shifted 7, documents 8, permuted
-// 9.
+// Numbers of the modes (SAMPLING_ALL_MODES, WireGet.mode): crop 0, sequential 3, epoch 6, shifted 7, documents 8, permuted
+// 9, rest 10.
 //
 // P(stage, m) is a permutation of 0..m-1 that depends on seed, c and epoch. It is 8 rounds of a balanced Feistel
 // network on 2h bits, applied repeatedly until the result is below m. 2h is the bit length of m-1, rounded up to even.
@@ -73,6 +76,7 @@
 //   sequential 0 1 0 301966 256 0 -> 0
 //   sequential 0 1 0 301966 256 1178 -> 301568
 //   sequential 0 1 0 4434606 1024 4329 -> 4432896
+//   rest 0 1 0 4434606 1024 0 -> 4433581
 #pragma once
 
 #include "loader/protocol/sampling_mode.h"
@@ -92,7 +96,7 @@ void permutation_init(Permutation *permutation, uint64_t seed, uint32_t place, u
                       uint64_t count);
 uint64_t permutation_at(const Permutation *permutation, uint64_t index); // index < count
 
-typedef struct SamplingMode SamplingMode; // a row of SAMPLING_MODES
+typedef struct SamplingMode SamplingMode; // a row of SAMPLING_ALL_MODES
 
 const SamplingMode *sampling_mode(unsigned number); // NULL when no mode has this number
 
@@ -100,7 +104,7 @@ const SamplingMode *sampling_mode(unsigned number); // NULL when no mode has thi
 typedef struct {
     const SamplingMode *mode;
     uint8_t split;
-    bool ends, documents;     // columns of SAMPLING_MODES
+    bool ends, documents;     // columns of SAMPLING_ALL_MODES
     uint32_t place;           // c
     uint32_t sequence_tokens; // T
     uint64_t seed, tokens;    // tokens: N

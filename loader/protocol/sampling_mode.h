@@ -19,8 +19,13 @@
     MODE(PERMUTED, permuted, 9, true, false, epoch_blocks, permuted_group, permuted_token, __VA_ARGS__)                \
     MODE(SEQUENTIAL, sequential, 3, true, false, epoch_blocks, sequential_group, sequential_token, __VA_ARGS__)
 
+// With the mode that is no order of training samples: the end of a split, for evaluations of every token.
+#define SAMPLING_ALL_MODES(MODE, ...)                                                                                  \
+    SAMPLING_MODES(MODE, __VA_ARGS__)                                                                                  \
+    MODE(REST, rest, 10, true, false, rest_blocks, rest_group, rest_token, __VA_ARGS__)
+
 #define SAMPLING_NUMBER(NAME, name, number, ...) SAMPLING_##NAME = (number),
-typedef enum { SAMPLING_MODES(SAMPLING_NUMBER, ) } Sampling;
+typedef enum { SAMPLING_ALL_MODES(SAMPLING_NUMBER, ) } Sampling;
 
 bool sampling_ends(unsigned number); // the column of the mode with this number; false for a number without a mode
 

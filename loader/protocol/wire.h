@@ -176,7 +176,7 @@ typedef struct {
     uint8_t dataset_fp8[8]; // the first bytes of the dataset's fingerprint
     uint64_t seed, first_sample;
     uint32_t rows, sequence_tokens; // at least 1 each
-    uint8_t split, mode;            // split: 0 train, 1 val; mode: a number of SAMPLING_MODES
+    uint8_t split, mode;            // split: 0 train, 1 val; mode: a number of SAMPLING_ALL_MODES
     uint16_t source;                // 0: the mixture, or the dataset; i: its source i alone, the first being 1
     uint32_t slot, generation;      // with attach_id 0 they are only repeated in the answer
     uint8_t zero[20];

@@ -14,6 +14,7 @@ typedef struct {
     uint8_t mode;               // SAMPLING_PERMUTED: spread over the whole split; SAMPLING_SEQUENTIAL: its beginning
     uint16_t source;            // as in FeedRequest
     uint64_t samples;           // the first of this order, so that a larger evaluation contains a smaller one
+    uint32_t rest;              // and this many targets at the end of the split, fewer than a sample has
     const uint8_t *token_bytes; // the length of each id's text; NULL: not counted
     Progress *progress;         // advances by the tokens evaluated; may be NULL
     const atomic_int *stop;     // may be NULL
@@ -33,5 +34,6 @@ FeedResult evaluate(Network *network, const BatchSource *source, const EvaluateR
 // Runs the shapes of an evaluation of `samples` samples once, over zeros (see step_warm_up in step.h).
 void evaluate_warm_up(Network *network, uint64_t samples);
 
-// The number of samples that an evaluation reads from a split of `split_tokens` tokens; 0: the split has none.
-uint64_t evaluate_samples(const Config *config, uint64_t split_tokens);
+// The number of samples that the configuration asks for, and how many a split of `split_tokens` tokens has.
+uint64_t evaluate_samples_wanted(const Config *config);
+uint64_t evaluate_samples_of(const Config *config, uint64_t split_tokens);

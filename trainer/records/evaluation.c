@@ -8,9 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add_part(Evaluation *evaluation, const char *name, unsigned source, uint32_t weight, uint64_t samples) {
+// Adds `wanted` samples of a split or source of `tokens` tokens, or all of it.
+static void add_part(Evaluation *evaluation, const Config *config, const char *name, unsigned source, uint32_t weight,
+                     uint64_t wanted, uint64_t tokens) {
+    const uint64_t T = (uint64_t)config_eval_block(config), most = evaluate_samples_of(config, tokens);
     EvaluationPart *part = &evaluation->parts[evaluation->part_count++];
-    *part = (EvaluationPart){.source = (uint16_t)source, .weight = weight, .samples = samples};
+    *part = (EvaluationPart){.source = (uint16_t)source, .weight = weight, .samples = wanted < most ? wanted : most};
+    if (wanted > most) part->rest = (uint32_t)((tokens - 1) % T);
+    evaluation->tokens += part->samples * T + part->rest;
     snprintf(part->name, sizeof part->name, "%s", name);
     for (const EvaluationPart *other = evaluation->parts; other < part; other++) // datasets of one name
         if (!strcmp(other->name, name)) snprintf(part->name, sizeof part->name, "%s (%u)", name, source);
@@ -18,17 +23,17 @@ static void add_part(Evaluation *evaluation, const char *name, unsigned source, 
 
 static void add_sources(Evaluation *evaluation, const Config *config, const Feed *feed, uint64_t train_sample) {
     const FeedDataset *dataset = feed_dataset(feed);
-    const uint64_t wanted = evaluate_samples(config, UINT64_MAX);
-    uint64_t most[FEED_SOURCES_MAX], sum = 0;
-    for (unsigned i = 0; i < dataset->source_count; i++) {
-        most[i] = evaluate_samples(config, dataset->sources[i].tokens[evaluation->split]);
-        if (most[i]) sum += feed_weight(feed, i, train_sample);
-    }
+    const uint64_t wanted = evaluate_samples_wanted(config);
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < dataset->source_count; i++)
+        if (evaluate_samples_of(config, dataset->sources[i].tokens[evaluation->split]))
+            sum += feed_weight(feed, i, train_sample);
     for (unsigned i = 0; i < dataset->source_count; i++) {
         const uint32_t weight = feed_weight(feed, i, train_sample);
-        if (!weight || !most[i]) continue;
+        const uint64_t tokens = dataset->sources[i].tokens[evaluation->split];
+        if (!weight || !evaluate_samples_of(config, tokens)) continue;
         const uint64_t samples = (uint64_t)(((unsigned __int128)wanted * weight + sum - 1) / sum);
-        add_part(evaluation, dataset->sources[i].name, i + 1, weight, samples < most[i] ? samples : most[i]);
+        add_part(evaluation, config, dataset->sources[i].name, i + 1, weight, samples, tokens);
     }
 }
 
@@ -44,6 +49,7 @@ static uint64_t rule_of(const Evaluation *evaluation, const Config *config, cons
         buffer_print(&text, " of %s", config_word(KEY_loss_tokens, (int)config->loss_tokens));
     for (unsigned i = 0; i < evaluation->part_count; i++) {
         const EvaluationPart *part = &evaluation->parts[i];
+        if (part->rest) buffer_print(&text, " to the end");
         if (part->source)
             buffer_print(&text, "\n%s %llu %u", part->name,
                          (unsigned long long)dataset->sources[part->source - 1].tokens[evaluation->split],
@@ -59,14 +65,13 @@ static uint64_t rule_of(const Evaluation *evaluation, const Config *config, cons
 
 void evaluation_init(Evaluation *evaluation, const Config *config, const Feed *feed, int split, uint64_t train_sample) {
     const FeedDataset *dataset = feed_dataset(feed);
-    const uint64_t samples = evaluate_samples(config, dataset->tokens[split]);
+    const uint64_t tokens = dataset->tokens[split], wanted = evaluate_samples_wanted(config);
+    const uint64_t most = evaluate_samples_of(config, tokens);
     *evaluation = (Evaluation){.split = (uint8_t)split,
                                .mode = config->eval_order == EVAL_SEQUENTIAL ? SAMPLING_SEQUENTIAL : SAMPLING_PERMUTED};
     if (dataset->source_count > 1) add_sources(evaluation, config, feed, train_sample);
-    if (!evaluation->part_count && samples) add_part(evaluation, "", 0, 1, samples);
-    evaluation->rule = rule_of(evaluation, config, dataset, samples);
-    for (unsigned i = 0; i < evaluation->part_count; i++)
-        evaluation->tokens += evaluation->parts[i].samples * (uint64_t)config_eval_block(config);
+    if (!evaluation->part_count && most) add_part(evaluation, config, "", 0, 1, wanted, tokens);
+    evaluation->rule = rule_of(evaluation, config, dataset, wanted < most ? wanted : most);
 }
 
 // Few targets that count are most often a mistake.
@@ -98,7 +103,7 @@ FeedResult evaluation_run(Evaluation *evaluation, Network *network, const BatchS
     for (unsigned i = 0; i < evaluation->part_count && result == FEED_BATCH; i++) {
         EvaluationPart *part = &evaluation->parts[i];
         const EvaluateRequest request = {evaluation->split, evaluation->mode, part->source, part->samples,
-                                         token_bytes,       &progress,        stop};
+                                         part->rest,        token_bytes,      &progress,    stop};
         EvaluateResult found;
         result = evaluate(network, source, &request, &found);
         part->loss = found.loss, part->targets = found.targets;

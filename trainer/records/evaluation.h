@@ -3,7 +3,8 @@
 // An evaluation reads samples 0 to n-1, in this order, of split train and then of val. T is eval_block_size, or
 // block_size if that is 0. eval_order=random is mode permuted, with EVALUATE_SEED = 1337 whatever `seed` is; sequential
 // is mode sequential. n is m, but at most (N - 1) / T, where m is eval_tokens / T, rounded up, or eval_iters *
-// batch_size if eval_tokens is 0.
+// batch_size if eval_tokens is 0. If m is larger than (N - 1) / T, the last (N - 1) mod T targets of the split are
+// counted too (mode rest of sampling.h).
 //
 // Of a mixture each source is read alone (WireGet.source), with its own N. Those that have a sample and a weight other
 // than 0 take part. w is their weight of 65,536 (mixture.h) for the next train sample, W the sum of these w. A source
@@ -20,6 +21,7 @@
 //   "O n T"              in decimal, n as above with the N of the whole split; O is 0 for random, 1 for sequential
 //   " within documents"  only with document_mask
 //   " of answers"        only with loss_tokens=answers
+//   " to the end"        of the split, or of a source before its line, if targets of mode rest count
 //   the dataset          its fingerprint, 32 bytes; or "\nNAME N w" for each source of a mixture that takes part, NAME
 //                        as in metrics.jsonl; nothing if the split has no sample
 #pragma once
@@ -31,6 +33,7 @@ typedef struct {
     uint16_t source; // as in FeedRequest
     uint32_t weight;
     uint64_t samples, targets; // targets: that count
+    uint32_t rest;             // targets behind the last sample, where all samples of the split are read
     double loss;
 } EvaluationPart;
 

@@ -83,7 +83,8 @@ def port():
 def test_sampling_modes_have_the_numbers_of_the_table():
     table = (ROOT / "loader/protocol/sampling_mode.h").read_text()
     rows = re.findall(r"MODE\([A-Z]+, ([a-z]+), (\d+),", table)
-    assert len(rows) >= 3 and wire.MODES == {name: int(number) for name, number in rows}, (rows, wire.MODES)
+    orders = {name: int(number) for name, number in rows if name != "rest"}  # no order of training samples
+    assert len(orders) >= 3 and wire.MODES == orders, (rows, wire.MODES)
 
 
 def test_client_rows_equal_zstd_in_every_mode_over_ring_ipc_and_tcp():

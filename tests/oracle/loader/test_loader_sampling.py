@@ -70,6 +70,10 @@ def shifted(seed, split, n, t, sample, c=0):
     return permute(seed, e // m, 2**32 - 1, m, e % m, c) + block(seed, blocks, t, sample, c) * t
 
 
+def rest(seed, split, n, t, sample, c=0):
+    return n - t - 1
+
+
 def documents(seed, split, n, t, sample, c=0, is_end=lambda position: position % 100 == 7):
     begin = shifted(seed, split, n, t, sample, c)
     return next((i for i in range(begin, begin + t) if is_end(i) and i + t < n), begin)
@@ -132,6 +136,7 @@ CASES = [
     ("sequential", 0, 1, 0, 301966, 256, 0),
     ("sequential", 0, 1, 0, 301966, 256, 1178),
     ("sequential", 0, 1, 0, 4434606, 1024, 4329),
+    ("rest", 0, 1, 0, 4434606, 1024, 0),
 ]
 
 
@@ -144,7 +149,7 @@ def test_the_page_has_the_numbers_of_the_modes():
     table = (HEADER.parent / "sampling_mode.h").read_text()
     numbers = sorted((int(number), word) for word, number in re.findall(r"^    MODE\(\w+, (\w+), (\d+),", table, re.M))
     page = " ".join((HEADER.parents[2] / "docs/formats.md").read_text().split())
-    assert len(numbers) == 6 and ", ".join(f"{word} {number}" for number, word in numbers) in page, numbers
+    assert len(numbers) == 7 and ", ".join(f"{word} {number}" for number, word in numbers) in page, numbers
 
 
 def test_the_header_contains_these_vectors():
