@@ -5,7 +5,7 @@
 
 typedef __uint128_t u128;
 
-enum { CROP = 0, SEQUENTIAL = 3, EPOCH = 6, SHIFTED = 7, DOCUMENTS = 8, PERMUTED = 9, SUM = 65536 };
+enum { CROP = 0, SEQUENTIAL = 3, EPOCH = 6, SHIFTED = 7, DOCUMENTS = 8, PERMUTED = 9, REST = 10, SUM = 65536 };
 
 // --- Philox4x32-10 (Salmon et al., SC 2011, figure 4)
 
@@ -79,6 +79,7 @@ static uint64_t first_token(unsigned mode, uint64_t seed, uint32_t c, unsigned s
         return (uint64_t)((u128)((uint64_t)out[1] << 32 | out[0]) * (N - T) >> 64);
     }
     if (mode == SEQUENTIAL) return sample * T;
+    if (mode == REST) return N - 1 - T;
     if (mode == PERMUTED) return P(seed, 0, 0, 0, n, sample) * T;
     const uint64_t block = epoch_block(seed, c, n, T, sample);
     if (mode == EPOCH) return block * T;
@@ -88,7 +89,7 @@ static uint64_t first_token(unsigned mode, uint64_t seed, uint32_t c, unsigned s
 
 // --- several sources
 
-static bool ends(unsigned mode) { return mode == SEQUENTIAL || mode == PERMUTED; }
+static bool ends(unsigned mode) { return mode == SEQUENTIAL || mode == PERMUTED || mode == REST; }
 
 void law_scale(const uint32_t *given, unsigned count, uint32_t *weights) {
     uint64_t total = 0, left[LAW_SOURCES], sum = 0;
@@ -166,6 +167,7 @@ static uint16_t id_of(const Stream *stream, uint64_t position) {
 
 uint64_t law_samples(const LawDataset *dataset, const LawRequest *request) {
     if (!ends(request->mode)) return UINT64_MAX;
+    if (request->mode == REST) return 1;
     return (stream_of(dataset, request, 0).tokens - 1) / request->sequence_tokens;
 }
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LENT_MAX = 3, MODES = 6 };
+enum { LENT_MAX = 3, MODES = 7 };
 
 typedef struct {
     FeedBatch batch;
@@ -29,7 +29,7 @@ typedef struct {
 } Run;
 
 static const uint8_t modes[MODES] = {SAMPLING_EPOCH, SAMPLING_SHIFTED,  SAMPLING_DOCUMENTS,
-                                     SAMPLING_CROP,  SAMPLING_PERMUTED, SAMPLING_SEQUENTIAL};
+                                     SAMPLING_CROP,  SAMPLING_PERMUTED, SAMPLING_SEQUENTIAL, SAMPLING_REST};
 
 // --- the dataset
 
@@ -133,6 +133,7 @@ static FeedRequest some_request(Run *run) {
         if (sim_chance(300)) request.sequence_tokens = 1 + (uint32_t)sim_below(T);
         const bool trains = !request.split && !request.source && !sampling_ends(request.mode); // weights come after it
         request.first_sample = sim_below(!trains && sim_chance(300) ? 1ull << 40 : 400);
+        if (request.mode == SAMPLING_REST) request.first_sample = sim_below(2);
     } else if (sim_chance(100)) { // about where weights change
         const uint64_t from = run->dataset.entries[sim_below(run->dataset.entry_count)].from;
         request.first_sample = from + sim_below(40) - (from ? sim_below(20) : 0);
