@@ -55,11 +55,12 @@ struct Work {
     uint64_t needs = 0;
     std::shared_ptr<Exchange> exchange;
     Clock clock;
+    bool kernel = false;
 };
 
-static Work work_of(std::function<void()> run) {
+static Work work_of(std::function<void()> run, bool kernel = false) {
     Work work;
-    work.run = std::move(run);
+    work.run = std::move(run), work.kernel = kernel;
     return work;
 }
 
@@ -168,12 +169,12 @@ static bool is_of_exchange(cudaEvent_t event) {
     return false;
 }
 
-static bool hung; // a kernel hangs: streams with kernels stand still, but for that of the exchanges
+static bool hung; // the next kernel hangs, and what is behind it in its stream; not those of the exchanges
 
 static bool ready(cudaStream_t stream) {
-    const bool stands = hung && stream->has_kernels && stream->priority != HIGHEST_PRIORITY;
-    if (stream->work.empty() || stands) return false;
+    if (stream->work.empty()) return false;
     const Work &first = stream->work.front();
+    if (hung && first.kernel && stream->priority != HIGHEST_PRIORITY) return false;
     if (first.exchange) return first.exchange->done = first.exchange->done || first.exchange->arrive();
     return !first.wait || first.wait->done >= first.needs;
 }
@@ -239,7 +240,7 @@ void emu::enqueue(cudaStream_t stream, std::function<void()> kernel, double us) 
     if (stream->graph)
         stream->graph->nodes.push_back(std::move(work));
     else
-        put(stream, work_of(std::move(work)));
+        put(stream, work_of(std::move(work), true));
 }
 
 // Calls that wait or allocate fail on a device while a stream is captured.
@@ -479,7 +480,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete graph, e
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
     emu::note("graph", graph, stream);
     NEED(!stream->graph);
-    for (auto &node : graph->nodes) put(stream, work_of(node));
+    for (auto &node : graph->nodes) put(stream, work_of(node, true));
     return cudaSuccess;
 }
 
