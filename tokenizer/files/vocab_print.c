@@ -129,7 +129,8 @@ void vocab_print_file(const Vocab *vocab, Buffer *out) {
 void vocab_print_chat_template(const Vocab *vocab, Buffer *out) {
     (void)vocab;
     add(out,
-        "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'assistant' %}<|assistant|>{% generation %}"
+        "{{ bos_token }}{% for m in messages %}{% if m['content'] is not string %}{{ raise_exception('the content of a "
+        "message is not a text') }}{% endif %}{% if m['role'] == 'assistant' %}<|assistant|>{% generation %}"
         "{{ m['content'] }}<|end|>{% endgeneration %}{% elif m['role'] in ['user', 'system'] %}<|{{ m['role'] }}|>"
         "{{ m['content'] }}<|end|>{% else %}{{ raise_exception('the role ' ~ m['role'] ~ ' is not one of system, user "
         "and assistant') }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}");

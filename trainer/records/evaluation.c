@@ -74,6 +74,13 @@ void evaluation_init(Evaluation *evaluation, const Config *config, const Feed *f
     evaluation->rule = rule_of(evaluation, config, dataset, wanted < most ? wanted : most);
 }
 
+static void warn_of_sources(const Evaluation *evaluation) {
+    for (unsigned i = 0; i < evaluation->part_count; i++)
+        if (!evaluation->parts[i].targets)
+            log_warn("no target of '%s' counts with loss_tokens=answers: the loss of the mixture is that of the others",
+                     evaluation->parts[i].name);
+}
+
 // Few targets that count are most often a mistake.
 static int check_targets(const Evaluation *evaluation) {
     static const char *const splits[SPLIT_COUNT] = {"train", "val"};
@@ -85,6 +92,7 @@ static int check_targets(const Evaluation *evaluation) {
             "no target of the evaluation of split %s counts with loss_tokens=answers: it has no answer, or prompts are "
             "longer than a sequence",
             splits[evaluation->split]);
+    if (!told) warn_of_sources(evaluation);
     if (!told && share < 2)
         log_warn("%.2f %% of the targets count: prompts may be longer than a sequence (block_size)", share);
     else if (!told)

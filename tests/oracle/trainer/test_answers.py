@@ -230,6 +230,7 @@ def test_a_step_without_answers_is_null_and_leaves_the_weights():
 
 def test_transformers_has_the_ids_and_the_mask_of_the_exported_template():
     try:
+        import jinja2
         import transformers
     except ImportError as reason:
         raise runner.Skip(f"transformers cannot be imported: {reason}")
@@ -249,6 +250,12 @@ def test_transformers_has_the_ids_and_the_mask_of_the_exported_template():
         prompt = tokenizer.apply_chat_template(talk[:-1], add_generation_prompt=True, tokenize=True, return_dict=True)["input_ids"]
         assert own.tolist()[: len(prompt)] == prompt
     assert found > 200
+    for content in None, [{"type": "text", "text": "a"}], 7:  # which a template prints as Python does
+        try:
+            tokenizer.apply_chat_template([{"role": "user", "content": content}])
+            raise AssertionError(content)
+        except jinja2.exceptions.TemplateError as error:
+            assert "is not a text" in str(error)
     runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--turns", "--val", "0", "--vocabulary", "exported", "-o", "again", "talks.jsonl")
     runner.call(f"{BIN}/shardtool", "verify", "again")
 
