@@ -28,6 +28,7 @@ in_bash() {
     [ "$(in_bash trainer train --out_dir =)" = "" ]                         # files, by the shell
 }
 
+# bats test_tags=ci
 @test "zsh completes commands, options, keys and the words that are their values" {
     command -v zsh >/dev/null || skip "no zsh"
     mkdir functions

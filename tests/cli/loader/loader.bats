@@ -91,6 +91,7 @@ start() { serve_until_ready set "$@"; }
     run_match 0 "the parent, process 1, has ended" "$BIN/loader" serve set --endpoint ipc://place --die-with-parent=1
 }
 
+# bats test_tags=ci
 # Also one that ends while the loader starts, before the loader has requested the signal of its parent's end.
 @test "a trainer that ends at once leaves no loader" {
     write_tiny_conf tiny.conf
@@ -107,6 +108,7 @@ start() { serve_until_ready set "$@"; }
     wait_until no_loader || { loaders | xargs -r kill -9 && return 1; }
 }
 
+# bats test_tags=ci
 @test "a trainer without a dataset and a loader says at once what it waits for, and gives up after 5 seconds" {
     write_tiny_conf tiny.conf
     mkdir -m 700 run
@@ -115,6 +117,7 @@ start() { serve_until_ready set "$@"; }
     [[ "$output" == *"no loader at ipc://$PWD/run/millrace after 5 s"* ]]
 }
 
+# bats test_tags=ci
 @test "status prints the counters of a running loader, 69 without one" {
     run_code 69 "$BIN/loader" status --endpoint ipc://place
     start

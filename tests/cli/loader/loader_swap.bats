@@ -41,6 +41,7 @@ assert used["a"] and used["b"] and sum(used.values()) == int(sys.argv[2]) * 4, u
         "$(checkpoint run "$(steps run)")/state.json" "$(steps run)"
 }
 
+# bats test_tags=ci
 @test "swap needs the loader's own key, and ipc where the loader has none" {
     "$BIN/loader" keygen loader.key
     "$BIN/loader" keygen client.key >allow
@@ -85,6 +86,7 @@ assert max(use["consumed"] for use in state["datasets"]) == int(sys.argv[2]) * 4
         "$(checkpoint run "$(steps run)")/state.json" "$(steps run)"
 }
 
+# bats test_tags=ci
 @test "with --state a swap survives a restart, and swap --check changes nothing" {
     serve_until_ready a --state state
     "$BIN/loader" swap b --check --endpoint ipc://place | grep -q "^'b' can be served, [0-9]* train tokens$"
@@ -105,6 +107,7 @@ assert max(use["consumed"] for use in state["datasets"]) == int(sys.argv[2]) * 4
     run_code 66 "$BIN/loader" serve a --state state --endpoint ipc://place
 }
 
+# bats test_tags=ci
 @test "a loader that is killed while it appends weights on a full disk starts again" {
     preload full_schedule
     : >schedule
@@ -121,6 +124,7 @@ assert max(use["consumed"] for use in state["datasets"]) == int(sys.argv[2]) * 4
     [ "$(cat schedule)" = "1000000 1 1" ]
 }
 
+# bats test_tags=ci
 @test "status shows the weights of the next change after a reweight" {
     : >schedule
     serve_until_ready a:3 b --schedule schedule

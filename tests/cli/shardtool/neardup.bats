@@ -107,6 +107,7 @@ data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: 
     [ -z "$(ls -A u 2>/dev/null | grep -v '^.lock$')" ]
 }
 
+# bats test_tags=ci
 @test "dedup --similar that is killed, also twice, leaves nothing behind and gives the same bytes" {
     make_copies
     shardtool dedup -q -j 1 --similar 0.8 --report whole.jsonl -o whole d

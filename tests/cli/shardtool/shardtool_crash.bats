@@ -53,6 +53,7 @@ leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -n
     done
 }
 
+# bats test_tags=ci
 # fault 92
 @test "a file that is no shard stays when a dataset is replaced, and the new dataset is whole" {
     seq 3000 >lines.txt
@@ -207,6 +208,7 @@ continues() { "$@" 2>&1 | grep -q 'continuing after'; }
     shardtool diff out whole
 }
 
+# bats test_tags=ci
 @test "a run that continues tokenizes only what is missing" {
     seq 200000 | sed 's/.*/Line & of a text that is long enough to take some time./' >lines.txt
     options="--docs lines --frame-tokens 1024 --shard-tokens 64k lines.txt"
@@ -242,6 +244,7 @@ half = len(text) // 2
 open(sys.argv[1] + ".gz", "wb").write(b"".join(gzip.compress(part, 0, mtime=0) for part in (text[:half], text[half:])))' "$1"
 }
 
+# bats test_tags=ci
 @test "a run that continues decompresses what is in finished shards, but does not read documents of it" {
     seq 20000 | jq -c '{text: "Line \(.) of a text that is long enough to take some time."}' >docs.jsonl
     mkdir members && split -n l/99 --additional-suffix .jsonl docs.jsonl members/ && tar cf members.tar --sort=name members
@@ -353,6 +356,7 @@ END
     shardtool diff out whole
 }
 
+# bats test_tags=ci
 # fault 20
 # fault 20
 @test "a shard that is removed under the run is named, and the same command makes it again" {

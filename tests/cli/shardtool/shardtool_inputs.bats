@@ -328,6 +328,7 @@ END
     run_match 66 "skipped 1 bad input, the first: the rest of 'order.tar' is not read: $bad" timeout 60 "$BIN/shardtool" text --keep-going order.tar
 }
 
+# bats test_tags=ci
 @test "a damaged header of a tar is 65, and loses its member only with --keep-going or --max-bad" {
     mkdir m && for i in $(seq 10 49); do seq $i 500 >m/$i.txt; done
     tar cf a.tar --sort=name m/*.txt
@@ -653,6 +654,7 @@ sys.exit(os.waitstatus_to_exitcode(pty.spawn(["shardtool", "text"], stdin_read=l
     run_code 2 shardtool text in in/deep # two arguments
 }
 
+# bats test_tags=ci
 # fault 14
 @test "folders two thousand levels deep are walked" {
     deep=in/$(printf 'd/%.0s' $(seq 2030)) # in one call: bash looks at every parent of a folder that it enters
@@ -661,6 +663,7 @@ sys.exit(os.waitstatus_to_exitcode(pty.spawn(["shardtool", "text"], stdin_read=l
     rm -rf in
 }
 
+# bats test_tags=ci
 @test "a million names need no more memory than their bytes" {
     needs_address_limit
     mkdir in

@@ -1,6 +1,7 @@
 # export and import on the command line: files, exit codes, messages. tests/oracle/shardtool/test_interchange.py compares the contents
 # with the readers of the other tools.
 
+# bats file_tags=ci
 load ../helpers
 
 dataset() {

@@ -1,5 +1,6 @@
 # shardtool: bounds of memory, address space and time, and inputs that would break them.
 
+# bats file_tags=ci
 load ../helpers
 
 # fault 11

@@ -1,5 +1,6 @@
 # shardtool: archives of compressed members, which workers decompress ahead. Programs come from $BIN, data from $DATA.
 
+# bats file_tags=ci
 load ../helpers
 
 # nest.tar: small and large members of every codec, text between them, and empty ones; `want` has the text in order
@@ -38,7 +39,6 @@ make_nest() {
     tar cf - m | shardtool text -0 -j 2 - | tr -d '\0' | wc -c | grep -qx "$(wc -c <want)" # from a pipe
 }
 
-# bats test_tags=ci
 @test "a damaged member of a nest is reported in its place, or skipped alone" {
     make_nest
     for file in 15.txt.gz 21.txt.xz; do

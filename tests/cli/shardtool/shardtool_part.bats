@@ -1,5 +1,6 @@
 # Datasets in parts: tokenize --part on many machines, by GNU parallel, mpirun and Slurm arrays, and merge.
 
+# bats file_tags=ci
 load ../helpers
 
 # Thirteen files of several documents: their names do not sort by number.

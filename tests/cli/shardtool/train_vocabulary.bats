@@ -1,6 +1,7 @@
 # shardtool train-vocabulary: its inputs, options and errors, and runs that are killed. Programs come from $BIN, data from
 # $DATA. What it learns is compared with other trainers in tests/oracle/tokenizer/test_train_vocabulary*.py.
 
+# bats file_tags=ci
 load ../helpers
 
 files='.lock merges.txt tokenizer.json tokenizer_config.json vocab.json vocabulary.json vocabulary.tiktoken'
@@ -25,7 +26,6 @@ fails() { # STATUS PATTERN COMMAND...
     [ "$(ls -A one | paste -s -d ' ')" = "$files" ]
 }
 
-# bats test_tags=ci
 @test "documents in any format and container, and in any order of files, give the same tokens" {
     make_docs
     train -o jsonl docs.jsonl
@@ -147,7 +147,6 @@ fails() { # STATUS PATTERN COMMAND...
     fails 65 'the text has only 3 merges' train -V 270 --min-count 5 -o other text.txt
 }
 
-# bats test_tags=ci
 # fault 107
 @test "kill -9 after lines of the journal, and at calls that change files, leads to the same bytes" {
     local round=0 kills=0 calls

@@ -1,4 +1,5 @@
 # Vocabularies of more than 65,536 ids: shards of u32 through every command that reads or writes ids.
+# bats file_tags=ci
 load ../helpers
 
 shardtool() { "$BIN/shardtool" "$@"; }
@@ -46,7 +47,6 @@ numbers() { od -An -v -tu4 -w4 "$@" | tr -d ' '; } # of raw ids
     run_code 0 shardtool stat "$data"
 }
 
-# bats test_tags=ci
 @test "wide datasets are filtered, shuffled, deduplicated, merged, split, appended and rebuilt" {
     id=$(shardtool encode --vocabulary "$data" <(printf in) | tr -d " ") # of line, in each document
     [ "$id" -gt 65535 ]
@@ -149,7 +149,6 @@ END
     shardtool diff --content back "$small"
 }
 
-# bats test_tags=ci
 @test "a model of a wide vocabulary is trained, killed, resumed, evaluated, sampled, exported and trained again" {
     PATH="$BIN:$PATH"
     tiny=(--n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=4 --gradient_accumulation_steps=1 --eval_iters=2

@@ -39,6 +39,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 0 "steps 1 to $end are equal" replay run
 }
 
+# bats test_tags=ci
 @test "a replay gives a model without the markers of conversations their rows, as the run did" {
     seq 99 | jq -c '{prompt: "after \(.)?", completion: "\(. + 1)"}' >pairs.jsonl
     "$BIN/shardtool" tokenize --quiet --turns --val 0 -o pairs pairs.jsonl
@@ -148,6 +149,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     for name in $names; do grep -qE "^    \{LINE_\w+, \"$name\"" trainer/audit/record.c || { echo "$name" && false; }; done
 }
 
+# bats test_tags=ci
 @test "runs of every kind replay: optimizers, types, options of the model, dropout, skipped spikes, initial weights" {
     run_copy run
     for options in "--optimizer=muon --dropout=0.1" "--dtype=bfloat16 --optimizer_state=bf16_sr" "--eval_interval=0" \
@@ -164,6 +166,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     grep -q '"applied": false' kind/metrics.jsonl
 }
 
+# bats test_tags=ci
 @test "a run of an earlier version, whose tokenizer.json trims offsets, replays" {
     make_data 600 0.1
     write_tiny_conf tiny.conf
@@ -188,6 +191,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 1 "passed_to" replay run
 }
 
+# bats test_tags=ci
 @test "which names the tokens that a step was trained on, in every order, and of a mixture" {
     eot=$("$BIN/shardtool" info --json "$data" | jq .eot_id)
     for order in epoch shifted documents crop; do
@@ -249,6 +253,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     grep -q "one split of .data2. ($two tokens), .data. ($one tokens), .few. ($few tokens)" card/README.md
 }
 
+# bats test_tags=ci
 @test "the card of a run whose mixture got other weights has the samples and weights of each part" {
     seq 1 3000 | sed 's/.*/line & of mills/' >a.txt && seq 1 3000 | sed 's/.*/and & rivers/' >b.txt
     "$BIN/shardtool" characters a.txt b.txt >abc

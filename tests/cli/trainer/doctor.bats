@@ -1,4 +1,5 @@
 # trainer doctor: what a machine has, and what would stop a run.
+# bats file_tags=ci
 load ../helpers
 
 setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }

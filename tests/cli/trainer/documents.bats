@@ -1,6 +1,7 @@
 # document_mask: attention within documents, from the configuration to the evaluation of a checkpoint.
 load ../helpers
 
+# bats test_tags=ci
 @test "document_mask changes the loss, and eval uses the setting of the run" {
     seq 1 3000 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' >text.txt
     mkdir docs

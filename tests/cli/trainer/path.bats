@@ -79,6 +79,7 @@ breakable_loader() {
     chmod +x programs/loader
 }
 
+# bats test_tags=ci
 @test "a loader that is killed at every start is restarted until data_timeout, then the run saves and exits with 69" {
     breakable_loader
     rm -f broken
@@ -102,6 +103,7 @@ breakable_loader() {
     ends 0
 }
 
+# bats test_tags=ci
 @test "a loader that ends at every start before it has served is an error after five starts" {
     breakable_loader
     touch broken
@@ -118,6 +120,7 @@ breakable_loader() {
     [ -n "$(ls -d stopped/ckpt-*)" ]
 }
 
+# bats test_tags=ci
 @test "a trainer does not remove the directory of another one, even from another process id namespace" {
     unset TMPDIR
     begin --dataset="Das Mühlrad" --out_dir=first "${endless[@]}"

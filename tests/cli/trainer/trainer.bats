@@ -32,6 +32,7 @@ with open(sys.argv[2], "wb") as file:
 END
 }
 
+# bats test_tags=ci
 @test "the report shows the texts that a run has sampled, the newest first, and its memory" {
     printed() { sed -n '/^-----*$/,/^-----*$/p' "$1" | sed '1d;$d'; }
     sample_of() { # STEP: what the report shows for it
@@ -91,6 +92,7 @@ END
     "$BIN/trainer" status --json run | jq -e 'has("processor_lost") | not'
 }
 
+# bats test_tags=ci
 @test "trainer report puts the run with the lowest loss first, where the losses compare" {
     for rate in 1e-5 1e-2 1e-3; do train --quiet --out_dir="lr$rate" --learning_rate=$rate --decay_lr=False --sample_tokens=0; done
     order() { sed -nE 's/^<tr><td>([^<]*)<.*/\1/p' runs.html; }
@@ -134,6 +136,7 @@ END
     run_match 2 "are of no split" "$BIN/trainer" eval --out_dir=run --choices=x --split=val
 }
 
+# bats test_tags=ci
 @test "trainer report compares runs: curves, last values, the keys in which they differ" {
     for rate in 1e-3 5e-3; do train --out_dir="run $rate" --quiet --learning_rate=$rate; done
     run_match 0 "runs.html" "$BIN/trainer" report "run 1e-3" "run 5e-3"
@@ -203,6 +206,7 @@ END
     [[ "$output" == *"tokenize with --val 0.15 or more, or set eval_interval=0" ]] # of three documents; of 17 tokens 0.01
 }
 
+# bats test_tags=ci
 # fault 71
 @test "one file of text is one document: tokenize and train say how to cut it, and the demo cuts it" {
     with_gpt2
@@ -282,6 +286,7 @@ END
     [[ "$output" == *"learning_rate is now 1, was 0.001 until step 2"* && "$output" != *"complete"* ]]
 }
 
+# bats test_tags=ci
 # fault 85
 @test "a run that began from a model resumes with the same init_from or without it" {
     train --out_dir=first --quiet --max_iters=1 --sample_tokens=0
@@ -313,6 +318,7 @@ END
     grep -q passed_from run/metrics.jsonl
 }
 
+# bats test_tags=ci
 @test "a run that is longer than the one pass of its order is refused with the steps that it can have" {
     with_gpt2
     seq 300 >lines && "$BIN/shardtool" tokenize -q --docs lines --val 0 -o pass lines
@@ -330,6 +336,7 @@ END
     done
 }
 
+# bats test_tags=ci
 @test "a run goes back to a checkpoint before the steps that were not finite, wherever it was saved, stopped or ended with 81" {
     bad=(--learning_rate=1e30 --grad_clip=0 --weight_decay=0 --min_lr=0)
     steps_of() { grep -E '"(loss|val_loss|rolled_back_from|passed_from)"' "$1/metrics.jsonl" | sed -E 's/, "(chain|ms)".*//; s/"step": [0-9]+, ("rolled)/\1/' | sort; }
@@ -442,6 +449,7 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
     done
 }
 
+# bats test_tags=ci
 @test "export writes a model with its tokenizer, in float32 with the same loss" {
     with_gpt2
     train --out_dir=run --quiet
@@ -483,6 +491,7 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
     [ "$(timeout 60 head -c 60 < <(sample) | wc -c)" -eq 60 ]
 }
 
+# bats test_tags=ci
 @test "with always_save_checkpoint=False the best checkpoint is evaluated and sampled, and --ckpt selects another" {
     train --out_dir=run --quiet --always_save_checkpoint=False --max_iters=16
     run_match 0 "sampling from the best checkpoint, 'run/ckpt-00000016'" train --out_dir=run --always_save_checkpoint=False --learning_rate=0.7 --decay_lr=False
@@ -633,6 +642,7 @@ END
         and (.[18:] | . == (sort | reverse) and (unique | length) == 6 and .[-1] > 0)' run/metrics.jsonl
 }
 
+# bats test_tags=ci
 @test "float16: the loss scale is halved until the gradients are finite, and the run continues" {
     small=(--dtype=float16 --block_size=1 --batch_size=1 --gradient_accumulation_steps=1 --eval_interval=100)
     train --out_dir=first --quiet "${small[@]}" --max_iters=1
@@ -646,6 +656,7 @@ END
     grep -q "\"updates\": $((16 - skipped))," run/ckpt-00000016/state.json
 }
 
+# bats test_tags=ci
 @test "float16: a run that is stopped between steps that are not finite computes them again" {
     with_gpt2
     small=(--dtype=float16 --block_size=1 --batch_size=1 --gradient_accumulation_steps=400 --eval_interval=0)

@@ -10,6 +10,7 @@ setup() { setup_training; }
 
 large=(--n_layer=4 --n_embd=128) # checkpoints of 9 MB, steps of seconds in sequences of 1024
 train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
+# bats test_tags=ci
 # fault 74
 @test "a run continues while no file can grow, and writes the missing lines later" {
     # a write past the limit fails with EFBIG, as one on a full disk fails with ENOSPC
@@ -76,6 +77,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     grep -q "exit 0" output
 }
 
+# bats test_tags=ci
 # fault 74
 @test "the last save waits a minute for space: it is written when there is some, else the run ends with 74" {
     [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root to mount a small file system"
@@ -132,6 +134,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     stop_run TERM 75
 }
 
+# bats test_tags=ci
 # fault 67
 @test "a stdout that is closed, full or gone does not end the run" {
     train --out_dir=whole --quiet --max_iters=4
@@ -219,6 +222,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     [ "$(grep -c step_time_ratio run/metrics.jsonl)" = 1 ]
 }
 
+# bats test_tags=ci
 # fault 64
 @test "steps that become slower again and again warn once a minute" {
     # 0.1 ms pass from one look at the clock to the next, or 1 ms, in turn: seconds in all
@@ -297,6 +301,7 @@ END
     same_weights whole run $((last + 2))
 }
 
+# bats test_tags=ci
 # fault 65
 @test "supervise.sh runs a killed run again until it is finished, and not one that fails for good" {
     "$ROOT/scripts/supervise.sh" "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=400 \
@@ -331,6 +336,7 @@ END
     stop_run INT 75
 }
 
+# bats test_tags=ci
 # fault 39
 @test "Ctrl-C ends a run that waits for a loader which is not there, silent, stopped or killed" {
     begin_loud() { "$BIN/trainer" train tiny.conf "${endless[@]}" "$@" 2>stderr >stdout 3>&- & TRAINER=$!; }
@@ -435,6 +441,7 @@ signal.pause()' "$silent" >log 3>&- &
     [ -z "$(find none -name '*ckpt*')" ]
 }
 
+# bats test_tags=ci
 # fault 73
 @test "a copy of the disk at any moment, as after a power cut, holds whole checkpoints only" {
     [ "$(id -u)" = 0 ] && command -v mkfs.ext4 >/dev/null && unshare -m true 2>/dev/null || skip "needs root and ext4"

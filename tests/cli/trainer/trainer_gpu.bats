@@ -1,4 +1,5 @@
 # One process on a GPU: the trainer on the emulated CUDA backend.
+# bats file_tags=ci
 load ../helpers
 load ../ranks
 

@@ -11,6 +11,7 @@ setup() {
     export EMU_HANG=hang
 }
 
+# bats test_tags=ci
 # fault 63
 @test "a kernel that hangs ends the run with 80 after device_timeout, and the same command resumes it" {
     # while the kernels hang, half a second passes between two looks at the clock

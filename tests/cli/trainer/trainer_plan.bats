@@ -10,6 +10,7 @@ setup() { setup_training; }
 
 train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 
+# bats test_tags=ci
 @test "plan ends as train does with a dataset that cannot be trained on" {
     "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
     "$BIN/shardtool" tokenize --quiet --val 0.5 -o damaged "$BATS_FILE_TMPDIR/docs/part-aa" "$BATS_FILE_TMPDIR/docs/part-ab"
@@ -60,6 +61,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     not grep -E '[0-9] ?[KMGT]B' output
 }
 
+# bats test_tags=ci
 @test "plan prints the hours of a run: by a probe of the CPU, by the run in out_dir, or for given rates" {
     run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100000000
     # steps of 2 * 2 * 16 tokens; 6 * (all parameters but the positions) + 12 L C T operations a token
@@ -87,6 +89,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     [[ "$output" == *"built without CUDA"* || "$output" == *" at 10 TFLOP/s, "*" at 100 TFLOP/s (the device was not measured)"* ]]
 }
 
+# bats test_tags=ci
 @test "before its first step a run prints the times of an evaluation, until a checkpoint and to its end; a short one does not" {
     train --out_dir=short >output 2>&1
     not grep -q "this takes about" output
@@ -104,6 +107,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     begins --max_iters=1000000000000 | grep -qE "the run [0-9.e+]+ years"
 }
 
+# bats test_tags=ci
 @test "tokens_per_step sets the micro-batches, and batch_size=auto without a number is an error" {
     run "$BIN/trainer" plan --device=cpu --n_layer=1 --tokens_per_step=524288 --batch_size=16
     [[ "$output" == *"16 x 32 sequences of 1024 tokens = 524288 tokens"* ]]
@@ -129,6 +133,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     [ "$(grep "^  arena" plan)" != "$(grep "^  arena" other)" ]
 }
 
+# bats test_tags=ci
 @test "batch_size=auto leaves each process a micro-batch, and a step of less sequences than processes is refused" {
     step() { "$BIN/trainer" plan --device=cpu --n_layer=1 --block_size=32 --batch_size="$1" --batch_size=auto --gradient_accumulation_steps="$2" "${@:3}"; }
     run_code 0 step 2 1 --world=2
@@ -184,6 +189,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     [ ${#found[@]} = 5 ]
 }
 
+# bats test_tags=ci
 # fault 85
 @test "a resumed run keeps the values chosen for batch_size and recompute" {
     sed -i 's/batch_size = 2/batch_size = 16/' tiny.conf
@@ -302,6 +308,7 @@ END
         --gradient_accumulation_steps=2 --device=cpu --dtype=float32 --threads=1
 }
 
+# bats test_tags=ci
 # fault 125
 @test "a run has the address space of ulimit -v that it needs, or ends with 82 before its first step" {
     needs_address_limit

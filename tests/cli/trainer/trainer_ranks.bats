@@ -70,6 +70,7 @@ load ../ranks
     cmp divided4/ckpt-00000003/optimizer.safetensors whole4/ckpt-00000003/optimizer.safetensors
 }
 
+# bats test_tags=ci
 @test "plan --world prints the memory of each process, which the run then has" {
     arena() { sed -nE 's/.* ([0-9.]+ [KMG]?i?B) arena.*/\1/p' "$1"; }
     for n in 1 4; do

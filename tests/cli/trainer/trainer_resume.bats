@@ -51,6 +51,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     diff one.losses two.losses
 }
 
+# bats test_tags=ci
 @test "recompute changes the memory of a step, but not its bits" {
     short=(--quiet --n_layer=3 --max_iters=4)
     train --out_dir=whole "${short[@]}"
@@ -94,6 +95,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     run_match 2 "sampling is epoch, was documents" train --out_dir=documents "${endless[@]}"
 }
 
+# bats test_tags=ci
 @test "a loader may be started after the trainer" {
     "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run --max_iters=2 2>stderr >stdout 3>&- &
     TRAINER=$!
@@ -151,6 +153,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     grep -qE "saved at step [0-9]+: run the same command again to resume" stderr
 }
 
+# bats test_tags=ci
 @test "the step line names the wait for data of a loader that stood still" {
     serve_until_ready "$data"
     "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run "${endless[@]}" --eval_interval=0 >stdout 2>stderr 3>&- &
@@ -176,6 +179,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     [[ "$output" == *"resuming at step 6"* && "$output" != *"another order of samples"* && "$output" != *"starts again"* ]]
 }
 
+# bats test_tags=ci
 @test "offload=optimizer and all are bit-identical to offload=none, also in a run that was killed and resumed with the other one" {
     for state in fp32 bf16 bf16_sr; do
         [ $state = bf16 ] && back=none || back=optimizer
@@ -187,6 +191,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     done
 }
 
+# bats test_tags=ci
 # fault 77
 @test "optimizer_state=bf16 and bf16_sr: a killed run resumes with the same bits, and another state is an error, 2" {
     for state in bf16 bf16_sr; do
@@ -225,6 +230,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     [ "$(losses none | head -1)" = "$(losses whole | head -1)" ] # an evaluation has no dropout
 }
 
+# bats test_tags=ci
 @test "spike_action warns of spikes that stay, skips each or ignores them, and a resumed run compares with the steps before it" {
     train --out_dir=calm --quiet --max_iters=70 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0
     for action in off warn skip; do

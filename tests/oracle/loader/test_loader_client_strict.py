@@ -296,6 +296,7 @@ def test_damaged_rows_of_a_ring_are_counted_and_asked_for_again():
         feed.close()
 
 
+@runner.ci
 def test_keys_work_at_a_round_trip_of_600_ms():
     ids = client.make_data()
     keys = {name: subprocess.run([BIN / "loader", "keygen", name], check=True, capture_output=True, text=True).stdout.strip()
@@ -407,6 +408,7 @@ def test_only_the_newest_iterator_of_an_object_reads():
         batches.close()
 
 
+@runner.ci
 def test_waiting_for_a_loader_prints_lines():
     code = ("import sys; sys.path.insert(0, sys.argv[1])\nfrom millrace_loader import Feed\n"
             "Feed('ipc://nobody', 64, 4, timeout=2.5)")
@@ -471,6 +473,7 @@ def test_an_endpoint_list_goes_on_with_another_loader():
         [loader.kill() for loader in loaders]
 
 
+@runner.ci
 def test_an_endpoint_list_passes_over_a_loader_of_another_dataset():
     ids, other = client.make_data(), client.make_data("other", 9000)
     loader = client.Loader("ipc://of-data")
@@ -501,6 +504,7 @@ def test_an_endpoint_list_passes_over_a_loader_of_another_dataset():
 
 
 # fault 106
+@runner.ci
 def test_two_clients_and_a_trainer_go_on_when_their_loader_is_killed_twice_in_a_row():
     ids = client.make_data()
     pathlib.Path("tiny.conf").write_text("n_layer=1\nn_head=2\nn_embd=32\nblock_size=16\nbatch_size=1\nmax_iters=60\n"

@@ -480,6 +480,7 @@ whole = {}
 
 
 # fault 123
+@runner.ci
 def test_seeded_hostile_sessions_that_are_killed_continue_to_the_same_bytes():
     for name in ("a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.parquet"):
         tool("tokenize", "-q", *SMALL_SHARDS, "-o", "all-" + name, name)

@@ -160,6 +160,7 @@ def setup():
     tokenize([text for text, _, _ in TEXTS], "planted")
 
 
+@runner.ci
 def test_near_duplicates_are_those_of_a_second_implementation():
     for least in (0.8, 1):
         want = neardup.near_duplicates(SHINGLES, SIGNATURES, least)
@@ -202,6 +203,7 @@ def test_near_duplicates_do_not_depend_on_threads_and_memory():
     assert len(set(digests)) == 1
 
 
+@runner.ci
 def test_items_are_found_as_by_a_second_implementation():
     drawn = random.Random(11)
     texts = [text for text, _, _ in TEXTS[:1500]]

@@ -64,6 +64,7 @@ def write(path, texts, *, nullable=True, kind=pa.string(), encoding="dictionary"
     pq.write_table(pa.table({"text": pa.array(texts, kind)}, schema=schema), path, **options)
 
 
+@runner.ci
 def test_every_codec_page_version_and_encoding_is_read(folder):
     rng = random.Random(1)
     path = os.path.join(folder, "matrix.parquet")

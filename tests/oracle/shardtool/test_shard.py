@@ -165,6 +165,7 @@ def test_bytes_do_not_depend_on_threads():
         assert tree(out) == seen, threads
 
 
+@runner.ci
 def test_a_level_changes_the_size_and_not_the_ids():
     rng = random.Random(8)
     phrases = [words(rng, rng.randrange(2, 20)) for _ in range(3000)]
@@ -187,6 +188,7 @@ def test_a_level_changes_the_size_and_not_the_ids():
         run("tokenize", "-o", "none", "--level", level, "level.jsonl", code=2)
 
 
+@runner.ci
 def test_long_document_equals_the_whole():
     rng = random.Random(4)
     text = words(rng, 9000) * 50 + "x" * 1200000 + words(rng, 9000) * 50  # several windows, one of them a single word
@@ -196,6 +198,7 @@ def test_long_document_equals_the_whole():
     assert zstd_bytes(run("tokenize", "-o", "-", "long.jsonl")) == ids_of([text, "next"])
 
 
+@runner.ci
 def test_documents_may_cross_batches_and_windows():
     """Documents that do not fit what is left of a batch, and one in windows that goes to validation whole."""
     rng = random.Random(10)

@@ -148,6 +148,7 @@ def test_pieces_of_gpt2_are_those_of_its_regex():
     cut_as_regex("gpt2")
 
 
+@runner.ci
 def test_pieces_of_gpt4_are_those_of_its_regex():
     cut_as_regex("gpt4")
 

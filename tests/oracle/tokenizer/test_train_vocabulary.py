@@ -77,6 +77,7 @@ def test_no_token_has_more_than_255_bytes(folder):
         assert f"only {len(want) - 256} merges" in trained(folder, corpus, len(want) + 1, code=65)
 
 
+@runner.ci
 def test_each_corpus_gets_the_tokens_of_the_rule(folder):
     for name, corpus in training_corpora.load().items():
         corpus = training_corpora.whole(corpus[:2500])

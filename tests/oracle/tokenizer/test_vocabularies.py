@@ -107,6 +107,7 @@ def test_ids_with_the_pattern_of_gpt2_are_those_of_tiktoken():
     against_tiktoken("gpt2")
 
 
+@runner.ci
 def test_ids_with_the_pattern_of_gpt4_are_those_of_tiktoken():
     against_tiktoken("gpt4")
 

@@ -144,6 +144,7 @@ def test_torch_has_the_loss_the_norm_and_the_gradients_for_every_split_of_a_step
                 assert order == "fast" or bits == fixed.setdefault(batch, bits), split
 
 
+@runner.ci
 def test_processes_give_the_same_bits_in_a_fixed_order():
     if not has_mpi():
         raise runner.Skip("built without MPI, or mpirun is not installed")
@@ -155,6 +156,7 @@ def test_processes_give_the_same_bits_in_a_fixed_order():
             assert [(line["loss"], line["norm"], line["targets"], line["chain"]) for line in got] == want, (ranks, stage)
 
 
+@runner.ci
 def test_with_everything_counted_the_bits_are_those_of_all():
     """Plain documents that are shorter than a row: each row begins with an end of text."""
     with open("plain.jsonl", "w") as file:

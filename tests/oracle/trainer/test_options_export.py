@@ -47,6 +47,7 @@ def model(form):
     return f"{form}-exported"
 
 
+@runner.ci
 def test_export_has_the_names_and_the_shapes_of_llama():
     for form in FORMS:
         with open(f"{model(form)}/config.json", encoding="utf-8") as file:
@@ -156,6 +157,7 @@ def test_llama_cpp_reads_the_tokens_and_merges_of_a_vocabulary_of_our_own():
     assert all(tokens[id] == token for token, id in tokenizer["model"]["vocab"].items())
 
 
+@runner.ci
 def test_what_no_model_of_transformers_computes_is_refused():
     for options, reason in (
         (["--norm=rmsnorm"], "position is learned"),
@@ -172,6 +174,7 @@ def test_what_no_model_of_transformers_computes_is_refused():
         assert not os.path.exists("refused")
 
 
+@runner.ci
 def test_untied_and_relu2_stay_a_gpt2(folder):
     trainer("train", *SHAPE, "--tie_embeddings=False", "--mlp=relu2", "--max_iters=2", f"--dataset={dataset()}", f"--out_dir={folder}/run")
     trainer("export", "-o", f"{folder}/exported", f"--out_dir={folder}/run")

@@ -41,7 +41,7 @@ static void wait_for_attempts(int count) {
 }
 
 // fault 39
-TEST(feed_goes_on_or_stops_after_its_trainer_computed_while_the_loader_was_away) {
+TEST_CI(feed_goes_on_or_stops_after_its_trainer_computed_while_the_loader_was_away) {
     static atomic_int stop;
     const TestDataset another = {
         .salt = 2, .train_tokens = 100000, .val_tokens = 5000, .shard_tokens = 100000, .frame_tokens = 4096};

@@ -87,7 +87,7 @@ TEST(feed_receives_a_batch_that_takes_longer_than_its_deadline) {
 }
 
 // fault 52
-TEST(feed_connects_with_keys_over_a_connection_of_long_delay) {
+TEST_CI(feed_connects_with_keys_over_a_connection_of_long_delay) {
     const TestDataset small = {.salt = 1, .train_tokens = 60000, .shard_tokens = 60000, .frame_tokens = 4096};
     KeyPair loader, trainer;
     CHECK(keys_make(&loader, "loader.key") == 0 && keys_make(&trainer, "trainer.key") == 0);

@@ -201,7 +201,7 @@ static void read_batches(const TestDataset *spec, unsigned clients) {
 }
 
 // fault 45
-TEST(loader_decodes_at_most_twice_the_frames_for_32_clients_with_32_seeds) {
+TEST_CI(loader_decodes_at_most_twice_the_frames_for_32_clients_with_32_seeds) {
     const TestDataset spec = {
         .salt = 3, .train_tokens = 200000, .val_tokens = 100, .shard_tokens = 60000, .frame_tokens = 2048};
     make_test_dataset("d", &spec);

@@ -180,7 +180,7 @@ static void make_linked_dataset(const char *base, const char *path, uint64_t sha
 }
 
 // fault 40
-TEST(loader_names_the_limit_on_mappings_when_the_shards_of_a_swap_do_not_fit) {
+TEST_CI(loader_names_the_limit_on_mappings_when_the_shards_of_a_swap_do_not_fit) {
     enum { DEFAULT_MAPPINGS = 65530, SHARDS = DEFAULT_MAPPINGS / 2 + 100 };
     int limit = 0;
     FILE *file = fopen("/proc/sys/vm/max_map_count", "re");

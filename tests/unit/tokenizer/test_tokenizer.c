@@ -361,7 +361,7 @@ TEST(tokenizer_threads_share_the_vocabulary) {
     }
 }
 
-TEST(tokenizer_memory_stays_below_its_limit) {
+TEST_CI(tokenizer_memory_stays_below_its_limit) {
     prepare();
     enum { SIZE = 1 << 20, CAP_KB = 72 << 10 };
     uint8_t *text = malloc(SIZE);

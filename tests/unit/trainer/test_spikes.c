@@ -6,7 +6,7 @@
 static double clean_loss(uint64_t step) { return 3 + 4 * exp(-(double)step / 2e4) + 0.05 * rng_normal(1, 0, step); }
 static double clean_norm(uint64_t step) { return exp(0.2 * rng_normal(1, 1, step)); }
 
-TEST(spikes_are_not_found_in_a_million_clean_steps) {
+TEST_CI(spikes_are_not_found_in_a_million_clean_steps) {
     static SpikeWindow window;
     int alarms = 0;
     for (uint64_t step = 0; step < 1000000; step++) {
