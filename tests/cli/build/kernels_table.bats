@@ -5,7 +5,10 @@
 
 load ../helpers
 
-setup() { cd "$ROOT" && export FILE="$BATS_TEST_TMPDIR/call.c"; }
+setup() {
+    cd "$ROOT" && export FILE="$BATS_TEST_TMPDIR/call.c"
+    unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES SAN CUDA CFLAGS # of make check, which may run these
+}
 
 compile() { ${CC:-cc} -std=c11 -D_GNU_SOURCE -Werror=incompatible-pointer-types -fsyntax-only -I. "$FILE"; }
 
