@@ -200,9 +200,11 @@ def test_evaluations_read_the_samples_of_the_page_and_have_its_rule():
     ):
         counts = {split: min(m, (head[name]["tokens"] - 1) // t) for split, name in enumerate(("train", "val"))}
         assert m == 4 or m == 11 or counts == blocks
+        ends = [m > (head[name]["tokens"] - 1) // t and (head[name]["tokens"] - 1) % t > 0 for name in ("train", "val")]
         seen, rules = evaluate(["characters"], *options)
-        assert seen == [(split, mode, 0, t, i) for split in counts for i in range(counts[split])], (options, seen)
-        assert rules == rule(f"{order} {counts[1]} {t}".encode() + words + fingerprint), options
+        want = [[(split, mode, 0, t, i) for i in range(counts[split])] + [(split, 10, 0, t, 0)] * ends[split] for split in counts]
+        assert seen == want[0] + want[1], (options, seen)
+        assert rules == rule(f"{order} {counts[1]} {t}".encode() + words + b" to the end" * ends[1] + fingerprint), options
 
 
 def test_evaluations_of_mixtures_read_each_source_alone():
@@ -216,8 +218,12 @@ def test_evaluations_of_mixtures_read_each_source_alone():
         tokens = [head[name]["tokens"] for head in heads]
         parts = [i for i in range(3) if tokens[i] > 16]
         total = sum(w[i] for i in parts)
-        want += [(split, 9, i + 1, 16, sample) for i in parts for sample in range(min(-(-m * w[i] // total), (tokens[i] - 1) // 16))]
-        text = f"0 {min(m, (sum(tokens) - 1) // 16)} 16".encode() + b"".join(f"\n{names[i]} {tokens[i]} {w[i]}".encode() for i in parts)
+        text = f"0 {min(m, (sum(tokens) - 1) // 16)} 16".encode()
+        for i in parts:
+            count, most = -(-m * w[i] // total), (tokens[i] - 1) // 16
+            to_end = count > most and (tokens[i] - 1) % 16 > 0
+            want += [(split, 9, i + 1, 16, sample) for sample in range(min(count, most))] + [(split, 10, i + 1, 16, 0)] * to_end
+            text += b" to the end" * to_end + f"\n{names[i]} {tokens[i]} {w[i]}".encode()
     seen, rules = evaluate([f"{name}:{weight}" for name, weight in zip(names, weights)], f"--eval_tokens={m * 16}")
     assert len(seen) == len(want) and seen == want, (seen, want)
     assert rules == rule(text)
