@@ -32,8 +32,8 @@
 //               sequential counts the last (N-1) mod T targets of it, so that each token of the split but the first
 //               has been a target once.
 //
-// Numbers of the modes (SAMPLING_ALL_MODES, WireGet.mode): crop 0, sequential 3, epoch 6, shifted 7, documents 8, permuted
-// 9, rest 10.
+// Numbers of the modes (SAMPLING_ALL_MODES, WireGet.mode): crop 0, sequential 3, epoch 6, shifted 7, documents 8,
+// permuted 9, rest 10.
 //
 // P(stage, m) is a permutation of 0..m-1 that depends on seed, c and epoch. It is 8 rounds of a balanced Feistel
 // network on 2h bits, applied repeatedly until the result is below m. 2h is the bit length of m-1, rounded up to even.

@@ -28,8 +28,8 @@ typedef struct {
     BatchStream stream;
 } Run;
 
-static const uint8_t modes[MODES] = {SAMPLING_EPOCH, SAMPLING_SHIFTED,  SAMPLING_DOCUMENTS,
-                                     SAMPLING_CROP,  SAMPLING_PERMUTED, SAMPLING_SEQUENTIAL, SAMPLING_REST};
+static const uint8_t modes[MODES] = {SAMPLING_EPOCH,    SAMPLING_SHIFTED,    SAMPLING_DOCUMENTS, SAMPLING_CROP,
+                                     SAMPLING_PERMUTED, SAMPLING_SEQUENTIAL, SAMPLING_REST};
 
 // --- the dataset
 

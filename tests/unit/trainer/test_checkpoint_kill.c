@@ -127,7 +127,9 @@ static void sweep(int (*save)(void), int stride) {
 }
 
 // fault 72
-TEST_CI(checkpoint_survives_a_kill_at_every_call_of_a_save) { sweep(resume_and_save, getenv("MILLRACE_SWEEP") ? 1 : 37); }
+TEST_CI(checkpoint_survives_a_kill_at_every_call_of_a_save) {
+    sweep(resume_and_save, getenv("MILLRACE_SWEEP") ? 1 : 37);
+}
 // fault 72
 TEST_CI(checkpoint_survives_a_kill_at_every_call_of_a_save_beside_training) {
     sweep(save_beside, getenv("MILLRACE_SWEEP") ? 1 : 61);
