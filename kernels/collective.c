@@ -34,14 +34,42 @@ static const Library *library_of(const Launch *launch) {
     return library;
 }
 
-static const CollectiveRow *load_row(const Library *library, const Launch *launch) {
-    char path[PATH_MAX_BYTES], name[64];
+// Sets the path of its shared object. 1: it is there, 0: it is not, -1 after fail().
+static int find_object(const Library *library, char path[PATH_MAX_BYTES]) {
+    char name[64];
     bool found = false;
     for (size_t i = 0; i < sizeof folders / sizeof *folders && !found; i++) {
         snprintf(name, sizeof name, "%s/%s.so", folders[i], library->name);
-        if (program_path(path, name) < 0) return NULL;
+        if (program_path(path, name) < 0) return -1;
         found = access(path, F_OK) == 0;
     }
+    return found;
+}
+
+void collective_library(char *text, size_t size) {
+    enum { VERSION_BYTES = 8192 }; // MPICH's MPI_MAX_LIBRARY_VERSION_STRING, the longest
+    static char version[VERSION_BYTES];
+    char path[PATH_MAX_BYTES];
+    int length = 0;
+    Dl_info place;
+    const int found = find_object(libraries, path);
+    if (found < 0) err_clear();
+    void *object = found > 0 ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
+    void *address = object ? dlsym(object, "MPI_Get_library_version") : NULL;
+    if (address) ((int (*)(char *, int *))address)(version, &length);
+    if (address && dladdr(address, &place))
+        snprintf(text, size, "%.*s, '%s'", (int)strcspn(version, ",\n"), version, place.dli_fname);
+    else if (found > 0)
+        snprintf(text, size, "%s; runs of several processes need it: install openmpi-bin", dlerror());
+    else
+        snprintf(text, size, "built without it; runs of several processes need it: install %s and build again",
+                 libraries->package);
+}
+
+static const CollectiveRow *load_row(const Library *library, const Launch *launch) {
+    char path[PATH_MAX_BYTES], name[64];
+    const int found = find_object(library, path);
+    if (found < 0) return NULL;
     if (!found) {
         fail(EX_USAGE, "%s started %u processes, and '%s' is missing, which is built where %s is installed",
              launch->launcher, launch->world, path, library->package);

@@ -82,6 +82,8 @@ extern Collective collective_none; // rank 0 of 1: every call does nothing and r
 
 // The launcher's processes, or collective_none. -1 after fail(): 2 when the launcher and the MPI library do not fit.
 int collective_open(Collective *collective, const CollectiveSettings *settings);
+// For people: the version of the library that joins processes, and where it is, or what to install.
+void collective_library(char *text, size_t size);
 // Waits for all ranks, unless one was lost. `by_signal`: leaves MPI without its farewell, to which an mpirun that has
 // received the signal itself no longer answers. Accepts a zeroed struct.
 void collective_close(Collective *collective, bool by_signal);

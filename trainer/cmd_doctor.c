@@ -71,6 +71,8 @@ static Finding check_cuda(char *text, size_t size) {
     return found || access("/dev/nvidiactl", F_OK) ? FINE : WARNING;
 }
 
+static Finding check_mpi(char *text, size_t size) { return collective_library(text, size), FINE; }
+
 static Finding check_cores(char *text, size_t size) {
     const CgroupLimits limits = cgroup_limits();
     snprintf(text, size, "%u of %ld", pool_cores(), sysconf(_SC_NPROCESSORS_ONLN));
@@ -222,9 +224,9 @@ static const struct {
     const char *name;
     Finding (*check)(char *text, size_t size);
 } checks[] = {
-    {"device", check_device}, {"onednn", check_onednn}, {"cuda", check_cuda}, {"cores", check_cores},
-    {"memory", check_memory}, {"run", check_run},       {"disk", check_disk}, {"limits", check_limits},
-    {"loader", check_loader}, {"inputs", check_inputs},
+    {"device", check_device}, {"onednn", check_onednn}, {"cuda", check_cuda},     {"mpi", check_mpi},
+    {"cores", check_cores},   {"memory", check_memory}, {"run", check_run},       {"disk", check_disk},
+    {"limits", check_limits}, {"loader", check_loader}, {"inputs", check_inputs},
 };
 
 static void add_checks(Buffer *out, Finding *worst) {

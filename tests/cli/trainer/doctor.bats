@@ -6,8 +6,15 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
 
 @test "doctor prints a line for each check, and 0 where a run can start" {
     run_code 0 ./trainer doctor
-    for name in device onednn cuda cores memory disk limits loader; do grep -qE "^(ok|warning) +$name " <<<"$output"; done
-    [ "${#lines[@]}" = 8 ]
+    for name in device onednn cuda mpi cores memory disk limits loader; do grep -qE "^(ok|warning) +$name " <<<"$output"; done
+    [ "${#lines[@]}" = 9 ]
+}
+
+@test "doctor names the MPI that a run of several processes loads, or what to install" {
+    run_match 0 "ok       mpi     built without it; runs of several processes need it: install libopenmpi-dev and build again" ./trainer doctor
+    [ -e "$BIN/../lib/millrace/mpi.so" ] && command -v ompi_info >/dev/null || skip "built without Open MPI"
+    mkdir -p bin lib && cp trainer loader bin/ && cp -r "$BIN/../lib/millrace" lib/
+    run_match 0 "ok       mpi     Open MPI v$(ompi_info --version | sed -n 's/^Open MPI v//p'), '*/libmpi.so*'" bin/trainer doctor
 }
 
 @test "doctor names limits of the shell, a missing loader and a directory that does not exist" {
