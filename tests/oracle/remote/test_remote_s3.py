@@ -67,6 +67,14 @@ def test_the_files_of_a_table_with_a_log_are_refused():
     s3("text", "s3://tables/plain/a.parquet")
 
 
+def test_rows_that_a_spark_job_has_not_committed_are_left_out():
+    names = {"in/lang=en/part-0.txt": b"kept", "in/_temporary/0/task_1/part-1.txt": b"not committed", "in/_SUCCESS": b"", "in/_started_12": b"",
+             "in/_committed_12": b'{"added": ["part-0.txt"], "removed": []}', "in/not_temporary/part-2.txt": b"kept too"}
+    web.add("spark", Bucket(names, {KEY: (SECRET, None)}))
+    for name in ("in", "in/", ""):
+        assert s3("text", "-0", f"s3://spark/{name}").stdout == b"kept\0kept too\0", name
+
+
 def test_keys_come_from_the_environment_or_a_profile():
     keys = {KEY: (SECRET, None), "AKIDOTHER": (SECRET + "-other", TOKEN)}
     for region in ("us-east-1", "eu-west-3"):
