@@ -2,6 +2,7 @@
 #include "shardtool/ingest/foreign.h"
 #include "common/err.h"
 #include "common/file/file.h"
+#include "common/hash.h"
 #include "dataset/manifest.h"
 #include "dataset/shard.h"
 #include <ctype.h>
@@ -78,7 +79,19 @@ static bool is_wet(Bytes head) {
     return starts_with(head, "WARC/", 5) && memmem(head.data, head.size, type, sizeof type - 1);
 }
 
+// A record has its length, and a checksum of that, before its bytes.
+static bool is_tfrecord(Bytes head) {
+    if (head.size < 12) return false;
+    const uint32_t crc = crc32c(0, head.data, 8);
+    return get_u32(head.data + 8) == (crc >> 15 | crc << 17) + 0xA282EAD8u;
+}
+
 const char *foreign_find(Bytes head) {
+    if (head.size >= 12 && !memcmp(head.data + 8, "DUCK", 4))
+        return "is a DuckDB database: duckdb.connect(FILE).sql('from TABLE').write_parquet('rows.parquet') converts it";
+    if (is_tfrecord(head))
+        return "is a TFRecord file: write the text of its records as JSON lines with tf.data.TFRecordDataset, or with "
+               "the package tfrecord";
     if (is_wet(head))
         return "is a WET archive: write the text of its records as JSON lines with warcio (ArchiveIterator)";
     if (is_shard(head)) return "is a shard already: use cat, decode or merge";

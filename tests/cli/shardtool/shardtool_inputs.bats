@@ -164,6 +164,10 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     for folder in "${!step[@]}"; do run_match 65 "'$folder/*' is a *${step[$folder]}" shardtool text $folder/; done
     printf 'VTXF' >a.vortex && printf '\x83\xaf\x70\xd1\x0d\x88\x4a\x3f' >a.array_record && echo x >a.txt.br
     printf 'WARC/1.0\r\nWARC-Type: conversion\r\n' >a.wet
+    # 8 bytes of a checksum and the magic of DuckDB 2.0.1; the length 12 and its checksum, as TensorFlow writes them
+    printf '\x11\x22\x33\x44\x55\x66\x77\x88DUCK\x40' >a.duckdb && printf '\x0c\0\0\0\0\0\0\0\xf4\xc8\xfe\x0athe record' >a.tfrecord
+    run_match 65 "DuckDB*write_parquet" shardtool text a.duckdb
+    run_match 65 "TFRecord*JSON lines" shardtool text a.tfrecord
     run_match 65 "Vortex" shardtool text a.vortex
     run_match 65 "ArrayRecord" shardtool text a.array_record
     run_match 65 "brotli -d" shardtool text a.txt.br
