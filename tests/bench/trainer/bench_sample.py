@@ -1,13 +1,15 @@
-"""Sampling side by side (make bench-sample): tokens a second of `trainer sample` and of transformers' generate with its
-cache, on the CPU, from the same random GPT-2 at the same length. Each is timed twice, with few and with many tokens, and
-the difference counts, so that loading is left out. The CPU time of a token says more than the wall time on a machine that
-also runs other programs."""
+"""Sampling side by side (make bench-sample): tokens a second of `trainer sample`, of transformers' generate with its cache,
+and of llama.cpp where xllamacpp and gguf can be imported, on the CPU, from the same random GPT-2 at the same length. The
+first two are timed twice, with few and with many tokens, and the difference counts, so that loading is left out; llama.cpp
+names its own times. Rounds alternate, the best of each counts."""
 import argparse
 import os
 import subprocess
 import sys
 import tempfile
 import time
+
+os.environ.setdefault("BIN", os.path.dirname(os.path.abspath(sys.argv[1]))) # of write_gguf's file
 
 import torch
 import transformers
@@ -16,11 +18,20 @@ sys.path.insert(0, __file__.rsplit("/", 3)[0] + "/oracle")
 import rooms
 from timing import measured
 
+try:
+    import gguf
+    import xllamacpp
+    import test_answers_peers as peers
+except ImportError as reason:
+    print(f"without llama.cpp: {reason}")
+    xllamacpp = None
+
 options = argparse.ArgumentParser()
 options.add_argument("trainer")
 options.add_argument("--threads", type=int, default=os.cpu_count())
 options.add_argument("--context", type=int, default=960, help="tokens of the start")
 options.add_argument("--tokens", type=int, default=60)
+options.add_argument("--rounds", type=int, default=2)
 options = options.parse_args()
 
 torch.manual_seed(1337)
@@ -45,17 +56,34 @@ def theirs(model, tokens):
     return time.monotonic() - began, time.process_time() - cpu
 
 
-def rate(run):
-    """Tokens a second, and milliseconds of CPU a token: each the shortest of two runs."""
-    few, many = ([min(times) for times in zip(*(run(tokens) for _ in range(2)))] for tokens in (1, 1 + options.tokens))
-    return options.tokens / (many[0] - few[0]), (many[1] - few[1]) / options.tokens * 1e3
+def llama_cpp(path):
+    """A call that returns the seconds of llama.cpp's tokens, each of which it has computed anew."""
+    server = peers.Server(xllamacpp, path, options.threads)
+    prompt = [262] * options.context
+
+    def seconds():
+        body = {"prompt": prompt, "n_predict": options.tokens + 1, "ignore_eos": True, "cache_prompt": False, "top_k": 200, "temperature": 0.8}
+        timings = server.post("/completion", body)["timings"]
+        return timings["predicted_ms"] / 1e3 * options.tokens / timings["predicted_n"]
+
+    return seconds
+
+
+def seconds(run):
+    """Of the tokens behind the first: what many take more than one does."""
+    few, many = run(1)[0], run(1 + options.tokens)[0]
+    return many - few
 
 
 with tempfile.TemporaryDirectory() as directory:
-    model.save_pretrained(directory)
+    model.save_pretrained(f"{directory}/model")
+    subprocess.run([options.trainer, "export", "-q", "-o", f"{directory}/exported", f"--init_from={directory}/model"], check=True)
     print(f"124M, {options.context} to {options.context + options.tokens} tokens of context, {options.threads} threads, tokens/s")
-    for dtype in "float32", "bfloat16":
-        mine = rate(lambda tokens: ours(directory, dtype, tokens))
-        other = rate(lambda tokens: theirs(model.to(getattr(torch, dtype)), tokens))
-        print(f"{dtype:9} trainer {mine[0]:6.1f}, transformers {other[0]:6.1f}: {mine[0] / other[0]:.2f} times; "
-              f"CPU {mine[1]:.1f} and {other[1]:.1f} ms a token: {other[1] / mine[1]:.2f} times", flush=True)
+    for dtype, kind in ("float32", "F32"), ("bfloat16", "BF16"):
+        runs = {"trainer": lambda: seconds(lambda tokens: ours(f"{directory}/model", dtype, tokens)),
+                "transformers": lambda: seconds(lambda tokens: theirs(model.to(getattr(torch, dtype)), tokens))}  # fmt: skip
+        if xllamacpp:
+            peers.write_gguf(gguf, f"{directory}/exported", f"{directory}/{kind}.gguf", kind)
+            runs["llama.cpp"] = llama_cpp(f"{directory}/{kind}.gguf")
+        best = {name: options.tokens / min(times) for name, times in zip(runs, zip(*([run() for run in runs.values()] for _ in range(options.rounds))))}
+        print(f"{dtype:9}", ", ".join(f"{name} {rate:.1f} ({best['trainer'] / rate:.2f})" for name, rate in best.items()), flush=True)

@@ -48,7 +48,8 @@ def test_trl_gives_the_labels_that_count():
         assert found[tuple(ids[:-1].tolist())] == labels, talk
 
 
-def write_gguf(gguf, directory, path):
+def write_gguf(gguf, directory, path, matrices="F32"):
+    """Writes an exported GPT-2; `matrices`: the type of weights and embeddings."""
     with open(f"{directory}/config.json", encoding="utf-8") as file:
         config = json.load(file)
     with open(f"{directory}/tokenizer.json", encoding="utf-8") as file:
@@ -70,7 +71,9 @@ def write_gguf(gguf, directory, path):
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPT2, config["n_layer"])
     for name, values in gpt2_model.read(directory).items():
         values = values.T if name.startswith("h.") and values.ndim == 2 else values
-        writer.add_tensor(names.get_name(f"transformer.{name}", try_suffixes=(".weight", ".bias")), np.ascontiguousarray(values, "<f4"))
+        kind = gguf.GGMLQuantizationType[matrices if values.ndim == 2 else "F32"]
+        values = gguf.quants.quantize(np.ascontiguousarray(values, "<f4"), kind)
+        writer.add_tensor(names.get_name(f"transformer.{name}", try_suffixes=(".weight", ".bias")), values, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -80,10 +83,10 @@ def write_gguf(gguf, directory, path):
 class Server:
     """llama.cpp with a model, at an address of this machine."""
 
-    def __init__(self, xllamacpp, path):
+    def __init__(self, xllamacpp, path, threads=1):
         parameters = xllamacpp.CommonParams()
         parameters.model.path = path
-        parameters.n_parallel, parameters.cpuparams.n_threads, parameters.warmup, parameters.use_jinja, parameters.verbosity = 1, 1, False, True, 0
+        parameters.n_parallel, parameters.cpuparams.n_threads, parameters.warmup, parameters.use_jinja, parameters.verbosity = 1, threads, False, True, 0
         parameters.prefill_assistant = False  # else it takes the end off a last answer, to go on with it
         self.server = xllamacpp.Server(parameters)
         assert self.server.listening_address.startswith("http://127.0.0.1:")
