@@ -225,7 +225,7 @@ END
         --eval_interval=5 --dtype=float32 --threads=1 --warmup_iters=2 --lr_decay_iters=10 --device=cpu --sample_tokens=0)
     "$BIN/trainer" train --quiet "${small[@]}" --dataset="$data" --out_dir=run --max_iters=1
     tokenize_two two "$text" --vocabulary "$vocab"
-    "$BIN/trainer" eval --json --out_dir=run --dataset=two --eval_iters=1000000 --eval_order=sequential --threads=1 --device=cpu >eval.json
+    "$BIN/trainer" eval --json --out_dir=run --dataset=two --eval_tokens=320 --eval_order=sequential --threads=1 --device=cpu >eval.json
     n=$(jq 'select(.split == "train").tokens' eval.json)
     bytes=$(shardtool decode --range "1:$((n + 1))" two | wc -c)
     head -n 1 eval.json | jq -e "(.bpb - .loss * $n / $bytes / (2 | log)) | fabs < 0.000001"

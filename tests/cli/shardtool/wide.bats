@@ -168,7 +168,7 @@ END
     cmp run/ckpt-00000006/model.safetensors whole/ckpt-00000006/model.safetensors
     # bits per byte, of the text of the targets
     tokenize_two two "$text" --vocabulary "$wide" --pattern gpt4
-    trainer eval --json --out_dir=run --dataset=two --eval_iters=1000000 --eval_order=sequential --threads=1 --device=cpu >eval.json
+    trainer eval --json --out_dir=run --dataset=two --eval_tokens=320 --eval_order=sequential --threads=1 --device=cpu >eval.json
     n=$(jq 'select(.split == "train").tokens' eval.json)
     bytes=$(shardtool decode --range "1:$((n + 1))" two | wc -c)
     head -n 1 eval.json | jq -e "(.bpb - .loss * $n / $bytes / (2 | log)) | fabs < 0.000001"
