@@ -11,14 +11,15 @@ shift
 names() {
     grep -ohE '^(TEST|OPERATION)\(\w+' "$@" | sed -e 's/OPERATION(/operation_/' -e 's/TEST(//' | grep -vE every_head_width
 }
-whole='cuda_trains_a_gpt_with' # models with options: each of their operations has a test
+# Models with options and in other ways: each of their operations has a test, and one model stays.
+of_ci='cuda_(trains_a_gpt_(with|by)|replays|steps_repeat|chooses_products|streams|keeps_the_choice_of|times_again|attention_gradient|allocates)'
 on_cuda="tests/cuda/*.c tests/operations/test_operations.c"
 # PROGRAM TEST VARIABLE=VALUE...: a test in one of the ways a card could answer. The tests of a change are those of a card of
 # compute capability 8.0 in bf16; CI runs the other types and cards, and compares registers and PTX.
 list() {
-    [ "${TIER:-all}" = ci ] || names $on_cuda tests/cuda/emulator/*.c | grep -v $whole | sed 's/^/test-emu /'
+    [ "${TIER:-all}" = ci ] || names $on_cuda tests/cuda/emulator/*.c | grep -vE "$of_ci" | sed 's/^/test-emu /'
     [ "${TIER:-all}" != test ] || return 0
-    names $on_cuda | grep $whole | sed 's/^/test-emu /'
+    names $on_cuda tests/cuda/emulator/*.c | grep -E "$of_ci" | sed 's/^/test-emu /'
     names $on_cuda | grep -v by_what_was_fastest | sed 's/.*/test-emu & TEST_DTYPE=float16 PAIR_ORDERS=2/'
     names $on_cuda | grep -v by_what_was_fastest | sed 's/.*/test-emu & TEST_DTYPE=float32 PAIR_ORDERS=2/'
     names $on_cuda | grep attention | sed 's/.*/test-emu & EMU_CAPABILITY=90/'

@@ -23,7 +23,7 @@ PAGE = (ROOT / "docs/formats.md").read_text()
 BIN = os.environ["BIN"]
 HEADERS = "loader/protocol/wire.h trainer/model/evaluate.h dataset/ids.h".split()
 OF_LINUX = {"SCM_RIGHTS", "SOCK_SEQPACKET"}
-OF_TABLES = {"SAMPLING_MODES"}  # test_loader_sampling.py compares it
+OF_TABLES = {"SAMPLING_ALL_MODES"}  # test_loader_sampling.py compares it
 
 
 BYTE_OF = gpt2.byte_of()
