@@ -47,6 +47,7 @@ after_kill() {
     [ -z "$left" ] || { echo "left over: $left" && return 1; }
 }
 
+# bats test_tags=ci
 # fault 20
 @test "kill -9 at each call that changes files loses nothing, also a second time while the run continues" {
     local step=1 runs=0

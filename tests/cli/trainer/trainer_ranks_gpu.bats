@@ -134,6 +134,7 @@ kill_and_resume() { # OPTION...
     grep -q "resuming at step $step" stderr
 }
 
+# bats test_tags=ci
 @test "when a process of a GPU is killed the other ends with 75 and resumes at the last checkpoint" {
     kill_and_resume
 }

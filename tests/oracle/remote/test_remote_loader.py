@@ -91,6 +91,7 @@ def test_rows_by_url_are_those_of_the_files_and_stay_for_the_next_start():
 
 
 # fault 119
+@runner.ci
 def test_a_trainer_only_waits_for_a_server_that_cuts_stalls_and_is_away():
     for seed in range(2):
         session = web.add("rough", Session(files, seed, ["cut", "503", "500", "429", "cut header", "short", "redirect"], share=0.4))

@@ -144,6 +144,7 @@ def test_every_row_has_a_test():
     assert [name for name, _ in patterns()] == ["gpt2", "gpt4", "llama3", "qwen2", "o200k"]
 
 
+@runner.ci
 def test_pieces_of_gpt2_are_those_of_its_regex():
     cut_as_regex("gpt2")
 

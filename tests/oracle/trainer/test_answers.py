@@ -184,6 +184,7 @@ def test_losses_of_all_and_of_answers_have_different_rules():
     assert len(rules) == 4 and rules[0] == rules[1] != rules[2] == rules[3]
 
 
+@runner.ci
 def test_eval_reads_a_run_that_sets_the_document_mask_itself():
     for mask in "False", "True":
         want = evaluations("masked", f"--document_mask={mask}")[-1]["val_loss"]
@@ -197,6 +198,7 @@ def test_eval_reads_a_run_that_sets_the_document_mask_itself():
         assert (line["tokens"], line["targets"]) == (len(rows) * T, sum(counted(row).sum() for row in rows)), line
 
 
+@runner.ci
 def test_plan_and_the_record_have_the_share_of_the_answers_that_an_epoch_counts():
     ids = np.frombuffer(runner.call(f"{BIN}/shardtool", "cat", "data").stdout, "<u2").astype(np.int64)
     answers, size = counted(ids).sum(), len(ids)
@@ -219,6 +221,7 @@ def test_plan_and_the_record_have_the_share_of_the_answers_that_an_epoch_counts(
         assert b"answers'" not in plan.stdout
 
 
+@runner.ci
 def test_a_step_without_answers_is_null_and_leaves_the_weights():
     with open("late.jsonl", "w") as file:
         file.write(json.dumps({"prompt": "the mill " * 400, "completion": "turns"}) + "\n")
