@@ -159,14 +159,17 @@ static void close_context(void *context) {
     Ending *ending = allocate_zeroed(1, sizeof *ending);
     pthread_t thread;
     *ending = (Ending){context, eventfd(0, EFD_CLOEXEC)};
-    if (ending->ended < 0 || pthread_create(&thread, NULL, end_context, ending)) die(EX_LIMIT, "cannot end ZeroMQ");
-    zmq_pollitem_t item = {.fd = ending->ended, .events = ZMQ_POLLIN};
-    if (zmq_poll(&item, 1, FEED_CLOSE_MS) == 0) {
-        pthread_detach(thread);
-        return;
+    if (ending->ended < 0 || pthread_create(&thread, NULL, end_context, ending)) { // a limit: waits here
+        zmq_ctx_term(context);
+    } else {
+        zmq_pollitem_t item = {.fd = ending->ended, .events = ZMQ_POLLIN};
+        if (zmq_poll(&item, 1, FEED_CLOSE_MS) == 0) {
+            pthread_detach(thread);
+            return;
+        }
+        pthread_join(thread, NULL);
     }
-    pthread_join(thread, NULL);
-    close(ending->ended);
+    if (ending->ended >= 0) close(ending->ended);
     free(ending);
 }
 
