@@ -6,7 +6,7 @@
 //   merges     only of BYTEBPE1: the text "PATTERN W C M\n", then M merges. PATTERN is the name of the pattern: gpt2,
 //              gpt4, llama3, qwen2 or o200k. W is 1 if a piece that is a token is that token, whatever its merges
 //              (ignore_merges of tokenizer.json), else 0. C is the number of ids that are not special. A merge is three
-//              ids: left, right, and what they become. They are u16, or u32 if the vocabulary has more than 65,536
+//              ids: left, right, and what they become. An id has 16 bits, or 32 in a vocabulary of more than 65,536
 //              ids. Merges are sorted by the third id, then by the first, then by the second; none occurs twice
 //   tokens     for each id from 0: the length of its token as u32, and its bytes; of a special token, its name
 //   end        the id of the end of a text as u32

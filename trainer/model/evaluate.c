@@ -27,15 +27,16 @@ static bool counts(const Network *network, size_t target) {
     return !network->plan->answers || network->counted[target];
 }
 
-// Returns how many of the uploaded targets count, from target `from` of each of B rows of T on.
-static uint64_t count_targets(const Network *network, int B, int T, int from) {
+// Returns how many of the uploaded targets count before target `from` of each of B rows of T.
+static uint64_t targets_before(const Network *network, int B, int T, int from) {
     uint64_t count = 0;
     for (size_t b = 0; b < (size_t)B; b++)
-        for (size_t t = (size_t)from; t < (size_t)T; t++) count += counts(network, b * (size_t)T + t);
+        for (size_t t = 0; t < (size_t)from; t++) count += counts(network, b * (size_t)T + t);
     return count;
 }
 
-// Returns the bytes of these targets, and adds the losses of those without text to the scalars. ids (B,T+1).
+// Returns the bytes of the targets that count from target `from` of each row on, and adds the losses of those without
+// text to the scalars. ids (B,T+1).
 static uint64_t add_bytes(Network *network, const uint8_t *token_bytes, const void *ids, int B, int T, int from) {
     const unsigned width = shape_id_bytes(&network->model->shape);
     StepScalars *scalars = network_at(network, network->plan->scalars);
@@ -70,7 +71,7 @@ static FeedResult read_samples(Network *network, const BatchSource *source, cons
         if (result != FEED_BATCH) return batch_stream_cancel(&stream), result;
         const int B = (int)batch.rows;
         network_tokens(network, pass, batch.ids, B, T);
-        found->targets += count_targets(network, B, T, from);
+        found->targets += network->targets - targets_before(network, B, T, from);
         add_losses(network, B, from);
         if (request->token_bytes) found->bytes += add_bytes(network, request->token_bytes, batch.ids, B, T, from);
         source->release(source->self, &batch);

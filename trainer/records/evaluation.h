@@ -6,10 +6,10 @@
 // batch_size if eval_tokens is 0. If m is larger than (N - 1) / T, the last (N - 1) mod T targets of the split are
 // counted too (mode rest of sampling.h).
 //
-// Of a mixture each source is read alone (WireGet.source), with its own N. Those that have a sample and a weight other
-// than 0 take part. w is their weight of 65,536 (mixture.h) for the next train sample, W the sum of these w. A source
-// gets ceil(m w / W) samples, or all that it has. Rounding up gives each source a sample and keeps the samples of a
-// smaller evaluation within those of a larger one. If none takes part, the mixture is read as one split.
+// Each source of a mixture is read alone (WireGet.source), with its own N. A source takes part if it has a sample, and
+// a weight that is not 0. w is its weight of 65,536 (mixture.h) for the next train sample, W the sum of these w. It has
+// ceil(m w / W) samples, or all of its own. Rounding up gives each source a sample and keeps the samples of a smaller
+// evaluation within those of a larger one. If none takes part, the mixture is read as one split.
 //
 // The loss of a source is the mean over its targets that count, that of the split the mean of its sources by weight.
 // Bits per byte are those of nanochat: the losses of the targets with a text, in bits, by the bytes of these texts.
