@@ -1,5 +1,5 @@
 // Arenas: a list of blocks, each as large as all before it together. So the address space of an arena is at
-// most about twice its content, and it works where address space is limited (ulimit -v).
+// most about twice its content, and it works if address space is limited (ulimit -v).
 #include "common/arena.h"
 #include "common/err.h"
 #include "common/sizes.h"

@@ -17,7 +17,7 @@ enum {
 #define PRINTF_LIKE(which, first) __attribute__((format(printf, which, first)))
 
 // Makes this sentence and this code the thread's pending error and returns -1. While an error is pending, further ones
-// are dropped: the first one is the cause, what fails while cleaning up is not.
+// are dropped: the first one is the cause, an error of the cleanup is not.
 int fail(int code, const char *format, ...) PRINTF_LIKE(2, 3);
 
 // Same for a failed system call: appends ": " and strerror(errno), and derives the code from errno (ENOENT 66,
@@ -30,8 +30,8 @@ int fail_create(const char *path);
 // Puts "where: " before the pending sentence, for a caller that knows more about the place. Returns -1.
 int fail_in(const char *format, ...) PRINTF_LIKE(1, 2);
 
-// Prints the sentence and exits at once, without atexit handlers. Only for what no caller can handle: no memory, or a
-// bug found at run time.
+// Prints the sentence and exits at once, without atexit handlers. Only for errors that no caller can handle: no memory,
+// or a bug found at run time.
 _Noreturn void die(int code, const char *format, ...) PRINTF_LIKE(2, 3);
 
 const char *err_text(void); // "" when no error is pending; valid until the thread's next call of these functions
@@ -43,5 +43,5 @@ typedef struct {
     int code;
     char text[1024];
 } Error;
-void err_take(Error *error);       // moves this thread's pending error into *error; code 0 when there is none
+void err_take(Error *error);       // moves this thread's pending error into *error; code 0 without one
 void err_give(const Error *error); // makes *error this thread's pending error, unless one is pending already

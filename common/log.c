@@ -63,7 +63,7 @@ static bool is_journal(int fd) {
 
 void log_add_times(void) { with_times = !is_journal(STDERR_FILENO); }
 
-// As ISO 8601 has it, with a space after it: 2026-11-23T18:07:05.123Z
+// In the format of ISO 8601, with a space after it: 2026-11-23T18:07:05.123Z
 static void print_time(char out[40]) {
     struct timespec now;
     struct tm utc;

@@ -11,17 +11,17 @@ extern bool log_quiet;          // --quiet: no log_line, no progress
 extern bool log_silent;         // nothing at all: another process prints the same
 
 // Replaces control characters by '?': a name from a file system must neither begin a line nor reach the terminal. All
-// lines and errors are passed through it. What URLs can hold of secrets is removed: queries and a user's name and
-// password.
+// lines and errors are passed through it. The parts of URLs that can hold secrets are removed: queries and a user's
+// name and password.
 void text_printable(char *text);
 
-// From here on, lines and errors begin with the time (UTC), for programs that run for long. Not where stderr is the
+// From here on, lines and errors begin with the time (UTC), for programs that run for long. Not if stderr is the
 // journal of systemd, which has the time of each line.
 void log_add_times(void);
 
 // Prints "program: sentence". A progress line on the terminal is erased first; the next update draws it again below.
 void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
-// Same, but also under --quiet, for what must not be missed.
+// Same, but also under --quiet, for messages that must not be missed.
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // Prints "program command: text", also under --quiet; `command` may be "". For cli_main and die, which print the error
 // that ends the program; everything else calls fail().

@@ -6,8 +6,8 @@
 
 enum { UTF8_BYTES_MAX = 4 };
 
-// Not code points: what utf8_decode gives for an invalid sequence, and for one that is valid so far but cut by the end
-// of the text.
+// Not code points: the values that utf8_decode returns for an invalid sequence, and for one that is valid so far but
+// cut by the end of the text.
 #define UTF8_INVALID  0xFFFFFFFFu
 #define UTF8_CUT      0xFFFFFFFEu
 #define UTF8_LAST     0x10FFFFu // the largest code point
@@ -16,7 +16,7 @@ enum { UTF8_BYTES_MAX = 4 };
 unsigned utf8_decode_long(const uint8_t *at, const uint8_t *end, uint32_t *point); // utf8_decode beyond ASCII
 
 // Sets *point to the code point at `at` (at < end) and returns its length, 1 to 4. After UTF8_INVALID or UTF8_CUT the
-// length is that of the maximal subpart, which one U+FFFD replaces.
+// length is the length of the maximal subpart, which one U+FFFD replaces.
 static inline unsigned utf8_decode(const uint8_t *at, const uint8_t *end, uint32_t *point) {
     if (*at >= 0x80) return utf8_decode_long(at, end, point);
     *point = *at;

@@ -90,7 +90,7 @@ typedef struct {
     uint64_t source_count;
 } Dataset;
 
-// What is compared of the file of a shard that a manifest or a journal lists.
+// How the file of a shard is compared with its row in a manifest or a journal.
 typedef enum { SHARD_FILE_NOTHING, SHARD_FILE_SIZE, SHARD_FILE_HASH } ShardFileCheck;
 
 // Reads and checks the manifest without opening the shards. 66 when there is no manifest; 65, with the line, when it is

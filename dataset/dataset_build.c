@@ -32,7 +32,7 @@ static int remove_journal(const char *directory) {
     return remove_file(directory, DATASET_JOURNAL);
 }
 
-// Visits the entries of one directory. A missing directory has none.
+// Visits the entries of one directory. A missing directory is treated as empty.
 static int visit_entries(const char *directory, const char *folder, int (*visit)(void *, const char *), void *context) {
     char path[PATH_MAX_BYTES], file[PATH_MAX_BYTES];
     if (join(path, directory, folder) < 0) return -1;
@@ -152,7 +152,7 @@ static int remove_old(void *data, const char *file) {
     return 0;
 }
 
-// Removes what replace() moved aside, as far as it is ours.
+// Removes the shards that replace() moved aside, and leaves other files.
 static void remove_all_old(const char *directory) {
     visit_entries(directory, ".", remove_old, (void *)(uintptr_t)directory);
     err_clear();
@@ -198,7 +198,7 @@ static int remove_aside(const char *directory) {
     return dir_sync(directory);
 }
 
-// Removes what is left of DIR/.new when a kill came after its dataset was moved up: then it has no split any more.
+// Removes the rest of DIR/.new after a kill that came when its dataset was moved up: then it has no split any more.
 static int remove_moved(const char *directory, const char *from) {
     if (!exists(directory, DATASET_MANIFEST) || !exists(directory, ".new") || exists(from, DATASET_MANIFEST)) return 0;
     for (int split = 0; split < SPLIT_COUNT; split++)

@@ -1,6 +1,6 @@
 // Writing a dataset directory so that a kill at any moment loses no finished dataset and leaves no file.
 //
-// While shards are being written the directory holds .journal, which marks them as those of an unfinished run; the
+// While shards are being written the directory holds .journal, which marks them as shards of an unfinished run; the
 // manifest is written last. A finished dataset is replaced by building the new one in DIR/.new: only when its manifest
 // is on disk are train/ and val/ renamed to .old-train and .old-val, the new ones moved up, and the old shards removed;
 // files in them that are not shards stay there. An interrupted move is completed by the next dataset_build_open, or by
@@ -27,11 +27,11 @@ int dataset_build_start(DatasetBuild *build, bool replace);
 int dataset_build_clear(DatasetBuild *build);
 // Instead, for a run that continues: removes the temporary files only.
 int dataset_build_continue(DatasetBuild *build);
-// -1 (73) when the directory was moved or removed, and what is at its path belongs to another run.
+// -1 (73) when the directory was moved or removed, and the one at its path belongs to another run.
 int dataset_build_check(const DatasetBuild *build);
 // Writes the manifest of `dataset`, which was begun with `target`, and moves it into place.
 int dataset_build_finish(DatasetBuild *build, Dataset *dataset);
-// Removes what dataset_build_start prepared, for a command that does not continue later.
+// Removes the content of the new dataset, for a command that does not continue later.
 void dataset_build_abandon(DatasetBuild *build);
 // Unlocks. Accepts a zeroed struct.
 void dataset_build_close(DatasetBuild *build);

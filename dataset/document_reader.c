@@ -3,7 +3,7 @@
 #include "common/err.h"
 #include <inttypes.h>
 
-// Reads the index of the next shard. 1, or 0 when there is none.
+// Reads the index of the next shard. 1, or 0 after the last shard.
 static int next_index(DocumentReader *reader, TokenReader *tokens) {
     if (reader->number == token_reader_shards(tokens)) return 0;
     const ShardFile *shard = token_reader_shard(tokens, reader->number);

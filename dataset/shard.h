@@ -1,5 +1,5 @@
 // The shard format "SHRD1": a .zst file that `zstd -dc` decompresses to raw little-endian ids, with a document index,
-// checksums and a seek table. This comment is its specification. All integers are little-endian. Ids are u16 where the
+// checksums and a seek table. This comment is its specification. All integers are little-endian. Ids are u16 if the
 // vocabulary has at most 65,536, else u32.
 //
 //   [A] empty zstd frame      28 B5 2F FD 20 00 01 00 00, so that `file`, lz4 and libarchive see zstd
@@ -20,7 +20,7 @@
 //                             and the checksum of nothing, 0x51D8E999
 //
 // Every crc is the CRC32C of the payload before it. Readers refuse other values of dtype and eot_policy, and a dtype
-// that is not that of vocab_size, and ignore other skippable frames between B and E. The concatenation of shards is
+// that does not fit vocab_size, and ignore other skippable frames between B and E. The concatenation of shards is
 // readable and seekable: reading backwards from the end of the file, the shard (a "member" of the file) before offset
 // `end` starts at end - table - sum(sizes).
 #pragma once

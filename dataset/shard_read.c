@@ -233,7 +233,7 @@ static int shard_parse(ShardFile *shard, const char *name) {
     return 0;
 }
 
-// What a cache on disk has kept may be damaged: then the bytes are requested again, once.
+// The bytes in a cache on disk may be damaged: then they are requested again, once.
 static int open_url(ShardFile *shard, const char *url) {
     for (int tries = 0;; tries++) {
         *shard = (ShardFile){0};

@@ -12,9 +12,9 @@ struct ShardEncoder {
     Buffer check;
 };
 
-// The parameters of a level are ours, and every one is explicit: those of zstd depend on the input size and on its
-// version, and are for text. minMatch 4 is two ids of u16. A level between two rows is the lower one; docs/datasets.md
-// has their sizes and speeds. "fast" with a target length would leave the literals as they are.
+// The parameters of a level are ours, and every one is explicit: the parameters of zstd depend on the input size and on
+// its version, and are for text. minMatch 4 is two ids of u16. A level between two rows is the lower one;
+// docs/datasets.md has their sizes and speeds. "fast" with a target length would leave the literals as they are.
 enum { WINDOW_LOG = 17 };
 static const struct ShardLevel {
     unsigned level;

@@ -7,7 +7,7 @@ static bool equals(Bytes text, const char *word, bool with_case) {
     return with_case ? !memcmp(text.data, word, text.size) : !strncasecmp((const char *)text.data, word, text.size);
 }
 
-// "[name]", with a comment behind it or without
+// "[name]", with or without a comment after it
 static bool is_section(Bytes line, Bytes *name) {
     if (!line.size || *line.data != '[') return false;
     const uint8_t *end = memchr(line.data, ']', line.size);

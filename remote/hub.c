@@ -96,7 +96,7 @@ static int load_token(Remote *remote) {
     return status;
 }
 
-// ENDPOINT/MIDDLE/OWNER/NAME/KIND/REVISION, with "/PATH" where there is one.
+// ENDPOINT/MIDDLE/OWNER/NAME/KIND/REVISION, with "/PATH" if there is a path.
 static int make_url(Remote *remote, Buffer *url, const char *middle, const HubName *parts, const char *kind,
                     const char *path, size_t path_size) {
     size_t size = strlen(endpoint());
@@ -192,7 +192,7 @@ static int add_files(RemoteArgument *argument, const HubName *parts, const HubTr
     return status;
 }
 
-// Requests a page, and replaces its URL by that of the next page; empty when there is none.
+// Requests a page, and replaces its URL by the URL of the next page; empty after the last page.
 static int list_page(Remote *remote, RemoteArgument *argument, const HubName *parts, size_t folder_size, Buffer *url) {
     Buffer document = {0};
     Response response;

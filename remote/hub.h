@@ -2,9 +2,9 @@
 // HF_ENDPOINT.
 //
 // The revision (main) is a branch, tag, commit or refs/convert/NAME and the like. It is resolved to its commit, which
-// stands in all names from then on, so that one run reads one state. PATH is a file, a folder, or a pattern of files;
-// '*' in it matches '/' too. The token is that of HF_TOKEN, else of the file HF_TOKEN_PATH, HF_HOME/token or
-// ~/.cache/huggingface/token.
+// is in all names from then on, so that one run reads one state. PATH is a file, a folder, or a pattern of files; '*'
+// in it matches '/' too. The token is the value of HF_TOKEN, else the content of the file HF_TOKEN_PATH, HF_HOME/token
+// or ~/.cache/huggingface/token.
 #pragma once
 
 #include "remote/remote_entry.h"

@@ -1,13 +1,13 @@
-// What a listing says of files: enough to read them later, and to find that they have changed.
+// The entries of a listing: enough to read the files later, and to find that they have changed.
 #pragma once
 
 #include "remote/transfer.h"
 
 #define ENTRY_SHA256   "sha256:"   // begins the validator of an entry whose content has this hash, in hex
-#define ENTRY_IN_ORDER "in order:" // begins that of a file at a server without ranges
+#define ENTRY_IN_ORDER "in order:" // begins the validator of a file at a server without ranges
 
 typedef struct {
-    const char *name;  // what is printed and kept in manifests: the URL without its query, which may hold a signature
+    const char *name;  // printed and kept in manifests: the URL without its query, which may hold a signature
     const char *query; // "?...", or ""
     // The ETag, else Last-Modified, else ""; with the hash of a hub instead, or ENTRY_IN_ORDER before it.
     const char *validator;
@@ -29,7 +29,7 @@ int argument_add(RemoteArgument *argument, const char *name, const char *query, 
 void argument_sort(RemoteArgument *argument);  // in byte order of the names
 void argument_close(RemoteArgument *argument); // accepts a zeroed struct
 
-// Appends text to a URL, with %XX for what a path may not hold; with `slash`, also for '/', as in a query.
+// Appends text to a URL, with %XX for characters that a path may not hold; with `slash`, also for '/', as in a query.
 void url_add_escaped(Buffer *url, const char *text, bool slash);
 // Requests a whole document, as a listing, of an object and closes that. The bytes are appended to `document`, and the
 // header is kept in `response`. -1 after fail().

@@ -1,5 +1,5 @@
 // A file that is read by ranges over HTTPS, or in order from a server without ranges. Its size and ETag (else
-// Last-Modified) are those of the listing, and each response is compared with them; a hash that the listing has is
+// Last-Modified) come from the listing, and each response is compared with them; a hash that the listing has is
 // compared when every byte was read.
 //
 // Blocks of 2 MiB are kept, at most eight with those that are read ahead of a reader that advances, so a file takes

@@ -122,7 +122,7 @@ static int refuse_log(Remote *remote, const char *url, const char *file) {
     return status;
 }
 
-// Of the folders around the argument, up to the bucket, the innermost first.
+// Looks in the folders around the argument, up to the bucket, the innermost first.
 static int refuse_table_around(Remote *remote, const RemoteArgument *argument) {
     size_t length = argument->folder_length ? argument->folder_length : strlen(argument->name);
     int status = 0;

@@ -8,8 +8,8 @@ typedef struct {
     size_t count;
 } RemoteList;
 
-// Requests the listings of `count` URLs, or of a file its first byte, from which its size and validator follow. What is
-// no file is listed as a folder where the scheme has them. -1 after fail(): one cannot be read.
+// Requests the listings of `count` URLs, or of a file its first byte, from which its size and validator follow. A name
+// that is not a file is listed as a folder if the scheme has folders. -1 after fail(): one cannot be read.
 int remote_list_open(RemoteList *list, Remote *remote, const char *const *urls, size_t count);
 void remote_list_close(RemoteList *list); // accepts a zeroed struct
 // Refuses (65) Parquet files of a table with a log (common/file/table_log.h): one among the files that were listed or,

@@ -5,7 +5,7 @@
 
 typedef struct {
     const char *prefix;
-    bool has_query; // what follows a '?' is the query and may hold a signature
+    bool has_query; // the text after a '?' is the query and may hold a signature
     // The object of an entry. -1 after fail().
     int (*make)(Remote *remote, const RemoteEntry *entry, RemoteObject *object);
     // Lists a folder; `wanted` names it. NULL: the scheme has no folders.

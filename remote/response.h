@@ -22,6 +22,6 @@ typedef struct {
 
 // Adds a line of the header, with or without its line end. A status line begins a new response.
 void response_add_line(Response *response, Bytes line);
-// What identifies the content: the ETag, else Last-Modified, else "".
+// Identifies the content: the ETag, else Last-Modified, else "".
 const char *response_validator(const Response *response);
 bool response_is_html(const Response *response);

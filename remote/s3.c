@@ -13,7 +13,7 @@ enum { PROFILE_BYTES_MAX = 1 << 20, PAGES_MAX = 100000, BUCKET_BYTES_MAX = 255 }
 
 static char *copy(const char *text) { return text ? allocate_text(text, strlen(text)) : NULL; }
 
-// The file that a variable names, else the one of the user; an empty text where there is none.
+// The file that a variable names, else the one of the user; an empty text if there is no file.
 static int read_profiles(Buffer *text, const char *named_by, const char *usual) {
     char path[PATH_MAX_BYTES];
     const char *named = remote_variable(named_by), *home = remote_variable("HOME");
@@ -80,7 +80,7 @@ static bool is_plain(const char *text, const char *also) {
     return true;
 }
 
-// What becomes part of a header field or a host.
+// Checks the settings that become part of a header field or a host.
 static int check_settings(const Remote *remote) {
     const char *const texts[] = {remote->s3.key, remote->s3.session};
     if (remote->s3.key && !remote->s3.secret) return fail(EX_USAGE, "a key of AWS without its secret key");
@@ -169,7 +169,7 @@ int s3_make_object(Remote *remote, const RemoteEntry *entry, RemoteObject *objec
     return 0;
 }
 
-// Adds the objects of a page. Objects whose names end in '/' stand for folders that consoles made.
+// Adds the objects of a page. Objects whose names end in '/' represent folders that consoles made.
 static int add_objects(RemoteArgument *argument, const S3Listing *listing, const char *bucket, const char *prefix) {
     Buffer name = {0};
     int status = 0;
@@ -189,7 +189,7 @@ static int add_objects(RemoteArgument *argument, const S3Listing *listing, const
     return status;
 }
 
-// Requests one page, and replaces the token by that of the next page; empty when there is none.
+// Requests one page, and replaces the token by the token of the next page; empty after the last page.
 static int list_page(Remote *remote, RemoteArgument *argument, const char *bucket, const char *prefix, Buffer *token) {
     Buffer url = {0}, document = {0};
     Response response;

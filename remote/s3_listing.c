@@ -18,7 +18,7 @@ typedef struct {
     Bytes open[DEPTH_MAX]; // the names of the elements around
     unsigned depth;
     Buffer value; // the text of the element around
-    // What was found:
+    // Found so far:
     Buffer text, found; // NUL-terminated strings; ListedObject
     ListedObject object;
     size_t next;
@@ -211,7 +211,7 @@ static bool make_objects(ListingParser *parser, S3Listing *listing) {
 int s3_listing_parse(S3Listing *listing, Bytes xml) {
     ListingParser parser = {.rest = xml};
     *listing = (S3Listing){0};
-    buffer_add(&parser.text, "", 1); // so that place 0 is none
+    buffer_add(&parser.text, "", 1); // so that place 0 means no text
     const bool good = parse_document(&parser) && make_objects(&parser, listing);
     buffer_close(&parser.text);
     buffer_close(&parser.found);

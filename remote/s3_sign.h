@@ -1,5 +1,5 @@
-// Signature version 4 of AWS for requests without a body. It is ours and not that of libcurl, whose releases differ:
-// before 7.88 without x-amz-content-sha256, which S3 requires, and before 8.3 without the order of the query.
+// Signature version 4 of AWS for requests without a body. It is ours and not libcurl's, whose releases differ: before
+// 7.88 without x-amz-content-sha256, which S3 requires, and before 8.3 without the order of the query.
 //
 // The canonical request has the header fields host, x-amz-content-sha256, x-amz-date and, with a session,
 // x-amz-security-token.

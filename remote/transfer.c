@@ -182,7 +182,7 @@ static void end_by_status(Transfer *transfer) {
     }
 }
 
-// A complete response. Where it had no body, it was not checked yet.
+// A complete response. If it had no body, it was not checked yet.
 static void end_by_body(Transfer *transfer) {
     RemoteObject *object = transfer->object;
     if (!transfer->checked && transfer_check(transfer) < 0) {
@@ -244,14 +244,14 @@ void transfer_start(Remote *remote, Transfer *transfer) {
     transfer_launch(transfer);
 }
 
-// Continues a transfer whose window is empty again. libcurl calls take_body with what it has kept.
+// Continues a transfer whose window is empty again. libcurl calls take_body with the bytes that it has kept.
 static void go_on(Transfer *transfer) {
     transfer->paused = false;
     const CURLcode code = transfer->remote->curl->easy_pause(transfer->easy, CURLPAUSE_CONT);
     if (code != CURLE_OK) finish(transfer, code);
 }
 
-// Repeats the requests whose wait is over, and shortens the wait for events to that of the next one.
+// Repeats the requests whose wait is over, and shortens the wait for events to the wait of the next request.
 static int launch_due(Remote *remote, int wait_ms) {
     const uint64_t now = clock_ns();
     for (Transfer *transfer = remote->active, *next; transfer; transfer = next) {

@@ -5,15 +5,15 @@
 // of them or calls remote_pump; between these calls the buffers of the system receive. All calls are for the thread
 // that opened the pool.
 //
-// Only https is requested, and http where --allow-http or a loopback address permits it. Credentials go to the origin
+// Only https is requested, and http if --allow-http or a loopback address permits it. Credentials go to the origin
 // (scheme, host and port) of the URL that was named, never to a host to which it redirects. Certificates are always
-// checked, with the file that CURL_CA_BUNDLE or SSL_CERT_FILE names, else those of the system.
+// checked, with the file that CURL_CA_BUNDLE or SSL_CERT_FILE names, else the certificates of the system.
 //
 // A server without ranges sends the whole file (200). Its bytes before the range are dropped, and the transfer ends
 // after the range, so such a file is read by one transfer in order (RemoteObject.in_order).
 //
 // Exit codes: 65 for content that changed, a wrong range, more bytes than requested, a compressed transfer or a web
-// page; 66 for 404 and the like; 74 for what remains after the retries: 408, 429, 5xx, cut transfers, timeouts,
+// page; 66 for 404 and the like; 74 for failures that remain after the retries: 408, 429, 5xx, cut transfers, timeouts,
 // unreachable hosts; 76 for certificates and redirects to http; 77 for 401 and 403. Messages have the name of the
 // object and the offset, never the query of its URL.
 #pragma once
@@ -48,7 +48,7 @@ typedef struct {
     } s3;
 } Remote;
 
-// What all requests for one file or listing share.
+// State that all requests for one file or listing share.
 typedef struct {
     char *url;        // owned; its query may hold a signature
     const char *name; // printed in its place; borrowed
@@ -102,5 +102,5 @@ int transfer_wait(Transfer *transfer);         // until it is done; -1 with its 
 // Waits for the next bytes of a transfer with a window, which are valid until the next call; none at the end. It pauses
 // while the window is full. -1 with its error pending.
 int transfer_next(Transfer *transfer, Bytes *bytes);
-void transfers_stop(void);              // from now on, what is waited for fails (75); thread-safe
+void transfers_stop(void);              // from now on, every wait fails (75); thread-safe
 void transfer_stop(Transfer *transfer); // in any state; frees what it holds, but `to`

@@ -128,7 +128,7 @@ int transfer_check_hub(Transfer *transfer) {
 }
 
 // The first bytes of a file that is stored with a Content-Encoding, which some servers send as its label. A list has
-// "aws-chunked" where an upload had it. "": of any file; NULL: of none that is read.
+// "aws-chunked" if an upload had it. "": of any file; NULL: of no file that is read.
 static const char *encoding_magic(const char *encoding) {
     static const struct {
         const char *name, *magic;
@@ -238,8 +238,8 @@ static bool is_full(const Transfer *transfer, size_t size) {
 
 enum { ERROR_BYTES = 4096 }; // of the answer of S3
 
-// The bodies of redirects and errors are dropped, but that of S3, which has a code. A return value other than `size`
-// ends the transfer.
+// The bodies of redirects and errors are dropped, except an error of S3, which has a code. A return value other than
+// `size` ends the transfer.
 static size_t take_body(char *data, size_t one, size_t size, void *user) {
     Transfer *transfer = user;
     (void)one;

@@ -16,12 +16,12 @@ void remote_url_part(const CurlLibrary *curl, const char *url, CURLUPart part, c
 
 // Requests the rest of the range, at transfer->at or, without it, at the object's URL.
 void transfer_launch(Transfer *transfer);
-bool transfer_has_range(const Transfer *transfer); // all its bytes, of a response that goes on after them
+bool transfer_has_range(const Transfer *transfer); // all its bytes, of a response that continues after them
 // Checks that the response is a file or a listing, not a web page, and not compressed.
 int transfer_check_kind(Transfer *transfer);
 // The same, and that the response has the range that was requested, before the first byte of it is kept.
 int transfer_check(Transfer *transfer);
-// What a hub sends with a file, or with the redirect to the host that has it.
+// The fields that a hub sends with a file, or with the redirect to the host that has it.
 int transfer_check_hub(Transfer *transfer);
 uint64_t transfer_offset(const Transfer *transfer); // the next byte
 // fail() with the name of the object and the offset; returns -1.

@@ -43,7 +43,7 @@ struct UrlFile {
     Bytes map;
     Granule *granules;
     size_t count;
-    size_t expected, ahead; // the granule at which a reader that advances goes on
+    size_t expected, ahead; // the granule at which a reader that advances continues
 };
 
 static struct {
@@ -101,7 +101,7 @@ static void remove_granule(UrlFile *file, size_t number) {
     maps.bytes -= bytes;
 }
 
-// Moves the hand of the clock to the next granule; false when there is none.
+// Moves the hand of the clock to the next granule; false without any file.
 static bool advance_hand(void) {
     if (!maps.hand || ++maps.hand_granule >= maps.hand->count) {
         maps.hand = maps.hand && maps.hand->next ? maps.hand->next : maps.files;
@@ -110,7 +110,7 @@ static bool advance_hand(void) {
     return maps.hand;
 }
 
-// Removes granules until `more` bytes fit below `limit`. False when what is held leaves no room.
+// Removes granules until `more` bytes fit below `limit`. False when the granules that are held leave no room.
 static bool make_room(uint64_t more, uint64_t limit) {
     uint64_t steps = 0, granules = 0;
     for (const UrlFile *file = maps.files; file; file = file->next) granules += file->count;
@@ -131,7 +131,7 @@ typedef struct {
     Transfer transfer;
 } UrlRequest;
 
-// Waits for a request. Where a server waits, so does its trainer: the request is repeated without end.
+// Waits for a request. While a server waits, so does its trainer: the request is repeated without end.
 static int wait_for(Transfer *transfer) {
     for (;;) {
         if (transfer_wait(transfer) == 0) return 0;
@@ -145,8 +145,8 @@ static int wait_for(Transfer *transfer) {
     }
 }
 
-// Removes what was used least from a full disk, and keeps the cache at the size that it has then. False when nothing
-// can be removed.
+// Removes the granules used least from a full disk, and keeps the cache at the size that it has then. False when
+// nothing can be removed.
 static bool make_room_on_disk(uint64_t wanted) {
     pthread_mutex_lock(&maps.table);
     const uint64_t before = maps.bytes;
@@ -202,7 +202,7 @@ static bool next_run(UrlFile *file, size_t *at, size_t needed, size_t end, UrlRe
     return run->begin < run->end;
 }
 
-// Requests what is missing of the granules, of which those before `needed` have to fit.
+// Requests the missing granules; the ones before `needed` have to fit.
 static int request_missing(UrlFile *file, size_t begin, size_t needed, size_t end) {
     UrlRequest *runs = allocate_zeroed(RUNS, sizeof *runs);
     uint8_t *bytes = NULL;
@@ -219,7 +219,7 @@ static int request_missing(UrlFile *file, size_t begin, size_t needed, size_t en
         }
         const bool fits = make_room(missing, maps.limit);
         pthread_mutex_unlock(&maps.table);
-        if (!fits && end > needed) { // what is read ahead is not worth it
+        if (!fits && end > needed) { // reading ahead is not worth it
             end = needed, at = runs[0].begin;
             continue;
         }
@@ -267,7 +267,7 @@ int url_map_hold(UrlFile *file, uint64_t offset, uint64_t size) {
     file->ahead = !advances ? 0 : file->ahead * 2 + 1 < AHEAD_MAX ? file->ahead * 2 + 1 : AHEAD_MAX;
     size_t end = span.end + file->ahead;
     if (end > file->count) end = file->count;
-    // What other threads hold may have been removed between the request and the hold; a few times are more than enough.
+    // Granules may have been removed between the request and the hold; a few times are more than enough.
     for (int tries = 0; status == 0 && !hold_present(file, span); tries++)
         status = tries < 8 ? request_missing(file, span.begin, span.end, end)
                            : fail(EX_IO, "the cache '%s' is too small", maps.options->cache);
@@ -316,7 +316,7 @@ static int create_file(UrlFile *file, uint64_t size) {
     return 0;
 }
 
-// Finds what an earlier process has left in a file of the cache.
+// Finds the granules that an earlier process has left in a file of the cache.
 static void find_present(UrlFile *file) {
     off_t data = 0, hole = 0;
     const off_t size = (off_t)file->map.size;

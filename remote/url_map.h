@@ -1,11 +1,10 @@
 // Files by URL as mapped memory: ranges are written to a sparse file when they are first held, and the file is mapped.
 //
 // Without a cache, the file is an unlinked one in $TMPDIR and lasts until it is closed. With one, it is DIR/HASH.part,
-// of the hash of its URL and validator, and stays for a later process; beyond the size of the cache, and where its disk
-// is full, the ranges that were not used for longest are removed from the files (a clock over all of them), but none
-// that is held. Which ranges a file has is what the file system says (SEEK_DATA), so a kill leaves nothing to repair: a
-// range that was written in part is requested again, and readers check what they read by checksums and call
-// url_map_forget.
+// of the hash of its URL and validator, and stays for a later process; beyond the size of the cache, and if its disk is
+// full, the ranges that were not used for longest are removed from the files (a clock over all of them), but no range
+// that is held. The file system tells which ranges a file has (SEEK_DATA), so a kill leaves nothing to repair: a range
+// that was written in part is requested again, and readers compare checksums of the bytes and call url_map_forget.
 #pragma once
 
 #include "common/bytes.h"
@@ -13,10 +12,10 @@
 
 typedef struct {
     const RemoteOptions *remote;
-    // Of a server, which waits for a server of files as long as it takes, and opens URLs with a cache alone:
+    // Set by a loader: it waits for a server of files without limit, and opens URLs only with a cache.
     bool is_server;
     const char *cache;    // a folder; NULL: none
-    uint64_t cache_bytes; // 0: half of what its disk has free
+    uint64_t cache_bytes; // 0: half of the free space of its disk
 } UrlMapOptions;
 
 // From here on the program takes URLs. The options are read when the first one is opened.
@@ -40,5 +39,5 @@ int url_map_read(Buffer *out, const char *path, size_t limit);
 // Creates the folder of the cache and takes its lock. -1 after fail() (73).
 int url_map_open_cache(void);
 void url_map_sweep_cache(void); // removes files of the cache that are not open: of URLs that are no longer served
-// What waits for a server fails (75), and closing a file leaves it in the cache. Thread-safe.
+// Requests that wait for a server fail (75), and closing a file leaves it in the cache. Thread-safe.
 void url_map_stop(void);

@@ -9,7 +9,7 @@
 // A window that is not UTF-8 is encoded a second time, as InvalidUtf8 says (encode_invalid).
 //
 // Memory of an encoder: its piece cache (at most 64 MB, or 16), a window with its repaired copy (below 1 MB for text
-// that can be cut at least every WINDOW bytes), and what encoder_encode_part holds back.
+// that can be cut at least every WINDOW bytes), and the text that encoder_encode_part holds back.
 #include "common/err.h"
 #include "common/machine/hugepages.h"
 #include "common/utf8.h"
@@ -31,7 +31,7 @@ struct Encoder {
     Isa isa;
     uint64_t replaced;
     Buffer text; // a window with its invalid bytes replaced
-    Buffer held; // what encoder_encode_part holds back
+    Buffer held; // the text that encoder_encode_part holds back
     uint64_t max_word;
     uint64_t offset; // bytes of the document encoded so far
 };

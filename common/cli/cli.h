@@ -21,8 +21,8 @@ typedef struct {
 typedef enum { OPT_END, OPT_FLAG, OPT_SIZE, OPT_INT, OPT_FLOAT, OPT_STRING, OPT_WORD, OPT_AUTO, OPT_LIST } OptionType;
 
 // {OPT_SIZE, "shard-tokens", &shard_tokens, "N", "start a new shard after N tokens"}. The variable's initial value is
-// the default. "o,output" gives -o and --output; "-" and "_" are equal in long names. Of an option given several times
-// the last one wins.
+// the default. "o,output" gives -o and --output; "-" and "_" are equal in long names. If an option is given several
+// times, the last one wins.
 //   OPT_FLAG bool (--x, --no-x, --x=true), OPT_SIZE uint64_t (1000, 64k, 1.5GiB: k M G T are binary),
 //   OPT_INT int64_t, OPT_FLOAT double, OPT_STRING const char * (borrowed)
 //   OPT_WORD an enum from 0: `argument` lists its words, "replace|fail|bytes"
@@ -60,10 +60,10 @@ typedef struct {
 
 typedef struct {
     const char *name, *arguments, *summary;
-    const Option *options; // NULL when there are none
+    const Option *options; // or NULL
     // Receives the arguments that are not options. Returns 0, an exit code, or -1 after fail().
     int (*run)(int count, char **arguments);
-    const MoreOptions *more; // NULL when there are none
+    const MoreOptions *more; // or NULL
 } Command;
 
 typedef struct {
@@ -83,9 +83,9 @@ typedef struct {
 int cli_main(const Program *program, int argc, char **argv);
 
 // Options whose values come from elsewhere, such as configuration files.
-const Option *option_find(const Option *options, const char *name, size_t length); // NULL when there is none
+const Option *option_find(const Option *options, const char *name, size_t length); // NULL if not found
 int option_set(const Option *option, const char *value); // -1 (2) when it does not parse; the caller checks ranges
-// -1 (2) when a path, or that of an ipc:// endpoint, begins with a "~" that the shell has left: it would be a folder.
+// -1 (2) when a path, also of an ipc:// endpoint, begins with a "~" that the shell has left: it would be a folder.
 int path_check(const char *path);
 const char *option_nearest(const Option *options, const char *name); // NULL when no name is similar
 void option_print(const Option *option, char *out, size_t size);     // the variable's present value

@@ -15,12 +15,12 @@ void cli_print_man(const Program *program);
 void cli_print_man_command(const Program *program, const Command *command);
 void cli_print_man_keys(const Program *program, const MoreOptions *keys);
 
-// "-o, --output DIR", and " [default]" or, if the default is none or off, "".
+// "-o, --output DIR", and " [default]" or "" if the option is off or has no default.
 void option_flag(const Option *option, char *out, size_t size);
 void option_default(const Option *option, char *out, size_t size);
 const char *option_long_name(const Option *option); // "output"
-// What a key of MoreOptions has after its "=", as INTEGER or DIR; its help with the range or the words of its values;
-// and the title of the group that it begins, or NULL.
+// The name of a key's value, as INTEGER or DIR; its help with the range or the words of its values; and the title of
+// the group that it begins, or NULL.
 const char *key_value_name(const Option *key);
 void key_help(const Option *key, char *out, size_t size);
 const char *key_title(const MoreOptions *keys, const Option *key);

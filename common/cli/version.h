@@ -1,4 +1,4 @@
-// What this build is.
+// The version, commit and date of this build.
 #pragma once
 
 extern const char *const version;        // "0.2.0"

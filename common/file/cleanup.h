@@ -6,7 +6,7 @@
 // files is kept, and no signal removes them.
 void cleanup_on_signals(void);
 
-// What a signal that ends the program prints, as "program: text": static memory, or NULL for nothing. Not under
+// The text that is printed when a signal ends the program, as "program: text": static memory, or NULL. Not under
 // --quiet.
 void cleanup_announce(const char *text);
 

@@ -37,7 +37,7 @@ int fd_write(int fd, const void *data, size_t size, const char *what);          
 const char *path_join(char path[PATH_MAX_BYTES], const char *folder, const char *name, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Splits a path into its directory ("." when there is none) and its last part, which is returned.
+// Splits a path into its directory ("." if it has no slash) and its last part, which is returned.
 const char *path_split(const char *path, char directory[PATH_MAX_BYTES]);
 
 // Path of the running program (`name` NULL), or of the file `name` in its folder.
@@ -61,15 +61,15 @@ int newfile_write(NewFile *file, const void *data, size_t size);
 int newfile_commit(NewFile *file);   // fsync, close, rename, fsync of the directory; -1 removes the temporary file
 void newfile_abandon(NewFile *file); // closes and removes the temporary file, if there is one
 
-// A NewFile in one call. Removes what processes that were killed have left of such files of this name.
+// A NewFile in one call. Removes the temporary files of this name that killed processes have left.
 int file_write(const char *path, Bytes bytes);
 
-// The same for a name that a user gave: -1 (73) where a file is there that does not begin as `bytes` do, up to the
-// `start` bytes.
+// The same for a name that a user gave: -1 (73) if there is a file and its first bytes, at most `start`, differ from
+// `bytes`.
 int file_write_over(const char *path, Bytes bytes, size_t start);
 
-// The same as file_write, but the new file is a hard link to `other` where that file has these bytes and the file
-// system has links.
+// The same as file_write, but the new file is a hard link to `other` if that file has these bytes and the file system
+// has links.
 int file_share(const char *path, const char *other, Bytes bytes);
 
 int dir_make(const char *path);    // creates the directory and its parents; an existing directory is fine

@@ -10,9 +10,9 @@ typedef struct {
     bool exists;
 } NewFolder;
 
-// Creates the parents too, and removes what killed processes left beside `path`. 73 when `path` is a file, or a
-// directory that is not empty. With `force` it may hold files that match `pattern` (fnmatch, with alternatives), which
-// newfolder_commit removes; NULL: the command has no --force.
+// Creates the parents too, and removes the temporary folders that killed processes left beside `path`. 73 when `path`
+// is a file, or a directory that is not empty. With `force` it may hold files that match `pattern` (fnmatch, with
+// alternatives), which newfolder_commit removes; NULL: the command has no --force.
 int newfolder_open(NewFolder *folder, const char *path, bool force, const char *pattern);
 int newfolder_commit(NewFolder *folder);
 void newfolder_abandon(NewFolder *folder); // removes the unfinished directory; accepts a zeroed struct

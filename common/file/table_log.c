@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 struct TableFormat {
-    const char *name, *folder; // of the log, below the table; "" where only the names of files show it
+    const char *name, *folder; // of the log, below the table; "" if only the names of files show it
     const char *ending;        // of a file of the log
     const char *command[2];    // before and after the table's folder
 };

@@ -1,5 +1,5 @@
-// Limits of control groups. In a container the path in /proc/self/cgroup may be that of the host, which does not exist
-// below the container's mount: the mount itself is then the container's group, and it is always looked at.
+// Limits of control groups. In a container the path in /proc/self/cgroup may be the path on the host, which does not
+// exist below the container's mount: the mount itself is then the container's group, and it is always looked at.
 #include "common/machine/cgroup.h"
 #include "common/bytes.h"
 #include "common/err.h"

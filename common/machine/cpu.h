@@ -2,7 +2,7 @@
 // word ends the program (2).
 #pragma once
 
-// ON_X86(f_avx2, f_portable): what is compiled for an instruction set of x86-64, or what replaces it elsewhere.
+// ON_X86(f_avx2, f_portable): a function for an instruction set of x86-64, or on other processors its portable version.
 #ifdef __x86_64__
 #define ON_X86(vector, portable) vector
 #else

@@ -1,5 +1,5 @@
-// Large blocks of zeroed memory on huge pages where the system has them: random access over a large table would
-// otherwise miss the TLB at each lookup.
+// Large blocks of zeroed memory on huge pages if the system has them: random access over a large table would otherwise
+// miss the TLB at each lookup.
 #pragma once
 
 #include <stddef.h>

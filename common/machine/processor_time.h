@@ -1,4 +1,4 @@
-// What the threads of this process have received of the processors.
+// The processor time that the threads of this process have received.
 #pragma once
 
 #include <stdint.h>

@@ -2,8 +2,8 @@
 //
 // An entry is in one of eight slots: those whose index differs from its hash in the three lowest bits. When all are
 // taken, one bucket is overwritten. Memory: at most 32 MB of small, 16 MB of large and 16 MB of whole entries. A new
-// cache fits into the processor's second-level cache; the largest holds nearly every piece of a text, and 64 MB a
-// thread is what a machine with many cores can spare.
+// cache fits into the processor's second-level cache; the largest holds nearly every piece of a text, and a machine
+// with many cores has 64 MB a thread to spare.
 #include "tokenizer/cache/piece_cache.h"
 #include "common/machine/hugepages.h"
 #include "tokenizer/cache/piece_cache_entry.h"

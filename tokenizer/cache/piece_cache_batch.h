@@ -1,4 +1,4 @@
-// What the fast paths over a batch of pieces share.
+// Shared by the fast paths over a batch of pieces.
 //
 // A batch goes through five steps, each over all its pieces: make the keys; hash them and prefetch their buckets of the
 // small table; probe those buckets, without a branch on the result; prefetch the remaining buckets of all misses

@@ -36,7 +36,7 @@ ENTRY_INLINE void key_load(uint64_t *key, const uint8_t *piece, size_t size, uns
 }
 
 // Small keys are hashed with products of 32 by 32 bits, which vector units have; larger ones with folded products of 64
-// by 64 bits. Of keys wider than LARGE_KEY only the first 32 bytes and the size count: pieces that share them compete
+// by 64 bits. In keys wider than LARGE_KEY only the first 32 bytes and the size count: pieces that share them compete
 // for the same slots.
 static const uint32_t small_salt[2 * SMALL_KEY] = {0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35, 0x27D4EB2F};
 

@@ -74,7 +74,7 @@ int vocab_config_pattern(const char *directory, const char *pattern) {
     return status < 0 ? fail_in("the vocabulary '%s'", directory) : 0;
 }
 
-// ---- what changes the ids
+// ---- settings that change the ids
 
 // transformers 5 makes the tokenizer of this class of the tokens and merges alone, whatever else tokenizer.json has.
 static int check_class_of_json(const Vocab *vocab, const json_t *value) {

@@ -1,11 +1,11 @@
 // tokenizer_config.json, special_tokens_map.json and added_tokens.json, which lie beside tokenizer.json or vocab.json
-// with merges.txt of a model of Hugging Face and change what AutoTokenizer makes of them. The last two count where
+// with merges.txt of a model of Hugging Face and change the tokenizer that AutoTokenizer makes. The last two count if
 // tokenizer_config.json has no added_tokens_decoder.
 #pragma once
 
 #include "tokenizer/merge/vocab.h"
 
-// The names in tokenizer_config.json of tokens that may end a document; "" if it has none.
+// The names in tokenizer_config.json of tokens that may end a document; "" if it names no token.
 typedef struct {
     char end_of_text[256], eos_token[256]; // no token has more than 255 bytes
 } VocabEnds;
@@ -20,6 +20,5 @@ bool vocab_has_pair(const Vocab *vocab);
 // one that is not known here and is not named.
 int vocab_config_pattern(const char *directory, const char *pattern);
 
-// -1 after fail() (65) when the files require what the encoder does not do, or tokens that the vocabulary does not
-// have.
+// -1 after fail() (65) when the files require a step that the encoder lacks, or tokens that the vocabulary lacks.
 int vocab_config_check(const char *directory, const Vocab *vocab);

@@ -1,20 +1,20 @@
 // Files of vocabularies: byte-level BPE as other tools write it, and the characters of a file. By the name of the path:
 //
-//   NAME.tiktoken    and tokenizer.model, as Llama 3 has it: a token a line, base64 and its rank from 0: any two tokens
+//   NAME.tiktoken    and tokenizer.model of Llama 3: a token a line, base64 and its rank from 0: any two tokens
 //                    whose bytes together are a token merge, lower ranks first. The file has no pattern, so that one
 //                    must be named.
 //   NAME.json        tokenizer.json of Hugging Face: BPE on bytes, by ByteLevel or by Split and ByteLevel
 //   a directory      its characters.txt, tokenizer.json, vocabulary.tiktoken with vocabulary.json (of
-//                    train-vocabulary), or vocab.json with merges.txt, the first that there is; those of Hugging Face
+//                    train-vocabulary), or vocab.json with merges.txt, the first that there is; Hugging Face's files
 //                    together with the files beside them (vocab_config.h)
 //   another file     characters (vocab.h)
 //
-// Ids are in the order of merges: bytes, then merges; special tokens have any ids. The id that ends a document is that
-// of the token that the user names, or else "end_of_text" of tokenizer_config.json (vocab_print_config); of
+// Ids are in the order of merges: bytes, then merges; special tokens have any ids. The id that ends a document is the
+// id of the token that the user names, or else of "end_of_text" of tokenizer_config.json (vocab_print_config); of
 // <|endoftext|>, <|end_of_text|>, </s> or <|eos|>, the first that there is; of "eos_token" of tokenizer_config.json; or
 // of the only special token. Without a special token one is added as the next id.
-// What a file requires and the encoder does not do is refused by name (65): normalizers, other models, dropout, tokens
-// that cut text, more than VOCAB_IDS_MAX ids or MERGES_MAX merges.
+// A file that requires a step that the encoder lacks is refused with its name (65): normalizers, other models, dropout,
+// tokens that cut text, more than VOCAB_IDS_MAX ids or MERGES_MAX merges.
 #pragma once
 
 #include "common/file/file.h"
@@ -23,7 +23,7 @@
 enum { VOCAB_IDS_MAX = 1 << 20, VOCAB_FILE_BYTES_MAX = 256 << 20, VOCAB_TOKEN_MAX = 255 };
 #define VOCAB_FILE "tokenizer.json" // in which datasets and runs keep merges other than GPT-2's
 
-// What the user names beside the file; NULL: what the file says. Another pattern (pattern.h) than the file's is
+// Names that the user gives besides the file; NULL: as the file says. Another pattern (pattern.h) than the file's is
 // refused.
 typedef struct {
     const char *pattern, *end_of_text;
@@ -45,7 +45,7 @@ bool vocab_names_end(const Vocab *vocab);
 
 // Writes these files, and removes others of their names. NULL: removes all. -1 after fail().
 int vocab_file_write(const Vocab *vocab, const char *directory);
-// Sets the path of that file in a directory. False: there is none.
+// Sets the path of that file in a directory. False: there is no such file.
 bool vocab_file_in(char path[PATH_MAX_BYTES], const char *directory);
 
 // The files of Hugging Face beside tokenizer.json, of merges alone.

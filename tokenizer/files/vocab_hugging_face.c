@@ -152,7 +152,7 @@ static int read_special(VocabTable *table, const json_t *added) {
     return 0;
 }
 
-// What the encoder would have to do besides, by name.
+// Refuses a step that the encoder does not have, by its name.
 static int check_model(const json_t *root, const json_t *model) {
     static const char *const unsupported[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
                                               "byte_fallback"};

@@ -70,8 +70,7 @@ static void print_added(const Vocab *vocab, Buffer *out) {
 }
 
 // trim_offsets is false as in the files of GPT-2 and Qwen: transformers finds the answers of a conversation by the
-// offsets of tokens, and loses an answer whose first token begins with a blank where that is not a part of the token's
-// offsets.
+// offsets of tokens, and loses an answer whose first token begins with a blank that the token's offsets leave out.
 static void print_byte_level(bool regex, Buffer *out) {
     buffer_print(out,
                  "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": %s}",

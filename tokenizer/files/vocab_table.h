@@ -1,4 +1,4 @@
-// What readers collect of a file before it becomes a vocabulary: tokens by id, merges, and special tokens.
+// The content of a file before it becomes a vocabulary: tokens by id, merges, and special tokens.
 #pragma once
 
 #include "tokenizer/files/vocab_file.h"

@@ -1,5 +1,5 @@
-// Byte-pair encoding of one piece: a short piece by doing its merges, a longer one by backtracking, in linear time
-// where the vocabulary allows it.
+// Byte-pair encoding of one piece: a short piece by doing its merges, a longer one by backtracking, in linear time if
+// the vocabulary allows it.
 //
 // An encoding is correct if and only if each two neighbours are (pair_holds), and the encoding of a prefix that ends
 // between two tokens is a prefix of the encoding. So at most one token sequence leads to each position. The search
@@ -73,7 +73,7 @@ static bool pair_holds(const Vocab *vocab, unsigned a, unsigned b) {
     }
 }
 
-// ---- long pieces where the search does not apply: the possible merges in a heap, smallest id and then leftmost first
+// ---- long pieces if the search does not apply: the possible merges in a heap, smallest id and then leftmost first
 
 typedef struct {
     uint64_t *keys; // id << 32 | position; also of merges that are no longer possible

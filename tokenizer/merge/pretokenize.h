@@ -21,7 +21,7 @@ typedef struct {
     uint64_t short2, short3; // apostrophes before s, d, m, t; before ll, ve, re
 } PretokenizeBlock;
 
-// What patterns other than GPT-2's look at besides. `base` has no contractions: these are of any case.
+// The additional bits of patterns other than GPT-2's. `base` has no contractions: these are of any case.
 typedef struct {
     PretokenizeBlock base;
     uint64_t follow; // continuation bytes
@@ -30,7 +30,7 @@ typedef struct {
     uint64_t upper, lower, mark; // Form
 } PatternBlock;
 
-// What one block found that the next one needs: bytes of words, of signs (other characters) and of what signs take with
+// The state for the next block: bytes of words, of signs (other characters) and of characters that signs take with
 // them; of runs of signs that marks join; of letters and marks without a case after lower case; and starts of pieces.
 typedef struct {
     uint64_t words, signs, taken, joined, lower, caseless, late, starts;

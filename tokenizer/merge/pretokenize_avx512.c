@@ -1,5 +1,5 @@
-// The pretokenizer in AVX-512 (VBMI, VBMI2): characters of two bytes, and those of three bytes in blocks of one class,
-// are looked up 64 bytes at a time.
+// The pretokenizer in AVX-512 (VBMI, VBMI2): characters of two bytes, and characters of three bytes in blocks of one
+// class, are looked up 64 bytes at a time.
 //
 // make bench-tokenizer (mixed text, one core of a Xeon with AVX-512, 2026-11-21): always writing 32 starts, although
 // most blocks have 8 to 24, gives 1.08x over a branch at 16, which mispredicts.

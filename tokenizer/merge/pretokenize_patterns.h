@@ -2,8 +2,8 @@
 //
 // Defines PRETOKENIZE_TABLE, a scanner for each pattern. Included after pretokenize_blocks.h by the files that define
 // block_classify, starts_write, and for these patterns block_equal, block_range, block_beyond, block_leads and
-// block_forms. Rules are constants, so that each pattern has only the code it needs. What a block needs of the one
-// before is in PatternMarks. A run of bytes is followed to its end by the carry of an addition.
+// block_forms. Rules are constants, so that each pattern has only the code it needs. The state from one block to the
+// next is in PatternMarks. A run of bytes is followed to its end by the carry of an addition.
 #pragma once
 
 #include "common/utf8.h"
@@ -29,7 +29,7 @@ static inline void forms_look_up(PatternBlock *block, const uint8_t *at, uint64_
     }
 }
 
-// Contractions in any case, where U+017F is an s too.
+// Contractions in any case; U+017F is an s too.
 BLOCK_INLINE void find_contractions(PatternBlock *block, const uint8_t *at, uint64_t apostrophes) {
     const uint8_t *first = at + 1, *second = at + 2;
     block->short2 = apostrophes & (block_equal_folded(first, 's') | block_equal_folded(first, 'd') |
@@ -72,8 +72,8 @@ BLOCK_INLINE void pattern_block_read(PatternBlock *block, const PatternRules *ru
 
 #define SPACES(block) ((block)->base.space & ~(block)->line_end) // which may begin a word
 
-// Words, signs, and what signs take: marks after two signs, or after a blank and a sign, are signs, because there no
-// word can begin; others are in words.
+// Words, signs, and the characters that signs take: marks after two signs, or after a blank and a sign, are signs,
+// because there no word can begin; others are in words.
 BLOCK_INLINE void mark_words(const PatternRules *rules, const PatternBlock *before, const PatternBlock *block,
                              const PatternMarks *last, PatternMarks *marks) {
     const bool cases = rules->words == WORDS_BY_CASE;
@@ -137,8 +137,8 @@ static bool run_goes_into(const Pretokenizer *pretokenizer, size_t at, bool uppe
     return false;
 }
 
-// Of the runs that begin at `begins`, those that end directly before a byte of `stop`. `after` and `after_stop`: the
-// same of the next block, which ends at `next`.
+// The starts, among `begins`, of runs that end directly before a byte of `stop`. `after` and `after_stop`: the same of
+// the next block, which ends at `next`.
 BLOCK_INLINE uint64_t runs_into(uint64_t begins, uint64_t run, uint64_t stop, uint64_t after, uint64_t after_stop,
                                 const Pretokenizer *pretokenizer, size_t next, bool upper) {
     const uint64_t sum = run + begins;
@@ -159,7 +159,7 @@ BLOCK_INLINE uint64_t runs_into(uint64_t begins, uint64_t run, uint64_t stop, ui
     return into;
 }
 
-// Starts of white space, after what signs took.
+// Starts of white space, after the characters that signs took.
 BLOCK_INLINE uint64_t space_starts(const PatternBlock *before, const PatternBlock *block, const PatternBlock *after,
                                    const PatternMarks *last, const PatternMarks *marks,
                                    const Pretokenizer *pretokenizer, size_t next) {

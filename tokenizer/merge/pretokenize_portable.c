@@ -57,7 +57,7 @@ static const uint8_t *cased_end(const uint8_t *at, const uint8_t *end, bool *inv
     return !lower && caseless ? caseless : at;
 }
 
-// The end of the word at `at`, with the character before its letters that the pattern allows; NULL when there is none.
+// The end of the word at `at`, with the character before its letters that the pattern allows; NULL without a word.
 PORTABLE_INLINE const uint8_t *word_end(const PatternRules *rules, const uint8_t *at, const uint8_t *end,
                                         bool *invalid) {
     unsigned length;
@@ -76,7 +76,7 @@ PORTABLE_INLINE const uint8_t *word_end(const PatternRules *rules, const uint8_t
 
 PORTABLE_INLINE const uint8_t *space_end(const PatternRules *rules, const uint8_t *at, const uint8_t *end,
                                          bool *invalid) {
-    const uint8_t *last = at, *next = at, *line = NULL; // its last character, its end, and that of its last line end
+    const uint8_t *last = at, *next = at, *line = NULL; // its last character, its end, the end of its last line end
     for (unsigned length; next < end && class_at(next, end, &length, invalid) == CLASS_SPACE; next += length) {
         last = next;
         if (is_line_end(*next)) line = next + 1;

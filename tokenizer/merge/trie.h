@@ -1,5 +1,5 @@
-// A trie of the tokens' bytes, for pieces that are too long to merge pair by pair. Most texts have none, and building
-// it takes half as long as opening the vocabulary, so the first call of vocab_trie builds it.
+// A trie of the tokens' bytes, for pieces that are too long to merge pair by pair. Most texts have no such piece, and
+// building it takes half as long as opening the vocabulary, so the first call of vocab_trie builds it.
 #pragma once
 
 #include "tokenizer/merge/vocab_internal.h"

@@ -1,4 +1,4 @@
-// Vocabularies: GPT-2's, those of characters, and byte-level BPE of other tools (tokenizer/files).
+// Vocabularies: GPT-2's, vocabularies of characters, and byte-level BPE of other tools (tokenizer/files).
 //
 // The fingerprint of a vocabulary (vocab_fp) is the SHA-256 of these bytes; numbers are little-endian:
 //
@@ -6,7 +6,7 @@
 //   merges     only of BYTEBPE1: the text "PATTERN W C M\n", then M merges. PATTERN is the name of the pattern: gpt2,
 //              gpt4, llama3, qwen2 or o200k. W is 1 if a piece that is a token is that token, whatever its merges
 //              (ignore_merges of tokenizer.json), else 0. C is the number of ids that are not special. A merge is three
-//              ids: left, right, and what they become. An id has 16 bits, or 32 in a vocabulary of more than 65,536
+//              ids: left, right, and their token. An id has 16 bits, or 32 in a vocabulary of more than 65,536
 //              ids. Merges are sorted by the third id, then by the first, then by the second; none occurs twice
 //   tokens     for each id from 0: the length of its token as u32, and its bytes; of a special token, its name
 //   end        the id of the end of a text as u32
@@ -53,7 +53,7 @@ const Vocab *vocab_with_turns(const Vocab *vocab);
 // The bytes of one token, of a special one its name. `id` is below vocab_size.
 Bytes vocab_bytes(const Vocab *vocab, unsigned id);
 
-// The code point that stands for a byte in GPT-2's merge table and in the files of Hugging Face.
+// The code point that represents a byte in GPT-2's merge table and in the files of Hugging Face.
 uint32_t vocab_spelling(uint8_t byte);
 
 // Appends the bytes of the ids, of vocab_id_bytes each, to `out`, as tiktoken's decode_bytes. -1 (65) when an id is not

@@ -275,7 +275,7 @@ uint64_t *vocab_pairs(const Vocab *vocab) {
 
 bool vocab_is_gpt2(const Vocab *vocab) { return vocab->is_gpt2; }
 
-// What is hashed of other vocabularies before their tokens.
+// Adds the bytes that are hashed before the tokens, for vocabularies of other tools.
 static void add_merges(const Vocab *vocab, Buffer *out) {
     buffer_print(out, "BYTEBPE1\n%s %d %u %u\n", pattern_name(vocab->pattern), vocab->whole_pieces, vocab->count,
                  vocab->pairs);

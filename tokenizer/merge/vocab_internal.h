@@ -26,7 +26,7 @@ struct Vocab {
     bool small;                  // every merge has an id below NO_SMALL
     uint8_t *special;            // a bit for each id: it is no token of text
     uint32_t byte_token[256];
-    uint16_t byte_merged[256][256]; // what two bytes merge to, or NO_SMALL; if `small` is set
+    uint16_t byte_merged[256][256]; // the token of two bytes, or NO_SMALL; if `small` is set
     struct Trie *trie;              // of the tokens' bytes (trie.h); NULL when it cannot be used: see vocab_finish
     uint16_t *characters;           // the id of each code point, or NO_SMALL; NULL for merges
     struct TokenNames *whole; // tokens that are taken for a piece of their bytes, which merges do not make; or NULL

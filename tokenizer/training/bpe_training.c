@@ -17,7 +17,7 @@ enum {
     PREFETCH_PLACES = 16 // ahead
 };
 
-// What is before (or after) the places of the pair that is merged.
+// A token before (or after) the places of the pair that is merged.
 typedef struct {
     uint64_t count;
     uint32_t places, fill; // fill: where in the pool the next place goes
@@ -58,7 +58,7 @@ static void close_neighbours(Neighbours *neighbours) {
     free(neighbours->touched);
 }
 
-// Of the arrays that have an element for each id.
+// The bytes of the arrays that have an element for each id.
 static uint64_t id_memory(uint32_t count) {
     return (uint64_t)(BYTE_IDS + count) *
            (2 * (sizeof(Neighbour) + sizeof(uint32_t)) + sizeof(uint32_t) + sizeof(BpeMerge));
@@ -185,7 +185,7 @@ static int index_bytes(BpeTraining *training) {
     return status;
 }
 
-// Merges the pair at its places, sums what is before, between and after them, and drops the stale places.
+// Merges the pair at its places, sums the tokens before, between and after them, and drops the stale places.
 static void merge_places(BpeTraining *training, PairMerge *merge, uint32_t *places, uint32_t count) {
     const TrainingText *text = &training->text;
     const uint32_t a = merge->left, b = merge->right, id = merge->id;

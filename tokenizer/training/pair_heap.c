@@ -33,8 +33,8 @@ static HeapPair take_first(PairHeap *heap) {
     return first;
 }
 
-// Of the pairs below `least`, adds those that occur at least a quarter as often as the most frequent one. False when
-// there is none.
+// Adds the pairs below `least` that occur at least a quarter as often as the most frequent of them. False without such
+// a pair.
 static bool refill(PairHeap *heap, const PairTable *table) {
     const uint64_t below = heap->least;
     uint64_t most = 0;

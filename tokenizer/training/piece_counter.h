@@ -5,7 +5,7 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/training/piece_run.h"
 
-// What all counters of a run share.
+// Shared by all counters of a run.
 typedef struct {
     Pattern pattern;
     InvalidUtf8 invalid;

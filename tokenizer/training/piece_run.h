@@ -31,7 +31,7 @@ void piece_run_abandon(PieceRunWriter *writer);              // accepts a finish
 // Writes the pieces of a table, and clears it.
 int piece_run_write(PieceCounts *counts, const char *folder, uint64_t number, PieceRun *run);
 
-// Merges runs: calls `take` with each piece and the sum of its counts, in order, which may fail (-1). 65 when a file is
-// not what was written. 256 KiB of memory a run, and the longest piece.
+// Merges runs: calls `take` with each piece and the sum of its counts, in order, which may fail (-1). 65 when a file
+// has changed since it was written. 256 KiB of memory a run, and the longest piece.
 int piece_runs_merge(const char *folder, const PieceRun *runs, size_t count,
                      int (*take)(void *context, Bytes piece, uint64_t count), void *context);

@@ -1,7 +1,7 @@
 // The distinct pieces of a text as one array of symbols, in which tokens grow by merges.
 //
 // A byte is one symbol of 32 bits. A token of several bytes has its id at its first and at its last byte and HOLE
-// between, so that the tokens before and after a place are found without a search, and a token never moves. END stands
+// between, so that the tokens before and after a place are found without a search, and a token never moves. END is
 // before, between and after the pieces. The pieces are sorted by falling count, so that the count of a place is a step
 // function of the place.
 #pragma once
