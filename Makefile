@@ -212,9 +212,12 @@ $(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer: # mutant.sh links the same
 
 # README's two commands build on all processors where the caller gave no -j.
 JOBS = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
+# nvcc takes minutes: it runs where a driver is (of Linux or WSL), in CI, and with CUDA=1. The emulator needs its headers alone.
+NO_NVCC = $(if $(filter file,$(origin CUDA)),$(if $(wildcard /dev/nvidiactl /dev/dxg),,CUDA=0))
 ## test     the tests of a change: C, command line, Python, emulated GPU; those whose name holds a word: make test T=shard
 test: test-deps
-	$(Q)$(MAKE) --no-print-directory $(JOBS) test-now
+	$(Q)$(if $(and $(NO_NVCC),$(EMULATED)),$(MAKE) --no-print-directory $(JOBS) $(filter-out $(OF_CI),$(EMULATED)))
+	$(Q)EMULATOR=$(O) $(MAKE) --no-print-directory $(JOBS) $(NO_NVCC) test-now
 ## test-all  make test, then the tests that only CI and a release need (tests/README.md)
 test-all: test
 	$(Q)$(MAKE) --no-print-directory $(JOBS) TIER=ci test-now
@@ -253,9 +256,8 @@ test-threads: all $(O)/test
 	done; \
 	BIN=$(abspath $(O)/bin) DATA=$(CURDIR)/tests/data bats tests/cli/shardtool/shardtool.bats
 ## demo     train a small GPT on real text in a few minutes, in build/demo/ (TEXT=your files, FRESH=1 starts over)
-# The kernels of GPUs take minutes to compile: without a driver (of Linux or WSL) only with CUDA=1.
 demo: deps
-	$(Q)$(MAKE) --no-print-directory $(JOBS) $(if $(filter file,$(origin CUDA)),$(if $(wildcard /dev/nvidiactl /dev/dxg),,CUDA=0)) demo-now
+	$(Q)$(MAKE) --no-print-directory $(JOBS) $(NO_NVCC) demo-now
 demo-now: all
 	$(Q)scripts/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
 ## faults   every fault that must be survived, with its tests: row, result, test (R=27 or R=1-34: these rows only)

@@ -13,6 +13,7 @@ case ${1:-} in --*) suites=${1#--} && shift ;; esac
 export build=$1 word=${2:-}
 export TIER=${TIER:-$([ -n "$word" ] && echo all || echo test)}
 export BIN="$PWD/$build/bin" DATA="$PWD/tests/data" LOGS
+export emulator=${EMULATOR:-$build} && export EMULATOR=$PWD/$emulator # where the emulated backend is
 mkdir -p "$BIN"
 LOGS=$(mktemp -d) && trap 'rm -rf "$LOGS"' EXIT
 export FIXTURES=$LOGS/fixtures && mkdir "$FIXTURES" # what several files need is made once (helpers.bash)
@@ -65,7 +66,7 @@ job() { # NUMBER KIND ARGUMENT...
     emulator)
         suite=emulator
         [ "$1" = bug ] && suite="planted bugs"
-        tests/cuda/emulator/run_emulator.sh "$build" "$@" >"$log" 2>&1 || status=$?
+        tests/cuda/emulator/run_emulator.sh "$emulator" "$@" >"$log" 2>&1 || status=$?
         ;;
     esac
     ms=$(((${EPOCHREALTIME/./} - ${started/./}) / 1000))
@@ -83,7 +84,7 @@ export -f job rows_of_c rows_of_bats rows_of_python
 
 # Long jobs first, so that the cores end together: the C tests and the trainer's files, those of several processes before the
 # others. The emulator's tests, which are short, last.
-emulator_jobs() { tests/cuda/emulator/run_emulator.sh "$build" "$1" | grep -E -- "$word" | sed 's/^/emulator /'; }
+emulator_jobs() { tests/cuda/emulator/run_emulator.sh "$emulator" "$1" | grep -E -- "$word" | sed 's/^/emulator /'; }
 of_tier() { # the files that have tests of the tier
     case $TIER in test) xargs -r grep -L '^# bats file_tags=ci' ;; ci) xargs -r grep -l '^# bats .*_tags=ci' ;; *) cat ;; esac
 }
@@ -102,7 +103,7 @@ jobs() {
     [ $suites = all ] && find tests/oracle -name "test_*$word*.py" | sort | sed 's/^/python /'
     [ $suites = all ] && emulator_jobs --list
 }
-if [ $suites != no-python ] && [ ! -x "$build/test-emu" ]; then
+if [ $suites != no-python ] && [ ! -x "$EMULATOR/test-emu" ]; then
     jobs | sed -nE 's/^emulator bug (.*)/skipped\t0\tplanted bugs\t\1\tbuilt without nvcc/p; s/^emulator (.*)/skipped\t0\temulator\t\1\tbuilt without nvcc/p' \
         >"$LOGS/emulator.rows"
     jobs | grep -v '^emulator '

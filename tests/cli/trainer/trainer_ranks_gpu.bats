@@ -7,7 +7,7 @@ setup_file() { make_character_data; }
 
 setup() {
     setup_ranks
-    PROGRAM=$BIN/../emulated/trainer
+    PROGRAM=$EMULATOR/emulated/trainer
     [ -x "$PROGRAM" ] || skip "built without nvcc"
     ln -sf ../bin/loader "$(dirname "$PROGRAM")/loader"
     make_emulated_conf

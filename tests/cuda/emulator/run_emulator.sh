@@ -39,6 +39,6 @@ ptx) tests/cuda/emulator/ptx.py "$CUDA_HOME/bin/nvcc" ;;
 registers) tests/cuda/emulator/registers.py "$build/kernels/cuda" ;;
 bug) tests/cuda/emulator/mutant.sh "$build" "$2" ;;
 *)
-    env "${@:3}" "$build/$1" --data tests/data --bin "$build/bin" "$2" | awk '{ print } /^\[==*\] Running 0 test/ { exit 1 }' && [ "${PIPESTATUS[0]}" = 0 ]
+    env "${@:3}" "$build/$1" --data tests/data --bin "${BIN:-$build/bin}" "$2" | awk '{ print } /^\[==*\] Running 0 test/ { exit 1 }' && [ "${PIPESTATUS[0]}" = 0 ]
     ;;
 esac
