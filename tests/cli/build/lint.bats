@@ -1,4 +1,6 @@
 # What make lint refuses about the tree as a whole: each fault is planted in a small tree of two folders, `low` and `high`.
+# bats file_tags=ci
+
 load ../helpers
 
 setup() {

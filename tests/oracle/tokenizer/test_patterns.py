@@ -164,6 +164,7 @@ def test_pieces_of_qwen2_are_those_of_its_regex():
     cut_as_regex("qwen2")
 
 
+@runner.ci
 def test_pieces_of_o200k_are_those_of_its_regex():
     cut_as_regex("o200k")
 

@@ -269,7 +269,7 @@ FORGERS = forge_data, forge_text, forge_metrics, forge_metrics, forge_checkpoint
 
 
 def test_no_forged_run_is_accepted(home):
-    count, seed = int(os.environ.get("FORGERIES", 25)), int(os.environ.get("SEED") or random.randrange(2**32))
+    count, seed = int(os.environ.get("FORGERIES", 25)), int(os.environ.get("SEED") or 1)
     print(f"seeds {seed} of test_audit.py", flush=True)
     home = pathlib.Path(home)
     whole, forged = home / "whole", home / "forged"
