@@ -24,7 +24,9 @@ static const Vocab *open_text(Bytes text, const char *name, const VocabNames *na
 }
 
 static const Vocab *open_characters(const char *path) {
-    return url_map_takes(path) ? open_url(open_text, path, NULL) : vocab_open_characters(path);
+    const Vocab *vocab = url_map_takes(path) ? open_url(open_text, path, NULL) : vocab_open_characters(path);
+    if (!vocab) fail_in("--characters reads the characters that shardtool characters writes");
+    return vocab;
 }
 
 bool vocabulary_is_named(const VocabularyOptions *options) { return options->characters || options->vocabulary; }

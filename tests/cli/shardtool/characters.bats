@@ -46,7 +46,7 @@ setup() {
     echo 'a Zebra' >z.txt
     run_match 65 "the character U+005A at byte 2 is not in the vocabulary" shardtool tokenize -q --characters "$abc" -o z z.txt
     printf abca >twice
-    run_match 65 "'twice': the character U+0061 occurs twice" shardtool tokenize -q --characters twice -o z z.txt
+    run_match 65 "--characters reads the characters that shardtool characters writes: the vocabulary 'twice': the character U+0061 occurs twice" shardtool tokenize -q --characters twice -o z z.txt
     : >none
     run_code 65 shardtool tokenize -q --characters none -o z z.txt
     run_match 2 "another vocabulary" shardtool tokenize -q -o "$data" --docs lines --val 0.2 "$text"
