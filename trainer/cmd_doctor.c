@@ -220,12 +220,13 @@ static Finding check_inputs(char *text, size_t size) {
     return FINE;
 }
 
+// The memory before the libraries, of which cuda and mpi take address space that a run has.
 static const struct {
     const char *name;
     Finding (*check)(char *text, size_t size);
 } checks[] = {
-    {"device", check_device}, {"onednn", check_onednn}, {"cuda", check_cuda},     {"mpi", check_mpi},
-    {"cores", check_cores},   {"memory", check_memory}, {"run", check_run},       {"disk", check_disk},
+    {"device", check_device}, {"memory", check_memory}, {"onednn", check_onednn}, {"cuda", check_cuda},
+    {"mpi", check_mpi},       {"cores", check_cores},   {"run", check_run},       {"disk", check_disk},
     {"limits", check_limits}, {"loader", check_loader}, {"inputs", check_inputs},
 };
 
