@@ -9,7 +9,7 @@ setup() {
     setup_ranks
     PROGRAM=$EMULATOR/emulated/trainer
     [ -x "$PROGRAM" ] || skip "built without nvcc"
-    ln -sf ../bin/loader "$(dirname "$PROGRAM")/loader"
+    ln -sf "$BIN/loader" "$(dirname "$PROGRAM")/loader"
     make_emulated_conf
     export PROGRAM
 }
