@@ -51,26 +51,26 @@ int importer_add(Importer *importer, const uint8_t *data, uint64_t first, uint64
     return 0;
 }
 
-// Whether the bytes look like ids of `width` bytes: nothing but zeros above the lower two. u16 ids do not, because no
-// text has the id 0, an exclamation mark, at every second place.
-static bool have_width(Bytes ids, size_t width) {
+// Whether the bytes look like ids of `width` bytes: nothing but zeros above those of an id. Narrower ids do not,
+// because no text has the id 0, an exclamation mark, at every second place.
+static bool have_width(const Importer *importer, Bytes ids, size_t width) {
     enum { IDS_LEAST = 4 };
     if (ids.size % width || ids.size / width < IDS_LEAST) return false;
     for (size_t i = 0; i < ids.size; i += 2)
-        if (i % width && get_u16(ids.data + i)) return false;
+        if (i % width >= importer->id_bytes && get_u16(ids.data + i)) return false;
     return true;
 }
 
 int importer_check_width(const Importer *importer, Bytes ids) {
-    if (importer->id_bytes == 4)
-        return ids.size % 4 ? fail(EX_DATA, "its size is no multiple of 4 bytes: it cannot hold u32 ids only") : 0;
-    if (ids.size % 2) return fail(EX_DATA, "odd number of bytes: it cannot hold u16 ids only");
-    const int width = have_width(ids, 8) ? 8 : have_width(ids, 4) ? 4 : 2;
-    if (width == 2) return 0;
+    const unsigned own = importer->id_bytes;
+    if (ids.size % own)
+        return fail(EX_DATA, "its size is no multiple of %u bytes: it cannot hold u%u ids only", own, own * 8);
+    const unsigned width = have_width(importer, ids, 8) ? 8 : own == 2 && have_width(importer, ids, 4) ? 4 : own;
+    if (width == own) return 0;
     return fail(EX_DATA,
-                "it looks like ids of %d bytes, this program reads u16: convert it first, as by "
-                "numpy.fromfile(FILE, 'u%d').astype('u2').tofile(NEW)",
-                width, width);
+                "it looks like ids of %u bytes, this program reads u%u: convert it first, as by "
+                "numpy.fromfile(FILE, 'u%u').astype('u%u').tofile(NEW)",
+                width, own * 8, width, own);
 }
 
 int importer_add_counted(Importer *importer, Bytes ids, uint64_t count) {

@@ -147,6 +147,16 @@ END
     sed -i 's/gpt2|2/gpt2|4/' narrow/train.ds.metadata
     shardtool import -q --from datatrove -o back narrow
     shardtool diff --content back "$small"
+    # of 8 bytes, as torch and NumPy have them, each second id would be 0
+    python3 - datatrove/train.ds <<'END'
+import array, sys
+ids = array.array("I", open(sys.argv[1], "rb").read())
+ids.tofile(open("right.bin", "wb")), array.array("Q", ids).tofile(open("long.bin", "wb"))
+END
+    shardtool import -q --from nanogpt --vocabulary "$data" -o right right.bin
+    shardtool cat right | cmp - right.bin
+    run_match 65 "it looks like ids of 8 bytes, this program reads u32*astype('u4')" \
+        shardtool import --from nanogpt --vocabulary "$data" -o long long.bin
 }
 
 @test "a model of a wide vocabulary is trained, killed, resumed, evaluated, sampled, exported and trained again" {
