@@ -1,5 +1,5 @@
-// decode: ids to text. The ids are decimal or raw (`trainer sample | shardtool decode`), or those of a shard or
-// dataset, where a document or a range can be chosen.
+// decode: ids to text. The ids are decimal or raw (`trainer sample | shardtool decode`), or in a shard or dataset, of
+// which a document or a range can be chosen.
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/file/spool.h"
@@ -73,7 +73,7 @@ static int take_raw(TextDecoding *decoding, uint8_t c, uint64_t offset) {
     return decoding->digits == bytes ? put_id(decoding, decoding->id, offset + 1 - bytes) : 0;
 }
 
-// Reads what a pipe has delivered so far. The bytes of a shard's opening are read together.
+// Reads the bytes that a pipe has delivered so far. The bytes of a shard's opening are read together.
 static ssize_t read_block(TextDecoding *decoding, int fd) {
     ssize_t got;
     do got = read(fd, decoding->block, sizeof decoding->block);
@@ -195,7 +195,7 @@ static int decode_tokens(TextDecoding *decoding, TokenReader *tokens) {
     return token_reader_visit(tokens, one.first + first, one.first + end, put_ids, decoding);
 }
 
-// The vocabulary whose file the dataset has, unless another one was named.
+// The vocabulary whose file the dataset has, unless another vocabulary was named.
 static int take_vocabulary(TextDecoding *decoding, const char *path) {
     char kept[PATH_MAX_BYTES];
     if (vocabulary_is_named(&vocabulary) || !dataset_is(path) || !dataset_vocabulary_in(kept, path)) return 0;

@@ -30,7 +30,7 @@ static int most_first(const void *a, const void *b) {
 }
 
 typedef struct {
-    const Vocab *vocab; // of the first shard: GPT-2's, or that of the file its dataset has
+    const Vocab *vocab; // of the first shard: GPT-2's, or the one in its dataset
     bool has_text;      // the shards are of this vocabulary; ids of another vocabulary are printed without their text
     Row ids[IDS_MAX];
 } Histogram;

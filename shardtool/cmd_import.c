@@ -35,8 +35,8 @@ static bool is_val(const char *word, size_t length) {
     return false;
 }
 
-// val.bin, fineweb_val_000000.bin and text_validation_document.bin are of the validation split, medieval.bin is not;
-// and what is in a folder val, but for a file that is named after training.
+// Files of the validation split: val.bin, fineweb_val_000000.bin and text_validation_document.bin, but not
+// medieval.bin; and files in a folder val, except a file that is named after training.
 static int split_of(const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     for (const char *word = name; *word;) {
@@ -118,7 +118,7 @@ static int find_vocabulary(const Inputs *inputs, char path[PATH_MAX_BYTES]) {
     return 0;
 }
 
-// The vocabulary that options name, that of a file beside the ids, or GPT-2's.
+// The vocabulary that options name, the one of a file beside the ids, or GPT-2's.
 static const Vocab *open_vocabulary(const Inputs *inputs) {
     char path[PATH_MAX_BYTES];
     if (vocabulary_is_named(&vocabulary)) return vocabulary_options_open(&vocabulary);

@@ -66,7 +66,7 @@ static int read_head(Bytes map, Shard *member, size_t *offset) {
     return shard_read_header(member, block, opening);
 }
 
-// Copies the undamaged frames of a shard whose tables are whole, with what the frames do not say: whether the first
+// Copies the undamaged frames of a shard whose tables are whole, with two facts that the frames lack: whether the first
 // document began in another shard, and the bytes of text. *left_out counts the bytes of the other frames.
 static int copy_listed(ShardWriter *writer, const ShardFile *old, size_t *left_out) {
     ShardCursor *cursor = shard_cursor_open();

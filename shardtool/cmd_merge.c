@@ -51,7 +51,7 @@ static uint64_t document_count(const Dataset *dataset) {
     return dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL];
 }
 
-// The same data twice is hardly ever intended. `fingerprints` has those of the parts before.
+// The same data twice is hardly ever intended. `fingerprints` has the fingerprints of earlier parts.
 static int refuse_duplicate(const Dataset *part, char **paths, int index, uint8_t (*fingerprints)[32]) {
     memcpy(fingerprints[index], part->fingerprint, 32);
     for (int i = 0; i < index && !allow_duplicates && document_count(part); i++)
@@ -61,7 +61,7 @@ static int refuse_duplicate(const Dataset *part, char **paths, int index, uint8_
     return 0;
 }
 
-// The path of the last dataset so far with shards of a split, where its last document has no end-of-text id.
+// The path of the last dataset so far with shards of a split, if its last document has no end-of-text id.
 typedef struct {
     const char *paths[SPLIT_COUNT];
 } OpenEnds;
@@ -92,7 +92,7 @@ static int link_shards(Dataset *whole, const Dataset *part, const char *path, Op
     return 0;
 }
 
-// The lists of what the parts of a run have skipped, as that of one run over all files.
+// Joins the lists of skipped files of a run's parts into the list of one run over all files.
 static int join_skips(const char *directory, int count, char **paths) {
     char path[PATH_MAX_BYTES];
     Buffer lines = {0};

@@ -155,7 +155,7 @@ static int run_pipeline(DatasetBuild *build, const RunParams *run, const Inputs 
     source_close(source);
     source_options.points = NULL;
     free(points);
-    // a part may be of files that have none
+    // a part may be of files without documents
     if (status == 0 && dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL] == 0 && !dataset->part)
         status = fail_no_documents();
     if (status == 0) status = skips_finish(&source_options.skips);

@@ -32,7 +32,7 @@ static const Option options[] = {
     {OPT_LIST, "special", &specials, "TOKEN", "a special token, in the order of their ids; <|endoftext|> is the last"},
     ROW_JOBS(&threads),
     {OPT_SIZE, "memory", &memory, "SIZE",
-     "memory to use at most; rare counts beyond it are kept in files in DIR; the default is less where less is free"},
+     "memory to use at most; rare counts beyond it are kept in files in DIR; the default is less if less is free"},
     {OPT_SIZE, "max-bytes", &max_bytes, "SIZE", "use a sample of the documents of about SIZE of text, 0 = all"},
     {OPT_SIZE, "min-count", &min_count, "N", "leave out pieces of text that occur less than N times"},
     INPUT_ROWS,
@@ -46,7 +46,7 @@ static const char end_of_text[] = "<|endoftext|>";
 
 typedef struct {
     CountingOptions counting;
-    Buffer count_params, params; // what decides the counts, and the vocabulary; each ends with a NUL
+    Buffer count_params, params; // settings of the counts, and of the vocabulary; each ends with a NUL
     uint32_t merges;
     Inputs inputs;
     Lock lock; // of the output
@@ -87,7 +87,7 @@ static int check_options(TrainRun *run) {
     return count_workers_check(workers);
 }
 
-// A special token as an item of the list of them, so that each line is that of one command.
+// A special token as an item of the list of them, so that two commands never have the same line.
 static void add_special(Buffer *line, const char *token) {
     for (; *token; token++) buffer_print(line, strchr(",;%", *token) ? "%%%02X" : "%c", (unsigned char)*token);
 }

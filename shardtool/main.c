@@ -35,7 +35,7 @@ static const ManualRow environment[] = {
     {"TMPDIR", "folder for temporary files, in place of /tmp",
      "tokenize characters train-vocabulary text dedup shuffle"},
     {"CURL_CA_BUNDLE", "file of the authorities whose certificates are accepted for inputs by URL", URLS},
-    {"SSL_CERT_FILE", "the same, where CURL_CA_BUNDLE is not set", URLS},
+    {"SSL_CERT_FILE", "the same, if CURL_CA_BUNDLE is not set", URLS},
     {"SSL_CERT_DIR", "folder of authorities, beside that file", URLS},
     {"https_proxy", "proxy for inputs by URL, as for curl; no_proxy lists hosts without it", URLS},
     {NULL, NULL, NULL},
@@ -64,8 +64,8 @@ static const ManualRow descriptions[] = {
      "The shards of the result are hard links, so it has to be on the same file system. The datasets must have one "
      "vocabulary. They may have been made with different options, or by import, filter and other commands.",
      NULL},
-    {"decode", "Of a dataset, prints the training split, or that of --split.", NULL},
-    {"cat", "Of a dataset, reads the training split, or that of --split. A shard has no splits.", NULL},
+    {"decode", "Prints the training split of a dataset, or the split of --split.", NULL},
+    {"cat", "Reads the training split of a dataset, or the split of --split. A shard has no splits.", NULL},
     {"dedup",
      "The first of equal documents stays, in the order of the PATHs, training before validation. With --similar X a "
      "document is also removed if it is similar to an earlier one that stays. Two documents are similar if they share "
@@ -77,8 +77,8 @@ static const ManualRow descriptions[] = {
      NULL},
     {"decontaminate",
      "A document is removed if it has at least half of the sequences of 13 words of an item, whatever else it holds. "
-     "An item of 8 to 12 words has to occur whole. Shorter items are counted, but not searched for. Words are those "
-     "of dedup --similar. The report has the item with the greatest share, and the words of the first sequence that "
+     "An item of 8 to 12 words has to occur whole. Shorter items are counted, but not searched for. Words are as "
+     "in dedup --similar. The report has the item with the greatest share, and the words of the first sequence that "
      "was found.",
      NULL},
     {"diff",

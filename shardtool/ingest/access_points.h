@@ -1,7 +1,7 @@
 // Places in the compressed input files at which decoding can begin, so that a run that continues does not decode all
 // that is before: ends of frames and members, and in gzip files ends of blocks, with the 32 KiB of content before them.
-// Inside a zstd frame, an xz stream or a bzip2 stream there is none: libzstd has no call that saves its state, whose
-// window alone has megabytes.
+// Inside a zstd frame, an xz stream or a bzip2 stream there are no such places: libzstd has no call that saves its
+// state, whose window alone has megabytes.
 #pragma once
 
 #include "shardtool/ingest/codec.h"
@@ -19,7 +19,7 @@ typedef struct {
 
 typedef struct AccessPoints {
     uint64_t file;            // being read
-    const AccessPoint *start; // of a run that continues; NULL where it has none
+    const AccessPoint *start; // of a run that continues, or NULL
     uint64_t added;
     AccessPoint last[ACCESS_POINTS]; // a ring
 } AccessPoints;

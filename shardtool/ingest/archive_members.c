@@ -170,7 +170,7 @@ static bool reopen(ArchiveReader *archive) {
     return open_archive(archive) == 0;
 }
 
-// Skips the rest of a member after fail(). An error of the archive itself is that of its last member.
+// Skips the rest of a member after fail(). An error of the archive itself counts as its last member's.
 static int skip_member(ArchiveReader *archive, Part *part) {
     OpenMember *member = &archive->member;
     bool skips_some = skips_any_allowed(&archive->options->skips);

@@ -42,7 +42,7 @@ typedef struct {
 
 const Codec *codec_find(Bytes head); // NULL when no magic number matches
 // Removes the extension of a codec from a file name: "a.txt.gz" becomes "a.txt", "a.tgz" becomes "a.tar". False when
-// the name has none.
+// the name has no such extension.
 bool codec_strip_extension(char *name);
 // Whether `extensions`, words separated by spaces, has one, in capitals or not.
 bool extension_is_one_of(const char *extensions, const char *extension);

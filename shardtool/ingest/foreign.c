@@ -73,7 +73,7 @@ static bool is_office_document(Bytes head) {
            starts_with(name, "_rels/", 6) || starts_with(name, "META-INF/", 9);
 }
 
-// The plain text of web pages, in records like those of the pages.
+// The plain text of web pages, in records like the records of the pages.
 static bool is_wet(Bytes head) {
     static const char type[] = "\r\nWARC-Type: conversion\r\n";
     return starts_with(head, "WARC/", 5) && memmem(head.data, head.size, type, sizeof type - 1);
@@ -103,8 +103,8 @@ const char *foreign_find(Bytes head) {
     return NULL;
 }
 
-// A byte order mark begins no text in UTF-8. In UTF-16, every second byte is below 9 in nearly all scripts except those
-// of East Asia, and hardly any other byte.
+// A byte order mark begins no text in UTF-8. In UTF-16, every second byte is below 9 in nearly all scripts except East
+// Asian ones, and hardly any other byte.
 const char *utf16_find(Bytes head) {
     if (starts_with(head, "\xFF\xFE", 2) || starts_with(head, "\xFE\xFF", 2)) return foreign_find(head);
     size_t low[2] = {0}, pairs = head.size / 2;

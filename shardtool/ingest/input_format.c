@@ -70,7 +70,7 @@ static const InputFormat *highest_bid(Bytes head, InputKind kind, int least) {
 
 static int refuse(const Stream *stream, const char *is) { return fail(EX_DATA, "'%s' %s", stream->name, is); }
 
-// JSON that is not JSON lines, and UTF-16. Of either, a reader of lines would take single lines for documents.
+// JSON that is not JSON lines, and UTF-16. In both, a reader of lines would take single lines for documents.
 static const char *not_lines_find(Bytes head) {
     const char *is = utf16_find(head);
     return is || jsonl_bid(head) ? is : json_document_find(head);

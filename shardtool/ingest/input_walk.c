@@ -1,4 +1,4 @@
-// The files that an argument names: those of a folder and of the folders in it, or of a URL.
+// The files that an argument names: the files of a folder and of the folders in it, or of a URL.
 #include "common/err.h"
 #include "common/log.h"
 #include "dataset/manifest.h"
@@ -70,7 +70,7 @@ bool input_member_is_wanted(const InputFilter *filter, const char *archive, cons
 
 // ---- the walk
 
-// What walk_directory calls is not inlined: its frame is on the stack once for each level of folders.
+// Functions that walk_directory calls are not inlined: its frame is on the stack once for each level of folders.
 #define SMALL_FRAME __attribute__((noinline))
 
 static uint32_t device_number(const struct stat *st) { return (uint32_t)(major(st->st_dev) << 20 | minor(st->st_dev)); }
@@ -116,8 +116,8 @@ static int add_file(Walk *walk, const struct stat *st, Folder folder) {
 typedef enum {
     FOLDER_FILE_OTHER,
     FOLDER_FILE_RECORDS, // Parquet or JSON lines, also compressed
-    FOLDER_FILE_ABOUT,   // what repositories of data sets have beside those: README.md, LICENSE, dataset_infos.json
-    FOLDER_FILE_INDEX    // what Spark, dask and fastparquet write beside Parquet, and rows that a job has not committed
+    FOLDER_FILE_ABOUT,   // files about records, in repositories of data sets: README.md, LICENSE, dataset_infos.json
+    FOLDER_FILE_INDEX    // files of Spark, dask and fastparquet beside Parquet, and rows that a job has not committed
 } FolderFile;
 
 // Databricks names the files of a commit _started_ID and _committed_ID.
@@ -255,7 +255,7 @@ static int walk_directory(Walk *walk) {
     return status;
 }
 
-// Where a folder has Parquet or JSON lines, a README.md in it is no document, unless --include names it.
+// If a folder has Parquet or JSON lines, a README.md in it is no document, unless --include names it.
 static void leave_out_about(Walk *walk) {
     const uint64_t *about = (const uint64_t *)(void *)walk->about.data;
     const uint64_t count = walk->about.size / sizeof *about, files = walk->files.size / sizeof(InputFile);
@@ -311,7 +311,7 @@ static int walk_url(Walk *walk) {
     return status;
 }
 
-// Lists what the URLs among the arguments name.
+// Lists the files that the URLs among the arguments name.
 int walk_list_urls(Walk *walk, char **arguments, size_t count) {
     Buffer urls = {0};
     int status = 0;

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// 16 bytes and a name for each of millions of files. What the files of a folder share is in InputFolder.
+// 16 bytes and a name for each of millions of files. InputFolder has the fields that the files of a folder share.
 typedef struct {
     uint64_t bytes;  // 0 unless it is a regular file
     uint32_t name;   // its offset in Inputs.names; "-" is standard input; input_entry has more of a remote file
@@ -29,7 +29,7 @@ typedef struct {
     bool stream;        // standard input or a pipe: one file, and nothing can be said about it beforehand
 } InputArgument;
 
-// What --files-from, --include and --exclude select, and how URLs are read.
+// The choices of --files-from, --include and --exclude, and how URLs are read.
 typedef struct InputFilter {
     const char *files_from;      // a file with further arguments, or NULL
     StringList include, exclude; // glob patterns of the files in folders and archives
@@ -46,7 +46,7 @@ typedef struct {
     uint64_t folder_count, names_bytes;
     InputArgument *arguments;
     uint64_t file_count, argument_count, bytes;
-    Remote *remote; // for files of URLs; NULL where there are none
+    Remote *remote; // for files of URLs, or NULL
 } Inputs;
 
 // Sorts the arguments by bytes, walks directories in byte order of their paths. Dot files and Parquet's indexes are
@@ -60,8 +60,8 @@ bool input_is_wanted(const InputFilter *filter, const char *below);
 // members. `archive` is the name of its stream.
 bool input_member_is_wanted(const InputFilter *filter, const char *archive, const char *member);
 int inputs_digest(Inputs *inputs); // fills in the digests
-// Of the paths, sizes and digests of the arguments, and of their times and the patterns, where a run is to be continued
-// with the same files.
+// Hashes the paths, sizes and digests of the arguments. With `times`, for a run that is continued with the same files,
+// also their times and the patterns.
 void inputs_hash(const Inputs *inputs, bool times, uint8_t hash[32]);
 // Appends names to `files` without counting them: for positions in files that this run does not read itself.
 void inputs_add_names(Inputs *inputs, const char *const *names, unsigned count);

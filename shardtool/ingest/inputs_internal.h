@@ -1,4 +1,4 @@
-// What the walk over the arguments and the list of inputs share.
+// Shared by the walk over the arguments and the list of inputs.
 #pragma once
 
 #include "common/bytes.h"
@@ -24,13 +24,13 @@ typedef struct {
     bool reads_urls;
     RemoteList urls;
     size_t next_url;
-    // Of the argument:
+    // Properties of the argument:
     bool has_records;
     Buffer about;            // the numbers of the files that are FOLDER_FILE_ABOUT
     const char *first_about; // the path of the first
 } Walk;
 
-int walk_list_urls(Walk *walk, char **arguments, size_t count); // what the URLs among the arguments name
+int walk_list_urls(Walk *walk, char **arguments, size_t count); // the files of the URLs
 int walk_argument(Walk *walk, const char *path);                // adds the files of one argument, in their order
 
 // Copies a string into the chunks, so that 8 million paths need no more memory than their bytes.

@@ -80,7 +80,7 @@ static int file_seek(Stream *stream, uint64_t offset) {
     return 0;
 }
 
-// Of a remote file, `bytes` is the place of the next `read`, and for the progress the most that was read.
+// `bytes` of a remote file is the place of the next `read`, and for the progress the most that was read.
 static ssize_t remote_read_some(Stream *stream, void *data, size_t size) {
     FileStream *file = (FileStream *)stream;
     ssize_t got = remote_file_read_at(file->remote, file->bytes, data, size);
@@ -193,7 +193,7 @@ void source_start(Source *source, uint64_t file, ReadPlace place, uint64_t docum
     source->start = place, source->start_document = document;
 }
 
-// Skips the rest of a file after fail(). Of a file that changed, the error may be a consequence.
+// Skips the rest of a file after fail(). If the file has changed, that may be the cause of the error.
 static int skip_file(Source *source, Part *part) {
     Error error;
     const RemoteFile *remote = source->stream.remote;

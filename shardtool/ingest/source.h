@@ -12,6 +12,6 @@ int source_next(Source *source, Part *part);                // 1, 0 at the end, 
 int source_fail_in(const Source *source, const Part *part); // names its document in the pending error; returns -1
 uint64_t source_bytes_read(const Source *source);           // of the files' bytes, for progress
 int source_check(const Source *source); // 74 when the file that is being read has changed: for a reader that ends early
-// Whether the file that is being read is remote, and its number: what was read of it may be wrong after an error 65.
+// Whether the file that is being read is remote, and its number: after an error 65 the bytes may be wrong.
 bool source_is_remote(const Source *source, uint64_t *file);
 void source_close(Source *source); // accepts NULL

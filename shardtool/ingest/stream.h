@@ -11,7 +11,7 @@ enum {
 };
 
 // A place in a file from which its reader can begin. All zero is the beginning. A place in a compressed file is one of
-// its content: earlier content is decompressed and dropped, or skipped where there is an access point.
+// its content: earlier content is decompressed and dropped, or skipped if there is an access point.
 typedef struct {
     uint64_t byte;   // from which the reader reads; 0 for formats with an index
     uint64_t number; // of the line, member or row group there
@@ -35,8 +35,8 @@ struct Stream {
     // Reads at any offset, independently of `read`. NULL for pipes, members of archives and the output of codecs.
     ssize_t (*read_at)(Stream *stream, uint64_t offset, void *data, size_t size);
     int (*seek)(Stream *stream, uint64_t offset); // continues `read` at a byte; may be NULL
-    ReadPlace start;                              // where the reader begins; the format is that of the first bytes
-    uint64_t size;                                // in bytes, where there is read_at
+    ReadPlace start;                              // where the reader begins; the first bytes tell the format
+    uint64_t size;                                // in bytes, if there is read_at
     char name[PATH_MAX_BYTES];                    // printable
     char base[STREAM_BASE_BYTES];                 // the file name without the extensions of codecs that were decoded
     unsigned level;                               // the number of containers around it

@@ -6,7 +6,7 @@
 
 typedef struct {
     TokenReader *tokens;
-    const char *folder, *name; // of the files: "train" or "val", then what exporter_open adds
+    const char *folder, *name; // of the files: "train" or "val"; exporter_open adds the rest
     const char *tokenizer;     // its name: "gpt2", or the fingerprint of the vocabulary
     uint64_t file_tokens;      // of --file-tokens
     uint64_t count, at;        // ids of the split; ids written so far
@@ -24,6 +24,6 @@ int exporter_add(Exporter *exporter, uint64_t count);   // writes the next `coun
 // Opens a file, writes a header and the next `count` ids, and commits it.
 int exporter_write(Exporter *exporter, const char *end, Bytes header, uint64_t count);
 
-// Writes what `add` adds for each document, in order. `documents` gets their number.
+// Writes the bytes that `add` adds for each document, in order. `documents` gets their number.
 typedef int (*AddDocument)(const Exporter *exporter, Buffer *out, const Document *document);
 int exporter_add_documents(Exporter *exporter, AddDocument add, uint64_t *documents);

@@ -1,4 +1,4 @@
-// What a reader of another tool's token files adds its ids to: a dataset, or a shard on standard output.
+// The target of a reader of another tool's token files: a dataset, or a shard on standard output.
 #pragma once
 
 #include "shardtool/support/output.h"
@@ -27,4 +27,4 @@ int importer_check_width(const Importer *importer, Bytes ids);
 // Maps the index of the current file: its name with `end` in place of the last `cut` bytes.
 int importer_map_index(const Importer *importer, Bytes *index, size_t cut, const char *end);
 
-int importer_finish(Importer *importer); // adds the end-of-text ids that stood before documents; output_finish follows
+int importer_finish(Importer *importer); // adds the end-of-text ids that were before documents; output_finish follows

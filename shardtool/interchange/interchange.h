@@ -1,6 +1,6 @@
 // Token files of other tools. Each tool is one name in INTERCHANGE_FORMATS and one file, tokens_NAME.c, which specifies
 // the layout and holds the row with the reader for `import` and the writer for `export`. All numbers are little-endian.
-// Ids are u16, and u32 where the vocabulary has more than 65,536. A directory holds one set of files per split: train*,
+// Ids are u16, and u32 if the vocabulary has more than 65,536. A directory holds one set of files per split: train*,
 // val*.
 #pragma once
 

@@ -23,7 +23,7 @@ static int read_documents(Importer *importer, Bytes index, Bytes file) {
     return end == count ? 0 : fail(EX_DATA, "index: its documents end at %" PRIu64 " of %" PRIu64 " ids", end, count);
 }
 
-// Only the metadata says whether the ids are u16 or u32. Without metadata they are read as those of the vocabulary.
+// Only the metadata says whether the ids are u16 or u32. Without metadata they have the size of the vocabulary's ids.
 static int check_metadata(Importer *importer) {
     Bytes metadata;
     if (importer_map_index(importer, &metadata, 0, ".metadata") < 0) return err_clear(), 0;

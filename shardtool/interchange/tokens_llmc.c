@@ -1,6 +1,6 @@
 // Token files of llm.c: train_000000.bin ... hold int32[256] header = 20240520, 1, number of ids, zeros; then the ids,
-// u16. Of Llama 3's vocabulary, and here of others of more than 65,536 ids, 20240801, 7, ..., and u32. llm.c expects
-// the end-of-text id before each document.
+// u16. With Llama 3's vocabulary, and here with others of more than 65,536 ids, 20240801, 7, ..., and u32. llm.c
+// expects the end-of-text id before each document.
 #include "common/err.h"
 #include "shardtool/interchange/interchange.h"
 #include <inttypes.h>

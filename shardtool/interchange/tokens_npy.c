@@ -9,7 +9,7 @@
 
 #define MAGIC "\x93NUMPY"
 
-// The text after "'key':" of the header; NULL when there is none.
+// The text after "'key':" of the header; NULL without that key.
 static const char *find_value(const char *header, const char *key) {
     const char *at = strstr(header, key);
     if (!at) return NULL;

@@ -1,7 +1,7 @@
 // JSON lines: extracts one string of each object, at a path of keys, while holding only a window of the line.
 //
-// The grammar is that of Python's json module: strict strings, NaN and Infinity allowed, the last of two equal keys
-// wins, a lone surrogate becomes U+FFFD. Bytes that are not UTF-8 pass through; the tokenizer handles them.
+// The grammar is the same as in Python's json module: strict strings, NaN and Infinity allowed, the last of two equal
+// keys wins, a lone surrogate becomes U+FFFD. Bytes that are not UTF-8 pass through; the tokenizer handles them.
 #include "common/err.h"
 #include "common/json_read.h"
 #include "common/json_scan.h"
@@ -71,8 +71,8 @@ typedef struct {
     Buffer raw; // with options->turns: the line up to window[raw_at]
     size_t raw_at;
     char why[TURNS_WHY_BYTES];
-    // Spark and DataFusion leave out a key whose value is null. A line without the key is thus a null text where
-    // another line of the file has the key, and waits until one has.
+    // Spark and DataFusion leave out a key whose value is null. A line without the key is thus a null text if another
+    // line of the file has the key, and waits until one has.
     bool has_key;
     Buffer pending;                          // uint64_t, their numbers
     Error pending_why;                       // of the first
@@ -145,7 +145,7 @@ static const uint8_t *find_special(const uint8_t *at, const uint8_t *end) {
     return at;
 }
 
-// The character that an escape of two characters stands for, by its second; 0 for others.
+// The character of an escape of two characters, by its second; 0 for others.
 static const uint8_t short_escapes[256] = {
     ['"'] = '"', ['\\'] = '\\', ['/'] = '/', ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r', ['t'] = '\t',
 };
@@ -219,8 +219,8 @@ static Step step_escape(JsonlReader *jsonl) {
 
 static bool in_object(const JsonlReader *jsonl) { return jsonl->objects[jsonl->depth / 64] >> jsonl->depth % 64 & 1; }
 
-// Compares the key just read with the next key of the path. Of two equal keys the last wins, so the value of an earlier
-// one is dropped.
+// Compares the key just read with the next key of the path. If two keys are equal, the last wins, so the value of an
+// earlier one is dropped.
 static Step match_key(JsonlReader *jsonl) {
     if (jsonl->matched >= jsonl->depth) jsonl->matched = jsonl->depth - 1;
     unsigned level = jsonl->depth - 1;
@@ -259,7 +259,7 @@ static Step step_string(JsonlReader *jsonl) {
     return bad_line(jsonl, *special == '\n' ? "the line ends in a string" : "control character in a string");
 }
 
-// Whether the value that begins here is that of the last key of the path.
+// Whether the value that begins here belongs to the last key of the path.
 static bool is_at_text(const JsonlReader *jsonl) {
     return jsonl->matched == jsonl->key_count && jsonl->depth == jsonl->key_count && !jsonl->options->turns;
 }
@@ -423,7 +423,7 @@ static const json_t *text_value(const JsonlReader *jsonl, const json_t *value) {
     return value;
 }
 
-// The type of the value at the key of the text; NULL when there is none.
+// The type of the value at the key of the text; NULL without that key.
 static const char *value_type(const JsonlReader *jsonl, const json_t *value) {
     static const char *const types[] = {
         [JSON_OBJECT] = "an object",    [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
@@ -442,7 +442,7 @@ static json_t *parse_window(const JsonlReader *jsonl) {
     return json_parse((Bytes){from, (size_t)(jsonl->window + jsonl->at - from)}, JSON_ALLOW_NUL, &error);
 }
 
-// Says which key has no text, what it has, and which keys there are, as far as the window holds the line.
+// Says which key has no text, the type of its value, and which keys there are, as far as the window holds the line.
 static void name_keys(const JsonlReader *jsonl, Buffer *out) {
     enum { KEYS_MAX = 12 };
     json_t *object = parse_window(jsonl), *value;

@@ -7,7 +7,7 @@ typedef struct {
     void *zstd, *zlib; // contexts, opened by the first page that needs them
 } ParquetDecompressor;
 
-// Decompresses `page` into exactly `size` bytes at `out`. -1 after fail (65) when the codec refuses it or the size is
-// another one. One thread at a time.
+// Decompresses `page` into exactly `size` bytes at `out`. -1 after fail (65) when the codec refuses it or the size
+// differs. One thread at a time.
 int parquet_decompress(ParquetDecompressor *decompressor, ParquetCodec codec, Bytes page, uint8_t *out, size_t size);
 void parquet_decompressor_close(ParquetDecompressor *decompressor); // accepts a zeroed struct

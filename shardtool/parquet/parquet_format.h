@@ -44,6 +44,6 @@ enum { PARQUET_LOGICAL_INTEGER = 10 };
 const char *parquet_type_name(int type);         // "BYTE_ARRAY"; "unknown" for a number without a name
 const char *parquet_codec_name(int codec);       // "SNAPPY"
 const char *parquet_encoding_name(int encoding); // "DELTA_BYTE_ARRAY"
-// What the annotation of a column says about its values: "STRING", "DECIMAL"; NULL for integers of any width.
+// The type of values by the annotation of a column: "STRING", "DECIMAL"; NULL for integers of any width.
 const char *parquet_converted_name(int converted); // ConvertedType, in older files
 const char *parquet_logical_name(int logical);     // LogicalType

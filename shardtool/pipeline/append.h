@@ -1,6 +1,6 @@
 // Appends to a finished dataset: the new dataset links its shards, except the last, shorter one of each split,
-// whose ids are written again followed by the ids of the new documents. So the shards are those of one run over
-// all inputs.
+// whose ids are written again followed by the ids of the new documents. So the shards are the same as after one run
+// over all inputs.
 #pragma once
 
 #include "shardtool/pipeline/shard_sink.h"

@@ -70,7 +70,7 @@ static bool load_shard(Dataset *dataset, Bytes line, int pending_split, JournalR
     return good;
 }
 
-// Where the pending ids are missing or damaged, all inputs are read again.
+// If the pending ids are missing or damaged, all inputs are read again.
 static void load_pending(const Dataset *dataset, JournalResume *resume, uint64_t bytes, uint32_t crc) {
     char path[PATH_MAX_BYTES];
     file_path(path, dataset, DATASET_PENDING);

@@ -5,7 +5,7 @@
 // and the position after its last token. A line is written after the shard has its final name. Lines after a damaged or
 // truncated one are ignored.
 //
-// DIR/.pending holds ids of one split, the smaller one by the options: those of all documents before the end of the
+// DIR/.pending holds ids of one split, the smaller one by the options: the ids of all documents before the end of the
 // other split's last shard. So a run that continues reads the inputs from that end on, and reads the ids of earlier
 // documents from .pending. In a compressed file it begins to decode at an access point near that end. DIR/.window holds
 // the window of the last line's point; if its checksum differs, the file is decoded from its beginning.
@@ -35,9 +35,9 @@ typedef struct {
     InputPosition positions[SPLIT_COUNT]; // documents of a split before it are in finished shards
     bool has_start;                       // documents before `start` are in shards or in `pending`
     InputPosition start;
-    AccessPoint point; // of the file of `start`; all zero if there is none
+    AccessPoint point; // of the file of `start`, or all zero
     Buffer pending;    // PendingIds, each followed by its ids
-    Buffer params;     // where journal_load returns JOURNAL_OTHER: the options of that run
+    Buffer params;     // if journal_load returns JOURNAL_OTHER: the options of that run
 } JournalResume;
 
 typedef struct {

@@ -1,5 +1,5 @@
-// What the journals of unfinished runs have in common: lines with a checksum, and the access point near
-// the place from which a run continues.
+// Shared by the journals of unfinished runs: lines with a checksum, and the access point near the place from which a
+// run continues.
 #pragma once
 
 #include "common/hash.h"
@@ -17,7 +17,7 @@ typedef struct {
     uint64_t preceding;
 } InputPosition;
 
-// Whether the document of `a` is before that of `b`.
+// Whether the document of `a` is before the document of `b`.
 static inline bool position_is_before(InputPosition a, InputPosition b) {
     return a.file < b.file || (a.file == b.file && a.document < b.document);
 }
@@ -28,7 +28,7 @@ int journal_line_add(int fd, const char *path, const Buffer *json);         // d
 int journal_write(int fd, const void *data, size_t size, const char *path); // bytes that are no line, durably
 int journal_file_open(const char *path, int flags); // creates it if it is missing; refuses links
 
-bool journal_get_number(const struct json_t *object, const char *key, uint64_t *number); // false: there is none
+bool journal_get_number(const struct json_t *object, const char *key, uint64_t *number); // false: no number
 void journal_get_params(Bytes header, Buffer *params); // appends the "params" of a first line
 
 bool journal_has_stream(const Inputs *inputs); // one that cannot be read twice
@@ -43,5 +43,5 @@ typedef struct {
 // point is at or before the position.
 int journal_point_keep(JournalPoint *kept, const AccessPoints *points, InputPosition position, bool *has_point);
 void journal_point_add(Buffer *json, const AccessPoint *point);
-// Reads what journal_point_add wrote, and the window from `path`. Without a complete point, *point is all zero.
+// Reads the point of journal_point_add, and the window from `path`. *point is all zero without a complete point.
 void journal_point_get(const struct json_t *object, const char *path, AccessPoint *point);

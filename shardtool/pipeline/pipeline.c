@@ -160,7 +160,7 @@ static int next_part(Pipeline *pipeline, Part *part) {
     return status > 0 ? 0 : status < 0 ? -1 : fail(EX_BUG, "the source ended within a document");
 }
 
-// Skips the open document after fail(): all of it, or where windows of it were submitted, the rest.
+// Skips the open document after fail(): all of it, or if windows of it were submitted, the rest.
 static int skip_document(Pipeline *pipeline, Part *part) {
     Filling *filling = &pipeline->filling;
     Skips *skips = pipeline->options->skips;

@@ -14,6 +14,6 @@ void resume_init(Resume *resume, const JournalResume *journal); // NULL: a new r
 int resume_add_pending(Resume *resume, const ShardSinkOptions *options, ShardSink *sink, uint64_t *tokens);
 // Whether a document need not be tokenized. Thread-safe, once the pending ids were added.
 bool resume_is_finished(const Resume *resume, InputPosition position, int split);
-// Advances over those of the next ids of a split that a finished shard holds.
+// Advances over the next ids of a split that a finished shard holds.
 size_t resume_drop(Resume *resume, int split, size_t count);
 bool resume_is_past(const Resume *resume, InputPosition last); // whether `last` ends the documents before all positions

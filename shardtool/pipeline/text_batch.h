@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
     InputPosition position;
     size_t bytes;   // of its text; of a long document: of the whole text in its last window, else 0
-    size_t markers; // of these bytes, those of turns.h, which no text has
+    size_t markers; // the bytes among them from turns.h, which no text has
     size_t ids;     // set by the worker, like `split`
     int split;
 } BatchDocument;
@@ -52,8 +52,8 @@ TextBatches *text_batches_open(const TextOptions *options, unsigned threads, con
 // An empty batch, or NULL while all are submitted and not yet collected.
 TextBatch *text_batches_acquire(TextBatches *batches);
 void text_batches_submit(TextBatches *batches, TextBatch *batch); // the batch that was acquired last
-// Waits for the oldest submitted batch, and returns it in *batch, NULL when there is none. It is valid until the next
-// text_batches_acquire. -1 with the error of its worker.
+// Waits for the oldest submitted batch, and returns it in *batch, NULL if no batch is submitted. It is valid until the
+// next text_batches_acquire. -1 with the error of its worker.
 int text_batches_collect(TextBatches *batches, const TextBatch **batch);
 uint64_t text_batches_replaced(const TextBatches *batches); // U+FFFD written for invalid UTF-8
 void text_batches_close(TextBatches *batches);              // accepts NULL

@@ -23,7 +23,7 @@ extern const char *input_max_bad;
     {OPT_SIZE, "timeout", &input_filter.remote.timeout_s, "S", \
      "repeat a request for a URL after S seconds without a byte"}, \
     {OPT_STRING, "s3-endpoint", &input_filter.remote.s3_endpoint, "URL", \
-     "the server of s3:// URLs, as of MinIO; else that of AWS_ENDPOINT_URL or of AWS"}, \
+     "the server of s3:// URLs, as of MinIO; else AWS_ENDPOINT_URL or the server of AWS"}, \
     {OPT_FLAG, "allow-http", &input_filter.remote.allow_http, NULL, "read http:// URLs of other machines, unprotected"}
 #define INPUT_ROWS \
     {OPT_STRING, "files-from", &input_filter.files_from, "FILE", \
@@ -54,8 +54,8 @@ int input_set_threads(uint64_t threads); // the value of -j, checked
 void input_print_params(Buffer *line);
 // Opens the INPUTs, calls `take` to read all documents, and reports the skipped inputs.
 int input_read(int count, char **arguments, int (*take)(Source *source));
-// Before a command writes the one file `path`: removes what killed runs left beside it, .NAME.tmp.PID. 73 when it
-// exists already, unless `force`, the value of ROW_OVERWRITE.
+// Before a command writes the one file `path`: removes the files that killed runs left beside it, .NAME.tmp.PID. 73
+// when it exists already, unless `force`, the value of ROW_OVERWRITE.
 int overwrite_check(const char *path, bool force);
 void log_skips(void);        // warns with the number of skipped inputs and the first of them, if any
 int fail_no_documents(void); // 66, with the number of skips

@@ -48,7 +48,7 @@ typedef struct {
     ShardSink *sink;
     Buffer line;               // the manifest's params
     const Vocab *vocab;        // of the ids; NULL if it is not known
-    uint16_t *id_lengths;      // of each id's text, in bytes; NULL where the vocabulary is not known
+    uint16_t *id_lengths;      // of each id's text, in bytes; NULL if the vocabulary is not known
     uint64_t document_bytes;   // of the document being added
     bool is_open[SPLIT_COUNT]; // the last document has no end-of-text id
     uint64_t added;

@@ -16,7 +16,7 @@ typedef struct {
 
 // Begins a row. `name`, such as a path, is its first fact, and the last column of a table; borrowed. NULL: no name.
 void row_begin(RowPrinter *printer, const char *key, const char *name);
-// `width` is a table column's; a list has none.
+// `width` is a table column's; a list ignores it.
 void row_add_number(RowPrinter *printer, const char *key, int width, uint64_t value);
 void row_add_text(RowPrinter *printer, const char *key, int width, const char *value);
 void row_add_ratio(RowPrinter *printer, const char *key, double value, int decimals, const char *unit); // list only

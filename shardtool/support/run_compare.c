@@ -29,7 +29,7 @@ static const char *find_item(const char *line, const char *item) {
     return NULL;
 }
 
-// "--val=0.1" for the item "val=0.1" of `line`, "no --val" when the line has none.
+// "--val=0.1" for the item "val=0.1" of `line`, "no --val" when the line lacks it.
 static void describe(char text[128], const char *line, const char *item) {
     char key[64];
     size_t length = strcspn(item, "=;");

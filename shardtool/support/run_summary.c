@@ -14,7 +14,7 @@ static uint64_t peak_memory(void) {
     return getrusage(RUSAGE_SELF, &usage) ? 0 : (uint64_t)usage.ru_maxrss * 1024;
 }
 
-// What this run has added to the dataset that it appends to, or else all.
+// The counts that this run has added to the dataset that it appends to, or else all counts.
 typedef struct {
     uint64_t documents, tokens[SPLIT_COUNT], source_bytes;
 } Added;
@@ -76,7 +76,7 @@ static void list_inputs(Buffer *out) {
     buffer_add(out, "", 1);
 }
 
-// What makes more documents of plain text.
+// The option that cuts plain text into more documents.
 static const char *more_documents(void) {
     const char *name;
     bool is_text = false;

@@ -8,9 +8,9 @@
 // repeated.
 int refuse_as_output(const char *input, const char *output);
 
-// 2 when the output is or lies in a folder of the inputs, where the next run would read it as an input. Not where that
-// run leaves its files out: below a name that begins with a dot, or by `filter`, which may be NULL. `output` may be
-// NULL or "-".
+// 2 when the output is or lies in a folder of the inputs, where the next run would read it as an input. Not if that run
+// leaves its files out: below a name that begins with a dot, or by `filter`, which may be NULL. `output` may be NULL or
+// "-".
 int refuse_within_inputs(const char *output, const Inputs *inputs, const InputFilter *filter);
 
 // -1 (2) when an input is a source of `base` that has changed, is a source under another name, holds a source, or lies

@@ -16,7 +16,7 @@ typedef struct {
         {OPT_STRING, "vocabulary", &(options)->vocabulary, "PATH",                                                     \
          "a vocabulary of train-vocabulary or of another tool: a directory, tokenizer.json or NAME.tiktoken"},         \
         {OPT_STRING, "end-of-text", &(options)->names.end_of_text, "TOKEN",                                            \
-         "the special token of --vocabulary that ends a document, where its name does not tell"},                      \
+         "the special token of --vocabulary that ends a document, if its name does not tell"},                         \
     {                                                                                                                  \
         OPT_STRING, "pattern", &(options)->names.pattern, "NAME",                                                      \
             "the pattern of a vocabulary that names none, as NAME.tiktoken: " PATTERN_NAMES                            \

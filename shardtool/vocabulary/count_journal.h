@@ -1,6 +1,6 @@
 // The journal of an unfinished count of pieces, DIR/.counting: with it the same command continues after the last line.
 //
-// The first line describes the run: what decides the counts, and the inputs. Each other line is written when all
+// The first line describes the run: the settings of the counts, and the inputs. Each other line is written when all
 // documents before a position are counted in run files, which it lists with their checksums. Run files that the last
 // line does not list are removed. As in tokenize, no line follows a bad input that was skipped, so the limit of skips
 // holds for the whole count.

@@ -5,11 +5,11 @@
 #include "tokenizer/training/piece_counter.h"
 
 enum {
-    COUNT_BATCH_BYTES = 1 << 20, // of text; more only where a document cannot be cut
+    COUNT_BATCH_BYTES = 1 << 20, // of text; more only if a document cannot be cut
     COUNT_BATCH_TEXTS = 4096
 };
 
-// A document, or a part of one that ends where no piece does.
+// A document, or a part of one that ends between two pieces.
 typedef struct {
     uint64_t file, document, offset; // offset: of the part in the document
     size_t bytes;
@@ -17,7 +17,7 @@ typedef struct {
 
 typedef struct {
     struct CountWorkers *workers;
-    Buffer text; // of all texts one after the other; what is after them is not counted
+    Buffer text; // of all texts one after the other; the bytes after them are not counted
     CountText *texts;
     unsigned count;
     unsigned flushed; // the number of a table, from 1, that is to be written instead

@@ -16,7 +16,7 @@ typedef struct {
     CountState *state;
     CountWorkers *workers;
     CountBatch *batch;  // being filled
-    CountText document; // that is being added; its offset is that of its first byte in the batch
+    CountText document; // that is being added; its offset: of its first byte in the batch
     size_t begin;       // of that byte in the batch
     size_t limit;       // of the text in the batch
     size_t searched;    // up to here, the open document cannot be cut
@@ -68,7 +68,7 @@ static int fail_long_word(const Counting *counting) {
 }
 
 // The batch is full within a document. The documents before it are submitted, or its text up to the last place where it
-// can be cut; if there is none, the batch grows.
+// can be cut; without such a place, the batch grows.
 static int make_room(Counting *counting) {
     if (counting->batch->count) return submit_batch(counting);
     Buffer *text = &counting->batch->text;

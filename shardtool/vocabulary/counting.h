@@ -2,7 +2,7 @@
 //
 //   source | batches of text | a table of counts in each worker | run files | one run file
 //
-// A count is a sum, so it depends neither on the number of workers nor on what is in which table, batch or run file.
+// A count is a sum, so neither the number of workers nor the contents of tables, batches and run files change it.
 #pragma once
 
 #include "common/log.h"

@@ -4,9 +4,9 @@
 //   vocabulary.json      one line: pattern, size, special tokens, options, inputs, totals, SHA-256 of
 //                        vocabulary.tiktoken
 //
-// Without vocabulary.json the other files do not count. From these two files follow those of other tools,
-// tokenizer.json as the last: vocab.json and merges.txt, which name no pattern, for that of GPT-2 only, and
-// tokenizer.json. A vocabulary of more than VOCAB_IDS_MAX ids has none of them.
+// Without vocabulary.json the other files do not count. The files of other tools are made from these two,
+// tokenizer.json as the last: vocab.json and merges.txt, which name no pattern, for the pattern of GPT-2 only, and
+// tokenizer.json. A vocabulary of more than VOCAB_IDS_MAX ids has no files of other tools.
 #pragma once
 
 #include "shardtool/ingest/inputs.h"
@@ -16,10 +16,10 @@
 #define VOCABULARY_RANKS    "vocabulary.tiktoken"
 
 typedef struct {
-    const char *pattern, *params; // params: what decides the vocabulary beside the inputs, in one line
+    const char *pattern, *params; // params: the options of the vocabulary, in one line
     const BpeMerge *merges;
     uint32_t merge_count;
-    const StringList *specials; // their ids follow those of the merges
+    const StringList *specials; // their ids follow the ids of the merges
     const Inputs *inputs;
     uint64_t documents, bytes, pieces, distinct_pieces;
 } VocabularyFiles;
@@ -32,5 +32,5 @@ int vocabulary_files_write(const char *folder, const VocabularyFiles *files);
 // Writes the files for other tools, if they are not there.
 int vocabulary_files_convert(const char *folder, uint64_t size);
 
-// What a finished directory was made with. 66 when it holds no vocabulary, 65 when the manifest is damaged.
+// Reads the options and inputs of a finished directory. 66 when it has no vocabulary, 65 when the manifest is damaged.
 int vocabulary_files_read(const char *folder, Buffer *params, uint8_t inputs_hash[32]);
