@@ -49,9 +49,9 @@ typedef struct {
     Grad *below; // column sums of the new dsum: the gradient of the bias of the product whose output was `branch`
 } NormGradients;
 
-// From the product to what attention reads: B sequences of T tokens, H heads of queries, K of keys and K of values, of
-// D channels. Queries and keys are normalized (RMS norm of each head, epsilon 1e-5) and then rotated by position. H/K
-// heads of queries share one of keys and values.
+// From the product to the input of attention: B sequences of T tokens, H heads of queries, K of keys and K of values,
+// of D channels. Queries and keys are normalized (RMS norm of each head, epsilon 1e-5) and then rotated by position.
+// H/K heads of queries share one of keys and values.
 typedef struct {
     int B, T, H, K, D;
     const Par *q_gain, *k_gain; // (D), the factors of the norm; both NULL: no norm
@@ -68,14 +68,14 @@ typedef struct {
     float scale;             // of the gradient
     const float *loss_scale; // the same, a power of two: 1, or more with fp16 activations, so that gradients do not
                              // underflow
-    const uint8_t *counted;  // (B,T) of the batch: 0 where loss and gradient of a row are 0; NULL: all rows count
+    const uint8_t *counted;  // (B,T) of the batch: 0 if loss and gradient of a row are 0; NULL: all rows count
 } CrossEntropy;
 
 // An update of elements first .. first+count-1 of a flat range; the pointers point to element `first`.
 typedef struct {
     size_t first, count, decay_count; // elements below decay_count decay
     Par *params;
-    float *master; // params where both are fp32
+    float *master; // params if both are fp32
     const Grad *gradients;
     const float *norm;    // of all gradients
     const float *divisor; // of gradients
@@ -110,7 +110,7 @@ typedef struct {
 // Entries marked optional may be NULL.
 typedef struct {
     const char *name; // "cpu", "cuda"
-    const char *card; // the name of the open device and what else its speed depends on; NULL: not known
+    const char *card; // the name of the open device and other facts on which its speed depends; NULL: not known
 
     // Facts. They hold without a device, so that a plan can be made for a card that is not there.
     bool in_host_memory; // device memory is host memory: uploads and downloads are plain copies
@@ -123,7 +123,7 @@ typedef struct {
     size_t (*packed_bytes)(int rows, int cols);
     size_t (*scratch_bytes)(const Shape *shape);
 
-    // Of an open device with memory of its own.
+    // Facts of an open device with memory of its own.
     size_t free_bytes;                                // that an arena can have; 0: unknown
     size_t memory_bytes;                              // all of the device, whoever uses it; 0: unknown
     void (*other_processes)(char *text, size_t size); // optional; lists who uses the rest, "" when unknown or nobody
@@ -150,9 +150,9 @@ typedef struct {
     void (*copy_out_async)(int slot, void *host, const void *device, size_t bytes);
     void (*copy_out_wait)(void); // operations from here on run after all copies out
 
-    // What the bits of the backend depend on beside its operands, as choices by timing or instructions: as text for a
+    // The choices on which the bits of the backend depend beside its operands, by timing or instructions: as text for a
     // checkpoint, and the text of a checkpoint for a run that shall repeat those bits, before its first operation. "":
-    // nothing is known. Warns of what it cannot repeat.
+    // no choice is known. Warns of choices that it cannot repeat.
     void (*choices_get)(char *text, size_t size); // CHOICES_BYTES are enough
     void (*choices_set)(const char *text);
 
@@ -170,10 +170,10 @@ typedef struct {
 
 typedef enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } Device; // DEVICE_CUDA + n is card number n
 
-// What AdamW keeps: fp32 moments, bf16 moments, or bf16 moments and no fp32 master parameters (stochastic rounding).
+// The state of AdamW: fp32 moments, bf16 moments, or bf16 moments and no fp32 master parameters (stochastic rounding).
 typedef enum { STATE_FP32, STATE_BF16, STATE_BF16_SR } OptimizerState;
 
-// Of products of float32 on a GPU: as float32, or of operands rounded to TF32, 8 bits of exponent and 10 of fraction.
+// Products of float32 on a GPU: as float32, or of operands rounded to TF32, 8 bits of exponent and 10 of fraction.
 typedef enum { PRECISION_HIGHEST, PRECISION_HIGH } MatmulPrecision;
 
 typedef struct {
@@ -195,7 +195,7 @@ const Backend *backend_open(const BackendChoice *choice, char why[256]);
 // For choices_set: warns that a run was computed with `was`, and continues with `now`.
 void backend_warn_of_change(const char *was, const char *now);
 
-// The backends, for backend_open: those of kernels/cpu and of kernels/cuda. backend_cpu describes itself in `how`: "2
+// The backends, for backend_open, of kernels/cpu and of kernels/cuda. backend_cpu describes itself in `how`: "2
 // threads, bfloat16 (avx512)"; NULL after fail() (71). backend_cuda needs no device when only facts are needed; NULL
 // after fail() (2 or 80).
 const Backend *backend_cpu(const BackendChoice *choice, char how[96]);
@@ -203,5 +203,5 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]);
 
 // Prints which oneDNN was found. False: the CPU backend cannot work with it, and why.
 bool backend_cpu_library(char *text, size_t size);
-// Prints which files of cuBLASLt and NCCL are taken, or why there are none. False where a device could not be used.
+// Prints which files of cuBLASLt and NCCL are taken, or why none is. False if a device could not be used.
 bool backend_cuda_libraries(char *text, size_t size);

@@ -17,7 +17,7 @@ Collective collective_none = {.row = &none, .world = 1};
 typedef struct {
     const char *launcher; // NULL: any
     const char *name, *title;
-    const char *package; // that must be installed where millrace is built
+    const char *package; // that must be installed when millrace is built
     const char *start;   // how to start processes that the library joins
 } Library;
 static const Library libraries[] = {
@@ -129,7 +129,7 @@ void collective_close(Collective *collective, bool by_signal) {
     *collective = collective_none;
 }
 
-// Ends a call: the first failure makes the others fail at once, and ends what the device waits for.
+// Ends a call: the first failure makes the others fail at once, and ends the waits of the device.
 static int finish(Collective *collective, int status, const char *why) {
     if (status == 0) return 0;
     collective->lost = true;
@@ -157,7 +157,7 @@ int collective_load(Collective *collective, const DeviceCollectiveRow *row) {
     return 0;
 }
 
-// The GPU of each rank, zeros if it has none.
+// The GPU of each rank, zeros for a rank without a GPU.
 typedef struct {
     uint8_t has, card[COLLECTIVE_CARD];
 } Card;

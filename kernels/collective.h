@@ -27,7 +27,7 @@ typedef struct {
 } RankPlace;
 
 // A sum in a fixed order: `before` (NULL: nothing), then the operands of ranks 0 to ranks - 1, one after another. The
-// other ranks have none.
+// other ranks have no operand.
 typedef struct {
     unsigned ranks;
     const float *before;
@@ -67,7 +67,7 @@ typedef struct DeviceCollectiveRow {
     void (*defer)(void);
     int (*wait)(const Collective *collective);
     uint64_t (*sent)(void);
-    void (*close)(void); // also ends what a lost rank leaves unfinished; after it, the operations after `finish` run
+    void (*close)(void); // also ends the exchanges of a lost rank; after it, the operations after `finish` run
 } DeviceCollectiveRow;
 
 struct Collective {
@@ -82,7 +82,7 @@ extern Collective collective_none; // rank 0 of 1: every call does nothing and r
 
 // The launcher's processes, or collective_none. -1 after fail(): 2 when the launcher and the MPI library do not fit.
 int collective_open(Collective *collective, const CollectiveSettings *settings);
-// For people: the version of the library that joins processes, and where it is, or what to install.
+// For people: the version of the library that joins processes, and where it is, or which package is missing.
 void collective_library(char *text, size_t size);
 // Waits for all ranks, unless one was lost. `by_signal`: leaves MPI without its farewell, to which an mpirun that has
 // received the signal itself no longer answers. Accepts a zeroed struct.
@@ -94,13 +94,13 @@ void collective_close(Collective *collective, bool by_signal);
 int collective_load(Collective *collective, const DeviceCollectiveRow *row); // Backend.collective
 int collective_open_device(Collective *collective);
 
-// Of memory of the backend, in shares: rank r has elements [r * share, (r + 1) * share), cut at the end. These begin
-// when the operations so far are done, and the operations after collective_finish run when they are done; nothing may
-// touch the buffers in between. Host memory is exchanged at once. Before the host waits for operations after
-// collective_finish, it calls collective_wait, which notices a lost rank; else the wait would not end.
+// Exchanges of memory of the backend, in shares: rank r has elements [r * share, (r + 1) * share), cut at the end.
+// These begin when the operations so far are done, and the operations after collective_finish run when they are done;
+// nothing may touch the buffers in between. Host memory is exchanged at once. Before the host waits for operations
+// after collective_finish, it calls collective_wait, which notices a lost rank; else the wait would not end.
 // Each rank gets the sum of its own share; the other elements are undefined unless they are
-// zero on all ranks. Operands are added in the order of the ranks, but those of memory of GPUs in one of NCCL's, unless
-// they are sent in bf16 (OrderedSum).
+// zero on all ranks. Operands are added in the order of the ranks; operands in memory of GPUs in an order of NCCL's,
+// unless they are sent in bf16 (OrderedSum).
 int collective_begin_reduce_scatter(Collective *collective, float *values, size_t count, size_t share, bool bf16);
 // Each rank gets sum->after of its own share, added in the order that `sum` describes; the other elements stay as they
 // are.
@@ -121,7 +121,7 @@ void collective_await(Collective *collective, int place);
 void collective_await_all(Collective *collective);
 int collective_settle(Collective *collective);
 
-// Of host memory. These wait until they are done.
+// Exchanges of host memory. These wait until they are done.
 int collective_all_gather(Collective *collective, void *values, size_t bytes, size_t share);
 int collective_all_reduce(Collective *collective, double *values, int count); // sums; count <= COLLECTIVE_DOUBLES
 int collective_broadcast(Collective *collective, void *values, size_t bytes); // of rank 0

@@ -15,7 +15,7 @@ typedef enum {
     DROPOUT_SITES
 } DropoutSite;
 
-// Of one micro-batch, in backend memory: a recorded micro-batch is replayed with the values of another.
+// The dropout of one micro-batch, in backend memory: a recorded micro-batch is replayed with the values of another.
 typedef struct Dropout {
     uint32_t seed[2];
     uint32_t step;

@@ -1,4 +1,4 @@
-// The types of numbers in tensors and files, from the table kernels/dtypes.def. Conversions are those of half.h.
+// The types of numbers in tensors and files, from the table kernels/dtypes.def. The conversions are in half.h.
 #pragma once
 
 #include "kernels/dtypes.def"
@@ -16,7 +16,7 @@ const char *dtype_name(Dtype type); // "float32", "bfloat16", "float16", "auto"
 bool dtype_parse(const char *name, Dtype *type);
 const char *dtype_file_name(Dtype type);                   // "F32", "BF16", "F16"
 bool dtype_parse_file_name(const char *name, Dtype *type); // false: of no type of the table
-bool dtype_is_narrow(Dtype type);                          // its exponent has fewer bits than that of float
+bool dtype_is_narrow(Dtype type);                          // its exponent has fewer bits than float's
 size_t dtype_bytes(Dtype type);
 
 // `count` numbers of that type to floats and back. The stored numbers need no alignment. They may lie at the end of the

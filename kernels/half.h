@@ -16,7 +16,7 @@ static inline float bits_float(uint32_t bits) {
     return value;
 }
 
-// For the table of number types, where float is one of them.
+// For the table of number types, of which float is one.
 static inline float fp32_value(float value) { return value; }
 static inline float fp32_of(float value) { return value; }
 
@@ -32,7 +32,7 @@ static inline uint16_t bf16_of(float value) {
 enum {
     FP16_OVERFLOW = 0x477ff000, // float 65520 as bits: halfway from the largest fp16 to the next power of two
     FP16_NORMAL = 0x38800000,   // 2^-14, the smallest that is not subnormal
-    FP16_HALF = 0x3f000000,     // 0.5: its last bit is 2^-24, like that of a subnormal fp16
+    FP16_HALF = 0x3f000000,     // 0.5: its last bit is 2^-24, like the last bit of a subnormal fp16
     FP16_BIAS = 112 << 23
 };
 static inline float fp16_value(uint16_t half) {

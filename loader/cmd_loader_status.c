@@ -1,4 +1,4 @@
-// loader status: prints what a running loader reports.
+// loader status: prints the report of a running loader.
 #include "common/cli/cli.h"
 #include "common/err.h"
 #include "loader/client/query.h"

@@ -11,7 +11,7 @@ static const ManualRow environment[] = {
     {"XDG_RUNTIME_DIR", "the default endpoint is the folder millrace in this one; else /tmp/millrace-UID",
      "serve swap reweight status"},
     {"NOTIFY_SOCKET", "set by systemd: serve reports there that it is ready, and that it stops", "serve"},
-    {"JOURNAL_STREAM", "set by systemd: serve begins its lines with the time (UTC) where stderr is not this stream",
+    {"JOURNAL_STREAM", "set by systemd: serve begins its lines with the time (UTC) if stderr is not this stream",
      "serve"},
     {NULL, NULL, NULL},
 };
@@ -32,7 +32,7 @@ static const ManualRow descriptions[] = {
      "Serves samples to the trainers that connect, through shared memory on this machine (ipc) or over tcp. DIR:WEIGHT "
      "several times serves a mixture. It may be stopped, killed and started again while trainers run.",
      NULL},
-    {"swap", "Replaces the datasets of a running loader. Its trainers go on with the new ones, or save and stop.",
+    {"swap", "Replaces the datasets of a running loader. Its trainers continue with the new ones, or save and stop.",
      NULL},
     {NULL, NULL, NULL},
 };

@@ -1,7 +1,7 @@
 // Activations as vectors, and the operands of dot products. ACT_BF16 or ACT_FP16 chooses the storage type, Number.
 //
-// A Lane is what one 32-bit lane of a dot product's operand holds: two neighbouring bf16 where the processor multiplies
-// those (PER_LANE = 2), else one fp32 (PER_LANE = 1). A LaneNumber is one of the PER_LANE numbers in it.
+// A Lane is the content of one 32-bit lane of a dot product's operand: two neighbouring bf16 if the processor
+// multiplies bf16 (PER_LANE = 2), else one fp32 (PER_LANE = 1). A LaneNumber is one of the PER_LANE numbers in it.
 #pragma once
 
 #include "kernels/cpu/simd.h"
@@ -29,7 +29,7 @@ static inline Number number_of(float x) { return fp16_of(x); }
 #if defined __AVX512F__
 static inline V act_load(const Number *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 static inline void act_store(Number *p, V v) {
-    // not _mm512_cvtps_ph, whose macro converts -1 to a mask where gcc does not optimize
+    // not _mm512_cvtps_ph, whose macro converts -1 to a mask if gcc does not optimize
     _mm256_storeu_si256((__m256i *)p, _mm512_maskz_cvtps_ph(0xffff, v, _MM_FROUND_TO_NEAREST_INT));
 }
 #elif defined __F16C__

@@ -19,8 +19,7 @@
 static Backend backend;
 OptimizerState cpu_optimizer_state;
 
-// Takes the pages of an arena from the system, in all threads: those of a machine with several memories get parts of
-// each.
+// Takes the pages of an arena from the system, in all threads: if the machine has several memories, each gives a part.
 static int populate(char *arena, size_t bytes) {
     enum { PAGE = 4096, UNIT = 2 << 20 };
     for (size_t done = 0, next; done < bytes; done += next) {
@@ -89,8 +88,8 @@ static bool multiplies_bf16(Isa isa) {
 #endif
 }
 
-// Without AMX, Intel's vdpbf16ps issues every other cycle on one port: 112 GFLOP/s a core on Sapphire Rapids, where
-// fp32 reaches 180. AMD's has twice the rate of fp32.
+// Without AMX, Intel's vdpbf16ps issues every other cycle on one port: 112 GFLOP/s a core on Sapphire Rapids; fp32
+// reaches 180. AMD's has twice the rate of fp32.
 static bool gains_by_bf16(void) {
 #ifdef __x86_64__
     unsigned a = 0, b = 0, c = 0, d = 0;

@@ -1,4 +1,4 @@
-// What the files of the CPU backend share: the variants of the vector kernels, one for each activation type and
+// Shared by the files of the CPU backend: the variants of the vector kernels, one for each activation type and
 // instruction set (variant.c), the matrix products around oneDNN (matmul.c), and the scratch memory of all operations.
 #pragma once
 
@@ -27,11 +27,11 @@ typedef struct {
     void (*install)(Backend *backend);           // sets every operation of ops.def
     size_t (*scratch_bytes)(const Shape *shape); // the largest need of an operation
     void (*pack_tiles)(const float *w, int rows, int cols, const Packing *to);
-    // matmul_forward of a single row, by what pack_tiles has written to `transposed`.
+    // matmul_forward of a single row, with the weights that pack_tiles has written to `transposed`.
     void (*multiply_row)(void *out, const void *in, const void *packed, const float *bias, int rows, int cols,
                          int block);
     void (*multiply_row_plain)(void *out, const void *in, const float *w, const float *bias, int rows, int cols);
-    // matmul_backward_weight of floats, the same bits for any number of threads; NULL where oneDNN is faster.
+    // matmul_backward_weight of floats, the same bits for any number of threads; NULL if oneDNN is faster.
     void (*multiply_weight)(float *dw, const float *dout, const float *in, int M, int rows, int cols, bool add,
                             void *scratch);
     size_t (*weight_scratch)(int cols, int threads);

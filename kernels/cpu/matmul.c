@@ -49,8 +49,8 @@ static void multiply_widened(Direction direction, int M, const Weight *w, const 
     }
 }
 
-// Whether dw is faster by panels than by oneDNN: on AVX2 always; on AVX-512 where the rows of `in` are a multiple of
-// 4 KiB apart, so that they share few sets of the caches. If they are a power of two apart, oneDNN copies them too.
+// Whether dw is faster by panels than by oneDNN: on AVX2 always; on AVX-512 if the rows of `in` are a multiple of 4 KiB
+// apart, so that they share few sets of the caches. If they are a power of two apart, oneDNN copies them too.
 static bool by_panels(int cols) {
     const bool collide = cols % 1024 == 0 && (cols & (cols - 1));
     return weight_by_panels && (products != PRODUCTS_PACKED || collide);
@@ -133,7 +133,7 @@ void cpu_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *p
 }
 
 bool matmul_packing(const Weight *w, Packing *packing) {
-    enum { TILE_BLOCKS = 12 }; // of columns: what AdamW reads and writes of a tile fits the second-level cache
+    enum { TILE_BLOCKS = 12 }; // of columns: the bytes of AdamW for a tile fit the second-level cache
     if (products != PRODUCTS_PACKED) return false;
     assert((uintptr_t)w->packed % 64 == 0);
     const int block = product_layout_block(BACKWARD_INPUT, w->rows, w->cols);

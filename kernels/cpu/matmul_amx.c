@@ -49,7 +49,7 @@ static void configure(int rows, int cols) {
 }
 
 // An operand in memory, as pairs of numbers that are neighbours in the sum: from a row of a tile to the next, and from
-// the tiles of one part of the sum to those of the next.
+// the tiles of one part of the sum to the tiles of the next.
 typedef struct {
     const uint32_t *pairs;
     size_t row, step;
@@ -194,7 +194,7 @@ void amx_backward_weight(float *dw, const uint16_t *dout, const uint16_t *in, in
     }
 }
 
-// Rows of a group: fewer if some threads would have none.
+// Rows of a group: fewer if some threads would have no row.
 static int group_rows(int M, int threads) {
     const int share = (M + threads - 1) / threads, rows = (share + BLOCK - 1) / BLOCK * BLOCK;
     return rows < GROUP ? rows : GROUP;

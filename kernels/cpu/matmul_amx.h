@@ -1,5 +1,5 @@
-// Products in bf16 on AMX tiles: the weight gradient, the input gradient of the head, and those of small matrices for
-// operations that have their operands in cache.
+// Products in bf16 on AMX tiles: the weight gradient, the input gradient of the head, and products of small matrices
+// for operations that have their operands in cache.
 #pragma once
 
 #include "kernels/backend.h"

@@ -12,7 +12,7 @@ typedef enum {
 } Direction;
 
 // packed: b of the first two is in the layout below, else it is w (rows,cols) itself, and all types are fp32.
-// -1 after fail() where product_library_check fails.
+// -1 after fail() if product_library_check fails.
 int product_open(bool bf16, bool packed);
 void product_close(void);
 bool product_has_avx512(void); // oneDNN multiplies with AVX-512
@@ -29,7 +29,7 @@ int product_library_check(char text[PRODUCT_LIBRARY]);
 void product(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b, const float *bias,
              void *c);
 
-// Where packed: the layout of w for a direction. block: how many outputs are together (CpuVariant's packers), 0 when
+// With `packed`: the layout of w for a direction. block: how many outputs are together (CpuVariant's packers), 0 when
 // only oneDNN can write it: product_reorder.
 size_t product_layout_bytes(Direction direction, int rows, int cols);
 int product_layout_block(Direction direction, int rows, int cols);

@@ -99,7 +99,7 @@ static inline VW v_multiply_wide(VW a, uint32_t b, VW *high) {
 #endif
     return a * b;
 }
-// b where either is NaN: written max(bound, x), a NaN in x lives on.
+// b if either is NaN: written max(bound, x), a NaN in x is kept.
 static inline V v_max(V a, V b) {
 #if defined __AVX512F__
     return _mm512_max_ps(a, b);
@@ -163,7 +163,7 @@ static inline V v_exp(V x) {
 #endif
 }
 
-// Below 0.3 by its series, where 1 - 2 / (e^2x + 1) would cancel.
+// Below 0.3 by its series, because 1 - 2 / (e^2x + 1) would cancel.
 static inline V v_tanh(V x) {
     V square = x * x, series = v_fma(square, v_set(62.0f / 2835), v_set(-17.0f / 315));
     series = v_fma(square, series, v_set(2.0f / 15));
@@ -174,7 +174,7 @@ static inline V v_tanh(V x) {
     return (V)((small & (VI)series) | (~small & (VI)whole));
 }
 
-// The lanes of a and b whose numbers follow, those of b after those of a.
+// The lanes of a and b whose numbers follow, first a's, then b's.
 #ifdef __clang__
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else // gcc 11 has no other name for it

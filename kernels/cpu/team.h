@@ -15,11 +15,11 @@ int team_thread(void);
 
 enum { TEAM_MAX = 4096 };
 
-// What gcc calls.
+// Called by code of gcc.
 void team_parallel(void (*work)(void *), void *data, unsigned threads, unsigned flags);
 int team_piece(void);
 int team_pieces(void);
-// What clang calls (team_clang.c). Between begin and end the calling thread is alone.
+// Called by code of clang (team_clang.c). Between begin and end the calling thread is alone.
 void team_begin_alone(void);
 void team_end_alone(void);
 void team_kmpc_fork_call(void *place, int count, void *loop, ...);

@@ -92,8 +92,8 @@ void backend_cuda_measure(void) {
     backend.free_bytes = arena_bytes(free_bytes, total);
 }
 
-// Opens the rest of the device and prints where its memory is. Returns what an arena can have. used_before: by other
-// processes, before this one had a context; -1: not known. total_bytes receives the card's memory.
+// Opens the rest of the device and prints where its memory is. Returns the bytes that an arena can have. used_before:
+// by other processes, before this one had a context; -1: not known. total_bytes receives the card's memory.
 static size_t open_rest(double used_before, const char *cache_dir, size_t *total_bytes) {
     size_t total, with_context = query_free_bytes(total_bytes);
     upload_open();

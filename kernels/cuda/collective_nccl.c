@@ -1,5 +1,5 @@
 // The NCCL row: the exchange between the GPUs of the ranks, on a stream of its own beside the backend's. It has never
-// run on a GPU: it was tested in the emulator with a stand-in for NCCL.
+// run on a GPU: it was tested in the emulator with a simulated NCCL.
 //
 // The communicator is not a blocking one: every call returns before the other ranks have made theirs, and this file
 // polls, because NCCL itself waits for a dead process forever. The host never waits for the stream in a step; events
@@ -111,8 +111,8 @@ static void forget_phases(unsigned finished) {
     phase = has_deferred;
 }
 
-// Of deferred exchanges it waits for the operations before them: the host would wait for these without a look at the
-// other ranks.
+// If exchanges are deferred, it waits for the operations before them: the host would wait for these without a look at
+// the other ranks.
 static int nccl_wait(const Collective *collective) {
     const uint64_t started = clock_ns();
     uint64_t checked = started, watched = started;
@@ -204,7 +204,7 @@ static void round_pieces(const Collective *collective, const float *values, size
 }
 static float *arrival_of(unsigned rank, bool bf16) { return slot_of(rank) + (bf16 ? PIECE / 2 : 0); }
 
-// Of the shares' pieces at `at`: sends the others theirs, if this rank has an operand, and receives those of its own.
+// Exchanges the shares' pieces at `at`: sends the others theirs, if this rank has an operand, and receives its own.
 static ncclResult_t exchange_pieces(const Collective *collective, const float *values, size_t count, size_t share,
                                     size_t at, const OrderedSum *sum) {
     const unsigned rank = collective->rank, ranks = sum->ranks;
@@ -324,7 +324,7 @@ static int nccl_open(const Collective *collective, const uint8_t id[COLLECTIVE_I
                            .most_blocks = MOST_BLOCKS};
     int version = 0, least, highest;
     memcpy(made.bytes, id, COLLECTIVE_ID);
-    // else the blocks of an exchange wait for those of products that were launched before it
+    // else the blocks of an exchange wait for the blocks of products that were launched before it
     cuda_check(cudaDeviceGetStreamPriorityRange(&least, &highest), "creating a stream");
     cuda_check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest), "creating a stream");
     for (int i = 0; i < PHASES; i++) {
@@ -358,7 +358,7 @@ static void nccl_close(void) {
             marks[i] = NULL;
         }
         (void)cudaStreamDestroy(stream);
-        cuda_wait(cuda.stream, "ending the exchanges with other GPUs"); // with what waited for them
+        cuda_wait(cuda.stream, "ending the exchanges with other GPUs"); // with the operations that waited for them
         if (received) (void)cudaFree(received);
     }
     stream = NULL, received = NULL;

@@ -1,6 +1,6 @@
 // Softmax and loss over a chunk of logits, one block a row, the gradient in place of the logits. The first
-// VECTORS*THREADS 16-byte vectors of a row wait in registers (57 % of a GPT-2 row), the rest in shared memory, or where
-// it does not fit it is read a second time, from L2. The softmax is online, so any V will do.
+// VECTORS*THREADS 16-byte vectors of a row wait in registers (57 % of a GPT-2 row), the rest in shared memory, or if it
+// does not fit, it is read a second time, from L2. The softmax is online, so any V will do.
 #include "kernels/cuda/ptx.cuh"
 
 enum { THREADS = 512, VECTORS = sizeof(act) == 4 ? 0 : 7 }; // float32 rows are twice as long: all is read twice
@@ -78,7 +78,7 @@ INLINE float2 join(float most, float sum, float2 *parts) {
     return make_float2(warp_most, warp_sum(part.y * exp2_fast((part.x - warp_most) * LOG2E)));
 }
 
-// WHOLE: the shared memory holds what the registers do not. A thread reads what it has written itself.
+// WHOLE: shared memory holds the vectors that are not in registers. A thread reads only its own writes.
 template <int KEPT, bool GRADIENT, bool CAPPED, bool WHOLE>
 __global__ void __launch_bounds__(THREADS, 2)
     cross_entropy_kernel(act *logits, float *losses, const void *rows, unsigned bytes, int first, int T, int vocab,

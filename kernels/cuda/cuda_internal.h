@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 // Every .cu is compiled once for each activation type (CUDA_ACTS in dtypes.def), and its external functions have the
-// type in their names. DECLARE_ACT declares one for each, OF_DEVICE is that of the open device. The Makefile defines
+// type in their names. DECLARE_ACT declares one for each, OF_DEVICE is the one of the open device. The Makefile defines
 // ACT, bf16 say, and ACT_BF16.
 #define FOR_ACT__(name, act)                                        name##_##act
 #define FOR_ACT_(name, act)                                         FOR_ACT__(name, act)
@@ -26,7 +26,7 @@ typedef struct {
     cudaStream_t stream; // every operation runs here, in order
     void *scratch;       // shared by all operations, one after another
     size_t scratch_bytes;
-    char card[320]; // its name and what else the times of products depend on, one line
+    char card[320]; // its name and other facts on which the times of products depend, one line
     int capability; // 80: compute capability 8.0
     int multiprocessors;
     size_t shared_bytes; // shared memory that a block may have
@@ -40,7 +40,7 @@ typedef struct {
 } Cuda;
 extern Cuda cuda;
 
-// How attention runs with heads of 64 channels: chosen by the grid and the card, or forced by a test. TMA only where
+// How attention runs with heads of 64 channels: chosen by the grid and the card, or forced by a test. TMA only if
 // cuda.wgmma is set.
 typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_2, ATTENTION_FUSED_3, ATTENTION_TMA } AttentionForm;
 extern AttentionForm cuda_attention_form;
@@ -49,7 +49,7 @@ extern AttentionForm cuda_attention_form;
 void backend_cuda_measure(void);
 extern const struct DeviceCollectiveRow collective_nccl; // collective_nccl.c
 
-// device.c: opens the device that `choice` names and fills `cuda`, but for what backend_cuda sets. -1 after fail().
+// device.c: opens the device that `choice` names and fills `cuda`, except the fields of backend_cuda. -1 after fail().
 int device_open(const BackendChoice *choice, char why[256]);
 // Exits (80) with the runtime's message when `error` is an error; `what` names the call or the kernel.
 void cuda_check(cudaError_t error, const char *what);
@@ -73,9 +73,9 @@ typedef struct {
 void device_wait_count(DeviceWait *wait);
 __attribute__((noreturn)) void device_wait_fail(const DeviceWait *wait);
 
-// after = before (NULL: nothing), then the operands of ranks 0 to ranks - 1, added one after another: `own` is that of
-// this rank, and the others were received, each `stride` elements after the one before. Operands are floats or bf16.
-// count is a multiple of 8.
+// after = before (NULL: nothing), then the operands of ranks 0 to ranks - 1, added one after another: `own` is the
+// operand of this rank, and the others were received, each `stride` elements after the one before. Operands are floats
+// or bf16. count is a multiple of 8.
 typedef struct {
     float *after;
     const float *before;

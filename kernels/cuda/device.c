@@ -1,4 +1,4 @@
-// The open device: its facts, its stream, and the messages when there is none.
+// The open device: its facts, its stream, and the messages without a device.
 #include "common/err.h"
 #include "common/log.h"
 #include "kernels/cuda/cuda_internal.h"
@@ -10,7 +10,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-enum { CAPABILITY_NEEDED = 75 }; // the lowest that the fp16 kernels are built for; those of bf16 need 8.0
+enum { CAPABILITY_NEEDED = 75 }; // the lowest that the fp16 kernels are built for; bf16 needs 8.0
 
 Cuda cuda;
 AttentionForm cuda_attention_form;
@@ -28,7 +28,7 @@ void cuda_check(cudaError_t error, const char *what) {
 enum {
     SPIN_NS = 2000000, // a wait that is shorter ends without a sleep
     SLEEP_US = 20,
-    GAP_NS_MAX = 1000000000 // between two polls; the rest of a longer one is that of a process that was stopped
+    GAP_NS_MAX = 1000000000 // between two polls; the rest of a longer one: the process was stopped
 };
 
 void device_wait_fail(const DeviceWait *wait) {

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(THREADS) gelu_gradient(act *d, float *parts, c
             for (int k = 0; k < 8; k++) g[k] *= slope_of<FORM>(x[k]);
             act8 rounded = pack8(g);
             *(act8 *)(d + at) = rounded;
-            unpack8(g, rounded); // the bias gets what the weights get
+            unpack8(g, rounded); // the bias gets the same gradient as the weights
 #pragma unroll
             for (int k = 0; k < 8; k++) sum[k] += g[k];
         }

@@ -5,7 +5,7 @@
 
 #define SQRT_2_OVER_PI 0.7978845608028654f
 
-// 0.5(1 + tanh u) is the logistic function of 2u: one exponential, and no cancellation where x is far below zero.
+// 0.5(1 + tanh u) is the logistic function of 2u: one exponential, and no cancellation if x is far below zero.
 INLINE float tanh_gate(float x) {
     float u = SQRT_2_OVER_PI * x * (1 + 0.044715f * x * x);
     return __fdividef(1, 1 + exp2_fast(-2 * LOG2E * u));

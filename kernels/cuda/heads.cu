@@ -54,7 +54,7 @@ INLINE void rotate(float (&x)[4], const float *rotation, int lane, int D, float 
     }
 }
 
-// qkv may be in where K = H
+// qkv may be in if K = H
 template <int LANES>
 __global__ void __launch_bounds__(THREADS)
     heads_forward_kernel(act *qkv, const act *in, const act *q_gain, const act *k_gain, const float *rotation,
@@ -90,7 +90,7 @@ void FOR_ACT(cuda_heads_forward)(Act *qkv, const Act *in, const Heads *of) {
            of->rotation, h, heads);
 }
 
-// parts (blocks, 2, D): gradients of both gains; NULL without gains. din may be dqkv where K = H
+// parts (blocks, 2, D): gradients of both gains; NULL without gains. din may be dqkv if K = H
 template <int LANES>
 __global__ void __launch_bounds__(THREADS)
     heads_gradient(act *din, float *parts, const act *dqkv, const act *in, const act *q_gain, const act *k_gain,

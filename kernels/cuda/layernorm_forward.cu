@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(WARPS * 32, sizeof(act) == 4 ? 4 : 8)
             for (int k = 0; k < 8; k++) a[k] += b[k];
         }
         x[i] = pack8(a);
-        unpack8(a, x[i]); // the statistics are of the rounded sum, which is what the backward pass will see
+        unpack8(a, x[i]); // the statistics are of the rounded sum, which the backward pass reads
 #pragma unroll
         for (int k = 0; k < 8; k++) total += a[k];
         if (branch || sum != in) *(act8 *)(sum + first + c) = x[i];

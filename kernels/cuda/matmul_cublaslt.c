@@ -3,11 +3,11 @@
 //
 // The algorithms that the heuristic suggests are timed on the real operands, which no cache holds, and the fastest is
 // taken. A product and its GELU are made in the fastest of three ways (product_choices.h): one after the other, by
-// cuBLASLt's epilogue (whose GELU is of numbers that are not rounded yet: what the backward pass computes again may
-// differ in the last bit), or by a kernel for both. The choice is kept, so that a run repeats its bits, on this card
-// and from its checkpoint. deterministic=False times at every start. If nothing can be kept, a deterministic run takes
-// the first suggestion, a function of shape and card alone. All of this happens in the warm-up run of a graph
-// (graph.c): never during a capture, never for a shape that is used once.
+// cuBLASLt's epilogue (whose GELU is of numbers that are not rounded yet: the numbers of the backward pass may differ
+// in the last bit), or by a kernel for both. The choice is kept, so that a run repeats its bits, on this card and from
+// its checkpoint. deterministic=False times at every start. If nothing can be kept, a deterministic run takes the first
+// suggestion, a function of shape and card alone. All of this happens in the warm-up run of a graph (graph.c): never
+// during a capture, never for a shape that is used once.
 #include "common/err.h"
 #include "common/log.h"
 #include "kernels/cuda/cuda_internal.h"
@@ -99,7 +99,7 @@ void cuda_matmul_close(void) {
 
 size_t cuda_matmul_scratch(const Shape *shape) { return (void)shape, WORKSPACE_LEAST; }
 
-// What other operations need of the scratch memory is a workspace, too. Powers of two: a choice is that of a workspace.
+// The scratch memory of other operations is a workspace, too. Powers of two: a choice holds for one size of workspace.
 static size_t workspace_bytes(void) {
     size_t bytes = WORKSPACE_MOST;
     while (bytes > cuda.scratch_bytes && bytes > WORKSPACE_LEAST) bytes /= 2;
@@ -126,8 +126,8 @@ static void describe_pointers(const GemmPlan *plan, const void *bias, const void
     if (aux) DESCRIBE(EPILOGUE_AUX_POINTER, aux), DESCRIBE(EPILOGUE_AUX_LD, stride);
 }
 
-// The algorithms that the heuristic suggests, the best first; 0 when cuBLASLt has no kernel. Of the pointers it sees
-// the product's alignment alone: a choice is kept for every product of that.
+// The algorithms that the heuristic suggests, the best first; 0 when cuBLASLt has no kernel. It does not see the
+// pointers, only the alignment of the product: a choice is kept for every product with that alignment.
 static int query_heuristic(const GemmPlan *plan, const GemmOperands *o, cublasLtMatmulHeuristicResult_t *results,
                            int wanted) {
     const Gemm *p = &plan->product;
@@ -288,7 +288,7 @@ static float clock_ms(void) {
     return ms;
 }
 
-// For a call whose operands have left the cache, as in a step, where other operations come before it.
+// For a call whose operands have left the cache, as in a step, in which other operations come before it.
 static float time_cold(void (*run)(const void *call), const void *call) {
     const size_t bytes = cuda.scratch_bytes < cuda.cache_bytes ? cuda.scratch_bytes : cuda.cache_bytes;
     float ms = 0;

@@ -76,8 +76,8 @@ INLINE void copy_terms(Memory &memory, const Tiling &product, const TensorMap &a
     }
 }
 
-// The warpgroup's product of the block's tile number i, after that of the other's number i - 1: a warpgroup that ran
-// ahead would take the end of an earlier phase of a stage for that of its own (tma.cuh).
+// The warpgroup's product of the block's tile number i, after the other's product number i - 1: a warpgroup that ran
+// ahead would take the end of an earlier phase of a stage for the end of its own (tma.cuh).
 template <TileRow B>
 INLINE void multiply_tile(float (&sums)[DOWN][ACROSS * 8][4], Memory &memory, const Tiling &product, int i) {
     const bool arrives = threadIdx.x % 32 == 0;
@@ -120,15 +120,15 @@ INLINE void sum_columns(float *to, float (&x)[16]) {
     ((float2 *)to)[threadIdx.x % 32] = make_float2(x[0], x[1]);
 }
 
-// Where a word of the lane is in a piece: two columns of the eight from 8k on, in row lane / 4 + 8r. Of eight
-// words of a row, number k is at k ^ row % 8.
+// Where a word of the lane is in a piece: two columns of the eight from 8k on, in row lane / 4 + 8r. In a row of eight
+// words, number k is at k ^ row % 8.
 INLINE uint32_t *word_of(uint4 *piece, int k, int r) {
     const int lane = threadIdx.x % 32;
     uint32_t *const row = (uint32_t *)(piece + lane / 4 * CHUNKS) + lane % 4;
     return row + r * 8 * CHUNKS * 4 + (k * 4 ^ lane / 4 * 4);
 }
 
-// A piece of the results: `pre`, and the GELU of its rounded numbers, which are those of the backward pass.
+// A piece of the results: `pre`, and the GELU of its rounded numbers, as in the backward pass.
 template <Activation FORM>
 INLINE void put_gelus(uint4 *pre, uint4 *out, const float (&sums)[ACROSS * 8][4], int across,
                       const uint32_t (&biases)[8]) {

@@ -1,6 +1,5 @@
-// What every kernel is written with: activations, vectors of eight, warp sums, and the instructions C++ has no name
-// for. The instructions, SHARED, DYNAMIC_SHARED and LAUNCH have a second meaning on the host
-// (tests/cuda/emulator/emu.h).
+// The words of every kernel: activations, vectors of eight, warp sums, and the instructions C++ has no name for. The
+// instructions, SHARED, DYNAMIC_SHARED and LAUNCH have a second meaning on the host (tests/cuda/emulator/emu.h).
 #pragma once
 
 #include "common/id_array.h"
@@ -51,7 +50,7 @@ typedef bf16 act;
 // clang-format on
 // more than 48 KiB of shared memory must be allowed, once a kernel
 #define ALLOW_SHARED(kernel, bytes) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)
-// of the code that a launch would run: 90, or 80 where the driver compiled it for a newer card
+// of the code that a launch would run: 90, or 80 if the driver compiled it for a newer card
 template <class K> static inline int ptx_version(K kernel) {
     cudaFuncAttributes of = {};
     cuda_check(cudaFuncGetAttributes(&of, kernel), "querying a kernel");

@@ -10,7 +10,7 @@ INLINE uint32_t rounded(bf16, float value, uint32_t random16) {
     return ((bits & 0x7f800000u) == 0x7f800000u ? bits : bits + random16) >> 16;
 }
 
-// Steps of fp16 are 2^-24 below 2^-14, where its exponents end. A finite value stays finite.
+// Steps of fp16 are 2^-24 below 2^-14, its smallest exponent. A finite value stays finite.
 INLINE uint32_t rounded(fp16, float value, uint32_t random16) {
     uint32_t bits = __float_as_uint(value) & 0x7fffffffu, sign = __float_as_uint(value) >> 16 & 0x8000u;
     if (bits >= 0x7f800000u) return sign | (bits > 0x7f800000u ? 0x7e00u : 0x7c00u);
@@ -20,7 +20,7 @@ INLINE uint32_t rounded(fp16, float value, uint32_t random16) {
 }
 
 #ifndef ACT_BF16
-// Moments of two bytes are bf16 all the same: v goes far below what fp16 reaches.
+// Moments of two bytes are bf16 all the same: v goes far below the range of fp16.
 INLINE void load8(float (&to)[8], const bf16 *from) {
     uint4 v = *(const uint4 *)from;
     const uint32_t *word = &v.x;
@@ -40,7 +40,7 @@ INLINE void store8_randomly(T *to, const float (&from)[8], const AdamW &step, si
 }
 INLINE void store8_randomly(float *to, const float (&from)[8], const AdamW &, size_t, uint32_t) { store8(to, from); }
 
-// Parameters without a master: float32 ones hold what bf16 can.
+// Parameters without a master: float32 ones hold values of bf16.
 INLINE void store8_parameters(act *to, const float (&from)[8], const AdamW &step, size_t element) {
 #ifdef ACT_FP32
     bf16 halves[8];
@@ -53,7 +53,7 @@ INLINE void store8_parameters(act *to, const float (&from)[8], const AdamW &step
 #endif
 }
 
-// What gradients are multiplied with.
+// The factor of the gradients.
 INLINE float gradient_scale(const AdamW &step, float norm, float divisor) {
     float clip = step.max_norm > 0 && norm > step.max_norm ? step.max_norm / (norm + 1e-6f) : 1.0f;
     return clip / divisor;

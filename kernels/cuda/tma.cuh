@@ -3,9 +3,9 @@
 //
 // A barrier has phases. One ends, and the next begins, when as many threads as it was opened for have arrived and all
 // bytes have landed that arrivals of the phase have announced. barrier_wait(b, parity) returns when the phase of that
-// parity has ended, which a new barrier says of parity 1: the n-th use of a barrier, from 0, waits for n & 1, and a
-// wait for the use before it, which the first use has not, for (n & 1) ^ 1. What threads wrote before they arrived, and
-// what has landed, is seen after the wait. The emulator has them all (tests/cuda/emulator/tma.cc).
+// parity has ended; for a new barrier the phase of parity 1 has: the n-th use of a barrier, from 0, waits for n & 1,
+// and a wait for the use before it, which the first use has not, for (n & 1) ^ 1. Writes of threads before they
+// arrived, and bytes that have landed, are seen after the wait. The emulator has them all (tests/cuda/emulator/tma.cc).
 #pragma once
 
 #include "kernels/cuda/tensor_map.h"
@@ -47,13 +47,13 @@ INLINE void copy_tile(void *to, const TensorMap &map, int head, int row, int b, 
             "l"(&map), "r"(0), "r"(head), "r"(row), "r"(b), "r"(shared_offset(landed))
             : "memory");
 }
-// Starts a store of a tile, but not of what lies beyond the map. bulk_commit and bulk_wait follow, as after bulk_store.
+// Starts a store of a tile, without the part beyond the map. bulk_commit and bulk_wait follow, as after bulk_store.
 INLINE void store_tile(const TensorMap &map, int head, int row, int b, const void *from) {
     TMA_ASM("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0,{%1,%2,%3,%4}],[%5];" ::"l"(&map), "r"(0),
             "r"(head), "r"(row), "r"(b), "r"(shared_offset(from))
             : "memory");
 }
-// `bytes`, and where they lie, are multiples of 16.
+// `bytes` and both addresses are multiples of 16.
 INLINE void copy_bytes(void *to, const void *from, int bytes, Barrier *landed) {
     TMA_ASM(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0],[%1],%2,[%3];" ::"r"(shared_offset(to)),
@@ -73,7 +73,7 @@ INLINE void bulk_store(void *to, const void *from, int bytes, bool add) {
                 : "memory");
 }
 INLINE void bulk_commit() { TMA_ASM("cp.async.bulk.commit_group;" ::: "memory"); }
-// Waits until what this thread has committed is in memory, or only until it has been read from shared memory.
+// Waits until the committed stores of this thread are in memory, or only until they were read from shared memory.
 INLINE void bulk_wait() { TMA_ASM("cp.async.bulk.wait_group 0;" ::: "memory"); }
 INLINE void bulk_wait_read() { TMA_ASM("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 // Between an acquire and a copy or store that this thread starts: without it the copy may read older values.
@@ -84,7 +84,7 @@ template <int COUNT> INLINE void give_registers() { TMA_ASM("setmaxnreg.dec.sync
 template <int COUNT> INLINE void take_registers() { TMA_ASM("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT)); }
 #endif
 
-// An arrival of the warp. After it products and stores may read what the warp has written to shared memory.
+// An arrival of the warp. After it products and stores may read the warp's writes to shared memory.
 INLINE void arrive_with_writes(Barrier *b) {
     async_fence();
     __syncwarp();

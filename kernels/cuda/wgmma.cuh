@@ -1,22 +1,22 @@
 // Products of a warpgroup, four warps, on compute capability 9.0 (wgmma): sums (64,64) += a (64,16) b (16,64), or with
-// 192 columns, with the sums of a warp's 16 rows laid out as those of mma_16x8x16, eight columns after eight.
+// 192 columns, with the sums of a warp's 16 rows laid out as in mma_16x8x16, eight columns after eight.
 //
 // Operands are tiles of 64 rows of 64 activations in shared memory, at multiples of 1024 bytes, as load_tile<8, ..>
 // writes them: chunk_at<8> is wgmma's swizzle of 128 bytes. A product is asynchronous: its registers are not touched
-// between wgmma_fence and wgmma_wait, and what threads write to shared memory for it needs put_async or cp_async16,
+// between wgmma_fence and wgmma_wait, and operands that threads write to shared memory need put_async or cp_async16,
 // then async_fence, then a barrier. The emulator checks this (tests/cuda/emulator/emu.cc).
 #pragma once
 
 #include "kernels/cuda/ptx.cuh"
 
-// What a row of a tile is: a row or column of the product with its terms side by side, or a term with all rows or
+// The meaning of a tile's row: a row or column of the product with its terms side by side, or a term with all rows or
 // columns.
 enum TileRow { LINE, TERM };
 
 enum { WGMMA_ROWS = 64, WGMMA_TERMS = 16, TILE_BYTES = 64 * 64 * 2 };
 
 // Tiles, one after another, from their term WGMMA_TERMS * step on, for the instruction: their place, the distance to
-// the tile of the next 64 columns, that of the next eight rows, and in bit 62 the swizzle.
+// the tile of the next 64 columns, the distance to the next eight rows, and in bit 62 the swizzle.
 template <TileRow ROW, int TILES = 1> INLINE uint64_t tile_part(const uint4 *tile, int step) {
     const uint64_t distance = ROW == TERM && TILES > 1 ? TILE_BYTES >> 4 : 1;
     const uint64_t first =
@@ -55,7 +55,7 @@ INLINE void wgmma(float (&d)[8][4], const uint4 *a, const uint4 *b, int step, bo
                   : ALL_SUMS("=f")
                   : "l"(part_a), "l"(part_b), "n"(A == TERM), "n"(B == TERM));
 }
-// The first operand as mma_16x8x16 has it.
+// The first operand as for mma_16x8x16.
 template <TileRow B> INLINE void wgmma(float (&d)[8][4], const uint32_t (&a)[4], const uint4 *b, int step) {
     WGMMA_ASM(WGMMA_TEXT("0", "{%32,%33,%34,%35},%36,add,1,1,%37")
               : ALL_SUMS("+f")
@@ -82,13 +82,13 @@ INLINE void wgmma_commit() { WGMMA_ASM("wgmma.commit_group.sync.aligned;" ::: "m
 template <int GROUPS> INLINE void wgmma_wait() {
     WGMMA_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
 }
-// ... those of d, among others.
+// ... among them the groups of d.
 template <int GROUPS, int N> INLINE void wgmma_wait(float (&d)[N][4]) {
     wgmma_wait<GROUPS>();
 #pragma unroll
     for (int n = 0; n < N; n++) asm volatile("" : FOUR_SUMS("+f", n)::"memory"); // no use of d moves before the wait
 }
-// What this thread has written to shared memory so far is seen by products after the next barrier.
+// Products after the next barrier see the writes of this thread to shared memory so far.
 INLINE void async_fence() { WGMMA_ASM("fence.proxy.async.shared::cta;" ::: "memory"); }
 template <class T> INLINE void put_async(T *to, T value) { *to = value; }
 #else

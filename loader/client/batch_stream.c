@@ -1,4 +1,4 @@
-// Requests batches ahead of their use and checks what arrives. See batch_stream.h.
+// Requests batches ahead of their use and checks the answers. See batch_stream.h.
 #include "loader/client/batch_stream.h"
 #include "common/err.h"
 #include <assert.h>

@@ -4,7 +4,7 @@
 
 #include "loader/client/feed.h"
 
-// Where batches come from: the feed (feed.h documents the five calls), or a test.
+// The source of batches: the feed (feed.h documents the five calls), or a test.
 typedef struct {
     void *self;
     int (*request)(void *self, const FeedRequest *request);

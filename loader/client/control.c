@@ -1,4 +1,4 @@
-// Sends CONTROL and prints what the loader replies.
+// Sends CONTROL and prints the reply of the loader.
 #include "loader/client/control.h"
 #include "common/err.h"
 #include "loader/client/query.h"

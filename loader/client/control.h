@@ -1,4 +1,4 @@
-// Requests a change of what a running loader serves (CONTROL in wire.h): for the commands swap and reweight.
+// Requests a change of the datasets of a running loader (CONTROL in wire.h): for the commands swap and reweight.
 #pragma once
 
 #include "loader/protocol/wire.h"

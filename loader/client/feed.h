@@ -30,7 +30,7 @@ typedef struct {
     const char *key_file;     // the trainer's key pair, for a loader with keys (loader keygen); NULL = none
     const char *loader_key;   // the loader's public key; NULL = none
     const char *name;         // of the run, for `loader status` beside host and process id; NULL = none
-    bool inline_only;         // receive rows over the socket even where a ring is possible (tests, benchmarks)
+    bool inline_only;         // receive rows over the socket even if a ring is possible (tests, benchmarks)
     void (*pin)(void *address, size_t bytes); // page-locks the ring for the device; NULL = not needed
     void (*unpin)(void *address);             // called before the ring is unmapped; NULL = not needed
     const atomic_int *stop;                   // when set, a call that waits ends: feed_next with FEED_STOPPED. It and
@@ -47,7 +47,7 @@ typedef struct {
     uint8_t fingerprint[32], vocab_fp[32];
     uint64_t tokens[SPLIT_COUNT], documents[SPLIT_COUNT];
     uint32_t vocab_size, eot_id;
-    uint64_t same_samples; // train samples before this number are those of the dataset before, or of FeedConfig.dataset
+    uint64_t same_samples; // train samples before this number are as in the dataset before, or FeedConfig.dataset
     char name[64];
     unsigned source_count; // datasets of a mixture; 1: the dataset itself
     struct {
@@ -66,7 +66,7 @@ typedef struct {
 } FeedRequest;
 
 typedef struct {
-    const void *ids; // (rows, T+1), in the slot; valid until feed_release. Of 2 or 4 bytes: id_bytes(vocab_size) of
+    const void *ids; // (rows, T+1), in the slot; valid until feed_release. 2 or 4 bytes: id_bytes(vocab_size) of
                      // the dataset (common/id_array.h)
     uint32_t rows;   // fewer than requested only at the end of a sequential split, 0 past it
     uint32_t slot;

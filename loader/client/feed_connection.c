@@ -248,7 +248,7 @@ static int wait_for_another_dataset(Feed *feed, const WireWelcome *welcome, int 
 }
 
 // In a list of endpoints, a loader that replaces one that does not answer must serve the same samples; only the
-// endpoint in use changes what this trainer reads.
+// endpoint in use changes the samples of this trainer.
 static bool replaces_dataset(const Feed *feed, const WireWelcome *welcome) {
     return feed->known && feed->link.endpoint_number != feed->link.dataset_endpoint && !welcome->same_samples;
 }

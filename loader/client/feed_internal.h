@@ -43,7 +43,7 @@ typedef enum {
 // The connection to a loader.
 typedef struct {
     Endpoint endpoints[FEED_ENDPOINTS_MAX], endpoint;      // endpoint: the one in use or tried
-    int endpoint_count, endpoint_number, dataset_endpoint; // dataset_endpoint: that of `dataset`
+    int endpoint_count, endpoint_number, dataset_endpoint; // dataset_endpoint: the one of `dataset`
     ConnectionState state;
     KeyPair keys;
     void *context, *socket;
@@ -120,7 +120,7 @@ void feed_ring_close(Feed *feed); // and earlier rings
 typedef enum {
     FEED_RING_FAILED, // of an offer, after fail(); of a reply: the connection has ended
     FEED_RING_SENT,   // to the loader: its reply will arrive on feed->shared.ctl
-    FEED_RING_SETTLED // GETs can be sent: attach_id is that of the ring, or 0 when the rows arrive over the socket
+    FEED_RING_SETTLED // GETs can be sent: attach_id is the ring's, or 0 when the rows arrive over the socket
 } FeedRingState;
 
 FeedRingState feed_ring_offer(Feed *feed);         // sends the ring to the loader, if both sides can share one

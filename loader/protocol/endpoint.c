@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-// Only addresses and the name "localhost" count as this machine: what a looked-up name resolves to can change.
+// Only addresses and the name "localhost" count as this machine: the address of a looked-up name can change.
 static int endpoint_parse_tcp(Endpoint *endpoint, const char *address, bool keys) {
     const char *host = address + strlen("tcp://"), *colon = strrchr(host, ':');
     char *end = NULL, name[64] = {0};

@@ -5,10 +5,10 @@
 // A mixture has at most MIXTURE_SOURCES_MAX = 16 sources; a weight is a whole number up to 1,000,000.
 //
 // A schedule has entries {from, weights}; `from` of the first is 0, and they ascend. An entry holds for samples from
-// its own `from` to that of the next entry. The weights of an entry, one for each source, are scaled to integers w of
-// sum W = MIXTURE_SUM = 65,536: w[i] = 65,536 * weight[i] / total, rounded down. The sources with the largest
-// remainders get one more each until the sum is W. Of equal remainders the first source comes first. A weight that is
-// not 0 must not become 0.
+// its own `from` to the `from` of the next entry. The weights of an entry, one for each source, are scaled to integers
+// w of sum W = MIXTURE_SUM = 65,536: w[i] = 65,536 * weight[i] / total, rounded down. The sources with the largest
+// remainders get one more each until the sum is W. If remainders are equal, the first source comes first. A weight that
+// is not 0 must not become 0.
 //
 // Sample s of an entry: p = s - from, V = W; for each source i in turn, r = p * w[i] / V (rounded down, of a product of
 // 128 bits). When (p + 1) * w[i] / V > r, the sample is number base[i] + r of source i. Else p -= r, V -= w[i], and the
@@ -22,9 +22,9 @@
 //
 // Fingerprint of a mixture: F[0] = SHA-256 of "mixture of streams\n", then "FINGERPRINT w\n" for each source (in hex; w
 // of entry 0). For each further entry, F[k] = SHA-256 of "F[k-1] from w[0] w[1] ...\n". So the samples before `from` of
-// entry k are the same in F[k-1] and F[k]: a trainer that has used no others continues where it is. Where the first
-// line is "mixture\n", it is the fingerprint of the same sources and weights until protocol version 3, in which c was 0
-// for every source: the samples are others.
+// entry k are the same in F[k-1] and F[k]: a trainer that has used no others continues where it is. If the first line
+// is "mixture\n", it is the fingerprint of the same sources and weights until protocol version 3, in which c was 0 for
+// every source: the samples are others.
 //
 // Vectors (schedule as from:weights, then sample -> source and number in it):
 //   0:3,1 0 -> 1 0
@@ -60,11 +60,11 @@ typedef struct {
 // Begins a mixture of `count` sources with these fingerprints and with entry 0. Fails with 2 when the weights are all
 // 0, or one is too small beside the others.
 int mixture_init(Mixture *mixture, unsigned count, const uint8_t (*fingerprints)[32], const uint32_t *weights);
-// Adds an entry. Fails with 2 also when `from` is not above that of the last one.
+// Adds an entry. Fails with 2 also when `from` is not above the last entry's.
 int mixture_add(Mixture *mixture, uint64_t from, const uint32_t *weights);
 const uint8_t *mixture_fingerprint(const Mixture *mixture);
-// Whether the first `size` bytes of a fingerprint are those of this mixture, or of it with fewer entries, until
-// protocol version 3.
+// Whether the first `size` bytes of a fingerprint are of this mixture, or of it with fewer entries, until protocol
+// version 3.
 bool mixture_shared_streams(const Mixture *mixture, const uint8_t *fingerprint, size_t size);
 // Adds the entries of a file, a line "FROM WEIGHT WEIGHT ..." for each; # begins a comment. Fails with 2 naming the
 // line.
@@ -84,5 +84,5 @@ uint64_t mixture_same_samples(const Mixture *mixture, const uint8_t fp8[8]);
 
 // A weight as it is written: a whole number up to WEIGHT_MAX; 2 for another text.
 int weight_parse(const char *text, uint32_t *weight);
-// Cuts the weight off "DIR:WEIGHT", unless a directory has the whole name; 1 if there is none.
+// Cuts the weight off "DIR:WEIGHT", unless a directory has the whole name; 1 without a weight.
 int weight_cut(char *word, uint32_t *weight);

@@ -10,19 +10,19 @@
 //               random crops of nanoGPT, with replacement.
 //   sequential  Sample i begins at token i*T; there are (N-1)/T samples.
 //   permuted    The split is cut into n = (N-1)/T blocks; block b begins at token b*T. Sample i is block P(0, n)(i),
-//               where P is that of epoch 0; there are n samples. So the first samples are spread over the whole split.
+//               where P is of epoch 0; there are n samples. So the first samples are spread over the whole split.
 //   epoch       Blocks as in permuted. Every epoch has each block once: sample g is a block of epoch e = g / n, at
 //               position p = g mod n of that epoch. An epoch has G = (n - 1) / 64L + 1 groups, where L = max(1, 2^18 /
 //               T): group j has the positions from j*n/G to (j+1)*n/G - 1 (products of 128 bits). The stream is cut
 //               into 64G chunks of K = n / 64G consecutive blocks, chunk c from block c*K on; R = n - 64GK blocks
 //               remain. With q = P(64 + j, size of the group)(p - j*n/G): for q < 64K, the sample is block q mod K of
 //               chunk i*G + P(i, G)(j), where i = q / K. Else it is block 64GK + (j*n/G + q - 64K(j+1) + s) mod R, with
-//               s = P(2^32 - 2, R)(e mod R), where P is that of epoch e.
+//               s = P(2^32 - 2, R)(e mod R), where P is of epoch e.
 //               So each group has one chunk of each 64th of the split and its share of the remaining blocks: a sample
 //               of the whole split in about 64 extents of at most 512 KiB each. A split of up to 2^24 tokens is one
 //               group. The order needs no state and has no size limit.
 //   shifted     As epoch, but the blocks of each epoch begin at other tokens. n = max(1, N/T - 1), and block b of
-//               epoch e begins at token s + b*T. With m = min(T, N - T), s = P(2^32 - 1, m)(e mod m), where P is that
+//               epoch e begins at token s + b*T. With m = min(T, N - T), s = P(2^32 - 1, m)(e mod m), where P is
 //               of epoch e / m; so each of m consecutive epochs, from a multiple of m on, has another s.
 //   documents   As shifted, but a row begins where a document does if its block has such a place: at the first
 //               end-of-text id of the block that has T ids of the split after it. (This id is the first input of the

@@ -14,7 +14,7 @@
 // MESSAGES. A message is one ZeroMQ message part, a WireHeader followed by the body of its type. A BATCH that is sent
 // inline has a second part, a piece of the rows, unless it has no rows. WELCOME has one, its sources, the reply to
 // STATS one, its tables (also when they are empty), and CONTROL one. All integers are little-endian, the structs have
-// no padding, and fields named `zero` are reserved: the sender sets them to 0. Token ids are u16, or u32 where the
+// no padding, and fields named `zero` are reserved: the sender sets them to 0. Token ids are u16, or u32 if the
 // vocabulary of the dataset has more than 65,536 (WELCOME). A text in a struct ends with a NUL byte.
 //
 //   type       body         to       meaning
@@ -39,25 +39,24 @@
 // intact message with a field value that the loader does not accept (an unknown type or mode, a reserved field that
 // is not 0) gets ERROR PROTO, which names the field. Newer minor versions may give a meaning to reserved fields.
 //
-// LIMITS. Of HELLO, max_rows * (sequence_tokens + 1) * bytes of an id is at most WIRE_PAYLOAD_MAX; `slot` of a GET is
+// LIMITS. In HELLO, max_rows * (sequence_tokens + 1) * bytes of an id is at most WIRE_PAYLOAD_MAX; `slot` of a GET is
 // below WIRE_SLOTS_MAX, also with attach_id 0. Other values get ERROR PROTO. The names of WELCOME and STATS are cut at
-// 55 bytes, perhaps inside a character, and may repeat. `same_samples` is 2^64-1 where dataset_fp8 is of the dataset
-// that is served, and 0 where it is not of its schedule. Only the last replaced dataset is still served.
+// 55 bytes, perhaps inside a character, and may repeat. `same_samples` is 2^64-1 if dataset_fp8 is of the dataset that
+// is served, and 0 if it is not of its schedule. Only the last replaced dataset is still served.
 //
 // REQUESTS. A trainer may have up to `window` unanswered GETs. A GET needs no HELLO on its connection, but its
 // `dataset_fp8` must be of a dataset that the loader serves. Answers come in any order; a trainer accepts a BATCH
-// only when session, req_id, attach_id, first_sample, sequence_tokens, slot and generation are those of an unanswered
-// request. When nothing arrives for a while, the trainer sends its unanswered GETs again (same req_id, slot and
+// only when session, req_id, attach_id, first_sample, sequence_tokens, slot and generation are equal to an unanswered
+// request's. When nothing arrives for a while, the trainer sends its unanswered GETs again (same req_id, slot and
 // generation), and then opens a new socket and sends HELLO and the GETs. This project's trainer waits 50 ms (ipc) or
-// 500 ms (tcp), or 5 times the longest wait that ended with a BATCH; the wait doubles with each new socket, up
-// to 10 s.
+// 500 ms (tcp), or 5 times the longest wait that ended with a BATCH; the wait doubles with each new socket, up to 10 s.
 //
 // INLINE ROWS (attach_id 0). The rows of a GET are sent as BATCH messages of WIRE_PIECE_MAX bytes, the last one
 // shorter, with ascending `offset`, so that progress is visible on a slow connection: a trainer does not resend while
 // pieces arrive. After a resend, pieces that have arrived before are dropped. Unread answers are limited to `window`
 // batches of `max_rows` and to WIRE_PAYLOAD_MAX bytes, but at least one batch: a GET beyond that gets ERROR BUSY. So
-// does one beyond what all connections together may leave unread, unless it asks for at most one piece and nothing else
-// is unread on its connection.
+// does one beyond the unread bytes that all connections together may have, unless it asks for at most one piece and
+// nothing else is unread on its connection.
 //
 // RING. For ipc, if WELCOME offers it. The trainer creates a memfd of slot_count slots of slot_bytes (a multiple of
 // 4096), sealed with F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL. It connects to DIR/ctl.sock (SOCK_SEQPACKET, same
@@ -69,15 +68,15 @@
 // its slot is dropped; one with the generation and req_id of the last answer is answered again without writing to the
 // slot.
 //
-// STATS. A row of T+1 ids is T `tokens`, and `payload_bytes` are those of ids, without headers.
+// STATS. A row of T+1 ids is T `tokens`, and `payload_bytes` are the bytes of ids, without headers.
 //
 // CONTROL. The second part of the request has `words` texts, each with a NUL byte at its end, also the last; other
 // bytes are refused (76). SWAP: the datasets to serve from now on, DIR or DIR:WEIGHT as on the command line of `loader
 // serve`, then the path of a schedule when `has_schedule` is 1. REWEIGHT: a weight for each source of the mixture that
 // is served; they hold from `from_sample` on (0: the loader chooses), and the loader appends them to its schedule. The
 // reply comes when the loader has made or refused the change; its second part is one sentence without a NUL byte, its
-// `exit_code` is 0 or says why not (common/exit_codes.def). Paths are those of the loader's machine, so CONTROL is
-// refused (77) except over ipc, and from a peer that has the loader's own key.
+// `exit_code` is 0 or says why not (common/exit_codes.def). Paths are on the loader's machine, so CONTROL is refused
+// (77) except over ipc, and from a peer that has the loader's own key.
 #pragma once
 
 #include "common/bytes.h"
@@ -115,7 +114,7 @@ typedef enum {
     WIRE_CONTROL
 } WireType;
 
-// What a trainer does about an ERROR: "stop" means that the same request fails again.
+// The reaction of a trainer to an ERROR: "stop" means that the same request fails again.
 typedef enum {
     WIRE_PROTO = 1, // stop: another protocol version, or a field value that the loader does not accept
     WIRE_VOCAB,     // stop: the dataset has another vocabulary
@@ -153,7 +152,7 @@ typedef struct {
     uint8_t sources;                  // datasets in the second part, at least 1
     uint16_t entries;                 // of the schedule in the second part, at least 1
     uint64_t tokens[2], documents[2]; // train, val
-    uint64_t same_samples;            // train samples before this number are those of HELLO's dataset_fp8 (mixture.h)
+    uint64_t same_samples;            // train samples before this number are as in HELLO's dataset_fp8 (mixture.h)
     uint32_t eot_id, vocab_size;
     uint8_t vocab_fp[32], dataset_fp[32];
     char name[56];              // of the dataset
@@ -214,7 +213,7 @@ typedef struct {
     uint64_t session, batches, tokens, tokens_per_s, repeated;
     uint64_t wait_ns, wait_max_ns;  // from the arrival of a GET to its answer: sum and maximum
     uint64_t age_ns, silent_ns;     // since the first HELLO, since the last message
-    uint64_t next_sample;           // after those of the last BATCH of the train split; evaluations do not count
+    uint64_t next_sample;           // after the last BATCH of the train split; evaluations do not count
     uint64_t unread_bytes;          // inline answers that the loader still holds because the trainer does not read
     uint32_t sequence_tokens, ring; // ring: 1 = rows go to a ring, 0 = inline
     char address[WIRE_ADDRESS];     // as ZeroMQ and the kernel report it: of tcp the host, of ipc `pid N`
@@ -229,7 +228,7 @@ typedef struct {
     uint64_t batches, tokens;        // tokens: for training, of the train split in modes without an end
     uint64_t highest;                // of the train samples requested, the last one + 1
     uint64_t replaced;               // 1: another dataset has replaced it, for new sessions
-    uint64_t next_weight, next_from; // the next entry of the schedule, and its first sample; 0, 0: there is none
+    uint64_t next_weight, next_from; // the next entry of the schedule, and its first sample; 0, 0: no next entry
 } WireSourceStats;
 
 typedef enum { WIRE_SWAP = 1, WIRE_REWEIGHT } WireAction;
@@ -300,7 +299,7 @@ WireVerdict wire_decode(Bytes frame, WireMessage *message, const char **field);
 bool wire_clean_text(char *text, size_t size);
 
 // The second part of WELCOME, which may have any content: copies it, and checks sizes, CRC, names and weights. False
-// when it is not that of `welcome`.
+// when it does not belong to `welcome`.
 bool wire_decode_sources(const WireWelcome *welcome, Bytes part, WireSource *sources, WireWeights *weights);
 
 const char *wire_code_name(unsigned code);

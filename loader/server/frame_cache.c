@@ -44,7 +44,7 @@ struct FrameCache {
     FrameCacheStats stats;
     CachedFrame *newest, *oldest; // ready frames, in the order of use
     unsigned pending;             // frames that are queued, in decoding or finished but not collected
-    unsigned stuck;               // of these, when last counted: those of files that do not answer
+    unsigned stuck;               // of these, when last counted: frames of files that do not answer
     int event;
     unsigned threads; // decoders that are not stalled
 
@@ -289,8 +289,8 @@ void frame_cache_adapt(FrameCache *cache, uint64_t memory_free) {
     make_room(cache, 0);
 }
 
-// Gives the frame memory, if need be that of the frames that have not been used for longest. False when `strict` and
-// the limit does not permit it.
+// Gives the frame memory, if need be the memory of the frames that have not been used for longest. False when `strict`
+// and the limit does not permit it.
 static bool buffer_get(FrameCache *cache, CachedFrame *frame, bool strict) {
     frame->bytes = round_up(frame->place.file->frame_tokens * id_bytes(frame->place.file->vocab_size), PAGE);
     make_room(cache, frame->bytes);
@@ -323,7 +323,7 @@ static CachedFrame *new_frame(FrameCache *cache, ShardStream *stream, uint64_t n
     return frame;
 }
 
-// Moves a frame from the queue for prefetching to that of needed frames.
+// Moves a frame from the queue for prefetching to the queue of needed frames.
 static void queue_promote(FrameCache *cache, CachedFrame *frame) {
     pthread_mutex_lock(&cache->mutex);
     if (!frame->decoding) {

@@ -62,9 +62,9 @@ unsigned frame_cache_queued(const FrameCache *cache); // without the frames of f
 // and logs the name of each file that has not been readable for 10 s, every 10 s. now_ns: clock_ns().
 void frame_cache_watch(FrameCache *cache, uint64_t now_ns);
 
-// Adapts the size to the free memory of this machine (0: not known); called every second. Of the memory
-// that is free beyond 64 MiB, the cache may take an eighth a second. If less than 64 MiB are free, it gives back the
-// difference, down to 16 MiB. So a program that plans with the free memory, as the trainer does, gets that memory.
+// Adapts the size to the free memory of this machine (0: not known); called every second. The cache may take an eighth
+// a second of the memory that is free beyond 64 MiB. If less than 64 MiB are free, it gives back the difference, down
+// to 16 MiB. So a program that plans with the free memory, as the trainer does, gets that memory.
 void frame_cache_adapt(FrameCache *cache, uint64_t memory_free);
 
 // Gives the decoded frames of shards that are the same in both (shard_stream_match) to `stream`.

@@ -1,4 +1,4 @@
-// Changes what the server serves: on SIGHUP, and for CONTROL from `loader swap` and `loader reweight`. A thread opens
+// Changes the server's datasets: on SIGHUP, and for CONTROL from `loader swap` and `loader reweight`. A thread opens
 // the datasets while the loop serves the current ones. A dataset that trainers cannot use is refused with a reason.
 #include "common/err.h"
 #include "common/hash.h"
@@ -80,7 +80,7 @@ static void keep_counters(Served *fresh, Served *before) {
     memset(before->source_tokens, 0, sizeof before->source_tokens);
 }
 
-// `text` receives what happened. The same dataset is opened again as well: a damaged shard may have been replaced.
+// `text` receives the result. The same dataset is opened again as well: a damaged shard may have been replaced.
 static void replace_dataset(Server *server, Served *fresh, Buffer *text) {
     const Dataset *dataset = &fresh->dataset;
     Served *before = server->current;

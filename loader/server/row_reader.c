@@ -10,7 +10,7 @@ enum {
     STEP_BYTES = 1 << 20, // copied for one request before the next one gets its turn
     ROWS_AHEAD = 32,      // rows of a request whose frames are decoded at the same time
     QUEUE_MAX = 16,       // frames in the queue above which nothing is prefetched
-    GROUP_IDS = 32 << 20, // more than those of the frames of a shuffle group, 20 Mi, and what others leave behind
+    GROUP_IDS = 32 << 20, // more than the frames of a shuffle group, 20 Mi, and leftovers of others
     TRACK_ACTIVE_S = 10   // only tracks that were used more recently are prefetched
 };
 
@@ -251,7 +251,7 @@ static bool track_prefetch(RowReader *reader, Track *track) {
 void row_reader_prefetch(RowReader *reader) {
     uint64_t now = clock_ns();
     if (frame_cache_queued(reader->cache) >= QUEUE_MAX) return;
-    // Two groups for each track must fit, or the frames of one would drive out those of another.
+    // Two groups for each track must fit, or the frames of one would drive out the frames of another.
     uint64_t bytes = 0;
     for (const Track *track = reader->tracks; track < reader->tracks + TRACKS; track++)
         if (is_active(track, now)) bytes += 2ull * GROUP_IDS * id_bytes(track->served->dataset.vocab_size);

@@ -46,7 +46,7 @@ typedef enum { ROWS_DONE, ROWS_WAIT, ROWS_MORE, ROWS_FAILED } RowResult;
 RowResult row_copy_advance(RowReader *reader, RowCopy *copy);
 void row_copy_end(RowCopy *copy);
 
-// Queues frames that will be needed: those of the current and of the next group of each stream of requests.
+// Queues frames that will be needed: the frames of the current and of the next group of each stream of requests.
 void row_reader_prefetch(RowReader *reader);
 
 // Forgets a dataset that has no requests. False when a decoder works on it: call it again later.

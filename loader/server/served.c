@@ -1,4 +1,4 @@
-// Opens and closes what a loader serves.
+// Opens and closes the datasets of a loader.
 #include "loader/server/served.h"
 #include "common/err.h"
 #include "common/file/file.h"

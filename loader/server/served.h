@@ -7,8 +7,8 @@
 
 enum { SOURCES_MAX = MIXTURE_SOURCES_MAX };
 
-// Names what to open: dataset directories with their weights, and a file with further weights, a line "FROM WEIGHT
-// WEIGHT ..." for each change, or NULL. The strings are borrowed.
+// The datasets to open: directories with their weights, and a file with further weights, a line "FROM WEIGHT WEIGHT
+// ..." for each change, or NULL. The strings are borrowed.
 typedef struct {
     struct {
         const char *path;
@@ -32,7 +32,7 @@ typedef struct {
 } ServedSource;
 
 typedef struct Served {
-    Dataset dataset; // what trainers see: the one source, or the sum of all, which then has no shards and owns nothing
+    Dataset dataset; // as trainers see it: the one source, or the sum of all, which then has no shards and owns nothing
     Dataset parts[SOURCES_MAX];
     Mixture mixture;                       // of more than one source
     char *name;                            // of the mixture
@@ -49,8 +49,8 @@ typedef struct Served {
 // A sample of a request as a sample of one source, or of all sources joined.
 MixtureSample served_sample(const Served *served, const WireGet *get, uint64_t sample);
 
-// Opens every shard of the sources. NULL after fail(): 65 when a shard is not what the manifest says or the sources
-// have different vocabularies, 74 when one cannot be read, 2 for weights that are not valid.
+// Opens every shard of the sources. NULL after fail(): 65 when a shard does not fit the manifest or the sources have
+// different vocabularies, 74 when one cannot be read, 2 for weights that are not valid.
 Served *served_open(const ServedSpec *spec);
 // Adds a clause for each two sources that are the same dataset.
 void served_name_equal(const Served *served, Buffer *text);
@@ -58,7 +58,8 @@ void served_name_equal(const Served *served, Buffer *text);
 // file before, so that a refused change can be undone with truncate().
 int served_reweight(Served *served, uint64_t from, const uint32_t *weights, const char *schedule,
                     uint64_t *schedule_bytes);
-// What limits T in a split: of the train split of a mixture, the shortest source that has a weight, now or later.
+// The dataset that limits T in a split: in a mixture's train split, the shortest source that has a weight, now or
+// later.
 const Dataset *served_shortest(const Served *served, unsigned split);
 // How many train samples of the dataset with this fingerprint are the same here (mixture_same_samples).
 uint64_t served_same_samples(const Served *served, const uint8_t fp8[8]);

@@ -15,7 +15,7 @@ typedef struct {
     const char *allow_path;
     uint64_t cache_bytes;     // limit on decoded frames in memory
     unsigned threads;         // that decode
-    const char *state_path;   // keeps what a swap has changed for the next start (served_spec_save); NULL: none
+    const char *state_path;   // keeps the changes of a swap for the next start (served_spec_save); NULL: none
     const char *metrics_path; // a Prometheus text file, replaced every 5 s; NULL: none
 } ServerConfig;
 

@@ -1,6 +1,6 @@
 // Server internals. server.c (lifecycle, poll loop, rings) calls requests.c (message handlers), which calls jobs.c
 // (GETs), reload.c (changes of the datasets) and server_status.c (counters); session.c (sending) and unread.c (limits
-// on what is sent) are below them all.
+// of sending) are below them all.
 #pragma once
 
 #include "common/err.h"
@@ -41,7 +41,7 @@ typedef struct {
     uint64_t started_ns, rate_began_ns, rate_tokens; // rate_tokens: sent since rate_began_ns
 } Session;
 
-// Of the sender of a message.
+// The sender of a message.
 typedef struct {
     Route route;
     const char *key;     // its public key, NULL without keys
@@ -195,10 +195,10 @@ void server_reload_finish(Server *server); // when reload.done is readable
 
 // --- server_status.c
 
-// Collects what STATS reports; writes it to the metrics file, which is replaced at once (rename).
+// Collects the values of STATS; writes them to the metrics file, which is replaced at once (rename).
 void server_status(const Server *server, Status *status);
 int server_write_metrics(Server *server); // 73 when the path is not a regular file, but a device for example
-// At the end: the last values would look like those of a loader that runs.
+// At the end: the last values would look like the values of a loader that runs.
 void server_remove_metrics(const Server *server);
 
 // --- requests.c

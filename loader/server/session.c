@@ -81,7 +81,7 @@ Session *session_find(Server *server, uint64_t id) {
     return NULL;
 }
 
-// Of ipc, ZeroMQ reports HOST:UID:GID:PID.
+// For ipc, ZeroMQ reports HOST:UID:GID:PID.
 static void describe_address(const char *reported, bool ipc, char address[WIRE_ADDRESS]) {
     const char *pid = reported && ipc ? strrchr(reported, ':') : NULL;
     snprintf(address, WIRE_ADDRESS, "%s%s", pid ? "pid " : "", pid ? pid + 1 : reported ? reported : "");

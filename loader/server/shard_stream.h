@@ -12,7 +12,7 @@ typedef struct {
     uint64_t *first_token, *first_frame; // of each shard within the split
     uint64_t count, capacity, tokens, frames;
     unsigned split;
-    struct CachedFrame **cached; // by frame: what the cache has of it, or NULL; belongs to the cache
+    struct CachedFrame **cached; // by frame: its copy in the cache, or NULL; belongs to the cache
     // By shard: when its last line was logged, so that a damaged one logs a line every 10 s.
     uint64_t *failure_logged_ns;
     uint64_t *matches; // by shard, or NULL: see shard_stream_match
@@ -20,8 +20,8 @@ typedef struct {
 
 // Room for `capacity` shards.
 void shard_stream_open(ShardStream *stream, unsigned split, uint64_t capacity);
-// Opens the shards of the dataset and appends them. Fails with 65 when one is not what the manifest says, 74 when it
-// cannot be read, 82 when it cannot be mapped.
+// Opens the shards of the dataset and appends them. Fails with 65 when one does not fit the manifest, 74 when it cannot
+// be read, 82 when it cannot be mapped.
 int shard_stream_add(ShardStream *stream, const Dataset *dataset);
 void shard_stream_ready(ShardStream *stream); // after the last shard_stream_add
 // Finds the shards that are also in `other`: the same tokens in the same frames, in any file. matches[i] is the number

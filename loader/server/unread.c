@@ -11,7 +11,7 @@ static bool route_equals(const Route *a, const Route *b) {
     return a->size == b->size && !memcmp(a->bytes, b->bytes, a->size);
 }
 
-// The account of the peer: its own, else one whose peer has read everything. NULL when there is none.
+// The account of the peer: its own, else one whose peer has read everything. NULL if all are in use.
 static UnreadAccount *find_account(Server *server, const Route *route) {
     UnreadAccount *drained = NULL;
     const unsigned first = crc32c(0, route->bytes, route->size) % UNREAD_PEERS;

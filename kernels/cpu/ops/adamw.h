@@ -100,7 +100,7 @@ static inline void moment_store_part(Moment *moments, size_t i, V value, int lef
     memcpy((uint16_t *)moments + i, part, (size_t)left * sizeof *part);
 }
 
-// What gradients are multiplied with.
+// The factor of the gradients.
 static inline float gradient_scale(const AdamW *hyper, float norm, float divisor) {
     const float clip = hyper->max_norm > 0 && norm > hyper->max_norm ? hyper->max_norm / (norm + 1e-6f) : 1;
     return clip / divisor;
@@ -108,7 +108,7 @@ static inline float gradient_scale(const AdamW *hyper, float norm, float divisor
 
 enum { RANDOM_PARAMS, RANDOM_FIRST, RANDOM_SECOND }; // streams of random bits
 
-// A range of parameters and what updates them. Parameters are fp32 here and their own master.
+// A range of parameters and the operands of their update. Parameters are fp32 here and their own master.
 typedef struct {
     float *params;
     const float *gradients;

@@ -1,5 +1,5 @@
 // Causal attention: one thread per (sequence, head), blocks of 64 query rows; products in register tiles of 4 rows, or
-// on AMX tiles where the processor has them.
+// on AMX tiles if the processor has them.
 //
 // Operands are copied into lanes (act.h) first: transposed, "t" (lanes of D, tokens), where tokens are the columns of a
 // product, or zipped, "z" (pairs of tokens, D), where they are summed over. Rows past T are zero. Tp = T rounded up to
@@ -63,7 +63,7 @@ static void tiles(int columns, int depth, const Lane *a, size_t a_row, size_t a_
 // Whether the products of heads of D channels run on AMX tiles.
 static inline bool on_tiles(int D) { return PER_LANE == 2 && cpu_amx && D % AMX_BLOCK == 0; }
 
-// Lanes of a row of D numbers: the last one is half empty where D is odd.
+// Lanes of a row of D numbers: the last one is half empty if D is odd.
 static inline int lanes_of(int D) { return (D + PER_LANE - 1) / PER_LANE; }
 
 // Lanes u .. u+W-1 of W rows of x (rows, D), `stride` numbers a row, transposed; zero past D and past the rows.

@@ -1,5 +1,5 @@
 // The product of a single row with weights, as sampling needs it. It reads each weight once, so the threads share the
-// rows of the weights; oneDNN runs a single row on one thread where it uses AMX tiles.
+// rows of the weights; oneDNN runs a single row on one thread if it uses AMX tiles.
 //
 // By packed weights the sums have the order of oneDNN's products of many rows, so that a row has the same bits in both:
 // in chunks of inputs whose sums are added, and on AMX tiles, for each 32 inputs, over the even and over the odd ones.

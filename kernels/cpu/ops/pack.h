@@ -18,8 +18,8 @@ static inline void stream_end(void) { // before another thread reads
 }
 
 // Packs w (rows,cols) for both directions, each as a matrix (K, N) in blocks of columns. A block holds lanes of
-// PER_LANE rows: lane k of column n lies at (n / block * (K / PER_LANE) + k) * block + n % block. Of w these are the
-// part of to->tile_rows rows and at most to->tile_cols columns at (row, col).
+// PER_LANE rows: lane k of column n lies at (n / block * (K / PER_LANE) + k) * block + n % block. The part of w:
+// to->tile_rows rows and at most to->tile_cols columns at (row, col).
 static void pack_tile(const float *w, int rows, int cols, const Packing *to, int row, int col) {
     const int end = smaller(cols, col + to->tile_cols), lanes_of_cols = cols / PER_LANE,
               lanes_of_rows = rows / PER_LANE;

@@ -1,4 +1,4 @@
-// What attention forward and backward share: tiles of packed qkv (B,T,3,H,D) in shared memory. Kernels exist for head
+// Shared by attention forward and backward: tiles of packed qkv (B,T,3,H,D) in shared memory. Kernels exist for head
 // dimensions D of 64, 96 and 128; a smaller one (`width`, a multiple of 8) runs as the next of them, its missing
 // columns read as zeros and never written.
 #pragma once
@@ -8,8 +8,8 @@
 
 enum { TILE = 64 }; // rows of scratch are padded to it
 
-// Turing: a block has at most 64 KiB of shared memory, and so has a multiprocessor. What needs more is not launched
-// there, and of the rest one block at a time has all registers.
+// Turing: a block has at most 64 KiB of shared memory, and so has a multiprocessor. A kernel that needs more is not
+// launched there, and of the others one block at a time has all registers.
 template <size_t SHARED_BYTES> constexpr bool is_launched = ARCH >= 800 || SHARED_BYTES <= 64 << 10;
 // Compute capability 12.0 spills with three, and its shared memory holds two.
 template <int BLOCKS> constexpr int blocks_at_once = ARCH<800 ? 1 : ARCH >= 1200 && BLOCKS> 2 ? 2 : BLOCKS;
@@ -20,7 +20,7 @@ template <int W> INLINE int chunk_at(int row, int chunk) {
     return row * W + (chunk ^ (W % 8 == 0 ? row & 7 : W % 4 == 0 ? row >> 1 & 3 : row >> 2 & 1));
 }
 
-// Where ldmatrix reads its four 8x8 matrices: rows by lane%16, then chunks (operand A; B of the transposed form) ...
+// The places of ldmatrix's four 8x8 matrices: rows by lane%16, then chunks (operand A; B of the transposed form) ...
 template <int W> INLINE int rows_first(int row, int chunk, int lane) {
     return chunk_at<W>(row + (lane & 15), chunk + (lane >> 4));
 }
@@ -112,7 +112,7 @@ template <ScoreRows ROWS> INLINE constexpr int kept_bit(int n, int e) {
                               : (n >> 2) * 16 + (n & 3) * 2 + (e & 1) + (e >> 1) * 8;
 }
 
-// The bits of a lane's scores, 16 rows and COLUMNS columns from (first_query, first_key): bit kept_bit(n, e) is that of
+// The bits of a lane's scores, 16 rows and COLUMNS columns from (first_query, first_key): bit kept_bit(n, e) is for
 // register e of accumulator n.
 template <ScoreRows ROWS, int COLUMNS>
 INLINE uint32_t kept_scores(const AttentionMask &mask, int b, int h, int first_query, int first_key, int T, int lane) {
@@ -168,7 +168,7 @@ INLINE void weigh_scores(float (&s)[4], const float (&lse)[2], float scale, bool
     }
 }
 
-// The same, and dp, the gradients of weights, become those of scores. of_query: the statistics of the two queries.
+// The same, and dp, the gradients of weights, become gradients of scores. of_query: the statistics of the two queries.
 template <ScoreRows ROWS>
 INLINE void gradient_of_scores(float (&s)[4], float (&dp)[4], const float2 (&of_query)[2], float scale, bool diagonal,
                                int n, int query, int key) {
@@ -184,7 +184,7 @@ INLINE void add_product(float (*sums)[4], const uint32_t (&a)[4], const uint32_t
     mma_16x8x16(sums[1], a, b[2], b[3]);
 }
 
-// What a block of a grid (blocks of rows, heads, sequences) computes. `last` counts from the last rows of a sequence,
+// The part of a block in a grid (blocks of rows, heads, sequences). `last` counts from the last rows of a sequence,
 // which see the most keys. wave: the multiprocessors that share a grid which runs at once; 0: a longer one.
 struct RowsOfBlock {
     int last, h, b;

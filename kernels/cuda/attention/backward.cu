@@ -79,17 +79,17 @@ template <class C>
 constexpr size_t shared_bytes = 16 * (size_t)(2 * keys_of<C> * (C::D / 8) + 4 * C::QUERIES * (C::D / 8) + C::QUERIES +
                                               (C::KEPT ? 0 : keys_of<C> * (C::QUERIES / 8)));
 
-// What a block has in shared memory while it works on a tile of queries.
+// The arrays of a block in shared memory while it works on a tile of queries.
 struct Tiles {
     const uint4 *k, *v, *q, *o;
     const float4 *statistics; // of two queries each
     uint4 *ds;
 };
 
-// The first key that a tile of queries sees: rows from T on see what the last one does. First keys rise with the
-// queries: after the first tile that does not see a block's keys, none does. Blocks reach a tile in falling order, so
-// that those that it does not see would come after the last one, which has its first key. It is read when it is needed:
-// there is no register for it.
+// The first key that a tile of queries sees: rows from T on see the same keys as the last one. First keys rise with the
+// queries: after the first tile that does not see a block's keys, no tile does. Blocks reach a tile in falling order,
+// so that those that it does not see would come after the last one, which has its first key. It is read when it is
+// needed: there is no register for it.
 template <int QUERIES> INLINE int first_key(const AttentionMask &mask, int b, int tile, int T) {
     return mask.starts[b * T + (QUERIES == TILE ? tile * QUERIES : min(tile * QUERIES, T - 1))];
 }
@@ -465,7 +465,7 @@ static void launch_queries(const AttentionGradient &c) {
 }
 
 // Heads of up to 64 channels: three blocks on a multiprocessor whose shared memory holds them, else two of the variant
-// with larger parts, as where documents are masked (SKIPS); and the split form while the grid would not fill the card
+// with larger parts, as if documents are masked (SKIPS); and the split form while the grid would not fill the card
 // three times over.
 static void launch_64(const AttentionGradient &c) {
     if (attention_by_tma(c.a)) return FOR_ACT(attention_gradient_by_tma)(c);

@@ -4,9 +4,9 @@
 // dQ.
 //
 // A block goes through its tiles of queries from the last that sees its keys down to its diagonal. A tile's parts of dQ
-// are added in memory in the order of the blocks, which is that of their tickets, and the diagonal's block, the last,
-// adds its own in registers. As all blocks of a head begin with the same tiles, one that is a step behind another does
-// not wait. One thread of the copying warpgroup adds the parts, so that no product waits for a block's turn.
+// are added in memory in the order of the blocks, which is the order of their tickets, and the diagonal's block, the
+// last, adds its own in registers. As all blocks of a head begin with the same tiles, a block that is one step later
+// does not wait. One thread of the copying warpgroup adds the parts, so that no product waits for a block's turn.
 #ifndef ACT_FP32
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/tma.cuh"
@@ -109,7 +109,7 @@ INLINE void copy_tiles(Tiles &tiles, const KeyBlock &block, const TensorMap &qkv
     for (int n = 0; n < block.steps; n++) {
         const int tile = tile_of(block, n), stage = n % STAGES;
         Barrier *landed = &tiles.landed[stage];
-        // the step after that of STAGES before, whose products have been waited for
+        // the step after the one STAGES before, whose products have been waited for
         const int last = n + 1 - STAGES;
         if (last > 0) barrier_wait(&tiles.filled[last % SLOTS], last / SLOTS & 1);
         barrier_arrive_with(landed, 2 * TILE_BYTES + ROW_BYTES + (n ? 0 : 2 * GROUPS * TILE_BYTES));
@@ -228,7 +228,7 @@ INLINE void put_gradients(uint32_t (&ds)[4][4], uint4 *tile, const float (&s)[8]
             ds[n >> 1][(n & 1) * 2 + r] =
                 pack(s[n][2 * r] * (dp[n][2 * r] - sums.x), s[n][2 * r + 1] * (dp[n][2 * r + 1] - sums.y));
     }
-    // Behind all loads, which may not move before a store; chunk_at(row + r * 8, n), of which the first row is computed
+    // After all loads, which may not move before a store; chunk_at(row + r * 8, n), of which the first row is computed
     // once.
     char *const first = (char *)(tile + row * CHUNKS);
     const int chunk = (row & 7) << 4 | lane % 4 << 2;
@@ -255,7 +255,7 @@ INLINE void multiply_tiles(Tiles &tiles, const KeyBlock &block, int group, act *
     float dk[8][4] = {}, dv[8][4] = {};
     for (int n = 0; n < block.steps + LAG; n++) {
         const int tile = tile_of(block, n), stage = n % STAGES, slot = n % SLOTS, reused = (n / SLOTS & 1) ^ 1;
-        // the last turns are those of groups that see no key of the last tiles
+        // the last turns belong to groups that see no key of the last tiles
         if (n >= LAG && (block.steps + 1 - n) % GROUPS == group) sum_queries(tiles, block, n - LAG, dq);
         if (n >= block.steps) continue;
         barrier_wait(&tiles.landed[stage], n / STAGES & 1);

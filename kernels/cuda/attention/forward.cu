@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
         load_tile<W, KEYS, THREADS>(v_tiles + (step & 1) * KEYS * W, v, stride, step * KEYS, T, width);
     };
     load_tile<W, QUERIES, THREADS>(q_tile, q, stride, block * QUERIES, T, width);
-    const int first = first_key_at(mask, b, block * QUERIES, T) / KEYS; // what no row sees is before
+    const int first = first_key_at(mask, b, block * QUERIES, T) / KEYS; // keys that no row sees are before
     load_keys(first);
     cp_async_commit();
 

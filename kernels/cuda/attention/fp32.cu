@@ -1,10 +1,10 @@
 // Causal attention of float32 activations, forward and backward, in plain float32 without tensor cores. A block owns a
 // tile of 64 rows, of queries or, in the gradients of keys and values, of keys, and walks the tiles of the other side.
-// A thread computes 8 x 4 scores of a tile, and for 8 rows 4 or 8 channels of what the block sums. Shared memory holds
-// 32 channels of two tiles for the scores, then the scores' weights and 4,096 numbers of the rows they multiply: 39 KB
-// for every head width. Sums are 64 or 128 channels wide; channels that a head lacks read as zeros and are not written.
-// All sums are made in a fixed order. dQ has a kernel of its own and dK with dV another; each computes the scores
-// again, so that no block adds to the sums of another block.
+// A thread computes 8 x 4 scores of a tile, and for 8 rows 4 or 8 channels of the block's sums. Shared memory holds 32
+// channels of two tiles for the scores, then the scores' weights and 4,096 numbers of the rows they multiply: 39 KB for
+// every head width. Sums are 64 or 128 channels wide; channels that a head lacks read as zeros and are not written. All
+// sums are made in a fixed order. dQ has a kernel of its own and dK with dV another; each computes the scores again, so
+// that no block adds to the sums of another block.
 #ifdef ACT_FP32
 #include "kernels/cuda/ptx.cuh"
 
@@ -42,7 +42,7 @@ INLINE HeadRows rows_of(const float *x, const HeadArrays &a, int parts, int part
     const int stride = parts * a.H * a.D, h = blockIdx.y, b = blockIdx.z;
     return rows_from({x + (size_t)b * a.T * stride + (part * a.H + h) * a.D, stride, a.T, a.D}, row);
 }
-INLINE size_t statistic_of(const HeadArrays &a, int row) { // in lse and deltas; of the last row if there is none
+INLINE size_t statistic_of(const HeadArrays &a, int row) { // in lse and deltas; beyond T, of the last row
     return ((size_t)blockIdx.z * a.H + blockIdx.y) * a.T + min(row, a.T - 1);
 }
 // The first of the keys that a query sees; the last one is itself.
@@ -89,7 +89,7 @@ INLINE void add_scores(Scores &s, float4 *tiles, const HeadRows &rows, const Hea
     }
 }
 
-// Takes out what a query does not see, of the tile of 64 queries and 64 keys from these on.
+// Takes out the keys that a query does not see, in the tile of 64 queries and 64 keys from these on.
 template <bool ROWS_ARE_KEYS> INLINE void hide_keys(Scores &s, const HeadArrays &a, int queries, int keys) {
     if (queries > keys && !a.starts) return;
 #pragma unroll
@@ -159,7 +159,7 @@ INLINE uint32_t kept_keys(const HeadArrays &a, int query, int first) {
     return kept;
 }
 
-// Are a thread's weights kept? Bit i * COLUMNS + j is that of row i and column j. The 16 lanes of the same rows compute
+// Are a thread's weights kept? Bit i * COLUMNS + j is for row i and column j. The 16 lanes of the same rows compute
 // eight keys of every second row each ...
 INLINE uint32_t kept_of_queries(const HeadArrays &a, int first_query, int first_key) {
     if (!a.dropout) return ~0u;
@@ -175,7 +175,7 @@ INLINE uint32_t kept_of_queries(const HeadArrays &a, int first_query, int first_
     }
     return kept;
 }
-// ... and where rows are keys, two lanes of the same columns eight of the warp's 16 keys each.
+// ... and if rows are keys, two lanes of the same columns eight of the warp's 16 keys each.
 INLINE uint32_t kept_of_keys(const HeadArrays &a, int first_query, int first_key) {
     if (!a.dropout) return ~0u;
     const int odd = threadIdx.x % 2;
@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<N>)
     const HeadRows q = rows_of(qkv, a, 3, 0, first_query), k = rows_of(qkv, a, 3, 1), v = rows_of(qkv, a, 3, 2),
                    do_rows = rows_of(dout, a, 1, 0, first_query), o_rows = rows_of(out, a, 1, 0, first_query);
     const float root = rsqrtf((float)a.D), kept_scale = a.dropout ? a.dropout->scale : 1;
-    SHARED(float2, statistics, TILE); // of the queries: lse in powers of two, delta; those of a warp are its own
+    SHARED(float2, statistics, TILE); // of the queries: lse in powers of two, delta; each warp has its own
     float sums[ROWS][N] = {};
 #pragma unroll 1
     for (int i = 0; i < ROWS; i++) {

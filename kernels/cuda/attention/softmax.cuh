@@ -6,7 +6,7 @@
 // The running softmax of a tile's rows g and g+8, which four lanes hold, and its sums of values.
 template <int D> struct Softmax { float most[2], weight[2], sums[D / 8][4]; };
 
-// The scores of a step become weights, of the denominator too; fade: what softmax_fade multiplies the sums so far by.
+// The scores of a step become weights, of the denominator too; fade: the factor of softmax_fade for the sums so far.
 template <int D, int N> INLINE void softmax_weigh(Softmax<D> &x, float (&s)[N][4], float (&fades)[2], float scale) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {

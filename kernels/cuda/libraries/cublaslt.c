@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-// One program works with 12 and 13: what it calls and passes is the same in the headers of 11.8, 12.4 and 13.0. These
+// One program works with 12 and 13: its calls and arguments are the same in the headers of 11.8, 12.4 and 13.0. These
 // are the structures and values that matmul_cublaslt.c uses.
 _Static_assert(sizeof(cublasLtMatmulAlgo_t) == 64 && sizeof(cublasLtMatmulHeuristicResult_t) == 96 &&
                    offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize) == 64 &&

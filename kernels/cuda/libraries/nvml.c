@@ -71,7 +71,7 @@ void nvml_other_processes(char *text, size_t size) {
     close_nvml(library);
 }
 
-// nvmlMemory_v2_t, since driver 510. The first version counts what the driver reserves (615 MiB of an H200) as used.
+// nvmlMemory_v2_t, since driver 510. The first version counts the driver's reserve (615 MiB of an H200) as used.
 typedef struct {
     unsigned version;
     unsigned long long total, reserved, free, used;

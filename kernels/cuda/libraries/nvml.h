@@ -4,10 +4,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// "pid 4711 holds 3.1 GiB, pid 12 holds 200 MiB", without this process; "" when there is none or NVML cannot list them.
+// "pid 4711 holds 3.1 GiB, pid 12 holds 200 MiB", without this process; "" without others, or if NVML cannot list them.
 void nvml_other_processes(char *text, size_t size);
 
-// Used memory of a card, by all processes, without what the driver reserves; creates no context. -1: not known.
+// Used memory of a card, by all processes, without the driver's reserve; creates no context. -1: not known.
 double nvml_used_bytes(int card);
 
 // Used and free bytes of this process's card, by all processes, and the share of the last moment (a sixth of a second

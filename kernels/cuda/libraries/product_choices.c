@@ -37,7 +37,7 @@ static unsigned used_count;
 static char card[LINE_BYTES - CHECK_DIGITS - 2], path[PATH_MAX_BYTES];
 static int file = -1, locks;
 static off_t file_read_to;
-static bool none_are_made; // by a run whose checkpoint has none
+static bool none_are_made; // by a run whose checkpoint has no choices
 
 // ---- lines
 
@@ -89,8 +89,8 @@ static KeptChoice *entry_of(const char *product) {
     return NULL;
 }
 
-// A choice that this run has used stays, and those of a checkpoint go before those of the file. Of two lines in a file
-// the last one counts.
+// A choice that this run has used stays, and a checkpoint's choices go before the file's. If a file has two lines for a
+// product, the last one counts.
 static void take(const KeptChoice *entry) {
     KeptChoice *known = entry_of(entry->product);
     if (!known) entries[entry_count++] = *entry;

@@ -33,21 +33,21 @@ typedef struct {
 void product_choices_open(const char *directory, const char *card);
 void product_choices_close(void);
 
-// Choices of a checkpoint, which go before those of the file. The text of a run without any, which names the card
+// Choices of a checkpoint, which go before the choices of the file. The text of a run without any, which names the card
 // alone: this run makes none either, so that it computes the same bits.
 void product_choices_set(const char *text);
 // First the choices of the checkpoint, used or not: a replay of earlier steps needs them. Then the others that this run
 // used, in the order of their first use.
 void product_choices_get(char *text, size_t size);
 
-// Would a choice be kept? Else a run that shall repeat its bits makes none and takes what the heuristic suggests.
+// Would a choice be kept? Else a run that shall repeat its bits makes no choice and takes the heuristic's suggestion.
 bool product_choices_may_be_made(void);
 
 // Between lock and unlock no other process adds to the file, so that two runs that start together choose the same.
 // Pairs may be nested.
 void product_choices_lock(void);
 void product_choices_unlock(void);
-// Both return the number of the choice, from 1 on, or 0: there is none, or no room. given: of the checkpoint alone.
+// Both return the number of the choice, from 1 on, or 0: no such choice, or no room. given: of the checkpoint alone.
 unsigned product_choice_find(const char *product, bool given, ProductChoice *choice);
 unsigned product_choice_add(const char *product, const ProductChoice *choice);
 void product_choice_use(unsigned number); // the run computes by this choice; 0: nothing

@@ -1,4 +1,4 @@
-// How much of a card is used where Windows manages its memory.
+// How much of a card is used if Windows manages its memory.
 #include "kernels/cuda/libraries/wddm.h"
 #include <unistd.h>
 
