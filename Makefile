@@ -107,17 +107,21 @@ $(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -Wl,
 endef
 
 # Training with several processes needs MPI at build time; the programs load it only when mpirun or srun has started
-# them.
-MPICC ?= $(if $(SAN),,$(shell command -v mpicc))
+# them. mpicc_abi, of MPICH 5, gives what compiles a second object, which runs with every MPI of the standard ABI: its
+# options, but no path of a library that another machine does not have.
+MPICC     ?= $(if $(SAN),,$(shell command -v mpicc))
+MPICC_ABI ?= $(if $(SAN),,$(shell command -v mpicc_abi))
+MPI       := $(O)/lib/millrace
 
 ## all      build shardtool, loader and trainer into build/*/bin (the default)
-all: $(PROGRAMS:%=$(O)/bin/%) $(if $(MPICC),$(O)/lib/millrace/mpi.so)
+all: $(PROGRAMS:%=$(O)/bin/%) $(if $(MPICC),$(MPI)/mpi.so) $(if $(MPICC_ABI),$(MPI)/mpi_abi.so)
 	@$(if $(SAN)$(filter-out build,$(BUILD)),true,ln -sfn $(notdir $(O))/bin build/bin)
 
 $(O)/bin/%: $(O)/%/main.o $(O)/core.a
 	$(LINK)
-$(O)/lib/millrace/mpi.so: kernels/mpi/collective_mpi.c kernels/collective.h Makefile
-	@mkdir -p $(@D); echo "  MPI  $<"
+$(MPI)/mpi_abi.so: private MPICC = $(CC) -Dcollective_mpi=collective_mpi_abi -Wl,--no-as-needed $(filter -D% -I% -L% -l%,$(shell $(MPICC_ABI) -show))
+$(MPI)/mpi.so $(MPI)/mpi_abi.so: kernels/mpi/collective_mpi.c kernels/collective.h Makefile
+	@mkdir -p $(@D); echo "  MPI  $< ($(@F))"
 	$(Q)$(MPICC) $(DEFS) $(WARN) $(CPPFLAGS) $(CFLAGS) -ffp-contract=off -fPIC -shared $(LDFLAGS) $< -o $@
 $(O)/host.a: $(HOST)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -305,7 +309,7 @@ dist:
 	$(Q)scripts/deps.sh dist
 	$(Q)scripts/dist/libraries.sh $(FLOOR)
 	$(Q)$(MAKE) --no-print-directory $(JOBS) BUILD=$(DIST)/objects CC='gcc-12 --sysroot=$(FLOOR)/sysroot -B$(FLOOR)/sysroot/usr/lib/x86_64-linux-gnu' \
-	    CFLAGS=-O3 LDFLAGS='-s -static-libgcc -Wl,--gc-sections' LDLIBS='$(STATIC)' dist-now
+	    CFLAGS=-O3 LDFLAGS='-s -static-libgcc -Wl,--gc-sections' LDLIBS='$(STATIC)' MPICC_ABI=build/mpi/mpich/bin/mpicc_abi dist-now
 # What the static libraries need.
 STATIC := -lzstd -lz -llzma -lbz2 -lsodium -lbrotlicommon -lstdc++ -ldl
 DIST   := build/dist
@@ -331,7 +335,7 @@ check-aarch64: test-deps
 	    { echo "missing: sudo apt-get install gcc-aarch64-linux-gnu qemu-user-static" >&2; exit 71; }; done
 	$(Q)tests/aarch64/sysroot.sh $(AARCH64)/sysroot
 	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=0 all
-	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=0 CI=true MPICC= BUILD=$(AARCH64) CC='aarch64-linux-gnu-gcc --sysroot=$(CURDIR)/$(AARCH64)/sysroot' all
+	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=0 CI=true MPICC= MPICC_ABI= BUILD=$(AARCH64) CC='aarch64-linux-gnu-gcc --sysroot=$(CURDIR)/$(AARCH64)/sysroot' all
 	$(Q)SYSROOT='$(CURDIR)/$(AARCH64)/sysroot' AARCH64='$(CURDIR)/$(AARCH64)/release-cpu/bin' BIN='$(CURDIR)/build/release-cpu/bin' bats tests/aarch64
 ## install  PREFIX=/usr/local DESTDIR=: copies what is built: programs, manual pages, completion, configurations
 ## uninstall  removes what install has copied

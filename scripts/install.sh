@@ -32,8 +32,10 @@ for program in shardtool loader trainer; do
     done
 done
 "$root/scripts/formats.sh" man "$(head -n 1 "$man/man1/shardtool.1" | cut -d ' ' -f 4-)" >"$man/man5/millrace-shard.5"
-mpi=$bin/../lib/millrace/mpi.so with= # only where MPI was installed at build time
-[ ! -e "$mpi" ] || { install -D -m 755 "$mpi" "$work/lib/millrace/mpi.so" && with=", with MPI"; }
+with=
+for mpi in "$bin"/../lib/millrace/mpi*.so; do # only where MPI was installed at build time
+    [ ! -e "$mpi" ] || { install -D -m 755 -t "$work/lib/millrace" "$mpi" && with=", with MPI"; }
+done
 cp "$root"/config/*.conf "$work/share/millrace/config"
 cp -r "$root"/{README.md,CHANGELOG.md,LICENSE,NOTICE,docs} "$doc"
 chmod -R u=rwX,go=rX "$work"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """wheel.py TREE VERSION OUT: the wheel millrace-gpt from the folder of make dist. The programs go to the environment's bin, where pip
-puts scripts; everything else beside it, as in the folder, so that the programs find each other and NVIDIA's wheels; but mpi.so in libexec
+puts scripts; everything else beside it, as in the folder, so that the programs find each other and NVIDIA's wheels; but mpi*.so in libexec
 instead of lib, which `pip install --target` leaves out. The Python client is inside. No build backend: a wheel is a zip archive with three text files. The same folder gives the same bytes."""
 import base64
 import hashlib

@@ -14,7 +14,7 @@ while read -r file; do
         echo "$file: $symbol needs $version" && bad=1
     done < <(readelf -W --dyn-syms "$file" | sed -nE 's/.* UND ([^@ ]+)@+([^ ]+).*/\1 \2/p' | sort -u)
     for library in $(readelf -Wd "$file" | sed -nE 's/.*\(NEEDED\).*\[(.*)\]/\1/p'); do
-        [[ $library =~ $libc || $file == */mpi.so && $library == libmpi.so.* ]] || { echo "$file: needs $library" && bad=1; }
+        [[ $library =~ $libc || $file == */mpi.so && $library == libmpi.so.* || $file == */mpi_abi.so && $library == libmpi_abi.so.1 ]] || { echo "$file: needs $library" && bad=1; }
     done
     readelf -Wd "$file" | grep -E '\((RPATH|RUNPATH)\)' && echo "$file: has a run path" && bad=1
 done < <(find "$tree" -type f)
