@@ -1,4 +1,4 @@
-// trainer doctor: what this machine has for a run, and what would stop one.
+// trainer doctor: the parts of this machine that a run needs, and the reasons that would stop one.
 #include "common/cli/cli.h"
 #include "common/err.h"
 #include "common/log.h"
@@ -39,12 +39,12 @@ typedef enum { FINE, WARNING, BLOCKED } Finding;
 static const char *report = "";
 static const Option options[] = {
     {OPT_STRING, "report", &report, "FILE",
-     "also write what a report of a bug needs: versions, machine, configuration, plan, the end of the run in out_dir"},
+     "also write a bug report: versions, machine, configuration, plan, the end of the run in out_dir"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
 static const char *directory;                                     // of a run
-static char newest[PATH_MAX_BYTES], damage[PATH_MAX_BYTES + 256]; // its newest checkpoint, and what is wrong with that
+static char newest[PATH_MAX_BYTES], damage[PATH_MAX_BYTES + 256]; // its newest checkpoint, and the damage in it
 static SavedState saved;
 static const char argument[] = "argument"; // the origin of out_dir
 static ConfigReader reader;
@@ -198,7 +198,7 @@ static Finding check_loader(char *text, size_t size) {
     return *config->loader ? WARNING : BLOCKED;
 }
 
-// What the run reads, if the configuration names it: the dataset, whether the model can be trained on it, and the
+// The inputs of the run, if the configuration names them: the dataset, whether the model can be trained on it, and the
 // initial weights.
 static Finding check_inputs(char *text, size_t size) {
     FeedDataset dataset;
@@ -258,7 +258,7 @@ static int take_run(bool from_files) {
     return 0;
 }
 
-// An argument that is no file is the directory; files are configurations, whose model is then that of the run.
+// An argument that is no file is the directory; files are configurations, whose model is then the run's.
 static int take_arguments(int count, char **arguments) {
     struct stat status;
     int files = 0;

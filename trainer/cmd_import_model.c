@@ -17,8 +17,8 @@ static const Option options[] = {
     {OPT_STRING, "vocabulary", &vocabulary, "FILE|DIR",
      "of a model of another vocabulary than GPT-2's: tokenizer.json, .tiktoken, or a directory that has one"},
     {OPT_STRING, "end-of-text", &names.end_of_text, "TOKEN",
-     "the special token of --vocabulary that ends a document, where its name does not tell"},
-    {OPT_STRING, "pattern", &names.pattern, "NAME", "the pattern of a .tiktoken, as `shardtool tokenize` has it"},
+     "the special token of --vocabulary that ends a document, if its name does not tell"},
+    {OPT_STRING, "pattern", &names.pattern, "NAME", "the pattern of a .tiktoken, as for `shardtool tokenize`"},
     {OPT_STRING, "characters", &characters, "FILE",
      "of a model of characters: the meta.pkl of nanoGPT's data, or a file of the characters in the order of their ids"},
     {OPT_WORD, "gelu", &gelu, "exact|tanh",
@@ -36,7 +36,7 @@ static const Vocab *open_characters(void) {
 }
 
 // Sets the shape to the ids of the vocabulary. The model can have padding, or lack the id that ends a text, which is
-// added where a vocabulary has none.
+// added if a vocabulary has no such id.
 static int take_ids(ModelShape *shape, const Vocab *vocab, const char *file) {
     const int ids = shape->vocab, size = (int)vocab_size(vocab);
     const char *name = vocabulary ? vocabulary : characters;

@@ -48,7 +48,7 @@ static void print_measured(const Config *config, double tokens, Buffer *text) {
     buffer_print(text, "\n");
 }
 
-// Prints the size of the run and its time: at the median rate of the last steps of the run in out_dir, at that of a
+// Prints the size of the run and its time: at the median rate of the last steps of the run in out_dir, at the rate of a
 // probe of the CPU's products, which no whole step reaches, or at given rates.
 static void print_time(const Config *config, const Model *model, const Backend *backend, uint64_t train_tokens,
                        Buffer *text) {

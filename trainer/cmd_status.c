@@ -78,7 +78,7 @@ static void print_usage(const char *run) {
     json_decref(line);
 }
 
-// What other programs had of the processor in the last steps, if it was much.
+// Prints the processor time that other programs had in the last steps, if it was much.
 static void print_lost(const char *run) {
     json_t *line = metrics_last_with(run, "processor_lost");
     const double lost = json_number_value(json_object_get(line, "processor_lost"));

@@ -59,13 +59,13 @@ static const ManualRow environment[] = {
     {"LD_LIBRARY_PATH", "folders that are searched for cuBLASLt, NCCL and MPI before those of pip and of the system",
      COMPUTE},
     {"MILLRACE_ISA", "portable, avx2 or avx512: use no instruction set beyond this one", COMPUTE},
-    {"MILLRACE_MODELS", "folder of models, where init_from looks for a name", COMPUTE},
-    {"OMP_NUM_THREADS", "threads of a training step, where the key threads is 0", COMPUTE},
+    {"MILLRACE_MODELS", "folder of models, in which init_from looks for a name", COMPUTE},
+    {"OMP_NUM_THREADS", "threads of a training step, if the key threads is 0", COMPUTE},
     {"PMIX_RANK",
      "set by srun --mpi=pmix and by launchers of Open MPI: without it and PMI_RANK processes of srun are refused",
      "train"},
     {"PMI_RANK", "set by mpiexec of MPICH and by srun with its plug-in", "train"},
-    {"TMPDIR", "folder, in place of /tmp, of millrace-UID/; not where its path has more than 32 bytes", "train eval"},
+    {"TMPDIR", "folder, in place of /tmp, of millrace-UID/; not if its path has more than 32 bytes", "train eval"},
     {"XDG_CACHE_HOME", "folder, in place of ~/.cache, of millrace/, which keeps the measurements of a GPU", COMPUTE},
     {NULL, NULL, NULL},
 };
@@ -91,8 +91,8 @@ static const ManualRow descriptions[] = {
      "The loss of a model that has learned nothing is the logarithm of the size of the vocabulary, 10.8 for GPT-2's.",
      NULL},
     {"plan",
-     "The plan lists every buffer of the one allocation, the time of the run, and what other levels of recompute and "
-     "sizes of a micro-batch would need. Nothing is allocated, and no GPU is needed. 83 or 82: it does not fit. An "
+     "The plan lists every buffer of the one allocation, the time of the run, and the memory of other levels of "
+     "recompute and sizes of a micro-batch. Nothing is allocated, and no GPU is needed. 83 or 82: it does not fit. An "
      "existing dataset is checked and refused as by train.",
      NULL},
     {"replay",
@@ -101,12 +101,12 @@ static const ManualRow descriptions[] = {
      "Nothing is written. 0: all is equal; 1: the first step that differs; 65: a part is damaged; 66: one is missing.",
      NULL},
     {"which",
-     "The dataset is found by its fingerprint: that of the run, or one of those that follow RUN. A mixture is named "
+     "The dataset is found by its fingerprint: the run's, or one that follows RUN. A mixture is named "
      "by all its datasets with their weights. Manifests and document indexes are read, and no token is decoded.",
      NULL},
     {"doctor",
      "DIR names the directory of a run, and CONFIG a configuration, whose model then sizes the checkpoints. Without "
-     "CONFIG the configuration is that of the newest checkpoint in DIR.",
+     "CONFIG the configuration comes from the newest checkpoint in DIR.",
      NULL},
     {NULL, NULL, NULL},
 };
@@ -131,7 +131,7 @@ static const ManualRow output[] = {
 };
 static const ManualRow examples[] = {
     {"plan small.conf", "prints the memory that a run needs", NULL},
-    {"doctor run small.conf", "prints what would stop this run on this machine", NULL},
+    {"doctor run small.conf", "prints problems that would stop this run on this machine", NULL},
     {"train small.conf --dataset=data --out_dir=run", "trains a model, or resumes the run in out_dir", NULL},
     {"status run", "prints progress and losses", NULL},
     {"report -o runs.html run", "writes a page of curves; of several runs, beside each other", NULL},

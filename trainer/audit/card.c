@@ -82,7 +82,7 @@ static void add_shares(const json_t *sources, Buffer *out) {
     }
 }
 
-// The datasets of a mixture with their shares, by the lines of the run that name it. `end`: the sample behind its last.
+// The datasets of a mixture with their shares, by the lines of the run that name it. `end`: the sample after its last.
 static void add_sources(const Record *record, const char *fingerprint, uint64_t end, Buffer *out) {
     RecordLine line;
     Bytes text;

@@ -1,4 +1,4 @@
-// The card of an exported model, README.md: what it was trained on and how, and the hashes by which that can be
+// The card of an exported model, README.md: its training data and settings, and the hashes by which they can be
 // checked.
 #pragma once
 

@@ -67,7 +67,7 @@ typedef struct {
     const Dataset *dataset;
     uint64_t shard; // the open one
     bool is_open;
-    uint64_t *ends; // of its documents: the index in the split of the first token behind each
+    uint64_t *ends; // of its documents: the index in the split of the first token after each
     size_t count;
     uint64_t number; // of the first of them
 } Documents;
@@ -77,7 +77,7 @@ static void add_end(Documents *documents, uint64_t end) {
     documents->ends[documents->count++] = end;
 }
 
-// Adds the documents of one of the shards of a file. The last one may go on in the next.
+// Adds the documents of one of the shards of a file. The last one may continue in the next.
 static int add_member(Documents *documents, const ShardFile *shard, const Shard *member, uint64_t first) {
     Buffer lengths = {0};
     const bool continues = member->index.size && member->index.data[0] & SHARD_CONTINUES_BEFORE;
@@ -122,13 +122,13 @@ static uint64_t shard_of(const Dataset *dataset, uint64_t token) {
     return floor_index(&shards->first, sizeof *shards, dataset->shard_count[SPLIT_TRAIN], token);
 }
 
-// The document that has the token, and the token behind it (of the part in this shard).
+// The document that has the token, and the token after the document (after its part in this shard).
 static int find_document(Documents *documents, uint64_t token, uint64_t *number, uint64_t *end) {
     const uint64_t shard = shard_of(documents->dataset, token);
     if (!(documents->is_open && documents->shard == shard) && open_shard(documents, shard) < 0) return -1;
     const uint64_t *ends = documents->ends;
     uint64_t at = floor_index(ends, sizeof *ends, documents->count, token);
-    if (at < documents->count && ends[at] <= token) at++; // the first end behind the token
+    if (at < documents->count && ends[at] <= token) at++; // the first end after the token
     if (at == documents->count) return fail(EX_DATA, "no document has token %llu", (unsigned long long)token);
     *number = documents->number + at, *end = ends[at];
     return 0;

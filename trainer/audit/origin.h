@@ -15,8 +15,8 @@ typedef struct {
     bool shared_streams; // in the order until protocol version 3 (mixture.h)
 } Origins;
 
-// Finds the dataset with this fingerprint among `paths`; if it is none of them, they are the sources of a mixture, each
-// as "DIR" or "DIR:WEIGHT", whose weights change as the file `schedule` says, or NULL. -1 after fail(): 66 when neither
+// Finds the dataset with this fingerprint among `paths`; if no path has it, they are the sources of a mixture, each as
+// "DIR" or "DIR:WEIGHT", whose weights change as the file `schedule` says, or NULL. -1 after fail(): 66 when neither
 // has the fingerprint.
 int origins_open(Origins *origins, unsigned count, const char *const *paths, const char *schedule,
                  const uint8_t fingerprint[32]);
@@ -37,5 +37,5 @@ typedef struct {
 } SampleOrigin;
 
 // Sets `origins` to an array, in order of samples, that the caller frees, also after -1 and fail(). A sample has one,
-// but where a mixture is read as one split (sampling permuted and sequential) as many as it has tokens of datasets.
+// but if a mixture is read as one split (sampling permuted and sequential), one for each dataset of its tokens.
 int origins_find(const Origins *sources, const SampleRange *range, SampleOrigin **origins, size_t *count);

@@ -44,14 +44,14 @@ static bool skip(Bytes *rest, const char *text) {
     return true;
 }
 
-// The end of the string that begins at `at`, a quote; `size` where it has none.
+// The end of the string that begins at `at`, a quote; `size` without an end.
 static size_t string_end(Bytes text, size_t at) {
     for (at++; at < text.size && text.data[at] != '"'; at++)
         if (text.data[at] == '\\') at++;
     return at < text.size ? at + 1 : text.size;
 }
 
-// The length of the value at the start of `text`: up to the comma or brace behind it.
+// The length of the value at the start of `text`: up to the comma or brace after it.
 static size_t value_size(Bytes text) {
     int depth = 0;
     for (size_t at = 0; at < text.size; at++) {
@@ -85,7 +85,7 @@ static bool lists(const char *words, Bytes key) {
     return found && (found == words || found[-1] == ' ');
 }
 
-// The row of a line in `kinds`, by its first member; KINDS: it has none.
+// The row of a line in `kinds`, by its first member; KINDS: no row.
 static size_t row_of(Bytes first) {
     size_t i = 0;
     while (i < KINDS && !is(first, kinds[i].first)) i++;
@@ -107,7 +107,7 @@ static Bytes first_key(const RecordLine *line) {
     return key;
 }
 
-// Whether the members are whole and those of its kind.
+// Whether the members are whole and fit its kind.
 static bool check_members(const RecordLine *line) {
     Bytes rest = line->members, key, value;
     const size_t row = row_of(first_key(line));

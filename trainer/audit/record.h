@@ -3,7 +3,7 @@
 
 #include "common/file/file.h"
 
-// What a line says, by its first member after the step.
+// The kind of a line, by its first member after the step.
 typedef enum {
     LINE_STEP,       // a result of the run, as those up to LINE_PASSED: a replay gives the same text
     LINE_EVALUATION, //
@@ -24,7 +24,7 @@ typedef struct {
 typedef struct {
     char path[PATH_MAX_BYTES];
     Bytes text;
-    uint64_t last_step; // of the last step line; 0: there is none
+    uint64_t last_step; // of the last step line; 0: no step line
 } Record;
 
 int record_open(Record *record, const char *run); // 66 without a metrics.jsonl, 65 when its end is damaged
@@ -36,7 +36,7 @@ int record_next(const Record *record, Bytes *rest, RecordLine *line);
 // The text of a member, a string without its quotes. False: the line has no such member.
 bool record_member(const RecordLine *line, const char *key, Bytes *value);
 bool record_text(const RecordLine *line, const char *key, char *out, size_t size); // of a string, without its escapes
-bool record_number(const RecordLine *line, const char *key, uint64_t *value);      // false also where it is no number
+bool record_number(const RecordLine *line, const char *key, uint64_t *value);      // false also if it is no number
 
 // Compares a line with a replay's: all members but the times. False: `key`, `recorded` and `given` name the first
 // that differs; an empty text is a member that is not there.

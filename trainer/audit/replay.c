@@ -1,4 +1,4 @@
-// A replay of steps: what the engine computes again is compared with the record.
+// A replay of steps: the results that the engine computes again are compared with the record.
 #include "trainer/audit/replay.h"
 #include "common/err.h"
 #include "common/hash.h"
@@ -72,7 +72,7 @@ static int check_config(const Record *record, const ConfigReader *reader, json_t
 }
 
 // A replay has one plan, so it ends where a key of the plan changes. The steps before can be replayed, and in another
-// replay those behind the oldest later checkpoint.
+// replay the steps after the oldest later checkpoint.
 static int fail_planned(const Replay *replay, uint64_t step, const char *name, const char *then, const char *now) {
     uint64_t oldest = replay->record.last_step, found;
     char later[80] = "; no checkpoint is left from which later ones could be";
@@ -85,7 +85,7 @@ static int fail_planned(const Replay *replay, uint64_t step, const char *name, c
                 name, then, now, later);
 }
 
-// The run goes on with other values of some keys.
+// The run continues with other values of some keys.
 static int change_config(Replay *replay, const RecordLine *line) {
     Config *config = &replay->engine.config;
     json_t *keys = config_of(&replay->record, line), *value;
@@ -150,7 +150,7 @@ static bool is_repeated(const Replay *replay, const RecordLine *line) {
     return record_member(line, "fingerprint", &text) && text.size == 64 && !memcmp(text.data, hex, 64);
 }
 
-// Whether the run began again where the process of `step` began, of which no step was kept. rest: the lines behind it.
+// Whether the run began again where the process of `step` began, of which no step was kept. rest: the lines after it.
 static bool is_replaced(const Replay *replay, Bytes rest, uint64_t step) {
     RecordLine line;
     while (record_next(&replay->record, &rest, &line) > 0 && line.kind > LINE_PASSED)
@@ -241,7 +241,7 @@ static int compare_checkpoint(Replay *replay) {
 
 // ---- opening
 
-// Leaves the lines behind the first step that is replayed, or from the first line on.
+// Leaves the lines after the first step that is replayed, or from the first line on.
 static int skip_lines(Replay *replay, uint64_t from, bool evaluated) {
     RecordLine line;
     Bytes rest = replay->rest = replay->record.text;
@@ -272,12 +272,12 @@ static bool is_dataset(const char *path, const uint8_t fingerprint[32]) {
     Dataset dataset;
     const bool found = dataset_open_manifest(&dataset, path) == 0 && !memcmp(dataset.fingerprint, fingerprint, 32);
     dataset_close(&dataset);
-    err_clear(); // another one may be it
+    err_clear(); // another dataset may be the one
     return found;
 }
 
-// The dataset of the next step among those that the user names, and those of the run; without it the first of these,
-// with which the run is refused. False: there is none.
+// The dataset of the next step among the ones that the user names, and the run's; without it the first of these, with
+// which the run is refused. False: no dataset is named.
 static bool find_dataset(const Replay *replay, char path[PATH_MAX_BYTES]) {
     char first[PATH_MAX_BYTES] = "";
     RecordLine line;
@@ -300,7 +300,7 @@ static bool find_dataset(const Replay *replay, char path[PATH_MAX_BYTES]) {
     return *first;
 }
 
-// The values of the run, where the user has set no others.
+// The values of the run, if the user has set no others.
 static int take_config(ConfigReader *reader, const char *directory, const Replay *replay, const RecordStep *step,
                        const RunState *saved) {
     Config *config = &reader->config;
@@ -326,7 +326,7 @@ static int take_config(ConfigReader *reader, const char *directory, const Replay
     return vocabulary_resolve(reader, NULL);
 }
 
-// Compares the stored bytes of the shards with their hashes: the loader would see damage in what it reads alone.
+// Compares the stored bytes of the shards with their hashes: the loader checks only the frames it reads.
 static int verify_dataset(const Config *config) {
     char path[PATH_MAX_BYTES];
     Dataset dataset;
@@ -346,8 +346,8 @@ static int verify_dataset(const Config *config) {
     return result;
 }
 
-// `state` is that of the checkpoint that it begins with; of the newest, which has the name of the initial weights,
-// where it begins with them.
+// `state` is the state of the checkpoint that it begins with; if it begins with the initial weights, of the newest,
+// which has their name.
 static int find_start(Replay *replay, ReplayResult *result, const char *directory, RunState *state) {
     uint64_t step = replay->record.last_step;
     if (!result->last) result->last = step;
@@ -386,7 +386,7 @@ static int check_link(const Replay *replay, const RunState *state, uint64_t from
                 replay->record.path);
 }
 
-// What the loader serves is the dataset of the next step.
+// Checks that the loader serves the dataset of the next step.
 static int use_dataset(Replay *replay) {
     Engine *engine = &replay->engine;
     const FeedDataset *dataset = feed_dataset(engine->feed);
@@ -400,7 +400,7 @@ static int use_dataset(Replay *replay) {
                 engine->state.step + 1, replay->dataset.name, hex, dataset->name, other);
 }
 
-// The state of the checkpoint, or before the first step, where the backend makes its choices as the run did.
+// The state of the checkpoint, or before the first step; the backend then makes its choices as the run did.
 static int begin(Replay *replay, const char *choices) {
     Engine *engine = &replay->engine;
     RunState *state = &engine->state;
@@ -450,7 +450,7 @@ static int check_end(Replay *replay, uint64_t last) {
                 text_of(line.text, text));
 }
 
-// The run goes on with another dataset.
+// The run continues with another dataset.
 static int change_dataset(Replay *replay, const RecordLine *line) {
     static char path[PATH_MAX_BYTES];
     Engine *engine = &replay->engine;
@@ -473,7 +473,7 @@ static int change_dataset(Replay *replay, const RecordLine *line) {
     return use_dataset(replay);
 }
 
-// An evaluation or a step, as the training loop has them.
+// An evaluation or a step, as in the training loop.
 static int replay_round(Replay *replay) {
     Engine *engine = &replay->engine;
     Evaluation evaluations[SPLIT_COUNT];

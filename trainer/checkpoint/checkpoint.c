@@ -309,7 +309,7 @@ static int verify_model_config(const char *directory, const CheckpointHashes *ha
     return memcmp(hash, hashes->model_config, sizeof hash) ? fail(EX_DATA, "'%s' is damaged", path) : 0;
 }
 
-// Reads the state of a checkpoint and checks its files, without those of the optimizer unless it is `whole`.
+// Reads the state of a checkpoint and checks its files, without the optimizer's unless it is `whole`.
 static int verify(const char *directory, SavedState *saved, bool whole) {
     int result = saved_state_read(saved, directory);
     if (result == 0) result = verify_file(directory, model_file, saved->hashes.model);

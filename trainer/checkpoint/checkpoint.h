@@ -3,10 +3,10 @@
 //   model.safetensors      fp32, Hugging Face GPT-2's names and layout (transformers loads the directory)
 //   config.json            the model, in the format of transformers
 //   optimizer.safetensors  the ranges that the optimizer's row names (adamw.m.NAME, adamw.v.NAME), in our own layout
-//   state.json             the rest of the run: what RunState holds, the configuration, the hashes of the other files;
+//   state.json             the rest of the run: RunState, the configuration, the hashes of the other files;
 //                          its last key is the hash of the text before it
 //   vocab.json, ...        the tokenizer for other tools (tokenizer_files.h), with characters.txt for its own: hard
-//                          links to those of the checkpoint before
+//                          links to the files of the checkpoint before
 #pragma once
 
 #include "common/file/file.h"
@@ -27,8 +27,8 @@ int64_t checkpoint_space(const char *directory, char at[PATH_MAX_BYTES]);
 // 74 when one checkpoint of `bytes` does not fit the disk of out_dir.
 int checkpoint_check_space(const char *out_dir, uint64_t bytes);
 
-// Removes all checkpoints but the last two and the best: after a save, and at the start of a run, where a kill had left
-// a part of one.
+// Removes all checkpoints but the last two and the best: after a save, and at the start of a run, if a kill had left a
+// part of one.
 void checkpoint_rotate(const char *out_dir, uint64_t best_step);
 
 // Writes out_dir/ckpt-STEP, and removes old ones. Does nothing if it exists.
@@ -51,13 +51,13 @@ int checkpoint_newest(const char *out_dir, const Config *config, char path[PATH_
 // run that define evaluation and sampling. 1, 0 or -1 as checkpoint_find; 66 without a checkpoint of that step.
 int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX_BYTES], Config *settings);
 
-// The checkpoint of one step: 1 with its path and state, or -1 (66 when there is none, 65 when it is damaged).
+// The checkpoint of one step: 1 with its path and state, or -1 (66 when it is missing, 65 when it is damaged).
 int checkpoint_of_step(const char *out_dir, uint64_t step, char path[PATH_MAX_BYTES], RunState *state);
 
 void checkpoint_path(char path[PATH_MAX_BYTES], const char *out_dir, uint64_t step);
 
 // The newest checkpoint of a step up to `most`, by its name. One without state.json, whose removal was killed, does not
-// count. false: there is none.
+// count. false: no checkpoint.
 bool checkpoint_up_to(const char *out_dir, uint64_t most, uint64_t *step);
 
 // Compares a checkpoint with this state: every file that checkpoint_save would write. 1: they are the same; 0: `which`

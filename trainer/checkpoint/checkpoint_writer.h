@@ -27,6 +27,6 @@ void checkpoint_writer_close(CheckpointWriter *writer); // waits; accepts a zero
 // metrics_fd, whose lines up to that step must not be lost. False: there is no copy, or the last save still runs.
 bool checkpoint_writer_start(CheckpointWriter *writer, const Network *network, const RunState *state, int metrics_fd);
 
-// What became of the last save: 1 written (its state is writer->state), 0 nothing to report, -1 after fail(). With
+// The result of the last save: 1 written (its state is writer->state), 0 nothing to report, -1 after fail(). With
 // `wait` a running save is waited for.
 int checkpoint_writer_result(CheckpointWriter *writer, bool wait);

@@ -9,8 +9,8 @@ typedef struct {
     Backend ops;
 } HostCopy;
 
-// Allocates it (plan->copy_bytes) where mem_limit has room for it, and the memory that the plan has left on this
-// machine; where processes divide the state (plan->shards), in any case. The network is borrowed.
+// Allocates it (plan->copy_bytes) if mem_limit has room for it, and the memory that the plan has left on this machine;
+// if processes divide the state (plan->shards), in any case. The network is borrowed.
 void host_copy_open(HostCopy *copy, const Network *network, const Config *config, uint64_t left);
 void host_copy_close(HostCopy *copy); // accepts a zeroed struct
 

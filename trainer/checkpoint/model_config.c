@@ -86,8 +86,7 @@ static bool take_activation(const json_t *root, bool options, Config *model) {
     return false;
 }
 
-// Sets the key of an option, to its default where config.json lacks the option (`found` NULL) or has the value of
-// GPT-2.
+// Sets the key of an option, to its default if config.json lacks the option (`found` NULL) or has the value of GPT-2.
 static bool take_option(const json_t *found, const ModelOption *option, Config *model) {
     char text[64];
     config_default(option->key, text, sizeof text);

@@ -260,7 +260,7 @@ static bool take_scaler(const json_t *object, LossScaler *scaler) {
     return true;
 }
 
-// Checkpoints of version 0.1.0 have none.
+// Checkpoints of version 0.1.0 have no series.
 static bool take_series(const json_t *list, SpikeSeries *series) {
     series->count = (int)json_array_size(list);
     if (list && (!json_is_array(list) || json_array_size(list) > SPIKE_WINDOW)) return false;

@@ -62,8 +62,8 @@ typedef struct {
     struct json_t *config; // the values of the keys as text
 } SavedState;
 
-// The configuration as a checkpoint has it: a JSON object of texts. And of its keys those that a run cannot change, a
-// line KEY=VALUE for each.
+// The configuration as in a checkpoint: a JSON object of texts. And the keys of it that a run cannot change, a line
+// KEY=VALUE for each.
 struct json_t *run_state_config(const Config *config);
 // To such an object, read from a checkpoint or a record: the keys that it has only with values other than the default.
 void run_state_add_defaults(struct json_t *config);

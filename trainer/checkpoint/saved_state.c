@@ -1,4 +1,4 @@
-// The configuration of a run as its checkpoint has it, against the present one.
+// The configuration of a run as in its checkpoint, against the present one.
 #include "trainer/checkpoint/saved_state.h"
 #include "common/err.h"
 #include "common/file/file.h"
@@ -18,7 +18,7 @@ int saved_state_read(SavedState *saved, const char *directory) {
     return result;
 }
 
-// 0 stands for the vocabulary of GPT-2; another one can have as many ids.
+// 0 is the vocabulary of GPT-2; another vocabulary can have as many ids.
 static const char *value_text(int key, const char *value) {
     if (key != KEY_vocab_size) return value;
     return !strcmp(value, "0") ? "GPT-2's 50257" : !strcmp(value, "50257") ? "50257 of another vocabulary" : value;

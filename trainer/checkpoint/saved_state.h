@@ -1,4 +1,4 @@
-// The configuration of a run as its checkpoint has it, against the present one.
+// The configuration of a run as in its checkpoint, against the present one.
 #pragma once
 
 #include "trainer/checkpoint/run_state.h"
@@ -11,11 +11,11 @@ bool saved_state_is_of(const SavedState *saved, const Config *config); // whethe
 // -1 (2) with a list of the differences when the model or the order of samples differs. Other changes are logged.
 int saved_state_compare(const SavedState *saved, const Config *config, const char *path);
 
-// Sets the keys that define evaluation and sampling as the run had them: dtype, the size of an evaluation, and whether
+// Sets the keys that define evaluation and sampling to the run's values: dtype, the size of an evaluation, and whether
 // only the best checkpoints are saved.
 void saved_state_settings(const SavedState *saved, Config *config);
 
-// Sets the keys that neither a file nor a flag has set as the run had them. `origin`: where they come from.
+// Sets the keys that neither a file nor a flag has set to the run's values. `origin`: where they come from.
 void saved_state_fill(const SavedState *saved, ConfigReader *reader, const char *origin);
 
 void saved_state_resolve_auto(const SavedState *saved, Config *config); // checkpoint_resolve_auto

@@ -1,5 +1,5 @@
-// The tokenizer files of Hugging Face. What a vocabulary alone decides is printed by tokenizer/files, but for the
-// tokenizer.json of characters.
+// The tokenizer files of Hugging Face. The files that depend on a vocabulary alone are printed by tokenizer/files,
+// except the tokenizer.json of characters.
 #include "trainer/checkpoint/tokenizer_files.h"
 #include "common/file/file.h"
 #include "common/json_write.h"

@@ -36,7 +36,7 @@ static const Config defaults = {
 #include "trainer/config/keys.def"
 };
 
-// For help, where a word's default is its name and its argument the list of words, as "one|two".
+// For help, in which a word's default is its name and its argument the list of words, as "one|two".
 static Config shown = {
 #define KEY(type, field, initial, class, range, when, meaning)  .field = initial,
 #define WORD(type, field, initial, class, when, meaning, words) .field = initial,

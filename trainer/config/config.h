@@ -56,8 +56,8 @@ enum {
 };
 
 static inline unsigned config_world(const Config *config) { return config->world ? config->world : 1; }
-// Whether the tensors that `offload` = mode moves are in host memory: a later word moves those of the earlier ones,
-// too.
+// Whether the tensors that `offload` = mode moves are in host memory: a later word also moves the tensors of the
+// earlier ones.
 static inline bool offload_includes(const Config *config, OffloadMode mode) {
     return config->offload != OFFLOAD_AUTO && config->offload >= mode;
 }
@@ -121,7 +121,7 @@ double config_number(const Config *config, int key); // of a key of type INT, AU
 bool config_in_range(const Config *config, int key);
 
 const char *config_key(int key);       // its name
-int config_find_key(const char *name); // KEY_COUNT: there is none
+int config_find_key(const char *name); // KEY_COUNT: no such key
 
 // A value as text, for checkpoints and messages, and back from it. config_parse also accepts the aliases of words;
 // false when `text` is not a value of the key. Strings are borrowed.

@@ -66,8 +66,8 @@ static void check_paths(ConfigReader *reader) {
 enum { MEM_LIMIT_LEAST = 1 << 20 };    // bytes: less is a number of GiB without its unit
 enum { MICRO_BATCH_TOKENS = 1 << 24 }; // at most: rows are counted in int, and no sum of the plan overflows
 
-// The number of heads nearest to the one that was asked for whose heads have a multiple of 8 channels. 0: there is
-// none.
+// The number of heads nearest to the one that was asked for whose heads have a multiple of 8 channels. 0: no such
+// number.
 static int64_t nearest_heads(const Config *config) {
     int64_t near = 0;
     for (int64_t heads = 1; heads <= config->n_embd / 8; heads++)
@@ -79,7 +79,7 @@ static int64_t nearest_heads(const Config *config) {
 static void check_model(ConfigReader *reader) {
     const Config *config = &reader->config;
     if (config->n_head > 0 && config->n_embd > 0 && config->n_embd % config->n_head) {
-        // Heads of a multiple of 8 channels: what every backend has kernels for.
+        // Heads of a multiple of 8 channels: every backend has kernels for them.
         int64_t step = 8 * config->n_head, below = config->n_embd - config->n_embd % step, above = below + step;
         char smaller[32] = "", heads[64] = "";
         if (below) snprintf(smaller, sizeof smaller, "%lld or ", (long long)below);
@@ -201,8 +201,8 @@ void config_warn(const ConfigReader *reader) {
                  reader->origin[KEY_recompute_layers]);
 }
 
-// With the loss of answers, rows begin at documents and see no other one: else the first targets of a row do not count.
-// Not where loss_tokens is that of a run, whose other keys are taken, too.
+// With the loss of answers, rows begin at documents and see no other document: else the first targets of a row do not
+// count. Not if loss_tokens is a run's, whose other keys are taken, too.
 static void set_for_answers(ConfigReader *reader) {
     Config *config = &reader->config;
     if (config->loss_tokens != LOSS_ANSWERS || !config_is_set(reader, KEY_loss_tokens)) return;

@@ -1,9 +1,8 @@
-// What a configuration may hold beside keys and values: lines of Python around nanoGPT's, and names of other
-// programs.
+// Content of a configuration beside keys and values: lines of Python around nanoGPT's, and names of other programs.
 #include "trainer/config/config_python.h"
 #include <ctype.h>
 
-// nanoGPT's keys for torch.compile, torch.distributed and Weights & Biases, and what advice to its users adds.
+// nanoGPT's keys for torch.compile, torch.distributed and Weights & Biases, and keys from advice to its users.
 static const char *const ignored_keys[] = {"compile", "backend", "mode", NULL};
 static const char ignored_prefix[] = "wandb_";
 // Beginnings of lines for Python, a notebook or a shell, and of fences that are copied from a chat. A value that begins
@@ -11,12 +10,12 @@ static const char ignored_prefix[] = "wandb_";
 static const char *const ignored_statements[] = {"import ", "from ", "export ", "torch.", "os.", "print(",
                                                  "exec(",   "%",     "!",       "```",    NULL};
 static const char *const docstrings[] = {"\"\"\"", "'''", NULL};
-// What nanoGPT's train.py computes from the keys. If it is an expression of them, later values may use it.
+// Names that nanoGPT's train.py computes from the keys. If it is an expression of them, later values may use it.
 static const char *const computed_names[] = {
     "tokens_per_iter", "ddp_world_size", "master_process", "seed_offset",   "device_type", "ptdtype",
     "config_keys",     "config",         "iter_num",       "best_val_loss", NULL};
 
-// What other programs call a key or a word: for the hint in a mistake.
+// The names of keys and words in other programs: for the hint in a mistake.
 typedef struct {
     const char *name, *ours;
 } Synonym;

@@ -1,5 +1,4 @@
-// What a configuration may hold beside keys and values: lines of Python around nanoGPT's, and names of other
-// programs.
+// Content of a configuration beside keys and values: lines of Python around nanoGPT's, and names of other programs.
 #pragma once
 
 #include "trainer/config/config.h"
@@ -15,6 +14,6 @@ const char *python_skip_annotation(const char *at);       // the type in batch_s
 // but for nanoGPT's own, which reads files and flags.
 bool python_takes_keys(const char *statement);
 
-// What other programs call a key or a word, for the hint in a mistake. NULL: no other name is known.
+// Our name for a key or word of another program, for the hint in a mistake. NULL: the name is not known.
 const char *python_key(const char *name);
 const char *python_word(const char *text);

@@ -164,7 +164,7 @@ static void store_word(const Assignment *place, const char *at, const Option *op
     buffer_close(&words);
 }
 
-// A word may stand without quotes, as in flags and in "recompute = 5".
+// A word may have no quotes, as in flags and in "recompute = 5".
 static const char *read_bare_word(const Assignment *place, const char *at, const Option *option) {
     const char *end = at;
     while (*end && !strchr(" \t\r#;", *end)) end++;
@@ -175,7 +175,7 @@ static const char *read_bare_word(const Assignment *place, const char *at, const
     return end;
 }
 
-// Reads the value at `at` into the option. Returns what follows, or NULL after a mistake.
+// Reads the value at `at` into the option. Returns the rest, or NULL after a mistake.
 static const char *read_value(const Assignment *place, const char *at, const Option *option) {
     const bool is_word = config_is_word(key_index(place->reader, option));
     if (is_word && *at != '"' && *at != '\'') return read_bare_word(place, at, option);
@@ -419,7 +419,7 @@ static int take(const char *option, const char *next) {
 static const ManualRow examples[] = {
     {"batch_size = 4 * 2", "a value may be a sum or a product, also of names that were set before", NULL},
     {"learning_rate = 6e-4  # largest", "the rest of a line after # is a comment", NULL},
-    {"out_dir = 'runs/gpt2'", "quotes may be left out where a text has no space", NULL},
+    {"out_dir = 'runs/gpt2'", "quotes may be left out if a text has no space", NULL},
     {NULL, NULL, NULL},
 };
 
@@ -427,7 +427,7 @@ const MoreOptions config_options = {
     .name = "config",
     .summary = "the keys of a configuration",
     .description =
-        "A configuration file has a line KEY = VALUE for each key, as those of nanoGPT, which are read as they are. A "
+        "A configuration file has a line KEY = VALUE for each key, as nanoGPT's files, which are read as they are. A "
         "command line has --KEY=VALUE. A key that is set several times has the last value, and one that is "
         "not set has the value in brackets, if there is one.",
     .examples = examples,

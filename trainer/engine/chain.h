@@ -1,9 +1,8 @@
-// The hash chain of a run. Every step has a link: the SHA-256 of the link before it and of what the step was made of
-// and gave. A checkpoint holds the link of its step, so that the chain goes on after a kill, and the link of a step
-// stands in its line of metrics.jsonl. The last link therefore commits to all steps: their data, losses, norms, and
-// weights.
+// The hash chain of a run. Every step has a link: the SHA-256 of the link before it and of the step's data and results.
+// A checkpoint holds the link of its step, so that the chain continues after a kill, and the link of a step is in its
+// line of metrics.jsonl. The last link therefore commits to all steps: their data, losses, norms, and weights.
 //
-// H(NAME, ...) is the SHA-256 of "millrace chain NAME 1\n" and the bytes of what follows. Numbers are little-endian.
+// H(NAME, ...) is the SHA-256 of "millrace chain NAME 1\n" and the bytes of the arguments. Numbers are little-endian.
 //
 //   link 0     H("run", "KEY=VALUE\n" for each key that a run cannot change (below), the 32 bytes of vocab_fp)
 //   link n     H("step", link n-1, u64 n, the 32 bytes of the dataset's fingerprint, data, f64 loss, f64 norm, weights)
@@ -43,7 +42,7 @@ typedef struct {
 void chain_open(Chain *chain, const Network *network, const Config *config);
 void chain_close(Chain *chain); // accepts a zeroed struct
 
-// Of each step: begin, each micro-batch that this process receives, share, end.
+// The calls of each step: begin, each micro-batch that this process receives, share, end.
 void chain_begin(Chain *chain);
 void chain_add_batch(Chain *chain, const Network *network, const FeedBatch *batch);
 // Gives the hashes of the batches to all processes, which all call it before the update: when one of them ends, the

@@ -1,4 +1,4 @@
-// Opening and closing what computes the steps of a run.
+// Opening and closing the engine of a run.
 #include "trainer/engine/engine.h"
 #include "common/err.h"
 #include "common/hash.h"

@@ -1,6 +1,6 @@
-// What computes the steps of a run: its configuration, processes, model, memory, data and state. It reads files and
-// writes none: training (trainer/run), an evaluation alone and a replay (trainer/audit) use it, and only training adds
-// what writes.
+// The engine computes the steps of a run. It has the configuration, processes, model, memory, data and state. It reads
+// files and writes none: training (trainer/run), an evaluation alone and a replay (trainer/audit) use it, and only
+// training adds the writers.
 //
 // It is opened in the order engine_open, the state (engine_take_state, rank 0 alone), engine_connect,
 // engine_open_weights, engine_attach, so that errors are reported before memory is allocated.
@@ -25,7 +25,7 @@ typedef struct {
     uint64_t host_left; // bytes of this machine's memory beside the plan and a required copy, before it was allocated;
                         // UINT64_MAX: not known
     Network network;
-    HostCopy copy; // of the network, in rank 0 where the ranks divide the state; else where training saves beside steps
+    HostCopy copy; // of the network, in rank 0 if the ranks divide the state; else if training saves beside steps
     LoaderProcess loader_process;
     Feed *feed;
     BatchSource source;
@@ -36,7 +36,7 @@ typedef struct {
     char begins_with[PATH_MAX_BYTES]; // the checkpoint; "": the model of init_from, or initial weights
     RunState state;
     RunState before_streak; // of the last steps, if they were not finite: they have changed no tensor
-    // Receives the members of each line about what is computed; NULL: nothing is recorded. Its step is state.step.
+    // Receives the members of each line about a result; NULL: nothing is recorded. Its step is state.step.
     void (*record)(void *self, Bytes members);
     void *record_self;
     const char *dataset_name; // in these lines; NULL: as the loader calls it
@@ -69,7 +69,7 @@ static inline uint64_t engine_sequences(const Engine *engine) { // in a step
 }
 // Whether the ranks divide master parameters and optimizer state.
 static inline bool engine_divided(const Engine *engine) { return engine->plan.shards > 1; }
-// The network that checkpoints are read into and written from: another one where the ranks divide the state.
+// The network that checkpoints are read into and written from: the host copy if the ranks divide the state.
 static inline Network *engine_whole(Engine *engine) {
     return engine_divided(engine) ? &engine->copy.view : &engine->network;
 }

@@ -79,12 +79,12 @@ static int log_change(const Engine *engine, const DatasetUse *old, const FeedDat
 
 static bool is_mixture(const Engine *engine) { return feed_dataset(engine->feed)->source_count > 1; }
 
-// Whether the samples of training are those of a mixture's datasets as one split, without their weights.
+// Whether the samples of training come from a mixture's datasets as one split, without their weights.
 static bool is_joined(const Engine *engine) {
     return is_mixture(engine) && sampling_ends((unsigned)engine->config.sampling);
 }
 
-// Of a mixture: its datasets with their weights, of MIXTURE_SUM, at this sample, or with their tokens where they are
+// Adds the datasets of a mixture with their weights, of MIXTURE_SUM, at this sample, or with their tokens if they are
 // joined.
 static void add_sources(Buffer *line, const Engine *engine, uint64_t sample) {
     const FeedDataset *dataset = feed_dataset(engine->feed);

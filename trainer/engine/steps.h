@@ -1,4 +1,4 @@
-// The steps and evaluations of a run: what they compute, and their lines of metrics.jsonl.
+// The steps and evaluations of a run: their results, and their lines of metrics.jsonl.
 #pragma once
 
 #include "trainer/engine/engine.h"

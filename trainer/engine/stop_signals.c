@@ -1,5 +1,5 @@
 // No thread that computes may handle a signal: while a float32 product of oneDNN runs on AVX2, the stack pointer is in
-// a workspace on the heap, and the frame of a handler would overwrite what lies below it. So every thread blocks the
+// a workspace on the heap, and the frame of a handler would overwrite the bytes below it. So every thread blocks the
 // signals, and one waits for them.
 #include "trainer/engine/stop_signals.h"
 #include "common/err.h"

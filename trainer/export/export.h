@@ -13,5 +13,5 @@ int model_export(const char *from, const char *to, const ModelShape *shape, Dtyp
 int export_write(SafeWriter *writer, const char *name, const float *values, size_t count);
 
 // Writes config.json and the tokenizer files for a model.safetensors with tensors of that type, and for a
-// characters.txt where the vocabulary is not GPT-2's. -1 after fail().
+// characters.txt if the vocabulary is not GPT-2's. -1 after fail().
 int export_finish(const char *to, const ModelShape *shape, Dtype type);

@@ -1,4 +1,4 @@
-// Which reader a file has, what all of them check, and writing the model.
+// Which reader a file has, the checks that all share, and writing the model.
 #include "trainer/import/foreign_model.h"
 #include "common/err.h"
 #include "common/file/file.h"
@@ -34,7 +34,7 @@ void foreign_begin(ForeignModel *foreign, const ModelShape *shape) {
 
 // ---- opening
 
-// The first bytes of files. Without a reader: what the file is.
+// The first bytes of files. Without a reader: the kind of the file.
 static const struct {
     uint32_t magic;
     const char *format;

@@ -26,6 +26,6 @@ int foreign_open(ForeignModel *foreign, const char *path, bool exact_gelu);
 int foreign_open_bytes(ForeignModel *foreign, Bytes bytes, bool exact_gelu); // the bytes are borrowed
 void foreign_close(ForeignModel *foreign);                                   // accepts a zeroed struct
 
-// Writes the tensors in F32 to the new file `path`, with the names and the layout of Hugging Face's GPT-2. `shape`:
-// that of the model, with as many ids or more, whose embeddings are zeros.
+// Writes the tensors in F32 to the new file `path`, with the names and the layout of Hugging Face's GPT-2. `shape`: of
+// the model, with as many ids or more, whose embeddings are zeros.
 int foreign_write(const ForeignModel *foreign, const char *path, const ModelShape *shape);

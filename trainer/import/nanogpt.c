@@ -71,7 +71,7 @@ static bool has_name(const PickleValue *dict, const char *part) {
     return false;
 }
 
-// What a checkpoint is that is none of nanoGPT: the tensors alone, or those of another program.
+// Refuses a checkpoint that is not nanoGPT's, with its kind: tensors alone, or of another program.
 static int refuse_other(const PickleValue *root) {
     const PickleValue *model = pickle_find(root, "model"), *tensors = model ? model : root;
     const char *is = pickle_find(root, "pytorch-lightning_version") ? "a checkpoint of Lightning"

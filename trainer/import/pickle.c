@@ -260,7 +260,7 @@ static int take_global(Machine *machine) {
     return name.data ? push_global(machine, module, name) : -1;
 }
 
-// Of protocol 4: module and name are on the stack.
+// In protocol 4: module and name are on the stack.
 static int take_stack_global(Machine *machine) {
     const PickleValue *name = pop(machine), *module = name ? pop(machine) : NULL;
     if (!module) return -1;

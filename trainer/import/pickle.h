@@ -1,6 +1,6 @@
 // The pickles that torch.save and nanoGPT's prepare.py write: tensors, dicts, lists, tuples, numbers and text. Nothing
-// of a pickle is executed: its opcodes build the values below. What a global makes that is not in the table of pickle.c
-// is a value without content; one of a module that runs programs is refused by its name.
+// of a pickle is executed: its opcodes build the values below. A global that is not in the table of pickle.c makes a
+// value without content; one of a module that runs programs is refused by its name.
 #pragma once
 
 #include "common/arena.h"

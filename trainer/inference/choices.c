@@ -37,8 +37,8 @@ static Bytes text_of(const json_t *string) {
     return (Bytes){(const uint8_t *)json_string_value(string), json_string_length(string)};
 }
 
-// As lm-evaluation-harness: the ids of an ending are those of the whole text after as many as its context has, whose
-// white space at the end belongs to the ending. A blank joins the two where neither brings one.
+// As lm-evaluation-harness: the ids of an ending are the ids of the whole text after as many as its context has, whose
+// white space at the end belongs to the ending. A blank joins the two if neither has one.
 static int read_ending(Choices *choices, Bytes context, Bytes ending, int i) {
     const int block = choices->network->plan->eval.block;
     const bool has_blank =

@@ -61,7 +61,7 @@ static void drop(Buffer *held, size_t size) {
     held->size -= size;
 }
 
-// Emits the first `size` bytes that are held, which end with a whole character or with bytes that are none.
+// Emits the first `size` bytes that are held, which end with a whole character or with bytes that are no character.
 static void emit(TextStream *stream, size_t size) {
     if (!size) return;
     stream->text.size = 0;
@@ -129,7 +129,7 @@ static void add_id(Conversation *talk, uint32_t id) {
     id_put(talk->ids, talk->length++, talk->bytes, id);
 }
 
-// Forgets the first message of a user, and what follows it up to the next one.
+// Forgets the first message of a user, and the text after it up to the next one.
 static void forget_pair(Conversation *talk) {
     size_t next = 2;
     while (next < talk->length && id_at(talk->ids, next, talk->bytes) != talk->turns.ids[TURN_USER]) next++;

@@ -18,8 +18,8 @@ int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *wh
 // Loads the checkpoint of out_dir that `which` selects (checkpoint_select), or the directory that init_from names when
 // there is no checkpoint or init_from was set and out_dir was not. If both are set, --init_from wins over a run that
 // began from another model, and the run over the init_from of its own configuration file; else 2. The keys of the model
-// are set from its config.json, and those of evaluation and sampling that the user has not set from the run. -1 after
-// fail().
+// are set from its config.json, and the keys of evaluation and sampling that the user has not set from the run. -1
+// after fail().
 int trained_open(Trained *trained, ConfigReader *reader, const char *which);
 // The training samples of a dataset that the run had consumed at the checkpoint; 0: none, or not a checkpoint of a run.
 uint64_t trained_consumed(const Trained *trained, const FeedDataset *dataset);

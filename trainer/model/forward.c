@@ -168,7 +168,7 @@ void network_forward_norm(const Network *network, const PassLayout *pass, int B,
     forward_norm(network, pass, B * T);
 }
 
-// The logits are never a whole (N,V): those of a chunk become their own gradient, are used, and make room for the next.
+// The logits are never a whole (N,V): a chunk of logits becomes its own gradient, is used, and makes room for the next.
 void network_losses(const Network *network, const PassLayout *pass, int B, int T, float scale, bool backward,
                     bool add) {
     const Backend *ops = network->ops;

@@ -3,7 +3,7 @@
 // A GPU takes calls faster than it computes them, and a launch and a wait last as long as a small product: so a round
 // of calls with one wait at its end is timed. A call on the CPU is a round of its own. The threads of a call wait for
 // each other, so that one whose processor is taken away for some milliseconds slows all of them: calls that take longer
-// than a time slice of the scheduler are shortened, and the fastest of those of some tens of milliseconds counts.
+// than a time slice of the scheduler are shortened, and the fastest call in some tens of milliseconds counts.
 #include "trainer/model/gemm_rate.h"
 #include "common/err.h"
 #include "common/log.h"

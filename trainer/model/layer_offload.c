@@ -1,5 +1,5 @@
-// Slots of the arena for what layers have in host memory. Both kinds use the slots of the same number: copies in are
-// ordered after the copies out of their slot.
+// Slots of the arena for the buffers that layers have in host memory. Both kinds use the slots of the same number:
+// copies in are ordered after the copies out of their slot.
 #include "trainer/model/layer_offload.h"
 #include <assert.h>
 
@@ -38,7 +38,7 @@ static void fetch_gradients(const Network *network, int layer, bool add) {
     const LayerGradients *gradients = &network->plan->layer_gradients;
     if (layer < 0) return;
     const size_t bytes =
-        add ? gradients->layer_bytes : 1; // what the first micro-batch overwrites only waits for its slot
+        add ? gradients->layer_bytes : 1; // the first micro-batch overwrites them: it only waits for the slot
     network->ops->copy_in_async(layer % BACKEND_SLOTS, network_at(network, layer_gradients_slot(gradients, layer)),
                                 network_at(network, layer_gradients_host(network->plan, layer)), bytes);
 }
@@ -82,7 +82,7 @@ void layer_offload_store_kept(const Network *network) {
     store_last(network);
 }
 
-// Those before the layers' are where the update has them.
+// The gradients before the layers' are where the update has them.
 void layer_offload_collect_gradients(const Network *network) {
     const MemoryPlan *plan = network->plan;
     const size_t first = plan->layer_gradients.first;

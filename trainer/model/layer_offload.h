@@ -1,6 +1,6 @@
-// Offload of what belongs to a layer: its input (offload = residuals) and the gradients of its matrices (gradients) are
+// Offload of the buffers of a layer: its input (offload = residuals) and the gradients of its matrices (gradients) are
 // in host memory, and in slots of the arena while the layer is computed. Copies run beside the operations of other
-// layers. Each function does nothing where its buffers stay in the arena.
+// layers. Each function does nothing if its buffers stay in the arena.
 #pragma once
 
 #include "trainer/model/network.h"
@@ -10,9 +10,9 @@
 void layer_offload_store_input(const Network *network, const PassLayout *pass, int layer); // after its block, in order
 void layer_offload_await_input(const Network *network, const PassLayout *pass, int layer); // before its backward pass
 void layer_offload_fetch_input(const Network *network, const PassLayout *pass,
-                               int layer); // after that of layer, for another
+                               int layer); // after the backward pass of layer, for another
 
-// Gradients. Those of tensors that are no matrices of a layer stay on the device until the last micro-batch.
+// Gradients. Only matrices of layers are moved; other gradients stay on the device until the last micro-batch.
 void layer_offload_begin_gradients(const Network *network, bool add);            // before a micro-batch
 void layer_offload_await_gradients(const Network *network, int layer);           // before a layer's backward pass
 void layer_offload_store_gradients(const Network *network, int layer, bool add); // after it

@@ -139,7 +139,7 @@ Grad *network_grad(const Network *network, ParamId id, int layer) {
                        tensor->offset * network->ops->grad_bytes, layer);
 }
 
-// Of a process alone, with reduce_order = fixed.
+// For a process alone, with reduce_order = fixed.
 static void add_gradients(const Network *network, size_t first, size_t end, int layer) {
     const MemoryPlan *plan = network->plan;
     const size_t count = (end - first) / network->ops->grad_bytes;

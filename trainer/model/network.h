@@ -30,8 +30,8 @@ int network_init(Network *network, uint64_t seed); // initial weights, packed; o
 void network_reset_optimizer(Network *network);    // sets its state to zero
 void network_pack(Network *network);               // call after the parameters have changed
 
-// The loss of the step on the device, summed over the micro-batches of this process; where several processes add in a
-// fixed order, of the present one.
+// The loss of the step on the device, summed over the micro-batches of this process; if several processes add in a
+// fixed order, of the present micro-batch.
 double *network_loss(const Network *network);
 
 static inline void *network_at(const Network *network, size_t offset) {
@@ -65,7 +65,7 @@ static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? 
 // document_mask a document begins at an end_of_text, which it sees, and ends before the next one. So every target is
 // predicted from its own document, and the first token of a text from end_of_text alone.
 void network_tokens(Network *network, const PassLayout *pass, const void *ids, int B, int T);
-// B rows of one document of zeros: what a pass before the first batch reads, where anything may lie.
+// B rows of one document of zeros, for a pass before the first batch: its memory may hold any bytes.
 void network_zero_tokens(const Network *network, const PassLayout *pass, uint64_t B);
 
 // Pointers to the buffers of a pass (buffers.def), and to the instances of this layer.
@@ -83,14 +83,14 @@ const Dropout *network_dropout(const Network *network, const PassLayout *pass);
 typedef enum { NORM_ATTENTION, NORM_MLP, NORM_LAST } NormId;
 Norm network_norm(const Network *network, const PassLayout *pass, NormId id, int layer, int N);
 
-// What a layer does between its first product and attention, from position `from` on of B sequences of T tokens.
+// The operation of a layer between its first product and attention, from position `from` on of B sequences of T tokens.
 Heads network_heads(const Network *network, int layer, int B, int T, int from);
 
 // The attention of a layer over B sequences of T tokens: with document_mask inside documents, and with the pass's
 // dropout.
 Attention network_attention(const Network *network, const PassLayout *pass, int layer, int B, int T, int from);
 
-// Runs B sequences of T tokens (at most those of the pass and the model's block) up to the last norm.
+// Runs B sequences of T tokens (at most as many as the pass and the model's block have) up to the last norm.
 void network_forward(const Network *network, const PassLayout *pass, int B, int T);
 
 // Its parts, in this order: the embedding, each layer, the last norm. They do not wait for parameters that are still

@@ -1,7 +1,7 @@
-// Sampling. The first token of a text costs a forward pass over the whole context; each following one that of a single
-// token, because the keys and values of the tokens before it are kept. Once the text is longer than a block the context
-// moves on by one for each token. Then all its positions, and so all keys and values, are others: every token costs a
-// pass over the whole block.
+// Sampling. The first token of a text costs a forward pass over the whole context; each following token costs one of a
+// single token, because the keys and values of the tokens before it are kept. Once the text is longer than a block the
+// context moves on by one for each token. Then all its positions, and so all keys and values, are others: every token
+// costs a pass over the whole block.
 #include "trainer/model/sample.h"
 #include "common/rng.h"
 #include "common/sizes.h"
@@ -102,7 +102,7 @@ static void next_logits(Network *network, const void *ids, size_t length, bool k
     network_tokens(network, pass, window, 1, (int)T);
     network_forward_last(network, pass, (int)T, (int)from);
     network_logits(network, pass, (int)(used - 1 - from), logits);
-    // an embedding of zeros, as of the id that ends a text in a model whose training had none (trainer import)
+    // an embedding of zeros, as of the id that ends a text in a model trained without such an id (trainer import)
     const int end = network->model->shape.end_of_text;
     if (end >= 0 && logits[end] == 0) logits[end] = -INFINITY;
 }

@@ -22,7 +22,7 @@ static bool is_whole(const Optimizer *optimizer, const Tensor *tensor) {
     return optimizer->whole_kinds >> tensor->kind & 1;
 }
 
-// The packed weight that a tensor is, where the update packs it; else NULL.
+// The packed weight that a tensor is, if the update packs it; else NULL.
 static const Weight *weight_of(const Network *network, const Tensor *tensor) {
     const void *param = network_at(network, network->plan->params + tensor->offset * network->ops->par_bytes);
     for (int i = 0; i < network->weight_count && plan_updates_whole(network->plan); i++)
@@ -87,7 +87,7 @@ static bool next_of_shards(const Network *network, SliceCursor *cursor, size_t m
     return false;
 }
 
-// The next slice of at most `most` elements, its state in place. false: there is none.
+// The next slice of at most `most` elements, its state in place. false: no slice is left.
 static bool next_slice(const Network *network, SliceCursor *cursor, size_t most, Slice *slice) {
     const Model *model = network->model;
     const MemoryPlan *plan = network->plan;

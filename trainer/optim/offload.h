@@ -1,5 +1,5 @@
-// The update, slice by slice: in place, or, where the optimizer's state is offloaded, through the slots of the arena
-// while the slices before and after are being copied.
+// The update, slice by slice: in place, or, if the optimizer's state is offloaded, through the slots of the arena while
+// the slices before and after are being copied.
 #pragma once
 
 #include "trainer/model/network.h"

@@ -3,7 +3,7 @@
 
 #include "trainer/model/network.h"
 
-// Computes the first micro-batch of a step again and compares the loss and every gradient with those of its first run.
-// Call it after that run; the gradients are then those of the second. -1 (80) when a bit differs, with `step` in the
-// message. Waits for the device and copies the gradients to the host.
+// Computes the first micro-batch of a step again and compares the loss and every gradient with the first run. Call it
+// after that run; the gradients are then from the second. -1 (80) when a bit differs, with `step` in the message. Waits
+// for the device and copies the gradients to the host.
 int recheck_first_micro_batch(Network *network, float scale, uint64_t step);

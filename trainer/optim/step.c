@@ -6,7 +6,7 @@
 #include "trainer/optim/schedule.h"
 #include <math.h>
 
-// Keys of recordings; from PARTS on those of the parts of a micro-batch, and then of one whose gradients are added.
+// Keys of recordings; from PARTS on the parts of a micro-batch, and then of one whose gradients are added.
 enum { FIRST_MICRO_BATCH, NEXT_MICRO_BATCH, NORM, UPDATE, PARTS };
 
 void step_begin(Network *network, const Config *config, const StepPosition *position) {
@@ -94,7 +94,7 @@ static void gather_parameters(const Network *network) {
     collective_defer(network->collective);
 }
 
-// Ends the reduction of the gradients. Then each rank has the losses of all and the gradients of its shards, or, where
+// Ends the reduction of the gradients. Then each rank has the losses of all and the gradients of its shards, or, if
 // every rank keeps all of the optimizer's state, all gradients.
 static void exchange(const Network *network) {
     Collective *ranks = network->collective;
@@ -107,8 +107,8 @@ static void exchange(const Network *network) {
 
 // ---- micro-batches
 
-// Whether its gradients are added to those of the micro-batches before; else `micro` is added as a whole, after its
-// layers.
+// Whether its gradients are added to the gradients of the micro-batches before; else `micro` is added as a whole, after
+// its layers.
 static bool begin_micro_batch(Network *network, int micro) {
     StepScalars *scalars = network_at(network, network->plan->scalars);
     network->micro = micro, network->apart = micro && network->plan->micro_gradients.layer_bytes;
@@ -320,7 +320,7 @@ static FeedResult next_batch(Network *network, BatchStream *stream) {
     return FEED_BATCH;
 }
 
-// Begins to sum what the backward pass has not: all buckets, or after it those of the vectors and the embeddings.
+// Begins the sums that the backward pass has not begun: all buckets, or after it the vectors and the embeddings.
 static void reduce_rest(const Network *network, bool layers) {
     for (int layer = network->model->shape.layers - 1; layer >= 0 && layers; layer--) reduce_layer(network, layer);
     reduce_bucket(network, bucket_count(network) - 1); // the vectors
@@ -350,8 +350,8 @@ static void run_own(Network *network, const Round *round, float scale, bool exch
         step_micro_batch(network, scale, round->micro);
 }
 
-// All processes agree before they begin to exchange gradients: in the backward pass, or after it where there is none or
-// it is computed twice.
+// All processes agree before they begin to exchange gradients: in the backward pass, or after it if there is no
+// backward pass or it is computed twice.
 static FeedResult run_round(Network *network, const Round *round, BatchStream *stream, uint64_t step, float scale,
                             const atomic_int *stop) {
     Collective *ranks = network->collective;
@@ -400,7 +400,7 @@ FeedResult step_gradients(Network *network, const Config *config, BatchStream *s
     return run_micro_batches(network, config, stream, position->step, scale, stop);
 }
 
-// The gradients are sums divided by the tokens of the step, and become means over its targets where they are divided by
+// The gradients are sums divided by the tokens of the step, and become means over its targets when they are divided by
 // the loss scale. Without targets the divisor is 0: the norm is not finite, and so nothing is updated.
 static void set_divisor(Network *network, const Config *config, float loss_scale) {
     StepScalars *scalars = network_at(network, network->plan->scalars);

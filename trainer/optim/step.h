@@ -37,8 +37,8 @@ FeedResult step_gradients(Network *network, const Config *config, BatchStream *s
 // nothing was applied then.
 int step_apply(Network *network, const Config *config, const StepPosition *position, StepResult *result);
 
-// The result for all processes from that of each: an error (pending only where it happened), FEED_STOPPED, FEED_CHANGED
-// or FEED_BATCH, the first of these that any process has.
+// The result for all processes from the result of each: an error (pending only where it happened), FEED_STOPPED,
+// FEED_CHANGED or FEED_BATCH, the first of these that any process has.
 FeedResult step_agree(Collective *ranks, FeedResult found);
 
 // The parts of a step, for callers with their own batches (network_tokens before each micro-batch). Only step_end

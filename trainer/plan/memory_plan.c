@@ -81,8 +81,8 @@ static void lay_gradients(PlanLayout *layout, LayerGradients *gradients, int slo
     gradients->bytes = layout->at - start, gradients->slot_count = slots;
 }
 
-// reduce_order = fixed: a process alone has the gradients of one micro-batch beside the sums of those before, of
-// several each has the sums of its shards. Nothing where a step has one round: it has nothing to add to.
+// reduce_order = fixed: a process alone has the gradients of one micro-batch beside the sums of earlier ones; of
+// several, each has the sums of its shards. Nothing if a step has one round: it has nothing to add to.
 static void lay_sums(PlanLayout *layout) {
     MemoryPlan *plan = layout->plan;
     const unsigned world = config_world(layout->facts.config);
@@ -221,8 +221,8 @@ static size_t add_update_row(PlanLayout *layout, PlanRow rows[], int *count, con
     return take(layout, bytes);
 }
 
-// The memory of the passes during an update: all gradients where those of layers are offloaded, slots for the slices of
-// offloaded state, and the workspace.
+// The memory of the passes during an update: all gradients if the gradients of layers are offloaded, slots for the
+// slices of offloaded state, and the workspace.
 static void lay_update(PlanLayout *layout) {
     MemoryPlan *plan = layout->plan;
     UpdateLayout *update = &plan->update;

@@ -8,7 +8,7 @@
 #include "trainer/plan/shards.h"
 #include "trainer/shape/optimizer.h"
 
-enum { LOSS_CHUNK_ROWS = 1024 }; // of logits, where loss_chunk_rows is 0
+enum { LOSS_CHUNK_ROWS = 1024 }; // of logits, if loss_chunk_rows is 0
 
 // The scalars of a step that live on the device: its results (loss, norm) and its inputs.
 typedef struct {
@@ -21,8 +21,8 @@ typedef struct {
     _Alignas(8) unsigned char optimizer[SCALAR_BYTES]; // from Optimizer.prepare
 } StepScalars;
 
-// Memory for gradients of which not all layers are in the arena at once. Those of the layers' matrices, which are bytes
-// first .. end - 1 of all gradients, have slots in the arena; the others are kept there.
+// Memory for gradients of which not all layers are in the arena at once. Gradients of the layers' matrices, which are
+// bytes first .. end - 1 of all gradients, have slots in the arena; the others are kept there.
 typedef struct {
     size_t first, end, layer_bytes; // layer_bytes 0: there is no such memory
     size_t kept, slots, bytes;      // bytes: of both, in one piece
@@ -40,7 +40,7 @@ typedef struct {
 
 typedef struct {
     const Optimizer *optimizer;                    // NULL: a plan without training
-    size_t params, master, grads, packed, scalars; // master = params where parameters are fp32
+    size_t params, master, grads, packed, scalars; // master = params if parameters are fp32
     unsigned shards; // 1: this process has all of the ranges; else its shards (shards.h) of master and states
     size_t states[OPTIMIZER_STATES]; // the optimizer's ranges
     size_t sums, losses;             // of the pieces of the norm; of the micro-batches of a step, by rank and round
@@ -52,13 +52,13 @@ typedef struct {
                        // states with offload = optimizer, the gradients with offload = gradients
     UpdateLayout update;
     LayerGradients layer_gradients; // offload = gradients
-    // reduce_order = fixed: the gradients of micro-batches are added one after another. A process alone adds those of
-    // `micro_gradients` to all gradients, after each layer. Of several, each adds in `shard_sums`, for its shards, what
-    // all have computed at a time.
+    // reduce_order = fixed: the gradients of micro-batches are added one after another. A process alone adds
+    // `micro_gradients` to all gradients, after each layer. Of several, each adds in `shard_sums`, for its shards, the
+    // gradients that all have computed at a time.
     bool fixed_order;
     LayerGradients micro_gradients;
     size_t shard_sums;
-    bool reduce_bf16;  // operands of sums over processes are rounded, and with fixed_order those of one process
+    bool reduce_bf16;  // operands of sums over processes are rounded, and with fixed_order also of one process
     int rounds;        // of the micro-batches of a step: each process has one of a round, the last round may have fewer
     size_t copy_bytes; // of parameters and optimizer state in host memory, for saves beside training
     size_t staging;    // bytes in host memory for checkpoints: the largest transposed matrix
@@ -74,7 +74,7 @@ typedef struct {
 // Whether an update has whole tensors before it, so that it can pack them.
 static inline bool plan_updates_whole(const MemoryPlan *plan) { return !plan->update.slice && plan->shards == 1; }
 
-// The losses that the ranks exchange: of each micro-batch, where they are added in a fixed order, else of each rank.
+// The losses that the ranks exchange: of each micro-batch, if they are added in a fixed order, else of each rank.
 static inline size_t plan_losses(const MemoryPlan *plan, unsigned world) {
     return world * (plan->fixed_order ? (size_t)plan->rounds : 1);
 }
@@ -87,7 +87,7 @@ static inline size_t layer_gradients_host(const MemoryPlan *plan, int layer) {
 }
 
 // Without an optimizer (NULL) the plan has parameters and the evaluation pass only. Sampling runs in the memory of that
-// pass and, when sample_tokens is not 0, keeps keys and values after it; in a training run only where the memory of the
+// pass and, when sample_tokens is not 0, keeps keys and values after it; in a training run only if the memory of the
 // training pass has room for them.
 void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
                       const Optimizer *optimizer);

@@ -27,7 +27,7 @@ typedef enum {
     LAYER_GROUPS = GROUP_GELU + 1 // groups of the layers
 } BufferGroup;
 
-// The offset of each buffer, of its first instance where there are several, and the bytes from an instance to the next.
+// The offset of each buffer, of its first instance if there are several, and the bytes from an instance to the next.
 typedef struct {
     int rows, block; // B sequences of T tokens at a time
     bool backward;

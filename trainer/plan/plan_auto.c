@@ -75,8 +75,8 @@ static void choose(Config *config, const Config *given, const Model *model, cons
 }
 
 // On a GPU the head runs at the full rate from some 4,000 rows on, but the gradient of its weights is read and written
-// for each chunk, which lies where the gradient of fc does: as many rows as need no more memory than LOSS_CHUNK_ROWS
-// do, and more within a mem_limit, or else a third of the card. Free memory must not count: bits depend on the chunk.
+// for each chunk, which has the place of fc's gradient: as many rows as need no more memory than LOSS_CHUNK_ROWS do,
+// and more within a mem_limit, or else a third of the card. Free memory must not count: bits depend on the chunk.
 static int64_t choose_chunk(const Config *config, const Model *model, const Backend *backend) {
     enum { MOST = 16384, UNIT = 128 };
     const int64_t rows = config->batch_size.value * config->block_size, most = rows < MOST ? rows : MOST;
@@ -103,15 +103,15 @@ static void log_choice(const Config *config, uint64_t arena, bool offload_chosen
              offload_chosen ? mode : "");
 }
 
-// Sets what `given` leaves to the plan. Returns the predicted time per token, INFINITY when nothing fits: then the
-// settings are the smallest without offload.
+// Sets the keys that `given` leaves to the plan. Returns the predicted time per token, INFINITY when nothing fits: then
+// the settings are the smallest without offload.
 static double choose_settings(Config *config, Config given, const Model *model, const Backend *backend,
                               const MemoryLimits *limits) {
     const bool automatic = given.offload == OFFLOAD_AUTO;
     double best = INFINITY;
     size_t least = SIZE_MAX;
     *config = given;
-    config->batch_size.is_auto = false; // also where a step has less sequences than there are processes
+    config->batch_size.is_auto = false; // also if a step has less sequences than there are processes
     for (int i = 0; i < (automatic && !backend->in_host_memory ? OFFLOAD_CHOICES : 1) && best == INFINITY; i++) {
         if (automatic) given.offload = offload_choices[i];
         if (!offload_allowed(&given, given.offload)) continue;
@@ -122,10 +122,10 @@ static double choose_settings(Config *config, Config given, const Model *model, 
 }
 
 // The order is part of the bits of a run, so it depends on mem_limit, and neither on free memory nor on the number of
-// processes of a machine; but a network between machines would carry the gradients of each micro-batch. Where it would
-// need more in host memory, it costs copies, whose time is not predicted.
+// processes of a machine; but a network between machines would carry the gradients of each micro-batch. If it needed
+// more in host memory, it would cost copies, whose time is not predicted.
 static ReduceOrder choose_order(const Config *given, const Model *model, const Backend *backend) {
-    const double worth = 1.02; // what the same bits for any number of processes may cost
+    const double worth = 1.02; // the most that the same bits for any number of processes may cost
     const MemoryLimits limits = {.arena = given->mem_limit};
     Config alone = *given, least, chosen;
     if (config_spans_machines(given)) return REDUCE_FAST;
@@ -163,7 +163,7 @@ void plan_auto(Config *config, const Backend *backend, const MemoryLimits *limit
         log_line("reduce_order = fast: a network joins the processes, which would carry the gradients of each "
                  "micro-batch with fixed; the bits depend on the number of processes");
     const bool offload_chosen = given.offload == OFFLOAD_AUTO && is_offloaded(config);
-    if (best == INFINITY) return; // nothing fits: memory_plan_check prints what would
+    if (best == INFINITY) return; // nothing fits: memory_plan_check prints settings that would
     if (config->batch_size.value != given.batch_size.value || offload_chosen ||
         (config->recompute != given.recompute && config->recompute != RECOMPUTE_NONE))
         log_choice(config, limits->arena, offload_chosen);

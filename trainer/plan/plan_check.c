@@ -30,7 +30,7 @@ typedef struct {
     Buffer *out;
 } Search;
 
-// Chooses what is auto in the configuration. Returns the size of its arena, 0 if it does not fit.
+// Chooses the keys that are auto in the configuration. Returns the size of its arena, 0 if it does not fit.
 static size_t size_that_fits(const Search *search, Config config) {
     const ModelShape shape = model_shape(&config);
     Model model;
@@ -74,7 +74,7 @@ static void suggest_smaller(Search *search, const Config *base) {
         Config config = *base;
         const int step = i % STEPS, chunk = step > LEVELS ? LEAST_CHUNK : SMALL_CHUNK;
         const Recompute level = step < LEVELS ? (Recompute)step : RECOMPUTE_BLOCK;
-        const bool chooses = !trains || base->recompute == RECOMPUTE_AUTO; // the level, or has none
+        const bool chooses = !trains || base->recompute == RECOMPUTE_AUTO; // the level, or has no level
         if (chooses ? step > 0 && step < LEVELS : level < base->recompute) continue;
         if (!chooses && level != base->recompute) config.recompute = level, config.recompute_layers = 0;
         if (i >= STEPS) config.offload = offload_choices[i / STEPS];
@@ -88,7 +88,7 @@ static void suggest_smaller(Search *search, const Config *base) {
 }
 
 // Prints up to three settings near those given that fit: first another order of sums and an undivided optimizer state,
-// then those of suggest_smaller. If none fits, prints what was tried.
+// then suggest_smaller's. If none fits, prints the ones that were tried.
 static void suggest(const MemoryPlan *plan, const Config *given, const Backend *backend, const MemoryLimits *limits,
                     Buffer *out) {
     const bool trains = plan->optimizer, offloads = trains && !backend->in_host_memory;

@@ -10,7 +10,7 @@ typedef struct {
     unsigned copy_sharers;
 } MemoryLimits;
 
-// What no plan has: the programs of trainer and loader, their threads, and the least cache of a loader.
+// Memory that no plan has: the programs of trainer and loader, their threads, and the least cache of a loader.
 enum { HOST_REST = 64 << 20 };
 
 // arena: mem_limit or, if the arena is allocated on this machine (`here`), the free memory of the device, whichever is
@@ -20,7 +20,7 @@ MemoryLimits memory_limits(const Config *config, const Backend *backend, bool he
 
 // The memory of this machine that the plan needs, without copies for checkpoints.
 uint64_t plan_host_bytes(const MemoryPlan *plan, const Backend *backend);
-// What rank 0 needs besides for its copy of what the processes divide, where it is one of those of this machine.
+// The bytes that rank 0 needs besides for its copy of the divided state, if it is on this machine.
 uint64_t plan_whole_bytes(const MemoryPlan *plan, const MemoryLimits *limits);
 // The memory of this machine that the plan and the copy of rank 0 leave. UINT64_MAX: the free memory is not known.
 uint64_t plan_host_left(const MemoryPlan *plan, const Backend *backend, const MemoryLimits *limits);

@@ -5,8 +5,8 @@
 int shard_buckets(const Model *model, unsigned shards) { return shards > 1 ? model->shape.layers + 2 : 1; }
 
 // The start of a bucket, and for the number after the last the end of the range. Starts are multiples of shards x
-// piece: in each bucket but the vectors, the shares have one size. What lies at a border belongs to the
-// bucket that the backward pass completes later: of two layers the lower one, and else the vectors.
+// piece: in each bucket but the vectors, the shares have one size. Elements at a border belong to the bucket that the
+// backward pass completes later: of two layers the lower one, and else the vectors.
 static size_t bucket_start(const Model *model, unsigned shards, int bucket) {
     const int layers = model->shape.layers;
     const size_t unit = (size_t)shards * NORM_PIECE, vectors = model->decay_elements / unit * unit;

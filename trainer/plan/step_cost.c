@@ -1,10 +1,10 @@
-// Predicted times of a training step; only ratios of rates matter for a choice. Those of the CPU: a step of 124M
-// (B=4, T=256) by operation, on a core with AVX-512 and AMX, 2026-11-22 (now make bench-kernels S=threads=1). The sums
-// of gradients were timed on one core of an AMD EPYC, 2026-11-24.
+// Predicted times of a training step; only ratios of rates matter for a choice. On the CPU: a step of 124M (B=4, T=256)
+// by operation, on a core with AVX-512 and AMX, 2026-11-22 (now make bench-kernels S=threads=1). The sums of gradients
+// were timed on one core of an AMD EPYC, 2026-11-24.
 //
-// Those of a GPU are shares of its data sheet's peaks (gpu_peaks.def), and of an H200's where the card is not known: of
-// an H200 they give a step of 124M within 10 % of its time (docs/gpu-results.md). An RTX 4070 has 115 FLOP for a byte
-// of memory, an H200 206: a norm that is computed again is a smaller part of a step there.
+// Times of a GPU are shares of its data sheet's peaks (gpu_peaks.def), and of an H200's if the card is not known: of an
+// H200 they give a step of 124M within 10 % of its time (docs/gpu-results.md). An RTX 4070 has 115 FLOP for a byte of
+// memory, an H200 206: a norm that is computed again is a smaller part of a step there.
 #include "trainer/plan/step_cost.h"
 #include <string.h>
 
@@ -49,7 +49,7 @@ static Rates gpu_rates(const Backend *backend) {
                    .gelu = bytes / 4, // an activation is read and one written
                    .norm = bytes / 8, // two and two
                    .loss = bytes / 4,
-                   .sums = bytes / 8}; // as the products overwrite where they would add
+                   .sums = bytes / 8}; // as the products overwrite instead of adding
 }
 
 static Rates rates_of(const Backend *backend) {

@@ -6,15 +6,15 @@
 // Seconds for each token of the forward and backward passes that keep all activations.
 double step_cost_passes(const ModelShape *shape, const Backend *backend);
 
-// What recompute adds to them, as a fraction. layers: as recompute_layers, 0 = all.
+// The addition of recompute to them, as a fraction. layers: as recompute_layers, 0 = all.
 double step_cost_recompute(const ModelShape *shape, const Backend *backend, Recompute level, int layers);
 
-// What reduce_order = fixed adds to them, as a fraction, for any number of processes: each micro-batch but the first of
-// a step is added to the sums as a whole.
+// The addition of reduce_order = fixed to them, as a fraction, for any number of processes: each micro-batch but the
+// first of a step is added to the sums as a whole.
 double step_cost_sums(const Model *model, const Backend *backend, const Config *config);
 
-// A micro-batch has a cost beside its tokens: launches on a GPU, where 4 sequences of 1024 tokens of 124M run at half
-// the speed of 64; packing of weights and ends of parallel loops on a CPU. Returns it in tokens.
+// A micro-batch has a cost beside its tokens: launches on a GPU, on which 4 sequences of 1024 tokens of 124M run at
+// half the speed of 64; packing of weights and ends of parallel loops on a CPU. Returns it in tokens.
 double step_cost_fixed(const Backend *backend);
 
 const char *step_cost_source(const Backend *backend); // where the rates are from, for people

@@ -17,8 +17,8 @@ int ranks_share_processors(Collective *ranks, Config *config);
 // Combines the statuses of all ranks: when one has failed, all return -1 with the error of the lowest such rank.
 int ranks_agree(Collective *ranks, int status);
 
-// Compares the configuration, and later the data, with those of rank 0. -1 after fail() (2) on all when they differ.
-// Another instruction set of a CPU is a warning.
+// Compares the configuration, and later the data, with rank 0's. -1 after fail() (2) on all when they differ. Another
+// instruction set of a CPU is a warning.
 int ranks_compare_config(Collective *ranks, const Config *config, const Backend *backend);
 int ranks_compare_data(Collective *ranks, const FeedDataset *dataset);
 
@@ -26,8 +26,8 @@ int ranks_compare_data(Collective *ranks, const FeedDataset *dataset);
 // another rank of the machine has another data source.
 int ranks_share_loader(Collective *ranks, const Config *config, LoaderProcess *loader_process);
 
-// Parameters and optimizer state. `own` is the network of this process, `whole` that of rank 0 which checkpoints are
-// read into and written from: another one where the ranks divide the state, else the same.
+// Parameters and optimizer state. `own` is the network of this process, `whole` the one of rank 0 that checkpoints are
+// read into and written from: another network if the ranks divide the state, else the same.
 int ranks_share_weights(Network *own, Network *whole); // from rank 0's `whole` to all
 // Copies the parameters alone, from `whole` to `own` of this process.
 void ranks_copy_parameters(Network *own, Network *whole);

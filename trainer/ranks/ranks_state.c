@@ -5,7 +5,7 @@
 
 enum { PARAMETERS = -1 }; // else the number of a state of the optimizer
 
-// The range of a state, and its type. That of PARAMETERS is the master, or the parameters where there is no master.
+// The range of a state, and its type. For PARAMETERS it is the master, or the parameters if there is no master.
 static Dtype range_type(const Network *network, int state) {
     if (state != PARAMETERS) return optimizer_dtype(&network->plan->optimizer->states[state], network->ops);
     return network->ops->master_bytes ? DTYPE_FP32 : par_type(network->ops);

@@ -12,5 +12,5 @@ typedef struct {
     bool smooth; // many points: a pale line, and over it their mean over a fiftieth of the steps; else a dot for each
 } ChartLine;
 
-// Adds a figure with a caption, which names the lines where there are several. Nothing where no line has a point.
+// Adds a figure with a caption, which names the lines if there are several. Nothing if no line has a point.
 void chart_print(Buffer *out, const char *title, const ChartLine *lines, size_t count);

@@ -20,7 +20,7 @@ typedef struct {
     const char *name;
     Curves curves;
     History history;
-    SavedState saved; // of the newest checkpoint; zeroed where there is none
+    SavedState saved; // of the newest checkpoint; zeroed without one
 } ComparedRun;
 
 static int read_state(ComparedRun *run) {
@@ -68,7 +68,7 @@ static bool evaluates_other(const ComparedRun *run, const ComparedRun *first) {
     return run->saved.config && run->saved.state.eval_rule != first->saved.state.eval_rule;
 }
 
-// The first run that has a checkpoint; the end of the runs where none has.
+// The first run that has a checkpoint; the end of the runs if none has.
 static const ComparedRun *first_saved(const ComparedRun *runs, int count) {
     const ComparedRun *first = runs;
     while (first < runs + count && !first->saved.config) first++;

@@ -17,10 +17,10 @@ typedef struct {
     Curve *curves;
     size_t count;
     double tokens, seconds;    // sums over all steps
-    struct json_t *evaluation; // the last one, as its line has it. NULL: none
-    struct json_t *samples;    // the texts that the run has sampled, as their lines have them: "step", "sample"
+    struct json_t *evaluation; // the last one, as in its line. NULL: none
+    struct json_t *samples;    // the texts that the run has sampled, as in their lines: "step", "sample"
 } Curves;
 
 int curves_read(Curves *curves, const char *run);                 // -1 after fail(), with nothing to close
-const Curve *curves_find(const Curves *curves, const char *name); // one without points where there is none
+const Curve *curves_find(const Curves *curves, const char *name); // one without points if not found
 void curves_close(Curves *curves);                                // accepts a zeroed struct

@@ -9,11 +9,11 @@
 // Each source of a mixture is read alone (WireGet.source), with its own N. A source takes part if it has a sample, and
 // a weight that is not 0. w is its weight of 65,536 (mixture.h) for the next train sample, W the sum of these w. It has
 // ceil(m w / W) samples, or all of its own. Rounding up gives each source a sample and keeps the samples of a smaller
-// evaluation within those of a larger one. If none takes part, the mixture is read as one split.
+// evaluation within the samples of a larger one. If none takes part, the mixture is read as one split.
 //
-// The loss of a source is the mean over its targets that count, that of the split the mean of its sources by weight.
-// Bits per byte are those of nanochat: the losses of the targets with a text, in bits, by the bytes of these texts.
-// Special tokens, as the ends of texts, count in neither.
+// The loss of a source is the mean over its targets that count, the loss of the split the mean of its sources by
+// weight. Bits per byte are computed as in nanochat: the losses of the targets with a text, in bits, by the bytes of
+// these texts. Special tokens, as the ends of texts, count in neither.
 //
 // eval_rule is (x >> 1) | 1 in 16 hex digits. x is the first 8 bytes, little-endian, of the SHA-256 of these texts
 // about the evaluation of val:
@@ -33,7 +33,7 @@ typedef struct {
     uint16_t source; // as in FeedRequest
     uint32_t weight;
     uint64_t samples, targets; // targets: that count
-    uint32_t rest;             // targets behind the last sample, where all samples of the split are read
+    uint32_t rest;             // targets after the last sample, if all samples of the split are read
     double loss;
 } EvaluationPart;
 

@@ -111,7 +111,7 @@ static bool is_event_file(const char *name) {
            !strcmp(name + length - (sizeof suffix - 1), suffix);
 }
 
-// The step of a record that add_event has made, and its size. False at the end, and where the record is not whole.
+// The step of a record that add_event has made, and its size. False at the end, and if the record is not whole.
 static bool next_record(Bytes rest, uint64_t *step, size_t *size) {
     enum { HEADER = 12, CRC = 4, STEP_AT = 10 }; // time: 9 bytes; the number of the next field: 1
     if (rest.size < HEADER + STEP_AT) return false;
@@ -126,7 +126,7 @@ static bool next_record(Bytes rest, uint64_t *step, size_t *size) {
     return *size = HEADER + (size_t)length + CRC, true;
 }
 
-// An earlier file, by its records up to the last step that the run goes on from.
+// An earlier file, by its records up to the last step from which the run continues.
 typedef struct {
     char *path;
     uint64_t last;         // its last step, of those

@@ -18,6 +18,6 @@ typedef struct {
 // Makes the next event file of out_dir from lines of metrics.jsonl, the last of them written at `last_time` (seconds).
 // -1 after fail().
 int event_file_open(EventFile *file, const char *out_dir, Bytes lines, double last_time);
-void event_file_add(EventFile *file, Bytes lines); // whole lines; nothing where it is not open
+void event_file_add(EventFile *file, Bytes lines); // whole lines; nothing if it is not open
 int event_file_flush(EventFile *file);             // -1 after fail(): the records are kept
 void event_file_close(EventFile *file);            // accepts a zeroed struct

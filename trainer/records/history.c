@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A process that begins where the one before it began has replaced it.
+// A process that begins at the same step as the one before it has replaced it.
 static void add_keys(History *history, uint64_t step, json_t *keys) {
     if (history->key_count && history->keys[history->key_count - 1].step == step)
         json_decref(history->keys[--history->key_count].keys);
@@ -31,7 +31,7 @@ static void add_rule(History *history, uint64_t step, const char *hex) {
 
 static bool has(Bytes line, const char *text) { return memmem(line.data, line.size, text, strlen(text)); }
 
-// A checkpoint of step `last` has none of the processes that began with it.
+// A checkpoint of step `last` has no process that began with it.
 static void add_line(History *history, Bytes line, uint64_t last) {
     if (!has(line, "\"config\": {") && !has(line, "\"val_loss\"")) return;
     json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL);
@@ -60,7 +60,7 @@ void history_close(History *history) {
     *history = (History){0};
 }
 
-// The next value that differs from `value`, and its step. NULL: there is none.
+// The next value that differs from `value`, and its step. NULL: no such value.
 static const char *next_value(const History *history, const char *key, const char *value, size_t *i) {
     for (; *i < history->key_count; ++*i) {
         const char *text = json_string_value(json_object_get(history->keys[*i].keys, key));

@@ -1,7 +1,7 @@
 // metrics.jsonl: one JSON object on each line, appended during the run. The first member of every line is "step", the
 // number of steps that the run had done; it never decreases. The second member gives the kind of the line:
 //
-//   loss              a step: its loss, the mean over its targets that count, in nats, with what z_loss adds; null: not
+//   loss              a step: its loss, the mean over its targets that count, in nats, with z_loss added; null: not
 //                     finite
 //     targets         loss_tokens=answers only: targets that count; 0: loss and norm are null, and nothing is applied
 //     norm            norm of the gradient before it was clipped; null: not finite
@@ -10,17 +10,17 @@
 //     first_sample    the step has this sample of the dataset and those after it (which finds their documents)
 //     chain           its link in the hash chain, in hex
 //     ms, tok_s       milliseconds of the step; its tokens a second, of all processes
-//     product_share   its FLOPs a second, of those of a large matrix product on all devices, measured at the start
+//     product_share   its FLOPs a second, by the rate of a large matrix product on all devices, measured at the start
 //     wait            percent of ms in which no batch was there
 //     sent            several processes only: bytes that this one has sent in the step
 //   val_loss          an evaluation, its losses as above; train_loss: of training samples
 //     val_bpb, train_bpb   bits per byte of text; null: the targets have no text
 //     val/NAME, train/NAME   losses of the sources of a mixture
-//     epochs          training tokens so far by those of the dataset; not of a mixture
+//     epochs          training tokens so far by the dataset's; not of a mixture
 //     eval_rule       16 hex digits; only losses of the same rule compare
 //   dataset           the name of the dataset that the next step reads; written at the start and after a change
 //     fingerprint     its own, in hex
-//     sources         of a mixture: name and weight of each, of 65,536, or its tokens where `sampling` reads all as one
+//     sources         of a mixture: name and weight of each, of 65,536, or its tokens if `sampling` reads all as one
 //                     split
 //     weights_from    the weights changed and hold from this sample on
 //     old, consumed   after a change: the fingerprint before it, and the samples that the run has taken of the new one
@@ -28,11 +28,11 @@
 //     world           number of processes
 //     answer_share    loss_tokens=answers, and the dataset is on this machine: of the ids of answers, those that the
 //                     first epoch counts
-//     version, config   of the trainer; the configuration, as a checkpoint has it
+//     version, config   of the trainer; the configuration, as in a checkpoint
 //     data or loader  the dataset's folder, or the endpoint of a loader
 //   spike             standard deviations of the loss or norm of this step above those before; applied: whether it was
 //                     updated
-//   saved_step        a checkpoint of this step is on the disk; save_ms: what that took
+//   saved_step        a checkpoint of this step is on the disk; save_ms: the time of its save
 //   save_wait_ms      milliseconds that training has waited for a save that runs beside it
 //   lost_steps        steps that an earlier process has done and not saved: killed, or ended by an error
 //   rolled_back_from  after steps that were not finite: the step before; nonfinite: how many in all; skip_from,
@@ -40,8 +40,8 @@
 //   passed_from       the samples from passed_from to passed_to - 1 were left out
 //   step_time_ratio   the median of the last steps by the usual one, when it has become slow or usual again
 //   processor_lost    the share of the time that the process could use in which other programs had the processor, in
-//                     the last 32 steps: where it is above 0.2, and once when it no longer is
-//   gpu_used_bytes, gpu_free_bytes, gpu_busy   of the GPU, by all its processes, where its driver tells; busy is 0 to 1
+//                     the last 32 steps: if it is above 0.2, and once when it no longer is
+//   gpu_used_bytes, gpu_free_bytes, gpu_busy   of the GPU, by all its processes, if its driver tells; busy is 0 to 1
 //   sample            text that the model continued
 //
 // A resumed run removes the lines after its checkpoint and writes them again, so the file holds each step once.
@@ -56,7 +56,7 @@ typedef struct {
     Buffer pending;      // lines that could not be written yet, or are kept by metrics_follow
     bool follows;        // of the last step alone
     uint64_t warned_ns;  // time of the last warning about that
-    EventFile events;    // the same for TensorBoard, where it is open
+    EventFile events;    // the same for TensorBoard, if it is open
     uint64_t lost_steps; // steps in the lines that were removed when it was opened
     uint64_t kept_step;  // of the last line that was left in it then; of `pending` while it follows
     unsigned kills;      // how often that was so before: lines with "lost_steps"
@@ -71,18 +71,18 @@ typedef struct {
 } MetricsEnd;
 
 // Opens out_dir/metrics.jsonl and truncates it to the lines up to `end`, because a resumed run writes the later ones
-// again. Of the step itself, the lines from the first on that was written later are removed, and so is a torn last
-// line. `events` adds an event file beside it.
+// again. From the lines of the step itself, those from the first on that was written later are removed, and so is a
+// torn last line. `events` adds an event file beside it.
 int metrics_open(Metrics *metrics, const char *out_dir, MetricsEnd end, bool events);
 
-// For a process that writes no lines while another one does: keeps its last step's. When the other process has
+// For a process that writes no lines while another process does: keeps its last step's. When the other process has
 // ended, metrics_take_over opens the file in its place and writes them as the lines of `step`, which may be missing.
 void metrics_follow(Metrics *metrics);
 int metrics_take_over(Metrics *metrics, const char *out_dir, uint64_t step, bool events);
 
 // Appends one line: "step", then the members that `format` prints. Lines that cannot be written, as on a full disk, are
-// kept with a warning once a minute, and written with a later line or by metrics_sync. Nothing happens where
-// neither metrics_open nor metrics_follow was called.
+// kept with a warning once a minute, and written with a later line or by metrics_sync. Nothing happens if neither
+// metrics_open nor metrics_follow was called.
 void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void metrics_add_members(Metrics *metrics, uint64_t step, Bytes members); // as `, "KEY": VALUE, "KEY": VALUE`
 
@@ -94,7 +94,7 @@ int metrics_flush(Metrics *metrics);
 int metrics_sync(Metrics *metrics);   // the same, and waits until the disk has them
 void metrics_close(Metrics *metrics); // accepts a zeroed struct
 
-// The last step in out_dir/metrics.jsonl, also of a live run. False: there is none.
+// The last step in out_dir/metrics.jsonl, also of a live run. False: no step.
 typedef struct {
     uint64_t step;
     double loss, tokens_per_s; // tokens_per_s: the median of the last 100 steps or fewer
@@ -102,5 +102,5 @@ typedef struct {
 bool metrics_last(MetricsStep *last, const char *out_dir);
 
 // The last line in it that has the member: "val_loss" of an evaluation, beside "step", "train_loss", "val_bpb", ...;
-// "gpu_busy" of the GPU. NULL: there is none.
+// "gpu_busy" of the GPU. NULL: no such line.
 struct json_t *metrics_last_with(const char *out_dir, const char *member);

@@ -7,7 +7,7 @@ enum { STEP_TIMES_WINDOW = 32 }; // steps of a median
 
 typedef struct {
     uint64_t ns[STEP_TIMES_WINDOW]; // of the last steps, in any order
-    uint64_t usual_ns;              // the shortest median of any window until now; 0: there was none
+    uint64_t usual_ns;              // the shortest median of any window until now; 0: no window
     int count;
 } StepTimes;
 

@@ -7,7 +7,7 @@
 #include "trainer/config/config.h"
 
 // Adds the report to `out`. `reader` holds the configuration as given, of which the model of a checkpoint is resolved
-// here; `checks`: lines of trainer doctor. What cannot be found out stands there as an error.
+// here; `checks`: lines of trainer doctor. A fact that cannot be found is replaced by the error.
 void bug_report_add(Buffer *out, ConfigReader *reader, Bytes checks);
 
 // Replaces `name` by `by` wherever it is not a part of a longer word of letters and digits; a name of one letter stays.

@@ -1,5 +1,5 @@
-// Times a forward pass over a few rows: a step takes three times as long for each token, and what
-// recompute adds. Data, the optimizer and saves are left out.
+// Times a forward pass over a few rows: a step takes three times as long for each token, and longer with recompute.
+// Data, the optimizer and saves are left out.
 #include "trainer/run/forecast.h"
 #include "common/log.h"
 #include "trainer/plan/step_cost.h"

@@ -50,7 +50,7 @@ static const char *rate_text(const Run *run, double flops, char out[80]) {
     return out;
 }
 
-// What the GPU's driver says of all its processes, at the steps that are logged.
+// Records the driver's facts about all processes of the GPU, at the steps that are logged.
 static void record_usage(Run *run) {
     DeviceUsage usage;
     if (!run->engine.backend->usage || !run->engine.backend->usage(&usage)) return;
@@ -113,8 +113,8 @@ void loop_warn_of_spike(Run *run, const ComputedStep *step) {
             result->applied ? ", as in the two steps before" : "; the update is not applied");
 }
 
-// The share of the processor that other programs had in the last window of step times: a line of metrics.jsonl where it
-// is much, and when it no longer is.
+// The share of the processor that other programs had in the last window of step times: a line of metrics.jsonl if it is
+// much, and when it no longer is.
 static double record_lost(Run *run) {
     const double much = 0.2;
     const ProcessorTime now = processor_time();

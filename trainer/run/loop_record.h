@@ -1,4 +1,4 @@
-// What the training loop prints and records (metrics.jsonl).
+// The output and records of the training loop (metrics.jsonl).
 #pragma once
 
 #include "trainer/engine/steps.h"

@@ -27,8 +27,8 @@ static void measure_products(Run *run) {
              world > 1 ? ", in each process" : "");
 }
 
-// Refuses a run whose first checkpoint cannot be written, and warns where a later one may not: two are kept and the
-// best, while the next is written.
+// Refuses a run whose first checkpoint cannot be written, and warns if a later one may not: two are kept and the best,
+// while the next is written.
 static int check_disk(const Run *run) {
     enum { KEPT = 4 };
     const char *out_dir = run->engine.config.out_dir;
@@ -86,7 +86,7 @@ static int open_output(Run *run) {
     return 0;
 }
 
-// The line of this process, from which the steps behind it can be repeated.
+// The line of this process, from which the steps after it can be repeated.
 static void record_process(Run *run) {
     const Config *config = &run->engine.config;
     char path[PATH_MAX_BYTES], whole[2 * PATH_MAX_BYTES], folder[PATH_MAX_BYTES], answers[40] = "";

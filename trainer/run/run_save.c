@@ -12,7 +12,7 @@ static void warn_unsaved(void) {
     err_clear();
 }
 
-// The new estimate from what the last save took. It at most doubles, so that one pause of the machine does not set it.
+// The new estimate after the last save. It at most doubles, so that one pause of the machine does not set it.
 static double measured(double before, double now) { return before > 0 && now > 2 * before ? 2 * before : now; }
 
 // Records a save that has ended. A failure is a warning.
@@ -32,7 +32,7 @@ static void collect_save(Run *run, bool wait) {
 
 void run_check_save(Run *run) { collect_save(run, false); }
 
-// Of a run before its first step nothing is saved, but of one that has no steps the initial weights.
+// A run before its first step saves nothing, but a run without steps saves the initial weights.
 static bool is_saved(const Run *run) {
     const RunState *state = &run->engine.state;
     if (!run->engine.config.max_iters && !*run->engine.begins_with) return false;
@@ -73,7 +73,7 @@ static void wait_for_space(Run *run) {
         full = writes && waited < SECONDS && checkpoint_check_space(run->engine.config.out_dir, bytes) < 0;
         if (full && !waited) log_warn("the last save: %s; waiting %d s for space", err_text(), SECONDS);
         err_clear();
-        if (collective_broadcast(&run->engine.collective, &full, sizeof full) < 0) err_clear(); // each goes on alone
+        if (collective_broadcast(&run->engine.collective, &full, sizeof full) < 0) err_clear(); // each continues alone
         if (full && writes) sleep(1);
     }
 }

@@ -11,7 +11,7 @@
 // How the loop continues: with its next part, from its top, or by exiting with the pending error.
 typedef enum { NEXT_CONTINUE, NEXT_RESTART, NEXT_EXIT = -1 } Next;
 
-// Handles what feed_next returned instead of a batch. The step is dropped: nothing of it was applied.
+// Handles the result of feed_next instead of a batch. The step is dropped: nothing of it was applied.
 static Next handle_event(Run *run, FeedResult result) {
     run->stop_agreed = result == FEED_STOPPED;
     if (result == FEED_CHANGED && run->engine.collective.world > 1)
@@ -68,7 +68,7 @@ static Next step_now(Run *run) {
 
 // ---- the loop
 
-// Whether this process still has the state of the last whole step after a rank was lost. Where the ranks divide the
+// Whether this process still has the state of the last whole step after a rank was lost. If the ranks divide the
 // optimizer's state, the part of the lost rank is in the last checkpoint alone. A GPU may have run the update without
 // the gradients of the lost rank.
 static bool has_state(const Run *run) { return !engine_divided(&run->engine) && run->engine.backend->in_host_memory; }
@@ -96,7 +96,7 @@ static bool take_over(Run *run) {
     return taken;
 }
 
-// Where the last steps were not finite, the run goes on before them: they are computed again after the resume, and
+// If the last steps were not finite, the run continues before them: they are computed again after the resume, and
 // whether the run rolls back, and to which samples, does not depend on where it was stopped.
 static void leave_streak(Run *run) {
     const uint64_t step = run->engine.state.step, streak = run->engine.state.nonfinite_streak;

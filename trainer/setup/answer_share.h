@@ -1,18 +1,18 @@
-// How much of the answers of a dataset an epoch counts, with loss_tokens = answers: a row cuts what is longer than it,
-// and what follows its cut counts from the next marker on.
+// How much of the answers of a dataset an epoch counts, with loss_tokens = answers: a row cuts longer conversations,
+// and the rest after its cut counts from the next marker on.
 #pragma once
 
 #include "trainer/config/config.h"
 
 typedef struct {
     uint64_t answers;        // ids that would count if no row were cut
-    uint64_t counted, twice; // those of them that count in the rows of the first epoch, and that do in two rows
+    uint64_t counted, twice; // the ones that count in rows of the first epoch, and that do in two rows
     uint64_t targets;        // of these rows, counted or not
     bool whole;              // of the whole split, not of its beginning
 } AnswerShare;
 
 // Reads at most ANSWER_SHARE_TOKENS of the training split of the dataset that the key `dataset` names, for the
-// configured order of samples. 1; 0 where loss_tokens is all, crops have no epochs, there is no dataset here, or none
-// of an answer or of a row; -1 after fail().
+// configured order of samples. 1; 0 if loss_tokens is all, crops have no epochs, there is no dataset here, or none of
+// an answer or of a row; -1 after fail().
 enum { ANSWER_SHARE_TOKENS = 1 << 22 };
 int answer_share_find(AnswerShare *share, const Config *config);

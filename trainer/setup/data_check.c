@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// What to do about a split that is too small for a sequence of `block` tokens. The share that it names is twice the
-// needed one, and that of three documents, because the split of a document is a matter of chance.
+// Advice for a split that is too small for a sequence of `block` tokens. The share that it names is twice the needed
+// one, and the share of three documents, because the split of a document is a matter of chance.
 static void advise(const FeedDataset *dataset, int split, uint64_t block, char text[160]) {
     enum { FEW_DOCUMENTS = 20 };
     const uint64_t documents = dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL];

@@ -19,14 +19,14 @@ typedef struct {
     int ends;          // of loaders, until one has served
 } LoaderProcess;
 
-// `loader` in the folder of this executable, or `millrace-loader`, its installed name. -1 (66) when there is none.
+// `loader` in the folder of this executable, or `millrace-loader`, its installed name. -1 (66) when it is missing.
 int loader_program(char path[PATH_MAX_BYTES]);
-// The directory that the key `dataset` names; false when there is none.
+// The directory that the key `dataset` names; false when it is missing.
 bool loader_process_dataset(char path[PATH_MAX_BYTES], const Config *config);
-int loader_process_no_dataset(const char *name); // -1 after fail() (66): what to do where there is none
+int loader_process_no_dataset(const char *name); // -1 after fail() (66) with advice for a missing dataset
 // Starts a loader when the configuration names a dataset and no loader; otherwise there is no loader process. Fails
 // with 66 when there is no such dataset. The feed waits until the loader is ready. A loader that is killed or stopped
-// is started again, but with 69 the wait ends where none has become ready in five seconds and five starts.
+// is started again, but with 69 the wait ends if no loader has become ready in five seconds and five starts.
 //
 // cache_bytes: of its cache of decoded frames, which all that is read once does not need; 0: the loader's default.
 enum { LOADER_CACHE_LEAST = 16 << 20 };

@@ -35,7 +35,7 @@ static int state_fingerprint(const char *model, uint8_t fingerprint[32]) {
     return result;
 }
 
-// The vocabulary of a model of init_from. NULL, maybe after fail(), where it is not known.
+// The vocabulary of a model of init_from. NULL, maybe after fail(), if it is not known.
 static const Vocab *open_model_vocabulary(const Config *config, const char *model) {
     char path[PATH_MAX_BYTES];
     uint8_t of_state[32];
@@ -51,8 +51,7 @@ static const Vocab *open_model_vocabulary(const Config *config, const char *mode
     return NULL;
 }
 
-// The conversation markers of the vocabulary that init_from's model lacks. 0 also where they differ
-// by other tokens.
+// The conversation markers of the vocabulary that init_from's model lacks. 0 also if they differ by other tokens.
 static unsigned added_turns(const Config *config, const Vocab *vocab) {
     uint8_t own[32];
     if (!vocab_turns(vocab).known || !strcmp(config->init_from, "scratch") || !strcmp(config->init_from, "resume"))

@@ -19,10 +19,10 @@ enum { OPTIMIZER_STATES = 4, KINDS_ALL = (1 << PARAM_KINDS) - 1, SCALAR_BYTES = 
 
 // The part of the parameters that one update call works on.
 typedef struct {
-    const Tensor *tensor; // where its kind is in whole_kinds: the slice is this tensor; else NULL
+    const Tensor *tensor; // if its kind is in whole_kinds: the slice is this tensor; else NULL
     Update update;
-    void *state[OPTIMIZER_STATES]; // NULL where these parameters do not have that state
-    const void *scalars;           // what `prepare` made, in backend memory
+    void *state[OPTIMIZER_STATES]; // NULL if these parameters do not have that state
+    const void *scalars;           // the scalars of `prepare`, in backend memory
 } Slice;
 
 typedef struct {
