@@ -100,7 +100,7 @@ static int take_from(int owner, uint32_t generation) {
     }
 }
 
-// A piece, or -1. While it is not finished, the region and what team.* says of it stay.
+// A piece, or -1. Until the thread counts it as finished, the region and what team.* says of it stay.
 static int take(void) {
     const uint64_t mine = atomic_load_explicit(&team.share[me.thread].pieces, memory_order_acquire);
     const uint32_t generation = (uint32_t)(mine >> 32);
@@ -116,7 +116,11 @@ static int take(void) {
 static void run(int piece) {
     me.piece = piece, me.pieces = (int)team.pieces;
     team.work(team.data);
-    if (atomic_fetch_sub_explicit(&team.unfinished, 1, memory_order_acq_rel) == (SLEEPS | 1))
+}
+
+// Counts the pieces that this thread has run, once a region: the cores pass the word around.
+static void finish(unsigned pieces) {
+    if (atomic_fetch_sub_explicit(&team.unfinished, pieces, memory_order_acq_rel) == (SLEEPS | pieces))
         futex_wake(&team.unfinished, 1);
 }
 
@@ -129,7 +133,9 @@ static void *serve(void *number) {
         int piece = take();
         if (piece >= 0) {
             const uint64_t begun = now_ns();
-            for (; piece >= 0; piece = take()) run(piece);
+            unsigned done = 0;
+            for (; piece >= 0; piece = take(), done++) run(piece);
+            finish(done);
             awake += now_ns() - begun;
             if (awake > AWAKE_NS) awake = AWAKE_NS;
         }
@@ -213,6 +219,7 @@ void team_parallel(void (*work)(void *), void *data, unsigned threads, unsigned 
         woken = (now_ns() - begun) / done * (team.pieces - done) > WAKE_NS;
         if (woken) futex_wake(&team.regions, team.threads);
     }
+    finish(done);
     wait_for_others();
     me.piece = 0, me.pieces = 1;
     atomic_store_explicit(&team.busy, false, memory_order_release);
