@@ -172,6 +172,7 @@ continues() { "$@" 2>&1 | grep -q 'continuing after'; }
 }
 
 # fault 20
+# bats test_tags=ci
 @test "a killed run continues after its finished shards, and its bytes do not change" {
     seq 30000 | sed 's/.*/Line & of a text that is long enough./' >lines.txt
     seq 1 2000 | jq -c '{text: ("document \(.) " * (. % 40 + 1))}' >docs.jsonl

@@ -5,12 +5,7 @@ setup() { enter_test; }
 tokenize() { "$BIN/shardtool" tokenize --turns -q --val 0 "$@"; }
 
 @test "tokenize --turns refuses what it does not read, by name and line" {
-    while IFS=$'\t' read -r line message; do
-        printf '%s\n' '{"prompt": "a", "completion": "b"}' "$line" >bad.jsonl
-        rm -rf out
-        run_match 65 "'bad.jsonl' line 2, byte *: $message" tokenize -o out bad.jsonl
-        run_code 0 tokenize --max-bad 1 --force -o out bad.jsonl
-    done <<'END'
+    cat >rows <<'END'
 {"messages": []}	it has no message of an assistant
 {"messages": [{"role": "user", "content": "x"}]}	it has no message of an assistant
 {"messages": {"role": "user"}}	its messages are no array
@@ -35,6 +30,14 @@ tokenize() { "$BIN/shardtool" tokenize --turns -q --val 0 "$@"; }
 {"prompt": "a", "completion": "\ud800"}	invalid Unicode '?uD800'
 {"prompt": "a", "completion": "b"	the line ends within an object
 END
+    { echo '{"prompt": "a", "completion": "b"}' && cut -f1 rows; } >bad.jsonl
+    run_match 65 "'bad.jsonl' line 2, byte *: $(sed '1s/.*\t//;q' rows)" tokenize -o out bad.jsonl
+    run_code 0 tokenize --max-bad "$(wc -l <rows)" --force -o out bad.jsonl
+    jq -r .error out/skipped.jsonl | sed "s/'bad.jsonl' line [0-9]*, byte [0-9]*: //" >errors
+    while read -r message && read -r error <&3; do
+        [[ "$error" == $message* ]] || { echo "no '$message' in: $error" && return 1; }
+    done < <(cut -f2 rows) 3<errors
+    [ "$(jq -s 'map(.line) == [range(2; length + 2)]' out/skipped.jsonl)" = true ] && [ "$(wc -l <errors)" = "$(wc -l <rows)" ]
 }
 
 @test "tokenize --turns reads what other files name beside messages, and a text as a document" {

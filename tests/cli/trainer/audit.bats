@@ -52,6 +52,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 0 "steps 1 to 2 are equal, and 1 checkpoint; computed from the initial weights" replay tuned
 }
 
+# bats test_tags=ci
 @test "a replay follows a run whose settings were changed on the way" {
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=4
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=8 --learning_rate=1e-2 --eval_iters=2

@@ -22,6 +22,7 @@ evaluate() { "$BIN/trainer" eval --out_dir=run --threads=1 --quiet --json "$@"; 
 within() { python3 -c "import sys; a, b, share = map(float, sys.argv[1:]); sys.exit(abs(a - b) > share * b and f'{a} is not {b}')" "$@"; }
 loss_of() { sed -nE "s/.*\"split\": \"$1\", \"loss\": ([0-9.]*).*/\1/p" "$2"; }
 
+# bats test_tags=ci
 @test "8192 tokens of a dataset sorted by kind have the loss of the whole" {
     evaluate --dataset=data/sorted --eval_tokens=8192 >few
     evaluate --dataset=data/sorted --eval_tokens=100000000 >whole

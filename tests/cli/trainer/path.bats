@@ -61,6 +61,7 @@ END
     run_match 0 "die Mühle №" "$BIN/trainer" sample --out_dir="der Lauf/1" --start="die Mühle №" --max_new_tokens=8 --num_samples=1
 }
 
+# bats test_tags=ci
 @test "the trainer starts another loader after kill -9 of its own, and the run equals an uninterrupted one" {
     begin --dataset="Das Mühlrad" --out_dir=orphan "${endless[@]}"
     wait_for_steps orphan 3

@@ -394,6 +394,7 @@ def test_documents_of_a_damaged_transfer_do_not_stay_in_shards():
     assert shards("mended") == shards("right")
 
 
+@runner.ci
 def test_memory_is_that_of_local_files_and_sixteen_mebibytes():
     def peak(path):
         code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True); " \

@@ -128,6 +128,7 @@ def test_seeded_hostile_sessions_of_datasets_end_with_the_same_bytes():
         assert done.stdout == want, seed
 
 
+@runner.ci
 def test_memory_does_not_grow_with_a_shard():
     folder = "large"
     large = make_dataset(folder, "--shard-tokens", "20000000", documents=40000)

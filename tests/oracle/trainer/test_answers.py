@@ -330,6 +330,7 @@ def test_the_page_goes_from_a_file_of_pairs_to_a_model_that_answers_and_stops(fo
     assert done.stdout.endswith("---------------\n43 comes after 42.\n"), done.stdout[-500:]
 
 
+@runner.ci
 def test_a_model_stops_only_if_the_ends_of_its_answers_count():
     """The negative control. Each row of 32 ids ends with the last id of an answer, so that no <|end|> of an answer counts; or 16 ids before
     that place, so that each does. Nothing else differs, also not in the rows: attention stays in a document, and no position is learned."""
