@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { WRITEBACK_BYTES = 8 << 20 };
+
 int file_open(const char *path) { return (int)TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_CLOEXEC)); }
 
 bool file_exists(const char *path) { return access(path, F_OK) == 0; }
@@ -196,9 +198,14 @@ int newfile_open(NewFile *file, const char *path) {
     return fail(EX_CREATE, "cannot create '%s': no directory '%s'", path, directory);
 }
 
+// The kernel begins to write each complete part to disk, so that the fsync at the end waits for the last one only.
 int newfile_write(NewFile *file, const void *data, size_t size) {
+    const uint64_t begun = file->written / WRITEBACK_BYTES * WRITEBACK_BYTES;
+    if (fd_write(file->fd, data, size, file->path) < 0) return -1;
     file->written += size;
-    return fd_write(file->fd, data, size, file->path);
+    if (file->written - begun >= WRITEBACK_BYTES)
+        sync_file_range(file->fd, (off_t)begun, (off_t)(file->written - begun), SYNC_FILE_RANGE_WRITE);
+    return 0;
 }
 
 int newfile_commit(NewFile *file) {
