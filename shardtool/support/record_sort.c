@@ -34,13 +34,15 @@ static unsigned bytes_below(uint64_t limit) {
 
 RecordSort *record_sort_open(const char *folder, const RecordLimits *limits, uint64_t memory) {
     RecordSort *sort = allocate_zeroed(1, sizeof *sort);
-    const uint64_t sorted_bytes = limits->records * 2 * sizeof(SortRecord),
-                   count = sorted_bytes / (memory + !memory) + 1;
-    sort->keys = limits->keys, sort->count = count < BUCKETS_MAX ? (unsigned)count : BUCKETS_MAX;
+    const uint64_t sorted_bytes = limits->records * 2 * sizeof(SortRecord);
+    sort->keys = limits->keys;
     sort->key_bytes = bytes_below(limits->keys), sort->value_bytes = bytes_below(limits->values);
     const uint64_t block_bytes = limits->records * 2 * (sort->key_bytes + sort->value_bytes); // a Buffer doubles
+    const bool is_file = sorted_bytes + block_bytes > memory;
+    const uint64_t count = is_file ? sorted_bytes / (memory + !memory) + 1 : BUCKETS_MAX; // small ones fit in the cache
+    sort->count = count < BUCKETS_MAX ? (unsigned)count : BUCKETS_MAX;
     for (unsigned i = 0; i < sort->count; i++) sort->buckets[i].fd = -1;
-    for (unsigned i = 0; sorted_bytes + block_bytes > memory && i < sort->count; i++)
+    for (unsigned i = 0; is_file && i < sort->count; i++)
         if ((sort->buckets[i].fd = spool_create(folder, "the hashes of documents")) < 0)
             return record_sort_close(sort), NULL;
     return sort;
