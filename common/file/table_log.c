@@ -19,8 +19,9 @@ static const TableFormat formats[] = {
     {"a Delta table",
      "_delta_log/",
      "",
-     {"python3 -c \"import deltalake, pyarrow.parquet as p; p.write_table(deltalake.DeltaTable('",
-      "').to_pyarrow_table(), 'rows.parquet')\""}},
+     {"python3 -c \"import deltalake as d, pyarrow as a, pyarrow.parquet as p; t = d.DeltaTable('",
+      "'); p.write_table(a.table(d.QueryBuilder().register('t', t).execute('select * from t').read_all()), "
+      "'rows.parquet')\""}},
     {"an Iceberg table",
      "metadata/",
      ".metadata.json",

@@ -131,7 +131,7 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     echo '{"text": "x"}' | tee paimon/schema/schema-0 >plain/schema/notes.json && echo v1 >stream/_spark_metadata/0
     for folder in delta/lang=en ice/data/x hudi lake plain paimon/bucket-0 stream; do cp "$DATA/small.parquet" $folder/a.parquet; done
     mv lake/a.parquet lake/ducklake-01.parquet && echo '{"text": "x"}' >plain/metadata/notes.json
-    local -A name=([delta]="Delta table" [ice]="Iceberg table" [hudi]="Hudi table" [lake]="DuckLake table" [paimon]="Paimon table" [stream]="stream that Spark")
+    local -A name=([delta]="Delta table*QueryBuilder" [ice]="Iceberg table" [hudi]="Hudi table" [lake]="DuckLake table" [paimon]="Paimon table" [stream]="stream that Spark")
     for folder in "${!name[@]}"; do
         file=$(find $folder -name '*.parquet')
         for input in $folder "$file" "$(dirname "$file")" "--keep-going $file" "--include *.parquet $folder"; do
