@@ -79,7 +79,7 @@ struct Transfer {
     Remote *remote;
     uint64_t got, got_before, resume_ns, heard_ns, dropped;
     uint64_t skip;             // bytes of the response before the range
-    uint64_t window_at, given; // of the range: the first byte in the window, the end of what transfer_next returned
+    uint64_t window_at, given; // of the range: the first byte in the window, the end of the bytes that were returned
     unsigned failures, hops;
     bool checked, began_moved, paused;
     char *at; // the URL that is requested

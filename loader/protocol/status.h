@@ -1,4 +1,4 @@
-// What a loader reports about itself (STATS in wire.h), and its printed forms.
+// The report of a loader about itself (STATS in wire.h), and its printed forms.
 #pragma once
 
 #include "loader/protocol/wire.h"

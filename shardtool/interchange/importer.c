@@ -51,7 +51,7 @@ int importer_add(Importer *importer, const uint8_t *data, uint64_t first, uint64
     return 0;
 }
 
-// Whether the bytes look like ids of `width` bytes: nothing but zeros above those of an id. Narrower ids do not,
+// Whether the bytes look like ids of `width` bytes: nothing but zeros above the bytes of an id. Narrower ids do not,
 // because no text has the id 0, an exclamation mark, at every second place.
 static bool have_width(const Importer *importer, Bytes ids, size_t width) {
     enum { IDS_LEAST = 4 };

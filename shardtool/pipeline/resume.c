@@ -1,4 +1,4 @@
-// Compares positions of documents with those of the finished shards.
+// Compares positions of documents with the finished shards.
 #include "shardtool/pipeline/resume.h"
 
 void resume_init(Resume *resume, const JournalResume *journal) {

@@ -27,7 +27,7 @@ static bool is_text(Bytes bytes, const char *text) {
     return bytes.size == strlen(text) && !memcmp(bytes.data, text, bytes.size);
 }
 
-// Logs which token ends documents, if the vocabulary has another one that a user may expect.
+// Logs which token ends documents, if the vocabulary has another token that a user may expect.
 static void log_end(const Vocab *vocab, const VocabTable *table, const char *name) {
     const Bytes end = vocab_bytes(vocab, vocab_end_of_text(vocab));
     if (table->named.end_of_text || !table->eos_token || is_text(end, table->eos_token)) return;

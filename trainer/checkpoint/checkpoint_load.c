@@ -91,8 +91,8 @@ static void write_values(Network *network, const Destination *to, size_t first, 
         network_write(network, to->ranges[i], to->types[i], to->offset + first, count, network->staging);
 }
 
-// Fills `rows` rows after those of the file with their mean. With zeros, or numbers around it, their logits would lie
-// far above the logits of the other ids, which training has moved down together.
+// Fills `rows` rows after the file's with their mean. With zeros, or numbers around it, their logits would lie far
+// above the logits of the other ids, which training has moved down together.
 static void add_mean_rows(Network *network, const Tensor *tensor, Dtype type, const uint8_t *data, size_t old,
                           size_t rows, const Destination *to) {
     const size_t cols = (size_t)tensor->cols;

@@ -53,8 +53,8 @@ typedef struct {
     UpdateLayout update;
     LayerGradients layer_gradients; // offload = gradients
     // reduce_order = fixed: the gradients of micro-batches are added one after another. A process alone adds
-    // `micro_gradients` to all gradients, after each layer. Of several, each adds in `shard_sums`, for its shards, the
-    // gradients that all have computed at a time.
+    // `micro_gradients` to all gradients, after each layer. Each of several processes adds in `shard_sums`, for its
+    // shards, the gradients that all have computed at a time.
     bool fixed_order;
     LayerGradients micro_gradients;
     size_t shard_sums;
