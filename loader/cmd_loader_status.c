@@ -55,5 +55,5 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command loader_status = {"status", "",  "print what a running loader serves, to whom and how fast",
+const Command loader_status = {"status", "",  "print the datasets, trainers and speed of a running loader",
                                options,  run, NULL};

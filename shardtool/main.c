@@ -42,7 +42,7 @@ static const ManualRow environment[] = {
 };
 static const ManualRow files[] = {
     {"DIR/dataset.jsonl", "the manifest of the dataset DIR: a line for the dataset, then one for each shard", DATASETS},
-    {"DIR/train/000/000000.zst", "a shard of the training split; those of the validation split are below DIR/val",
+    {"DIR/train/000/000000.zst", "a shard of the training split; shards of the validation split are below DIR/val",
      DATASETS},
     {"DIR/skipped.jsonl", "the damaged inputs that tokenize skipped (--max-bad, --keep-going)", "tokenize"},
     {"DIR/vocabulary.tiktoken",

@@ -316,7 +316,7 @@ static int run(int count, char **arguments) {
 
 const Command trainer_doctor = {"doctor",
                                 "[DIR] [CONFIG...] [--key=value...]",
-                                "print what this machine has for a run in DIR; exit code 1 if something would stop it",
+                                "check this machine for a run in DIR; exit code 1 if something would stop it",
                                 options,
                                 run,
                                 &config_options};

@@ -71,7 +71,7 @@ static const Field client_fields[] = {
     CLIENT("wait_us", "wait_seconds_total", "Time from requests to their answers.", wait_ns, 1000),
     CLIENT("wait_max_us", "wait_max_seconds", "Longest time from a request to its answer.", wait_max_ns, 1000),
     CLIENT("resends", "resends_total", "Repeated requests of a trainer.", repeated, 1),
-    CLIENT("next_sample", "next_sample", "Train sample after those of the last batch.", next_sample, 1),
+    CLIENT("next_sample", "next_sample", "Train sample after the last batch.", next_sample, 1),
     CLIENT("unread_bytes", "unread_bytes", "Bytes of answers that a trainer has not read.", unread_bytes, 1),
     CLIENT("age_ms", "age_seconds", "Time since the first message.", age_ns, 1000000),
     CLIENT("silent_ms", "silent_seconds", "Time since the last message.", silent_ns, 1000000),
