@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <xxhash.h>
 
 enum { NUMBER_BITS = 40, MEMORY_DEFAULT = 1 << 30 };
 
@@ -39,10 +38,6 @@ typedef struct {
     int has_next;
 } Dedup;
 
-static int add_hash(void *state, const void *ids, size_t count, unsigned bytes) {
-    return XXH3_128bits_update(state, ids, count * bytes) == XXH_OK ? 0 : fail(EX_BUG, "cannot hash");
-}
-
 // The documents that are written, of both splits in order, with their numbers.
 static int each_document(Dedup *dedup,
                          int (*visit)(Dedup *dedup, DocumentCursor *cursor, const TextDocument *document)) {
@@ -62,15 +57,10 @@ static int each_document(Dedup *dedup,
 }
 
 static int hash_document(Dedup *dedup, DocumentCursor *cursor, const TextDocument *document) {
-    XXH3_state_t *state = XXH3_createState();
-    if (!state) die(EX_MEMORY, "no memory for a hash");
-    XXH3_128bits_reset(state);
-    const int status = documents_read(cursor, add_hash, state);
-    const XXH128_hash_t hash = XXH3_128bits_digest(state);
-    XXH3_freeState(state);
+    DocumentHash hash;
     removal_report_count(&dedup->report, document);
-    const SortRecord record = {hash.high64, hash.low64 << NUMBER_BITS | document->number};
-    return status < 0 ? -1 : record_sort_add(dedup->hashes, record);
+    if (documents_hash(cursor, &hash) < 0) return -1;
+    return record_sort_add(dedup->hashes, (SortRecord){hash.high, hash.low << NUMBER_BITS | document->number});
 }
 
 // Records with equal keys come in the order of the documents. `firsts` holds the first of each hash with that key.

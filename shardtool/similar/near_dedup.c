@@ -12,6 +12,12 @@ enum { QUEUE_BYTES = 1 << 20 }; // of the queue that are read before the rest mo
 enum { KEY_UNUSED = 16 };       // bits of a band's key. Bands that differ in these alone cost comparisons
 enum { FIXED_BYTES = 64 << 20, THREAD_BYTES = 16 << 20 }; // beside the sorting: buffers, the vocabulary, the output
 
+// A document that stays and has more than TEXT_TOKENS_MAX tokens. There are few, so that each is compared with all.
+typedef struct {
+    DocumentHash hash;
+    uint64_t number, removed; // removed: equal documents
+} LongDocument;
+
 typedef struct {
     const NearDedup *dedup;
     const char *folder; // of temporary files
@@ -21,6 +27,7 @@ typedef struct {
     uint64_t slots;
     uint64_t without_words, too_long;
     KeptSets *kept;
+    Buffer longs; // LongDocument
     // The memberships of documents that were handed to workers, a count before those of each; `queue_at` is read next.
     Buffer queue;
     size_t queue_at;
@@ -105,6 +112,24 @@ static int make_set(void *context, unsigned worker, Bytes text, Buffer *out) {
     return shingler_set(&work->shinglers[worker], text, out), 0;
 }
 
+static int report_removed(const NearWork *work, const TextDocument *document, uint64_t kept, double similarity) {
+    removal_report_begin(work->dedup->report, document);
+    removal_report_add_kept(work->dedup->report, kept, similarity);
+    return removal_report_end(work->dedup->report) < 0 ? -1 : 1;
+}
+
+// Whether a document that is too long goes: one before has its ids.
+static int decide_long(NearWork *work, const TextDocument *document) {
+    LongDocument own = {.number = document->number}, *other = (LongDocument *)(void *)work->longs.data;
+    if (documents_hash(document->cursor, &own.hash) < 0) return -1;
+    for (size_t i = 0; i < work->longs.size / sizeof own; i++, other++) {
+        if (other->hash.low != own.hash.low || other->hash.high != own.hash.high) continue;
+        other->removed++;
+        return report_removed(work, document, other->number, 1);
+    }
+    return buffer_add(&work->longs, &own, sizeof own), 0;
+}
+
 // Whether a document with the next memberships of the queue goes.
 static int decide(NearWork *work, const TextDocument *document, Bytes set) {
     const uint64_t *memberships = (const uint64_t *)(const void *)(work->queue.data + work->queue_at) + 1;
@@ -113,11 +138,7 @@ static int decide(NearWork *work, const TextDocument *document, Bytes set) {
     double similarity;
     int status = kept_sets_find(work->kept, memberships, count, set, &kept, &similarity);
     if (status == 0) status = kept_sets_keep(work->kept, memberships, count, set, document->number);
-    if (status > 0) {
-        removal_report_begin(work->dedup->report, document);
-        removal_report_add_kept(work->dedup->report, kept, similarity);
-        if (removal_report_end(work->dedup->report) < 0) return -1;
-    }
+    if (status > 0) status = report_removed(work, document, kept, similarity);
     work->queue_at += (1 + count) * sizeof *memberships;
     if (work->queue_at > QUEUE_BYTES || work->queue_at == work->queue.size) {
         memmove(work->queue.data, work->queue.data + work->queue_at, work->queue.size - work->queue_at);
@@ -129,13 +150,18 @@ static int decide(NearWork *work, const TextDocument *document, Bytes set) {
 static int take_set(void *context, const TextDocument *document, Bytes result, Bytes ids) {
     NearWork *work = context;
     if (work->has_next < 0) return -1;
-    const int removed = document->is_wanted ? decide(work, document, result) : 0;
+    const int removed = document->is_wanted ? decide(work, document, result)
+                        : document->cursor  ? decide_long(work, document)
+                                            : 0;
     if (removed) return removed < 0 ? -1 : 0;
     return text_document_copy(document, work->dedup->inputs, ids, work->dedup->output);
 }
 
 static void log_statistics(const NearWork *work) {
-    const KeptStatistics statistics = kept_sets_statistics(work->kept);
+    KeptStatistics statistics = kept_sets_statistics(work->kept);
+    const LongDocument *longs = (const LongDocument *)(const void *)work->longs.data;
+    for (size_t i = 0; i < work->longs.size / sizeof *longs; i++)
+        if (longs[i].removed > statistics.largest) statistics.largest = longs[i].removed;
     if (statistics.crowded)
         log_warn("%" PRIu64
                  " documents that stay share a band with %d others that stay, as texts with much common text do: "
@@ -152,7 +178,7 @@ static void log_statistics(const NearWork *work) {
         log_line("%" PRIu64 " document%s no words and stay", work->without_words,
                  work->without_words == 1 ? " has" : "s have");
     if (work->too_long)
-        log_warn("%" PRIu64 " document%s of more than %d tokens stay without a comparison", work->too_long,
+        log_warn("%" PRIu64 " document%s of more than %d tokens: only equal ones of these are found", work->too_long,
                  PLURAL(work->too_long), TEXT_TOKENS_MAX);
 }
 
@@ -195,5 +221,6 @@ int near_dedup_run(const NearDedup *dedup) {
     record_sort_close(work.members);
     kept_sets_close(work.kept);
     buffer_close(&work.queue);
+    buffer_close(&work.longs);
     return status;
 }

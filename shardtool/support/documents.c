@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include <inttypes.h>
 #include <stdlib.h>
+#include <xxhash.h>
 
 // Compares the vocabulary of one input with the others'.
 static int add_params(DocumentInputs *inputs, const char *path, const ShardFile *shard) {
@@ -105,6 +106,21 @@ int documents_next(DocumentCursor *cursor) {
 int documents_read(DocumentCursor *cursor, TokenVisit *visit, void *context) {
     const Document *document = &cursor->document;
     return token_reader_visit(&cursor->tokens, document->first, document->first + document->tokens, visit, context);
+}
+
+static int add_hash(void *state, const void *ids, size_t count, unsigned bytes) {
+    return XXH3_128bits_update(state, ids, count * bytes) == XXH_OK ? 0 : fail(EX_BUG, "cannot hash");
+}
+
+int documents_hash(DocumentCursor *cursor, DocumentHash *hash) {
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) die(EX_MEMORY, "no memory for a hash");
+    XXH3_128bits_reset(state);
+    const int status = documents_read(cursor, add_hash, state);
+    const XXH128_hash_t digest = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    *hash = (DocumentHash){digest.low64, digest.high64};
+    return status;
 }
 
 void documents_end(DocumentCursor *cursor) {

@@ -31,7 +31,11 @@ typedef struct {
 
 int documents_next(DocumentCursor *cursor);                                   // 1, 0 after the last, -1 after fail()
 int documents_read(DocumentCursor *cursor, TokenVisit *visit, void *context); // visits the ids of the current document
-void documents_end(DocumentCursor *cursor);                                   // accepts a zeroed struct
+typedef struct {
+    uint64_t low, high;
+} DocumentHash;
+int documents_hash(DocumentCursor *cursor, DocumentHash *hash); // XXH3 of the ids of the current document
+void documents_end(DocumentCursor *cursor);                     // accepts a zeroed struct
 
 // Begins the document at `position` of the inputs. 65 when the document before it has no end-of-text id: both would be
 // one document.

@@ -76,6 +76,19 @@ data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: 
     shardtool dedup -q --similar 0.8 --report r.jsonl --split val v && [ ! -s r.jsonl ]
 }
 
+@test "dedup --similar removes equal documents that are too long to be compared by their words" {
+    mkdir texts
+    for name in a b c d; do
+        { yes 'some words' | head -c $(((1 << 24) + 8)) && printf '%s' "${name/b/a}"; } >texts/$name.txt
+    done
+    printf 'some words\n' >texts/e.txt # a text of the same words that is not as long
+    shardtool characters --docs file texts >abc
+    shardtool tokenize -q --val 0 --docs file --characters abc -o long texts
+    run_match 0 "at most 1 document removed*4 documents of more than 16777216 tokens: only equal ones" shardtool dedup --similar 0.8 --report r.jsonl -o u long
+    jq -es '. == [{removed: "long", split: "train", document: 1, tokens: 16777226, kept: "long", kept_split: "train", kept_document: 0, similarity: 1}]' r.jsonl
+    [ "$(shardtool decode --json u | wc -l)" = 4 ]
+}
+
 @test "dedup warns of groups in which a later copy may be missed" {
     # 80 pages of 100 common words and 13 of their own: J of two is below 0.8, and they share bands
     common=$(seq -f 'common%.0f' 100 | tr '0-9' 'a-j' | paste -sd ' ')
