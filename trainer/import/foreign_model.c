@@ -6,6 +6,7 @@
 #include "trainer/import/foreign_model_internal.h"
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 int foreign_shape(ModelShape *shape, const ForeignSizes *sizes) {
     if (sizes->layers < 1 || sizes->layers > 1024 || sizes->heads < 1 || sizes->heads > 1024 || sizes->channels < 1 ||
@@ -83,9 +84,20 @@ int foreign_open_bytes(ForeignModel *foreign, Bytes bytes, bool exact_gelu) {
     return -1;
 }
 
+// torch.distributed.checkpoint writes a folder with this file.
+static int refuse_folder(const char *path) {
+    char file[PATH_MAX_BYTES];
+    if (access(path_join(file, path, ".metadata"), F_OK)) return 0;
+    return fail(EX_DATA,
+                "'%s' is a folder of torch.distributed.checkpoint: torch.distributed.checkpoint.format_utils."
+                "dcp_to_torch_save('%s', 'ckpt.pt') makes a file of it",
+                path, path);
+}
+
 int foreign_open(ForeignModel *foreign, const char *path, bool exact_gelu) {
     Bytes map;
     *foreign = (ForeignModel){0};
+    if (refuse_folder(path) < 0) return -1;
     if (file_map(&map, path) < 0) return -1;
     if (foreign_open_bytes(foreign, map, exact_gelu) < 0) {
         file_unmap(&map);

@@ -1,6 +1,7 @@
 // nanoGPT's ckpt.pt: a zip archive of torch.save with data.pkl, a dict with "model" (the tensors) and "model_args" (the
 // shape), and data/N, the numbers of the tensors.
 #include "common/err.h"
+#include "common/log.h"
 #include "trainer/import/foreign_model_internal.h"
 #include "trainer/import/pickle.h"
 #include "trainer/import/stored_zip.h"
@@ -84,6 +85,23 @@ static int refuse_other(const PickleValue *root) {
                 is ? "; save {'model': state_dict, 'model_args': {...}} of a GPT-2 with nanoGPT's names" : "");
 }
 
+// A key that nanoGPT does not have, as a fork's, may change what the model computes. One that is off does not.
+static void warn_other(const PickleValue *arguments) {
+    static const char known[] = " n_layer n_head n_embd block_size vocab_size bias dropout ";
+    for (size_t i = 0; arguments->kind == PICKLE_DICT && i < arguments->items.count; i += 2) {
+        const PickleValue *key = arguments->items.at[i], *value = arguments->items.at[i + 1];
+        char word[64];
+        if (key->kind != PICKLE_TEXT || value->kind == PICKLE_NONE || (value->kind == PICKLE_BOOL && !value->integer))
+            continue;
+        snprintf(word, sizeof word, " %.*s ", key->text.size < 50 ? (int)key->text.size : 50,
+                 (const char *)key->text.data);
+        if (!strstr(known, word))
+            log_warn("its model_args have '%.*s', which nanoGPT's do not: if it changes what the model computes, the "
+                     "imported model computes something else",
+                     (int)strlen(word) - 2, word + 1);
+    }
+}
+
 static int take_shape(ModelShape *shape, int64_t *vocab, const PickleValue *root) {
     const PickleValue *arguments = pickle_find(root, "model_args"), *bias = pickle_find(arguments, "bias");
     ForeignSizes sizes;
@@ -96,6 +114,7 @@ static int take_shape(ModelShape *shape, int64_t *vocab, const PickleValue *root
     // nanoGPT pads GPT-2's vocabulary; the ids after it never occur in a text.
     sizes.vocab = *vocab == padded_vocab(GPT2_VOCAB) ? GPT2_VOCAB : *vocab;
     if (foreign_shape(shape, &sizes) < 0) return -1;
+    warn_other(arguments);
     shape->bias = !bias || bias->kind != PICKLE_BOOL || bias->integer; // files without the key have biases
     return 0;
 }

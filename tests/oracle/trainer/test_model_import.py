@@ -129,6 +129,19 @@ def test_checkpoints_of_other_programs_are_named_for_what_they_are(folder):
         refused(f"{folder}/other.pt", 65, name)
 
 
+def test_what_another_program_made_of_nanogpts_form_is_said(folder):
+    model = files.model_state(files.weights(files.SMALL, False), files.SMALL)
+    for key, value, said in (("activation", "relu2", True), ("n_kv_head", 1, True), ("rope", False, False), ("dropout", 0.1, False)):
+        root, path = files.nanogpt_root(model, {}, 3.2, files.SMALL, False, files.SMALL["V"]), f"{folder}/{key}.pt"
+        root["model_args"][key] = value
+        files.save(root, path)
+        result = import_model(path)
+        assert result.returncode == 0 and (f"model_args have '{key}'" in result.stderr) == said, result.stderr
+    os.mkdir(f"{folder}/shards")
+    open(f"{folder}/shards/.metadata", "wb").close()
+    refused(f"{folder}/shards", 65, "dcp_to_torch_save")
+
+
 def test_a_padded_vocabulary_of_nanogpt_is_cut(folder):
     sizes = files.SMALL | {"V": 50304}
     tensors, path = files.weights(sizes, False), f"{folder}/ckpt.pt"
