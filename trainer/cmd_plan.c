@@ -22,7 +22,9 @@ static int64_t world = 0;
 static const Option options[] = {
     {OPT_FLAG, "print_config", &print_config, NULL,
      "print every key, its value and where it comes from, as a configuration file"},
-    {OPT_INT, "world", &world, "N", "the plan of each of N processes; 0 = as many as mpirun or srun has started"},
+    {OPT_INT, "world", &world, "N",
+     "the plan of each of N processes, in memory of any size; 0 = as many as mpirun or srun has started, after mpirun in "
+     "what is free here"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
@@ -108,9 +110,10 @@ static int print_plan(Config *config) {
     const int found = data_check_find(config, &dataset);
     if (found < 0) return -1;
     take_choices(config);
-    // A device that is not here is planned without its free memory, as are several processes, which may be elsewhere.
+    // A device that is not here is planned without its free memory, as are the processes of --world, which may be
+    // elsewhere.
     const Backend *backend = backend_for(config, false, NULL);
-    const bool here = backend && config_world(config) == 1;
+    const bool here = backend && (config_world(config) == 1 || config->local_world);
     if (!backend) err_clear(), backend = backend_for(config, true, NULL);
     if (!backend) return -1;
     const int64_t chunk_rows = config->loss_chunk_rows;
@@ -138,16 +141,18 @@ static int run(int count, char **files) {
     ConfigReader reader;
     Launch launch;
     if (launch_find(&launch) < 0) return -1;
-    if (!world) world = launch.world;
+    const bool launched = !world;
+    if (launched) world = launch.world;
     if (world < 1 || world > WORLD_MAX) return fail(EX_USAGE, "--world is a number of processes, 1 to %d", WORLD_MAX);
     int result = config_read(&reader, count, files);
     if (result == 0) result = model_config_resolve(&reader, true);
-    reader.config.world = (unsigned)world;
+    reader.config.world = (unsigned)world, reader.config.local_world = launched ? launch.local_world : 0;
     if (result == 0 && !print_config) result = vocabulary_resolve(&reader, NULL);
     if (result == 0 && print_config)
         config_print(&reader);
     else if (result == 0) {
         config_warn(&reader);
+        threads_expect(&reader.config);
         result = print_plan(&reader.config);
     }
     config_close(&reader);

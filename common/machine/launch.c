@@ -7,12 +7,12 @@
 #include <string.h>
 
 static const struct {
-    const char *rank, *world, *launcher;
+    const char *rank, *world, *local_world, *launcher;
 } launchers[] = {
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun"},
-    {"PMI_RANK", "PMI_SIZE", "mpiexec"},
-    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun"},
-    {"RANK", "WORLD_SIZE", LAUNCH_TORCHRUN},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "mpiexec"},
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "", "srun"},
+    {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", LAUNCH_TORCHRUN},
 };
 
 // Launchers of which this process can tell its rank, but not that MPI would know it, too: a rank here, no pair above.
@@ -46,7 +46,7 @@ void launch_forget(void) {
 int launch_find(Launch *launch) {
     *launch = (Launch){.world = 1};
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-        unsigned rank = 0, world = 0;
+        unsigned rank = 0, world = 0, local_world = 0;
         int has_rank = launch_number(launchers[i].rank, &rank), has_world = launch_number(launchers[i].world, &world);
         if (has_rank < 0 || has_world < 0) return -1;
         if (!has_rank || !has_world) continue;
@@ -55,7 +55,8 @@ int launch_find(Launch *launch) {
         if (rank >= world)
             return fail(EX_USAGE, "the environment has %s=%u and %s=%u", launchers[i].rank, rank, launchers[i].world,
                         world);
-        *launch = (Launch){rank, world, launchers[i].launcher};
+        if (launch_number(launchers[i].local_world, &local_world) < 0) return -1;
+        *launch = (Launch){rank, world, local_world, launchers[i].launcher};
         return 0;
     }
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)

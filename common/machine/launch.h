@@ -3,6 +3,7 @@
 
 typedef struct {
     unsigned rank, world; // rank < world
+    unsigned local_world; // processes on this machine; 0: the launcher does not pass it
     const char *launcher; // for messages; NULL when no launcher started this process: then it is rank 0 of 1
 } Launch;
 

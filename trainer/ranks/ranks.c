@@ -5,7 +5,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/machine/cpu.h"
-#include "common/machine/pool.h"
+#include "trainer/setup/backend_for.h"
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,10 +58,8 @@ int ranks_share_processors(Collective *ranks, Config *config) {
     unsigned sharing = 0;
     for (unsigned rank = 0; rank < ranks->world; rank++) sharing += !memcmp(&all[rank], own, sizeof *own);
     free(all);
-    const unsigned cores = pool_cores();
-    if (status < 0 || config->threads || getenv("OMP_NUM_THREADS")) return status;
-    config->threads = sharing < cores ? cores / sharing : 1;
-    return 0;
+    if (status == 0) threads_share(config, sharing);
+    return status;
 }
 
 int ranks_agree(Collective *ranks, int status) {

@@ -4,8 +4,10 @@
 #include "common/file/file.h"
 #include "common/log.h"
 #include "common/machine/pool.h"
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 const char *backend_cache_dir(void) {
     static char path[PATH_MAX_BYTES];
@@ -18,6 +20,20 @@ const char *backend_cache_dir(void) {
 int64_t threads_requested(const Config *config) {
     const char *variable = getenv("OMP_NUM_THREADS");
     return config->threads ? config->threads : variable ? strtoll(variable, NULL, 10) : 0;
+}
+
+void threads_share(Config *config, unsigned sharing) {
+    const unsigned cores = pool_cores();
+    if (!threads_requested(config)) config->threads = sharing < cores ? cores / sharing : 1;
+}
+
+void threads_expect(Config *config) {
+    cpu_set_t all, own;
+    if (config->local_world < 2 || sched_getaffinity(getppid(), sizeof all, &all) < 0 ||
+        sched_getaffinity(0, sizeof own, &own) < 0)
+        return;
+    const unsigned count = (unsigned)CPU_COUNT(&all), part = (unsigned)CPU_COUNT(&own) * config->local_world;
+    threads_share(config, part < count ? 1 : part / count);
 }
 
 static const Backend *open_on(Device device, const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]) {

@@ -8,6 +8,10 @@ enum { BACKEND_TEXT_BYTES = 256 };
 
 // The number of threads that `threads` or OMP_NUM_THREADS requests; 0: neither does.
 int64_t threads_requested(const Config *config);
+// Sets `threads`, if none are requested: `sharing` processes, this one included, may use its processors.
+void threads_share(Config *config, unsigned sharing);
+// The same before the processes are joined: config->local_world of them, each of which may use as many as this one.
+void threads_expect(Config *config);
 
 // Opens the backend that the configuration selects and logs one line with the device, the type and the reason, which
 // is also copied to `text` unless it is NULL. NULL after fail().

@@ -88,6 +88,26 @@ load ../ranks
     run_match 2 "gradient_accumulation_steps 4 is less than the 5 processes" "$BIN/trainer" plan tiny.conf --world=5
 }
 
+@test "plan under mpirun has the arena of the run that mpirun starts, and its refusals" {
+    preload less_memory
+    export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
+    within() { # FREE_MB COMMAND OPTION...: two processes that share the processors and what is free
+        FREE_MB=$1 mpirun --bind-to none -n 2 env -u OMP_NUM_THREADS LD_PRELOAD="$PWD/less_memory.so" "$BIN/trainer" "$2" tiny.conf \
+            --dataset="$data" --out_dir=run --max_iters=1 --n_embd=512 --n_layer=2 "${@:3}"
+    }
+    within 4000 train --threads=0 2>stderr
+    within 4000 plan --threads=0 --world=0 >plan
+    grep -q " $(sed -nE 's/^  arena +[0-9]+ +//p' plan) arena" stderr
+    for free in 200 400; do # not enough for a process, nor for the copy of rank 0 beside them
+        for command in train plan; do
+            run_code 82 within $free $command --out_dir=none --batch_size=32 --block_size=32
+            grep -o 'the plan needs .*' <<<"$output" >$command$free
+        done
+        cmp train$free plan$free
+    done
+    [ ! -e none ]
+}
+
 # bats test_tags=ci
 @test "rank 0 alone runs a command other than train, and the other ranks print a line" {
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=1
