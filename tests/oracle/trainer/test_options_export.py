@@ -1,4 +1,4 @@
-# peers: torch, transformers, gguf
+# peers: torch, transformers, gguf, gigatoken, ctranslate2
 """`trainer export` of models with options against transformers: the loss of its Llama or Qwen3 on the same tokens, and the text it
 continues with."""
 import json
@@ -109,15 +109,15 @@ def test_transformers_has_the_tokenizer_of_a_checkpoint():
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text and len(tokenizer) == 50257
 
 
-def exported_with_vocabulary(pattern):
+def exported_with_vocabulary(pattern, form=LLAMA):
     """A model with a vocabulary of our own, exported; a text, and its ids."""
     text = "The wheel's  1234 turns,\n\tnaïve 水 and HTTPServer; it's DONE  "
     with open("own.txt", "w", encoding="utf-8") as file:
         file.writelines(f"{text}{i}\n" for i in range(500))
-    vocabulary, data, run, out = (f"{name}-{pattern}" for name in ("vocabulary", "own", "run", "export"))
+    vocabulary, data, run, out = (f"{name}-{pattern}{len(form)}" for name in ("vocabulary", "own", "run", "export"))
     runner.call(f"{BIN}/shardtool", "train-vocabulary", "-q", "-V", "290", "--pattern", pattern, "--special", "<|user|>", "-o", vocabulary, "own.txt")
     runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--docs", "lines", "--val", "0.2", "--vocabulary", vocabulary, "-o", data, "own.txt")
-    trainer("train", *SHAPE, *LLAMA, "--max_iters=1", f"--dataset={data}", f"--out_dir={run}")
+    trainer("train", *SHAPE, *form, "--max_iters=1", f"--dataset={data}", f"--out_dir={run}")
     if not os.path.exists(out):
         trainer("export", "-o", out, f"--out_dir={run}")
     with open("line.txt", "w", encoding="utf-8") as file:
@@ -138,6 +138,40 @@ def test_transformers_has_the_ids_of_a_vocabulary_of_our_own():
         assert tokenizer.decode(ids) == text and len(tokenizer) == 290
         assert tokenizer("<|user|>a<|endoftext|>")["input_ids"] == [288, *tokenizer("a")["input_ids"], tokenizer.eos_token_id]
         assert tokenizer.eos_token_id == 289
+
+
+def test_gigatoken_has_the_ids_of_a_vocabulary_of_our_own():
+    try:
+        import gigatoken
+    except ImportError as reason:
+        raise runner.Skip(f"gigatoken cannot be imported: {reason}")
+    for pattern in "gpt2", "llama3", "qwen2", "o200k", "gpt4":
+        out, text, ids = exported_with_vocabulary(pattern)
+        with open(f"{out}/tokenizer.json", encoding="utf-8") as file:
+            tokenizer = file.read()
+        try:
+            theirs = gigatoken.Tokenizer.from_json(tokenizer)
+        except RuntimeError as reason:  # it has the pattern of gpt4 only with {1,3}+, which tokenizers takes for another one
+            assert pattern == "gpt4" and "Split" in str(reason), (pattern, reason)
+        else:
+            assert list(theirs.encode(text)) == ids, pattern
+
+
+def test_ctranslate2_has_the_logits_of_a_vocabulary_of_our_own():
+    try:
+        import ctranslate2
+        import torch
+        import transformers
+    except ImportError as reason:
+        raise runner.Skip(f"{reason}")
+    for form in [], LLAMA, [*LLAMA, "--qk_norm=True"]:
+        out, _, ids = exported_with_vocabulary("gpt2", form)
+        ctranslate2.converters.TransformersConverter(out).convert(f"{out}-ct2")
+        tokens = transformers.AutoTokenizer.from_pretrained(out).convert_ids_to_tokens(ids[:20])
+        found = np.array(ctranslate2.Generator(f"{out}-ct2", compute_type="float32").forward_batch([tokens]))[0]
+        with torch.no_grad():
+            want = transformers.AutoModelForCausalLM.from_pretrained(out).double().eval()(torch.tensor([ids[:20]])).logits[0].numpy()
+        assert np.abs(found - want).max() < 1e-5 * max(1, np.abs(want).max()), (form, np.abs(found - want).max())
 
 
 def test_llama_cpp_reads_the_tokens_and_merges_of_a_vocabulary_of_our_own():

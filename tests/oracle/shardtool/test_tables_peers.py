@@ -1,0 +1,99 @@
+# peers: pyarrow, deltalake, pyiceberg, polars, duckdb, fastparquet
+"""Tables that other programs write: the texts of their Parquet files, and the command that a refusal of a table with a log names."""
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, __file__.rsplit("/", 2)[0])
+import runner
+
+try:
+    import deltalake
+    import duckdb
+    import fastparquet
+    import polars
+    import pyarrow
+    import pyarrow.parquet
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    missing = None
+except ImportError as error:
+    missing = str(error)
+
+SHARDTOOL = os.path.join(os.environ["BIN"], "shardtool")
+TEXTS = ["First, in English.", None, "Zweiter, auf Deutsch\n", "", "3: 水車 🌊 " * 50, *(f"a row {i % 7}" for i in range(3000))]
+
+
+def table():
+    return pyarrow.table({"id": range(len(TEXTS)), "text": TEXTS})
+
+
+def documents(path):
+    return runner.call(SHARDTOOL, "text", "-0", "-q", path).stdout.decode().split("\0")[:-1]
+
+
+def by_pyarrow(path, codec, **options):
+    pyarrow.parquet.write_table(table(), path, compression=codec, **options)
+
+
+def by_polars(path, codec):
+    polars.from_arrow(table()).write_parquet(path, compression=codec)
+
+
+def by_duckdb(path, codec, version="v1"):
+    rows = table()
+    duckdb.sql(f"copy (from rows) to '{path}' (format parquet, compression {codec}, parquet_version {version})")
+
+
+def by_fastparquet(path, codec):
+    fastparquet.write(path, table().to_pandas(), compression=codec)
+
+
+WRITERS = [(by_pyarrow, codec, options) for codec in ("none", "snappy", "gzip", "brotli", "zstd", "lz4")
+           for options in ({}, {"data_page_version": "2.0", "use_dictionary": False})]  # fmt: skip
+WRITERS += [(by_polars, codec, {}) for codec in ("uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4")]
+WRITERS += [(by_duckdb, codec, {"version": version}) for codec in ("uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4_raw")
+            for version in ("v1", "v2")]  # fmt: skip
+WRITERS += [(by_fastparquet, codec, {}) for codec in (None, "SNAPPY", "GZIP", "BROTLI", "ZSTD", "LZ4_RAW")]
+
+
+def test_parquet_of_each_writer_and_codec_has_its_texts(folder):
+    for number, (write, codec, options) in enumerate(WRITERS):
+        path = f"{folder}/{number}.parquet"
+        write(path, codec, **options)
+        assert documents(path) == [text for text in TEXTS if text is not None], (write.__name__, codec, options)
+
+
+def delta_table(folder, rows):
+    path = f"{folder}/delta"
+    deltalake.write_deltalake(path, rows.slice(0, 3))
+    deltalake.write_deltalake(path, rows.slice(3), mode="append")
+    deltalake.DeltaTable(path).delete("id = 2")
+    return path
+
+
+def iceberg_table(folder, rows):
+    catalog = SqlCatalog("c", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+    catalog.create_namespace("n")
+    made = catalog.create_table("n.t", schema=rows.schema)
+    made.append(rows.slice(0, 3))
+    made.append(rows.slice(3))
+    made.delete("id == 2")
+    return made.location().removeprefix("file://")
+
+
+def test_the_command_of_a_refused_table_writes_its_present_rows(folder):
+    os.chdir(folder)
+    present = [text for id, text in enumerate(TEXTS) if text is not None and id != 2]
+    for make in delta_table, iceberg_table:
+        path = make(folder, table())
+        refusal = runner.call(SHARDTOOL, "text", path, code=65).stderr.decode()
+        command = re.search(r'python3 -c "(.*)"', refusal)[1]
+        subprocess.run([sys.executable, "-c", command], check=True)
+        assert sorted(documents("rows.parquet")) == sorted(present), (path, command)
+        os.remove("rows.parquet")
+
+
+if __name__ == "__main__":
+    runner.main(globals(), missing)
