@@ -23,7 +23,7 @@ typedef struct {
     Skips skips;
     const struct InputFilter *filter;        // of the members of archives; NULL: all
     struct AccessPoints *points;             // of the input files, for a run that may be continued; else NULL
-    bool records_warned;                     // that a text looks like JSON lines or a table; once a run
+    bool records_warned;                     // that a text looks like JSON, JSON lines or a table; once a run
     uint64_t left_out;                       // rows that do not meet `where`
     uint64_t replaced;                       // places that `replaces` has replaced
     uint64_t inputs_read[INPUT_FORMATS_MAX]; // files and members read, by row of the table

@@ -1,6 +1,7 @@
 // Parquet: the values of the text column are the documents, row groups in order. The columns of --where are read beside
 // it, row by row; other columns are not read.
 #include "common/err.h"
+#include "common/log.h"
 #include "shardtool/ingest/input_format.h"
 #include "shardtool/parquet/where.h"
 #include <inttypes.h>
@@ -31,6 +32,17 @@ int parquet_bid(Bytes head) {
                : BID_NONE;
 }
 
+// DuckDB writes a column of texts so if one value of the input was a number.
+static void warn_json(ParquetReader *parquet) {
+    if (parquet->options->records_warned || !parquet->text_column.logical ||
+        strcmp(parquet->text_column.logical, "JSON"))
+        return;
+    parquet->options->records_warned = true;
+    log_warn("'%s': column '%s' is of the type JSON, so a text in it is read with its quotes and escapes: in DuckDB, "
+             "text->>'$' takes them off",
+             parquet->stream->name, parquet->options->text_column);
+}
+
 static int find_columns(ParquetReader *parquet) {
     const SourceOptions *options = parquet->options;
     ParquetColumn *text = &parquet->text_column;
@@ -39,6 +51,7 @@ static int find_columns(ParquetReader *parquet) {
         return fail(EX_DATA, "'%s': column '%s' is %s, not text: name another with --text-column",
                     parquet->stream->name, options->text_column,
                     text->logical ? text->logical : parquet_type_name((int)text->type));
+    warn_json(parquet);
     for (unsigned i = 0; i < options->where.count; i++) {
         Where *where = &parquet->conditions[i];
         ParquetColumn *column = &parquet->where_columns[i];

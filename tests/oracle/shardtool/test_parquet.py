@@ -263,6 +263,17 @@ def test_files_of_fastparquet_and_duckdb_are_read(folder):
             assert documents("--where", condition, path) == wanted, (path, condition)
 
 
+def test_texts_of_the_type_json_are_read_with_a_warning(folder):
+    """As DuckDB writes them, if one of the values that it read is a number."""
+    texts = ['"a \\"b\\"\\nc"', "5"]
+    paths = [f"{folder}/a.parquet", f"{folder}/b.parquet"]
+    for path in paths:
+        pq.write_table(pa.table({"text": pa.array(texts, pa.json_())}), path)
+    done = tool("text", "-0", *paths)
+    assert done.stdout.split(b"\0")[:-1] == [text.encode() for text in texts * 2], done
+    assert done.stderr.count(b"column 'text' is of the type JSON") == 1, done
+
+
 def is_text(column):
     return (column.physical_type == "BYTE_ARRAY" and column.max_repetition_level == 0
             and column.logical_type.type in ("STRING", "JSON", "ENUM", "NONE"))  # fmt: skip
