@@ -4,8 +4,9 @@
 Two models: the demo's (5 M parameters, vocabulary of 8,192, Muon) and GPT-2's 124 M. The peers are an older build (OLD=its folder of
 programs) and, where torch is installed, nanoGPT's model and step as train.py runs them on a CPU, in float32 and under autocast, each also
 compiled. Random ids; ours trains on a dataset, which costs more, not less. A kernel with sched_autogroup_enabled shares the processor
-among sessions first: a busy process of another session weighs as much as all threads of a run. Usage: bench_step.py BIN SCRATCH TEXT
-[key=value ...]; OLD, ROUNDS, STEPS, MODELS, PLACES and DTYPES in the environment.
+among sessions first: a busy process of another session weighs as much as all threads of a run. So a fair share of two cores is 1.5 times
+the step alone beside one busy process of either kind, 2 beside two of one session, and 3 beside two in a session each ("2 others").
+Usage: bench_step.py BIN SCRATCH TEXT [key=value ...]; OLD, ROUNDS, STEPS, MODELS, PLACES and DTYPES in the environment.
 """
 import os
 import shutil
@@ -22,7 +23,9 @@ from timing import train
 
 GPT2 = dict(n_layer=12, n_head=12, n_embd=768, block_size=256, batch_size=4, bias=True)
 MODELS = {"124M": GPT2, "demo": GPT2 | dict(n_layer=4, n_head=4, n_embd=256, optimizer="muon", learning_rate=2e-3)}
-PLACES = {"alone": (0, False), "1 same": (1, False), "2 same": (2, False), "1 other": (1, True), "2 other": (2, True)}
+PLACES = {  # busy processes in each session, and sessions: none is that of the run
+    "alone": (0, 0), "1 same": (1, 0), "2 same": (2, 0), "1 other": (1, 1), "2 other": (2, 1), "2 others": (1, 2)
+}  # fmt: skip
 BUSY = """import os, sys, time
 for _ in range(int(sys.argv[1]) - 1):
     if os.fork() == 0: break
@@ -94,15 +97,16 @@ def measure(rows, places):
     times = {(row, place): [] for row in rows for place in places}
     for _ in range(ROUNDS):
         for place in places:
-            count, elsewhere = PLACES[place]
-            busy = count and subprocess.Popen([sys.executable, "-c", BUSY, str(count)], start_new_session=elsewhere,
-                                              process_group=None if elsewhere else 0)  # fmt: skip
+            count, sessions = PLACES[place]
+            busy = [subprocess.Popen([sys.executable, "-c", BUSY, str(count)], start_new_session=sessions > 0,
+                                     process_group=None if sessions else 0)
+                    for _ in range(max(sessions, count > 0))]  # fmt: skip
             try:
                 for row, run in rows.items():
                     times[row, place] += run()
             finally:
-                if busy:
-                    os.killpg(busy.pid, signal.SIGKILL), busy.wait()
+                for group in busy:
+                    os.killpg(group.pid, signal.SIGKILL), group.wait()
     return times
 
 
