@@ -3,13 +3,17 @@
 load ../helpers
 load ../ranks
 
-setup_file() { make_character_data; }
+setup_file() {
+    make_character_data
+    [ -x "$EMULATOR/emulated/trainer" ] || return 0
+    mkdir "$BATS_FILE_TMPDIR/programs" && cp "$EMULATOR/emulated/trainer" "$BIN/loader" "$BATS_FILE_TMPDIR/programs"
+    ln -s "$(realpath "$BIN/../lib")" "$BATS_FILE_TMPDIR/lib"
+}
 
 setup() {
     setup_ranks
-    PROGRAM=$EMULATOR/emulated/trainer
+    PROGRAM=$BATS_FILE_TMPDIR/programs/trainer
     [ -x "$PROGRAM" ] || skip "built without nvcc"
-    ln -sf "$BIN/loader" "$(dirname "$PROGRAM")/loader"
     make_emulated_conf
     export PROGRAM
 }
