@@ -43,7 +43,6 @@ typedef struct {
     const DocumentInputs *inputs;
     Output *output; // NULL: only the report
     RemovalReport report;
-    uint8_t *occurs; // of each item
     uint64_t too_long;
 } Decontamination;
 
@@ -94,7 +93,6 @@ static int report_hit(const TextDocument *document, Bytes result) {
     char path[PATH_MAX_BYTES];
     Buffer *lines = &work.report.lines;
     JsonCarry carry = {.size = 0};
-    work.occurs[head.item] = 1;
     removal_report_begin(&work.report, document);
     input_path(&work.files, &work.files.files[item->file], path);
     json_add_field(lines, "against", path);
@@ -114,11 +112,15 @@ static int take_document(void *context, const TextDocument *document, Bytes resu
     return result.size ? report_hit(document, result) : text_document_copy(document, work.inputs, ids, work.output);
 }
 
-static void log_items(void) {
+static void log_items(unsigned threads) {
     const uint64_t items = item_index_items(work.index);
     uint64_t occur = 0, too_short = 0;
-    for (uint64_t i = 0; i < items; i++) occur += work.occurs[i], too_short += !item_index_item(work.index, i)->windows;
-    log_line("%" PRIu64 " of %" PRIu64 " item%s occur", occur, items - too_short, PLURAL(items - too_short));
+    for (uint64_t i = 0; i < items; i++) {
+        bool found = false;
+        for (unsigned t = 0; t < threads; t++) found |= item_search_found(work.searches[t], i);
+        occur += found, too_short += !item_index_item(work.index, i)->windows;
+    }
+    log_line("items that occur: %" PRIu64 " of %" PRIu64, occur, items - too_short);
     if (too_short)
         log_warn("%" PRIu64 " item%s of fewer than %d words %s not searched for", too_short, PLURAL(too_short),
                  words < ITEM_WORDS_MIN ? (int)words : (int)ITEM_WORDS_MIN, too_short == 1 ? "was" : "were");
@@ -136,17 +138,15 @@ static int search_documents(const Vocab *vocab) {
                          .work = search_text,
                          .take = take_document};
     const unsigned threads = text_map_threads(&map);
-    work.occurs = allocate_zeroed(item_index_items(work.index), 1);
     work.searches = allocate_zeroed(threads, sizeof *work.searches);
     for (unsigned i = 0; i < threads; i++) work.searches[i] = item_search_open(work.index);
     int status = removal_report_open(&work.report, work.inputs, report_path);
     if (status == 0) status = text_map_run(&map);
     if (status == 0) status = removal_report_finish(&work.report);
-    if (status == 0) removal_report_summary(&work.report), log_items();
+    if (status == 0) removal_report_summary(&work.report), log_items(threads);
     removal_report_close(&work.report);
     for (unsigned i = 0; i < threads; i++) item_search_close(work.searches[i]);
     free(work.searches);
-    free(work.occurs);
     return status;
 }
 

@@ -39,6 +39,7 @@ struct ItemSearch {
     uint32_t serial;        // of the document
     uint32_t *seen;         // serial of the last document with a window, by its first pair
     ItemCount *counts;
+    bool *occurs; // of each item
 };
 
 // A window's hash is a polynomial of those of its words, so that the next window takes two products, whatever its
@@ -144,6 +145,7 @@ ItemSearch *item_search_open(const ItemIndex *index) {
     search->index = index;
     search->seen = allocate_zeroed(index->count + 1, sizeof *search->seen);
     search->counts = allocate_zeroed(item_index_items(index) + 1, sizeof *search->counts);
+    search->occurs = allocate_zeroed(item_index_items(index) + 1, sizeof *search->occurs);
     return search;
 }
 
@@ -154,6 +156,7 @@ void item_search_close(ItemSearch *search) {
     buffer_close(&search->touched);
     free(search->seen);
     free(search->counts);
+    free(search->occurs);
     free(search);
 }
 
@@ -203,9 +206,13 @@ bool item_search(ItemSearch *search, Bytes text, ItemHit *hit) {
     for (size_t at = 0; at < search->touched.size; at += sizeof(uint32_t)) {
         const uint32_t item = get_u32(search->touched.data + at);
         const double share = (double)search->counts[item].found / item_index_item(index, item)->windows;
-        if (share < 0.5 || share < hit->share || (share == hit->share && item > hit->item)) continue;
+        if (share < 0.5) continue;
+        search->occurs[item] = true;
+        if (share < hit->share || (share == hit->share && item > hit->item)) continue;
         const ItemCount *count = &search->counts[item];
         *hit = (ItemHit){item, share, words_span(&search->text, count->word, count->length)};
     }
     return hit->share > 0;
 }
+
+bool item_search_found(const ItemSearch *search, uint64_t item) { return search->occurs[item]; }

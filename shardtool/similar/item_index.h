@@ -36,3 +36,4 @@ typedef struct {
 
 // The item of which the text has the greatest share, the first of several. False when no item occurs.
 bool item_search(ItemSearch *search, Bytes text, ItemHit *hit);
+bool item_search_found(const ItemSearch *search, uint64_t item); // whether it occurs in one of the texts until now
