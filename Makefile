@@ -227,7 +227,7 @@ test-all: test
 	$(Q)$(MAKE) --no-print-directory $(JOBS) TIER=ci test-now
 EMULATED := $(if $(CUSRC),$(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer)
 # What only the tests of CI run.
-OF_CI    := $(if $(CUSRC),$(O)/test-emu-75 $(O)/test-gpu $(O)/bench_gpu)
+OF_CI    := $(if $(CUSRC),$(O)/test-emu-75 $(O)/emulated/trainer $(O)/test-gpu $(O)/bench_gpu)
 test-now: all $(O)/test $(O)/simulate $(O)/bench_tokenizer $(O)/bench_pieces $(O)/bench_neardup $(filter-out $(OF_CI),$(EMULATED)) \
     $(if $(filter-out test,$(or $(TIER),$(if $(T),all,test))),$(OF_CI))
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' LIBS='$(LIBS)' tests/run.sh $(O) $(T)

@@ -13,7 +13,7 @@ case ${1:-} in --*) suites=${1#--} && shift ;; esac
 export build=$1 word=${2:-}
 export TIER=${TIER:-$([ -n "$word" ] && echo all || echo test)}
 export BIN="$PWD/$build/bin" DATA="$PWD/tests/data" LOGS
-export emulator=${EMULATOR:-$build} && export EMULATOR=$PWD/$emulator # where the emulated backend is
+export emulator=${EMULATOR:-$build} # the build with the emulated backend
 mkdir -p "$BIN"
 LOGS=$(mktemp -d) && trap 'rm -rf "$LOGS"' EXIT
 export FIXTURES=$LOGS/fixtures && mkdir "$FIXTURES" # what several files need is made once (helpers.bash)
@@ -103,7 +103,7 @@ jobs() {
     [ $suites = all ] && find tests/oracle -name "test_*$word*.py" | sort | sed 's/^/python /'
     [ $suites = all ] && emulator_jobs --list
 }
-if [ $suites != no-python ] && [ ! -x "$EMULATOR/test-emu" ]; then
+if [ $suites != no-python ] && [ ! -x "$emulator/test-emu" ]; then
     jobs | sed -nE 's/^emulator bug (.*)/skipped\t0\tplanted bugs\t\1\tbuilt without nvcc/p; s/^emulator (.*)/skipped\t0\temulator\t\1\tbuilt without nvcc/p' \
         >"$LOGS/emulator.rows"
     jobs | grep -v '^emulator '

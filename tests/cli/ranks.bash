@@ -1,8 +1,6 @@
 # Shared by the tests of training with several processes: mpirun, as Debian has it, with as many ranks as a test needs,
 # whatever the cores.
 
-: "${EMULATOR:=$BIN/..}" # the build with the emulated backend
-
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
     make_data 3000 0.1 --characters ascii
@@ -71,9 +69,9 @@ make_emulated_conf() {
 
 # For one process on the emulated backend: a folder of the test's own, with tiny.conf and the programs.
 enter_emulated() {
-    [ -x "$EMULATOR/emulated/trainer" ] || skip "built without nvcc"
+    [ -x "$BIN/../emulated/trainer" ] || skip "built without nvcc"
     enter_test
-    mkdir programs && cp "$EMULATOR/emulated/trainer" "$BIN/loader" programs/
+    mkdir programs && cp "$BIN/../emulated/trainer" "$BIN/loader" programs/
     BIN=programs
     write_tiny_conf tiny.conf
     make_emulated_conf

@@ -159,6 +159,7 @@ texts() { # a folder of small documents
     shardtool verify out
 }
 
+# bats test_tags=ci
 @test "a disk that is full at the last bytes of a shard is 74 too" {
     for lines in $(seq 300 20 9000); do # until a shard ends a few bytes into a new KiB
         seq "$lines" >in.txt
@@ -454,6 +455,7 @@ slice() { # FILE FIRST END: bytes of those ids
     [ "${#lines[@]}" = "$documents" ]
 }
 
+# bats test_tags=ci
 @test "merge joins datasets made with other options and by other commands, of one vocabulary" {
     seq 1000 >a.txt && seq 2000 3000 >b.txt
     shardtool tokenize -q -o a --docs lines --val 0.2 --frame-tokens 64 --shard-tokens 500 a.txt

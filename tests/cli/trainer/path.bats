@@ -183,6 +183,7 @@ breakable_loader() {
 }
 
 # fault 26, 86
+# bats test_tags=ci
 @test "the environment changes no byte and no loss" {
     isa=$(env | grep -E '^(MILLRACE_ISA|DNNL_MAX_CPU_ISA)=' || true) # which choose the kernels
     for setting in "-uHOME LC_ALL=tr_TR.UTF-8 OMP_NUM_THREADS=0 COLUMNS=1 TMPDIR=/nowhere TERM=none" "-i $isa"; do

@@ -192,6 +192,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 }
 
 # fault 66
+# bats test_tags=ci
 @test "a second Ctrl-C ends the run at once with 130, and its checkpoint stays" {
     slow=("${large[@]}" --block_size=1024 --batch_size=4 --gradient_accumulation_steps=1 --eval_interval=0 --sample_tokens=0)
     train --out_dir=run --quiet "${slow[@]}" --max_iters=1

@@ -1,5 +1,6 @@
 # A GPU that hangs: the trainer on the emulated CUDA backend, whose kernels stand still while the file `hang` exists
 # (EMU_HANG, tests/cuda/emulator/device.cc).
+# bats file_tags=ci
 load ../helpers
 load ../ranks
 
@@ -11,7 +12,6 @@ setup() {
     export EMU_HANG=hang
 }
 
-# bats test_tags=ci
 # fault 63
 @test "a kernel that hangs ends the run with 80 after device_timeout, and the same command resumes it" {
     # while the kernels hang, half a second passes between two looks at the clock

@@ -88,6 +88,7 @@ load ../ranks
     run_match 2 "gradient_accumulation_steps 4 is less than the 5 processes" "$BIN/trainer" plan tiny.conf --world=5
 }
 
+# bats test_tags=ci
 @test "plan under mpirun has the arena of the run that mpirun starts, and its refusals" {
     preload less_memory
     export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0

@@ -1,19 +1,16 @@
 # Training with several processes on GPUs: the trainer on the emulated CUDA backend, with a stand-in for NCCL that ends a
 # run which uses it wrongly (tests/cuda/emulator/nccl.cc, device.cc).
+# bats file_tags=ci
 load ../helpers
 load ../ranks
 
-setup_file() {
-    make_character_data
-    [ -x "$EMULATOR/emulated/trainer" ] || return 0
-    mkdir "$BATS_FILE_TMPDIR/programs" && cp "$EMULATOR/emulated/trainer" "$BIN/loader" "$BATS_FILE_TMPDIR/programs"
-    ln -s "$(realpath "$BIN/../lib")" "$BATS_FILE_TMPDIR/lib"
-}
+setup_file() { make_character_data; }
 
 setup() {
     setup_ranks
-    PROGRAM=$BATS_FILE_TMPDIR/programs/trainer
+    PROGRAM=$BIN/../emulated/trainer
     [ -x "$PROGRAM" ] || skip "built without nvcc"
+    ln -sf ../bin/loader "$(dirname "$PROGRAM")/loader"
     make_emulated_conf
     export PROGRAM
 }
@@ -27,7 +24,6 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     close_losses one two
 }
 
-# bats test_tags=ci
 @test "2 processes on emulated GPUs have the same bits in four orders of streams, and with gradients of half the bytes" {
     for order in 0 1 2 3; do
         EMU_ORDER=$order gpus 2 --out_dir=two$order --eval_interval=2 --eval_iters=1 2>stderr
@@ -43,7 +39,6 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
         awk '{ off = $2 / $3 - 1 } off > 0.004 || off < -0.004 { print; bad = 1 } END { exit bad || NR != 2 }'
 }
 
-# bats test_tags=ci
 @test "1, 2 and 4 emulated GPUs give the same bits in a fixed order, in four orders of streams" {
     fixed() { gpus "$1" --reduce_order=fixed --gradient_accumulation_steps=5 "${@:2}"; }
     fixed 1 --out_dir=one
@@ -67,7 +62,6 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     same_run one layers4 2
 }
 
-# bats test_tags=ci
 @test "shares of GPUs that are cut short, and a state that is not divided, change no bit" {
     for options in "--n_embd=32 --offload=optimizer" "--optimizer_state=bf16_sr --spike_action=skip --dtype=float16 --reduce_dtype=bfloat16"; do
         rm -rf divided whole
@@ -79,7 +73,6 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     done
 }
 
-# bats test_tags=ci
 @test "4 processes on emulated GPUs train like one" {
     gpus 4 --out_dir=four 2>stderr
     grep -q 'joins 4 GPUs' stderr
@@ -87,7 +80,6 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     close_losses one four
 }
 
-# bats test_tags=ci
 @test "plan prints the memory of each process on a GPU, which the run then has" {
     for n in 1 2; do
         "$PROGRAM" plan tiny.conf --device=cuda --dataset="$data" --world=$n >plan$n
@@ -97,7 +89,6 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     [ "$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan2)" -lt "$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan1)" ]
 }
 
-# bats test_tags=ci
 @test "a checkpoint of GPUs does not depend on the number of processes: 2, 1 and 2 in turn" {
     gpus 1 --out_dir=whole --print_ranks --max_iters=3 2>all
     for part in 2:1 1:2 2:3; do
@@ -107,7 +98,6 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     close_losses whole run
 }
 
-# bats test_tags=ci
 @test "several processes on GPUs are refused without NCCL, with an old one, and with one GPU for two" {
     EMU_NCCL=none run_code 80 gpus 2 --out_dir=run
     [[ "$output" == *"several processes on GPUs need NCCL: cannot load it (libnccl.so.missing"* ]]
@@ -138,12 +128,10 @@ kill_and_resume() { # OPTION...
     grep -q "resuming at step $step" stderr
 }
 
-# bats test_tags=ci
 @test "when a process of a GPU is killed the other ends with 75 and resumes at the last checkpoint" {
     kill_and_resume
 }
 
-# bats test_tags=ci
 @test "when a process of a GPU is killed that has all state the other ends with 75 and resumes at the last checkpoint" {
     kill_and_resume --zero_stage=0
 }
@@ -157,7 +145,6 @@ hang_rank_1() { # OPTION...
     wait_until is_gone "$TRAINER"
 }
 
-# bats test_tags=ci
 # fault 63
 @test "when the GPU of a process hangs it ends with 80, the other one with 75" {
     hang_rank_1 --device_timeout=2
@@ -166,14 +153,12 @@ hang_rank_1() { # OPTION...
     grep -qE "rank 1 \(process [0-9]+\) has ended" stderr
 }
 
-# bats test_tags=ci
 @test "a process that gives up the others while its own GPU hangs ends with 80, whatever device_timeout is" {
     hang_rank_1 --device_timeout=0 --data_timeout=2
     [ "$(cat status.1)" = 80 ]
     grep -q 'computing before an exchange with other GPUs: the GPU has not finished for' stderr
 }
 
-# bats test_tags=ci
 @test "a process whose GPU waits for another process, which stopped between two exchanges, ends with 75" {
     rank_1_stops
     [ "$(cat status.0)" = 75 ]

@@ -204,6 +204,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     run_match 2 "optimizer_state is fp32, was bf16_sr" train --out_dir=killed-bf16_sr --max_iters=$((end + 1))
 }
 
+# bats test_tags=ci
 @test "optimizer=muon: a killed run resumes with the same bits, also with other threads and offload; its plan is smaller" {
     muon=(--optimizer=muon --muon_learning_rate=2e-3)
     begin_and_kill killed --dataset="$data" "${muon[@]}" "${often[@]}"
@@ -220,6 +221,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     run_match 2 "'muon_learning_rate' follows the schedule of 'learning_rate', which is 0" "$BIN/trainer" plan tiny.conf "${muon[@]}" --learning_rate=0
 }
 
+# bats test_tags=ci
 @test "dropout: a killed run resumes with the same masks, also with other threads, recompute and offload" {
     begin_and_kill killed --dataset="$data" --dropout=0.2 "${often[@]}"
     train --out_dir=killed --quiet --dropout=0.2 "${often[@]}" --max_iters=$end --threads=2 --recompute=block --offload=optimizer
@@ -252,6 +254,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     done
 }
 
+# bats test_tags=ci
 @test "float16: the loss scale is printed, and a killed run resumes with the same bits and type" {
     begin_and_kill killed --dataset="$data" --dtype=float16 "${often[@]}"
     run_code 0 train --out_dir=killed "${often[@]}" --max_iters=$end --dtype=auto # which takes float32 or bfloat16 on a CPU

@@ -115,6 +115,7 @@ def test_a_dataset_that_is_damaged_changed_or_missing_at_its_url_is_refused():
 
 
 # fault 118
+@runner.ci
 def test_seeded_hostile_sessions_of_datasets_end_with_the_same_bytes():
     want = tool("cat", "set").stdout
     first = int(os.environ.get("SEED", 1))

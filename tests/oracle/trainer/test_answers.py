@@ -179,6 +179,7 @@ def evaluations(out, *options):
         return [line for line in map(json.loads, file) if "val_loss" in line]
 
 
+@runner.ci
 def test_losses_of_all_and_of_answers_have_different_rules():
     rules = [line["eval_rule"] for words in ("all", "answers") for line in evaluations("rules", "--document_mask=True", f"--loss_tokens={words}")]
     assert len(rules) == 4 and rules[0] == rules[1] != rules[2] == rules[3]
