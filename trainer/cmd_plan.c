@@ -23,8 +23,8 @@ static const Option options[] = {
     {OPT_FLAG, "print_config", &print_config, NULL,
      "print every key, its value and where it comes from, as a configuration file"},
     {OPT_INT, "world", &world, "N",
-     "the plan of each of N processes, in memory of any size; 0 = as many as mpirun or srun has started, after mpirun in "
-     "what is free here"},
+     "the plan of each of N processes, in memory of any size; 0 = as many as mpirun or srun has started, after mpirun "
+     "in the free memory of this machine"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 

@@ -74,8 +74,8 @@ void device_wait_count(DeviceWait *wait);
 __attribute__((noreturn)) void device_wait_fail(const DeviceWait *wait);
 
 // after = before (NULL: nothing), then the operands of ranks 0 to ranks - 1, added one after another: `own` is the
-// operand of this rank, and the others were received, each `stride` elements after the one before. Operands are floats
-// or bf16. count is a multiple of 8.
+// operand of this rank. `received` has the operands of the other ranks, `stride` elements apart. Operands are floats or
+// bf16. count is a multiple of 8.
 typedef struct {
     float *after;
     const float *before;

@@ -54,9 +54,9 @@
 // INLINE ROWS (attach_id 0). The rows of a GET are sent as BATCH messages of WIRE_PIECE_MAX bytes, the last one
 // shorter, with ascending `offset`, so that progress is visible on a slow connection: a trainer does not resend while
 // pieces arrive. After a resend, pieces that have arrived before are dropped. Unread answers are limited to `window`
-// batches of `max_rows` and to WIRE_PAYLOAD_MAX bytes, but at least one batch: a GET beyond that gets ERROR BUSY. So
-// does one beyond the unread bytes that all connections together may have, unless it asks for at most one piece and
-// nothing else is unread on its connection.
+// batches of `max_rows` and to WIRE_PAYLOAD_MAX bytes, but at least one batch: a GET beyond that gets ERROR BUSY. The
+// unread bytes of all connections together have a limit, too: a GET beyond it gets ERROR BUSY, unless it asks for one
+// piece at most and nothing else is unread on its connection.
 //
 // RING. For ipc, if WELCOME offers it. The trainer creates a memfd of slot_count slots of slot_bytes (a multiple of
 // 4096), sealed with F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL. It connects to DIR/ctl.sock (SOCK_SEQPACKET, same

@@ -35,7 +35,7 @@ struct Stream {
     // Reads at any offset, independently of `read`. NULL for pipes, members of archives and the output of codecs.
     ssize_t (*read_at)(Stream *stream, uint64_t offset, void *data, size_t size);
     int (*seek)(Stream *stream, uint64_t offset); // continues `read` at a byte; may be NULL
-    ReadPlace start;                              // where the reader begins; the first bytes tell the format
+    ReadPlace start;                              // of the reader; the format is told by the first bytes
     uint64_t size;                                // in bytes, if there is read_at
     char name[PATH_MAX_BYTES];                    // printable
     char base[STREAM_BASE_BYTES];                 // the file name without the extensions of codecs that were decoded

@@ -42,7 +42,7 @@ static void begin_dataset(Output *output, const OutputPlan *plan, const char *pa
     }
 }
 
-// Whether a finished dataset is the one that this run would write: same command, same inputs.
+// Whether this run would write the finished dataset again: same command, same inputs.
 static int is_same(const Output *output, const char *path, bool *same) {
     Dataset old;
     if (dataset_open(&old, path) < 0) return fail_in("the directory already holds a dataset; --force replaces it");

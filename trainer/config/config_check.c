@@ -66,8 +66,7 @@ static void check_paths(ConfigReader *reader) {
 enum { MEM_LIMIT_LEAST = 1 << 20 };    // bytes: less is a number of GiB without its unit
 enum { MICRO_BATCH_TOKENS = 1 << 24 }; // at most: rows are counted in int, and no sum of the plan overflows
 
-// The number of heads nearest to the one that was asked for whose heads have a multiple of 8 channels. 0: no such
-// number.
+// The number of heads nearest to n_head that gives each head a multiple of 8 channels. 0: no such number.
 static int64_t nearest_heads(const Config *config) {
     int64_t near = 0;
     for (int64_t heads = 1; heads <= config->n_embd / 8; heads++)

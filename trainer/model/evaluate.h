@@ -34,6 +34,6 @@ FeedResult evaluate(Network *network, const BatchSource *source, const EvaluateR
 // Runs the shapes of an evaluation of `samples` samples once, over zeros (see step_warm_up in step.h).
 void evaluate_warm_up(Network *network, uint64_t samples);
 
-// The number of samples that the configuration asks for; and the number in a split of `split_tokens` tokens.
+// The number of samples of an evaluation: by the configuration, and in a split of `split_tokens` tokens.
 uint64_t evaluate_samples_wanted(const Config *config);
 uint64_t evaluate_samples_of(const Config *config, uint64_t split_tokens);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A process that begins at the same step as the one before it has replaced it.
+// Two processes that begin at the same step: the later one has replaced the earlier one.
 static void add_keys(History *history, uint64_t step, json_t *keys) {
     if (history->key_count && history->keys[history->key_count - 1].step == step)
         json_decref(history->keys[--history->key_count].keys);

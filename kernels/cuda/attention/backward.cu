@@ -87,9 +87,9 @@ struct Tiles {
 };
 
 // The first key that a tile of queries sees: rows from T on see the same keys as the last one. First keys rise with the
-// queries: after the first tile that does not see a block's keys, no tile does. Blocks reach a tile in falling order,
-// so that those that it does not see would come after the last one, which has its first key. It is read when it is
-// needed: there is no register for it.
+// queries: after the first tile that does not see a block's keys, no tile does. Blocks reach a tile in falling order.
+// The last block of a tile has its first key, and the blocks that the tile does not see would come after it. The key is
+// read when it is needed: there is no register for it.
 template <int QUERIES> INLINE int first_key(const AttentionMask &mask, int b, int tile, int T) {
     return mask.starts[b * T + (QUERIES == TILE ? tile * QUERIES : min(tile * QUERIES, T - 1))];
 }

@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         multiply_keys(tile + 1);
         multiply_values(tile);
         copy_keys(tiles, block, qkv, H,
-                  tile + STAGES - 1); // in the place of tile - 1; the wait is for the other warpgroup
+                  tile + STAGES - 1); // in the stage of tile - 1; waits for the other warpgroup
         wgmma_wait<1>(s);
         weigh(tile + 1);
         wgmma_wait<0>(softmax.sums);

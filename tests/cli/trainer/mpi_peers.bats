@@ -36,7 +36,7 @@ train() { # COMMAND...
     run_match 0 "ok       mpi     MPICH Version:*5.0.2*libmpi_abi.so.1'; Open MPI v" env "LD_LIBRARY_PATH=$mpi/mpich/lib" env/bin/trainer doctor
 }
 
-@test "the mpiexec of MPICH without its library is refused with the library that was found and the one that is missing" {
+@test "mpiexec of MPICH is refused if its library is missing, and the message names it" {
     out=alone run_match 2 "mpiexec started 2 processes, and Open MPI v*' joins 1 (libmpi_abi.so.1: cannot open*): start them by" \
         train "$mpi/mpich/bin/mpiexec" -n 2
     rm env/libexec/millrace/*
