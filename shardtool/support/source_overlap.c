@@ -13,13 +13,6 @@ static bool is_within(const char *path, const char *folder) {
     return !strncmp(path, folder, length) && (path[length] == '/' || path[length] == '\0' || length == 1);
 }
 
-int refuse_as_output(const char *input, const char *output) {
-    char in[PATH_MAX], out[PATH_MAX];
-    if (!realpath(input, in) || !realpath(output, out) || !is_within(in, out)) return 0;
-    if (!strcmp(in, out)) return fail(EX_USAGE, "'%s' is both input and output", output);
-    return fail(EX_USAGE, "the input '%s' lies in the output '%s'", input, output);
-}
-
 // The real path of a directory that may not exist yet: its nearest parent's, and the rest. False when it is too
 // long.
 static bool resolve(const char *path, char real[PATH_MAX]) {
@@ -34,6 +27,15 @@ static bool resolve(const char *path, char real[PATH_MAX]) {
     if (!length && !realpath(".", found)) return false;
     const char *rest = path + length;
     return snprintf(real, PATH_MAX, "%s%s%s", found, *rest ? "/" : "", rest) < PATH_MAX;
+}
+
+int refuse_as_output(const char *input, const char *output) {
+    char in[PATH_MAX], out[PATH_MAX];
+    if (!realpath(input, in) || !resolve(output, out)) return 0;
+    if (!strcmp(in, out)) return fail(EX_USAGE, "'%s' is both input and output", output);
+    if (is_within(in, out)) return fail(EX_USAGE, "the input '%s' lies in the output '%s'", input, output);
+    if (!is_within(out, in)) return 0;
+    return fail(EX_USAGE, "the output '%s' lies in the input '%s': choose another directory", output, input);
 }
 
 int refuse_within_inputs(const char *output, const Inputs *inputs, const InputFilter *filter) {

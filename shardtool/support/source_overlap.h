@@ -5,7 +5,7 @@
 #include "shardtool/ingest/inputs.h"
 
 // 2 when the input is the output or lies in it: a command that is killed while it replaces its own input cannot be
-// repeated.
+// repeated. Or when the output lies in the input, a dataset, whose removal would remove both.
 int refuse_as_output(const char *input, const char *output);
 
 // 2 when the output is or lies in a folder of the inputs, where the next run would read it as an input. Not if that run

@@ -113,6 +113,11 @@ data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: 
     run_match 73 "is there and is no report" shardtool dedup --similar 0.8 --report notes -o u d
     grep -qx "my notes" notes
     run_match 73 "cannot create" shardtool dedup --similar 0.8 --report absent/r -o u d
+    for command in "dedup" "decontaminate --against two.jsonl" merge; do
+        # shellcheck disable=SC2086
+        run_match 2 "the output 'd/inner' lies in the input 'd': choose another directory" shardtool $command -o d/inner d
+    done
+    [ ! -e d/inner ]
     shardtool characters d.jsonl >abc && shardtool tokenize -q --val 0 --characters abc -o c d.jsonl
     shardtool dedup -q --similar 0.8 --report r.jsonl c && [ "$(wc -l <r.jsonl)" = 180 ]
     mv c/characters.txt kept
