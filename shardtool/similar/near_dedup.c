@@ -47,9 +47,9 @@ int near_dedup_check(const NearDedup *dedup) {
     const NearWork work = {.map.threads = dedup->threads};
     const uint64_t need = fixed_memory(&work) + record_sort_least_memory(band_count(dedup));
     if (dedup->memory >= need) return 0;
-    return fail(EX_USAGE,
-                "--memory of %" PRIu64 " MiB is too small for %" PRIu64 " documents: give it %" PRIu64 "M or more",
-                dedup->memory >> 20, band_count(dedup) / MINHASH_BANDS, ((need - 1) >> 20) + 1);
+    char memory[16];
+    return fail(EX_USAGE, "--memory of %s is too small for %" PRIu64 " documents: give it %" PRIu64 "M or more",
+                human_bytes(memory, (double)dedup->memory), band_count(dedup) / MINHASH_BANDS, ((need - 1) >> 20) + 1);
 }
 
 static int sign_text(void *context, unsigned worker, Bytes text, Buffer *out) {

@@ -34,13 +34,24 @@ int removal_report_check(const char *path) {
     return fail(EX_USAGE, "standard output cannot take both the shard and the report");
 }
 
+static int refuse_twice(const Inputs *inputs) {
+    for (uint64_t i = 0; i < inputs->argument_count; i++)
+        for (uint64_t k = 0; k < i; k++)
+            if (!strcmp(inputs->arguments[i].path, inputs->arguments[k].path))
+                return fail(EX_USAGE, "'%s' is given twice, and the report names a document by its PATH: give it once",
+                            inputs->arguments[i].path);
+    return 0;
+}
+
 int removal_report_open(RemovalReport *report, const DocumentInputs *inputs, const char *path) {
     struct stat st;
     char folder[PATH_MAX_BYTES];
     *report = (RemovalReport){.inputs = inputs, .fd = -1};
     report->sources = allocate_zeroed(inputs->inputs.argument_count, sizeof *report->sources);
     if (!path) return 0;
-    if (!strcmp(path, "-")) return report->fd = STDOUT_FILENO, 0;
+    if (refuse_twice(&inputs->inputs) < 0) return -1;
+    report->name = path;
+    if (!strcmp(path, "-")) return report->name = "standard output", report->fd = STDOUT_FILENO, 0;
     const bool is_there = !stat(path, &st);
     if (is_there && !S_ISREG(st.st_mode)) { // a pipe or a device
         report->fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -92,7 +103,7 @@ void removal_report_add_kept(RemovalReport *report, uint64_t number, double simi
 }
 
 static int flush(RemovalReport *report) {
-    const int status = report->fd < 0 ? 0 : fd_write(report->fd, report->lines.data, report->lines.size, "the report");
+    const int status = report->fd < 0 ? 0 : fd_write(report->fd, report->lines.data, report->lines.size, report->name);
     report->lines.size = 0;
     return status;
 }
@@ -107,7 +118,7 @@ static int publish(RemovalReport *report, NewFile *file) {
     static uint8_t block[1 << 16];
     ssize_t got;
     if (newfile_open(file, report->path) < 0) return -1;
-    while ((got = fd_read_at(report->fd, file->written, block, sizeof block, "the report")) > 0)
+    while ((got = fd_read_at(report->fd, file->written, block, sizeof block, report->name)) > 0)
         if (newfile_write(file, block, (size_t)got) < 0) return -1;
     return got < 0 ? -1 : newfile_commit(file);
 }

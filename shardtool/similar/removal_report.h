@@ -12,13 +12,15 @@ typedef struct {
     const DocumentInputs *inputs;
     RemovalSource *sources; // one for each PATH
     const char *path;       // of the file that the report becomes at the end; NULL: none, or a stream
+    const char *name;       // for messages
     int fd;                 // of a temporary file, or the stream; -1: no report
     Buffer lines;
 } RemovalReport;
 
 int removal_report_check(const char *path); // 2 when the output takes standard output, too; `path` may be NULL
 
-// Refuses (73) a file that is there and does not begin as a report does. `path` NULL: no report; "-": standard output.
+// Refuses (73) a file that is there and does not begin as a report does, and (2) a PATH that is given twice: its places
+// could not be told apart. `path` NULL: no report; "-": standard output.
 int removal_report_open(RemovalReport *report, const DocumentInputs *inputs, const char *path);
 void removal_report_close(RemovalReport *report); // after removal_report_open, whatever it returned
 

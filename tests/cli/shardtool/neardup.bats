@@ -103,12 +103,13 @@ data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: 
     make_copies
     for value in 0.5 1.1 -1 nan; do run_match 2 "similar" shardtool dedup --similar $value -o u d; done
     run_match 2 "--similar is 0.5999999, and must be from 0.6 to 1" shardtool dedup --similar 0.5999999 -o u d
-    run_match 2 "of 1 MiB is too small for 582 documents: give it 81M or more" shardtool dedup -j 1 --similar 0.8 --memory 1M -o u d
-    run_match 2 "of 80 MiB is too small for 582 documents: give it 81M or more" shardtool dedup -j 1 --similar 0.8 --memory 80M -o u d
+    run_match 2 "of 1.0 MiB is too small for 582 documents: give it 81M or more" shardtool dedup -j 1 --similar 0.8 --memory 1M -o u d
+    run_match 2 "of 80.0 MiB is too small for 582 documents: give it 81M or more" shardtool dedup -j 1 --similar 0.8 --memory 80M -o u d
+    run_match 2 "--memory of 1 B is too small for 582 documents" shardtool dedup -j 1 --similar 0.8 --memory 1 -o u d
     shardtool dedup -q --memory 0 --report r.jsonl d && rm r.jsonl
     shardtool dedup -q -j 1 --similar 0.8 --memory 81M --report r.jsonl d && rm r.jsonl
     head -2 d.jsonl >two.jsonl && shardtool tokenize -q --val 0 -o two two.jsonl
-    run_match 2 "of 80 MiB is too small for 2 documents: give it 81M or more" shardtool dedup -j 1 --similar 0.8 --memory 80M -o u two
+    run_match 2 "of 80.0 MiB is too small for 2 documents: give it 81M or more" shardtool dedup -j 1 --similar 0.8 --memory 80M -o u two
     echo "my notes" >notes
     run_match 73 "is there and is no report" shardtool dedup --similar 0.8 --report notes -o u d
     grep -qx "my notes" notes
@@ -118,6 +119,8 @@ data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: 
         run_match 2 "the output 'd/inner' lies in the input 'd': choose another directory" shardtool $command -o d/inner d
     done
     [ ! -e d/inner ]
+    run_match 74 "cannot write '/dev/full'" shardtool dedup --report /dev/full d
+    run_match 2 "'d' is given twice, and the report names a document by its PATH" shardtool dedup --similar 0.8 --report r.jsonl e d d
     shardtool characters d.jsonl >abc && shardtool tokenize -q --val 0 --characters abc -o c d.jsonl
     shardtool dedup -q --similar 0.8 --report r.jsonl c && [ "$(wc -l <r.jsonl)" = 180 ]
     mv c/characters.txt kept
