@@ -66,6 +66,9 @@ static LineContent read_messages(const json_t *messages, Buffer *out, char why[T
 }
 
 static LineContent read_pair(const json_t *prompt, const json_t *completion, Buffer *out, char why[TURNS_WHY_BYTES]) {
+    if (json_is_array(prompt) && json_is_array(completion))
+        return bad(why, "its prompt and completion are arrays of messages: convert it with jq -c "
+                        "'{messages: (.prompt + .completion)}'");
     if (!json_is_string(prompt) || !json_is_string(completion))
         return bad(why, "its %s is no string", json_is_string(prompt) ? "completion" : "prompt");
     add_message(out, TURN_USER, prompt);
@@ -74,23 +77,10 @@ static LineContent read_pair(const json_t *prompt, const json_t *completion, Buf
 }
 
 LineContent jsonl_turns_read(const json_t *line, const json_t *text, Buffer *out, char why[TURNS_WHY_BYTES]) {
-    static const char *const refused[] = {"tools",
-                                          "functions",
-                                          "weight",
-                                          "weights",
-                                          "train",
-                                          "system",
-                                          "label",
-                                          "labels",
-                                          "images",
-                                          "image",
-                                          "videos",
-                                          "video",
-                                          "audio",
-                                          "audios",
-                                          "assistant_masks",
-                                          "completion_mask",
-                                          "chat_template_kwargs"};
+    static const char *const refused[] = {
+        "tools",  "functions", "documents", "weight",          "weights",         "train",
+        "system", "label",     "labels",    "images",          "image",           "videos",
+        "video",  "audio",     "audios",    "assistant_masks", "completion_mask", "chat_template_kwargs"};
     const json_t *messages = json_object_get(line, "messages"), *prompt = json_object_get(line, "prompt"),
                  *completion = json_object_get(line, "completion");
     const bool has_messages = messages && !json_is_null(messages), has_pair = is_set(prompt) && is_set(completion);

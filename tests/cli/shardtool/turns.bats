@@ -17,6 +17,7 @@ tokenize() { "$BIN/shardtool" tokenize --turns -q --val 0 "$@"; }
 {"messages": [{"role": "assistant", "content": "x", "weight": 0}]}	message 0 has 'weight', and only role and content are read
 {"messages": [{"role": "assistant", "content": null}]}	message 0 has nothing as content, not a string
 {"messages": [{"role": "assistant", "content": "x"}], "tools": [{"name": "f"}]}	it has 'tools', which is not read
+{"messages": [{"role": "assistant", "content": "x"}], "documents": [{"title": "t", "text": "u"}]}	it has 'documents', which is not read
 {"messages": [{"role": "assistant", "content": "x"}], "completion": "y"}	it has messages and a completion
 {"messages": [{"role": "assistant", "content": "x"}], "images": ["a.png"]}	it has 'images', which is not read
 {"messages": [{"role": "assistant", "content": "x"}], "chat_template_kwargs": {"enable_thinking": false}}	it has 'chat_template_kwargs', which is not read
@@ -24,6 +25,7 @@ tokenize() { "$BIN/shardtool" tokenize --turns -q --val 0 "$@"; }
 {"messages": [{"role": "assistant", "content": "x", "reasoning_content": "y"}]}	message 0 has 'reasoning_content', and only role and content are read
 {"prompt": "a", "chosen": "b", "rejected": "c"}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys prompt, chosen, rejected
 {"prompt": [{"role": "user"}], "completion": "b"}	its prompt is no string
+{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}	its prompt and completion are arrays of messages: convert it with jq -c '{messages: (.prompt + .completion)}'
 {"prompt": "a", "completion": 3}	its completion is no string
 {"conversations": [{"from": "human", "value": "x"}]}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys conversations
 {"instruction": "x", "output": "y"}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys instruction, output
@@ -79,7 +81,7 @@ END
     while read -r line; do
         rm -rf out
         echo "$line" | cat text.jsonl - text.jsonl >mixed.jsonl
-        run_match 65 "'mixed.jsonl' line 2, byte *: a conversation, which only --turns reads, and no text at the key 'text'" tokenize_plain -o out mixed.jsonl
+        run_match 65 "'mixed.jsonl' line 2, byte *: a conversation, which only tokenize --turns reads (train-vocabulary: --text-field '\*' takes all its strings), and no text at the key 'text'" tokenize_plain -o out mixed.jsonl
         echo "$line" | cat - text.jsonl >mixed.jsonl
         run_match 65 "'mixed.jsonl' line 1, byte *: a conversation*the line has the keys *" tokenize_plain -o out mixed.jsonl
         run_match 0 "skipped 1 bad input" tokenize_plain --max-bad 1 --force -o out mixed.jsonl
@@ -89,6 +91,10 @@ END
 {"prompt": "x", "completion": "y", "text": null}
 {"prompt": [{"role": "user", "content": "x"}], "completion": [{"role": "assistant", "content": "y"}]}
 END
+    # as the message says
+    head -1 mixed.jsonl >one.jsonl
+    run_match 65 "train-vocabulary: --text-field" "$BIN/shardtool" train-vocabulary -V 260 -o words one.jsonl
+    "$BIN/shardtool" train-vocabulary -q -V 260 --text-field '*' -o words one.jsonl
     # a text beside them is the document, and other keys of these names are no conversation
     printf '%s\n' '{"text": "a", "messages": [{"role": "user"}]}' '{"messages": 7}' '{"prompt": "x"}' >other.jsonl
     run_match 0 "skipped 2 null texts" tokenize_plain -o other other.jsonl
