@@ -30,12 +30,14 @@ static int while_waiting(const Feed *feed) {
     return feed->config.while_waiting ? feed->config.while_waiting(feed->config.while_waiting_self) : 0;
 }
 
+// The first line of a wait is a warning.
 static void log_waiting(Feed *feed, const char *what) {
     uint64_t now = clock_ns();
     if (now - feed->times.last_log_ns < LOG_MS * MS) return;
+    (feed->times.last_log_ns == feed->times.wait_began_ns ? log_warn : log_line)(
+        "%s at %s (%llu s)", what, feed->link.endpoint.name,
+        (unsigned long long)((now - feed->times.last_rx_ns) / (1000 * MS)));
     feed->times.last_log_ns = now;
-    log_line("%s at %s (%llu s)", what, feed->link.endpoint.name,
-             (unsigned long long)((now - feed->times.last_rx_ns) / (1000 * MS)));
 }
 
 // Waits until GETs can be sent.
