@@ -69,7 +69,10 @@ static unsigned added_turns(const Config *config, const Vocab *vocab) {
 
 // loss_tokens=answers requires a vocabulary with the markers of turns, which separate answers from prompts.
 static int check_turns(const Config *config) {
+    char dataset[PATH_MAX_BYTES];
     if (config->loss_tokens == LOSS_ALL || config->turns.known) return 0;
+    if (*config->dataset && !*config->loader && !loader_process_dataset(dataset, config))
+        return loader_process_no_dataset(config->dataset);
     return fail(
         EX_USAGE,
         "loss_tokens is answers, and the vocabulary has no <|user|> and <|assistant|>: make the dataset by shardtool "

@@ -48,6 +48,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     "$BIN/trainer" train --quiet --dataset=plain --out_dir=base "${few[@]}"
     "$BIN/trainer" export --quiet --out_dir=base -o model
     rm model/tokenizer.json model/vocab.json # GPT-2's, as of a model whose directory names none
+    run_match 66 "'pears' is not a dataset directory" "$BIN/trainer" train --dataset=pears --out_dir=tuned "${few[@]}" --loss_tokens=answers
     run_match 0 " % of the targets count" "$BIN/trainer" train --dataset=pairs --init_from=./model --out_dir=tuned "${few[@]}" --loss_tokens=answers
     run_match 0 "steps 1 to 2 are equal, and 1 checkpoint; computed from the initial weights" replay tuned
 }
