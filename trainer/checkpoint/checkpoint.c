@@ -431,6 +431,18 @@ int checkpoint_compare(Network *network, const RunState *state, const Config *co
     return result < 0 ? -1 : !*which;
 }
 
+// The newest checkpoint. An older one in its place is used only by a caller that names its step.
+static int find_newest(const char *out_dir, char path[PATH_MAX_BYTES], SavedState *saved) {
+    char newest[PATH_MAX_BYTES];
+    uint64_t step;
+    if (!checkpoint_any(out_dir, newest, &step)) return 0;
+    const int found = find_whole(out_dir, false, path, saved);
+    if (found <= 0 || saved->state.step >= step) return found; // a run may save a later one meanwhile
+    step = saved->state.step;
+    saved_state_close(saved);
+    return fail(EX_DATA, "'%s' is damaged: --ckpt=%llu takes '%s'", newest, (unsigned long long)step, path);
+}
+
 int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX_BYTES], Config *settings) {
     SavedState saved = {0};
     char *end;
@@ -438,7 +450,7 @@ int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX
     bool best = !strcmp(which, "best"), is_step = *which && !*end;
     if (*which && !best && !is_step && strcmp(which, "newest"))
         return fail(EX_USAGE, "--ckpt is '%s', not newest, best or the number of a step", which);
-    int found = is_step ? find_step(out_dir, step, path, &saved) : find_whole(out_dir, false, path, &saved);
+    int found = is_step ? find_step(out_dir, step, path, &saved) : find_newest(out_dir, path, &saved);
     if (found > 0) saved_state_settings(&saved, settings);
     step = saved.state.best_step; // 0: no step was better than the initial weights, which are not saved
     if (found > 0 && !*which) best = !settings->always_save_checkpoint && step;

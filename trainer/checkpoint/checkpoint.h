@@ -48,7 +48,8 @@ int checkpoint_newest(const char *out_dir, const Config *config, char path[PATH_
 
 // The checkpoint that `which` selects: "newest", "best" (the lowest validation loss), the number of a step, or "": the
 // best of a run with always_save_checkpoint = False, as in nanoGPT, else the newest. `settings` gets the keys of the
-// run that define evaluation and sampling. 1, 0 or -1 as checkpoint_find; 66 without a checkpoint of that step.
+// run that define evaluation and sampling. 1, 0 or -1 as checkpoint_find; 65 when the newest or the one of that step is
+// damaged, 66 without a checkpoint of that step.
 int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX_BYTES], Config *settings);
 
 // The checkpoint of one step: 1 with its path and state, or -1 (66 when it is missing, 65 when it is damaged).

@@ -310,6 +310,18 @@ END
     same_run whole run
 }
 
+@test "with a damaged newest checkpoint an older one is sampled, evaluated and exported only by its step" {
+    train --out_dir=run --quiet --sample_tokens=0
+    printf x | dd of="$(last run)/optimizer.safetensors" bs=1 seek=9000 conv=notrunc status=none
+    for command in sample eval "export -o model"; do
+        # shellcheck disable=SC2086
+        run_match 65 "'run/ckpt-00000024' is damaged: --ckpt=16 takes 'run/ckpt-00000016'" "$BIN/trainer" $command tiny.conf --dataset="$data" --out_dir=run
+    done
+    [ ! -e model ]
+    "$BIN/trainer" export tiny.conf -q --out_dir=run -o model --ckpt=16
+    cmp model/model.safetensors run/ckpt-00000016/model.safetensors
+}
+
 # fault 55
 @test "three steps that are not finite roll the run back past their samples; the second time it exits with 81" {
     run_code 81 train --out_dir=run --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
