@@ -43,8 +43,8 @@ static const Option options[] = {
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
-static const char *directory;                                     // of a run
-static char newest[PATH_MAX_BYTES], damage[PATH_MAX_BYTES + 256]; // its newest checkpoint, and the damage in it
+static const char *directory;                                         // of a run
+static char newest[PATH_MAX_BYTES], damage[2 * PATH_MAX_BYTES + 128]; // its newest checkpoint, and the damage found
 static SavedState saved;
 static const char argument[] = "argument"; // the origin of out_dir
 static ConfigReader reader;
@@ -123,6 +123,7 @@ static Finding check_run(char *text, size_t size) {
     else
         snprintf(text, size, "'%s' does not exist: 'trainer train --out_dir=%s' starts a run there", directory,
                  directory);
+    if (*damage && !saved.config) return BLOCKED;
     return *newest && !*damage ? FINE : WARNING;
 }
 
@@ -241,20 +242,25 @@ static void add_checks(Buffer *out, Finding *worst) {
     }
 }
 
-// Finds the newest checkpoint in the directory, whose configuration is taken if no file gives one.
+// Finds the newest checkpoint in the directory. If no file gives a configuration, that of the checkpoint is taken from
+// which a run continues.
 static int take_run(bool from_files) {
+    char whole[PATH_MAX_BYTES];
     uint64_t step;
+    RunState state;
     if (!checkpoint_any(directory, newest, &step)) {
         if (!*report || from_files || strcmp(reader.origin[KEY_out_dir], argument) || access(directory, F_OK) == 0)
             return 0;
         return fail(EX_NOINPUT, "there is no run in '%s': name the directory that holds its metrics.jsonl", directory);
     }
-    if (saved_state_read(&saved, newest) == 0) {
-        if (!from_files) saved_state_fill(&saved, &reader, newest);
-    } else {
+    if (checkpoint_newest(directory, NULL, whole, &state) <= 0 || saved_state_read(&saved, whole) < 0) {
         snprintf(damage, sizeof damage, "%s", err_text());
-        err_clear();
+        return err_clear(), 0;
     }
+    if (state.step < step)
+        snprintf(damage, sizeof damage, "'%s' is damaged: 'trainer train' continues from '%s', step %llu", newest,
+                 whole, (unsigned long long)state.step);
+    if (!from_files) saved_state_fill(&saved, &reader, whole);
     return 0;
 }
 

@@ -105,7 +105,7 @@ static const ManualRow descriptions[] = {
      NULL},
     {"doctor",
      "DIR names the directory of a run, and CONFIG a configuration, whose model then sizes the checkpoints. Without "
-     "CONFIG the configuration comes from the newest checkpoint in DIR.",
+     "CONFIG the configuration comes from the newest checkpoint in DIR, of which every byte is checked.",
      NULL},
     {NULL, NULL, NULL},
 };

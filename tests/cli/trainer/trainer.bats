@@ -310,7 +310,7 @@ END
     same_run whole run
 }
 
-@test "with a damaged newest checkpoint an older one is sampled, evaluated and exported only by its step" {
+@test "with a damaged newest checkpoint an older one is sampled, evaluated and exported only by its step, which doctor names" {
     train --out_dir=run --quiet --sample_tokens=0
     printf x | dd of="$(last run)/optimizer.safetensors" bs=1 seek=9000 conv=notrunc status=none
     for command in sample eval "export -o model"; do
@@ -320,6 +320,9 @@ END
     [ ! -e model ]
     "$BIN/trainer" export tiny.conf -q --out_dir=run -o model --ckpt=16
     cmp model/model.safetensors run/ckpt-00000016/model.safetensors
+    run_match 0 "warning  run     'run/ckpt-00000024' is damaged: 'trainer train' continues from 'run/ckpt-00000016', step 16" "$BIN/trainer" doctor run
+    printf x | dd of=run/ckpt-00000016/model.safetensors bs=1 seek=9000 conv=notrunc status=none
+    run_match 1 "error    run     no undamaged checkpoint in 'run' (2 damaged)" "$BIN/trainer" doctor run
 }
 
 # fault 55
