@@ -108,7 +108,7 @@ static int print_checkpoint(const char *path) {
 // The lowest loss, its step, and the first evaluation that it is compared with: one of other tokens is not.
 static void print_best(const char *run, const RunState *state) {
     History history;
-    print_loss("best_val_loss", state->best_loss);
+    print_loss(json ? "best_val_loss" : "best_val_loss (saved)", state->best_loss);
     if (!isfinite(state->best_loss)) return;
     history_read(&history, run, state->step);
     print_number("best_step", (double)state->best_step);

@@ -115,7 +115,9 @@ static const ManualRow output[] = {
     {"last_step", "the last step that was trained; the steps after the checkpoint are repeated after a kill", "status"},
     {"evaluated_step", "the step of the last evaluation", "status"},
     {"val_loss, val_bpb", "the losses of the last evaluation; val_bpb in bits per byte", "status"},
-    {"best_val_loss, best_step", "the lowest loss in the checkpoint, of the evaluations since best_since, and its step",
+    {"best_val_loss, best_step",
+     "the lowest loss that the checkpoint has, of the evaluations since best_since, and its step; the last evaluation "
+     "may be lower, if a kill came before its save",
      "status"},
     {"best_since", "the step of the first of these evaluations, which have all read the same tokens", "status"},
     {"tokens", "the training data up to step", "status"},

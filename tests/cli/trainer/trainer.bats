@@ -312,6 +312,7 @@ END
 
 @test "with a damaged newest checkpoint an older one is sampled, evaluated and exported only by its step, which doctor names" {
     train --out_dir=run --quiet --sample_tokens=0
+    "$BIN/trainer" status run | grep -q "^best_val_loss (saved) "
     printf x | dd of="$(last run)/optimizer.safetensors" bs=1 seek=9000 conv=notrunc status=none
     for command in sample eval "export -o model"; do
         # shellcheck disable=SC2086
