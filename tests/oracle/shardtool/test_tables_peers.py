@@ -1,5 +1,5 @@
-# peers: pyarrow, deltalake, pyiceberg, polars, duckdb, fastparquet
-"""Tables that other programs write: the texts of their Parquet files, and the command that a refusal of a table with a log names."""
+# peers: pyarrow, datasets, deltalake, pyiceberg, polars, duckdb, fastparquet, lance
+"""Tables that other programs write: the texts of their Parquet files, and the commands that refusals of other tables name."""
 import os
 import re
 import subprocess
@@ -9,11 +9,16 @@ sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 
 try:
+    import datasets
     import deltalake
     import duckdb
     import fastparquet
+    import lance
+    import pandas
     import polars
     import pyarrow
+    import pyarrow.feather
+    import pyarrow.orc
     import pyarrow.parquet
     from pyiceberg.catalog.sql import SqlCatalog
 
@@ -92,6 +97,37 @@ def test_the_command_of_a_refused_table_writes_its_present_rows(folder):
         command = re.search(r'python3 -c "(.*)"', refusal)[1]
         subprocess.run([sys.executable, "-c", command], check=True)
         assert sorted(documents("rows.parquet")) == sorted(present), (path, command)
+        os.remove("rows.parquet")
+
+
+def save_to_disk(rows, path):
+    datasets.Dataset(rows).save_to_disk(path)
+
+
+def split_to_disk(rows, path):
+    datasets.DatasetDict({"train": datasets.Dataset(rows)}).save_to_disk(path)
+
+
+def duckdb_file(rows, path):
+    with duckdb.connect(path) as database:
+        database.sql("create table t as from rows")
+
+
+FOREIGN = [lambda rows, path, codec=codec: pyarrow.orc.write_table(rows, path, compression=codec) for codec in ("uncompressed", "snappy", "zlib", "zstd", "lz4")]
+FOREIGN += [lambda rows, path, codec=codec: polars.from_arrow(rows).write_avro(path, codec) for codec in ("uncompressed", "deflate", "snappy")]
+FOREIGN += [lambda rows, path, codec=codec: pyarrow.feather.write_feather(rows, path, codec) for codec in ("uncompressed", "lz4", "zstd")]
+FOREIGN += [lambda rows, path: lance.write_dataset(rows, path), save_to_disk, split_to_disk, duckdb_file]
+
+
+def test_the_command_of_a_refused_format_writes_its_texts(folder):
+    os.chdir(folder)
+    names = {"pandas": pandas, "polars": polars, "duckdb": duckdb, "lance": lance, "pyarrow": pyarrow, "load_from_disk": datasets.load_from_disk}
+    for number, write in enumerate(FOREIGN):
+        write(table(), f"{number}.rows")
+        refusal = runner.call(SHARDTOOL, "text", f"{number}.rows", code=65).stderr.decode()
+        command = re.search(r".*: (.*\)) converts", refusal)[1].replace("TABLE", "t")
+        exec(command, names | {"FILE": f"{number}.rows", "FOLDER": f"{number}.rows"})
+        assert documents("rows.parquet") == [text for text in TEXTS if text is not None], (number, command)
         os.remove("rows.parquet")
 
 
