@@ -57,12 +57,15 @@ END
     run_match 2 "*turns=1*" "$BIN/shardtool" tokenize -q --val 0 --keep-going --vocabulary out -o out good.jsonl
 }
 
-@test "tokenize names what converts the conversations of nanochat and ShareGPT" {
+@test "tokenize names what converts the conversations of nanochat, TRL and ShareGPT" {
     echo '[{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]' >nanochat.jsonl
     run_match 65 "'nanochat.jsonl' has a conversation that is an array of messages*jq -c '{messages: .}'" tokenize -o out nanochat.jsonl
     jq -c '{messages: .}' nanochat.jsonl >a.jsonl
     echo '{"conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": "y"}]}' |
         jq -c "$(sed -n "s/^jq -c '\(.*conversations.*\)' .*/\1/p" "$ROOT/docs/answers.md")" >b.jsonl
+    echo '{"prompt": [{"role": "user", "content": "x"}], "completion": [{"role": "assistant", "content": "y"}]}' >trl.jsonl
+    run_code 65 tokenize -o out trl.jsonl
+    jq -c "$(sed "s/.*jq -c '\(.*\)'.*/\1/" <<<"$output")" trl.jsonl | cmp - a.jsonl
     tokenize -o out a.jsonl b.jsonl
     [ "$("$BIN/shardtool" decode out)" = "<|user|>x<|end|><|assistant|>y<|end|><|endoftext|><|user|>x<|end|><|assistant|>y<|end|><|endoftext|>" ]
 }
