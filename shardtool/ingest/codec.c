@@ -133,7 +133,8 @@ static bool xz_matches(Bytes head) { return starts_with(head, "\xFD\x37\x7A\x58\
 
 static void *xz_open(void) {
     lzma_stream *xz = allocate_zeroed(1, sizeof *xz);
-    if (lzma_stream_decoder(xz, XZ_MEMORY_MAX, LZMA_CONCATENATED | LZMA_TELL_UNSUPPORTED_CHECK) != LZMA_OK)
+    if (lzma_stream_decoder(xz, XZ_MEMORY_MAX, LZMA_CONCATENATED | LZMA_TELL_NO_CHECK | LZMA_TELL_UNSUPPORTED_CHECK) !=
+        LZMA_OK)
         die(EX_MEMORY, "out of memory: xz decoder");
     return xz;
 }
@@ -159,8 +160,9 @@ static CodecStatus xz_decode(void *state, CodecStep *step) {
     xz->next_out = step->out, xz->avail_out = step->space;
     lzma_ret status = lzma_code(xz, step->ended ? LZMA_FINISH : LZMA_RUN);
     advance(step, step->in.size - xz->avail_in, step->space - xz->avail_out);
+    step->unchecked = status == LZMA_NO_CHECK;
     if (status == LZMA_STREAM_END) return CODEC_END;
-    if (status == LZMA_OK || status == LZMA_BUF_ERROR) return CODEC_MORE;
+    if (step->unchecked || status == LZMA_OK || status == LZMA_BUF_ERROR) return CODEC_MORE;
     if (status == LZMA_MEM_ERROR) die(EX_MEMORY, "out of memory: xz decoder");
     step->error = xz_error(status);
     return CODEC_BAD;

@@ -15,7 +15,7 @@ typedef struct {
     uint8_t *out;   // advanced
     size_t space;   // bytes left at `out`, reduced
     bool blocks;    // return after each block, so that `save` finds an end
-    bool unchecked; // a frame without a checksum has begun
+    bool unchecked; // a frame or stream without a checksum has begun
     const char *error;
 } CodecStep;
 

@@ -58,11 +58,11 @@ static int refill(Decoder *decoder) {
     return 0;
 }
 
-// Frames without checksum are common: log the first input that has one.
+// zstd frames without checksum are common, xz streams rare: log the first input that has one.
 static void note_unchecked(const Decoder *decoder) {
     static atomic_flag noted = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&noted)) return;
-    log_line("'%s' has zstd frames without checksum: damage in it, and in other such inputs, cannot always be detected",
+    log_line("'%s' is compressed without checksum: damage in it, and in other such inputs, cannot always be detected",
              decoder->outer->name);
 }
 

@@ -164,6 +164,9 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     for folder in "${!step[@]}"; do run_match 65 "'$folder/*' is a *${step[$folder]}" shardtool text $folder/; done
     printf 'VTXF' >a.vortex && printf '\x83\xaf\x70\xd1\x0d\x88\x4a\x3f' >a.array_record && echo x >a.txt.br
     printf 'WARC/1.0\r\nWARC-Type: conversion\r\n' >a.wet
+    # as `lz4 -l`, the framing format of Snappy and lzop begin a file
+    printf '\2!L\30' >a.lz4 && printf '\xff\6\0\0sNaPpY' >a.sz && printf '\x89LZO\0\r\n\32\n' >a.lzo
+    for file in a.lz4 a.sz a.lzo; do run_match 65 "'$file' is a* file: decompress it first" shardtool text $file; done
     # as Apache ORC 2 begins a file: without compression, and with zlib, where a chunk of 9 bytes is stored
     printf 'ORC\n\6\22\4\b\nP\0\n\36' >none.orc && printf 'ORC\23\0\0\n\a\22\5\b' >zlib.orc
     for file in none.orc zlib.orc; do run_match 65 "'$file' is an ORC file*read_orc" shardtool text $file; done

@@ -138,10 +138,12 @@ sys.stdout.buffer.write(table * 2000000)' >x.zst
     done
 }
 
-@test "the first input with zstd frames without checksum is named, and only it" {
+@test "the first input that is compressed without checksum is named, and only it" {
     mkdir in && for i in 1 2 3; do seq $i 3000 >in/$i.txt; done
     zstd -q --rm in/1.txt && zstd -q --rm --no-check in/2.txt in/3.txt
     shardtool tokenize -o out in 2>log
     [ "$(grep -c checksum log)" = 1 ]
-    grep -q "'in/2.txt.zst' has zstd frames without checksum: damage in it, and in other such inputs, cannot always be detected" log
+    grep -q "'in/2.txt.zst' is compressed without checksum: damage in it, and in other such inputs, cannot always be detected" log
+    seq 3000 | xz --check=none >4.txt.xz
+    run_match 0 "'4.txt.xz' is compressed without checksum" shardtool text 4.txt.xz
 }
