@@ -59,7 +59,10 @@ static int find_reader(ForeignModel *foreign, Bytes file, bool exact_gelu) {
         foreign->format = formats[i].format;
         return formats[i].open ? formats[i].open(foreign, file, exact_gelu) : fail(EX_DATA, "it is %s", formats[i].is);
     }
-    return fail(EX_DATA, "it is neither a ckpt.pt of nanoGPT nor a model of llm.c");
+    return fail(EX_DATA, "it is neither a ckpt.pt of nanoGPT nor a model of llm.c%s",
+                file.size > 8 && get_u64(file.data) < file.size && file.data[8] == '{'
+                    ? ", but a safetensors file: --init_from=DIR reads the folder that has it and its config.json"
+                    : "");
 }
 
 static size_t elements(const Tensor *tensor) { return (size_t)tensor->file_rows * (size_t)tensor->cols; }
@@ -84,9 +87,11 @@ int foreign_open_bytes(ForeignModel *foreign, Bytes bytes, bool exact_gelu) {
     return -1;
 }
 
-// torch.distributed.checkpoint writes a folder with this file.
+// A folder of torch.distributed.checkpoint has .metadata, one that transformers saved has config.json.
 static int refuse_folder(const char *path) {
     char file[PATH_MAX_BYTES];
+    if (!access(path_join(file, path, "config.json"), F_OK))
+        return fail(EX_DATA, "'%s' is the folder of a model: --init_from=%s reads it as it is", path, path);
     if (access(path_join(file, path, ".metadata"), F_OK)) return 0;
     return fail(EX_DATA,
                 "'%s' is a folder of torch.distributed.checkpoint: torch.distributed.checkpoint.format_utils."
