@@ -76,12 +76,19 @@ static const char *not_lines_find(Bytes head) {
     return is || jsonl_bid(head) ? is : json_document_find(head);
 }
 
-// As text, a table would be one document with all its columns.
+// As text, a table would be one document with all its columns. By default pandas reads "NA" and "null" as
+// nulls.
 static const char *table_find(const Stream *stream, const SourceOptions *options, Bytes head) {
+#define TABLE(separator)                                                                                               \
+    "is a CSV or TSV table: pandas.read_csv(FILE, sep='" separator                                                     \
+    "', keep_default_na=False).to_parquet('rows.parquet') converts it (--format text reads it as one text with all "   \
+    "its columns)"
     const char *column = options->text_column ? options->text_column : "text";
+    Bytes line;
     if (!has_extension(stream, "csv tsv") && !is_table_header(head, column)) return NULL;
-    return "is a CSV or TSV table: pandas.read_csv(FILE).to_parquet('rows.parquet') converts it (--format text reads "
-           "it as one text with all its columns)";
+    if (!bytes_next_line(&head, &line)) line = head;
+    if (memchr(line.data, '\t', line.size)) return TABLE("\\t");
+    return !memchr(line.data, ',', line.size) && memchr(line.data, ';', line.size) ? TABLE(";") : TABLE(",");
 }
 
 static bool promises_text(const Stream *stream) {

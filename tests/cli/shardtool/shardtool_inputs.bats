@@ -119,7 +119,8 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
 @test "tables in CSV and TSV are refused by name or by their header" {
     printf 'id,text\n1,"a, b\nc"\n2,"d"\n' | tee t.csv | gzip >t.csv.gz && sed 's/,/\t/' t.csv >t.TSV && cp t.csv unknown
     for file in t.csv t.csv.gz t.TSV unknown; do run_match 65 "'$file' is a CSV or TSV table*read_csv*to_parquet" shardtool text "$file"; done
-    run_match 65 "'standard input' is a CSV or TSV table" shardtool text - <t.csv
+    run_match 65 "'standard input' is a CSV or TSV table*sep=',', keep_default_na=False" shardtool text - <t.csv
+    run_match 65 "sep='?t', keep_default_na=False" shardtool text t.TSV
     run_match 66 "skipped 1 bad input" shardtool text --keep-going t.csv
     [ "$(shardtool text --format text t.csv | jq -r .text)" = "$(cat t.csv)" ]
     printf 'A text, and\nmore text\n' >prose && run_code 0 shardtool text prose

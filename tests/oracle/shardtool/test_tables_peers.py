@@ -1,5 +1,6 @@
 # peers: pyarrow, datasets, deltalake, pyiceberg, polars, duckdb, fastparquet, lance
 """Tables that other programs write: the texts of their Parquet files, and the commands that refusals of other tables name."""
+import csv
 import os
 import re
 import subprocess
@@ -119,16 +120,31 @@ FOREIGN += [lambda rows, path, codec=codec: pyarrow.feather.write_feather(rows, 
 FOREIGN += [lambda rows, path: lance.write_dataset(rows, path), save_to_disk, split_to_disk, duckdb_file]
 
 
+def converted(path):
+    """The documents after the command that the refusal of a file or folder names."""
+    names = {"pandas": pandas, "polars": polars, "duckdb": duckdb, "lance": lance, "pyarrow": pyarrow, "load_from_disk": datasets.load_from_disk}
+    refusal = runner.call(SHARDTOOL, "text", path, code=65).stderr.decode()
+    command = re.search(r".*: (.*\)) converts", refusal)[1].replace("TABLE", "t")
+    exec(command, names | {"FILE": path, "FOLDER": path})
+    texts = documents("rows.parquet")
+    os.remove("rows.parquet")
+    return texts
+
+
 def test_the_command_of_a_refused_format_writes_its_texts(folder):
     os.chdir(folder)
-    names = {"pandas": pandas, "polars": polars, "duckdb": duckdb, "lance": lance, "pyarrow": pyarrow, "load_from_disk": datasets.load_from_disk}
     for number, write in enumerate(FOREIGN):
         write(table(), f"{number}.rows")
-        refusal = runner.call(SHARDTOOL, "text", f"{number}.rows", code=65).stderr.decode()
-        command = re.search(r".*: (.*\)) converts", refusal)[1].replace("TABLE", "t")
-        exec(command, names | {"FILE": f"{number}.rows", "FOLDER": f"{number}.rows"})
-        assert documents("rows.parquet") == [text for text in TEXTS if text is not None], (number, command)
-        os.remove("rows.parquet")
+        assert converted(f"{number}.rows") == [text for text in TEXTS if text is not None], number
+
+
+def test_the_command_of_a_refused_csv_file_writes_its_texts(folder):
+    os.chdir(folder)
+    texts = [*TEXTS[2:], "NA", "null", "None", "one, \"two\";\tand\r\nthree"]
+    for name, separator in (("a.csv", ","), ("b.csv", ";"), ("c.csv", "\t"), ("d.tsv", "\t")):
+        with open(name, "w", newline="") as file:
+            csv.writer(file, delimiter=separator).writerows([("id", "text"), *enumerate(texts)])
+        assert converted(name) == texts, name
 
 
 if __name__ == "__main__":
