@@ -148,11 +148,11 @@ void llama_config_print(const ModelShape *shape, Dtype type, Buffer *out) {
                  " \"max_position_embeddings\": %d,\n \"vocab_size\": %d,\n \"hidden_act\": \"silu\",\n"
                  " \"rms_norm_eps\": 1e-05,\n \"rope_theta\": %.17g,\n"
                  " \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": %.17g},\n"
-                 " \"attention_bias\": %s,\n \"mlp_bias\": %s,\n \"attention_dropout\": 0.0,\n"
+                 "%s \"attention_bias\": %s,\n \"mlp_bias\": %s,\n \"attention_dropout\": 0.0,\n"
                  " \"initializer_range\": 0.02,\n \"tie_word_embeddings\": %s,\n"
                  " \"bos_token_id\": %d,\n \"eos_token_id\": %d,\n \"torch_dtype\": \"%s\"\n}\n",
                  shape->layers, shape->heads, shape->kv_heads, shape->channels, shape->channels / shape->heads,
                  shape_hidden(shape), shape->block, shape->vocab, shape->rope_theta, shape->rope_theta,
-                 yes_no[shape->bias], yes_no[shape->bias], yes_no[!shape->untied], shape->end_of_text,
-                 shape->end_of_text, dtype_name(type));
+                 shape->qk_norm ? " \"use_sliding_window\": false,\n" : "", yes_no[shape->bias], yes_no[shape->bias],
+                 yes_no[!shape->untied], shape->end_of_text, shape->end_of_text, dtype_name(type));
 }

@@ -57,6 +57,7 @@ def test_export_has_the_names_and_the_shapes_of_llama():
         shapes = {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
         kept = config["num_key_value_heads"] * 8
         assert config["model_type"] == ("qwen3" if form == "qwen3" else "llama")
+        assert config.get("use_sliding_window") == (False if form == "qwen3" else None)  # keras-hub requires it
         assert shapes["model.layers.1.self_attn.q_proj.weight"] == [32, 32]
         assert shapes["model.layers.1.self_attn.v_proj.weight"] == [kept, 32]
         assert shapes["model.layers.0.mlp.up_proj.weight"] == [config["intermediate_size"], 32]
