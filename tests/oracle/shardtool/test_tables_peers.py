@@ -1,6 +1,7 @@
-# peers: pyarrow, datasets, deltalake, pyiceberg, polars, duckdb, fastparquet, lance
+# peers: pyarrow, chdb, daft, datasets, deltalake, pyiceberg, pypaimon, polars, duckdb, fastparquet, lance
 """Tables that other programs write: the texts of their Parquet files, and the commands that refusals of other tables name."""
 import csv
+import glob
 import os
 import re
 import subprocess
@@ -10,6 +11,8 @@ sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 
 try:
+    import chdb
+    import daft
     import datasets
     import deltalake
     import duckdb
@@ -21,6 +24,7 @@ try:
     import pyarrow.feather
     import pyarrow.orc
     import pyarrow.parquet
+    import pypaimon
     from pyiceberg.catalog.sql import SqlCatalog
 
     missing = None
@@ -56,12 +60,24 @@ def by_fastparquet(path, codec):
     fastparquet.write(path, table().to_pandas(), compression=codec)
 
 
+def by_daft(path, codec):
+    daft.from_arrow(table()).write_parquet(f"{path}.folder", compression=codec)
+    (written,) = glob.glob(f"{path}.folder/*")
+    os.rename(written, path)
+
+
+def by_chdb(path, codec):
+    pyarrow.parquet.write_table(table(), f"{path}.in")
+    chdb.query(f"select * from file('{path}.in', Parquet) into outfile '{path}' format Parquet settings output_format_parquet_compression_method='{codec}'")
+
+
 WRITERS = [(by_pyarrow, codec, options) for codec in ("none", "snappy", "gzip", "brotli", "zstd", "lz4")
            for options in ({}, {"data_page_version": "2.0", "use_dictionary": False})]  # fmt: skip
 WRITERS += [(by_polars, codec, {}) for codec in ("uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4")]
 WRITERS += [(by_duckdb, codec, {"version": version}) for codec in ("uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4_raw")
             for version in ("v1", "v2")]  # fmt: skip
 WRITERS += [(by_fastparquet, codec, {}) for codec in (None, "SNAPPY", "GZIP", "BROTLI", "ZSTD", "LZ4_RAW")]
+WRITERS += [(write, codec, {}) for write in (by_daft, by_chdb) for codec in ("none", "snappy", "gzip", "brotli", "zstd", "lz4")]
 
 
 def test_parquet_of_each_writer_and_codec_has_its_texts(folder):
@@ -89,10 +105,22 @@ def iceberg_table(folder, rows):
     return made.location().removeprefix("file://")
 
 
+def paimon_table(folder, rows):
+    catalog = pypaimon.CatalogFactory.create({"warehouse": folder})
+    catalog.create_database("d", False)
+    catalog.create_table("d.t", pypaimon.Schema.from_pyarrow_schema(rows.schema), False)
+    for written in rows.slice(0, 3), pyarrow.concat_tables([rows.slice(0, 2), rows.slice(3)]):
+        builder = catalog.get_table("d.t").new_batch_write_builder().overwrite()
+        writer, commit = builder.new_write(), builder.new_commit()
+        writer.write_arrow(written)
+        commit.commit(writer.prepare_commit())
+    return f"{folder}/d.db/t"
+
+
 def test_the_command_of_a_refused_table_writes_its_present_rows(folder):
     os.chdir(folder)
     present = [text for id, text in enumerate(TEXTS) if text is not None and id != 2]
-    for make in delta_table, iceberg_table:
+    for make in delta_table, iceberg_table, paimon_table:
         path = make(folder, table())
         refusal = runner.call(SHARDTOOL, "text", path, code=65).stderr.decode()
         command = re.search(r'python3 -c "(.*)"', refusal)[1]
