@@ -1,12 +1,11 @@
 // The team: pieces of a region in one word for each thread, which takes from its own and then from the others'.
 //
 // A step of a small model has hundreds of regions of 100 us. At the end of each, libgomp waits for all of its threads,
-// those included that have no processor. Here a thread waits awake for as long as it has worked, 10 us at most, and
-// sleeps then; the caller wakes it when what is left of a region takes longer than waking, so that a small model runs
-// on one thread. docs/measurements.md has the times of a step beside busy processes. PIECES and AWAKE_NS were chosen
-// among about ten settings, each run once on a loaded machine, where medians differed by 15 % from run to run:
-// sched_yield between pieces and other time slices (sched_setattr) showed no gain beyond that. Not measured with
-// AVX-512 or AMX.
+// those included that have no processor. Here a thread waits awake for as long as it has worked, 200 us at most, or
+// 10 us if other programs want its processor, and sleeps then; the caller wakes it when what is left of a region takes
+// longer than waking, so that a small model runs on one thread. docs/measurements.md has the times of a step alone and
+// beside busy processes. PIECES was chosen among few settings on a loaded machine, where medians differed by 15 % from
+// run to run: sched_yield between pieces and other time slices (sched_setattr) showed no gain beyond that.
 #include "kernels/cpu/team.h"
 #include <assert.h>
 #include <linux/futex.h>
@@ -17,15 +16,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    PIECES = 8,       // of a region, for each thread
-    AWAKE_NS = 10000, // that a thread waits awake at most
-    WAKE_NS = 20000,  // of work left, for which sleeping threads are woken
-    ALONE_MAX = 8     // regions inside of each other that run alone
+    PIECES = 8,              // of a region, for each thread
+    AWAKE_NS = 200000,       // that a thread waits awake at most
+    AWAKE_SHARED_NS = 10000, // the same if others want its processor
+    WINDOW_NS = 100000000,   // of the system's records of this
+    SHARED_TIMES = 6,
+    WAKE_NS = 20000, // of work left, for which sleeping threads are woken
+    ALONE_MAX = 8    // regions inside of each other that run alone
 };
 
 #define SLEEPS 0x80000000u // the caller, on team.unfinished
@@ -50,6 +53,9 @@ static struct {
 
 static _Thread_local struct {
     int thread, piece, pieces;
+    bool shares;                    // its processor with others, see shares_processor()
+    long taken;                     // times that the system had taken it when the window began
+    uint64_t window;                // its begin, in ns
     int outer[ALONE_MAX][2], depth; // piece and pieces around regions that run alone
 } me = {.pieces = 1};
 
@@ -72,18 +78,31 @@ static void futex_wake(_Atomic uint32_t *word, int threads) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
 }
 
-// Waits awake, for `ns` at most, while the word has this value. Returns the time that this took.
-static uint64_t wait_awake(_Atomic uint32_t *word, uint32_t value, uint64_t ns) {
+// Whether others want the processor of this thread: they took it SHARED_TIMES or more in the last WINDOW_NS. The
+// system's own threads take it too, for microseconds.
+static bool shares_processor(uint64_t now) {
+    if (now - me.window < WINDOW_NS) return me.shares;
+    struct rusage use;
+    getrusage(RUSAGE_THREAD, &use);
+    me.shares = use.ru_nivcsw - me.taken >= SHARED_TIMES, me.taken = use.ru_nivcsw, me.window = now;
+    return me.shares;
+}
+
+// Waits awake while the word has this value, for *ns at most, which it takes the time from. Returns whether it changed.
+static bool wait_awake(_Atomic uint32_t *word, uint32_t value, uint64_t *ns) {
     const uint64_t begun = now_ns();
     uint64_t waited = 0;
-    while (waited < ns && atomic_load_explicit(word, memory_order_relaxed) == value) {
+    bool alone = false; // on its processor
+    while (waited < *ns && atomic_load_explicit(word, memory_order_relaxed) == value) {
+        if (waited >= AWAKE_SHARED_NS && !alone && !(alone = !shares_processor(begun + waited))) break;
 #ifdef __x86_64__
         for (int i = 0; i < 16 && atomic_load_explicit(word, memory_order_relaxed) == value; i++)
             __builtin_ia32_pause();
 #endif
         waited = now_ns() - begun;
     }
-    return waited;
+    *ns -= waited < *ns ? waited : *ns;
+    return atomic_load(word) != value;
 }
 
 // A piece of the share of `owner` in a region of this generation, or -1.
@@ -139,9 +158,7 @@ static void *serve(void *number) {
             awake += now_ns() - begun;
             if (awake > AWAKE_NS) awake = AWAKE_NS;
         }
-        const uint64_t waited = wait_awake(&team.regions, regions, awake);
-        awake -= waited < awake ? waited : awake;
-        if (atomic_load(&team.regions) != regions) continue;
+        if (wait_awake(&team.regions, regions, &awake)) continue;
         atomic_fetch_add(&team.sleeping, 1);
         futex_wait(&team.regions, regions);
         atomic_fetch_sub(&team.sleeping, 1);
@@ -181,7 +198,8 @@ void team_end_alone(void) {
 
 static void wait_for_others(void) {
     for (uint32_t left; (left = atomic_load_explicit(&team.unfinished, memory_order_acquire)) & ~SLEEPS;) {
-        if (!(left & SLEEPS) && wait_awake(&team.unfinished, left, AWAKE_NS) < AWAKE_NS) continue;
+        uint64_t awake = AWAKE_NS;
+        if (!(left & SLEEPS) && wait_awake(&team.unfinished, left, &awake)) continue;
         if (left & SLEEPS || atomic_compare_exchange_strong(&team.unfinished, &left, left | SLEEPS))
             futex_wait(&team.unfinished, left | SLEEPS);
     }
