@@ -8,7 +8,8 @@ enum { WIDE_ROWS = 128 }; // rows widened at a time
 
 static const CpuVariant *variant;
 static CpuProducts products;
-static bool weight_by_panels; // dw of floats by multiply_weight(), see by_panels()
+// dw of floats by the variant's panels: copied once for all strips of dw. oneDNN copies both operands for each block.
+static bool weight_by_panels;
 bool cpu_amx;
 static const Backend *operations;
 
@@ -49,16 +50,9 @@ static void multiply_widened(Direction direction, int M, const Weight *w, const 
     }
 }
 
-// Whether dw is faster by panels than by oneDNN: on AVX2 always; on AVX-512 if the rows of `in` are a multiple of 4 KiB
-// apart, so that they share few sets of the caches. If they are a power of two apart, oneDNN copies them too.
-static bool by_panels(int cols) {
-    const bool collide = cols % 1024 == 0 && (cols & (cols - 1));
-    return weight_by_panels && (products != PRODUCTS_PACKED || collide);
-}
-
 static void multiply_weight(float *dw, const float *dout, const float *in, int M, int rows, int cols, bool add,
                             size_t used) {
-    if (by_panels(cols))
+    if (weight_by_panels)
         variant->multiply_weight(dw, dout, in, M, rows, cols, add,
                                  scratch_take(&used, variant->weight_scratch(cols, team_threads())));
     else
@@ -176,8 +170,7 @@ int matmul_open(const Backend *its_operations, const CpuVariant *its_variant, Cp
     variant = its_variant;
     products = how;
     cpu_amx = operations->act_type == DTYPE_BF16 && how == PRODUCTS_PACKED && product_has_amx() && amx_open();
-    weight_by_panels = variant->multiply_weight &&
-                       (how == PRODUCTS_PACKED ? operations->act_type == DTYPE_FP32 : !product_has_avx512());
+    weight_by_panels = variant->multiply_weight && (how == PRODUCTS_WIDENED || operations->act_type == DTYPE_FP32);
     return product_open(operations->act_type == DTYPE_BF16 && how != PRODUCTS_WIDENED, how == PRODUCTS_PACKED);
 }
 
