@@ -31,10 +31,11 @@ typedef struct {
     void (*multiply_row)(void *out, const void *in, const void *packed, const float *bias, int rows, int cols,
                          int block);
     void (*multiply_row_plain)(void *out, const void *in, const float *w, const float *bias, int rows, int cols);
-    // matmul_backward_weight of floats, the same bits for any number of threads; NULL if oneDNN is faster.
-    void (*multiply_weight)(float *dw, const float *dout, const float *in, int M, int rows, int cols, bool add,
+    // c (M,N) (+)= a (M,K), or turned (K,M), times b (K,N), with the same bits for any number of threads; NULL if oneDNN
+    // is faster. scratch: panels_scratch(N, threads) bytes.
+    void (*multiply_panels)(float *c, const float *a, bool turned, const float *b, int M, int N, int K, bool add,
                             void *scratch);
-    size_t (*weight_scratch)(int cols, int threads);
+    size_t (*panels_scratch)(int N, int threads);
     void (*widen)(float *out, const void *in, size_t n);
     void (*narrow)(void *out, const float *in, size_t n);
 } CpuVariant;

@@ -8,8 +8,7 @@ enum { WIDE_ROWS = 128 }; // rows widened at a time
 
 static const CpuVariant *variant;
 static CpuProducts products;
-// dw of floats by the variant's panels: copied once for all strips of dw. oneDNN copies both operands for each block.
-static bool weight_by_panels;
+static bool has_panels; // gradients of floats may be multiplied by multiply_panels(), see by_panels()
 bool cpu_amx;
 static const Backend *operations;
 
@@ -33,6 +32,24 @@ static const void *weights_of(const Weight *w, Direction direction) {
     return products == PRODUCTS_PLAIN ? (const void *)w->param : packed_of(w, direction);
 }
 
+// Whether a gradient is multiplied by panels. dw always: panels are copied once for all strips, and oneDNN copies its
+// operands for each block. din if the rows of the weights are a multiple of 4 KiB apart: they share few sets of the
+// caches, and oneDNN is half as fast, unless the weights are packed.
+static bool by_panels(Direction direction, int cols) {
+    return has_panels && (direction == BACKWARD_WEIGHT || (products != PRODUCTS_PACKED && cols % 1024 == 0));
+}
+
+// product() of two gradients, by panels or by oneDNN, with the scratch memory after `used` bytes.
+static void multiply_gradient(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b,
+                              void *c, size_t used) {
+    const bool weight = direction == BACKWARD_WEIGHT;
+    if (by_panels(direction, cols))
+        variant->multiply_panels(c, a, weight, b, weight ? rows : M, cols, weight ? M : rows, add,
+                                 scratch_take(&used, variant->panels_scratch(cols, team_threads())));
+    else
+        product(direction, M, rows, cols, add, a, b, NULL, c);
+}
+
 // For two-byte operands that the processor cannot multiply: widens WIDE_ROWS rows at a time to fp32, multiplies, and
 // narrows the result.
 static void multiply_widened(Direction direction, int M, const Weight *w, const Act *in, const Par *bias, Act *out) {
@@ -41,22 +58,16 @@ static void multiply_widened(Direction direction, int M, const Weight *w, const 
     size_t used = 0;
     float *wide_in = scratch_take(&used, WIDE_ROWS * in_cols * sizeof(float));
     float *wide_out = scratch_take(&used, WIDE_ROWS * out_cols * sizeof(float));
+    const void *weights = weights_of(w, direction);
     for (int row = 0; row < M; row += WIDE_ROWS) {
         const int count = M - row < WIDE_ROWS ? M - row : WIDE_ROWS;
         variant->widen(wide_in, (const uint16_t *)in + (size_t)row * in_cols, (size_t)count * in_cols);
-        product(direction, count, w->rows, w->cols, false, wide_in, weights_of(w, direction), (const float *)bias,
-                wide_out);
+        if (direction == FORWARD)
+            product(FORWARD, count, w->rows, w->cols, false, wide_in, weights, (const float *)bias, wide_out);
+        else
+            multiply_gradient(direction, count, w->rows, w->cols, false, wide_in, weights, wide_out, used);
         variant->narrow((uint16_t *)out + (size_t)row * out_cols, wide_out, (size_t)count * out_cols);
     }
-}
-
-static void multiply_weight(float *dw, const float *dout, const float *in, int M, int rows, int cols, bool add,
-                            size_t used) {
-    if (weight_by_panels)
-        variant->multiply_weight(dw, dout, in, M, rows, cols, add,
-                                 scratch_take(&used, variant->weight_scratch(cols, team_threads())));
-    else
-        product(BACKWARD_WEIGHT, M, rows, cols, add, dout, in, NULL, dw);
 }
 
 static void multiply_weight_widened(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add) {
@@ -67,7 +78,7 @@ static void multiply_weight_widened(Grad *dw, const Act *dout, const Act *in, in
         const int count = M - row < WIDE_ROWS ? M - row : WIDE_ROWS;
         variant->widen(wide_dout, (const uint16_t *)dout + (size_t)row * (size_t)rows, (size_t)count * (size_t)rows);
         variant->widen(wide_in, (const uint16_t *)in + (size_t)row * (size_t)cols, (size_t)count * (size_t)cols);
-        multiply_weight((float *)dw, wide_dout, wide_in, count, rows, cols, add || row, used);
+        multiply_gradient(BACKWARD_WEIGHT, count, rows, cols, add || row, wide_dout, wide_in, dw, used);
     }
 }
 
@@ -98,7 +109,7 @@ void cpu_matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M
                            (const uint16_t *)(void *)packed_of(w, BACKWARD_INPUT), M, w->rows, w->cols,
                            scratch_take(&used, amx_input_scratch(w->cols, team_threads())));
     else
-        product(BACKWARD_INPUT, M, w->rows, w->cols, false, dout, weights_of(w, BACKWARD_INPUT), NULL, din);
+        multiply_gradient(BACKWARD_INPUT, M, w->rows, w->cols, false, dout, weights_of(w, BACKWARD_INPUT), din, used);
 }
 
 void cpu_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add) {
@@ -108,10 +119,8 @@ void cpu_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M,
     else if (cpu_amx)
         amx_backward_weight((float *)dw, (const uint16_t *)dout, (const uint16_t *)in, M, rows, cols, add,
                             scratch_take(&used, amx_scratch(cols, team_threads())));
-    else if (operations->act_type == DTYPE_FP32)
-        multiply_weight((float *)dw, (const float *)dout, (const float *)in, M, rows, cols, add, used);
     else
-        product(BACKWARD_WEIGHT, M, rows, cols, add, dout, in, NULL, dw);
+        multiply_gradient(BACKWARD_WEIGHT, M, rows, cols, add, dout, in, dw, used);
 }
 
 void cpu_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
@@ -160,7 +169,7 @@ void cpu_pack(const Weight *w) {
 size_t cpu_matmul_scratch(const Shape *s) {
     const size_t C = (size_t)s->C, V = (size_t)s->V, hidden = 7 * C + 128, head = V + C;
     const int threads = s->threads > 0 ? s->threads : team_threads();
-    const size_t panels = weight_by_panels ? variant->weight_scratch(4 * s->C + 128, threads) : 0;
+    const size_t panels = has_panels ? variant->panels_scratch(4 * s->C + 128, threads) : 0;
     if (products == PRODUCTS_WIDENED) return WIDE_ROWS * sizeof(float) * size_larger(hidden, head) + 128 + panels;
     return cpu_amx ? size_larger(amx_scratch(4 * s->C, threads), amx_input_scratch(s->C, threads)) : panels;
 }
@@ -170,7 +179,7 @@ int matmul_open(const Backend *its_operations, const CpuVariant *its_variant, Cp
     variant = its_variant;
     products = how;
     cpu_amx = operations->act_type == DTYPE_BF16 && how == PRODUCTS_PACKED && product_has_amx() && amx_open();
-    weight_by_panels = variant->multiply_weight && (how == PRODUCTS_WIDENED || operations->act_type == DTYPE_FP32);
+    has_panels = variant->multiply_panels && (how == PRODUCTS_WIDENED || operations->act_type == DTYPE_FP32);
     return product_open(operations->act_type == DTYPE_BF16 && how != PRODUCTS_WIDENED, how == PRODUCTS_PACKED);
 }
 

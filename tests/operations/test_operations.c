@@ -70,6 +70,8 @@ OPERATION(matmul_agrees_with_the_reference) {
     operation_matmul(37, 1088, 64);                                // the head's long sums: two chunks and a part of one
     if (pair_device == DEVICE_CPU) operation_matmul(1300, 50, 40); // a sum of several chunks of tokens
     if (pair_device == DEVICE_CPU) operation_matmul(260, 14, 3072); // rows that are 12 KiB apart
+    if (pair_device == DEVICE_CPU)
+        operation_matmul(29, 1100, 1024); // and 4 KiB, with a sum of several chunks of outputs
 }
 
 OPERATION(matmul_of_a_single_row_agrees_with_the_reference) {

@@ -9,8 +9,8 @@
 #include "kernels/cpu/ops/gelu.h"
 #include "kernels/cpu/ops/heads.h"
 #include "kernels/cpu/ops/layernorm.h"
+#include "kernels/cpu/ops/matmul_panels.h"
 #include "kernels/cpu/ops/matmul_row.h"
-#include "kernels/cpu/ops/matmul_weight.h"
 #include "kernels/cpu/ops/muon.h"
 #include "kernels/cpu/ops/swiglu.h"
 
@@ -29,5 +29,5 @@ static size_t scratch_bytes(const Shape *shape) {
 }
 
 const CpuVariant CPU_VARIANT = {
-    install,        scratch_bytes, pack_tiles, multiply_row, multiply_row_plain, W > 4 ? multiply_weight : NULL,
-    weight_scratch, widen,         narrow};
+    install,        scratch_bytes, pack_tiles, multiply_row, multiply_row_plain, W > 4 ? multiply_panels : NULL,
+    panels_scratch, widen,         narrow};
