@@ -234,7 +234,7 @@ test-now: all $(O)/test $(O)/simulate $(O)/bench_tokenizer $(O)/bench_pieces $(O
 ## test-peers  the tests beside torch, transformers, TRL, llama.cpp, MPICH, polars and others (docs/peers.md), installed in build (8 GB)
 test-peers: test-deps
 	$(Q)scripts/deps.sh peers
-	$(Q)$(MAKE) --no-print-directory $(JOBS) all
+	$(Q)$(MAKE) --no-print-directory $(JOBS) all $(O)/bench_tokenizer
 	$(Q)TIER=all tests/run.sh --peers $(O) $(T)
 ## audit    forged runs: one bit of the data, the configuration, a checkpoint or the metrics; replay accepts none (N=1000 SEED=1)
 audit: test-deps all ; $(Q)BIN=$(abspath $(O)/bin) FORGERIES=$(or $(N),1000) SEED=$(SEED) build/venv/bin/python tests/oracle/trainer/test_audit.py forged

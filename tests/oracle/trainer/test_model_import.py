@@ -143,12 +143,12 @@ def test_what_another_program_made_of_nanogpts_form_is_said(folder):
 
 
 def test_a_model_that_needs_no_import_is_named_for_init_from(folder):
-    with open("config.json", "w") as config, open("model.safetensors", "wb") as model:
+    with open(f"{folder}/config.json", "w") as config, open(f"{folder}/model.safetensors", "wb") as model:
         config.write('{"model_type": "gpt2"}')
         header = b'{"wte.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
         model.write(struct.pack("<Q", len(header)) + header + bytes(4))
     refused(folder, 65, f"--init_from={folder} reads it as it is")
-    refused("model.safetensors", 65, "a safetensors file: --init_from=DIR reads the folder")
+    refused(f"{folder}/model.safetensors", 65, "a safetensors file: --init_from=DIR reads the folder")
 
 
 def test_a_padded_vocabulary_of_nanogpt_is_cut(folder):
