@@ -17,7 +17,7 @@ setup() {
     evaluate --choices=items.jsonl --json | hf check model items.jsonl
     [[ "$(evaluate --choices=items.jsonl)" == "accuracy 0."*" over 20 items" ]]
     for line in nothing '[]' '{"ctx": 3, "endings": ["b", "c"], "label": 0}' '{"ctx": "a", "endings": ["b"], "label": 0}' \
-        '{"ctx": "a", "endings": ["b", 3], "label": 0}' '{"ctx": "a", "endings": ["b", ""], "label": 0}' '{"ctx": "a", "endings": ["b", "c"], "label": 2}'; do
+        '{"ctx": "a", "endings": ["b", 3], "label": 0}' '{"ctx": "a", "endings": ["b", "c"], "label": 2}'; do
         { head -1 items.jsonl && echo && echo "$line"; } >bad.jsonl
         run_match 65 "'bad.jsonl' line 3: " evaluate --choices=bad.jsonl
     done

@@ -46,8 +46,10 @@ right = [0, 0]
 for number, (item, answer) in enumerate(zip(items, answers)):
     sums, means = [], []
     for ending in item["endings"]:
-        ids = encoding.encode_ordinary(" " + ending)
-        row = ((encoding.encode_ordinary(item["ctx"]) or [50256]) + ids)[-BLOCK - 1:]
+        context = encoding.encode_ordinary(item["ctx"].rstrip())  # white space at its end belongs to the ending
+        blank = "" if item["ctx"].endswith(" ") or ending.startswith(" ") else " "
+        ids = encoding.encode_ordinary(item["ctx"] + blank + ending)[len(context):]
+        row = ((context or [50256]) + ids)[-BLOCK - 1:]
         with torch.no_grad():
             logits = model(torch.tensor([row[:-1]])).logits[0, -len(ids):].double()
         losses = torch.nn.functional.cross_entropy(logits, torch.tensor(ids), reduction="none")
