@@ -35,6 +35,20 @@ struct Pool {
     pthread_cond_t more, less;
 };
 
+// Does the next job that nobody has begun. The lock is held before and after.
+static void do_next(Pool *pool, unsigned worker) {
+    unsigned slot = (unsigned)(pool->started++ % pool->count);
+    pthread_mutex_unlock(&pool->lock);
+
+    err_clear();
+    int status = pool->work(pool->jobs + slot * pool->job_bytes, worker);
+
+    pthread_mutex_lock(&pool->lock);
+    pool->slots[slot].status = status;
+    err_take(&pool->slots[slot].error);
+    pool->slots[slot].done = true;
+}
+
 static void *run(void *argument) {
     Worker *worker = argument;
     Pool *pool = worker->pool;
@@ -42,16 +56,7 @@ static void *run(void *argument) {
     for (;;) {
         while (pool->started == pool->submitted && !pool->closing) pthread_cond_wait(&pool->more, &pool->lock);
         if (pool->closing) break;
-        unsigned slot = (unsigned)(pool->started++ % pool->count);
-        pthread_mutex_unlock(&pool->lock);
-
-        err_clear();
-        int status = pool->work(pool->jobs + slot * pool->job_bytes, worker->index);
-
-        pthread_mutex_lock(&pool->lock);
-        pool->slots[slot].status = status;
-        err_take(&pool->slots[slot].error);
-        pool->slots[slot].done = true;
+        do_next(pool, worker->index);
         pthread_cond_signal(&pool->less);
     }
     pthread_mutex_unlock(&pool->lock);
@@ -93,6 +98,13 @@ void pool_submit(Pool *pool) {
     pool->slots[pool->submitted % pool->count].done = false;
     pool->submitted++;
     pthread_cond_signal(&pool->more);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void pool_help(Pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    while (pool->started < pool->submitted && !pool->slots[pool->collected % pool->count].done)
+        do_next(pool, pool->threads);
     pthread_mutex_unlock(&pool->lock);
 }
 

@@ -20,8 +20,8 @@
 
 typedef struct Pool Pool;
 
-// Does one job in a worker thread, `worker` in 0 .. threads - 1. Returns 0, or -1 after fail(); pool_collect hands the
-// error to the owner.
+// Does one job in a worker thread, `worker` in 0 .. threads - 1, or in pool_help. Returns 0, or -1 after fail();
+// pool_collect hands the error to the owner.
 typedef int PoolWork(void *job, unsigned worker);
 
 // Starts the threads (0: as many as pool_cores()). `jobs` is an array of `count` jobs of `job_bytes` bytes, borrowed
@@ -44,6 +44,10 @@ void pool_submit(Pool *pool);
 // the next pool_acquire, so use its output before. Returns 0, or -1 with the job's error pending; *job is set in both
 // cases.
 int pool_collect(Pool *pool, void **job);
+
+// Does jobs that no worker has begun, as worker number `threads`, until the oldest job is done or none is left. Before
+// pool_collect, so that the owner does not sleep while there is work.
+void pool_help(Pool *pool);
 
 // The number of cores that this process may use: its affinity mask, capped by the quota of its control groups.
 // Thread-safe.

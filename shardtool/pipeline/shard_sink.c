@@ -33,7 +33,7 @@ struct ShardSink {
     Pool *pool;
     SinkFrame *jobs;
     unsigned job_count, id_bytes; // of an id
-    ShardEncoder **encoders;      // one per worker
+    ShardEncoder **encoders;      // one per worker, and one of the thread that adds
     unsigned encoder_count;
     SinkSplit splits[SPLIT_COUNT];
 };
@@ -56,9 +56,9 @@ ShardSink *shard_sink_open(const ShardSinkOptions *options, const Inputs *inputs
     }
 
     unsigned threads = options->threads ? options->threads : pool_cores();
-    sink->encoder_count = threads;
-    sink->encoders = allocate_zeroed(threads, sizeof(ShardEncoder *));
-    for (unsigned i = 0; i < threads; i++) sink->encoders[i] = shard_encoder_open();
+    sink->encoder_count = threads + 1;
+    sink->encoders = allocate_zeroed(sink->encoder_count, sizeof(ShardEncoder *));
+    for (unsigned i = 0; i < sink->encoder_count; i++) sink->encoders[i] = shard_encoder_open();
     sink->job_count = 3 * threads + 4; // one batch of text fills several frames
     sink->jobs = allocate_zeroed(sink->job_count, sizeof *sink->jobs);
     for (unsigned i = 0; i < sink->job_count; i++) {
@@ -135,6 +135,7 @@ static int finish_shard(ShardSink *sink, int split) {
 // Collects the oldest frame from the workers and appends it. 1 when no frame is in flight.
 static int append_frame(ShardSink *sink) {
     void *done;
+    pool_help(sink->pool);
     if (pool_collect(sink->pool, &done) < 0) return -1;
     if (!done) return 1;
     SinkFrame *job = done;

@@ -16,6 +16,7 @@
 #include "tests/test.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <semaphore.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -321,6 +322,43 @@ TEST(pool_gives_jobs_back_in_order_for_any_number_of_threads) {
         CHECK(pool_collect(pool, &out) == 0 && !out);
         pool_close(pool);
     }
+}
+
+typedef struct {
+    sem_t *begun, *opened;
+    unsigned worker;
+    bool first, last;
+} Gate;
+
+// The first job ends when the last one has opened it.
+static int pass_gate(void *data, unsigned worker) {
+    Gate *gate = data;
+    gate->worker = worker;
+    if (gate->first) sem_post(gate->begun), sem_wait(gate->opened);
+    if (gate->last) sem_post(gate->opened);
+    return 0;
+}
+
+TEST(pool_help_does_the_jobs_that_no_worker_has_begun) {
+    sem_t begun, opened;
+    CHECK(sem_init(&begun, 0, 0) == 0 && sem_init(&opened, 0, 0) == 0);
+    Gate gates[4] = {{0}};
+    Pool *pool = pool_open(1, pass_gate, gates, sizeof *gates, 4);
+    CHECK(pool);
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQUAL(pool_acquire(pool), &gates[i]);
+        gates[i] = (Gate){&begun, &opened, 7, i == 0, i == 3};
+        pool_submit(pool);
+        if (i == 0) sem_wait(&begun);
+    }
+    pool_help(pool);
+    for (int i = 0; i < 4; i++) {
+        void *done;
+        CHECK_EQUAL(pool_collect(pool, &done), 0);
+        CHECK_EQUAL(done, &gates[i]);
+        CHECK_EQUAL(gates[i].worker, i > 0); // the worker waited in the first one
+    }
+    pool_close(pool);
 }
 
 // Random123's published known answers for philox4x32 with 10 rounds.
