@@ -1,11 +1,12 @@
 // The team: pieces of a region in one word for each thread, which takes from its own and then from the others'.
 //
 // A step of a small model has hundreds of regions of 100 us. At the end of each, libgomp waits for all of its threads,
-// those included that have no processor. Here a thread waits awake for as long as it has worked, 200 us at most, or
-// 10 us if other programs want its processor, and sleeps then; the caller wakes it when what is left of a region takes
-// longer than waking, so that a small model runs on one thread. docs/measurements.md has the times of a step alone and
-// beside busy processes. PIECES was chosen among few settings on a loaded machine, where medians differed by 15 % from
-// run to run: sched_yield between pieces and other time slices (sched_setattr) showed no gain beyond that.
+// those included that have no processor. Here a thread waits awake for as long as it has worked, for 200 us and four
+// times its work in the last region at most, or for 10 us if other programs want its processor. Then it sleeps; the
+// caller wakes it when what is left of a region takes longer than waking, so that a small model runs on one thread.
+// docs/measurements.md has the times of a step alone and beside busy processes. PIECES was chosen among few settings on
+// a loaded machine, where medians differed by 15 % from run to run: sched_yield between pieces and other time slices
+// (sched_setattr) showed no gain beyond that.
 #include "kernels/cpu/team.h"
 #include <assert.h>
 #include <linux/futex.h>
@@ -155,8 +156,8 @@ static void *serve(void *number) {
             unsigned done = 0;
             for (; piece >= 0; piece = take(), done++) run(piece);
             finish(done);
-            awake += now_ns() - begun;
-            if (awake > AWAKE_NS) awake = AWAKE_NS;
+            const uint64_t worked = now_ns() - begun, most = 4 * worked < AWAKE_NS ? 4 * worked : AWAKE_NS;
+            awake = awake + worked < most ? awake + worked : most;
         }
         if (wait_awake(&team.regions, regions, &awake)) continue;
         atomic_fetch_add(&team.sleeping, 1);
