@@ -102,10 +102,13 @@ void pool_submit(Pool *pool) {
 }
 
 void pool_help(Pool *pool) {
+    Error mine; // pending while the owner writes what came before it
+    err_take(&mine);
     pthread_mutex_lock(&pool->lock);
     while (pool->started < pool->submitted && !pool->slots[pool->collected % pool->count].done)
         do_next(pool, pool->threads);
     pthread_mutex_unlock(&pool->lock);
+    err_give(&mine);
 }
 
 int pool_collect(Pool *pool, void **job) {

@@ -351,7 +351,10 @@ TEST(pool_help_does_the_jobs_that_no_worker_has_begun) {
         pool_submit(pool);
         if (i == 0) sem_wait(&begun);
     }
+    fail(EX_DATA, "an error of the owner");
     pool_help(pool);
+    assert_string_equal(err_text(), "an error of the owner");
+    err_clear();
     for (int i = 0; i < 4; i++) {
         void *done;
         CHECK_EQUAL(pool_collect(pool, &done), 0);
