@@ -40,7 +40,6 @@ static void do_next(Pool *pool, unsigned worker) {
     unsigned slot = (unsigned)(pool->started++ % pool->count);
     pthread_mutex_unlock(&pool->lock);
 
-    err_clear();
     int status = pool->work(pool->jobs + slot * pool->job_bytes, worker);
 
     pthread_mutex_lock(&pool->lock);
@@ -102,7 +101,7 @@ void pool_submit(Pool *pool) {
 }
 
 void pool_help(Pool *pool) {
-    Error mine; // pending while the owner writes what came before it
+    Error mine; // of an input whose predecessors the owner still writes
     err_take(&mine);
     pthread_mutex_lock(&pool->lock);
     while (pool->started < pool->submitted && !pool->slots[pool->collected % pool->count].done)

@@ -32,22 +32,23 @@ static const void *weights_of(const Weight *w, Direction direction) {
     return products == PRODUCTS_PLAIN ? (const void *)w->param : packed_of(w, direction);
 }
 
-// Whether a gradient is multiplied by panels. dw always: panels are copied once for all strips, and oneDNN copies its
+// Whether a product is computed by panels. dw always: panels are copied once for all strips, and oneDNN copies its
 // operands for each block. din if the rows of the weights are a multiple of 4 KiB apart: they share few sets of the
 // caches, and oneDNN is half as fast, unless the weights are packed.
 static bool by_panels(Direction direction, int cols) {
-    return has_panels && (direction == BACKWARD_WEIGHT || (products != PRODUCTS_PACKED && cols % 1024 == 0));
+    const bool collide = products != PRODUCTS_PACKED && cols % 1024 == 0;
+    return has_panels && (direction == BACKWARD_WEIGHT || (direction == BACKWARD_INPUT && collide));
 }
 
-// product() of two gradients, by panels or by oneDNN, with the scratch memory after `used` bytes.
-static void multiply_gradient(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b,
-                              void *c, size_t used) {
+// product() by panels or by oneDNN, with the scratch memory after `used` bytes. `bias`: of FORWARD alone, or NULL.
+static void multiply(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b,
+                     const float *bias, void *c, size_t used) {
     const bool weight = direction == BACKWARD_WEIGHT;
     if (by_panels(direction, cols))
         variant->multiply_panels(c, a, weight, b, weight ? rows : M, cols, weight ? M : rows, add,
                                  scratch_take(&used, variant->panels_scratch(cols, team_threads())));
     else
-        product(direction, M, rows, cols, add, a, b, NULL, c);
+        product(direction, M, rows, cols, add, a, b, bias, c);
 }
 
 // For two-byte operands that the processor cannot multiply: widens WIDE_ROWS rows at a time to fp32, multiplies, and
@@ -58,14 +59,11 @@ static void multiply_widened(Direction direction, int M, const Weight *w, const 
     size_t used = 0;
     float *wide_in = scratch_take(&used, WIDE_ROWS * in_cols * sizeof(float));
     float *wide_out = scratch_take(&used, WIDE_ROWS * out_cols * sizeof(float));
-    const void *weights = weights_of(w, direction);
     for (int row = 0; row < M; row += WIDE_ROWS) {
         const int count = M - row < WIDE_ROWS ? M - row : WIDE_ROWS;
         variant->widen(wide_in, (const uint16_t *)in + (size_t)row * in_cols, (size_t)count * in_cols);
-        if (direction == FORWARD)
-            product(FORWARD, count, w->rows, w->cols, false, wide_in, weights, (const float *)bias, wide_out);
-        else
-            multiply_gradient(direction, count, w->rows, w->cols, false, wide_in, weights, wide_out, used);
+        multiply(direction, count, w->rows, w->cols, false, wide_in, weights_of(w, direction), (const float *)bias,
+                 wide_out, used);
         variant->narrow((uint16_t *)out + (size_t)row * out_cols, wide_out, (size_t)count * out_cols);
     }
 }
@@ -78,7 +76,7 @@ static void multiply_weight_widened(Grad *dw, const Act *dout, const Act *in, in
         const int count = M - row < WIDE_ROWS ? M - row : WIDE_ROWS;
         variant->widen(wide_dout, (const uint16_t *)dout + (size_t)row * (size_t)rows, (size_t)count * (size_t)rows);
         variant->widen(wide_in, (const uint16_t *)in + (size_t)row * (size_t)cols, (size_t)count * (size_t)cols);
-        multiply_gradient(BACKWARD_WEIGHT, count, rows, cols, add || row, wide_dout, wide_in, dw, used);
+        multiply(BACKWARD_WEIGHT, count, rows, cols, add || row, wide_dout, wide_in, NULL, dw, used);
     }
 }
 
@@ -109,7 +107,7 @@ void cpu_matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M
                            (const uint16_t *)(void *)packed_of(w, BACKWARD_INPUT), M, w->rows, w->cols,
                            scratch_take(&used, amx_input_scratch(w->cols, team_threads())));
     else
-        multiply_gradient(BACKWARD_INPUT, M, w->rows, w->cols, false, dout, weights_of(w, BACKWARD_INPUT), din, used);
+        multiply(BACKWARD_INPUT, M, w->rows, w->cols, false, dout, weights_of(w, BACKWARD_INPUT), NULL, din, used);
 }
 
 void cpu_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add) {
@@ -120,7 +118,7 @@ void cpu_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M,
         amx_backward_weight((float *)dw, (const uint16_t *)dout, (const uint16_t *)in, M, rows, cols, add,
                             scratch_take(&used, amx_scratch(cols, team_threads())));
     else
-        multiply_gradient(BACKWARD_WEIGHT, M, rows, cols, add, dout, in, dw, used);
+        multiply(BACKWARD_WEIGHT, M, rows, cols, add, dout, in, NULL, dw, used);
 }
 
 void cpu_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,

@@ -2,12 +2,14 @@
 //
 // A step of a small model has hundreds of regions of 100 us. At the end of each, libgomp waits for all of its threads,
 // those included that have no processor. Here a thread waits awake for as long as it has worked, for 200 us and four
-// times its work in the last region at most, or for 10 us if other programs want its processor. Then it sleeps; the
-// caller wakes it when what is left of a region takes longer than waking, so that a small model runs on one thread.
+// times its work in the last region at most, or for 10 us if other programs want its processor. Then it sleeps. The
+// caller wakes sleeping threads if the remaining pieces of a region need 20 us or more. So a small model runs on one
+// thread.
 // docs/measurements.md has the times of a step alone and beside busy processes. PIECES was chosen among few settings on
 // a loaded machine, where medians differed by 15 % from run to run: sched_yield between pieces and other time slices
 // (sched_setattr) showed no gain beyond that.
 #include "kernels/cpu/team.h"
+#include "common/sizes.h"
 #include <assert.h>
 #include <linux/futex.h>
 #include <omp.h>
@@ -93,9 +95,8 @@ static bool shares_processor(uint64_t now) {
 static bool wait_awake(_Atomic uint32_t *word, uint32_t value, uint64_t *ns) {
     const uint64_t begun = now_ns();
     uint64_t waited = 0;
-    bool alone = false; // on its processor
     while (waited < *ns && atomic_load_explicit(word, memory_order_relaxed) == value) {
-        if (waited >= AWAKE_SHARED_NS && !alone && !(alone = !shares_processor(begun + waited))) break;
+        if (waited >= AWAKE_SHARED_NS && shares_processor(begun + waited)) break;
 #ifdef __x86_64__
         for (int i = 0; i < 16 && atomic_load_explicit(word, memory_order_relaxed) == value; i++)
             __builtin_ia32_pause();
@@ -156,8 +157,8 @@ static void *serve(void *number) {
             unsigned done = 0;
             for (; piece >= 0; piece = take(), done++) run(piece);
             finish(done);
-            const uint64_t worked = now_ns() - begun, most = 4 * worked < AWAKE_NS ? 4 * worked : AWAKE_NS;
-            awake = awake + worked < most ? awake + worked : most;
+            const uint64_t worked = now_ns() - begun;
+            awake = size_smaller(awake + worked, size_smaller(4 * worked, AWAKE_NS));
         }
         if (wait_awake(&team.regions, regions, &awake)) continue;
         atomic_fetch_add(&team.sleeping, 1);

@@ -76,8 +76,7 @@ static const char *not_lines_find(Bytes head) {
     return is || jsonl_bid(head) ? is : json_document_find(head);
 }
 
-// As text, a table would be one document with all its columns. By default pandas reads "NA" and "null" as
-// nulls.
+// As text, a table would be one document with all its columns. By default pandas reads "NA" and "null" as nulls.
 static const char *table_find(const Stream *stream, const SourceOptions *options, Bytes head) {
 #define TABLE(separator)                                                                                               \
     "is a CSV or TSV table: pandas.read_csv(FILE, sep='" separator                                                     \

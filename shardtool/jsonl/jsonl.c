@@ -36,12 +36,10 @@ typedef enum {
     SKIPPED_LINE // the rest of a bad line
 } State;
 
-static const char
-    NO_TEXT
-        [] = "no text at the key",
- NO_TURNS[] = "no messages, no prompt with a completion, and no text at the key",
- IS_TURNS[] =
-     "a conversation, which only tokenize --turns reads (train-vocabulary: --text-field '*' takes all its strings), and no text at the key";
+static const char NO_TEXT[] = "no text at the key";
+static const char NO_TURNS[] = "no messages, no prompt with a completion, and no text at the key";
+static const char IS_TURNS[] = "a conversation, which only tokenize --turns reads (train-vocabulary: --text-field '*' "
+                               "takes all its strings), and no text at the key";
 
 // The result of a step: continue, read more input, end of line, a part of the text is ready, bad line.
 typedef enum { STEP_ON, STEP_MORE, STEP_LINE, STEP_PART, STEP_BAD } Step;
