@@ -55,8 +55,8 @@
 // shorter, with ascending `offset`, so that progress is visible on a slow connection: a trainer does not resend while
 // pieces arrive. After a resend, pieces that have arrived before are dropped. Unread answers are limited to `window`
 // batches of `max_rows` and to WIRE_PAYLOAD_MAX bytes, but at least one batch: a GET beyond that gets ERROR BUSY. The
-// unread bytes of all connections together have a limit, too: a GET beyond it gets ERROR BUSY, unless it asks for one
-// piece at most and nothing else is unread on its connection.
+// unread bytes of all connections together have a limit, too. A GET that exceeds it gets ERROR BUSY. A GET for at
+// most one piece is exempt if its connection has no other unread bytes.
 //
 // RING. For ipc, if WELCOME offers it. The trainer creates a memfd of slot_count slots of slot_bytes (a multiple of
 // 4096), sealed with F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL. It connects to DIR/ctl.sock (SOCK_SEQPACKET, same

@@ -1,7 +1,7 @@
-// A product of floats, c (M,N) (+)= a * b (K,N), with a (M,K), or a^T (K,M) as the weight gradient has it.
+// A product of floats, c (M,N) (+)= a * b (K,N), with a (M,K), or a^T (K,M) for a weight gradient.
 //
 // Operands are copied in the order in which a product by outer products reads them: b in panels (K, columns of a tile),
-// a in strips of tiles (K, rows of a tile). oneDNN's fp32 products with AVX2 are half as fast where rows of b are a
+// a in strips of tiles (K, rows of a tile). oneDNN's fp32 products with AVX2 are half as fast if rows of b are a
 // multiple of 4 KiB apart: the input gradient of 256 x 1,024 weights has 73 GFLOP/s and 141 here, of 768 x 3,072 56 and
 // 118 (1,024 rows, Zen 3, two cores, 2026-11-28).
 // A tile of sums stays in registers over PANEL_SUM of K, whose panels fit the first-level cache; a strip stays
@@ -17,7 +17,7 @@ enum {
     PANEL_TILES = 16,                                      // tiles of a strip at most
     PANEL_SUM = 256,                                       // of K in a product of panels
     PANEL_DEPTH = 1024,                                    // of K, whose panels of b are in scratch at a time
-    STRIP_SIZE = PANEL_TILES * PANEL_ROWS * PANEL_SUM + 16 // floats, with those that turn_tile() writes too many
+    STRIP_SIZE = PANEL_TILES * PANEL_ROWS * PANEL_SUM + 16 // floats; turn_tile() writes up to a vector after its tile
 };
 
 static size_t panels_size(int N) { return round_up((size_t)N, PANEL_COLS) * PANEL_DEPTH; }

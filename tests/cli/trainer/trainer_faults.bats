@@ -367,7 +367,7 @@ signal.pause()' "$silent" >log 3>&- &
     done
 }
 
-@test "an evaluation that waits for a loader which is not there says so, with --quiet too" {
+@test "eval warns that no loader answers, with --quiet too" {
     "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --quiet --max_iters=1 --eval_interval=0 --sample_tokens=0
     clock_preload 'ns = sum += 1000000000;'
     run_match 69 "waiting for the loader at ipc://nobody" env LD_PRELOAD="$PWD/other_clock.so" "$BIN/trainer" eval tiny.conf -q --out_dir=run --loader=ipc://nobody
