@@ -10,6 +10,7 @@
 #include "trainer/run/loop_record.h"
 #include "trainer/run/train.h"
 #include "trainer/setup/vocabulary.h"
+#include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -108,6 +109,14 @@ static int sample_trained(Run *run, Buffer *text) {
     return 0;
 }
 
+// Whether the record has a sample of this step. A process that only ended the run writes it, too.
+static bool has_sample(const Run *run) {
+    json_t *line = metrics_last_with(run->engine.config.out_dir, "sample");
+    const bool found = line && json_integer_value(json_object_get(line, "step")) == (json_int_t)run->engine.state.step;
+    json_decref(line);
+    return found;
+}
+
 // Prints a sample and the losses, and writes the report.
 static int conclude(Run *run) {
     const char *out_dir = run->engine.config.out_dir;
@@ -125,7 +134,7 @@ static int conclude(Run *run) {
                      (unsigned long long)run->pace.first_step + 1);
         log_line("report: %s%sreport.html", out_dir, out_dir[strlen(out_dir) - 1] == '/' ? "" : "/");
         loop_flush_lines();
-        if (sample.size && run->pace.steps) loop_record_sample(run, (Bytes){sample.data, sample.size});
+        if (sample.size && !has_sample(run)) loop_record_sample(run, (Bytes){sample.data, sample.size});
         train_report(run);
     }
     buffer_close(&sample);
