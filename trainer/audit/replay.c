@@ -19,12 +19,12 @@
 typedef struct {
     Engine engine;
     Record record;
-    DatasetUse dataset;        // of the first step
-    uint64_t from;             // the checkpoint that it begins with; 0: the initial weights
-    Bytes rest;                // lines that are not compared yet
-    bool opened, differs, bad; // bad: an error is pending since a line was compared
-    uint64_t last;             // the last step that is replayed
-    uint64_t compared;         // the last step of a checkpoint that was compared
+    DatasetUse dataset; // of the first step
+    uint64_t from;      // the checkpoint that it begins with; 0: the initial weights
+    Bytes rest;         // lines that are not compared yet
+    bool differs, bad;  // bad: an error is pending since a line was compared
+    uint64_t last;      // the last step that is replayed
+    uint64_t compared;  // the last step of a checkpoint that was compared
     unsigned checkpoints;
     int path_count; // datasets that the user names
     char **paths;
@@ -140,16 +140,6 @@ static int roll_back(Replay *replay, const RecordLine *line) {
     return 0;
 }
 
-// Whether this is the line of the first dataset again, which a run that goes back to its start writes a second time.
-static bool is_repeated(const Replay *replay, const RecordLine *line) {
-    const RunState *state = &replay->engine.state;
-    Bytes text;
-    char hex[65];
-    if (line->kind != LINE_DATASET || line->step || !replay->opened || record_member(line, "old", &text)) return false;
-    hex_encode(hex, state->datasets[state->dataset].fingerprint, 32);
-    return record_member(line, "fingerprint", &text) && text.size == 64 && !memcmp(text.data, hex, 64);
-}
-
 // Whether the run began again where the process of `step` began, of which no step was kept. rest: the lines after it.
 static bool is_replaced(const Replay *replay, Bytes rest, uint64_t step) {
     RecordLine line;
@@ -162,7 +152,7 @@ static bool is_replaced(const Replay *replay, Bytes rest, uint64_t step) {
 static int next_compared(Replay *replay, RecordLine *line) {
     for (Bytes rest = replay->rest;;) {
         const int found = record_next(&replay->record, &rest, line);
-        if (found <= 0 || (line->kind <= LINE_PASSED && !is_repeated(replay, line))) return found;
+        if (found <= 0 || line->kind <= LINE_PASSED) return found;
         if (line->step != replay->engine.state.step)
             return fail(EX_DATA, "'%s': a line of step %" PRIu64 " stands behind step %" PRIu64, replay->record.path,
                         line->step, replay->engine.state.step);
@@ -229,7 +219,9 @@ static int compare_checkpoint(Replay *replay) {
         return 0;
     checkpoint_path(path, engine->config.out_dir, step);
     if (saved_state_read(&saved, path) < 0) return -1;
-    const bool now = saved.state.evaluated == engine->state.evaluated;
+    const uint64_t consumed = saved.state.datasets[saved.state.dataset].consumed;
+    const bool skipped = engine_skip_due(engine) && consumed == engine->state.skip_to;
+    const bool now = saved.state.evaluated == engine->state.evaluated && !skipped;
     saved_state_close(&saved);
     if (!now) return 0;
     replay->compared = step, replay->checkpoints++;
@@ -426,7 +418,6 @@ static int open_replay(Replay *replay, ReplayResult *result, const char *directo
         begin(replay, state.choices) < 0 || engine_connect(engine) < 0 || engine_open_weights(engine, true) < 0 ||
         feed_attach(engine->feed) < 0 || use_dataset(replay) < 0)
         return -1;
-    replay->opened = true;
     return 0;
 }
 
@@ -497,9 +488,13 @@ static int replay_steps(Replay *replay, const ReplayResult *result) {
     progress_start(&progress, "replaying", "steps", result->last - result->from);
     int more = 1, status = 0;
     while (status == 0 && !replay->differs && !replay->bad) {
-        RecordLine line;
+        RecordLine line = {0};
         progress_update(&progress, engine->state.step - result->from);
         if ((status = compare_checkpoint(replay)) < 0 || next_compared(replay, &line) < 0) break;
+        if (line.kind == LINE_PASSED && engine_skip_due(engine)) {
+            engine_skip_samples(engine);
+            continue;
+        }
         if (line.kind == LINE_DATASET && engine->state.step < result->last) {
             status = change_dataset(replay, &line);
             continue;

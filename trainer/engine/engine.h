@@ -35,6 +35,7 @@ typedef struct {
     uint8_t token_bytes[IDS_MAX];     // of the vocabulary, for bits per byte
     char begins_with[PATH_MAX_BYTES]; // the checkpoint; "": the model of init_from, or initial weights
     RunState state;
+    RunState start;         // before the first step
     RunState before_streak; // of the last steps, if they were not finite: they have changed no tensor
     // Receives the members of each line about a result; NULL: nothing is recorded. Its step is state.step.
     void (*record)(void *self, Bytes members);

@@ -67,12 +67,16 @@ bool engine_take_evaluation(Engine *engine, const Evaluation evaluations[SPLIT_C
 
 // ---- steps
 
-// Skips the samples whose gradients were not finite, after a roll-back.
-static void skip_samples(Engine *engine) {
-    RunState *state = &engine->state;
+bool engine_skip_due(const Engine *engine) {
+    const RunState *state = &engine->state;
+    const uint64_t consumed = state->datasets[state->dataset].consumed;
+    return consumed >= state->skip_from && consumed < state->skip_to;
+}
+
+void engine_skip_samples(Engine *engine) {
+    const RunState *state = &engine->state;
     Buffer line = {0};
-    uint64_t consumed = engine_use(engine)->consumed;
-    if (consumed < state->skip_from || consumed >= state->skip_to) return;
+    const uint64_t consumed = engine_use(engine)->consumed;
     engine_use(engine)->consumed = state->skip_to;
     log_line("skipping samples %llu to %llu", (unsigned long long)consumed, (unsigned long long)state->skip_to - 1);
     buffer_print(&line, ", \"passed_from\": %llu, \"passed_to\": %llu", (unsigned long long)consumed,
@@ -105,6 +109,7 @@ static void start_stream(Engine *engine) {
 static void take_step(Engine *engine, const StepResult *result) {
     const Config *config = &engine->config;
     RunState *state = &engine->state;
+    if (!state->step) engine->start = *state;
     if (!result->finite && !state->nonfinite_streak) engine->before_streak = *state;
     spike_add(&state->spikes, result->loss, (double)result->norm, config->spike_z);
     state->step++, state->updates += result->applied;
@@ -123,7 +128,7 @@ FeedResult engine_step(Engine *engine, ComputedStep *step) {
     Collective *ranks = &engine->collective;
     Network *network = &engine->network;
     StepResult *result = &step->result;
-    skip_samples(engine);
+    if (engine_skip_due(engine)) engine_skip_samples(engine);
     start_stream(engine);
     chain_begin(&engine->chain);
     const uint64_t started = clock_ns(), waited = feed_stats(engine->feed).wait_ns, sent = collective_sent(ranks);

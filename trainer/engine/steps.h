@@ -17,6 +17,11 @@ typedef struct {
 // applied, and the stream is cancelled.
 FeedResult engine_step(Engine *engine, ComputedStep *step);
 
+// Whether the next samples are those whose gradients were not finite before a roll-back; skips and records them, which
+// engine_step() does, too.
+bool engine_skip_due(const Engine *engine);
+void engine_skip_samples(Engine *engine);
+
 // Whether an evaluation is to be made before the next step, or after the last.
 bool engine_evaluation_due(const Engine *engine);
 

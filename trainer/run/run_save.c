@@ -142,12 +142,7 @@ static int restore(Run *run, RunState *state) {
     int found = checkpoint_find(run->engine.config.out_dir, &run->engine.config, path, state);
     if (found < 0) return -1;
     if (found) return checkpoint_load(engine_whole(&run->engine), path, true);
-    run_state_init(state);
-    memcpy(state->vocab_fp, run->engine.state.vocab_fp, sizeof state->vocab_fp);
-    memcpy(state->choices, run->engine.state.choices, sizeof state->choices);
-    memcpy(state->init_from, run->engine.state.init_from, sizeof state->init_from);
-    state->first_loss = state->last_loss = run->engine.state.first_loss, state->evaluated = true;
-    state->eval_rule = run->engine.state.eval_rule;
+    *state = run->engine.start;
     return engine_load(&run->engine);
 }
 

@@ -193,6 +193,16 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 1 "passed_to" replay run
 }
 
+@test "the loss of step 0 stays the best one of a run that goes back to its start" {
+    clock_preload 'static char text[1 << 16], *found;
+        const int file = open("run/metrics.jsonl", O_RDONLY);
+        if (file >= 0 && pread(file, text, sizeof text - 1, 0) > 0 && (found = strstr(text, "rolled_back_from")) && strstr(found, "\"step\": 1, \"loss\"")) kill(getpid(), SIGTERM);
+        close(file);'
+    LD_PRELOAD=$PWD/other_clock.so run_code 75 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --checkpoint_interval=0
+    jq -e '.rolled_back and .best_loss == .first_loss and .best_loss > 0' run/ckpt-*/state.json
+    run_match 0 "are equal, and 1 checkpoint" replay run
+}
+
 # bats test_tags=ci
 @test "which names the tokens that a step was trained on, in every order, and of a mixture" {
     eot=$("$BIN/shardtool" info --json "$data" | jq .eot_id)
