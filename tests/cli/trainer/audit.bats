@@ -69,6 +69,9 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=1
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=2 --matmul_precision=highest
     run_match 2 "after step 1 the run has matmul_precision=highest, before it high" replay products
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=rows --max_iters=1
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=rows --max_iters=2 --eval_batch_size=1
+    run_match 2 "after step 1 the run has eval_batch_size=1, before it 0" replay rows
     # a start of which no step was kept
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=lost --max_iters=2
     begin --dataset="$data" --out_dir=lost "${endless[@]}" --eval_interval=0 --dropout=0.2
