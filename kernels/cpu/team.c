@@ -3,8 +3,8 @@
 // A step of a small model has hundreds of regions of 100 us. At the end of each, libgomp waits for all of its threads,
 // those included that have no processor. Here a thread waits awake for as long as it has worked, for 200 us and four
 // times its work in the last region at most, or for 10 us if other programs want its processor. Then it sleeps. The
-// caller wakes sleeping threads if the remaining pieces of a region need 20 us or more. So a small model runs on one
-// thread.
+// caller wakes sleeping threads when it has worked on a region for 20 us, unless that has lately gained nothing. So a
+// small model runs on one thread.
 // docs/measurements.md has the times of a step alone and beside busy processes. PIECES was chosen among few settings on
 // a loaded machine, where medians differed by 15 % from run to run: sched_yield between pieces and other time slices
 // (sched_setattr) showed no gain beyond that.
@@ -30,8 +30,9 @@ enum {
     AWAKE_SHARED_NS = 10000, // the same if others want its processor
     WINDOW_NS = 100000000,   // of the system's records of this
     SHARED_TIMES = 6,
-    WAKE_NS = 20000, // of work left, for which sleeping threads are woken
-    ALONE_MAX = 8    // regions inside of each other that run alone
+    WAKE_NS = 20000,     // of a region, after which sleeping threads are woken; about what waking one takes
+    NEEDLESS_TIMES = 32, // of what was lost by needless waking, without threads that sleep
+    ALONE_MAX = 8        // regions inside of each other that run alone
 };
 
 #define SLEEPS 0x80000000u // the caller, on team.unfinished
@@ -45,12 +46,14 @@ static struct {
     void (*work)(void *);
     void *data;
     uint32_t generation; // of regions
-    int threads, started;
+    atomic_int threads;
+    int started;
     unsigned pieces;
     Share share[TEAM_MAX];
     _Alignas(128) atomic_bool busy;
     _Alignas(128) _Atomic uint32_t regions;    // that threads have been told of; they sleep on it
     _Alignas(128) atomic_int sleeping;         // on regions
+    _Atomic uint64_t unwoken;                  // ns of regions for which they are not woken
     _Alignas(128) _Atomic uint32_t unfinished; // pieces, and SLEEPS
 } team = {.threads = 1, .started = 1};
 
@@ -107,6 +110,14 @@ static bool wait_awake(_Atomic uint32_t *word, uint32_t value, uint64_t *ns) {
     return atomic_load(word) != value;
 }
 
+// For a thread that goes to sleep: what it has done since it was woken, in ns. Waiting costs half, because a wait as
+// long as the work is usual. Where others want its processor it may have come too late.
+static void count_waking(uint64_t worked, uint64_t waited) {
+    const uint64_t cost = WAKE_NS + waited / 2;
+    if (worked < cost && !shares_processor(now_ns()))
+        atomic_fetch_add(&team.unwoken, (cost - worked) * NEEDLESS_TIMES / (uint64_t)team.threads);
+}
+
 // A piece of the share of `owner` in a region of this generation, or -1.
 static int take_from(int owner, uint32_t generation) {
     uint64_t pieces = atomic_load_explicit(&team.share[owner].pieces, memory_order_relaxed);
@@ -147,8 +158,9 @@ static void finish(unsigned pieces) {
 
 static void *serve(void *number) {
     me.thread = (int)(intptr_t)number;
-    omp_set_num_threads(1); // for oneDNN in this thread
-    uint64_t awake = 0;     // that it may wait
+    omp_set_num_threads(1);          // for oneDNN in this thread
+    uint64_t awake = 0;              // that it may wait
+    uint64_t worked = 0, waited = 0; // since it was woken
     for (;;) {
         const uint32_t regions = atomic_load_explicit(&team.regions, memory_order_acquire);
         int piece = take();
@@ -157,10 +169,16 @@ static void *serve(void *number) {
             unsigned done = 0;
             for (; piece >= 0; piece = take(), done++) run(piece);
             finish(done);
-            const uint64_t worked = now_ns() - begun;
-            awake = size_smaller(awake + worked, size_smaller(4 * worked, AWAKE_NS));
+            const uint64_t work = now_ns() - begun;
+            awake = size_smaller(awake + work, size_smaller(4 * work, AWAKE_NS));
+            worked += work;
         }
-        if (wait_awake(&team.regions, regions, &awake)) continue;
+        waited += awake;
+        const bool called = wait_awake(&team.regions, regions, &awake);
+        waited -= awake;
+        if (called) continue;
+        count_waking(worked, waited);
+        worked = waited = 0;
         atomic_fetch_add(&team.sleeping, 1);
         futex_wait(&team.regions, regions);
         atomic_fetch_sub(&team.sleeping, 1);
@@ -230,15 +248,18 @@ void team_parallel(void (*work)(void *), void *data, unsigned threads, unsigned 
     }
     if (team.started < team.threads) start();
     publish(work, data);
-    const uint64_t begun = now_ns();
+    const uint64_t begun = now_ns(), unwoken = team.unwoken;
+    uint64_t worked = 0;
     unsigned done = 0;
     for (int piece, woken = 0; (piece = take()) >= 0;) {
         run(piece);
         done++;
         if (woken || !atomic_load(&team.sleeping)) continue;
-        woken = (now_ns() - begun) / done * (team.pieces - done) > WAKE_NS;
+        worked = now_ns() - begun;
+        woken = worked >= WAKE_NS + unwoken;
         if (woken) futex_wake(&team.regions, team.threads);
     }
+    if (worked >= WAKE_NS) atomic_fetch_sub(&team.unwoken, size_smaller(worked, unwoken));
     finish(done);
     wait_for_others();
     me.piece = 0, me.pieces = 1;
