@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -20,6 +21,7 @@ struct Decoder {
     bool ended;                              // the outer stream has no more bytes
     bool complete;                           // the decoder is at the end of a member or frame
     uint64_t in_bytes, out_bytes, silent_in; // silent_in: read since the last output
+    uint64_t verified;                       // bytes of content up to the last end of a member or frame
     uint64_t next_point;                     // bytes of content before the next access point
     AccessPoints *points;                    // of an input file; else NULL
     Bytes ahead;                             // decoded ahead and not yet read
@@ -43,9 +45,13 @@ void decoder_close(Decoder *decoder) {
     free(decoder);
 }
 
+// A checksum stands at the end of what it is of: damage before may have changed text that was read long ago.
 static int fail_damaged(const Decoder *decoder, const char *why) {
-    return fail(EX_DATA, "'%s': truncated or damaged at byte %" PRIu64 " (%s)", decoder->outer->name,
-                decoder->in_bytes - decoder->in.size, why);
+    char text[80] = "";
+    if (decoder->out_bytes > decoder->verified)
+        snprintf(text, sizeof text, "; no checksum has verified its text from byte %" PRIu64 " on", decoder->verified);
+    return fail(EX_DATA, "'%s': truncated or damaged at byte %" PRIu64 " (%s)%s", decoder->outer->name,
+                decoder->in_bytes - decoder->in.size, why, text);
 }
 
 static int refill(Decoder *decoder) {
@@ -93,8 +99,12 @@ static int decode(Decoder *decoder, uint8_t *data, size_t size, size_t *done) {
         decoder->complete = status == CODEC_END;
         *done = size - step.space;
         if (step.unchecked) note_unchecked(decoder);
-        if (status == CODEC_BAD) return fail_damaged(decoder, step.error);
+        if (status == CODEC_BAD) {
+            decoder->out_bytes += space - step.space;
+            return fail_damaged(decoder, step.error);
+        }
         if (check_ratio(decoder, space - step.space) < 0) return -1;
+        if (decoder->complete) decoder->verified = decoder->out_bytes;
         if (step.blocks) add_point(decoder, status == CODEC_END);
         if (status == CODEC_MORE && decoder->ended && unread == step.in.size && space == step.space)
             return fail_damaged(decoder, "the input ends within the compressed data");

@@ -559,6 +559,20 @@ in/p.pdf" ]
     head -c "$size" got | cmp - <(head -c "$size" a.txt)
 }
 
+@test "a damaged file that is skipped says from which byte on no checksum has verified its text" {
+    python3 - <<'EOF'
+import gzip, zlib
+lines = [b'{"text": "%d"}\n' % i for i in range(100000)]
+stored = zlib.compressobj(0, wbits=31)  # not compressed: a wrong byte is wrong text, and the checksum alone knows
+second = bytearray(stored.compress(b"".join(lines)) + stored.flush())
+second[second.index(b'"50000"') + 1] ^= 1
+open("two.jsonl.gz", "wb").write(gzip.compress(b"".join(lines)) + second)
+open("bytes", "w").write(str(len(b"".join(lines))))
+EOF
+    run_match 0 "damaged at byte * (incorrect data check); no checksum has verified its text from byte $(cat bytes) on" "$BIN/shardtool" tokenize --val 0 --keep-going -o out two.jsonl.gz
+    grep -q "has verified its text from byte $(cat bytes) on" out/skipped.jsonl
+}
+
 @test "a command without INPUT says that it reads the terminal" {
     run_code 0 python3 -c '
 import os, pty, sys
