@@ -418,6 +418,20 @@ TEST(metrics_open_removes_what_the_state_of_the_step_does_not_know_of) {
     }
 }
 
+TEST(metrics_go_on_in_a_new_file_when_theirs_was_removed) {
+    Metrics metrics;
+    unlink("metrics.jsonl");
+    CHECK(metrics_open(&metrics, ".", (MetricsEnd){.step = -1}, false) == 0);
+    metrics_add(&metrics, 1, "\"loss\": 3");
+    CHECK(unlink("metrics.jsonl") == 0);
+    metrics_add(&metrics, 2, "\"loss\": 2");
+    CHECK(metrics_sync(&metrics) == 0);
+    metrics_close(&metrics);
+    char *kept = read_file("metrics.jsonl", NULL);
+    CHECK(!strcmp(kept, "{\"step\": 2, \"loss\": 2}\n"));
+    free(kept);
+}
+
 // fault 65
 TEST(metrics_open_counts_the_lost_steps_and_the_kills_before) {
     static const char text[] = "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n{\"step\": 3, \"loss\": 1}\n";
