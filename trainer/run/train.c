@@ -122,7 +122,9 @@ static int save_and_exit(Run *run) {
         log_warn("cannot save step %llu: %s", (unsigned long long)run->engine.state.step, err_text());
         err_clear();
     }
-    if (cause.code != EX_NONFINITE && run->saves.step && run_owns(run) && !stateless)
+    uint64_t saved; // the directory may be gone
+    if (cause.code != EX_NONFINITE && run->saves.step && run_owns(run) && !stateless &&
+        checkpoint_up_to(run->engine.config.out_dir, run->saves.step, &saved) && saved == run->saves.step)
         log_line("saved at step %llu: run the same command again to resume", (unsigned long long)run->saves.step);
     err_give(&cause);
     return -1;
@@ -148,5 +150,9 @@ int train(Run *run) {
     while (run->engine.state.step < (uint64_t)run->engine.config.max_iters ||
            (run->engine.config.eval_interval && !run->engine.state.evaluated))
         if (loop_once(run) == NEXT_EXIT) return save_and_exit(run);
+    if (run->engine.state.nonfinite_streak)
+        log_warn("the last %llu steps were not finite: with a larger max_iters this run would skip other samples than "
+                 "one that does not end here",
+                 (unsigned long long)run->engine.state.nonfinite_streak);
     return run_save(run, true);
 }

@@ -332,6 +332,20 @@ END
     [[ "$output" == *"not finite: not applied"*"three steps in a row were not finite: going back from step"* ]]
     grep -q rolled_back_from run/metrics.jsonl
     grep -q passed_from run/metrics.jsonl
+    run_match 0 "the last 2 steps were not finite: with a larger max_iters this run would skip other samples" train --out_dir=ends --learning_rate=1e30 \
+        --grad_clip=0 --weight_decay=0 --eval_interval=100 --max_iters=3
+}
+
+@test "a run whose directory is gone when it goes back does not say that a step is saved" {
+    clock_preload 'static char text[1 << 16];
+        const int file = open("run/metrics.jsonl", O_RDONLY);
+        if (file >= 0 && pread(file, text, sizeof text - 1, 0) > 0 && strstr(text, "\"step\": 3, \"loss\"") && gettid() == getpid()) {
+            while (access("run/ckpt-00000001/state.json", F_OK) && access("gone", F_OK));
+            rename("run", "gone");
+        }
+        close(file);'
+    LD_PRELOAD=$PWD/other_clock.so run_code 73 train --out_dir=run --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --checkpoint_interval=1 --eval_interval=0
+    [ -e gone/ckpt-00000001 ] && [[ "$output" != *"saved at step"* ]]
 }
 
 # bats test_tags=ci
