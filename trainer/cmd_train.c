@@ -90,7 +90,7 @@ static int use_best_checkpoint(Run *run) {
 
 static void add_text(void *buffer, Bytes text) { buffer_add(buffer, text.data, text.size); }
 
-// Samples a text from the trained model. A sample_start that is not in the vocabulary is a warning.
+// Samples a text from the trained model. A failure, as of a sample_start that is not in the vocabulary, is a warning.
 static int sample_trained(Run *run, Buffer *text) {
     const Config *config = &run->engine.config;
     if (!config->sample_tokens) return 0;
@@ -98,14 +98,14 @@ static int sample_trained(Run *run, Buffer *text) {
     const Sampler sampler = {.temperature = 0.8, .top_k = 200, .seed = (uint64_t)config->seed}; // as sample.py
     const Bytes start = {(const uint8_t *)config->sample_start, strlen(config->sample_start)};
     const Vocab *vocab = vocabulary_open(config);
-    if (!vocab) return -1;
-    if (sample_text(&run->engine.network, vocab, &sampler, start, (uint64_t)config->sample_tokens, "", add_text, text) <
-        0) {
+    if (!vocab || sample_text(&run->engine.network, vocab, &sampler, start, (uint64_t)config->sample_tokens, "",
+                              add_text, text) < 0) {
         log_warn("no sample: %s", err_text());
         err_clear();
-    }
+        text->size = 0;
+    } else if (!log_quiet)
+        printf("---------------\n%.*s\n---------------\n", (int)text->size, (const char *)text->data);
     vocab_close(vocab);
-    if (!log_quiet) printf("---------------\n%.*s\n---------------\n", (int)text->size, (const char *)text->data);
     return 0;
 }
 

@@ -179,6 +179,15 @@ END
     [ "$output" = '{"split": "train", "loss": null, "bpb": null, "tokens": 64}' ]
 }
 
+@test "a run whose vocabulary was removed meanwhile ends without a sample" {
+    cp "$data/characters.txt" own.txt
+    train --vocabulary=own.txt --out_dir=run --max_iters=1000 --eval_interval=0 --checkpoint_interval=0 --sample_tokens=5 2>log |
+        { grep -m1 -q '^step' && rm own.txt && cat >lines; } # the trainer cannot end before: its lines are more than a pipe holds
+    [ "${PIPESTATUS[*]}" = "0 0" ]
+    [ "$(wc -c <lines)" -gt 65536 ]
+    grep -q "no sample: cannot open 'own.txt'" log
+}
+
 @test "eval --choices reads a pipe, and refuses a dataset" {
     train --out_dir=run --quiet --max_iters=1 --sample_tokens=0
     echo '{"ctx": "the mill", "endings": ["wheel", "stone"], "label": 1}' >items
