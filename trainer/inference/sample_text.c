@@ -106,7 +106,7 @@ int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, By
     if (ids && start.size) result = vocab_decode(vocab, ids, length, &stream.held);
     if (result == 0) {
         emit_start(&stream);
-        sample(network, sampler, ids, length, tokens, add_token, &stream);
+        if (sample(network, sampler, ids, length, tokens, add_token, &stream) < 0) result = -1;
         emit(&stream, stream.held.size);
     }
     buffer_close(&stream.held), buffer_close(&stream.text);
@@ -150,15 +150,19 @@ static bool add_message(Conversation *talk, const void *ids, size_t count, uint6
     return true;
 }
 
-static void answer(Network *network, TextStream *stream, Conversation *talk, const Sampler *sampler, uint64_t tokens) {
+static int answer(Network *network, TextStream *stream, Conversation *talk, const Sampler *sampler, uint64_t tokens) {
     const size_t room = talk->room - talk->length - 1, begin = talk->length;
-    talk->length = sample(network, sampler, talk->ids, talk->length, tokens < room ? tokens : room, add_token, stream);
+    const ssize_t length =
+        sample(network, sampler, talk->ids, talk->length, tokens < room ? tokens : room, add_token, stream);
     emit(stream, stream->held.size);
+    if (length < 0) return -1;
+    talk->length = (size_t)length;
     stream->emit(stream->context, bytes_of_text("\n"));
     // whatever ended the answer, in the history it ends with its marker
     if (talk->length > begin && vocab_is_special(stream->vocab, id_at(talk->ids, talk->length - 1, talk->bytes)))
         talk->length--;
     add_id(talk, talk->turns.ids[TURN_END]);
+    return 0;
 }
 
 // The next line, without its end. 1, 0 at the end of the input, -1 after fail().
@@ -203,8 +207,11 @@ int sample_turns(Network *network, const Vocab *vocab, const Sampler *sampler, u
         if (!add_message(&talk, ids.data, (size_t)count, tokens))
             log_warn("the message has %zd tokens, and the model reads %zu with its answer: it is left out", count,
                      talk.room);
-        else
-            answer(network, &stream, &talk, &turn, tokens), turn.stream++;
+        else if (answer(network, &stream, &talk, &turn, tokens) < 0) {
+            status = -1;
+            break;
+        } else
+            turn.stream++;
     }
     encoder_close(encoder);
     buffer_close(&ids), buffer_close(&stream.held), buffer_close(&stream.text);

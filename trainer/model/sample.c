@@ -3,6 +3,7 @@
 // context moves on by one for each token. Then all its positions, and so all keys and values, are others: every token
 // costs a pass over the whole block.
 #include "trainer/model/sample.h"
+#include "common/err.h"
 #include "common/rng.h"
 #include "common/sizes.h"
 #include <stdlib.h>
@@ -90,8 +91,9 @@ static uint32_t draw(const Sampler *sampler, const float *logits, size_t vocab, 
     return candidates[count - 1].id;
 }
 
-// Logits of the token after ids[length - 1]. kept: the cache holds the keys and values of all tokens but the last.
-static void next_logits(Network *network, const void *ids, size_t length, bool kept, void *window, float *logits) {
+// Logits of the token after ids[length - 1]. kept: the cache holds the keys and values of all tokens but the last. -1
+// (81) if one is not finite.
+static int next_logits(Network *network, const void *ids, size_t length, bool kept, void *window, float *logits) {
     const PassLayout *pass = &network->plan->sample;
     const size_t block = (size_t)network->model->shape.block, used = length < block ? length : block;
     const size_t padded = round_up(used, LENGTH_MULTIPLE);
@@ -102,9 +104,13 @@ static void next_logits(Network *network, const void *ids, size_t length, bool k
     network_tokens(network, pass, window, 1, (int)T);
     network_forward_last(network, pass, (int)T, (int)from);
     network_logits(network, pass, (int)(used - 1 - from), logits);
+    bool finite = true;
+    for (int v = 0; v < network->model->shape.vocab; v++) finite &= isfinite(logits[v]) != 0;
+    if (!finite) return fail(EX_NONFINITE, "the logits are not finite: no token can be drawn from them");
     // an embedding of zeros, as of the id that ends a text in a model trained without such an id (trainer import)
     const int end = network->model->shape.end_of_text;
     if (end >= 0 && logits[end] == 0) logits[end] = -INFINITY;
+    return 0;
 }
 
 void sample_warm_up(Network *network, float *logits) {
@@ -121,16 +127,18 @@ void sample_warm_up(Network *network, float *logits) {
     }
 }
 
-size_t sample(Network *network, const Sampler *sampler, void *ids, size_t length, size_t count,
-              bool (*emit)(void *context, uint32_t id), void *context) {
+ssize_t sample(Network *network, const Sampler *sampler, void *ids, size_t length, size_t count,
+               bool (*emit)(void *context, uint32_t id), void *context) {
     const size_t vocab = (size_t)network->model->shape.vocab, block = (size_t)network->model->shape.block;
     const bool cache = network->plan->sample.cache_stride;
     float *logits = allocate_zeroed(vocab, sizeof *logits);
     Candidate *candidates = allocate_zeroed(vocab, sizeof *candidates);
     const unsigned bytes = shape_id_bytes(&network->model->shape);
     void *window = allocate_zeroed(block + 1, bytes);
+    int result = 0;
     for (size_t i = 0; i < count; i++) {
-        next_logits(network, ids, length, cache && i && length <= block, window, logits);
+        result = next_logits(network, ids, length, cache && i && length <= block, window, logits);
+        if (result < 0) break;
         const uint32_t id = draw(sampler, logits, vocab, candidates, i);
         id_put(ids, length++, bytes, id);
         if (emit && !emit(context, id)) break;
@@ -139,5 +147,5 @@ size_t sample(Network *network, const Sampler *sampler, void *ids, size_t length
     free(logits);
     free(candidates);
     free(window);
-    return length;
+    return result < 0 ? -1 : (ssize_t)length;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "trainer/model/network.h"
+#include <sys/types.h>
 
 typedef struct {
     double temperature;    // 0: always the most likely token
@@ -16,6 +17,7 @@ void sample_warm_up(Network *network, float *logits);
 
 // Appends up to `count` ids to the `length` in `ids`, which must have space for them; stops after the end of text,
 // which is not drawn if its embedding was never trained. The context is the last block_size ids. `emit` (may be NULL)
-// is called with each new id and returns whether to continue. Returns the new length.
-size_t sample(Network *network, const Sampler *sampler, void *ids, size_t length, size_t count,
-              bool (*emit)(void *context, uint32_t id), void *context);
+// is called with each new id and returns whether to continue. Returns the new length, or -1 (81) when the logits of a
+// token are not finite.
+ssize_t sample(Network *network, const Sampler *sampler, void *ids, size_t length, size_t count,
+               bool (*emit)(void *context, uint32_t id), void *context);

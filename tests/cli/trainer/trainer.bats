@@ -179,6 +179,19 @@ END
     [ "$output" = '{"split": "train", "loss": null, "bpb": null, "tokens": 64}' ]
 }
 
+@test "no token is drawn from logits that are not finite: sample exits with 81, and training ends without a sample" {
+    with_gpt2
+    yes '{"prompt": "the mill", "completion": "the wheel of it"}' | head -20 >pairs.jsonl
+    "$BIN/shardtool" tokenize --quiet --turns --val 0 -o pairs pairs.jsonl
+    run_match 0 "no sample: the logits are not finite" train --dataset=pairs --out_dir=run --max_iters=2 --eval_interval=0 \
+        --warmup_iters=0 --decay_lr=False --learning_rate=1e10 --grad_clip=0 --sample_tokens=5
+    not grep -q '"sample"' run/metrics.jsonl
+    for temperature in 0 1; do
+        run_match 81 "the logits are not finite" "$BIN/trainer" sample --out_dir=run --num_samples=2 --temperature=$temperature
+        run_match 81 "the logits are not finite" "$BIN/trainer" sample --out_dir=run --turns --temperature=$temperature <<<"the mill"
+    done
+}
+
 @test "a run whose vocabulary was removed meanwhile ends without a sample" {
     cp "$data/characters.txt" own.txt
     train --vocabulary=own.txt --out_dir=run --max_iters=1000 --eval_interval=0 --checkpoint_interval=0 --sample_tokens=5 2>log |
