@@ -15,8 +15,9 @@ static int fail_archive(ArchiveReader *archive, const char *name) {
         return fail(EX_MEMORY, "out of memory: archive '%s'", name);
     const char *text = archive_error_string(archive->handle);
     if (!text || strstr(text, "No progress")) text = "it ends too early";
-    return fail(EX_DATA, "'%s': truncated or damaged at byte %" PRIu64 " of '%s' (%s)", name, archive->bytes,
-                archive->outer->name, text);
+    const bool in_member = archive->kind->has_directory && name != archive->outer->name;
+    return fail(EX_DATA, "'%s': truncated or damaged at byte %" PRIu64 " of '%s' (%s)%s", name, archive->bytes,
+                archive->outer->name, text, in_member ? "; no checksum has verified its text" : "");
 }
 
 static ssize_t member_read(Stream *stream, void *data, size_t size) {

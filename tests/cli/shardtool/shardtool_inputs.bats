@@ -561,14 +561,20 @@ in/p.pdf" ]
 
 @test "a damaged file that is skipped says from which byte on no checksum has verified its text" {
     python3 - <<'EOF'
-import gzip, zlib
+import gzip, zipfile, zlib
 lines = [b'{"text": "%d"}\n' % i for i in range(100000)]
 stored = zlib.compressobj(0, wbits=31)  # not compressed: a wrong byte is wrong text, and the checksum alone knows
 second = bytearray(stored.compress(b"".join(lines)) + stored.flush())
 second[second.index(b'"50000"') + 1] ^= 1
 open("two.jsonl.gz", "wb").write(gzip.compress(b"".join(lines)) + second)
 open("bytes", "w").write(str(len(b"".join(lines))))
+with zipfile.ZipFile("a.zip", "w") as archive:
+    archive.writestr("a.jsonl", b"".join(20 * lines))
+archived = bytearray(open("a.zip", "rb").read())
+archived[archived.index(b'"50000"') + 1] ^= 1
+open("a.zip", "wb").write(archived)
 EOF
+    run_match 0 "the rest of 'a.zip:a.jsonl' is not read: *bad CRC*; no checksum has verified its text" "$BIN/shardtool" tokenize --val 0 --keep-going -o zipped a.zip
     run_match 0 "damaged at byte * (incorrect data check); no checksum has verified its text from byte $(cat bytes) on" "$BIN/shardtool" tokenize --val 0 --keep-going -o out two.jsonl.gz
     grep -q "has verified its text from byte $(cat bytes) on" out/skipped.jsonl
 }
