@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct {
     Engine engine;
@@ -212,12 +213,12 @@ static int compare_checkpoint(Replay *replay) {
     Engine *engine = &replay->engine;
     SavedState saved;
     char path[PATH_MAX_BYTES];
-    uint64_t step;
+    const uint64_t step = engine->state.step;
     const char *which;
-    if (!checkpoint_up_to(engine->config.out_dir, engine->state.step, &step) || step != engine->state.step ||
-        step == replay->compared || step == replay->from)
-        return 0;
     checkpoint_path(path, engine->config.out_dir, step);
+    if (step == replay->compared || step == replay->from || access(path, F_OK) < 0 ||
+        checkpoint_is_remnant(engine->config.out_dir, step))
+        return 0;
     if (saved_state_read(&saved, path) < 0) return -1;
     const uint64_t consumed = saved.state.datasets[saved.state.dataset].consumed;
     const bool skipped = engine_skip_due(engine) && consumed == engine->state.skip_to;
@@ -348,8 +349,9 @@ static int find_start(Replay *replay, ReplayResult *result, const char *director
     if (!step || result->last > step)
         return fail(EX_NOINPUT, "'%s' has no step %" PRIu64 ": its last is %" PRIu64, replay->record.path,
                     step ? result->last : 1, step);
+    char path[PATH_MAX_BYTES];
     uint64_t newest;
-    if (checkpoint_up_to(directory, UINT64_MAX, &newest) && newest > step)
+    if (checkpoint_any(directory, path, &newest) && newest > step)
         return fail(EX_DATA,
                     "'%s' ends with step %" PRIu64 ", and there is a checkpoint of step %" PRIu64
                     ": its end is missing",
@@ -357,7 +359,6 @@ static int find_start(Replay *replay, ReplayResult *result, const char *director
     if (result->first == 1 || !checkpoint_up_to(directory, result->first - 1, &result->from)) result->from = 0;
     if (!checkpoint_up_to(directory, result->from ? result->from : UINT64_MAX, &step)) return 0;
     SavedState saved;
-    char path[PATH_MAX_BYTES];
     checkpoint_path(path, directory, step);
     if (saved_state_read(&saved, path) < 0) return -1;
     *state = saved.state;

@@ -219,6 +219,20 @@ void checkpoint_rotate(const char *out_dir, uint64_t best_step) {
         if (steps[i] != best_step) remove_checkpoint(step_path(path, out_dir, steps[i]));
 }
 
+bool checkpoint_is_remnant(const char *out_dir, uint64_t step) {
+    uint64_t steps[LIST_MAX], newest;
+    char path[PATH_MAX_BYTES], state[PATH_MAX_BYTES];
+    SavedState saved;
+    const int count = list_steps(out_dir, steps);
+    if (access(path_join(state, step_path(path, out_dir, step), "state.json"), F_OK) == 0 || count < 3 ||
+        step >= steps[1] || !checkpoint_up_to(out_dir, UINT64_MAX, &newest))
+        return false;
+    const bool kept = saved_state_read(&saved, step_path(path, out_dir, newest)) < 0 || saved.state.best_step == step;
+    err_clear(); // a damaged checkpoint is reported when it is read
+    saved_state_close(&saved);
+    return !kept;
+}
+
 uint64_t checkpoint_bytes(const Model *model, const Optimizer *optimizer) {
     enum { HEADERS_BYTES = 1 << 20, OTHER_ID_BYTES = 160 }; // of an id in the tokenizer files of other vocabularies
     const uint64_t ranges = 1 + (optimizer ? (uint64_t)optimizer->state_count : 0);

@@ -61,6 +61,10 @@ void checkpoint_path(char path[PATH_MAX_BYTES], const char *out_dir, uint64_t st
 // count. false: no checkpoint.
 bool checkpoint_up_to(const char *out_dir, uint64_t most, uint64_t *step);
 
+// Whether checkpoint_rotate was killed while it removed the checkpoint of this step: it lacks state.json, and is
+// neither one of the two newest nor the best.
+bool checkpoint_is_remnant(const char *out_dir, uint64_t step);
+
 // Compares a checkpoint with this state: every file that checkpoint_save would write. 1: they are the same; 0: `which`
 // names a file that differs; -1 (65) when one is damaged.
 int checkpoint_compare(Network *network, const RunState *state, const Config *config, const char *path,

@@ -29,7 +29,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     sed -i '/"step": 16, "val_loss"/i {"step": 16, "saved_step": 8, "save_ms": 900.0}' slow/metrics.jsonl
     run_match 0 "steps 17 to 18 are equal" replay slow --steps=17..18
     diff -r run "$BATS_FILE_TMPDIR/runs/whole" # nothing is written
-    rm run/ckpt-00000016/state.json # as after a kill in its removal
+    mkdir run/ckpt-00000008 # as after a kill in its removal
     run_match 0 "steps 1 to 24 are equal" replay run
 }
 
@@ -116,6 +116,14 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
         --dataset="$data" --out_dir=cut --max_iters=25
     truncate -s -1 run/metrics.jsonl
     run_match 65 "the last line is cut short" replay run --steps=1
+    cp -r "$BATS_FILE_TMPDIR/runs/whole" part
+    for step in 16 24; do # 16 is the older of the two that a run keeps
+        mv part/ckpt-000000$step/state.json kept
+        run_match 66 "part/ckpt-000000$step/state.json" replay part
+        [ $step = 24 ] || mv kept part/ckpt-000000$step/state.json
+    done
+    sed -i '/"step": 22, "loss"/,$d' part/metrics.jsonl
+    run_match 65 "there is a checkpoint of step 24: its end is missing" replay part
 }
 
 @test "a replay follows changes of the dataset, and finds the datasets by fingerprint where they have moved" {

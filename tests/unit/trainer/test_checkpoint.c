@@ -283,6 +283,11 @@ TEST(checkpoints_rotate_but_for_the_last_two_and_the_best) {
         CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
     }
     CHECK(exists("run/ckpt-00000005/state.json") && exists("kept/model.safetensors") && !exists("run/ckpt-00000006"));
+
+    // of those without state.json, a removal that was killed explains only the one that is neither new nor the best
+    CHECK(!unlink("run/ckpt-00000002/state.json") && !unlink("run/ckpt-00000008/state.json"));
+    CHECK(checkpoint_is_remnant("run", 1) && !checkpoint_is_remnant("run", 2) && !checkpoint_is_remnant("run", 5) &&
+          !checkpoint_is_remnant("run", 8));
     tiny_close(&tiny);
 }
 
