@@ -469,11 +469,13 @@ int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX
     step = saved.state.best_step; // 0: no step was better than the initial weights, which are not saved
     if (found > 0 && !*which) best = !settings->always_save_checkpoint && step;
     if (found > 0 && best && step != saved.state.step) {
+        const bool has_best = isfinite(saved.state.best_loss);
         saved_state_close(&saved);
         found = step ? find_step(out_dir, step, path, &saved)
                      : fail(EX_NOINPUT,
-                            "the lowest loss of the run in '%s' is that before its first step, of which there is no "
-                            "checkpoint",
+                            has_best ? "the lowest loss of the run in '%s' is that before its first step, of which "
+                                       "there is no checkpoint"
+                                     : "the run in '%s' has no finite validation loss",
                             out_dir);
     }
     saved_state_close(&saved);

@@ -526,6 +526,10 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
     run_match 2 "--block_size: 'block_size' is 2, and the model in 'run/ckpt-00000008' has 16" "$BIN/trainer" export -o half --out_dir=run --block_size=2
     [ ! -e half ]
     run_match 66 "the lowest loss of the run in 'run' is that before its first step" "$BIN/trainer" export -o none --out_dir=run --ckpt=best
+    train --out_dir=none --quiet --max_iters=1 --eval_interval=0 --sample_tokens=0
+    for command in eval "export -o other"; do
+        run_match 66 "the run in 'none' has no finite validation loss" "$BIN/trainer" $command --out_dir=none --ckpt=best
+    done
 }
 
 @test "the next start removes what a kill has left of an old checkpoint" {
