@@ -116,7 +116,10 @@ int removal_report_end(RemovalReport *report) {
 // Copies the report to the file of its name.
 static int publish(RemovalReport *report, NewFile *file) {
     static uint8_t block[1 << 16];
+    char folder[PATH_MAX_BYTES];
     ssize_t got;
+    const char *name = path_split(report->path, folder);
+    dir_sweep(folder, name);
     if (newfile_open(file, report->path) < 0) return -1;
     while ((got = fd_read_at(report->fd, file->written, block, sizeof block, report->name)) > 0)
         if (newfile_write(file, block, (size_t)got) < 0) return -1;
