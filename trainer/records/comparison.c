@@ -62,10 +62,19 @@ static double lowest_loss(const ComparedRun *run) {
     return isfinite(lowest) ? lowest : NAN;
 }
 
-// Whether the evaluations of two runs differ in dataset, mixture, order or size. A run without a checkpoint does not
-// say.
+// Whether the checkpoint of a run tells the rule of its losses.
+static bool has_rule(const ComparedRun *run) { return run->saved.config && isfinite(lowest_loss(run)); }
+
+// Whether the evaluations of two runs differ in dataset, mixture, order or size. A run without a rule does not say.
 static bool evaluates_other(const ComparedRun *run, const ComparedRun *first) {
-    return run->saved.config && run->saved.state.eval_rule != first->saved.state.eval_rule;
+    return has_rule(run) && run->saved.state.eval_rule != first->saved.state.eval_rule;
+}
+
+// The end of the runs if none has a rule.
+static const ComparedRun *first_with_rule(const ComparedRun *runs, int count) {
+    const ComparedRun *first = runs;
+    while (first < runs + count && !has_rule(first)) first++;
+    return first;
 }
 
 // The first run that has a checkpoint; the end of the runs if none has.
@@ -77,7 +86,7 @@ static const ComparedRun *first_saved(const ComparedRun *runs, int count) {
 
 // Losses of different evaluations do not compare.
 static bool losses_compare(const ComparedRun *runs, int count) {
-    const ComparedRun *first = first_saved(runs, count);
+    const ComparedRun *first = first_with_rule(runs, count);
     for (int i = 0; first < runs + count && i < count; i++)
         if (evaluates_other(&runs[i], first) || runs[i].history.rule_count > 1) return false;
     return true;
@@ -158,7 +167,7 @@ static void print_dataset(Buffer *out, const ComparedRun *run) {
 }
 
 static void print_data(Buffer *out, const ComparedRun *runs, int count) {
-    const ComparedRun *first = first_saved(runs, count); // there is one
+    const ComparedRun *first = first_with_rule(runs, count); // there is one if losses do not compare
     buffer_print(out, "<tr><th>dataset</th>");
     for (int i = 0; i < count; i++) print_dataset(out, &runs[i]);
     buffer_print(out, "</tr>\n");

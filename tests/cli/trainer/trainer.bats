@@ -157,6 +157,9 @@ END
     train --out_dir=third --quiet --dataset=other
     "$BIN/trainer" report "run 1e-3" third
     grep -q '<th>evaluation</th><td></td><td>of other tokens: its losses do not compare with the first</td>' runs.html
+    train --out_dir=without --quiet --max_iters=1 --eval_interval=0
+    "$BIN/trainer" report without "run 1e-3"
+    not grep -q 'do not compare' runs.html
     rm -r third/ckpt-*
     "$BIN/trainer" report "run 1e-3" third
     not grep -q 'do not compare' runs.html
