@@ -114,9 +114,9 @@ static void draw(const Progress *progress, uint64_t now, bool last) {
     char amount[16], rate[16], left[40] = "", share[16] = "", counts[80] = "";
     double seconds = (double)(now - progress->started_ns) * 1e-9;
     double per_second = seconds > 0 ? (double)progress->done / seconds : 0;
-    if (progress->total && !last) {
-        double rest = per_second > 0 ? ((double)progress->total - (double)progress->done) / per_second : 0;
-        unsigned eta = rest < 0 ? 0 : (unsigned)(rest + 0.5);
+    if (progress->total && progress->done <= progress->total && !last) { // the total lacks what comes from pipes
+        double rest = per_second > 0 ? (double)(progress->total - progress->done) / per_second : 0;
+        unsigned eta = (unsigned)(rest + 0.5);
         snprintf(share, sizeof share, " %3.0f %%", 100.0 * (double)progress->done / (double)progress->total);
         snprintf(left, sizeof left, ", %u:%02u:%02u left", eta / 3600, eta / 60 % 60, eta % 60);
     }

@@ -503,6 +503,21 @@ TEST(log_erases_a_progress_line_before_an_error) {
     CHECK_TEXT(out, "\r\033[Ktool draw: it broke\r\n");
 }
 
+static void print_more_progress_than_expected(void) {
+    Progress progress;
+    progress_start(&progress, "drawing", "B", 100);
+    progress.drawn_ns = 0;
+    progress_update(&progress, 101);
+    log_line("done");
+}
+
+TEST(log_gives_no_share_of_a_total_that_was_too_small) {
+    char out[4096];
+    print_to_terminal(print_more_progress_than_expected, out, sizeof out);
+    CHECK_TEXT(out, "drawing 101 B");
+    CHECK(!strchr(out, '%') && !strstr(out, "left"));
+}
+
 TEST(log_ends_a_finished_progress_line) {
     char out[4096];
     print_to_terminal(print_finished_progress, out, sizeof out);
