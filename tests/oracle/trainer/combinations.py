@@ -365,6 +365,19 @@ def processes_change_nothing(case):
         check(abs(one["loss"] - other["loss"]) < 0.05, "first losses", one, other)
 
 
+def wait_for_ranks(mpirun):
+    """Until mpirun has ended, of which a process was killed. Open MPI 4.1.4 may wait for its own lock when all of them have ended
+    (PMIx_server_finalize, once in 170 runs), and is then killed, too."""
+    try:
+        mpirun.wait(60)
+    except subprocess.TimeoutExpired:
+        pids = pathlib.Path(f"/proc/{mpirun.pid}/task/{mpirun.pid}/children").read_text().split()
+        states = [pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")")[-1].split()[0] for pid in pids]
+        mpirun.kill()
+        mpirun.wait()
+        check(set(states) <= {"Z"}, "processes go on 60 s after one was killed:", *states)
+
+
 def parts_make_the_whole(case):
     """By max_iters, each with another number of processes. One of the processes of the second part is killed.
     A run that ends between steps that are not finite goes back to its end, so those with a roll-back are left out."""
@@ -381,8 +394,8 @@ def parts_make_the_whole(case):
             children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
             if process.poll() is None and (pids := children.read_text().split()):
                 os.kill(int(case.rng.choice(pids)), signal.SIGKILL)
-            process.wait(60)
             case.commands[-1] += "  # and kill -9 one of them"
+            wait_for_ranks(process)
         done = case.train("parts", ranks=case.rng.choice((0, ranks)), **keys)
         check(done.returncode in (0, case.one.returncode), "part", part, "exit", done.returncode, done.stderr[-500:])
         if done.returncode:
