@@ -55,21 +55,21 @@ static size_t kept_bytes(Metrics *metrics, Bytes text, const MetricsEnd *end) {
     return kept;
 }
 
-static int open_file(Metrics *metrics, size_t bytes) {
-    metrics->bytes = bytes;
-    metrics->fd = file_open_regular(metrics->path, O_WRONLY | O_CREAT | O_APPEND);
-    return metrics->fd < 0 ? -1 : 0;
+static int open_file(const char *path) { return file_open_regular(path, O_WRONLY | O_CREAT | O_APPEND); }
+
+static bool is_removed(const Metrics *metrics) {
+    struct stat file;
+    return fstat(metrics->fd, &file) == 0 && !file.st_nlink;
 }
 
-// Opens a new file if somebody has removed the one that is open.
-static int check_file(Metrics *metrics) {
-    struct stat file;
-    if (metrics->fd >= 0 && fstat(metrics->fd, &file) == 0 && file.st_nlink) return 0;
-    if (metrics->fd >= 0) {
-        log_warn("'%s' was removed, and its lines are lost: later ones go to a new file", metrics->path);
-        close(metrics->fd);
-    }
-    return open_file(metrics, 0);
+int metrics_replace(Metrics *metrics) {
+    if (!metrics->path[0] || !is_removed(metrics)) return 0;
+    const int fd = open_file(metrics->path);
+    if (fd < 0) return -1;
+    const int same = dup3(fd, metrics->fd, O_CLOEXEC); // which a save beside the steps may use
+    close(fd);
+    metrics->bytes = 0;
+    return same < 0 ? fail_errno("cannot open '%s'", metrics->path) : 0;
 }
 
 int metrics_open(Metrics *metrics, const char *out_dir, MetricsEnd end, bool events) {
@@ -82,7 +82,9 @@ int metrics_open(Metrics *metrics, const char *out_dir, MetricsEnd end, bool eve
     const int result = events ? event_file_open(&metrics->events, out_dir, kept, (double)file.st_mtime) : 0;
     buffer_close(&text);
     if (result < 0) return -1;
-    if (open_file(metrics, kept.size) < 0) return -1;
+    metrics->bytes = kept.size;
+    metrics->fd = open_file(metrics->path);
+    if (metrics->fd < 0) return -1;
     if (ftruncate(metrics->fd, (off_t)kept.size) < 0) return fail_errno("cannot cut '%s'", metrics->path);
     return 0;
 }
@@ -103,7 +105,7 @@ int metrics_take_over(Metrics *metrics, const char *out_dir, uint64_t step, bool
 int metrics_flush(Metrics *metrics) {
     Buffer *pending = &metrics->pending;
     if (!pending->size) return 0;
-    if (check_file(metrics) < 0) return -1;
+    if (is_removed(metrics)) return fail(EX_IO, "'%s' was removed, and its lines are lost", metrics->path);
     if (fd_write(metrics->fd, pending->data, pending->size, metrics->path) < 0) {
         if (ftruncate(metrics->fd, (off_t)metrics->bytes) < 0) log_warn("cannot truncate '%s'", metrics->path);
         return -1;

@@ -89,6 +89,10 @@ void metrics_add_members(Metrics *metrics, uint64_t step, Bytes members); // as 
 // Adds a line with lost_steps, which later calls of metrics_open count as a kill.
 void metrics_add_lost(Metrics *metrics, uint64_t step);
 
+// If somebody has removed the file, creates it for the kept and later lines. Another run may have made the directory
+// anew: call it only while the lock of the directory is held. -1 after fail().
+int metrics_replace(Metrics *metrics);
+
 // Writes the kept lines, but not the event file's; -1 after fail() when they could not be written.
 int metrics_flush(Metrics *metrics);
 int metrics_sync(Metrics *metrics);   // the same, and waits until the disk has them

@@ -47,7 +47,9 @@ static void mark_saved(Run *run) {
 static int write_checkpoint(Run *run, bool beside, uint64_t started) {
     RunSaves *saves = &run->saves;
     const Network *network = engine_divided(&run->engine) ? NULL : &run->engine.network;
-    if (lock_check(&run->lock, run->engine.config.out_dir) < 0 || metrics_flush(&run->metrics) < 0) return -1;
+    if (lock_check(&run->lock, run->engine.config.out_dir) < 0 || metrics_replace(&run->metrics) < 0 ||
+        metrics_flush(&run->metrics) < 0)
+        return -1;
     if (beside && checkpoint_writer_start(&saves->writer, network, &run->engine.state, run->metrics.fd)) {
         saves->started_ns = started;
         saves->wait = (double)(clock_ns() - started) * 1e-9;
