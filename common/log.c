@@ -114,7 +114,7 @@ static void draw(const Progress *progress, uint64_t now, bool last) {
     char amount[16], rate[16], left[40] = "", share[16] = "", counts[80] = "";
     double seconds = (double)(now - progress->started_ns) * 1e-9;
     double per_second = seconds > 0 ? (double)progress->done / seconds : 0;
-    if (progress->total && progress->done <= progress->total && !last) { // the total lacks what comes from pipes
+    if (progress->total && progress->done <= progress->total && !last) { // pipes are not in the total
         double rest = per_second > 0 ? (double)(progress->total - progress->done) / per_second : 0;
         unsigned eta = (unsigned)(rest + 0.5);
         snprintf(share, sizeof share, " %3.0f %%", 100.0 * (double)progress->done / (double)progress->total);

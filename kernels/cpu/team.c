@@ -31,7 +31,7 @@ enum {
     WINDOW_NS = 100000000,   // of the system's records of this
     SHARED_TIMES = 6,
     WAKE_NS = 20000,     // of a region, after which sleeping threads are woken; about what waking one takes
-    NEEDLESS_TIMES = 32, // of what was lost by needless waking, without threads that sleep
+    NEEDLESS_TIMES = 32, // see team.unwoken
     ALONE_MAX = 8        // regions inside of each other that run alone
 };
 
@@ -51,9 +51,10 @@ static struct {
     unsigned pieces;
     Share share[TEAM_MAX];
     _Alignas(128) atomic_bool busy;
-    _Alignas(128) _Atomic uint32_t regions;    // that threads have been told of; they sleep on it
-    _Alignas(128) atomic_int sleeping;         // on regions
-    _Atomic uint64_t unwoken;                  // ns of regions for which they are not woken
+    _Alignas(128) _Atomic uint32_t regions; // that threads have been told of; they sleep on it
+    _Alignas(128) atomic_int sleeping;      // on regions
+    // Time of regions, in ns, for which no thread is woken: NEEDLESS_TIMES what earlier waking has lost.
+    _Atomic uint64_t unwoken;
     _Alignas(128) _Atomic uint32_t unfinished; // pieces, and SLEEPS
 } team = {.threads = 1, .started = 1};
 
@@ -110,8 +111,9 @@ static bool wait_awake(_Atomic uint32_t *word, uint32_t value, uint64_t *ns) {
     return atomic_load(word) != value;
 }
 
-// For a thread that goes to sleep: what it has done since it was woken, in ns. Waiting costs half, because a wait as
-// long as the work is usual. Where others want its processor it may have come too late.
+// Counts a waking as a loss if the thread, which goes to sleep, has worked for less time than the waking and half of
+// its waiting took, in ns. Only half, because a thread usually waits for as long as it works. Where other programs want
+// its processor nothing counts: the thread may have started too late.
 static void count_waking(uint64_t worked, uint64_t waited) {
     const uint64_t cost = WAKE_NS + waited / 2;
     if (worked < cost && !shares_processor(now_ns()))

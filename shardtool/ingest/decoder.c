@@ -45,7 +45,7 @@ void decoder_close(Decoder *decoder) {
     free(decoder);
 }
 
-// A checksum stands at the end of what it is of: damage before may have changed text that was read long ago.
+// The checksum of a frame is at its end. If it fails, any text of the frame may be wrong, also text read long ago.
 static int fail_damaged(const Decoder *decoder, const char *why) {
     char text[80] = "";
     if (decoder->out_bytes > decoder->verified)

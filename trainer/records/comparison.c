@@ -62,7 +62,7 @@ static double lowest_loss(const ComparedRun *run) {
     return isfinite(lowest) ? lowest : NAN;
 }
 
-// Whether the checkpoint of a run tells the rule of its losses.
+// Whether a run has a checkpoint with losses, and so their rule.
 static bool has_rule(const ComparedRun *run) { return run->saved.config && isfinite(lowest_loss(run)); }
 
 // Whether the evaluations of two runs differ in dataset, mixture, order or size. A run without a rule does not say.

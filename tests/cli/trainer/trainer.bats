@@ -361,7 +361,7 @@ END
         --grad_clip=0 --weight_decay=0 --eval_interval=100 --max_iters=3
 }
 
-@test "a run whose directory is gone when it goes back does not say that a step is saved" {
+@test "a roll-back fails without 'saved at step' when the run's directory was moved" {
     clock_preload 'static char text[1 << 16];
         const int file = open("run/metrics.jsonl", O_RDONLY);
         if (file >= 0 && pread(file, text, sizeof text - 1, 0) > 0 && strstr(text, "\"step\": 3, \"loss\"") && gettid() == getpid()) {
