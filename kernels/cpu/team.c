@@ -2,14 +2,15 @@
 //
 // A step of a small model has hundreds of regions of 100 us. At the end of each, libgomp waits for all of its threads,
 // those included that have no processor. Here a thread waits awake for as long as it has worked, for 200 us and four
-// times its work in the last region at most, or for 10 us if other programs want its processor. Then it sleeps. The
-// caller wakes sleeping threads when it has worked on a region for 20 us, unless that has lately gained nothing. So a
-// small model runs on one thread.
+// times its work in the last region at most, or for 20 us if other programs want its processor. Meanwhile it lends its
+// processor to a thread that has work and does not run (places.h). Then it sleeps. The caller wakes sleeping threads
+// when it has worked on a region for 20 us, unless that has lately gained nothing. So a small model runs on one thread.
 // docs/measurements.md has the times of a step alone and beside busy processes. PIECES was chosen among few settings on
 // a loaded machine, where medians differed by 15 % from run to run: sched_yield between pieces and other time slices
 // (sched_setattr) showed no gain beyond that.
 #include "kernels/cpu/team.h"
 #include "common/sizes.h"
+#include "kernels/cpu/places.h"
 #include <assert.h>
 #include <linux/futex.h>
 #include <omp.h>
@@ -27,7 +28,9 @@
 enum {
     PIECES = 8,              // of a region, for each thread
     AWAKE_NS = 200000,       // that a thread waits awake at most
-    AWAKE_SHARED_NS = 10000, // the same if others want its processor
+    AWAKE_SHARED_NS = 20000, // the same if others want its processor
+    LOOK_NS = 8000,          // of waiting, after which a thread looks whether another is not run
+    LOOK_ASLEEP_NS = 200000, // the same of the caller's sleep
     WINDOW_NS = 100000000,   // of the system's records of this
     SHARED_TIMES = 6,
     WAKE_NS = 20000,     // of a region, after which sleeping threads are woken; about what waking one takes
@@ -77,8 +80,8 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t value) {
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+static void futex_wait(_Atomic uint32_t *word, uint32_t value, const struct timespec *longest) {
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, longest, NULL, 0);
 }
 
 static void futex_wake(_Atomic uint32_t *word, int threads) {
@@ -98,8 +101,13 @@ static bool shares_processor(uint64_t now) {
 // Waits awake while the word has this value, for *ns at most, which it takes the time from. Returns whether it changed.
 static bool wait_awake(_Atomic uint32_t *word, uint32_t value, uint64_t *ns) {
     const uint64_t begun = now_ns();
-    uint64_t waited = 0;
+    uint64_t waited = 0, look = LOOK_NS;
+    PlacesSeen seen = PLACES_UNSEEN;
     while (waited < *ns && atomic_load_explicit(word, memory_order_relaxed) == value) {
+        if (waited >= look) {
+            if (places_lend(me.thread, &seen, begun + waited)) break;
+            look = waited + LOOK_NS;
+        }
         if (waited >= AWAKE_SHARED_NS && shares_processor(begun + waited)) break;
 #ifdef __x86_64__
         for (int i = 0; i < 16 && atomic_load_explicit(word, memory_order_relaxed) == value; i++)
@@ -160,7 +168,8 @@ static void finish(unsigned pieces) {
 
 static void *serve(void *number) {
     me.thread = (int)(intptr_t)number;
-    omp_set_num_threads(1);          // for oneDNN in this thread
+    omp_set_num_threads(1); // for oneDNN in this thread
+    places_enter(me.thread);
     uint64_t awake = 0;              // that it may wait
     uint64_t worked = 0, waited = 0; // since it was woken
     for (;;) {
@@ -169,12 +178,15 @@ static void *serve(void *number) {
         if (piece >= 0) {
             const uint64_t begun = now_ns();
             unsigned done = 0;
+            places_work(me.thread, true);
             for (; piece >= 0; piece = take(), done++) run(piece);
+            places_work(me.thread, false);
             finish(done);
             const uint64_t work = now_ns() - begun;
             awake = size_smaller(awake + work, size_smaller(4 * work, AWAKE_NS));
             worked += work;
         }
+        places_return(me.thread);
         waited += awake;
         const bool called = wait_awake(&team.regions, regions, &awake);
         waited -= awake;
@@ -182,7 +194,7 @@ static void *serve(void *number) {
         count_waking(worked, waited);
         worked = waited = 0;
         atomic_fetch_add(&team.sleeping, 1);
-        futex_wait(&team.regions, regions);
+        futex_wait(&team.regions, regions, NULL);
         atomic_fetch_sub(&team.sleeping, 1);
     }
     return NULL;
@@ -203,6 +215,7 @@ static void start(void) {
 void team_set_threads(int threads) {
     assert(threads >= 1 && threads <= TEAM_MAX);
     team.threads = threads;
+    places_set_threads(threads);
     omp_set_num_threads(1); // for oneDNN, which divides nothing by itself
 }
 
@@ -219,11 +232,13 @@ void team_end_alone(void) {
 }
 
 static void wait_for_others(void) {
+    PlacesSeen seen = PLACES_UNSEEN;
     for (uint32_t left; (left = atomic_load_explicit(&team.unfinished, memory_order_acquire)) & ~SLEEPS;) {
         uint64_t awake = AWAKE_NS;
         if (!(left & SLEEPS) && wait_awake(&team.unfinished, left, &awake)) continue;
         if (left & SLEEPS || atomic_compare_exchange_strong(&team.unfinished, &left, left | SLEEPS))
-            futex_wait(&team.unfinished, left | SLEEPS);
+            futex_wait(&team.unfinished, left | SLEEPS, &(struct timespec){.tv_nsec = LOOK_ASLEEP_NS});
+        places_lend(0, &seen, now_ns());
     }
 }
 
@@ -249,8 +264,9 @@ void team_parallel(void (*work)(void *), void *data, unsigned threads, unsigned 
         return;
     }
     if (team.started < team.threads) start();
-    publish(work, data);
     const uint64_t begun = now_ns(), unwoken = team.unwoken;
+    places_begin(begun);
+    publish(work, data);
     uint64_t worked = 0;
     unsigned done = 0;
     for (int piece, woken = 0; (piece = take()) >= 0;) {
@@ -262,6 +278,7 @@ void team_parallel(void (*work)(void *), void *data, unsigned threads, unsigned 
         if (woken) futex_wake(&team.regions, team.threads);
     }
     if (worked >= WAKE_NS) atomic_fetch_sub(&team.unwoken, size_smaller(worked, unwoken));
+    places_work(0, false);
     finish(done);
     wait_for_others();
     me.piece = 0, me.pieces = 1;
