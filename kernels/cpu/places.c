@@ -29,9 +29,14 @@ static uint64_t ran_ns(int thread) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void set_free(int thread) {
-    if (places.of[thread].entered)
-        pthread_setaffinity_np(places.of[thread].thread, sizeof places.allowed, &places.allowed);
+static void bind(int thread, const cpu_set_t *processors) {
+    if (places.of[thread].entered) pthread_setaffinity_np(places.of[thread].thread, sizeof *processors, processors);
+}
+
+// Whether nobody has given the caller, who has no bounds of ours, other processors (taskset -p, a control group).
+static bool as_allowed(void) {
+    cpu_set_t now;
+    return pthread_getaffinity_np(places.of[0].thread, sizeof now, &now) == 0 && CPU_EQUAL(&now, &places.allowed);
 }
 
 // Moves a thread to a processor. The caller may be moved on from there, because threads that it starts have its bounds.
@@ -39,8 +44,8 @@ static void put(int thread, int processor) {
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET((size_t)processor, &one);
-    if (places.of[thread].entered) pthread_setaffinity_np(places.of[thread].thread, sizeof one, &one);
-    if (thread == 0 || !places.until) set_free(thread); // the caller has perhaps just set all free
+    bind(thread, &one);
+    if (thread == 0 || !places.until) bind(thread, &places.allowed); // the caller has perhaps just set all free
 }
 
 void places_set_threads(int threads) {
@@ -59,10 +64,13 @@ void places_begin(uint64_t now_ns) {
     places_work(0, true);
     if (!places.until) {
         places.of[0].processor = sched_getcpu();
-    } else if (now_ns > places.until) {
+    } else if (now_ns > places.until && !atomic_flag_test_and_set(&places.looked)) {
+        cpu_set_t now;
         places.until = 0;
-        for (int t = 1; t < places.threads; t++) set_free(t);
-    } else if (sched_getcpu() != places.of[0].processor) {
+        if (sched_getaffinity(0, sizeof now, &now) == 0)
+            for (int t = 1; t < places.threads; t++) bind(t, &now);
+        atomic_flag_clear(&places.looked);
+    } else if (sched_getcpu() != places.of[0].processor && as_allowed()) {
         put(0, places.of[0].processor);
     }
 }
@@ -94,7 +102,7 @@ static void settle(void) {
 bool places_lend(int thread, PlacesSeen *seen, uint64_t now_ns) {
     if (!places.threads || atomic_flag_test_and_set(&places.looked)) return false;
     ThreadPlace *const mine = &places.of[thread];
-    const bool lends = stands(thread, seen);
+    const bool lends = stands(thread, seen) && as_allowed();
     if (lends) {
         const bool settled = places.until;
         places.until = now_ns + SETTLED_NS;

@@ -4,7 +4,8 @@
 // run holds up the others for a time slice. So once this is seen, each thread has a place, a processor of its own. A
 // thread that waits lends its place to one that has work and does not run, or exchanges places with the caller. The
 // threads are free again a second after the last loan. All of this only where the team has a thread for each processor
-// that it may use. With fewer, the system moves a thread to an idle processor, and a place would keep it from there.
+// that it may use. With fewer, the system moves a thread to an idle processor, and a place would keep it from there. If
+// somebody gives the run other processors, its threads keep to them.
 //
 // All functions take the number of the calling thread, 0 for the caller of a region, and times of CLOCK_MONOTONIC.
 #pragma once

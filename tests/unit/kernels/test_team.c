@@ -145,5 +145,14 @@ TEST(team_lends_processors_of_threads_that_wait_to_one_that_does_not_run) {
     for (int region = 0; region < NAPS && is_put(); region++) usleep(NAP_US), run_region(ITERATIONS);
     const cpu_set_t after = processors();
     CHECK(CPU_EQUAL(&after, &all)); // free, a second later
+    worker.before = worker.during;  // as by taskset -p
+    CHECK(sched_setaffinity(0, sizeof worker.before, &worker.before) == 0);
+    CHECK(pthread_setaffinity_np(worker.thread, sizeof worker.before, &worker.before) == 0);
+    worker.came = false;
+    for (int region = 0; region < NAPS && !worker.came; region++) nap(1, 10);
+    for (int n = 0; n < 200 && !is_put(); n++) usleep(NAP_US);
+    CHECK(!is_put());
+    CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
+    CHECK(pthread_setaffinity_np(worker.thread, sizeof all, &all) == 0);
     team_set_threads(1);
 }
