@@ -30,7 +30,9 @@ static uint64_t ran_ns(int thread) {
 }
 
 static void bind(int thread, const cpu_set_t *processors) {
-    if (places.of[thread].entered) pthread_setaffinity_np(places.of[thread].thread, sizeof *processors, processors);
+    if (places.of[thread].entered &&
+        pthread_setaffinity_np(places.of[thread].thread, sizeof *processors, processors) != 0)
+        places.threads = 0; // it is not permitted
 }
 
 // Whether nobody has given the caller, who has no bounds of ours, other processors (taskset -p, a control group).
@@ -79,10 +81,10 @@ void places_work(int thread, bool has) { places.of[thread].works = has; }
 
 // Whether the thread that was seen has work and has not run since. If not, sees the next one that has work.
 static bool stands(int thread, PlacesSeen *seen) {
-    const int last = seen->thread;
+    const int last = seen->thread, threads = places.threads;
     if (last >= 0 && places.of[last].works && ran_ns(last) == seen->ran_ns) return true;
-    for (int i = 1; i <= places.threads; i++) {
-        const int t = (last + i) % places.threads;
+    for (int i = 1; i <= threads; i++) {
+        const int t = (last + i) % threads;
         if (t == thread || !places.of[t].works) continue;
         *seen = (PlacesSeen){t, ran_ns(t)};
         break;
