@@ -63,7 +63,6 @@ void places_enter(int thread) {
 void places_begin(uint64_t now_ns) {
     if (!places.threads) return;
     places_enter(0);
-    places_work(0, true);
     if (!places.until) {
         places.of[0].processor = sched_getcpu();
     } else if (now_ns > places.until && !atomic_flag_test_and_set(&places.looked)) {
@@ -75,6 +74,7 @@ void places_begin(uint64_t now_ns) {
     } else if (sched_getcpu() != places.of[0].processor && as_allowed()) {
         put(0, places.of[0].processor);
     }
+    places_work(0, true); // at last: until then nobody lends, and the places are the caller's alone
 }
 
 void places_work(int thread, bool has) { places.of[thread].works = has; }

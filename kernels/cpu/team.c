@@ -174,6 +174,7 @@ static void *serve(void *number) {
     uint64_t worked = 0, waited = 0; // since it was woken
     for (;;) {
         const uint32_t regions = atomic_load_explicit(&team.regions, memory_order_acquire);
+        places_return(me.thread); // from a loan that came late
         int piece = take();
         if (piece >= 0) {
             const uint64_t begun = now_ns();

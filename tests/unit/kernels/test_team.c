@@ -2,8 +2,6 @@
 #include "kernels/cpu/team.h"
 #include "tests/test.h"
 #include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,71 +86,5 @@ TEST(team_waits_for_no_thread_that_has_taken_nothing) {
     int status = -1;
     CHECK(waitpid(child, &status, 0) == child);
     CHECK_EQUAL(status, 0);
-    team_set_threads(1);
-}
-
-// The thread of number 1 and the processors that it may use, or those at an earlier time.
-static struct {
-    _Atomic pthread_t thread;
-    atomic_bool came;
-    cpu_set_t during, before; // a piece, and the test's next part
-} worker;
-enum { NAPS = 20000, NAP_US = 500 };
-
-static cpu_set_t processors(void) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    pthread_getaffinity_np(worker.thread, sizeof set, &set);
-    return set;
-}
-
-static bool is_put(void) {
-    const cpu_set_t set = processors();
-    return CPU_COUNT(&set) == 1 && !CPU_EQUAL(&set, &worker.before);
-}
-
-// A region in which the thread of this number does not run for `naps` or until the worker is put elsewhere. The others
-// do until the worker has come.
-static void nap(int thread, int naps) {
-    worker.came = false;
-#pragma omp parallel for schedule(static)
-    for (int i = 0; i < 64; i++) {
-        if (team_thread() == 1) {
-            worker.thread = pthread_self();
-            worker.came = true;
-        }
-        usleep(NAP_US);
-        for (int n = 0; n < naps && team_thread() == thread && worker.came && !is_put(); n++) usleep(NAP_US);
-        if (team_thread() == 1) worker.during = processors();
-    }
-}
-
-// The system's record of the worker's processors is what is compared.
-TEST(team_lends_processors_of_threads_that_wait_to_one_that_does_not_run) {
-    cpu_set_t all;
-    sched_getaffinity(0, sizeof all, &all);
-    if (CPU_COUNT(&all) < 2) SKIP("one processor");
-    team_set_threads(CPU_COUNT(&all));
-    for (int region = 0; region < NAPS && !worker.came; region++) nap(1, NAPS);
-    worker.before = worker.during;
-    CHECK_EQUAL(CPU_COUNT(&worker.before), 1); // the caller's
-    for (int n = 0; n < NAPS && !is_put(); n++) usleep(NAP_US);
-    CHECK(is_put()); // on its own
-    worker.before = processors();
-    for (int region = 0; region < NAPS && !is_put(); region++) nap(0, 20);
-    CHECK(is_put()); // exchanged with the caller's
-    CPU_ZERO(&worker.before);
-    for (int region = 0; region < NAPS && is_put(); region++) usleep(NAP_US), run_region(ITERATIONS);
-    const cpu_set_t after = processors();
-    CHECK(CPU_EQUAL(&after, &all)); // free, a second later
-    worker.before = worker.during;  // as by taskset -p
-    CHECK(sched_setaffinity(0, sizeof worker.before, &worker.before) == 0);
-    CHECK(pthread_setaffinity_np(worker.thread, sizeof worker.before, &worker.before) == 0);
-    worker.came = false;
-    for (int region = 0; region < NAPS && !worker.came; region++) nap(1, 10);
-    for (int n = 0; n < 200 && !is_put(); n++) usleep(NAP_US);
-    CHECK(!is_put());
-    CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
-    CHECK(pthread_setaffinity_np(worker.thread, sizeof all, &all) == 0);
     team_set_threads(1);
 }
