@@ -35,7 +35,8 @@ static void bind(int thread, const cpu_set_t *processors) {
         places.threads = 0; // it is not permitted
 }
 
-// Whether nobody has given the caller, who has no bounds of ours, other processors (taskset -p, a control group).
+// False where somebody has given the run other processors since (taskset -p, a control group). It is read from the
+// caller, which is never bound for long.
 static bool as_allowed(void) {
     cpu_set_t now;
     return pthread_getaffinity_np(places.of[0].thread, sizeof now, &now) == 0 && CPU_EQUAL(&now, &places.allowed);
@@ -51,7 +52,7 @@ static void put(int thread, int processor) {
 }
 
 void places_set_threads(int threads) {
-    if (!CPU_COUNT(&places.allowed)) sched_getaffinity(0, sizeof places.allowed, &places.allowed);
+    sched_getaffinity(0, sizeof places.allowed, &places.allowed);
     places.threads = threads > 1 && threads == CPU_COUNT(&places.allowed) ? threads : 0;
 }
 

@@ -21,7 +21,7 @@ typedef struct {
 
 void places_set_threads(int threads); // outside of a region, by the thread that calls them
 void places_enter(int thread);        // before all others
-void places_begin(uint64_t now_ns);   // a region, by its caller, who has work then
+void places_begin(uint64_t now_ns);   // by the caller of a region before it; the caller has work from then on
 void places_work(int thread, bool has);
 // By a thread that has none and looks again and again. Returns whether another has its processor now: it should sleep.
 bool places_lend(int thread, PlacesSeen *seen, uint64_t now_ns);
