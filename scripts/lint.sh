@@ -114,7 +114,7 @@ hits=$(python3 scripts/prose.py README.md docs/*.md)
 [ -z "$hits" ] || say "$hits"
 
 hits=$(scripts/waits.sh)
-[ -z "$hits" ] || say "tests that wait for a time, or of no tier:
+[ -z "$hits" ] || say "tests that wait for a time, expect a size of this processor, or are of no tier:
 $hits"
 
 hits=$(scripts/figures.sh README.md loader/python/README.md docs/*.md)

@@ -144,12 +144,12 @@ lines() { for i in $(seq "$1"); do echo "    value += $i;"; done; }
     prose && [ "$status" = 0 ]
 }
 
-@test "lint refuses a test that waits for a time or is in no tier, and not a poll or a program that hangs" {
-    printf '%s\n' 'until is_gone 1; do sleep 0.05; done' 'time.sleep(0.01)' 'exec sleep 600' '# bats test_tags=ci' >tests/good.bats
+@test "lint refuses a test that waits for a time, names the size of a plan or is in no tier, and not a poll or a program that hangs" {
+    printf '%s\n' 'run_match 82 "the plan needs $need"' 'until is_gone 1; do sleep 0.05; done' 'time.sleep(0.01)' 'exec sleep 600' '# bats test_tags=ci' >tests/good.bats
     git add tests
     [ -z "$("$ROOT/scripts/waits.sh")" ]
     for line in 'timeout -s KILL 3 trainer' 'timeout --signal=SIGKILL 3 trainer' '    sleep 6' 'true && sleep 0.5' '(sleep 1; kill 1) &' \
-        'time.sleep(1)' '# bats test_tags=slow'; do
+        'time.sleep(1)' 'run_match 82 "the plan needs 1.8 GiB"' '# bats test_tags=slow'; do
         echo "$line" >tests/bad.bats && git add tests
         [[ "$("$ROOT/scripts/waits.sh")" == "tests/bad.bats:1:$line"* ]] || { echo "$line" && false; }
     done

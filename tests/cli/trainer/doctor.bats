@@ -82,12 +82,13 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
     arguments=(tiny.conf --dataset="$HOME/data/set" --out_dir="$run_dir")
     ./trainer train "${arguments[@]}" --quiet --max_iters=9 --sample_tokens=0
     run_match 0 "report for a bug: 'bug.txt'" ./trainer doctor "${arguments[@]}" --report bug.txt --loader_key=sec-ret
-    for part in "$(./trainer --version | sed -n "1s|.* ||p")" "commit $(./trainer --version | sed -n "2s|commit \([^ ]*\).*|\1|p")" "trainer *sha256 $(sha256sum <trainer | cut -d ' ' -f 1)" "$(uname -r)" \
+    for part in "$(./trainer --version | sed -n "1s|.* ||p")" "commit $(./trainer --version | sed -n "2s|commit \([^ ]*\).*|\1|p")" "trainer *sha256 $(sha256sum <trainer | cut -d ' ' -f 1)" \
         "loader *sha256 $(sha256sum <loader | cut -d ' ' -f 1)" "manifest *sha256 $(sha256sum <"$HOME/data/set/dataset.jsonl" | cut -d ' ' -f 1)" \
-        "$(grep -m 1 'model name' /proc/cpuinfo | cut -d ':' -f 2- | xargs)" "ok *disk " "^out_dir *= '~/USER-HOST/run'" "^max_iters *= 24 .*tiny.conf:9" \
+        "ok *disk " "^out_dir *= '~/USER-HOST/run'" "^max_iters *= 24 .*tiny.conf:9" \
         "newest checkpoint: step 9" "$(./trainer plan "${arguments[@]}" 2>/dev/null | grep -E '^ *arena ')"; do
         grep -qE -- "$part" bug.txt || { echo "no $part" && cat bug.txt && return 1; }
     done
+    for text in "$(uname -r)" "$(sed -n 's/^model name.*: //p;T;q' /proc/cpuinfo)"; do grep -qF -- "$text" bug.txt; done
     [ "$(tail -n 1 "$run_dir/metrics.jsonl")" = "$(grep . bug.txt | tail -n 1)" ]
     [ "$(sed -nE '/^== configuration/,/^== dataset/s/^([a-z_0-9]+) +=.*/\1/p' bug.txt)" = "$(./trainer plan --print_config | sed -nE 's/^([a-z_0-9]+) +=.*/\1/p')" ]
     for name in alice "$(uname -n)" "$(id -un)" sec-ret private; do not grep -qwiE "(^|[^a-z0-9])$name([^a-z0-9]|$)" bug.txt; done
