@@ -183,15 +183,10 @@ check_bytes() { # DATASET of tokenize_two
 }
 
 @test "status shows the loss and the bits per byte of one evaluation, and its step" {
-    # a rate at which the loss grows after the first evaluation, which alone is saved
-    "$BIN/trainer" train tiny.conf --dataset=data/code --out_dir=grown --quiet --always_save_checkpoint=False --max_iters=1000000 \
-        --eval_interval=4 --warmup_iters=4 --learning_rate=3 --checkpoint_interval=0 &
-    wait_until grep -q '"step": 40, "val_loss"' grown/metrics.jsonl
-    kill -KILL $!
-    wait $! || true
-    "$BIN/trainer" status --json grown >status
+    rm -r run/ckpt-00000024 # the last evaluation is later than the newest checkpoint
+    "$BIN/trainer" status --json run >status
     jq -se --slurpfile is status 'map(select(.val_loss))[-1] as $want | $is[0] | .step < .evaluated_step and .evaluated_step == $want.step and
-        (.val_loss / $want.val_loss - 1 | fabs < 1e-7) and (.val_bpb / $want.val_bpb - 1 | fabs < 1e-7)' grown/metrics.jsonl
+        (.val_loss / $want.val_loss - 1 | fabs < 1e-7) and (.val_bpb / $want.val_bpb - 1 | fabs < 1e-7)' run/metrics.jsonl
 }
 
 @test "eval_only writes nothing, beside a live run too" {
