@@ -205,9 +205,11 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
 }
 
 @test "the loss of step 0 stays the best one of a run that goes back to its start" {
-    clock_preload 'static char text[1 << 16], *found;
+    # a thread waits for signals: it takes the second when it has noted the first. The loader, which has this clock too, gets none
+    clock_preload 'static char text[1 << 16], *found; static int sent; sigset_t waiting;
         const int file = open("run/metrics.jsonl", O_RDONLY);
-        if (file >= 0 && pread(file, text, sizeof text - 1, 0) > 0 && (found = strstr(text, "rolled_back_from")) && strstr(found, "\"step\": 1, \"loss\"")) kill(getpid(), SIGTERM);
+        if (strstr(program_invocation_short_name, "trainer") && file >= 0 && pread(file, text, sizeof text - 1, 0) > 0 && (found = strstr(text, "rolled_back_from")) && strstr(found, "\"step\": 1, \"loss\""))
+            for (; sent < 2; sent++) for (kill(getpid(), SIGTERM); !sigpending(&waiting) && sigismember(&waiting, SIGTERM);) usleep(1000);
         close(file);'
     LD_PRELOAD=$PWD/other_clock.so run_code 75 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --checkpoint_interval=0
     jq -e '.rolled_back and .best_loss == .first_loss and .best_loss > 0' run/ckpt-*/state.json
