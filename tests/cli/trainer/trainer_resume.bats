@@ -43,7 +43,8 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 }
 
 @test "losses do not depend on eval_batch_size" {
-    ! "$BIN/trainer" doctor | grep -q '(avx2)' || skip "on AVX2 products round by their number of rows"
+    # on AVX2 oneDNN rounds a product by its number of rows
+    if "$BIN/trainer" doctor --device=cpu | grep -q '(avx2)' || [ -n "${DNNL_MAX_CPU_ISA:-}" ]; then export MILLRACE_ISA=portable; fi
     train --out_dir=one --quiet --max_iters=9
     train --out_dir=two --quiet --max_iters=9 --eval_batch_size=1
     same_weights one two 9
