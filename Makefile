@@ -231,6 +231,8 @@ OF_CI    := $(if $(CUSRC),$(O)/test-emu-75 $(O)/emulated/trainer $(O)/test-gpu $
 test-now: all $(O)/test $(O)/simulate $(O)/bench_tokenizer $(O)/bench_pieces $(O)/bench_neardup $(filter-out $(OF_CI),$(EMULATED)) \
     $(if $(filter-out test,$(or $(TIER),$(if $(T),all,test))),$(OF_CI))
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' LIBS='$(LIBS)' tests/run.sh $(O) $(T)
+## test-caps  the tests of make test that start a trainer, under each instruction set below this processor's own
+test-caps: test-deps all ; $(Q)tests/run.sh --caps $(O) $(T)
 ## test-peers  the tests beside torch, transformers, TRL, llama.cpp, MPICH, polars and others (docs/peers.md), installed in build (8 GB)
 test-peers: test-deps
 	$(Q)scripts/deps.sh peers

@@ -2,7 +2,8 @@
 # The tests, one closing line: run.sh [--no-python] BUILD [WORD]. C tests (cmocka), command-line tests (bats), Python tests
 # against tiktoken and others, and the CUDA backend in the emulator. run.sh --planted-bugs BUILD [WORD]: only that the emulator's tests
 # catch the bugs of mutant.sh. run.sh --peers BUILD [WORD]: only the files with a line `# peers: NAMES`, of which none may be
-# skipped. TIER: `test`, without the tests that are marked `ci`; `ci`, only those; or `all`, which a WORD implies.
+# skipped. run.sh --caps BUILD [WORD]: only the files that start a trainer, under each lower instruction set of this processor.
+# TIER: `test`, without the tests that are marked `ci`; `ci`, only those; or `all`, which a WORD implies.
 # A job is a program, a file or one emulated test; two more run side by side than there are cores, as many wait. Each job
 # writes a row for each of its tests: passed, failed or skipped, milliseconds, suite, test, reason; and the time that it took of the
 # processors, which depends less on what else runs. What this machine cannot run is skipped by name, never passed.
@@ -42,7 +43,29 @@ rows_of_python() { # LOG SUITE
         -e "s|^skipped (\S+): (.*)$|skipped\t0\t$2\t\1\t\2|p" "$1"
 }
 
-job() { # NUMBER KIND ARGUMENT...
+# What makes this processor compute as a lower one: each level of cpu.c's table below its own, and oneDNN without AMX.
+caps() {
+    local isa own
+    own=$("$BIN/trainer" doctor --device=cpu | sed -nE 's/^[a-z]+ +device .*\((\w+).*/\1/p')
+    for isa in $(sed -nE 's/.* names\[\] = \{(.*)\};/\1/p' common/machine/cpu.c | tr -d '",'); do
+        [ "$isa" != "$own" ] || break
+        echo "MILLRACE_ISA=$isa"
+    done
+    ! grep -qw amx_bf16 /proc/cpuinfo || echo DNNL_MAX_CPU_ISA=AVX512_CORE_BF16
+}
+if [ $suites = caps ] && [ -z "$(caps)" ]; then
+    printf 'this processor has no lower instruction set\n0 passed, 0 failed, 0 skipped\n'
+    exit
+fi
+
+job() { # NUMBER [under CAP] KIND ARGUMENT...
+    local under=
+    if [ "$2" = under ]; then
+        export "$3" FIXTURES=$FIXTURES/$3
+        under="$3 "
+        mkdir -p "$FIXTURES"
+        set -- "$1" "${@:4}"
+    fi
     local log=$LOGS/$1.log rows=$LOGS/$1.rows cpu=$LOGS/$1.cpu tier kind=$2 suite ms started=$EPOCHREALTIME status=0
     shift 2
     case $kind in
@@ -52,13 +75,13 @@ job() { # NUMBER KIND ARGUMENT...
         rows_of_c "$log" >"$rows"
         ;;
     bats)
-        suite=$(basename "$1")
+        suite=$under$(basename "$1")
         case $TIER in test) tier='--filter-tags !ci' ;; ci) tier='--filter-tags ci' ;; *) tier= ;; esac
         bats --tap --timing $tier "$1" </dev/null >"$log" 2>&1 || status=$?
         rows_of_bats "$log" "$suite" >"$rows"
         ;;
     python)
-        suite=$(basename "$1")
+        suite=$under$(basename "$1")
         build/venv/bin/python "$1" >"$log" 2>&1 || status=$?
         rows_of_python "$log" "$suite" >"$rows"
         grep -h '^seeds ' "$log"
@@ -89,6 +112,13 @@ of_tier() { # the files that have tests of the tier
     case $TIER in test) xargs -r grep -L '^# bats file_tags=ci' ;; ci) xargs -r grep -l '^# bats .*_tags=ci' ;; *) cat ;; esac
 }
 jobs() {
+    if [ $suites = caps ]; then
+        for cap in $(caps); do
+            find tests/cli/trainer tests/cli/loader -name "*$word*.bats" | of_tier | sort -r | sed "s/^/under $cap bats /"
+            find tests/oracle/trainer -name "test_*$word*.py" | sort | sed "s/^/under $cap python /"
+        done
+        return
+    fi
     if [ $suites = planted-bugs ]; then
         emulator_jobs --list-bugs
         return
