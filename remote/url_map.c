@@ -41,6 +41,7 @@ struct UrlFile {
     RemoteObject object;
     int fd;
     Bytes map;
+    bool is_private; // the map: the file is taken for empty, since holes may not be told from bytes
     Granule *granules;
     size_t count;
     size_t expected, ahead; // the granule at which a reader that advances continues
@@ -311,7 +312,14 @@ static int create_file(UrlFile *file, uint64_t size) {
         return fail_errno("cannot set the size of a file in '%s'", cache ? cache : "TMPDIR");
     if (!size) return 0;
     void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, file->fd, 0);
-    if (data == MAP_FAILED) return fail_errno("cannot map '%s'", file->name);
+    // FUSE with direct I/O refuses shared maps. A page of a private one is that of the file until it is read first:
+    // nothing may read it ahead, before its granule is there.
+    file->is_private = data == MAP_FAILED;
+    if (file->is_private) data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, file->fd, 0);
+    if (data == MAP_FAILED)
+        return fail_errno("cannot map a file in '%s' (%s)", cache ? cache : "TMPDIR",
+                          cache ? "choose another --disk-cache" : "set TMPDIR to another folder");
+    if (file->is_private) madvise(data, size, MADV_RANDOM);
     file->map = (Bytes){data, size};
     return 0;
 }
@@ -431,7 +439,7 @@ UrlFile *url_map_open(const char *url, Bytes *map) {
     if (!file) return NULL;
     pthread_mutex_lock(&maps.table);
     if (file->users == 1 && !file->listed) {
-        if (maps.options->cache) find_present(file);
+        if (maps.options->cache && !file->is_private) find_present(file);
         file->listed = true, file->next = maps.files, maps.files = file;
         make_room(0, maps.limit);
     }

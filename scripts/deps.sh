@@ -33,7 +33,7 @@ table() {
 | curl/curl.h | libcurl4-openssl-dev | libcurl-devel | curl | libcurl-devel |
 END
 }
-tests="libcmocka-dev bats zip bzip2 zstd xz-utils jq strace python3-venv clang libclang-rt-14-dev libomp-14-dev clang-format-14 universal-ctags groff-base mandoc libopenmpi-dev openmpi-bin parallel zsh fish"
+tests="libcmocka-dev bats zip bzip2 zstd xz-utils jq strace bindfs python3-venv clang libclang-rt-14-dev libomp-14-dev clang-format-14 universal-ctags groff-base mandoc libopenmpi-dev openmpi-bin parallel zsh fish"
 
 dist="gcc-12 g++-12 cmake dpkg-dev debhelper xz-utils python3 python3-venv"
 check_dist="bats jq lintian autopkgtest mmdebstrap debootstrap buildah python3-venv"

@@ -2,6 +2,7 @@
 #include "common/file/file.h"
 #include "common/err.h"
 #include "common/file/cleanup.h"
+#include "common/file/mapguard.h"
 #include "common/log.h"
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WRITEBACK_BYTES = 8 << 20 };
+enum { WRITEBACK_BYTES = 8 << 20, COPY_BYTES = 1 << 20 };
 
 int file_open(const char *path) { return (int)TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_CLOEXEC)); }
 
@@ -37,20 +38,45 @@ uint64_t file_modified_ns(const struct stat *st) {
     return (uint64_t)st->st_mtim.tv_sec * 1000000000 + (uint64_t)st->st_mtim.tv_nsec;
 }
 
+// A map of a copy in memory. It is a file, too, of which pages can be dropped (MADV_DONTNEED) and come back.
+static void *map_copy(int fd, size_t size, const char *what) {
+    void *data = MAP_FAILED;
+    uint8_t *block = allocate_zeroed(1, COPY_BYTES);
+    const int copy = memfd_create("copy", MFD_CLOEXEC);
+    ssize_t got = copy < 0 ? fail_errno("no memory for a copy of '%s', which cannot be mapped", what) : 0;
+    size_t done = 0;
+    while (got >= 0 && done < size && (got = fd_read_at(fd, done, block, COPY_BYTES, what)) > 0) {
+        if (fd_write(copy, block, (size_t)got, what) < 0) got = -1;
+        done += (size_t)got;
+    }
+    if (got == 0 && done < size) got = fail(EX_IO, "cannot read '%s': it became shorter meanwhile", what);
+    if (got >= 0) data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, copy, 0);
+    if (got >= 0 && data == MAP_FAILED) fail_errno("cannot map a copy of '%s'", what);
+    if (copy >= 0) close(copy);
+    free(block);
+    return data;
+}
+
+int fd_map(Bytes *map, int fd, const char *what) {
+    struct stat st;
+    *map = (Bytes){0};
+    mapguard_install();
+    if (fstat(fd, &st)) return fail_errno("cannot stat '%s'", what);
+    const size_t size = (size_t)st.st_size;
+    if (!size) return 0;
+    void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED && errno == ENOMEM) return fail_errno("cannot map '%s'", what);
+    if (data == MAP_FAILED) data = map_copy(fd, size, what);
+    if (data == MAP_FAILED) return -1;
+    *map = (Bytes){data, size};
+    return 0;
+}
+
 int file_map(Bytes *map, const char *path) {
     *map = (Bytes){0};
     int fd = file_open_regular(path, O_RDONLY);
     if (fd < 0) return -1;
-
-    struct stat st;
-    int status = fstat(fd, &st) ? fail_errno("cannot stat '%s'", path) : 0;
-    if (status == 0 && st.st_size) {
-        void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (data == MAP_FAILED)
-            status = fail_errno("cannot map '%s'", path);
-        else
-            *map = (Bytes){data, (size_t)st.st_size};
-    }
+    const int status = fd_map(map, fd, path);
     close(fd); // the mapping keeps the file open
     return status;
 }

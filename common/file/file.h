@@ -20,8 +20,11 @@ uint64_t file_modified_ns(const struct stat *st); // when the file was modified 
 bool file_exists(const char *path);
 
 // Maps a regular file for reading; an empty file gives {NULL, 0}. The file must not be truncated while it is mapped.
+// The map is private, because FUSE with direct I/O refuses shared ones. On a file system without any maps the whole
+// file is read into memory, however large it is.
 int file_map(Bytes *map, const char *path);
-void file_unmap(Bytes *map); // accepts a zeroed map
+int fd_map(Bytes *map, int fd, const char *what); // the same for an open file
+void file_unmap(Bytes *map);                      // accepts a zeroed map
 
 // Appends the whole of a regular file to `out`. A file of more than `limit` bytes is refused (65).
 int file_read(Buffer *out, const char *path, size_t limit);

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -31,40 +30,48 @@ struct KeptSets {
     Shingler shingler;   // of the other
     ZSTD_CCtx *compress;
     ZSTD_DCtx *decompress;
-    int slot_file;
-    uint64_t *slots; // place of a head in the file + 1, 0: free
-    uint64_t slot_bytes;
+    int slot_file; // of places of heads in the file + 1, 0: free
     KeptStatistics statistics;
 };
 
-static int map_slots(KeptSets *kept, const char *folder) {
-    if (!kept->slot_bytes) return 0;
+// Not mapped: there are file systems without shared maps.
+static int open_slots(KeptSets *kept, const char *folder, uint64_t bytes) {
+    if (!bytes) return 0;
     if ((kept->slot_file = spool_create(folder, "the groups of documents")) < 0) return -1;
-    // a page that a full disk cannot take would end the program
-    if ((errno = posix_fallocate(kept->slot_file, 0, (off_t)kept->slot_bytes)))
-        return fail_errno("cannot write a temporary file");
-    void *map = mmap(NULL, kept->slot_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, kept->slot_file, 0);
-    if (map == MAP_FAILED) return fail_errno("cannot map a temporary file");
-    kept->slots = map;
+    // a full disk is noticed now
+    if ((errno = posix_fallocate(kept->slot_file, 0, (off_t)bytes))) return fail_errno("cannot write a temporary file");
     return 0;
+}
+
+// The places of the group of a membership that earlier members have taken: 0 with their number, or -1.
+static int read_slots(const KeptSets *kept, uint64_t membership, uint64_t slots[GROUP_KEPT_MAX], uint64_t *taken) {
+    const uint64_t before = membership_before(membership), at = membership_slot(membership) * sizeof *slots;
+    if (before && fd_read_at(kept->slot_file, at, slots, before * sizeof *slots, "a temporary file") < 0) return -1;
+    for (*taken = 0; *taken < before && slots[*taken];) ++*taken;
+    return 0;
+}
+
+static int write_slot(const KeptSets *kept, uint64_t membership, uint64_t index, uint64_t place) {
+    const off_t at = (off_t)((membership_slot(membership) + index) * sizeof place);
+    if (pwrite(kept->slot_file, &place, sizeof place, at) == sizeof place) return 0;
+    return fail_errno("cannot write a temporary file");
 }
 
 KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least, uint64_t memory) {
     KeptSets *kept = allocate_zeroed(1, sizeof *kept);
     kept->pending_most = memory / 2 > PENDING_LEAST ? memory / 2 : PENDING_LEAST; // a Buffer doubles
-    kept->least = least, kept->slot_bytes = slots * sizeof *kept->slots, kept->slot_file = -1;
+    kept->least = least, kept->slot_file = -1;
     shingler_open(&kept->shingler);
     kept->compress = ZSTD_createCCtx(), kept->decompress = ZSTD_createDCtx();
     if (!kept->compress || !kept->decompress) die(EX_MEMORY, "no memory for a compressor");
     kept->file = spool_create(folder, "the words of documents");
-    if (kept->file >= 0 && map_slots(kept, folder) == 0) return kept;
+    if (kept->file >= 0 && open_slots(kept, folder, slots * sizeof(uint64_t)) == 0) return kept;
     kept_sets_close(kept);
     return NULL;
 }
 
 void kept_sets_close(KeptSets *kept) {
     if (!kept) return;
-    if (kept->slots) munmap(kept->slots, kept->slot_bytes);
     if (kept->slot_file >= 0) close(kept->slot_file);
     if (kept->file >= 0) close(kept->file);
     buffer_close(&kept->pending);
@@ -108,16 +115,16 @@ static int by_place(const void *a, const void *b) {
 }
 
 // The places of the kept documents in the groups, in the order of the documents. Some may come several times.
-static size_t find_candidates(KeptSets *kept, const uint64_t *memberships, size_t count) {
+static int find_candidates(KeptSets *kept, const uint64_t *memberships, size_t count, size_t *found) {
+    uint64_t slots[GROUP_KEPT_MAX] = {0}, taken;
     kept->candidates.size = 0;
     for (size_t i = 0; i < count; i++) {
-        const uint64_t *slots = kept->slots + membership_slot(memberships[i]),
-                       before = membership_before(memberships[i]);
-        for (uint64_t k = 0; k < before && slots[k]; k++) buffer_add(&kept->candidates, &slots[k], sizeof *slots);
+        if (read_slots(kept, memberships[i], slots, &taken) < 0) return -1;
+        buffer_add(&kept->candidates, slots, taken * sizeof *slots);
     }
-    const size_t found = kept->candidates.size / sizeof(uint64_t);
-    if (found > 1) qsort(kept->candidates.data, found, sizeof(uint64_t), by_place);
-    return found;
+    *found = kept->candidates.size / sizeof(uint64_t);
+    if (*found > 1) qsort(kept->candidates.data, *found, sizeof(uint64_t), by_place);
+    return 0;
 }
 
 // The similarity with a set of `other` distinct hashes that the shingler has; 0 when it is too small.
@@ -149,8 +156,9 @@ static int count_removed(KeptSets *kept, uint64_t place, KeptHead *head, const S
 
 int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, Bytes set, uint64_t *number,
                    double *similarity) {
-    const size_t candidates = find_candidates(kept, memberships, count);
+    size_t candidates;
     ShingleHead own;
+    if (find_candidates(kept, memberships, count, &candidates) < 0) return -1;
     memcpy(&own, set.data, sizeof own);
     bool is_ready = false;
     uint64_t last = 0;
@@ -200,13 +208,13 @@ int kept_sets_keep(KeptSets *kept, const uint64_t *memberships, size_t count, By
     const uint64_t place = kept->written + kept->pending.size;
     bool is_needed = false, is_crowded = false;
     for (size_t i = 0; i < count; i++) {
-        uint64_t *slots = kept->slots + membership_slot(memberships[i]), before = membership_before(memberships[i]),
-                 k = 0;
+        uint64_t slots[GROUP_KEPT_MAX] = {0}, taken;
         if (memberships[i] & 1) continue;
-        while (k < before && slots[k]) k++;
-        is_crowded |= k == GROUP_KEPT_MAX;
-        if (k == GROUP_KEPT_MAX) continue;
-        slots[k] = place + 1, is_needed = true;
+        if (read_slots(kept, memberships[i], slots, &taken) < 0) return -1;
+        is_crowded |= taken == GROUP_KEPT_MAX;
+        if (taken == GROUP_KEPT_MAX) continue;
+        if (write_slot(kept, memberships[i], taken, place + 1) < 0) return -1;
+        is_needed = true;
     }
     kept->statistics.crowded += is_crowded;
     if (!is_needed) return 0;

@@ -4,8 +4,6 @@
 #include "common/file/file.h"
 #include "common/file/spool.h"
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { COUNT_MAX = 256, BUCKET_BYTES = 64 << 20, BLOCK_BYTES = 1 << 16 };
@@ -95,15 +93,13 @@ int buckets_visit(Buckets *buckets, int (*visit)(void *context, uint64_t key, By
     int status = 0;
     for (unsigned i = 0; status == 0 && i < buckets->count; i++) {
         SortBucket *bucket = &buckets->buckets[i];
-        struct stat st;
+        Bytes map;
         if (flush(bucket) < 0) return -1;
         buffer_close(&bucket->block);
-        if (fstat(bucket->fd, &st)) return fail_errno("cannot read a temporary file");
-        if (st.st_size == 0) continue;
-        void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, bucket->fd, 0);
-        if (data == MAP_FAILED) return fail_errno("cannot map a temporary file");
-        status = visit_sorted((Bytes){data, (size_t)st.st_size}, visit, context);
-        munmap(data, (size_t)st.st_size);
+        if (fd_map(&map, bucket->fd, "a temporary file") < 0) return -1;
+        if (!map.size) continue;
+        status = visit_sorted(map, visit, context);
+        file_unmap(&map);
         close(bucket->fd); // frees its space on disk
         bucket->fd = -1;
     }

@@ -219,6 +219,23 @@ preload() {
     cc -shared -fPIC -O1 -o "$1.so" "${@:2}" "$ROOT/tests/cli/preload/$1.c"
 }
 
+# on_direct_io FUNCTION: calls it in mnt/, a mount of the folder real/ by FUSE with direct I/O, which has no shared maps.
+on_direct_io() {
+    local status=0
+    command -v bindfs >/dev/null && [ "$(id -u)" = 0 ] && [ -w /dev/fuse ] || skip "needs bindfs, root and /dev/fuse"
+    mkdir -p real mnt
+    bindfs -o direct_io real mnt 3>&- || skip "cannot mount with FUSE"
+    "$@" || status=$?
+    umount mnt
+    return $status
+}
+
+# refused CALL[,CALL...]:ERROR:PART COMMAND...: with calls that fail for paths with PART (preload/refuse.c)
+refused() {
+    [ -e "$BATS_TEST_TMPDIR/refuse.so" ] || (cd "$BATS_TEST_TMPDIR" && preload refuse)
+    ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 REFUSE=$1 LD_PRELOAD=$BATS_TEST_TMPDIR/refuse.so "${@:2}"
+}
+
 # clock_preload BODY: makes other_clock.so, whose CLOCK_MONOTONIC is what BODY makes of `ns`, the time, at its call number `call`.
 clock_preload() {
     preload other_clock "-DBODY=${1//$'\n'/ }" # a macro ends with its line

@@ -16,8 +16,13 @@
 #include "tests/test.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <semaphore.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -259,6 +264,77 @@ TEST(dir_sweep_removes_only_what_dead_processes_left) {
     CHECK(file_write("a", (Bytes){NULL, 0}) == 0); // sweeps, as dir_sweep(".", "a") does
     CHECK(access(name, F_OK) < 0);
     CHECK(access(mine, F_OK) == 0 && access("a.tmp.1", F_OK) == 0);
+}
+
+// Lets the calls mmap of one descriptor fail with ENODEV, in this process, for ever.
+static int refuse_maps(int fd) {
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_mmap, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[4])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)fd, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENODEV),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+// The exit status of `child`, which gets `fd` in a process of its own; 128 + the signal that ended it.
+static int status_of(int (*child)(int fd), int fd) {
+    int status;
+    const pid_t pid = fork();
+    if (pid == 0) _exit(child(fd));
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+enum { MAPPED_BYTES = 3000007 };
+
+static bool is_pattern(Bytes map) {
+    bool same = map.size == MAPPED_BYTES;
+    for (size_t i = 0; same && i < map.size; i++) same = map.data[i] == (uint8_t)(i * 7 + i / 4096);
+    return same;
+}
+
+static int write_pattern(const char *path) {
+    uint8_t *bytes = allocate_zeroed(1, MAPPED_BYTES);
+    for (size_t i = 0; i < MAPPED_BYTES; i++) bytes[i] = (uint8_t)(i * 7 + i / 4096);
+    write_file(path, bytes, MAPPED_BYTES);
+    free(bytes);
+    return open(path, O_RDWR);
+}
+
+static int read_without_maps(int fd) {
+    Bytes map;
+    if (refuse_maps(fd)) return 99;
+    if (fd_map(&map, fd, "file") < 0 || !is_pattern(map)) return 1;
+    if (madvise((void *)(uintptr_t)map.data, map.size, MADV_DONTNEED) || !is_pattern(map)) return 2; // as verify does
+    file_unmap(&map);
+    return 0;
+}
+
+TEST(a_file_that_cannot_be_mapped_is_read_into_memory_whose_pages_can_be_dropped) {
+    const int fd = write_pattern("file"), status = status_of(read_without_maps, fd);
+    close(fd);
+    if (status == 99) SKIP("no seccomp");
+    CHECK_EQUAL(status, 0);
+}
+
+static int read_truncated(int fd) {
+    Bytes map;
+    dup2(open("log", O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    if (fd_map(&map, fd, "file") < 0 || ftruncate(fd, 0)) return 1;
+    return is_pattern(map);
+}
+
+TEST(a_page_of_a_mapped_file_that_cannot_be_read_ends_the_program_with_74_and_its_name) {
+    const int fd = write_pattern("file");
+    CHECK_EQUAL(status_of(read_truncated, fd), EX_IO);
+    close(fd);
+    size_t size;
+    const char *log = read_file("log", &size);
+    CHECK_TEXT(log, "/file': the file was truncated, or its disk failed");
 }
 
 // fault 22
