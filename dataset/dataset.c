@@ -347,7 +347,8 @@ static int open_checked(Dataset *dataset, const char *path, ShardFileCheck check
         return fail(EX_NOINPUT, "path too long: '%.60s...'", path);
     if (dataset_build_complete(path) < 0) return fail_in("the dataset '%s' is being replaced", path);
     Bytes text;
-    if (url_map_file(&text, manifest) < 0) return fail_in("'%s' is not a dataset", path);
+    if (url_map_file(&text, manifest) < 0)
+        return err_code() == EX_NOINPUT ? fail_in("'%s' is not a dataset", path) : fail_in("dataset '%s'", path);
     dataset_begin(dataset, path);
     int status = text.size ? read_lines(dataset, text, check) : fail(EX_DATA, "empty");
     file_unmap(&text);

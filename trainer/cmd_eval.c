@@ -46,7 +46,9 @@ static void print_evaluation(const Evaluation *evaluation, const char *name, boo
 static int evaluate_split(Trained *trained, const Config *config, Feed *feed, const uint8_t *token_bytes, int split) {
     const BatchSource source = source_of_feed(feed);
     Evaluation evaluation;
-    evaluation_init(&evaluation, config, feed, split, trained_consumed(trained, feed_dataset(feed)));
+    uint64_t consumed;
+    if (trained_consumed(trained, feed_dataset(feed), &consumed) < 0) return -1;
+    evaluation_init(&evaluation, config, feed, split, consumed);
     if (!evaluation.part_count)
         return fail(EX_USAGE, "the %s data has no more than %lld tokens, the length of a sequence", split_names[split],
                     (long long)config_eval_block(config));

@@ -29,7 +29,9 @@ int file_open_regular(const char *path, int flags) {
     int fd = (int)TEMP_FAILURE_RETRY(open(path, flags | O_NONBLOCK | O_CLOEXEC, 0666));
     struct stat st;
     if (fd < 0 && errno != ENXIO) return creates ? fail_create(path) : fail_errno("cannot open '%s'", path);
-    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) return fd;
+    const bool is_known = fd < 0 || fstat(fd, &st) == 0;
+    if (fd >= 0 && is_known && S_ISREG(st.st_mode)) return fd;
+    if (!is_known) fail_errno("cannot stat '%s'", path);
     if (fd >= 0) close(fd);
     return fail(creates ? EX_CREATE : EX_NOINPUT, "'%s' is not a regular file", path);
 }

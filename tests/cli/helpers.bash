@@ -219,15 +219,19 @@ preload() {
     cc -shared -fPIC -O1 -o "$1.so" "${@:2}" "$ROOT/tests/cli/preload/$1.c"
 }
 
-# on_direct_io FUNCTION: calls it in mnt/, a mount of the folder real/ by FUSE with direct I/O, which has no shared maps.
+# on_direct_io FUNCTION: calls it with a mount, mnt/, of the folder real/ by FUSE with direct I/O, which has no shared maps. MOUNT: the
+# process that serves it.
 on_direct_io() {
-    local status=0
+    local result=0
     command -v bindfs >/dev/null && [ "$(id -u)" = 0 ] && [ -w /dev/fuse ] || skip "needs bindfs, root and /dev/fuse"
     mkdir -p real mnt
-    bindfs -o direct_io real mnt 3>&- || skip "cannot mount with FUSE"
-    "$@" || status=$?
+    bindfs -f -o direct_io real mnt 3>&- &
+    MOUNT=$!
+    until mountpoint -q mnt; do is_gone $MOUNT && skip "cannot mount with FUSE" || sleep 0.02; done
+    "$@" || result=$?
     umount mnt
-    return $status
+    wait $MOUNT || true
+    return $result
 }
 
 # refused CALL[,CALL...]:ERROR:PART COMMAND...: with calls that fail for paths with PART (preload/refuse.c)

@@ -164,15 +164,24 @@ static int newest_first(const void *a, const void *b) {
 
 enum { LIST_MAX = 4096 };
 
-static int list_steps(const char *out_dir, uint64_t steps[LIST_MAX]) {
+static int list_or_fail(const char *out_dir, uint64_t steps[LIST_MAX]) {
     DIR *directory = opendir(out_dir);
     int count = 0;
-    if (!directory) return 0;
-    for (struct dirent *entry; (entry = readdir(directory)) && count < LIST_MAX;)
+    if (!directory)
+        return errno == ENOENT || errno == ENOTDIR ? 0 : fail_errno("cannot read the directory '%s'", out_dir);
+    for (struct dirent *entry; count < LIST_MAX && (errno = 0, entry = readdir(directory));)
         if (checkpoint_step(entry->d_name, &steps[count])) count++;
+    if (count < LIST_MAX && errno) count = fail_errno("cannot read the directory '%s'", out_dir);
     closedir(directory);
-    qsort(steps, (size_t)count, sizeof *steps, newest_first);
+    if (count > 0) qsort(steps, (size_t)count, sizeof *steps, newest_first);
     return count;
+}
+
+// For callers that need no checkpoint.
+static int list_steps(const char *out_dir, uint64_t steps[LIST_MAX]) {
+    const int count = list_or_fail(out_dir, steps);
+    if (count < 0) err_clear();
+    return count < 0 ? 0 : count;
 }
 
 static const char *step_path(char path[PATH_MAX_BYTES], const char *out_dir, uint64_t step) {
@@ -187,7 +196,7 @@ bool checkpoint_up_to(const char *out_dir, uint64_t most, uint64_t *step) {
     for (int i = 0; i < count; i++) {
         char path[PATH_MAX_BYTES], state[PATH_MAX_BYTES];
         path_join(state, step_path(path, out_dir, steps[i]), "state.json");
-        if (steps[i] <= most && access(state, F_OK) == 0) return *step = steps[i], true;
+        if (steps[i] <= most && (access(state, F_OK) == 0 || errno != ENOENT)) return *step = steps[i], true;
     }
     return false;
 }
@@ -304,7 +313,7 @@ int checkpoint_save(Network *network, const RunState *state, const Config *confi
 static int verify_file(const char *directory, const char *name, const uint8_t header_hash[SAFE_HASH_BYTES]) {
     char path[PATH_MAX_BYTES];
     SafeFile file;
-    if (safe_open(&file, path_join(path, directory, "%s", name)) < 0) return -1;
+    if (saved_file_check(path_join(path, directory, "%s", name)) < 0 || safe_open(&file, path) < 0) return -1;
     int result = memcmp(file.header_hash, header_hash, SAFE_HASH_BYTES)
                      ? fail(EX_DATA, "'%s': the header is damaged", path)
                      : safe_verify(&file, path);
@@ -317,10 +326,19 @@ static int verify_model_config(const char *directory, const CheckpointHashes *ha
     uint8_t hash[SAFE_HASH_BYTES];
     Buffer text = {0};
     if (!hashes->has_model_config) return 0;
-    if (file_read(&text, path_join(path, directory, "config.json"), 1 << 20) < 0) return -1;
+    if (saved_file_check(path_join(path, directory, "config.json")) < 0 || file_read(&text, path, 1 << 20) < 0)
+        return -1;
     safe_hash(text.data, text.size, hash);
     buffer_close(&text);
     return memcmp(hash, hashes->model_config, sizeof hash) ? fail(EX_DATA, "'%s' is damaged", path) : 0;
+}
+
+// Whether the pending error is damage: what was read is wrong, or there is no such file. After any other error the
+// checkpoint may be whole.
+static bool is_damage(void) { return err_code() == EX_DATA || err_code() == EX_NOINPUT; }
+
+static int fail_unreadable(const char *path) {
+    return fail_in("cannot read '%s' now; the same command continues when it can be read", path);
 }
 
 // Reads the state of a checkpoint and checks its files, without the optimizer's unless it is `whole`.
@@ -335,20 +353,23 @@ static int verify(const char *directory, SavedState *saved, bool whole) {
 int checkpoint_verify_model(const char *directory) {
     char path[PATH_MAX_BYTES];
     SavedState saved = {0};
-    if (access(path_join(path, directory, "state.json"), F_OK) < 0) return 0;
+    if (access(path_join(path, directory, "state.json"), F_OK) < 0 && errno == ENOENT) return 0;
     int result = verify(directory, &saved, false);
     saved_state_close(&saved);
     return result;
 }
 
-void checkpoint_resolve_auto(const char *out_dir, Config *config) {
+int checkpoint_resolve_auto(const char *out_dir, Config *config) {
     char directory[PATH_MAX_BYTES];
     uint64_t step;
     SavedState saved;
-    if (!checkpoint_any(out_dir, directory, &step)) return;
-    if (saved_state_read(&saved, directory) == 0) saved_state_resolve_auto(&saved, config);
-    err_clear(); // a damaged checkpoint is reported when it is loaded
+    if (!checkpoint_any(out_dir, directory, &step)) return 0;
+    const int result = saved_state_read(&saved, directory);
+    if (result == 0) saved_state_resolve_auto(&saved, config);
     saved_state_close(&saved);
+    if (result < 0 && !is_damage()) return fail_unreadable(directory);
+    err_clear(); // a damaged checkpoint is reported when it is loaded
+    return 0;
 }
 
 static void set_aside(const char *path) {
@@ -360,14 +381,12 @@ static void set_aside(const char *path) {
         log_warn("renamed the damaged checkpoint to '%s'", aside);
 }
 
-// Whether the pending error is damage, not a lack of permission or of memory: then the checkpoint may be whole.
-static bool is_damage(void) { return err_code() != EX_PERMISSION && err_code() != EX_LIMIT && err_code() != EX_MEMORY; }
-
 // Returns 1 with path and saved, 0 when there is no checkpoint, or -1. `rename_damaged` also renames the damaged ones
 // that are newer than the one found. If all are damaged they keep their names, so that the next call fails as well.
 static int find_whole(const char *out_dir, bool rename_damaged, char path[PATH_MAX_BYTES], SavedState *saved) {
     uint64_t steps[LIST_MAX];
-    int count = list_steps(out_dir, steps);
+    int count = list_or_fail(out_dir, steps);
+    if (count < 0) return fail_unreadable(out_dir);
     for (int i = 0; i < count; i++) {
         *saved = (SavedState){0};
         if (verify(step_path(path, out_dir, steps[i]), saved, true) == 0) {
@@ -376,7 +395,7 @@ static int find_whole(const char *out_dir, bool rename_damaged, char path[PATH_M
             return 1;
         }
         saved_state_close(saved);
-        if (!is_damage()) return fail_in("cannot read '%s'", path);
+        if (!is_damage()) return fail_unreadable(path);
         log_warn("A CHECKPOINT IS DAMAGED: %s; %s", err_text(),
                  i + 1 < count ? "trying the previous checkpoint" : "there is no earlier checkpoint");
         err_clear();
@@ -406,9 +425,10 @@ int checkpoint_newest(const char *out_dir, const Config *config, char path[PATH_
 // The checkpoint of one step.
 static int find_step(const char *out_dir, uint64_t step, char path[PATH_MAX_BYTES], SavedState *saved) {
     *saved = (SavedState){0};
-    if (access(step_path(path, out_dir, step), F_OK) < 0)
+    if (access(step_path(path, out_dir, step), F_OK) < 0 && errno == ENOENT)
         return fail(EX_NOINPUT, "there is no checkpoint of step %llu in '%s'", (unsigned long long)step, out_dir);
-    return verify(path, saved, true) < 0 ? -1 : 1;
+    if (verify(path, saved, true) == 0) return 1;
+    return is_damage() ? -1 : fail_unreadable(path);
 }
 
 int checkpoint_of_step(const char *out_dir, uint64_t step, char path[PATH_MAX_BYTES], RunState *state) {
@@ -448,8 +468,8 @@ int checkpoint_compare(Network *network, const RunState *state, const Config *co
 // The newest checkpoint. An older one in its place is used only by a caller that names its step.
 static int find_newest(const char *out_dir, char path[PATH_MAX_BYTES], SavedState *saved) {
     char newest[PATH_MAX_BYTES];
-    uint64_t step;
-    if (!checkpoint_any(out_dir, newest, &step)) return 0;
+    uint64_t step = 0;
+    checkpoint_any(out_dir, newest, &step);
     const int found = find_whole(out_dir, false, path, saved);
     if (found <= 0 || saved->state.step >= step) return found; // a run may save a later one meanwhile
     step = saved->state.step;

@@ -14,8 +14,9 @@
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/model/network.h"
 
-// Replaces auto by the values of the newest checkpoint: dtype, recompute, and batch_size if it splits the same step.
-void checkpoint_resolve_auto(const char *out_dir, Config *config);
+// Replaces auto by the values of the newest checkpoint: dtype, recompute, and batch_size if it splits the same step. -1
+// when it cannot be read; one that is damaged is reported when it is loaded.
+int checkpoint_resolve_auto(const char *out_dir, Config *config);
 
 // The bytes of a checkpoint: parameters and optimizer state (NULL: none) in fp32, and some for headers and JSON.
 uint64_t checkpoint_bytes(const Model *model, const Optimizer *optimizer);
@@ -38,9 +39,10 @@ int checkpoint_save(Network *network, const RunState *state, const Config *confi
 void checkpoint_name_tensors(SafeWriter *writer, const Model *all);
 
 // Finds the newest undamaged checkpoint of out_dir; every byte is checked. Newer, damaged ones are renamed, with a
-// warning. Returns 1 with its path and state, or 0 when there is no checkpoint, or -1: 65 when all are damaged, 77, 71
-// or 82 when one cannot be read for want of permission, descriptors or memory, 2 when the
-// configuration has another model or order of samples (the message lists each difference).
+// warning. Returns 1 with its path and state, or 0 when there is no checkpoint, or -1: 65 when all are damaged, another
+// code when one cannot be read (74, of permission 77, of descriptors 71, of memory 82), since it may be whole, 2 when
+// the configuration has another model or order of samples (the message lists each difference). Damage is what was read
+// and has another form or hash; a file that is not there, too, but not an empty one, which no save leaves.
 int checkpoint_find(const char *out_dir, const Config *config, char path[PATH_MAX_BYTES], RunState *state);
 
 // The same without renaming anything; config NULL: nothing is compared.

@@ -308,6 +308,7 @@ int model_config_resolve(ConfigReader *reader, bool resume) {
         if (strcmp(config->init_from, "resume") && find_model(first, config->init_from, config->out_dir, folder))
             config->init_from = arena_copy_string(&reader->strings, first);
         if (model_config_read(&model, path) == 0) return model_config_apply(reader, path, true);
+        if (err_code() != EX_DATA && err_code() != EX_NOINPUT) return -1;
         err_clear(); // damaged: reported when the checkpoint is loaded
     }
     if (!strcmp(config->init_from, "resume")) return 0; // without a checkpoint: reported by run_open

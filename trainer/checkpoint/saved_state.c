@@ -7,12 +7,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+int saved_file_check(const char *path) {
+    struct stat st;
+    if (stat(path, &st) < 0) return fail_errno("cannot open '%s'", path);
+    // rclone's mounts show the files of a renamed folder as empty for some seconds
+    return st.st_size ? 0 : fail(EX_IO, "'%s' reads as empty, which no save leaves", path);
+}
 
 int saved_state_read(SavedState *saved, const char *directory) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
     *saved = (SavedState){0};
-    int result = file_read(&text, path_join(path, directory, "state.json"), 16 << 20);
+    int result = saved_file_check(path_join(path, directory, "state.json"));
+    if (result == 0) result = file_read(&text, path, 16 << 20);
     if (result == 0 && (result = saved_state_parse(saved, (Bytes){text.data, text.size})) < 0) fail_in("'%s'", path);
     buffer_close(&text);
     return result;

@@ -38,7 +38,7 @@ static int open_backend(Engine *engine, const Config *given, bool fresh) {
     config->world = ranks->world, config->local_world = ranks->local_world;
     config->local_first = ranks->local_first;
     if (ranks_share_processors(ranks, config) < 0) return -1;
-    if (!fresh) checkpoint_resolve_auto(config->out_dir, config);
+    if (!fresh && checkpoint_resolve_auto(config->out_dir, config) < 0) return -1;
     engine->backend = backend_for_rank(config, ranks->local, engine->backend_text);
     if (!engine->backend && given->dtype != config->dtype)
         return fail_in("the run in '%s' has dtype %s", config->out_dir, dtype_name(config->dtype));

@@ -33,6 +33,7 @@ static int choose(const ConfigReader *reader, const char *path) {
     model_path(given, config->init_from, config->out_dir);
     const bool is_flag = !strncmp(reader->origin[KEY_init_from], "--", 2);
     const bool began = saved_state_read(&saved, path) == 0 && !strncmp(given, saved.state.init_from, CHOICES_BYTES - 1);
+    if (err_code() && err_code() != EX_DATA && err_code() != EX_NOINPUT) return -1;
     err_clear(); // not a checkpoint of a run
     saved_state_close(&saved);
     if (is_flag != began) return began;
@@ -80,16 +81,17 @@ int trained_open(Trained *trained, ConfigReader *reader, const char *which) {
     return checkpoint_load(&trained->network, trained->path, false);
 }
 
-uint64_t trained_consumed(const Trained *trained, const FeedDataset *dataset) {
+int trained_consumed(const Trained *trained, const FeedDataset *dataset, uint64_t *consumed) {
     SavedState saved;
-    uint64_t consumed = 0;
-    if (saved_state_read(&saved, trained->path) == 0)
-        for (int i = 0; i < saved.state.dataset_count; i++)
-            if (!memcmp(saved.state.datasets[i].fingerprint, dataset->fingerprint, 32))
-                consumed = saved.state.datasets[i].consumed;
-    err_clear(); // not a checkpoint of a run
+    *consumed = 0;
+    const int result = saved_state_read(&saved, trained->path);
+    for (int i = 0; result == 0 && i < saved.state.dataset_count; i++)
+        if (!memcmp(saved.state.datasets[i].fingerprint, dataset->fingerprint, 32))
+            *consumed = saved.state.datasets[i].consumed;
     saved_state_close(&saved);
-    return consumed;
+    if (result < 0 && err_code() != EX_DATA && err_code() != EX_NOINPUT) return -1;
+    err_clear(); // not a checkpoint of a run
+    return 0;
 }
 
 void trained_close(Trained *trained) {

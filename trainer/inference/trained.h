@@ -22,5 +22,5 @@ int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *wh
 // after fail().
 int trained_open(Trained *trained, ConfigReader *reader, const char *which);
 // The training samples of a dataset that the run had consumed at the checkpoint; 0: none, or not a checkpoint of a run.
-uint64_t trained_consumed(const Trained *trained, const FeedDataset *dataset);
+int trained_consumed(const Trained *trained, const FeedDataset *dataset, uint64_t *consumed);
 void trained_close(Trained *trained); // accepts a zeroed struct

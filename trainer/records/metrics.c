@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include <assert.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
@@ -77,7 +78,9 @@ int metrics_open(Metrics *metrics, const char *out_dir, MetricsEnd end, bool eve
     struct stat file = {0};
     *metrics = (Metrics){.fd = -1};
     path_join(metrics->path, out_dir, "metrics.jsonl");
-    if (stat(metrics->path, &file) == 0 && file_read(&text, metrics->path, SIZE_MAX / 2) < 0) return -1;
+    const bool is_there = stat(metrics->path, &file) == 0; // else it is cut to nothing below
+    if (!is_there && errno != ENOENT) return fail_errno("cannot read '%s'", metrics->path);
+    if (is_there && file_read(&text, metrics->path, SIZE_MAX / 2) < 0) return -1;
     const Bytes kept = {text.data, kept_bytes(metrics, (Bytes){text.data, text.size}, &end)};
     const int result = events ? event_file_open(&metrics->events, out_dir, kept, (double)file.st_mtime) : 0;
     buffer_close(&text);
