@@ -287,7 +287,9 @@ static int check_stored_hash(const char *path, const DatasetShard *shard) {
 int dataset_check_size(const char *path, uint64_t bytes) {
     struct stat st;
     if (url_map_takes(path)) return 0; // compared when it is opened
-    if (stat(path, &st)) return fail(EX_DATA, "'%s' is missing: %s", path, strerror(errno));
+    if (stat(path, &st))
+        return errno == ENOENT || errno == ENOTDIR ? fail(EX_DATA, "'%s' is missing: %s", path, strerror(errno))
+                                                   : fail_errno("cannot read '%s'", path);
     if ((uint64_t)st.st_size == bytes) return 0;
     return fail(EX_DATA, "'%s' has %lld bytes instead of %" PRIu64, path, (long long)st.st_size, bytes);
 }

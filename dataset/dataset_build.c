@@ -21,6 +21,15 @@ static bool exists(const char *directory, const char *name) {
     return snprintf(path, sizeof path, "%s/%s", directory, name) < (int)sizeof path && lstat(path, &st) == 0;
 }
 
+// What decides which files are removed: -1 when it cannot be known now.
+static int check_known(const char *directory) {
+    static const char *const names[] = {DATASET_MANIFEST, DATASET_JOURNAL, ".new/" DATASET_MANIFEST};
+    char path[PATH_MAX_BYTES];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (join(path, directory, names[i]) < 0 || file_find(path) < 0) return -1;
+    return 0;
+}
+
 static int remove_file(const char *directory, const char *name) {
     char path[PATH_MAX_BYTES];
     if (join(path, directory, name) < 0) return -1;
@@ -180,6 +189,7 @@ static int replace(const char *directory, const char *from) {
 
 int dataset_build_complete(const char *directory) {
     char from[PATH_MAX_BYTES];
+    if (check_known(directory) < 0) return -1;
     if (exists(directory, DATASET_MANIFEST) || join(from, directory, ".new") < 0) return 0;
     if (!exists(from, DATASET_MANIFEST)) return 0;
     Lock lock = {0};
@@ -215,11 +225,11 @@ int dataset_build_open(DatasetBuild *build, const char *directory) {
         lock_take(&build->lock, directory, "another directory") < 0)
         return -1;
     build->directory = directory;
-    int status = 0;
-    if (exists(from, DATASET_MANIFEST)) status = replace(directory, from);
+    int status = check_known(directory);
+    if (status == 0 && exists(from, DATASET_MANIFEST)) status = replace(directory, from);
     if (status == 0) status = remove_moved(directory, from);
-    dir_sweep(directory, NULL);
-    remove_all_old(directory);
+    if (status == 0) dir_sweep(directory, NULL);
+    if (status == 0) remove_all_old(directory);
     build->has_manifest = exists(directory, DATASET_MANIFEST);
     if (status == 0 && build->has_manifest) status = remove_journal(directory);
     if (status < 0) dataset_build_close(build);

@@ -38,9 +38,9 @@ typedef struct {
 
 typedef struct {
     Pool *pool;
-    uint64_t shards, bad, tokens; // bad: shards
-    uint64_t other;               // bad manifests and vocabularies, unlisted files, paths that cannot be opened
-    int code;                     // exit code
+    uint64_t shards, bad, unreadable, tokens; // bad and unreadable: shards
+    uint64_t other;         // bad manifests and vocabularies, unlisted files, paths that cannot be opened
+    int code;               // exit code
     bool chained, open_end; // the previous check was the previous shard of the dataset; its last document continues
 } Verifier;
 
@@ -123,7 +123,8 @@ static bool report_oldest(Verifier *verifier) {
     verifier->chained = status == 0 && check->listed, verifier->open_end = check->after;
     const bool is_shard = check->listed || (err_code() != EX_NOINPUT && err_code() != EX_PERMISSION);
     verifier->shards += is_shard, verifier->other += !is_shard;
-    verifier->bad += is_shard && err_code() != 0;
+    verifier->bad += is_shard && err_code() == EX_DATA;
+    verifier->unreadable += is_shard && err_code() && err_code() != EX_DATA;
     report(verifier, check->path, check->tokens);
     return true;
 }
@@ -188,12 +189,13 @@ static void verify_path(Verifier *verifier, const char *path) {
 
 static void log_summary(const Verifier *verifier) {
     const uint64_t shards = verifier->shards, bad = verifier->bad;
-    char other[64] = "";
+    char other[128] = "";
+    if (verifier->unreadable) snprintf(other, sizeof other, "; %" PRIu64 " cannot be read now", verifier->unreadable);
     if (verifier->other)
-        snprintf(other, sizeof other, "; %" PRIu64 " other error%s", verifier->other, PLURAL(verifier->other));
+        snprintf(other + strlen(other), 64, "; %" PRIu64 " other error%s", verifier->other, PLURAL(verifier->other));
     if (!shards)
         log_line("no shard was checked%s", other);
-    else if (bad || verifier->other)
+    else if (*other || bad)
         log_line("%" PRIu64 " of %" PRIu64 " shard%s %s bad%s", bad, shards, PLURAL(shards),
                  bad == 1 || shards == 1 ? "is" : "are", other);
     else

@@ -24,6 +24,11 @@ int file_open(const char *path) { return (int)TEMP_FAILURE_RETRY(open(path, O_RD
 
 bool file_exists(const char *path) { return access(path, F_OK) == 0; }
 
+int file_find(const char *path) {
+    if (access(path, F_OK) == 0) return 1;
+    return errno == ENOENT || errno == ENOTDIR ? 0 : fail_errno("cannot read '%s'", path);
+}
+
 int file_open_regular(const char *path, int flags) {
     const bool creates = flags & O_CREAT;
     int fd = (int)TEMP_FAILURE_RETRY(open(path, flags | O_NONBLOCK | O_CLOEXEC, 0666));

@@ -18,6 +18,7 @@ uint64_t file_modified_ns(const struct stat *st); // when the file was modified 
 
 // Whether there is a file of that name. False after fail() for a URL that cannot be requested.
 bool file_exists(const char *path);
+int file_find(const char *path); // the same for what must not be missed: 1, 0, or -1 when that cannot be known now
 
 // Maps a regular file for reading; an empty file gives {NULL, 0}. The file must not be truncated while it is mapped.
 // The map is private, because FUSE with direct I/O refuses shared ones. On a file system without any maps the whole

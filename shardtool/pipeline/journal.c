@@ -42,10 +42,10 @@ static void file_path(char path[PATH_MAX_BYTES], const Dataset *dataset, const c
         die(EX_CREATE, "path too long: '%.60s...'", dataset->path);
 }
 
-// Adds the shard of one line. False when it cannot be used: its file is missing or damaged, or the line is of another
-// version. A shard that was linked by --append has no position; it belongs to a finished dataset and is not checked.
-static bool load_shard(Dataset *dataset, Bytes line, int pending_split, JournalResume *resume, uint64_t *pending_bytes,
-                       uint32_t *pending_crc) {
+// Adds the shard of one line. 0 when it cannot be used: its file is missing or damaged, or the line is of another
+// version; -1 when it cannot be read now. A shard that was linked by --append has no position; it belongs to a finished dataset and is not checked.
+static int load_shard(Dataset *dataset, Bytes line, int pending_split, JournalResume *resume, uint64_t *pending_bytes,
+                      uint32_t *pending_crc) {
     json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL);
     InputPosition position = {0};
     int split = -1;
@@ -55,7 +55,8 @@ static bool load_shard(Dataset *dataset, Bytes line, int pending_split, JournalR
         journal_get_number(object, "token", &position.token) &&
         (split = dataset_read_shard(dataset, json_object_get(object, "shard"),
                                     position.document || position.token ? SHARD_FILE_HASH : SHARD_FILE_SIZE)) >= 0;
-    if (!good && err_code()) log_warn("finished shards are made again: %s", err_text());
+    const bool is_unknown = !good && err_code() && err_code() != EX_DATA && err_code() != EX_NOINPUT;
+    if (!good && err_code() && !is_unknown) log_warn("finished shards are made again: %s", err_text());
     if (good) resume->positions[split] = position;
     if (good && split != pending_split) {
         resume->start = position;
@@ -66,20 +67,23 @@ static bool load_shard(Dataset *dataset, Bytes line, int pending_split, JournalR
         resume->point.file = position.file;
     }
     json_decref(object);
+    if (is_unknown) return -1;
     err_clear();
     return good;
 }
 
 // If the pending ids are missing or damaged, all inputs are read again.
-static void load_pending(const Dataset *dataset, JournalResume *resume, uint64_t bytes, uint32_t crc) {
+static int load_pending(const Dataset *dataset, JournalResume *resume, uint64_t bytes, uint32_t crc) {
     char path[PATH_MAX_BYTES];
     file_path(path, dataset, DATASET_PENDING);
     Buffer *pending = &resume->pending;
     if (!resume->has_start || file_read(pending, path, PENDING_BYTES_MAX) < 0 || pending->size < bytes ||
         crc32c(0, pending->data, bytes) != crc)
         resume->has_start = false, bytes = 0;
-    err_clear();
     pending->size = bytes;
+    if (err_code() && err_code() != EX_DATA && err_code() != EX_NOINPUT) return -1;
+    err_clear();
+    return 0;
 }
 
 // Whether the line is of a shard that the run made, not one that --append linked.
@@ -100,7 +104,8 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
     uint32_t pending_crc = 0;
     file_path(path, dataset, DATASET_JOURNAL);
     *resume = (JournalResume){0};
-    if (journal_has_stream(inputs) || access(path, F_OK)) return JOURNAL_NONE;
+    const int found = journal_has_stream(inputs) ? 0 : file_find(path);
+    if (found <= 0) return found < 0 ? -1 : JOURNAL_NONE;
     int fd = journal_file_open(path, O_RDWR);
     if (fd < 0) return -1;
     if (fd_read_all(fd, &bytes, JOURNAL_BYTES_MAX, path) < 0) {
@@ -123,14 +128,16 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
         return has_work ? JOURNAL_OTHER : JOURNAL_NONE;
     }
     size_t good = same ? bytes.size - text.size : 0;
+    int loaded = 1;
     while (same && journal_line_next(&text, &shard) &&
-           load_shard(dataset, shard, pending_split, resume, &pending_bytes, &pending_crc))
+           (loaded = load_shard(dataset, shard, pending_split, resume, &pending_bytes, &pending_crc)) > 0)
         good = bytes.size - text.size;
-    if (same && (int)TEMP_FAILURE_RETRY(ftruncate(fd, (off_t)good))) same = false;
+    if (loaded >= 0 && same && (int)TEMP_FAILURE_RETRY(ftruncate(fd, (off_t)good))) same = false;
     close(fd);
-    if (same) load_pending(dataset, resume, pending_bytes, pending_crc);
+    if (loaded >= 0 && same) loaded = load_pending(dataset, resume, pending_bytes, pending_crc);
     buffer_close(&bytes);
     buffer_close(&header);
+    if (loaded < 0) return fail_in("cannot continue now; the same command continues later");
     return same ? JOURNAL_SAME : JOURNAL_NONE;
 }
 

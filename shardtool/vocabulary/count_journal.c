@@ -84,7 +84,8 @@ int count_journal_load(CountJournal *journal, const char *folder, const char *pa
     set_path(journal->folder, folder, "");
     set_path(journal->path, folder, JOURNAL_NAME);
     set_path(journal->point.path, folder, WINDOW_NAME);
-    if (access(journal->path, F_OK)) return COUNT_NEW;
+    const int found = file_find(journal->path);
+    if (found <= 0) return found < 0 ? -1 : COUNT_NEW;
     Buffer bytes = {0}, header = {0};
     if (file_read(&bytes, journal->path, JOURNAL_BYTES_MAX) < 0) return -1;
     Bytes text = {bytes.data, bytes.size}, line;

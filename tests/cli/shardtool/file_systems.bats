@@ -34,3 +34,40 @@ tokenize() { shardtool tokenize -q --val 0.1 --characters all --shard-tokens 32k
         refused "mmap:$errno:whole/" shardtool verify -q whole
     done
 }
+
+# EIO, ESTALE, ETIMEDOUT
+@test "tokenize that cannot read its finished shards or its journal stops with 74, and makes nothing again" {
+    kill_at fdatasync 4 shardtool tokenize -q -j 1 --val 0.1 --characters all --shard-tokens 32k -o out part-* || true
+    [ "$(find out/train out/val -type f -name '0*.zst' | wc -l)" -ge 2 ]
+    cp -r out before
+    for rule in open:5:out/train stat:116:out/train read:5:.journal access:5:out/.journal access:110:out/dataset.jsonl read:5:.pending; do
+        run_match 74 "cannot *out/" refused $rule shardtool tokenize -q --val 0.1 --characters all --shard-tokens 32k -o out part-*
+        [[ "$output" != *"made again"* && "$output" != *--force* ]] || { echo "$rule: $output" && false; }
+        diff -r -x .lock before out
+    done
+    tokenize -o out
+    diff -r -x .lock whole out
+}
+
+@test "verify, info and decode of a dataset that cannot be read now do not call it bad" {
+    for rule in open:5:whole/train/ stat:116:whole/train/ fstat:110:whole/train/; do
+        run_match 74 "shard*annot be read now" refused $rule shardtool verify whole
+        [[ "$output" != *damaged* && "$output" != *"missing"* && "$output" == *"0 of "*" shards are bad; "* ]] || { echo "$rule: $output" && false; }
+        run_code 74 refused $rule shardtool decode whole
+    done
+    run_match 74 "Input/output error" refused open:5:dataset.jsonl shardtool info whole
+    [[ "$output" != *"is not a dataset"* ]]
+}
+
+# The error of a read is told as such by the readers of every format, and is no bad input that --keep-going passes over.
+@test "an input that cannot be read ends tokenize with 74, also with --keep-going" {
+    head -40 lines >a.txt && gzip -k a.txt && xz -k a.txt && bzip2 -k a.txt && zstd -q a.txt
+    tar cf a.tar a.txt && zip -q a.zip a.txt
+    jq -R '{text: .}' -c a.txt >a.jsonl
+    for file in a.txt a.txt.gz a.txt.xz a.txt.bz2 a.txt.zst a.tar a.zip a.jsonl; do
+        for rule in open:5:$file read:116:$file; do
+            run_match 74 "$file*" refused $rule shardtool tokenize --keep-going --characters all -o none $file
+            [[ "$output" != *damaged* && "$output" != *truncated* ]] || { echo "$rule: $output" && false; }
+        done
+    done
+}
