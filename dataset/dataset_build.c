@@ -314,6 +314,42 @@ void dataset_build_abandon(DatasetBuild *build) {
 
 void dataset_build_close(DatasetBuild *build) { lock_drop(&build->lock); }
 
+// Copies the file of a shard, under its name when it is whole.
+static int copy_shard(const char *path, const DatasetShard *shard) {
+    enum { BLOCK_BYTES = 1 << 20 };
+    NewFile file = {0};
+    const int fd = file_open_regular(shard->path, O_RDONLY);
+    uint8_t *block = allocate_zeroed(1, BLOCK_BYTES);
+    int status = fd < 0 ? -1 : newfile_open(&file, path);
+    for (ssize_t got = 1; status == 0 && got > 0;) {
+        got = fd_read(fd, block, BLOCK_BYTES, shard->path);
+        status = got < 0 ? -1 : newfile_write(&file, block, (size_t)got);
+    }
+    if (status == 0 && file.written != shard->bytes)
+        status = fail(EX_IO, "'%s' has %llu bytes instead of %llu: it was changed meanwhile", shard->path,
+                      (unsigned long long)file.written, (unsigned long long)shard->bytes);
+    if (status == 0) status = newfile_commit(&file);
+    newfile_abandon(&file);
+    if (fd >= 0) close(fd);
+    free(block);
+    return status;
+}
+
+// For file systems without hard links (exFAT, SMB, some FUSE), with limits of them (BeeGFS links in one folder), and
+// for two file systems.
+static int link_or_copy(const char *path, const Dataset *from, int split, uint64_t index) {
+    const DatasetShard *shard = &from->shards[split][index];
+    if (link(shard->path, path) == 0) return 0;
+    const bool is_first = !index && (split == SPLIT_TRAIN || !from->shard_count[SPLIT_TRAIN]);
+    const char *why = strerror(errno);
+    char bytes[16];
+    if (copy_shard(path, shard) < 0) return fail_in("no hard link (%s), and no copy", why);
+    if (is_first)
+        log_line("'%s' is copied, %s: no hard link to it is possible here (%s)", from->path,
+                 human_bytes(bytes, (double)(dataset_bytes(from, SPLIT_TRAIN) + dataset_bytes(from, SPLIT_VAL))), why);
+    return 0;
+}
+
 int dataset_link_shard(Dataset *dataset, const Dataset *from, int split, uint64_t index) {
     const DatasetShard *shard = &from->shards[split][index];
     uint64_t number = dataset->shard_count[split];
@@ -321,11 +357,7 @@ int dataset_link_shard(Dataset *dataset, const Dataset *from, int split, uint64_
     dataset_shard_path(path, dataset->path, split, number);
     if (number % 1000 == 0 && dataset_make_folder(dataset->path, split, number) < 0) return -1;
     if (unlink(path) && errno != ENOENT) return fail_errno("cannot remove '%s'", path); // of a killed run
-    if (link(shard->path, path)) {
-        if (errno == EXDEV)
-            return fail(EX_CREATE, "'%s' is on another file system than '%s'", dataset->path, shard->path);
-        return fail_errno("cannot link '%s' to '%s'", shard->path, path);
-    }
+    if (link_or_copy(path, from, split, index) < 0) return -1;
     *strrchr(path, '/') = '\0';
     if ((index + 1 == from->shard_count[split] || number % 1000 == 999) && dir_sync(path) < 0) return -1;
     dataset_add(dataset, split, shard);

@@ -1,4 +1,4 @@
-// merge: joins datasets into one. Its shards are hard links to the existing files; nothing is copied.
+// merge: joins datasets into one. Its shards are hard links to the existing files, or copies where there are no links.
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
@@ -16,7 +16,7 @@ static const char *output;
 static bool force, allow_duplicates;
 
 static const Option options[] = {
-    {OPT_STRING, "o,output", &output, "DIR", "dataset directory to create, on the same file system"},
+    {OPT_STRING, "o,output", &output, "DIR", "dataset directory to create"},
     {OPT_FLAG, "allow-duplicates", &allow_duplicates, NULL, "merge datasets that hold the same data"},
     ROW_REPLACE(&force),
     ROW_END,

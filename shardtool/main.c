@@ -61,7 +61,7 @@ static const ManualRow descriptions[] = {
      "that was stopped or killed continues when the same command is repeated.",
      NULL},
     {"merge",
-     "The shards of the result are hard links, so it has to be on the same file system. The datasets must have one "
+     "The shards of the result are hard links, or copies where the file system refuses links. The datasets must have one "
      "vocabulary. They may have been made with different options, or by import, filter and other commands.",
      NULL},
     {"decode", "Prints the training split of a dataset, or the split of --split.", NULL},

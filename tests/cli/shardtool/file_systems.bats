@@ -35,6 +35,40 @@ tokenize() { shardtool tokenize -q --val 0.1 --characters all --shard-tokens 32k
     done
 }
 
+# EPERM: exFAT, BeeGFS between folders. ENOSYS, EOPNOTSUPP: FUSE, SMB. EMLINK. EXDEV: another file system. EIO: rclone.
+@test "merge and --append copy shards where hard links are refused, with a line that names the bytes" {
+    shardtool tokenize -q --val 0.1 --characters all -o two lines
+    shardtool merge -q -o linked whole two
+    bytes=$(find whole/train whole/val -type f -printf '%s\n' | awk '{ n += $1 } END { printf "%.1f KiB", n / 1024 }')
+    for errno in 1 38 95 31 18 5; do
+        rm -rf copied
+        run_match 0 "'whole' is copied, $bytes: no hard link to it is possible here (" refused "link:$errno:copied" shardtool merge -o copied whole two
+        diff -r -x .lock linked copied
+        [ "$(stat -c %h copied/train/000/000000.zst)" = 1 ]
+    done
+    find copied -name '*.tmp.*' | not grep .
+    head -50 lines >more
+    cp -r whole appended && cp -r whole refused
+    append=(shardtool tokenize --val 0.1 --characters all --shard-tokens 32k --append)
+    "${append[@]}" -q -o appended more
+    run_match 0 "'refused' is copied, " refused "link:38:refused" "${append[@]}" -o refused more
+    diff -r -x .lock appended refused
+}
+
+@test "a merge that copies to a full disk ends with 74, leaves nothing, and is repeated" {
+    shardtool merge -q -o linked whole
+    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root to mount a small file system"
+    unshare -m bash -e -c '
+        mkdir small && mount -t tmpfs -o size=20k tmpfs small
+        status=0
+        shardtool merge -o small/m whole >log 2>&1 || status=$?
+        [ $status = 74 ] && grep -q "No space left" log || { cat log; exit 1; }
+        find small -type f ! -name .lock | { ! grep .; }
+        mount -o remount,size=10m small
+        shardtool merge -q -o small/m whole
+        diff -r -x .lock linked small/m'
+}
+
 # EIO, ESTALE, ETIMEDOUT
 @test "tokenize that cannot read its finished shards or its journal stops with 74, and makes nothing again" {
     kill_at fdatasync 4 shardtool tokenize -q -j 1 --val 0.1 --characters all --shard-tokens 32k -o out part-* || true
