@@ -83,14 +83,20 @@ static void remove_directory(const char *directory) {
     rmdir(directory);
 }
 
-// Locks the file `owner` of a directory; -1 with errno when another process holds it.
+// Locks the file `owner` of a directory; -1 with errno when another process holds it. Where the file system has no
+// locks, its creator goes on without one, and others take it for locked.
 static int lock_owner(const char *directory, int flags) {
     char path[128];
     snprintf(path, sizeof path, "%s/owner", directory);
     int fd = open(path, O_RDWR | O_CLOEXEC | flags, 0600);
     if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+    const int error = errno;
+    if (flags & O_CREAT && (error == ENOSYS || error == EOPNOTSUPP || error == ENOLCK)) {
+        log_warn("'%s': this file system (TMPDIR) has no locks: if the run is killed, the directory stays", directory);
+        return fd;
+    }
     close(fd);
-    return -1;
+    return errno = error, -1;
 }
 
 // Removes the directories of trainers that were killed. The lock, not a process id, shows who is alive: the directory

@@ -82,3 +82,12 @@ stops_train() { stops "$1" "cannot read 'run/ckpt-00000024' now; the same comman
     on_direct_io resumes
     [[ "$output" != *--fresh* ]]
 }
+
+@test "a TMPDIR without locks is a line, and the run goes on" {
+    mkdir -m 700 t
+    for errno in 38 95 37; do # ENOSYS, EOPNOTSUPP, ENOLCK
+        rm -rf run
+        TMPDIR=$PWD/t run_match 0 "': this file system (TMPDIR) has no locks: " refused "flock:$errno:/owner" "$BIN/trainer" "${more[@]}"
+    done
+    compgen -G "t/millrace-*/run-*" | not grep .
+}
