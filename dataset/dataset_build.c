@@ -1,6 +1,7 @@
 // The states of a dataset directory: unfinished (.journal), finished (the manifest), being replaced (.new).
 #include "dataset/dataset_build.h"
 #include "common/err.h"
+#include "common/file/folder_probe.h"
 #include "common/log.h"
 #include <dirent.h>
 #include <errno.h>
@@ -230,6 +231,7 @@ int dataset_build_open(DatasetBuild *build, const char *directory) {
     if (status == 0) status = remove_moved(directory, from);
     if (status == 0) dir_sweep(directory, NULL);
     if (status == 0) remove_all_old(directory);
+    if (status == 0) status = folder_check(directory, 0);
     build->has_manifest = exists(directory, DATASET_MANIFEST);
     if (status == 0 && build->has_manifest) status = remove_journal(directory);
     if (status < 0) dataset_build_close(build);

@@ -1,6 +1,7 @@
 // trainer doctor: the parts of this machine that a run needs, and the reasons that would stop one.
 #include "common/cli/cli.h"
 #include "common/err.h"
+#include "common/file/folder_probe.h"
 #include "common/log.h"
 #include "common/machine/cgroup.h"
 #include "common/machine/host_memory.h"
@@ -137,7 +138,16 @@ static Finding check_disk(char *text, size_t size) {
     snprintf(text, size, "%s free in '%s'%s", human_bytes(number, (double)bytes), at,
              writable ? "" : ", which you cannot write");
     if (!writable) return BLOCKED;
-    if ((double)bytes >= 2 * checkpoint_size) return FINE;
+    Buffer lacks = {0};
+    const int probed = folder_probe(at, PROBE_LINKS | PROBE_LOCKS, &lacks);
+    const bool is_whole = probed == 0 && !lacks.size;
+    if (probed < 0)
+        snprintf(text, size, "%s", err_text()), err_clear();
+    else if (!is_whole)
+        snprintf(text + strlen(text), size - strlen(text), "; %s", (const char *)lacks.data);
+    buffer_close(&lacks);
+    if (probed < 0) return BLOCKED;
+    if ((double)bytes >= 2 * checkpoint_size) return is_whole ? FINE : WARNING;
     snprintf(text + strlen(text), size - strlen(text), "; two checkpoints of %s take %s",
              sized ? "this model" : "GPT-2 124M", human_bytes(number, 2 * checkpoint_size));
     return (double)bytes < checkpoint_size && sized ? BLOCKED : WARNING;

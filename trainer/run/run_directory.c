@@ -1,6 +1,7 @@
 // The directory of a run: its lock, and the files of an earlier run.
 #include "trainer/run/run_directory.h"
 #include "common/err.h"
+#include "common/file/folder_probe.h"
 #include "common/log.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include <errno.h>
@@ -40,5 +41,5 @@ static int move_aside(const char *out_dir) {
 int run_directory_open(Lock *lock, const char *out_dir, bool fresh) {
     if (dir_make(out_dir) < 0 || lock_take(lock, out_dir, "another out_dir") < 0) return -1;
     dir_sweep(out_dir, NULL);
-    return fresh ? move_aside(out_dir) : 0;
+    return folder_check(out_dir, PROBE_LINKS) < 0 ? -1 : fresh ? move_aside(out_dir) : 0;
 }

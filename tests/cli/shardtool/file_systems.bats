@@ -105,3 +105,18 @@ tokenize() { shardtool tokenize -q --val 0.1 --characters all --shard-tokens 32k
         done
     done
 }
+
+run_fails() { # PATTERN COMMAND...: with 74 or 77
+    run "${@:2}"
+    [[ ($status = 74 || $status = 77) && "$output" == *$1* ]] || { echo "$status: $output" && return 1; }
+}
+@test "what the output folder lacks is told at the start, before inputs are read" {
+    mkfifo pipe # nobody writes to it
+    for rule in rename:1:.probe rename:18:-2 fsync:5:.probe; do
+        run_fails "'none' cannot hold a run: cannot " refused $rule shardtool tokenize --characters all -o none pipe
+    done
+    run_match 0 "'out': no maps of files (No such device): whole files are read into memory" refused mmap:19:.probe \
+        shardtool tokenize --val 0.1 --characters all --shard-tokens 32k -o out part-*
+    diff -r -x .lock whole out
+    [ -z "$(find . -name '*.probe*')" ]
+}

@@ -91,3 +91,19 @@ stops_train() { stops "$1" "cannot read 'run/ckpt-00000024' now; the same comman
     done
     compgen -G "t/millrace-*/run-*" | not grep .
 }
+
+@test "train and doctor name what out_dir lacks, before a step is computed" {
+    for rule in rename:1:.probe rename:18:-2 fsync:5:.probe; do
+        run refused $rule "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=new
+        [[ ($status = 74 || $status = 77) && "$output" == *"'new' cannot hold a run: cannot "* ]] || { echo "$status: $output" && false; }
+        run_match 1 "error    disk    'new' cannot hold a run: cannot " refused $rule "$BIN/trainer" doctor new
+        [ -z "$(find new -name '*ckpt*' -o -name '*.probe*' -o -name metrics.jsonl)" ]
+    done
+    lacks="no maps of files (No such device): whole files are read into memory; no hard links (Operation not permitted): files are copied"
+    run_match 0 "disk    * free in 'new'; $lacks; no locks (Function not implemented): start no second run there" \
+        refused "mmap:19:.probe link:1:.probe flock:38:.probe" "$BIN/trainer" doctor new
+    run_match 0 "'new': $lacks" refused "mmap:19:/new/ mmap:19:.probe link:1:/new link:1:new/" "$BIN/trainer" "${more[@]/=run/=new}"
+    "$BIN/trainer" "${more[@]/=run/=whole}" --fresh
+    same_run whole new 25
+    run_match 0 "ok       disk" "$BIN/trainer" doctor new
+}

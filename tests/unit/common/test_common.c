@@ -3,6 +3,7 @@
 #include "common/bytes.h"
 #include "common/cli/cli.h"
 #include "common/file/file.h"
+#include "common/file/folder_probe.h"
 #include "common/hash.h"
 #include "common/json_write.h"
 #include "common/log.h"
@@ -335,6 +336,17 @@ TEST(a_page_of_a_mapped_file_that_cannot_be_read_ends_the_program_with_74_and_it
     size_t size;
     const char *log = read_file("log", &size);
     CHECK_TEXT(log, "/file': the file was truncated, or its disk failed");
+}
+
+TEST(a_folder_that_can_do_everything_lacks_nothing_and_keeps_nothing_of_the_probe) {
+    Buffer lacks = {0};
+    CHECK(mkdir("folder", 0777) == 0);
+    CHECK(folder_probe("folder", PROBE_LINKS | PROBE_LOCKS, &lacks) == 0);
+    CHECK_EQUAL(lacks.size, 0);
+    CHECK(rmdir("folder") == 0); // it is empty
+    CHECK(folder_probe("folder", 0, &lacks) < 0);
+    CHECK_ERROR(EX_CREATE, "'folder' cannot hold a run: cannot create 'folder/.probe.tmp.");
+    buffer_close(&lacks);
 }
 
 // fault 22
