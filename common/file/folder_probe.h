@@ -1,5 +1,5 @@
-// What a folder's file system can do, tried there at the start of a run: it creates, flushes, renames, maps, reads, links
-// and locks small files in a temporary folder, which it removes.
+// What a folder's file system can do, tried there at the start of a run: small files are created, flushed, renamed,
+// mapped, read, linked and locked in a temporary folder, which is removed.
 #pragma once
 
 #include "common/bytes.h"

@@ -43,7 +43,8 @@ static void file_path(char path[PATH_MAX_BYTES], const Dataset *dataset, const c
 }
 
 // Adds the shard of one line. 0 when it cannot be used: its file is missing or damaged, or the line is of another
-// version; -1 when it cannot be read now. A shard that was linked by --append has no position; it belongs to a finished dataset and is not checked.
+// version; -1 when it cannot be read now. A shard that was linked by --append has no position; it belongs to a finished
+// dataset and is not checked.
 static int load_shard(Dataset *dataset, Bytes line, int pending_split, JournalResume *resume, uint64_t *pending_bytes,
                       uint32_t *pending_crc) {
     json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL);

@@ -6,7 +6,8 @@
 // Whether a file of a checkpoint is there: -1 (66) when it is missing, 74 when it is empty, which no save leaves.
 int saved_file_check(const char *path);
 
-// Reads state.json of a checkpoint; the other files are not looked at. -1 (65, 66, 74, ...) with the path in the message.
+// Reads state.json of a checkpoint; the other files are not looked at. -1 (65, 66, 74, ...) with the path in the
+// message.
 int saved_state_read(SavedState *saved, const char *directory);
 
 bool saved_state_is_of(const SavedState *saved, const Config *config); // whether the model is the same
