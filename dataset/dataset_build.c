@@ -24,7 +24,7 @@ static bool exists(const char *directory, const char *name) {
 
 // What decides which files are removed: -1 when it cannot be known now.
 static int check_known(const char *directory) {
-    static const char *const names[] = {DATASET_MANIFEST, DATASET_JOURNAL, ".new/" DATASET_MANIFEST};
+    static const char *const names[] = {DATASET_MANIFEST, DATASET_JOURNAL, (".new/" DATASET_MANIFEST)};
     char path[PATH_MAX_BYTES];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (join(path, directory, names[i]) < 0 || file_find(path) < 0) return -1;

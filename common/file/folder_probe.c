@@ -5,6 +5,8 @@
 #include "common/log.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -70,6 +72,10 @@ static bool is_full(void) { return strstr(err_text(), strerror(ENOSPC)) || strst
 int folder_probe(const char *folder, int parts, Buffer *lacks) {
     Probe probe = {.folder = folder, .lacks = lacks};
     char path[PATH_MAX_BYTES];
+    sigset_t ends, before; // a signal that ends the program waits until nothing is left
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT), sigaddset(&ends, SIGTERM), sigaddset(&ends, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &ends, &before);
     int status = temp_create(probe.temp, path_join(path, folder, "probe"), true);
     if (status < 0)
         fail_create(probe.temp);
@@ -79,6 +85,7 @@ int folder_probe(const char *folder, int parts, Buffer *lacks) {
         dir_remove(probe.temp);
         dir_remove(probe.renamed);
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (lacks->size) buffer_add(lacks, "", 1), lacks->size--; // a text
     if (status < 0 && is_full()) return err_clear(), 0;
     return status < 0 ? fail_in("'%s' cannot hold a run", folder) : 0;
