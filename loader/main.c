@@ -2,14 +2,14 @@
 #include "common/cli/cli.h"
 #include <stddef.h>
 
-#define COMMANDS(X) X(serve) X(swap) X(reweight) X(status) X(keygen)
+#define COMMANDS(X) X(serve) X(swap) X(reweight) X(serve_status) X(keygen)
 
 #define DECLARE(name) extern const Command loader_##name;
 COMMANDS(DECLARE)
 
 static const ManualRow environment[] = {
     {"XDG_RUNTIME_DIR", "the default endpoint is the folder millrace in this one; else /tmp/millrace-UID",
-     "serve swap reweight status"},
+     "serve swap reweight serve-status"},
     {"NOTIFY_SOCKET", "set by systemd: serve reports there that it is ready, and that it stops", "serve"},
     {"JOURNAL_STREAM", "set by systemd: serve begins its lines with the time (UTC) if stderr is not this stream",
      "serve"},
@@ -38,7 +38,7 @@ static const ManualRow descriptions[] = {
 };
 static const ManualRow examples[] = {
     {"serve data &", "serves a dataset to trainers of this machine", NULL},
-    {"status", "prints the datasets, the trainers and their rates", NULL},
+    {"serve-status", "prints the datasets, the trainers and their rates", NULL},
     {"swap --schedule weights.txt data:3 other:1",
      "serves a mixture instead, three samples of data for one of other; a new schedule is an empty file", NULL},
     {"reweight --from 1000000 1 1", "changes the weights of that mixture from this sample on", NULL},

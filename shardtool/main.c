@@ -19,13 +19,15 @@
     X(get)                                                                                                             \
     X(sample)                                                                                                          \
     X(hist)                                                                                                            \
-    X(diff) X(merge) X(index) X(import) X(export) X(ls) X(stat) X(filter) X(dedup) X(decontaminate) X(shuffle) X(split)
+    X(diff)                                                                                                            \
+    X(merge)                                                                                                           \
+    X(index) X(import_tokens) X(export_tokens) X(ls) X(stat) X(filter) X(dedup) X(decontaminate) X(shuffle) X(split)
 
 #define DECLARE(name) extern const Command shardtool_##name;
 COMMANDS(DECLARE)
 
 // Commands that write datasets.
-#define DATASETS "tokenize import merge filter dedup decontaminate shuffle split"
+#define DATASETS "tokenize import-tokens merge filter dedup decontaminate shuffle split"
 
 // Commands that read URLs.
 #define URLS "tokenize characters train-vocabulary text cat info verify get"
@@ -62,7 +64,7 @@ static const ManualRow descriptions[] = {
      NULL},
     {"merge",
      "The shards of the result are hard links, or copies where the file system refuses links. The datasets must have one "
-     "vocabulary. They may have been made with different options, or by import, filter and other commands.",
+     "vocabulary. They may have been made with different options, or by import-tokens, filter and other commands.",
      NULL},
     {"decode", "Prints the training split of a dataset, or the split of --split.", NULL},
     {"cat", "Reads the training split of a dataset, or the split of --split. A shard has no splits.", NULL},
@@ -105,8 +107,8 @@ static const ManualRow examples[] = {
     {"hist --top 10 data", "prints the ten most frequent ids", NULL},
     {"diff data web", "exits with 1 if the datasets are not equal", NULL},
     {"index whole.zst", "prints offset and size of each frame", NULL},
-    {"export --to nanogpt -o out data", "writes the files train.bin and val.bin of nanoGPT", NULL},
-    {"import --from nanogpt -o back out", "makes a dataset from train.bin and val.bin", NULL},
+    {"export-tokens --format nanogpt -o out data", "writes the files train.bin and val.bin of nanoGPT", NULL},
+    {"import-tokens --format nanogpt -o back out", "makes a dataset from train.bin and val.bin", NULL},
     {"ls --docs data", "lists the documents", NULL},
     {"stat data", "prints how long the documents are", NULL},
     {"filter --min-tokens 64 -o long data", "keeps the documents of at least 64 tokens", NULL},

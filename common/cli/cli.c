@@ -2,6 +2,7 @@
 #include "common/cli/cli.h"
 #include "common/cli/cli_help.h"
 #include "common/cli/nearest.h"
+#include "common/cli/successors.h"
 #include "common/cli/version.h"
 #include "common/err.h"
 #include "common/json_read.h"
@@ -200,11 +201,14 @@ void option_print(const Option *option, char *out, size_t size) {
     }
 }
 
+static const char *built_name; // of the program, also when it is installed under another one
+
 // Fails for a name that is no option of the command. Names of `more` options, and those that resemble one of them more
 // than an option of the command, are left to it: returns 0.
 static int fail_unknown(const Command *command, const char *given, size_t length) {
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)length, given);
+    if (successor_check(SUCCESSOR_OPTION, built_name, command->name, name) < 0) return -1;
     Nearest nearest = nearest_begin(name);
     if (command->more) add_names(&nearest, command->more->rows);
     const char *more = nearest.name;
@@ -284,6 +288,7 @@ static int parse(const Program *program, const Command *command, int *count, cha
 static const Command *command_find(const Program *program, const char *name) {
     for (const Command *const *c = program->commands; *c; c++)
         if (!strcmp((*c)->name, name)) return *c;
+    if (successor_check(SUCCESSOR_COMMAND, built_name, "", name) < 0) return NULL;
     Nearest nearest = nearest_begin(name);
     for (const Command *const *c = program->commands; *c; c++) nearest_add(&nearest, (*c)->name, strlen((*c)->name));
     if (*name == '-')
@@ -363,6 +368,7 @@ int cli_main(const Program *built, int argc, char **argv) {
     reserve_descriptors();
     json_end_without_memory();
     Program installed = *built;
+    built_name = built->name;
     const Program *program = &installed;
     log_program = installed.name = installed_name(built->name, argc > 0 ? argv[0] : NULL);
     const char *first = argc > 1 ? argv[1] : "";

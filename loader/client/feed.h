@@ -29,7 +29,7 @@ typedef struct {
     uint64_t timeout_ms;      // waiting this long without receiving requested data fails with 69
     const char *key_file;     // the trainer's key pair, for a loader with keys (loader keygen); NULL = none
     const char *loader_key;   // the loader's public key; NULL = none
-    const char *name;         // of the run, for `loader status` beside host and process id; NULL = none
+    const char *name;         // of the run, for `loader serve-status` beside host and process id; NULL = none
     bool inline_only;         // receive rows over the socket even if a ring is possible (tests, benchmarks)
     void (*pin)(void *address, size_t bytes); // page-locks the ring for the device; NULL = not needed
     void (*unpin)(void *address);             // called before the ring is unmapped; NULL = not needed

@@ -10,8 +10,8 @@ INTERCHANGE_FORMATS(DECLARE)
 #define ROW(name) &interchange_##name,
 static const Interchange *const formats[] = {INTERCHANGE_FORMATS(ROW)};
 
-const Interchange *interchange_choose(const InterchangeOptions *options, const char *option) {
-    if (options->format == INTERCHANGE_NONE) return fail(EX_USAGE, "missing --%s %s", option, INTERCHANGE_WORDS), NULL;
+const Interchange *interchange_choose(const InterchangeOptions *options) {
+    if (options->format == INTERCHANGE_NONE) return fail(EX_USAGE, "missing --format %s", INTERCHANGE_WORDS), NULL;
     const Interchange *format = formats[options->format];
     if (options->eot != EOT_BEFORE || !format->has_index) return format;
     fail(EX_USAGE, "--eot before does not apply to %s, whose index holds the documents", format->name);

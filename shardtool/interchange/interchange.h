@@ -1,7 +1,7 @@
 // Token files of other tools. Each tool is one name in INTERCHANGE_FORMATS and one file, tokens_NAME.c, which specifies
-// the layout and holds the row with the reader for `import` and the writer for `export`. All numbers are little-endian.
-// Ids are u16, and u32 if the vocabulary has more than 65,536. A directory holds one set of files per split: train*,
-// val*.
+// the layout and holds the row with the reader for import-tokens and the writer for export-tokens. All numbers are
+// little-endian. Ids are u16, and u32 if the vocabulary has more than 65,536. A directory holds one set of files per
+// split: train*, val*.
 #pragma once
 
 #include "shardtool/interchange/exporter.h"
@@ -31,14 +31,14 @@ typedef struct {
 #define INTERCHANGE_NONE       (0 INTERCHANGE_FORMATS(INTERCHANGE_ONE)) // there is no default
 #define INTERCHANGE_WORD(name) "|" #name
 #define INTERCHANGE_WORDS      (&(INTERCHANGE_FORMATS(INTERCHANGE_WORD))[1])
-#define ROWS_INTERCHANGE(name, options)                                                                                \
-    {OPT_WORD, name, &(options)->format, INTERCHANGE_WORDS, "the other tool"}, {                                       \
+#define ROWS_INTERCHANGE(options)                                                                                      \
+    {OPT_WORD, "format", &(options)->format, INTERCHANGE_WORDS, "the other tool"}, {                                   \
         OPT_WORD, "eot", &(options)->eot, EOT_WORDS,                                                                   \
             "end-of-text ids after or before each document; auto: where the other tool expects them"                   \
     }
 
-// The chosen row. NULL after fail() (2) when none was chosen with `option`, or when --eot does not fit it.
-const Interchange *interchange_choose(const InterchangeOptions *options, const char *option);
+// The chosen row. NULL after fail() (2) when none was chosen, or when --eot does not fit it.
+const Interchange *interchange_choose(const InterchangeOptions *options);
 bool interchange_eot_before(const InterchangeOptions *options);
 
 // The extension of the file of ids, ".bin".

@@ -6,7 +6,7 @@ static int read_ids(Importer *importer, Bytes file) {
     enum { LLMC_SMALL = 20240520, LLMC_WIDE = 20240801, LLMC_HEADER_BYTES = 1024 };
     const uint32_t magic = file.size >= LLMC_HEADER_BYTES ? get_u32(file.data) : 0;
     if (magic == LLMC_SMALL || magic == LLMC_WIDE)
-        return fail(EX_DATA, "it begins as a file of llm.c, whose header would be read as ids: --from llmc reads it");
+        return fail(EX_DATA, "it begins as a file of llm.c, whose header would be read as ids: --format llmc reads it");
     if (importer_check_width(importer, file) < 0) return -1;
     return importer_add(importer, file.data, 0, file.size / importer->id_bytes);
 }

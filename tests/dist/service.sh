@@ -43,7 +43,7 @@ cp -r data /var/lib/millrace/other
 millrace-loader swap /var/lib/millrace/other --endpoint tcp://127.0.0.1:5555 --key /var/lib/millrace/loader.key
 [ -s /var/lib/millrace/served ]
 systemctl restart millrace-loader
-millrace-loader status --endpoint tcp://127.0.0.1:5555 --key /var/lib/millrace/loader.key | grep other
+millrace-loader serve-status --endpoint tcp://127.0.0.1:5555 --key /var/lib/millrace/loader.key | grep other
 before=$(reloads)
 systemctl reload millrace-loader
 while [ "$(reloads)" = "$before" ]; do sleep 0.1; done

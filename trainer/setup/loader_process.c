@@ -164,7 +164,7 @@ int loader_process_no_dataset(const char *name) {
         if (access(path, F_OK) == 0)
             return fail(
                 EX_NOINPUT,
-                "'%s%s' is a folder of nanoGPT's: shardtool import --from nanogpt -o DIR %s%s, then --dataset=DIR",
+                "'%s%s' is a folder of nanoGPT's: shardtool import-tokens --format nanogpt -o DIR %s%s, then --dataset=DIR",
                 folders[i], name, folders[i], name);
     }
     return fail(EX_NOINPUT,

@@ -150,7 +150,7 @@ def make_dataset(s, shardtool):
                     left -= out.write(file.read())
         texts = ["text"]
     call(shardtool, "tokenize", "-q", "--val=0.01", "-o", "data", *texts)
-    call(shardtool, "export", "-q", "--to=nanogpt", "-o", "bins", "data")
+    call(shardtool, "export-tokens", "-q", "--format=nanogpt", "-o", "bins", "data")
 
 
 def steps_of(run):

@@ -53,7 +53,7 @@ def write_dataset(shardtool, folder, text):
     for seed in range(1000):  # one that puts the second document, and it alone, into the validation split
         run(shardtool, "tokenize", "-q", "--force", "--val=0.5", f"--val-seed={seed}", f"--characters={folder}/characters",
             "-o", f"{folder}/data", *documents)  # fmt: skip
-        run(shardtool, "export", "-q", "--force", "--to=nanogpt", "-o", f"{folder}/bins", f"{folder}/data")
+        run(shardtool, "export-tokens", "-q", "--force", "--format=nanogpt", "-o", f"{folder}/bins", f"{folder}/data")
         if all(os.path.exists(path) and os.path.getsize(path) == 2 * size for path, size in sizes.items()):
             return [torch.from_numpy(np.fromfile(path, np.uint16).astype(np.int64)) for path in sizes]
     sys.exit("no seed gives these splits")

@@ -191,7 +191,7 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
 @test "docs/out-of-memory.md runs as written, in each language" {
     enter_manual
     add_datasets
-    build/bin/shardtool export -q --to nanogpt -o nanoGPT/data/openwebtext data/books
+    build/bin/shardtool export-tokens -q --format nanogpt -o nanoGPT/data/openwebtext data/books
     for language in "" .es .fr .de; do
         run_page "docs/out-of-memory$language.md" 2 # and a plan for --device=cuda, where the program has CUDA
         rm -rf runs data/openwebtext
@@ -269,7 +269,7 @@ section() { "$BIN"/$1 | sed -n "/^\.SH $2\$/,/^\.SH /p" | sed '/^\.SH/d; s/\\-/-
     section "trainer --man config" EXAMPLES | sed -n 's/^\.B //p' >example.conf
     trainer plan --print_config example.conf >got
     for value in "batch_size *= 8 " "learning_rate *= 0.0006 " "out_dir *= 'runs/gpt2' "; do grep -qE "^$value" got; done
-    grep -q 'other' <(loader status)
+    grep -q 'other' <(loader serve-status)
     kill "$LOADER"
 }
 

@@ -43,7 +43,7 @@ start() { serve_until_ready set "$@"; }
     run_code 2 "$BIN/loader" serve set --endpoint carrier-pigeon://coo
     for endpoint in place tcp:/127.0.0.1:5555 127.0.0.1:5555 ipc://; do
         run_code 2 "$BIN/loader" serve set --endpoint $endpoint
-        run_code 2 "$BIN/loader" status --endpoint $endpoint
+        run_code 2 "$BIN/loader" serve-status --endpoint $endpoint
     done
     run_match 2 "'place' is not an endpoint: ipc://DIR, tcp://HOST:PORT, or a directory as /DIR or ./DIR" "$BIN/loader" serve set --endpoint place
     [ ! -e place ]
@@ -65,7 +65,7 @@ start() { serve_until_ready set "$@"; }
     grep -q ready first
     for _ in 1 2 3; do # each reload logs a line
         kill -HUP "$LOADER"
-        "$BIN/loader" status --endpoint ipc://place
+        "$BIN/loader" serve-status --endpoint ipc://place
     done
     stop_loader
 }
@@ -119,11 +119,11 @@ start() { serve_until_ready set "$@"; }
 
 # bats test_tags=ci
 @test "status prints the counters of a running loader, 69 without one" {
-    run_code 69 "$BIN/loader" status --endpoint ipc://place
+    run_code 69 "$BIN/loader" serve-status --endpoint ipc://place
     start
-    run_code 0 "$BIN/loader" status --endpoint ipc://place
+    run_code 0 "$BIN/loader" serve-status --endpoint ipc://place
     [[ "${lines[0]}" =~ ^batches\ +0$ ]]
-    "$BIN/loader" status --endpoint ipc://place --json | python3 -c '
+    "$BIN/loader" serve-status --endpoint ipc://place --json | python3 -c '
 import json, sys
 stats = json.load(sys.stdin)
 assert stats["batches"] == 0 and stats["sessions"] == 0 and stats["uptime_ms"] >= 0, stats'
@@ -164,7 +164,7 @@ umask_mode() { touch fresh && stat -c %a fresh; }
         max_iters=1000000 eval_interval=0 threads=1 "dtype='float32'" >tiny.conf
     "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place --out_dir=run 2>stderr 3>&- >/dev/null &
     TRAINER=$!
-    has_tokens() { "$BIN/loader" status --endpoint ipc://place --json | python3 -c '
+    has_tokens() { "$BIN/loader" serve-status --endpoint ipc://place --json | python3 -c '
 import json, sys
 status = json.load(sys.stdin)
 assert status["sources"][0]["name"] == "set" and status["sources"][0]["replaced"] == 0
@@ -174,7 +174,7 @@ assert client["next_sample"] == 2 * client["batches"] and client["name"].split("
 assert client["ring"] is True and client["block_size"] == 16 and client["batches"] > 1 and client["tokens_per_s"] > 0
 assert status["resident_bytes"] > 1 << 20 and status["tokens"] == status["sources"][0]["tokens"]' $TRAINER; }
     wait_until has_tokens
-    "$BIN/loader" status --endpoint ipc://place --prometheus >now.prom
+    "$BIN/loader" serve-status --endpoint ipc://place --prometheus >now.prom
     grep -q '^millrace_loader_client_tokens_total{session="[0-9a-f]*",address="pid '$TRAINER'",name="[^"]*:'$TRAINER' run"} [1-9]' now.prom
     grep -q '^millrace_loader_source_tokens_total{name="set",fingerprint="[0-9a-f]*",source="1"} [1-9]' now.prom
     now=$(sed -n 's/^millrace_loader_time_seconds //p' now.prom)
@@ -191,9 +191,9 @@ for line in open(sys.argv[1]):
 assert sorted(kinds) == sorted(helps) and "millrace_loader_start_time_seconds" in kinds, (kinds, helps)
 for name, kind in kinds.items():
     assert name.endswith("_total") == (kind == "counter") and not re.search("_[mun]s(_|$)", name), name' now.prom
-    "$BIN/loader" status --endpoint ipc://place | grep -q '^set .* [0-9a-f]\{16\} *1 '
-    "$BIN/loader" status --endpoint ipc://place | grep -q "^[0-9a-f]\{16\} ring .* pid $TRAINER  *[^ ]*:$TRAINER run$"
-    "$BIN/loader" status --endpoint ipc://place --watch >watched 3>&- &
+    "$BIN/loader" serve-status --endpoint ipc://place | grep -q '^set .* [0-9a-f]\{16\} *1 '
+    "$BIN/loader" serve-status --endpoint ipc://place | grep -q "^[0-9a-f]\{16\} ring .* pid $TRAINER  *[^ ]*:$TRAINER run$"
+    "$BIN/loader" serve-status --endpoint ipc://place --watch >watched 3>&- &
     WATCH=$!
     twice() { [ "$(grep -c ^uptime_ms watched)" -ge 2 ]; }
     wait_until twice
@@ -206,7 +206,7 @@ for name, kind in kinds.items():
 @test "a loader whose socket is removed ends with 69, and SIGUSR1 does not end it" {
     start
     kill -USR1 "$LOADER"
-    "$BIN/loader" status --endpoint ipc://place | grep -q ^uptime_ms
+    "$BIN/loader" serve-status --endpoint ipc://place | grep -q ^uptime_ms
     rm place/data.sock
     wait_until grep -q "the sockets in 'place' have been removed" log
     code=0
@@ -292,7 +292,7 @@ for _ in range(400):
     peer = socket.socket(socket.AF_UNIX)
     peer.connect(sys.argv[1])
     peers.append(peer)
-subprocess.run([sys.argv[2], "status", "--endpoint", "ipc://place"], check=True)
+subprocess.run([sys.argv[2], "serve-status", "--endpoint", "ipc://place"], check=True)
 END
     stop_loader
 }
@@ -319,7 +319,7 @@ for path, kind in ((sys.argv[1], socket.SOCK_STREAM), (sys.argv[2], socket.SOCK_
     del peers
 END
     grep -q "refused a connection: all descriptors are in use" log
-    "$BIN/loader" status --endpoint ipc://place
+    "$BIN/loader" serve-status --endpoint ipc://place
     stop_loader
 }
 
@@ -356,9 +356,9 @@ END
     "$BIN/loader" keygen client.key >allow
     port=$(free_port)
     start --endpoint "tcp://[::1]:$port" --key loader.key --allow allow
-    "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key client.key --loader-key "$(cat loader.public)" | grep -q '^uptime_ms'
-    "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key loader.key | grep -q '^uptime_ms'
-    run_code 2 "$BIN/loader" status --endpoint "tcp://[::1]:$port" --loader-key "$(cat loader.public)"
-    run_code 69 "$BIN/loader" status --endpoint "tcp://[::1]:$port"
-    run_match 69 "check its address and the keys" "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key client.key # which is not the loader's own
+    "$BIN/loader" serve-status --endpoint "tcp://[::1]:$port" --key client.key --loader-key "$(cat loader.public)" | grep -q '^uptime_ms'
+    "$BIN/loader" serve-status --endpoint "tcp://[::1]:$port" --key loader.key | grep -q '^uptime_ms'
+    run_code 2 "$BIN/loader" serve-status --endpoint "tcp://[::1]:$port" --loader-key "$(cat loader.public)"
+    run_code 69 "$BIN/loader" serve-status --endpoint "tcp://[::1]:$port"
+    run_match 69 "check its address and the keys" "$BIN/loader" serve-status --endpoint "tcp://[::1]:$port" --key client.key # which is not the loader's own
 }

@@ -24,7 +24,7 @@ has_swapped() { [ "$(swaps)" -ge "$1" ]; }
     wait_until has_swapped 1
     wait_for_more_steps run
     "$BIN/loader" swap b a:2 b --endpoint ipc://place # b is in the old dataset, and twice in the new one
-    "$BIN/loader" status --endpoint ipc://place --prometheus | grep -v '^#' | cut -d' ' -f1 >series
+    "$BIN/loader" serve-status --endpoint ipc://place --prometheus | grep -v '^#' | cut -d' ' -f1 >series
     grep -c 'source_tokens_total{name="b"' series | grep -qx 3
     [ -z "$(sort series | uniq -d)" ]
     "$BIN/loader" swap a --endpoint ipc://place
@@ -68,7 +68,7 @@ assert used["a"] and used["b"] and sum(used.values()) == int(sys.argv[2]) * 4, u
     wait_until grep -q '"old": ' run/metrics.jsonl
     wait_for_more_steps run
     stop_run INT 75
-    "$BIN/loader" status --endpoint ipc://place --json | python3 -c '
+    "$BIN/loader" serve-status --endpoint ipc://place --json | python3 -c '
 import json, sys
 sources = [s for s in json.load(sys.stdin)["sources"] if not s["replaced"]]
 assert [s["name"] for s in sources] == ["a", "b"] and [s["weight"] for s in sources] == [3, 1], sources
@@ -91,7 +91,7 @@ assert max(use["consumed"] for use in state["datasets"]) == int(sys.argv[2]) * 4
     serve_until_ready a --state state
     "$BIN/loader" swap b --check --endpoint ipc://place | grep -q "^'b' can be served, [0-9]* train tokens$"
     run_code 66 "$BIN/loader" swap nowhere --check --endpoint ipc://place
-    "$BIN/loader" status --endpoint ipc://place | grep -q "^a "
+    "$BIN/loader" serve-status --endpoint ipc://place | grep -q "^a "
     [ ! -e state ]
     echo "1000000 1 1" >schedule
     "$BIN/loader" swap b:2 a --schedule schedule --endpoint ipc://place
@@ -128,7 +128,7 @@ assert max(use["consumed"] for use in state["datasets"]) == int(sys.argv[2]) * 4
 @test "status shows the weights of the next change after a reweight" {
     : >schedule
     serve_until_ready a:3 b --schedule schedule
-    status() { "$BIN/loader" status --endpoint ipc://place "$@"; }
+    status() { "$BIN/loader" serve-status --endpoint ipc://place "$@"; }
     next() { status --json | jq -c '[.sources[] | select(.replaced == 0) | [.weight, .next_weight, .next_from]]'; }
     [ "$(next)" = "[[3,0,0],[1,0,0]]" ]
     "$BIN/loader" reweight 1 5 --from 500000 --endpoint ipc://place
@@ -143,7 +143,7 @@ assert max(use["consumed"] for use in state["datasets"]) == int(sys.argv[2]) * 4
     mv b b:2
     serve_until_ready b:2 a:3 --schedule schedule
     grep -q "serving 'b:2+a'" log
-    "$BIN/loader" status --endpoint ipc://place --json | python3 -c '
+    "$BIN/loader" serve-status --endpoint ipc://place --json | python3 -c '
 import json, sys
 assert [s["weight"] for s in json.load(sys.stdin)["sources"]] == [1, 3]'
     "$BIN/loader" reweight 5 1 --from 30000000 --endpoint ipc://place

@@ -447,8 +447,8 @@ slice() { # FILE FIRST END: bytes of those ids
     seq 500 >a.txt
     run_match 2 "--val: '10%' is a percentage: write 0.1" shardtool tokenize -o out --val 10% a.txt
     shardtool tokenize -q -o out --docs lines --val 0.2 a.txt
-    shardtool export -q --to nanogpt -o raw out
-    run_match 65 "token ids, as in nanoGPT's train.bin, are read by 'shardtool import --from nanogpt'" shardtool tokenize -o x raw/train.bin
+    shardtool export-tokens -q --format nanogpt -o raw out
+    run_match 65 "token ids, as in nanoGPT's train.bin, are read by 'shardtool import-tokens --format nanogpt'" shardtool tokenize -o x raw/train.bin
     documents=$(shardtool info --json out | jq .val_documents)
     run_match 0 "the training split of 'out': --split val has $documents more documents" shardtool decode --json out
     run_code 0 shardtool decode --json --split val out
@@ -460,8 +460,8 @@ slice() { # FILE FIRST END: bytes of those ids
     seq 1000 >a.txt && seq 2000 3000 >b.txt
     shardtool tokenize -q -o a --docs lines --val 0.2 --frame-tokens 64 --shard-tokens 500 a.txt
     shardtool tokenize -q -o b --docs lines --val 0.3 b.txt
-    shardtool export -q --to nanogpt -o raw b
-    shardtool import -q --from nanogpt -o c raw
+    shardtool export-tokens -q --format nanogpt -o raw b
+    shardtool import-tokens -q --format nanogpt -o c raw
     run_match 1 "'c/train/000/000000.zst' differ, and hold the same ids: --content compares only these" shardtool diff b c
     shardtool diff --content b c
     run_match 0 "the options differ ('a' was made with --frame-tokens=64, 'b' with --frame-tokens=32768)" shardtool merge -o all a b c

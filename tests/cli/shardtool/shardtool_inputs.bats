@@ -628,7 +628,7 @@ sys.exit(os.waitstatus_to_exitcode(pty.spawn(["shardtool", "text"], stdin_read=l
         run_match 2 "the output '$output' lies in the input 'in', and the next run would read it" shardtool tokenize -o "$output" in
     done
     printf '\1\0\2\0' >in/train.bin
-    run_match 2 "the output 'in/out' lies in the input 'in'" shardtool import --from nanogpt -o in/out in
+    run_match 2 "the output 'in/out' lies in the input 'in'" shardtool import-tokens --format nanogpt -o in/out in
     [ "$(ls -A in | tr '\n' ' ')" = "a.txt train.bin " ]
     for command in "in/.out --exclude *.bin in" "in/out --include *.txt in" "in/beside in/a.txt"; do # these are not read
         shardtool tokenize -q -o $command

@@ -132,7 +132,7 @@ sys.stdout.buffer.write(table * 2000000)' >x.zst
 }
 
 @test "a stack that is too small ends the program with 71" {
-    for program in "shardtool encode" "loader status" "trainer plan"; do
+    for program in "shardtool encode" "loader serve-status" "trainer plan"; do
         run_code 71 bash -c "ulimit -s 256; $BIN/$program" </dev/null
         [[ "$output" == *"the stack is limited to 256 KiB: raise the limit by \`ulimit -s\` to 512 or more" ]]
     done

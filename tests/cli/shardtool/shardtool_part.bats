@@ -159,7 +159,7 @@ sbatch() {
     cmp merged/skipped.jsonl one/skipped.jsonl
     run_match 2 "merge the parts of a run on their own first" shardtool merge -o other one parts/part-2-of-2
     mkdir ids && python3 -c 'import struct; open("ids/open.bin", "wb").write(struct.pack("<4H", 1, 50256, 5, 6)); open("ids/ended.bin", "wb").write(struct.pack("<2H", 7, 50256))'
-    for name in open ended; do shardtool import -q --from nanogpt -o $name ids/$name.bin; done
+    for name in open ended; do shardtool import-tokens -q --format nanogpt -o $name ids/$name.bin; done
     run_match 65 "the last document of 'open' has no end-of-text id, so that it and the first of 'ended' would become one: name 'open' last" \
         shardtool merge -o whole open ended
     [ ! -e whole/dataset.jsonl ]

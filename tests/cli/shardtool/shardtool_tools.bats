@@ -285,7 +285,7 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
 
 @test "a document without end-of-text is refused where it would join the next" {
     printf '\001\000\002\000' >train.bin
-    shardtool import -q --from nanogpt -o a train.bin
+    shardtool import-tokens -q --format nanogpt -o a train.bin
     shardtool filter -q --min-tokens 1 -o same a
     shardtool diff --content a same
     run_match 65 "the document before document 0 of 'same' has no end-of-text id" shardtool filter --min-tokens 1 -o x a same

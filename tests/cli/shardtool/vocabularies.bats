@@ -99,14 +99,14 @@ END
 
 @test "no command takes a vocabulary that was changed or exchanged under a dataset" {
     cp -r "$data" set
-    shardtool export --to nanogpt -o files set
+    shardtool export-tokens --format nanogpt -o files set
     cmp "$data/tokenizer.json" files/tokenizer.json
-    shardtool import --from nanogpt -o back files
+    shardtool import-tokens --format nanogpt -o back files
     [ "$(shardtool info --json back | jq -c '[.vocab_fp, .train_tokens]')" = "$(shardtool info --json set | jq -c '[.vocab_fp, .train_tokens]')" ]
     shardtool filter --min-tokens 1 -o filtered set
     shardtool train-vocabulary -q -V 400 --pattern o200k --special '<|other|>' -o other "$text" # as many ids, other ones
     cp other/tokenizer.json set/tokenizer.json
-    commands=("export --to nanogpt" "export --to llmc" "filter --min-tokens 1" shuffle dedup merge "split --parts 2")
+    commands=("export-tokens --format nanogpt" "export-tokens --format llmc" "filter --min-tokens 1" shuffle dedup merge "split --parts 2")
     for command in "${commands[@]}"; do
         run_match 65 "'set/tokenizer.json' is damaged or of another dataset" shardtool $command -o new set
         [ ! -e new/dataset.jsonl ] && [ ! -e new/train.bin ]
@@ -115,29 +115,29 @@ END
     cmp "$data/tokenizer.json" filtered/tokenizer.json
     run_match 65 "another vocabulary, of 400 ids, than its tokenizer.json" shardtool decode set
     rm set/tokenizer.json
-    for command in merge "export --to nanogpt"; do
+    for command in merge "export-tokens --format nanogpt"; do
         run_match 65 "'set' has no characters.txt and no tokenizer.json" shardtool $command -o new set
         [ ! -e new/dataset.jsonl ] && [ ! -e new/train.bin ]
     done
     # a file beside ids of GPT-2's vocabulary is of something else
     shardtool tokenize -q --docs lines -o gpt2 "$text"
     cp other/tokenizer.json gpt2
-    shardtool export --to nanogpt -o gpt2files gpt2
+    shardtool export-tokens --format nanogpt -o gpt2files gpt2
     shardtool merge -o joined gpt2
     [ ! -e gpt2files/tokenizer.json ] && [ ! -e joined/tokenizer.json ]
 }
 
 @test "import takes the vocabulary that an option names, and prints which one it takes without" {
-    shardtool export --to nanogpt -o files "$data"
+    shardtool export-tokens --format nanogpt -o files "$data"
     rm files/tokenizer.json
-    run_match 0 "the ids are taken as GPT-2's" shardtool import --from nanogpt -o wrong files
+    run_match 0 "the ids are taken as GPT-2's" shardtool import-tokens --format nanogpt -o wrong files
     for name in "$vocab" "$data/tokenizer.json"; do
-        shardtool import -q --force --from nanogpt --vocabulary "$name" -o back files
+        shardtool import-tokens -q --force --format nanogpt --vocabulary "$name" -o back files
         cmp "$data/tokenizer.json" back/tokenizer.json
         cmp <(shardtool decode "$data") <(shardtool decode back)
     done
     printf ab >few.txt
-    run_match 65 "at index 0 is not in the vocabulary of 3" shardtool import --from nanogpt --characters few.txt -o few files
+    run_match 65 "at index 0 is not in the vocabulary of 3" shardtool import-tokens --format nanogpt --characters few.txt -o few files
 }
 
 @test "a model takes the vocabulary of its dataset, and runs, checkpoints and exported models keep it" {

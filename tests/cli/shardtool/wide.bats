@@ -127,25 +127,25 @@ END
 
 @test "wide ids are exported and imported by each format that has them" {
     for format in llmc megatron datatrove npy; do
-        shardtool export -q --to $format -o "$format" "$data"
-        shardtool import -q --from $format -o "back-$format" "$format"
+        shardtool export-tokens -q --format $format -o "$format" "$data"
+        shardtool import-tokens -q --format $format -o "back-$format" "$format"
         shardtool diff --content "$data" "back-$format"
         shardtool verify -q "back-$format"
     done
-    run_match 65 "nanoGPT reads ids of 2 bytes" shardtool export --to nanogpt -o no "$data"
+    run_match 65 "nanoGPT reads ids of 2 bytes" shardtool export-tokens --format nanogpt -o no "$data"
     cmp <(tail -c +1025 llmc/train_000000.bin | head -c 4 | numbers) <(echo 65792)
     [ "$(head -c 8 llmc/train_000000.bin | numbers | tr '\n' ' ')" = "20240801 7 " ]
     cmp <(head -n 1 datatrove/train.ds.metadata) <(echo "$(shardtool info --json "$data" | jq -r .vocab_fp)|4")
     shardtool cat "$data" | cmp - datatrove/train.ds
     shardtool cat "$data" | cmp - megatron/train.bin
     # ids of 4 bytes of a small vocabulary, as datatrove has them by --token_size 4
-    shardtool export -q --to datatrove -o narrow "$small"
+    shardtool export-tokens -q --format datatrove -o narrow "$small"
     python3 - narrow/train.ds <<'END'
 import array, sys
 array.array("I", array.array("H", open(sys.argv[1], "rb").read())).tofile(open(sys.argv[1], "wb"))
 END
     sed -i 's/gpt2|2/gpt2|4/' narrow/train.ds.metadata
-    shardtool import -q --from datatrove -o back narrow
+    shardtool import-tokens -q --format datatrove -o back narrow
     shardtool diff --content back "$small"
     # of 8 bytes, as torch and NumPy have them, each second id would be 0
     python3 - datatrove/train.ds <<'END'
@@ -153,10 +153,10 @@ import array, sys
 ids = array.array("I", open(sys.argv[1], "rb").read())
 ids.tofile(open("right.bin", "wb")), array.array("Q", ids).tofile(open("long.bin", "wb"))
 END
-    shardtool import -q --from nanogpt --vocabulary "$data" -o right right.bin
+    shardtool import-tokens -q --format nanogpt --vocabulary "$data" -o right right.bin
     shardtool cat right | cmp - right.bin
     run_match 65 "it looks like ids of 8 bytes, this program reads u32*astype('u4')" \
-        shardtool import --from nanogpt --vocabulary "$data" -o long long.bin
+        shardtool import-tokens --format nanogpt --vocabulary "$data" -o long long.bin
 }
 
 @test "a model of a wide vocabulary is trained, killed, resumed, evaluated, sampled, exported and trained again" {

@@ -299,7 +299,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     "$BIN/trainer" report run
     [ "$(grep -oE '</code></td><td>[0-9]+</td>' run/report.html | grep -oE '[0-9]+' | xargs)" = "65536 131072" ]
     # tokens that were read before count once
-    "$BIN/loader" status --endpoint ipc://place --json | jq -e '[.sources[].tokens] | add | . >= 393216 and . < 500000'
+    "$BIN/loader" serve-status --endpoint ipc://place --json | jq -e '[.sources[].tokens] | add | . >= 393216 and . < 500000'
 }
 
 @test "the record and the card have the weights of a schedule that the loader began with" {

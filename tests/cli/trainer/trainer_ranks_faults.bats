@@ -123,7 +123,7 @@ END
         rm -rf run
         launch $n --loader=ipc://place --dataset=
         wait_for_more_steps run 8
-        "$BIN/loader" status --endpoint ipc://place --json >status
+        "$BIN/loader" serve-status --endpoint ipc://place --json >status
         kill -USR1 $(cat pid.*)
         wait_until is_gone "$TRAINER"
         python3 - $n <<'END'

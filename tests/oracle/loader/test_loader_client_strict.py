@@ -45,9 +45,9 @@ def test_endpoints_are_refused_in_the_words_of_the_loader():
     pathlib.Path("file").touch()
     for endpoint in ("foo", "bogus://x", "ipc://", "/" + "x" * 120, "tcp://10.0.0.1:5555", "tcp://other:5555", "tcp://x:0",
                      "tcp://localhost:99999", "tcp://:5555", "ipc://open", "./file"):
-        status = subprocess.run([BIN / "loader", "status", "--endpoint", endpoint], capture_output=True, text=True)
+        status = subprocess.run([BIN / "loader", "serve-status", "--endpoint", endpoint], capture_output=True, text=True)
         assert status.returncode in (2, 73, 77), (endpoint, status.stderr)
-        words = status.stderr.removeprefix("loader status: ").strip()
+        words = status.stderr.removeprefix("loader serve-status: ").strip()
         for action in (lambda: TokenBatches(endpoint, T, 4, timeout=1).feed, lambda: Feed(endpoint, T, 4, timeout=1)):
             assert refusal(action) == words, (endpoint, words)
     if os.geteuid() == 0:
@@ -95,7 +95,7 @@ def test_each_message_of_the_client_names_the_place_and_the_next_step():
         try:
             feed._timeout = 0.05
             feed.request(0, "epoch", 4, SEED, 4)
-            assert "`loader status --endpoint ipc://place` shows what it does" in refusal(feed.next)
+            assert "`loader serve-status --endpoint ipc://place` shows what it does" in refusal(feed.next)
         finally:
             os.kill(loader.process.pid, signal.SIGCONT)
         feed.close()
@@ -115,8 +115,8 @@ def test_key_files_are_refused_as_the_loader_does():
                              ("short.key", f"{public[:39]}\n{secret}\n", 0o600), ("odd.key", f"{public[:39]}~\n{secret}\n", 0o600)):
         pathlib.Path(name).write_text(text)
         os.chmod(name, mode)
-        command = [BIN / "loader", "status", "--endpoint", "tcp://127.0.0.1:9", "--key", name, "--loader-key", key]
-        words = subprocess.run(command, capture_output=True, text=True).stderr.removeprefix("loader status: ").strip()
+        command = [BIN / "loader", "serve-status", "--endpoint", "tcp://127.0.0.1:9", "--key", name, "--loader-key", key]
+        words = subprocess.run(command, capture_output=True, text=True).stderr.removeprefix("loader serve-status: ").strip()
         assert refusal(lambda: TokenBatches("tcp://127.0.0.1:9", T, 4, key_file=name, loader_key=key)) == words, words
     assert "the loader's public key is not a key" in refusal(
         lambda: TokenBatches("tcp://127.0.0.1:9", T, 4, key_file="mine.key", loader_key="short"))
@@ -363,7 +363,7 @@ def test_a_client_that_closes_with_requests_on_their_way_causes_no_errors():
             for first in range(16):
                 feed.request(0, "epoch", 8, SEED, first * 8)
             feed.close()
-        command = [BIN / "loader", "status", "--endpoint", "ipc://place", "--json"]
+        command = [BIN / "loader", "serve-status", "--endpoint", "ipc://place", "--json"]
         status = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
         assert status["errors"] == 0, status
 
@@ -382,7 +382,7 @@ def test_objects_without_close_leave_nothing_behind():
         assert memory_files() == before
         end = time.monotonic() + 30
         while True:
-            status = subprocess.run([BIN / "loader", "status", "--json", "--endpoint", "ipc://place"], check=True,
+            status = subprocess.run([BIN / "loader", "serve-status", "--json", "--endpoint", "ipc://place"], check=True,
                                     capture_output=True, text=True)
             if not json.loads(status.stdout)["clients"]:
                 break
@@ -428,7 +428,7 @@ def test_status_shows_the_name_and_the_address_of_a_client():
         for name, shown in ((None, here), ("müller's \"run\" 1", "müller's \"run\" 1"), ("x" * 63, "x" * 63)):
             batches = TokenBatches("ipc://place", T, 4, start=8, name=name)
             next(iter(batches))
-            status = subprocess.run([BIN / "loader", "status", "--json", "--endpoint", "ipc://place"], check=True,
+            status = subprocess.run([BIN / "loader", "serve-status", "--json", "--endpoint", "ipc://place"], check=True,
                                     capture_output=True, text=True)
             row, = [row for row in json.loads(status.stdout)["clients"] if row["name"] == shown]
             assert row["address"] == f"pid {os.getpid()}" and row["next_sample"] >= 12, row

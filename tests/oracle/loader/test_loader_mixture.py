@@ -257,7 +257,7 @@ def test_reweight_keeps_one_stream_over_kills_worlds_and_batch_sizes():
         feed = open_feed()
         mixture.check(feed, schedule, 200100, 64)  # tokens of each source since the last start
         feed.close()
-        _, text = run_loader("status", "--json")
+        _, text = run_loader("serve-status", "--json")
         tokens = {source["name"]: source["tokens"] for source in json.loads(text)["sources"]}
         assert tokens["mix-b"] >= 64 * client.T, tokens
 

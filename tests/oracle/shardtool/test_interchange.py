@@ -41,7 +41,7 @@ def dataset():
 def export(name, *options):
     folder = f"{name}{len(options)}"
     if not os.path.exists(folder):
-        run("export", "-q", "--to", name, "-o", folder, *options, dataset())
+        run("export-tokens", "-q", "--format", name, "-o", folder, *options, dataset())
     return folder
 
 
@@ -134,14 +134,14 @@ def test_datatrove_itself_reads_the_same_ids():
 
 def test_import_of_each_export_is_the_same_dataset():
     for name in FORMATS:
-        run("import", "-q", "--from", name, "-o", "back-" + name, export(name))
+        run("import-tokens", "-q", "--format", name, "-o", "back-" + name, export(name))
         run("verify", "-q", "back-" + name)
         run("diff", "--content", dataset(), "back-" + name)
         facts = [json.loads(run("info", "--json", path)) for path in (dataset(), "back-" + name)]
         for key in "train_tokens", "val_tokens", "train_documents", "val_documents", "source_bytes", "vocab_fp":
             assert facts[0][key] == facts[1][key], (name, key)
     for workers in "1", "7":  # the bytes depend on the ids only
-        run("import", "-q", "-j", workers, "--from", "npy", "-o", "workers" + workers, export("npy"))
+        run("import-tokens", "-q", "-j", workers, "--format", "npy", "-o", "workers" + workers, export("npy"))
     run("diff", "workers1", "workers7")
 
 
@@ -155,7 +155,7 @@ def test_import_reads_what_the_other_tools_write(folder):
     np.save(f"{folder}/numpy/a.npy", after[:100])
     np.save(f"{folder}/numpy/b.npy", after[100:])
     np.save(f"{folder}/numpy/sub/x_val.npy", after)
-    run("import", "-q", "--from", "npy", "-o", f"{folder}/1", f"{folder}/numpy")
+    run("import-tokens", "-q", "--format", "npy", "-o", f"{folder}/1", f"{folder}/numpy")
     assert np.array_equal(ids_of(f"{folder}/1", "train"), after) and np.array_equal(ids_of(f"{folder}/1", "val"), after)
 
     # llmc cuts documents anywhere between its files
@@ -164,7 +164,7 @@ def test_import_reads_what_the_other_tools_write(folder):
         header[:3] = 20240520, 1, len(part)
         with open(f"{folder}/fineweb_train_{i:06}.bin", "wb") as file:
             file.write(header.tobytes() + part.tobytes())
-    run("import", "-q", "--from", "llmc", "-o", f"{folder}/2", *sorted(glob.glob(f"{folder}/fineweb*")))
+    run("import-tokens", "-q", "--format", "llmc", "-o", f"{folder}/2", *sorted(glob.glob(f"{folder}/fineweb*")))
     assert np.array_equal(ids_of(f"{folder}/2", "train"), after)
 
     # Megatron without --append-eod, a document of several sequences, and an empty document
@@ -174,11 +174,11 @@ def test_import_reads_what_the_other_tools_write(folder):
         file.write(b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 8, 4, 5))
         file.write(np.array(lengths, "<i4").tobytes() + offsets.astype("<i8").tobytes() + np.array(bounds, "<i8").tobytes())
     np.concatenate(documents).astype("<u2").tofile(f"{folder}/text_document.bin")
-    run("import", "-q", "--from", "megatron", "-o", f"{folder}/3", f"{folder}/text_document.bin")
+    run("import-tokens", "-q", "--format", "megatron", "-o", f"{folder}/3", f"{folder}/text_document.bin")
     assert np.array_equal(ids_of(f"{folder}/3", "train"), after)
 
     # a stream
-    shard = run("import", "-q", "--from", "nanogpt", "-o", "-", "-", stdin=after.tobytes())
+    shard = run("import-tokens", "-q", "--format", "nanogpt", "-o", "-", "-", stdin=after.tobytes())
     assert run("cat", "-", stdin=shard) == after.tobytes()
 
 
@@ -204,7 +204,7 @@ def test_damaged_files_are_refused_and_leave_nothing(folder):
             else:
                 data[random.randrange(head)] = random.randrange(256)
             open(f"{folder}/{changed}", "wb").write(data)
-            done = subprocess.run([TOOL, "import", "-q", "-j", "1", "--force", "--from", name, "-o", f"{folder}/out", f"{folder}/{file}"],
+            done = subprocess.run([TOOL, "import-tokens", "-q", "-j", "1", "--force", "--format", name, "-o", f"{folder}/out", f"{folder}/{file}"],
                                   capture_output=True)
             assert done.returncode in (0, 65), (name, done.returncode, done.stderr)
             if done.returncode:

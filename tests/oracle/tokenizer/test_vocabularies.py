@@ -379,8 +379,8 @@ def test_files_of_tokenizers_with_special_tokens_have_its_ids(folder):
         assert ids == row["ids"], row["name"]
         runner.call(SHARDTOOL, "tokenize", "-q", "--force", "-o", "data", "--vocabulary", "model", *row["options"], "text.txt")
         runner.call(SHARDTOOL, "merge", "-q", "--force", "-o", "merged", "data")
-        runner.call(SHARDTOOL, "export", "-q", "--force", "--to", "nanogpt", "-o", "ids", "merged")
-        runner.call(SHARDTOOL, "import", "-q", "--force", "--from", "nanogpt", "-o", "back", "ids")
+        runner.call(SHARDTOOL, "export-tokens", "-q", "--force", "--format", "nanogpt", "-o", "ids", "merged")
+        runner.call(SHARDTOOL, "import-tokens", "-q", "--force", "--format", "nanogpt", "-o", "back", "ids")
         infos = [json.loads(runner.call(SHARDTOOL, "info", "--json", data).stdout) for data in ("data", "merged", "back")]
         assert {(info["eot_id"], info["vocab_fp"]) for info in infos} == {(row["end"], infos[0]["vocab_fp"])}, row["name"]
         runner.call(SHARDTOOL, "verify", "-q", "back")

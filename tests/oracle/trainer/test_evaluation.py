@@ -41,7 +41,7 @@ def test_an_evaluation_of_a_whole_split_counts_every_token():
     os.mkdir("nanogpt")
     for split, values in ids.items():
         values.tofile(f"nanogpt/{split}.bin")
-    runner.call(f"{BIN}/shardtool", "import", "--from", "nanogpt", "--quiet", "-o", "data", "nanogpt")
+    runner.call(f"{BIN}/shardtool", "import-tokens", "--format", "nanogpt", "--quiet", "-o", "data", "nanogpt")
     for options in ["--eval_order=sequential"], ["--eval_batch_size=3"], ["--eval_batch_size=1"]:
         found = evaluate("--dataset=data", "--eval_tokens=1000000", *options)
         for split, values in ids.items():

@@ -257,7 +257,7 @@ def test_an_imported_model_evaluates_as_transformers_does(folder):
         file.writelines(f"line {i} about mills and rivers\n" for i in range(300))
     shardtool = os.path.join(os.environ["BIN"], "shardtool")
     subprocess.run([shardtool, "tokenize", "-q", "--docs", "lines", "--val", "0.5", "-o", f"{folder}/data", f"{folder}/text"], check=True)
-    subprocess.run([shardtool, "export", "-q", "--to", "nanogpt", "-o", f"{folder}/out", f"{folder}/data"], check=True)
+    subprocess.run([shardtool, "export-tokens", "-q", "--format", "nanogpt", "-o", f"{folder}/out", f"{folder}/data"], check=True)
     ids = torch.from_numpy(np.fromfile(f"{folder}/out/val.bin", np.uint16).astype(np.int64))[:65]
     model = transformers.GPT2LMHeadModel.from_pretrained(path + ".model").eval()
     with torch.no_grad():
@@ -323,7 +323,7 @@ def test_a_file_of_llmc_that_does_not_fit_is_refused_by_name(folder):
         return path
 
     refused(changed(0, 20240527), 65, "it is the optimizer's state of llm.c")
-    refused(changed(0, 20240520), 65, "shardtool import --from llmc")
+    refused(changed(0, 20240520), 65, "shardtool import-tokens --format llmc")
     refused(changed(0, 1), 65, "it is neither a ckpt.pt of nanoGPT nor a model of llm.c")
     refused(changed(1, 1), 65, "it has version 1 of llm.c's models")
     refused(changed(4, 3), 65, "a model of the shape in its header has")

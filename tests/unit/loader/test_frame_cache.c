@@ -165,7 +165,7 @@ enum { T = 64, ROWS = 16, CLIENTS = 32, BATCHES = 80 };
 
 static uint64_t frames_decoded(void) {
     char command[5000];
-    snprintf(command, sizeof command, "'%s/loader' status --endpoint ipc://p --json >status", test_bin);
+    snprintf(command, sizeof command, "'%s/loader' serve-status --endpoint ipc://p --json >status", test_bin);
     CHECK(system(command) == 0);
     char *text = read_file("status", NULL), *at = strstr(text, "\"frames_decoded\": ");
     CHECK(at);

@@ -1,4 +1,4 @@
-// export: writes the token files of other tools.
+// export-tokens: writes the token files of other tools.
 #include "common/err.h"
 #include "common/file/folder.h"
 #include "common/log.h"
@@ -14,7 +14,7 @@ static const char *output;
 static bool force;
 
 static const Option options[] = {
-    ROWS_INTERCHANGE("to", &to),
+    ROWS_INTERCHANGE(&to),
     {OPT_STRING, "o,output", &output, "DIR", "directory to create, with files train* and val*"},
     {OPT_SIZE, "file-tokens", &file_tokens, "N", "ids per file of llmc"},
     {OPT_FLAG, "force", &force, NULL, "replace the files of an earlier export"},
@@ -52,7 +52,7 @@ static int export_path(const Interchange *format, const char *path, const char *
     return any ? 0 : fail(EX_NOINPUT, "'%s' has no tokens", path);
 }
 
-// The formats hold ids alone: the file of a vocabulary other than GPT-2's goes beside them, where import reads it.
+// The formats hold ids alone: the file of a vocabulary other than GPT-2's goes beside them. import-tokens reads it.
 static int find_vocabulary(const char *path, char file[PATH_MAX_BYTES]) {
     Dataset dataset;
     *file = '\0';
@@ -70,7 +70,7 @@ static int export_vocabulary(const char *file, const char *folder) {
 
 static int run(int count, char **arguments) {
     if (count != 1) return fail(EX_USAGE, "expected exactly one PATH of a shard or dataset");
-    const Interchange *format = interchange_choose(&to, "to");
+    const Interchange *format = interchange_choose(&to);
     if (!format) return -1;
     if (!output) return fail(EX_USAGE, "missing -o DIR");
     if (file_tokens < 1 || file_tokens > INT32_MAX)
@@ -91,4 +91,5 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command shardtool_export = {"export", "PATH", "write the token files of other tools", options, run, NULL};
+const Command shardtool_export_tokens = {"export-tokens", "PATH", "write the token files of other tools",
+                                         options,         run,    NULL};

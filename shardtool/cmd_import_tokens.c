@@ -1,4 +1,4 @@
-// import: makes a dataset from the token files of other tools. Every header is checked before use.
+// import-tokens: makes a dataset from the token files of other tools. Every header is checked before use.
 #include "common/err.h"
 #include "remote/url_map.h"
 #include "shardtool/interchange/interchange.h"
@@ -17,7 +17,7 @@ static InterchangeOptions from = {.format = INTERCHANGE_NONE};
 static VocabularyOptions vocabulary;
 
 static const Option options[] = {
-    ROWS_INTERCHANGE("from", &from),
+    ROWS_INTERCHANGE(&from),
     VOCABULARY_ROWS(&vocabulary),
     ROWS_OUTPUT,
     ROW_END,
@@ -136,7 +136,7 @@ static int import_inputs(const Interchange *format, const Inputs *inputs) {
     snprintf(settings, sizeof settings, "from=%s;eot=%s", format->name, eot);
     const Vocab *vocab = open_vocabulary(inputs);
     if (!vocab) return -1;
-    OutputPlan plan = {.command = "import",
+    OutputPlan plan = {.command = "import", // as in datasets of 0.1
                        .settings = settings,
                        .inputs = inputs,
                        .vocab = vocab,
@@ -156,7 +156,7 @@ static int import_inputs(const Interchange *format, const Inputs *inputs) {
 }
 
 static int run(int count, char **arguments) {
-    const Interchange *format = interchange_choose(&from, "from");
+    const Interchange *format = interchange_choose(&from);
     Inputs inputs;
     if (!format || inputs_open(&inputs, count, arguments, NULL) < 0) return -1;
     int status = refuse_within_inputs(output_options.path, &inputs, NULL);
@@ -166,8 +166,8 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command shardtool_import = {
-    "import",
+const Command shardtool_import_tokens = {
+    "import-tokens",
     "[PATH...]",
     "make a dataset from the token files of other tools; files and folders named val are the validation split",
     options,

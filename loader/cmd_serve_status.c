@@ -1,4 +1,4 @@
-// loader status: prints the report of a running loader.
+// loader serve-status: prints the report of a running loader.
 #include "common/cli/cli.h"
 #include "common/err.h"
 #include "loader/client/query.h"
@@ -41,7 +41,7 @@ static int print_status(Query *query) {
 static int run(int count, char **arguments) {
     (void)arguments;
     Query query;
-    if (count) return fail(EX_USAGE, "status takes no arguments");
+    if (count) return fail(EX_USAGE, "serve-status takes no arguments");
     if (json && prometheus) return fail(EX_USAGE, "--json and --prometheus exclude each other");
     if (loader_key && !key_file) return fail(EX_USAGE, "--loader-key needs --key");
     if (query_open(&query, address, key_file, loader_key) < 0) return -1;
@@ -55,5 +55,5 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command loader_status = {"status", "",  "print the datasets, trainers and speed of a running loader",
-                               options,  run, NULL};
+const Command loader_serve_status = {"serve-status", "",  "print the datasets, trainers and speed of a running loader",
+                                     options,        run, NULL};
