@@ -51,7 +51,7 @@ typedef struct {
 typedef struct {
     const char *name, *summary, *description; // of their manual page, PROGRAM-NAME(5)
     const ManualRow *examples;
-    const Option *rows; // for help, manual page and completion
+    const Option *rows; // for help, manual page and completion, which leave out those without a help
     const OptionGroup *groups;
     // "key=value", or "key" before `next` (NULL at the end), which may be no name of `rows`. Returns how many arguments
     // it took, or -1 after fail().

@@ -27,6 +27,7 @@ static void visit_options(const Program *program, const char *commands, const Op
                           OptionPrinter print) {
     Buffer values = {0};
     for (const Option *o = options; o && o->type != OPT_END; o++) {
+        if (!*o->help) continue;
         add_values(&values, o, are_keys);
         print(program, commands, o, (const char *)values.data);
     }
@@ -45,7 +46,8 @@ static void function_name(const Program *program, char out[64]) {
 // ---- bash
 
 static void print_bash_names(const Option *options) {
-    for (const Option *o = options; o && o->type != OPT_END; o++) printf(" --%s", option_long_name(o));
+    for (const Option *o = options; o && o->type != OPT_END; o++)
+        if (*o->help) printf(" --%s", option_long_name(o));
 }
 
 static void print_bash_values(const Program *program, const char *command, const Option *option, const char *values) {

@@ -148,6 +148,7 @@ static void print_keys(const MoreOptions *keys) {
     for (const Option *key = keys->rows; key->type != OPT_END; key++) {
         char label[160], value[240], text[1200];
         const char *title = key_title(keys, key);
+        if (!*key->help) continue;
         if (title) printf("\n%s:\n", title);
         snprintf(label, sizeof label, "%s = %s", key->name, key_value_name(key));
         key_help(key, text, sizeof text);

@@ -165,6 +165,7 @@ void cli_print_man_keys(const Program *program, const MoreOptions *keys) {
     for (const Option *key = keys->rows; key->type != OPT_END; key++) {
         char label[160], value[240];
         const char *title = key_title(keys, key);
+        if (!*key->help) continue;
         if (title) printf(".SS %s\n", title);
         snprintf(label, sizeof label, "%s = %s", key->name, key_value_name(key));
         key_help(key, text, sizeof text);

@@ -79,7 +79,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     uint16_t *slot = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     backend->pin(slot, 4096);
     const PassLayout *pass = &plan.train;
-    config.learning_rate = 3e-3, config.decay_lr = false;
+    config.learning_rate = 3e-3, config.lr_schedule = LR_CONSTANT, config.warmup_iters = 0;
     const float scale = 1.0f / (ROWS * BLOCK * MICROS);
     for (int step = 0; step < STEPS; step++) {
         step_begin(&network, &config,

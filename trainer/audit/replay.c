@@ -42,6 +42,7 @@ static json_t *config_of(const Record *record, const RecordLine *line) {
     Bytes text;
     record_member(line, "config", &text);
     json_t *config = json_loadb((const char *)text.data, text.size, JSON_REJECT_DUPLICATES, NULL);
+    run_state_upgrade(config);
     if (json_is_object(config)) return config;
     json_decref(config);
     fail(EX_DATA, "'%s': the configuration of step %" PRIu64 " is damaged", record->path, line->step);
@@ -104,7 +105,7 @@ static int change_config(Replay *replay, const RecordLine *line) {
         }
         config_value(config, key, now, sizeof now);
         if (!strcmp(now, then)) continue;
-        if (!config_may_change(key) || config_has_role(key, ROLE_PLAN))
+        if ((!config_may_change(key) || config_has_role(key, ROLE_PLAN)) && !config_is_idle(config, key))
             result = fail_planned(replay, line->step, name, then, now);
         else if (!config_parse(config, key, then) || !is_written(config, key, then))
             result = fail(EX_DATA, "'%s': %s cannot be %s", replay->record.path, name, then);

@@ -457,7 +457,7 @@ int checkpoint_compare(Network *network, const RunState *state, const Config *co
     if (result == 0 && memcmp(hashes.model, saved.hashes.model, sizeof hashes.model)) *which = model_file;
     if (result == 0 && !*which && memcmp(hashes.optimizer, saved.hashes.optimizer, sizeof hashes.optimizer))
         *which = optimizer_file;
-    if (result == 0 && !*which && (kept.size != text.size || memcmp(kept.data, text.data, text.size)))
+    if (result == 0 && !*which && !run_state_same((Bytes){kept.data, kept.size}, (Bytes){text.data, text.size}))
         *which = "state.json";
     if (result == 0 && !*which) result = tokenizer_files_compare(path, &network->model->shape, config->out_dir, which);
     saved_state_close(&saved);

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { FORMAT = 1, HASH_DIGITS = 2 * SAFE_HASH_BYTES };
 
@@ -133,6 +134,64 @@ void run_state_add_defaults(json_t *config) {
             config_default(key, value, sizeof value);
             json_object_set_new(config, config_key(key), json_string(value));
         }
+}
+
+// Words of version 0.1.0.
+static const struct {
+    int key;
+    const char *old, *word;
+} old_words[] = {
+    {KEY_recompute, "0", "none"},          {KEY_recompute, "1", "gelu"},        {KEY_recompute, "2", "norm"},
+    {KEY_recompute, "3", "mlp"},           {KEY_recompute, "4", "qkv"},         {KEY_recompute, "5", "block"},
+    {KEY_optimizer_state, "full", "fp32"}, {KEY_optimizer_state, "m8", "bf16"}, {KEY_optimizer_state, "sr", "bf16_sr"},
+};
+
+static const char *text_of(const json_t *config, int key) {
+    return json_string_value(json_object_get(config, config_key(key)));
+}
+
+static void set_text(json_t *config, int key, const char *text) {
+    json_object_set_new(config, config_key(key), json_string(text));
+}
+
+// The size of an evaluation was eval_iters batches if eval_tokens was 0.
+static void upgrade_eval_iters(json_t *config) {
+    static const int keys[] = {KEY_eval_iters, KEY_eval_tokens, KEY_batch_size, KEY_block_size, KEY_eval_block_size};
+    Config saved;
+    char tokens[32];
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *text = text_of(config, keys[i]);
+        config_default(keys[i], tokens, sizeof tokens);
+        if (!config_parse(&saved, keys[i], text ? text : tokens) || !config_in_range(&saved, keys[i])) return;
+    }
+    snprintf(tokens, sizeof tokens, "%lld", (long long)config_eval_tokens(&saved));
+    if (!config_is_default(&saved, KEY_eval_iters)) set_text(config, KEY_eval_tokens, tokens);
+}
+
+void run_state_upgrade(json_t *config) {
+    const char *decay_lr = text_of(config, KEY_decay_lr);
+    if (decay_lr && !strcmp(decay_lr, "False"))
+        set_text(config, KEY_lr_schedule, "constant"), set_text(config, KEY_warmup_iters, "0");
+    if (text_of(config, KEY_eval_iters)) upgrade_eval_iters(config);
+    json_object_del(config, config_key(KEY_decay_lr)), json_object_del(config, config_key(KEY_eval_iters));
+    for (size_t i = 0; i < sizeof old_words / sizeof *old_words; i++) {
+        const char *word = text_of(config, old_words[i].key);
+        if (word && !strcmp(word, old_words[i].old)) set_text(config, old_words[i].key, old_words[i].word);
+    }
+}
+
+static json_t *values_of(Bytes text) {
+    json_t *root = json_loadb((const char *)text.data, text.size, 0, NULL);
+    json_object_del(root, "hash");
+    run_state_upgrade(json_object_get(root, "config"));
+    return root;
+}
+
+bool run_state_same(Bytes text, Bytes other) {
+    json_t *values = values_of(text), *others = values_of(other);
+    const bool same = values && json_equal(values, others);
+    json_decref(values), json_decref(others);
+    return same;
 }
 
 void run_state_print_fixed(const Config *config, Buffer *out) {
@@ -290,6 +349,7 @@ static bool take_state(SavedState *saved, const json_t *root) {
 #undef FIELD
     if (!whole || state->dataset >= state->dataset_count) return false;
     saved->config = json_incref(json_object_get(root, "config"));
+    run_state_upgrade(saved->config);
     return json_is_object(saved->config);
 }
 

@@ -62,12 +62,17 @@ typedef struct {
     struct json_t *config; // the values of the keys as text
 } SavedState;
 
-// The configuration as in a checkpoint: a JSON object of texts. And the keys of it that a run cannot change, a line
-// KEY=VALUE for each.
+// The configuration as in a checkpoint: a JSON object of texts. A number or word behind the word of a key, as in
+// mlp=gelu:tanh, is under a name of its own, as gelu.
 struct json_t *run_state_config(const Config *config);
+// The keys of it that a run cannot change, a line KEY=VALUE for each.
+void run_state_print_fixed(const Config *config, Buffer *out);
 // To such an object, read from a checkpoint or a record: the keys that it has only with values other than the default.
 void run_state_add_defaults(struct json_t *config);
-void run_state_print_fixed(const Config *config, Buffer *out);
+// To the keys and words of this version, if an earlier one wrote it.
+void run_state_upgrade(struct json_t *config);
+// Whether two texts of state.json have the same values. Both are valid, and an earlier version may have written one.
+bool run_state_same(Bytes text, Bytes other);
 
 void run_state_print(const RunState *state, const Config *config, const CheckpointHashes *hashes, Buffer *out);
 int saved_state_parse(SavedState *saved, Bytes text); // 65 when damaged or written by a newer program

@@ -47,7 +47,8 @@ typedef struct {
 static bool differs(const SavedState *saved, const Config *config, int key, Difference *found) {
     const char *then = saved_text(saved, key);
     Config earlier = *config;
-    if (config_class(key) == CLASS_PLACE || (!then && !config_omits_default(key))) return false;
+    if (config_class(key) == CLASS_PLACE || config_is_idle(config, key) || (!then && !config_omits_default(key)))
+        return false;
     config_value(config, key, found->now, sizeof found->now);
     if (!then)
         config_default(key, found->was, sizeof found->was);
@@ -153,6 +154,6 @@ void saved_state_resolve_auto(const SavedState *saved, Config *config) {
                      config->out_dir);
     }
     if (!config->batch_size.is_auto || rows * micros != asked * config->gradient_accumulation_steps) return;
-    if (!config->eval_tokens) config->eval_tokens = config->eval_iters * asked * config_eval_block(config);
+    config->eval_tokens = config_eval_tokens(config);
     config->batch_size = (AutoInt){false, rows}, config->gradient_accumulation_steps = micros;
 }

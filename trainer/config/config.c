@@ -55,6 +55,8 @@ const Option config_keys[KEY_COUNT + 1] = {
 #define WHEN(key, value)   #key "=" #value ": "
 #define UNLESS(key, value) "unless " #key "=" #value ": "
 #define WITH(key)          "with " #key ": "
+#define PART(key, value)   ""
+#define PART_UNLESS        PART
 #define ALIAS(constant, text)
 #include "trainer/config/keys.def"
 };
@@ -167,6 +169,15 @@ double config_number(const Config *config, int key) {
                                         : (double)*(const int64_t *)value;
 }
 
+void config_text(const Config *config, int key, char *out, size_t size) {
+    const int part = config_part(key);
+    config_value(config, key, out, size);
+    if (part == KEY_COUNT || !config_is_used(config, part) || config_is_default(config, part)) return;
+    const size_t length = strlen(out);
+    snprintf(out + length, size - length, ":");
+    config_value(config, part, out + length + 1, size - length - 1);
+}
+
 void config_default(int key, char *out, size_t size) { config_value(&defaults, key, out, size); }
 
 bool config_parse(Config *config, int key, const char *text) {
@@ -202,13 +213,14 @@ void config_add_text(const ConfigReader *reader, Buffer *out) {
         char text[64];
         const char *value = text;
         Buffer shown_value = {0};
+        if (!*config_keys[i].help && (config_is_part(i) || config_is_default(&config, i))) continue;
         const char *title = key_title(&config_options, &config_keys[i]);
         if (title) buffer_print(out, "# %s\n", title);
         bool is_string = keys[i].type == OPT_STRING && !keys[i].names;
         if (is_string)
             value = *(const char *const *)((const char *)&config + keys[i].offset);
         else
-            config_value(&config, i, text, sizeof text);
+            config_text(&config, i, text, sizeof text);
         if (is_string || keys[i].names || (keys[i].type == OPT_AUTO && !strcmp(text, "auto")))
             print_quoted(&shown_value, value);
         else

@@ -75,6 +75,10 @@ static inline int64_t config_rounds(const Config *config) {
 static inline int64_t config_eval_block(const Config *config) {
     return config->eval_block_size ? config->eval_block_size : config->block_size;
 }
+static inline int64_t config_eval_tokens(const Config *config) {
+    return config->eval_tokens ? config->eval_tokens
+                               : config->eval_iters * config->batch_size.value * config_eval_block(config);
+}
 
 extern const Option config_keys[KEY_COUNT + 1]; // with their defaults, for help
 extern const OptionGroup config_groups[];       // the titles of keys.def
@@ -88,6 +92,7 @@ typedef struct {
     Buffer ignored;                   // nanoGPT keys without a meaning here, as "compile, wandb_log"
     int mistake_count, unreadable;    // unreadable: of files that could not be read
     bool has_number[KEY_COUNT];       // an AUTO key was set to a number, which a later auto keeps
+    int64_t eval_iters;               // nanoGPT's size of an evaluation, 0 = not set
     int files, file[KEY_COUNT];       // number of files read, and the number of the file that set a key, from 1
     struct ConfigVariable *variables; // names set by files that are no keys, newest first
     Arena strings;                    // strings and variables of the files
@@ -116,6 +121,9 @@ bool config_has_role(int key, KeyRole role);
 bool config_may_change(int key);                    // of a run that continues
 bool config_is_used(const Config *config, int key); // false: it has no effect beside the others (config_warn)
 bool config_is_default(const Config *config, int key);
+bool config_is_part(int key);                        // it is written behind the word of another key (PART in keys.def)
+bool config_is_idle(const Config *config, int key);  // a part that no word has: an earlier version could set it
+int config_part(int key);                            // the part that words of a key may have, or KEY_COUNT
 bool config_omits_default(int key);                  // in checkpoints and metrics.jsonl
 double config_number(const Config *config, int key); // of a key of type INT, AUTO or FLOAT
 bool config_in_range(const Config *config, int key);
@@ -127,6 +135,7 @@ int config_find_key(const char *name); // KEY_COUNT: no such key
 // false when `text` is not a value of the key. Strings are borrowed.
 void config_value(const Config *config, int key, char *out, size_t size);
 bool config_parse(Config *config, int key, const char *text);
+void config_text(const Config *config, int key, char *out, size_t size); // as in a file or flag: a word with its part
 void config_default(int key, char *out, size_t size);
 
 // The WORD keys: whether a key is one, the word of a value, the value of a word (false when it is not a word of the

@@ -26,7 +26,7 @@ static const struct {
     double low, high;
     int used_key;
     const char *used_value; // NULL: the key is always used
-    bool unless;
+    bool unless, is_part;
 } rules[KEY_COUNT] = {
 #define KEY(type, field, initial, class, range, when, meaning)  {range, when},
 #define WORD(type, field, initial, class, when, meaning, words) {ANY, when},
@@ -34,10 +34,12 @@ static const struct {
 #define VALUE(name)                                             0, 0
 #define RANGE(low, high)                                        low, high
 #define AT_LEAST(low)                                           low, 0x1p53
-#define ALWAYS                                                  0, NULL, false
-#define WHEN(key, value)                                        KEY_##key, #value, false
-#define UNLESS(key, value)                                      KEY_##key, #value, true
-#define WITH(key)                                               KEY_##key, "", true
+#define ALWAYS                                                  0, NULL, false, false
+#define WHEN(key, value)                                        KEY_##key, #value, false, false
+#define UNLESS(key, value)                                      KEY_##key, #value, true, false
+#define WITH(key)                                               KEY_##key, "", true, false
+#define PART(key, value)                                        KEY_##key, #value, false, true
+#define PART_UNLESS(key, value)                                 KEY_##key, #value, true, true
 #include "trainer/config/keys.def"
 };
 
@@ -50,7 +52,8 @@ bool config_in_range(const Config *config, int key) {
 
 static void check_range(ConfigReader *reader, int key) {
     if (config_in_range(&reader->config, key)) return;
-    config_mistake(reader, key, "'%s' is %g, outside %g to %.7g", config_key(key), config_number(&reader->config, key),
+    const char *name = config_key(config_is_part(key) ? rules[key].used_key : key);
+    config_mistake(reader, key, "'%s' is %g, outside %g to %.7g", name, config_number(&reader->config, key),
                    rules[key].low, rules[key].high);
 }
 
@@ -108,12 +111,10 @@ static void check_model(ConfigReader *reader) {
     if (config->eval_block_size > config->block_size)
         config_mistake(reader, KEY_eval_block_size, "'eval_block_size' %lld is larger than 'block_size' %lld",
                        (long long)config->eval_block_size, (long long)config->block_size);
-    if (config->grad_checkpoint && config->recompute != RECOMPUTE_BLOCK)
-        config_mistake(reader, KEY_grad_checkpoint,
-                       "'grad_checkpoint' is True, which is recompute = block, and 'recompute' is set");
     if (config->recompute_layers && config->recompute == RECOMPUTE_AUTO)
         config_mistake(reader, KEY_recompute_layers,
-                       "'recompute_layers' is set, and 'recompute' is auto, which chooses both: set 'recompute' too");
+                       "'recompute' is auto, which chooses the number of layers, too: name a level, as block:%lld",
+                       (long long)config->recompute_layers);
     if (config->muon_learning_rate > 0 && !(config->learning_rate > 0))
         config_mistake(reader, KEY_muon_learning_rate,
                        "'muon_learning_rate' follows the schedule of 'learning_rate', which is 0");
@@ -132,13 +133,13 @@ static void check_schedule(ConfigReader *reader) {
     // The default may be above the rate of a fine-tuning, as in nanoGPT.
     const double default_min_lr = *(const double *)config_keys[KEY_min_lr].value;
     const Config *config = &reader->config;
-    if (!config->decay_lr || config->lr_schedule == LR_CONSTANT) return;
+    if (config->lr_schedule == LR_CONSTANT) return;
     if (config->min_lr > config->learning_rate && config->min_lr != default_min_lr)
         config_mistake(reader, KEY_min_lr, "'min_lr' %g is above 'learning_rate' %g: the rate would rise to it",
                        config->min_lr, config->learning_rate);
     if (config->lr_schedule == LR_WSD && config->cooldown_iters > config->lr_decay_iters)
         config_mistake(reader, KEY_cooldown_iters,
-                       "'cooldown_iters' %lld is more than 'lr_decay_iters' %lld: it would begin before step 0",
+                       "'lr_schedule' is wsd:%lld, more steps than 'lr_decay_iters' %lld: it would fall before step 0",
                        (long long)config->cooldown_iters, (long long)config->lr_decay_iters);
 }
 
@@ -177,6 +178,15 @@ bool config_is_used(const Config *config, int key) {
     return !strcmp(value, rules[key].used_value) != rules[key].unless;
 }
 
+bool config_is_part(int key) { return rules[key].is_part; }
+bool config_is_idle(const Config *config, int key) { return config_is_part(key) && !config_is_used(config, key); }
+
+int config_part(int key) {
+    int part = 0;
+    while (part < KEY_COUNT && !(rules[part].is_part && rules[part].used_key == key)) part++;
+    return part;
+}
+
 bool config_is_default(const Config *config, int key) {
     char value[64], initial[64];
     config_value(config, key, value, sizeof value);
@@ -187,7 +197,7 @@ bool config_is_default(const Config *config, int key) {
 void config_warn(const ConfigReader *reader) {
     const Config *config = &reader->config;
     for (int key = 0; key < KEY_COUNT; key++) {
-        if (config_is_used(config, key) || config_is_default(config, key)) continue;
+        if (config_is_part(key) || config_is_used(config, key) || config_is_default(config, key)) continue;
         const char *other = config_key(rules[key].used_key), *value = rules[key].used_value;
         log_warn("%s: '%s' has no effect %s %s%s%s", reader->origin[key], config_key(key),
                  !*value             ? "without"
@@ -196,8 +206,8 @@ void config_warn(const ConfigReader *reader) {
                  other, *value ? " is " : "", value);
     }
     if (config->recompute_layers >= config->n_layer && config->recompute != RECOMPUTE_NONE)
-        log_warn("%s: 'recompute_layers' has no effect unless it is below n_layer",
-                 reader->origin[KEY_recompute_layers]);
+        log_warn("%s: the number of layers of 'recompute' has no effect unless it is below n_layer",
+                 reader->origin[KEY_recompute]);
 }
 
 // With the loss of answers, rows begin at documents and see no other document: else the first targets of a row do not
@@ -209,17 +219,49 @@ static void set_for_answers(ConfigReader *reader) {
     if (!config_is_set(reader, KEY_document_mask)) config->document_mask = true;
 }
 
-int config_check(ConfigReader *reader) {
+// A key gets its value from a key of nanoGPT, whose place is then its place.
+static void take_place(ConfigReader *reader, int key, int from) { strcpy(reader->origin[key], reader->origin[from]); }
+
+// Translates the keys of nanoGPT that keys.def does not list, once: they are at their defaults then.
+static void translate(ConfigReader *reader) {
     Config *config = &reader->config;
-    const bool checkpoints = config->grad_checkpoint && config->recompute == RECOMPUTE_AUTO;
-    if (checkpoints) config->recompute = RECOMPUTE_BLOCK;
+    if (config->grad_checkpoint && config->recompute != RECOMPUTE_AUTO && config->recompute != RECOMPUTE_BLOCK)
+        config_mistake(reader, KEY_grad_checkpoint,
+                       "'grad_checkpoint' is True, which is recompute = block, and 'recompute' is set");
+    else if (config->grad_checkpoint && config->recompute == RECOMPUTE_AUTO) {
+        log_line("grad_checkpoint: recompute = block");
+        config->recompute = RECOMPUTE_BLOCK, take_place(reader, KEY_recompute, KEY_grad_checkpoint);
+    }
+    config->grad_checkpoint = false;
+    if (!config->decay_lr) {
+        if (config_is_set(reader, KEY_lr_schedule) && config->lr_schedule != LR_CONSTANT)
+            log_warn("%s: 'lr_schedule' has no effect where decay_lr is False", reader->origin[KEY_lr_schedule]);
+        config->lr_schedule = LR_CONSTANT, config->warmup_iters = config->cooldown_iters = 0;
+        take_place(reader, KEY_lr_schedule, KEY_decay_lr), take_place(reader, KEY_warmup_iters, KEY_decay_lr);
+    }
+    config->decay_lr = true;
+    if (!config_in_range(config, KEY_eval_iters)) return;
+    if (!config_is_default(config, KEY_eval_iters) && !config->eval_tokens) reader->eval_iters = config->eval_iters;
+    config->eval_iters = *(const int64_t *)config_keys[KEY_eval_iters].value;
+}
+
+// The size of the batch may still change: with init_from, and as the plan splits the step.
+static void count_evaluation(ConfigReader *reader) {
+    Config *config = &reader->config;
+    if (!reader->eval_iters) return;
+    config->eval_tokens = reader->eval_iters * config->batch_size.value * config_eval_block(config);
+    take_place(reader, KEY_eval_tokens, KEY_eval_iters);
+}
+
+int config_check(ConfigReader *reader) {
+    translate(reader);
     for (int key = 0; key < KEY_COUNT; key++) check_range(reader, key);
     check_paths(reader);
     check_model(reader);
     check_schedule(reader);
     split_step(reader);
+    count_evaluation(reader);
     set_for_answers(reader);
-    if (!reader->mistake_count && checkpoints) log_line("grad_checkpoint: recompute = block");
     if (!reader->mistake_count) return 0;
     for (char *line = (char *)reader->mistakes.data, *end; (end = strchr(line, '\n')); line = end + 1)
         log_warn("%.*s", (int)(end - line), line);

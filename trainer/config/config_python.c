@@ -39,19 +39,8 @@ static const Synonym key_synonyms[] = {
     {NULL, NULL},
 };
 static const Synonym word_synonyms[] = {
-    {"fp32", "float32"},
-    {"fp16", "float16"},
-    {"half", "float16"},
-    {"bf16", "bfloat16"},
-    {"gpu", "cuda"},
-    {"mps", "cpu"},
-    // words of offload before 0.2
-    {"gradients", "all"},
-    {"residuals", "all"},
-    {"optimizer+gradients", "all"},
-    {"optimizer+residuals", "all"},
-    {"gradients+residuals", "all"},
-    {NULL, NULL},
+    {"fp32", "float32"}, {"fp16", "float16"}, {"half", "float16"}, {"bf16", "bfloat16"},
+    {"gpu", "cuda"},     {"mps", "cpu"},      {NULL, NULL},
 };
 
 static const char *find_synonym(const Synonym *synonym, const char *name) {

@@ -1,4 +1,5 @@
 // The configuration: files and flags into values.
+#include "common/cli/successors.h"
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
@@ -67,7 +68,7 @@ static const char *skip_blank(const char *at) {
 
 static const Option *find_option(const ConfigReader *reader, const char *name, size_t length) {
     const Option *option = option_find(reader->options, name, length);
-    return option && strlen(option->name) == length ? option : NULL;
+    return option && strlen(option->name) == length && !config_is_part((int)(option - reader->options)) ? option : NULL;
 }
 
 static int key_index(const ConfigReader *reader, const Option *option) { return (int)(option - reader->options); }
@@ -105,7 +106,15 @@ static bool find_name(void *names, const char *name, size_t length, Value *value
     return *value = key_value(option), true;
 }
 
+// Whether a key, or a word of one, was a key or word of an earlier version: a mistake that names its successor.
+static bool is_gone(const Assignment *place, int at, SuccessorKind kind, const char *scope, const char *name) {
+    if (successor_check(kind, "trainer", scope, name) == 0) return false;
+    mistake(place, at, "%s", err_text());
+    return err_clear(), true;
+}
+
 static void unknown_key(const Assignment *place, int at, const char *name) {
+    if (is_gone(place, at, SUCCESSOR_KEY, "", name)) return;
     const char *near = python_key(name);
     if (!near) near = option_nearest(place->reader->options, name);
     mistake(place, at, "unknown key '%s'%s%s%s", name, near ? ", did you mean '" : "", near ? near : "",
@@ -150,9 +159,33 @@ static bool store(const Option *option, const Value *value) {
     return *(bool *)option->value = value->flag, true;
 }
 
+static const char *copy_text(ConfigReader *reader, const char *text, size_t length) {
+    char *copy = arena_push(&reader->strings, length + 1);
+    memcpy(copy, text, length), copy[length] = 0;
+    return copy;
+}
+
+// Sets a word, which may have a part behind a colon: without it the part has its default.
+static bool set_word(ConfigReader *reader, int key, const char *text) {
+    const int part = config_part(key);
+    const char *colon = strrchr(text, ':');
+    Config *config = &reader->config;
+    char initial[64];
+    if (part < KEY_COUNT) {
+        config_default(part, initial, sizeof initial);
+        config_parse(config, part, initial), strcpy(reader->origin[part], "default");
+    }
+    if (config_parse(config, key, text)) return true;
+    if (part == KEY_COUNT || !colon) return false;
+    strcpy(reader->origin[part], reader->origin[key]);
+    return config_parse(config, key, copy_text(reader, text, (size_t)(colon - text))) && config_is_used(config, part) &&
+           config_parse(config, part, colon + 1);
+}
+
 static void store_word(const Assignment *place, const char *at, const Option *option, const char *text) {
     int key = key_index(place->reader, option);
-    if (config_find_word(key, text, option->value)) return;
+    if (set_word(place->reader, key, text)) return;
+    if (is_gone(place, column(place, at), SUCCESSOR_WORD, option->name, text)) return;
     Buffer words = {0};
     config_words(key, &words);
     const char *near = python_word(text);
@@ -164,14 +197,11 @@ static void store_word(const Assignment *place, const char *at, const Option *op
     buffer_close(&words);
 }
 
-// A word may have no quotes, as in flags and in "recompute = 5".
+// A word may have no quotes, as in flags and in "recompute = block".
 static const char *read_bare_word(const Assignment *place, const char *at, const Option *option) {
     const char *end = at;
     while (*end && !strchr(" \t\r#;", *end)) end++;
-    char *text = arena_push(&place->reader->strings, (size_t)(end - at) + 1);
-    memcpy(text, at, (size_t)(end - at));
-    text[end - at] = 0;
-    store_word(place, at, option, text);
+    store_word(place, at, option, copy_text(place->reader, at, (size_t)(end - at)));
     return end;
 }
 
@@ -272,6 +302,7 @@ static const char *read_statement(Assignment *place, const char *at) {
     char text[NAME_BYTES];
     snprintf(text, sizeof text, "%.*s", (int)length, name);
     if (python_is_ignored_key(name, length)) return ignore_statement(place, name, length);
+    if (length < NAME_BYTES && is_gone(place, column(place, name), SUCCESSOR_KEY, "", text)) return NULL;
     if (option)
         rest = take_origin(place, option, name) ? read_value(place, value, option) : NULL;
     else if (length >= NAME_BYTES || !(rest = set_variable(place, name, length, value))) {

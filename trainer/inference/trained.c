@@ -18,9 +18,7 @@ static void take_settings(ConfigReader *reader, const Config *run) {
     if (!config_is_set(reader, KEY_document_mask)) config->document_mask = run->document_mask;
     if (!config_is_set(reader, KEY_eval_block_size)) config->eval_block_size = run->eval_block_size;
     if (!config_is_set(reader, KEY_eval_order)) config->eval_order = run->eval_order;
-    if (!config_is_set(reader, KEY_eval_tokens) && !config_is_set(reader, KEY_eval_iters))
-        config->eval_tokens =
-            run->eval_tokens ? run->eval_tokens : run->eval_iters * run->batch_size.value * config_eval_block(run);
+    if (!config_is_set(reader, KEY_eval_tokens)) config->eval_tokens = config_eval_tokens(run);
     if (!config_is_set(reader, KEY_batch_size)) config->batch_size = run->batch_size;
 }
 

@@ -99,9 +99,7 @@ FeedResult evaluate(Network *network, const BatchSource *source, const EvaluateR
 
 uint64_t evaluate_samples_wanted(const Config *config) {
     const uint64_t T = (uint64_t)config_eval_block(config);
-    const uint64_t tokens = config->eval_tokens ? (uint64_t)config->eval_tokens
-                                                : (uint64_t)(config->eval_iters * config->batch_size.value) * T;
-    return (tokens + T - 1) / T;
+    return ((uint64_t)config_eval_tokens(config) + T - 1) / T;
 }
 
 uint64_t evaluate_samples_of(const Config *config, uint64_t split_tokens) {

@@ -17,7 +17,6 @@ static double wsd_left(const Config *config, double at) {
 double schedule_rate(const Config *config, uint64_t step) {
     double highest = config->learning_rate, lowest = config->min_lr, at = (double)step;
     double warmup = (double)config->warmup_iters, end = (double)config->lr_decay_iters;
-    if (!config->decay_lr) return highest;
     if (at < warmup) return highest * (at + 1) / (warmup + 1);
     if (config->lr_schedule == LR_CONSTANT) return highest;
     if (at >= end || end <= warmup) return lowest;
@@ -40,10 +39,9 @@ double schedule_rate(const Config *config, uint64_t step) {
 void schedule_warn(const Config *config) {
     const long long warmup = config->warmup_iters, end = config->lr_decay_iters, steps = config->max_iters;
     const bool decays = config->lr_schedule != LR_CONSTANT, is_wsd = config->lr_schedule == LR_WSD;
-    if (!config->decay_lr) return;
     if (decays && config->min_lr > config->learning_rate)
-        log_warn("the learning rate rises from %g to min_lr %g: set min_lr, or decay_lr=False", config->learning_rate,
-                 config->min_lr);
+        log_warn("the learning rate rises from %g to min_lr %g: set min_lr, or lr_schedule=constant",
+                 config->learning_rate, config->min_lr);
     if (decays && warmup >= end)
         log_warn("the warmup of %lld steps ends after lr_decay_iters %lld: the learning rate then falls to min_lr at "
                  "once",
@@ -51,7 +49,7 @@ void schedule_warn(const Config *config) {
     else if (is_wsd && (double)warmup > (double)end - cooldown_steps(config))
         log_warn("the cooldown of %.0f steps begins before the warmup of %lld steps ends, as lr_decay_iters is %lld",
                  cooldown_steps(config), warmup, end);
-    else if (warmup >= steps)
+    else if (warmup && warmup >= steps)
         log_warn("the warmup of %lld steps is not shorter than the run of %lld: the learning rate stays below %g",
                  warmup, steps, config->learning_rate);
     if (decays && steps && steps < end && end == *(const int64_t *)config_keys[KEY_lr_decay_iters].value)

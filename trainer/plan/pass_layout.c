@@ -62,7 +62,7 @@ static size_t lay_shared(const BufferSize sizes[BUFFERS], BufferGroup group, siz
 
 // The group that a level no longer keeps.
 static const BufferGroup dropped[] = {
-#define LEVEL_GROUP(NAME, name, number, group, ...) GROUP_##group,
+#define LEVEL_GROUP(NAME, name, group, ...) GROUP_##group,
     RECOMPUTE_LEVELS(LEVEL_GROUP, )};
 
 // An evaluation keeps nothing; with offload = residuals, BACKEND_SLOTS layers keep their input.

@@ -140,8 +140,7 @@ static ReduceOrder choose_order(const Config *given, const Model *model, const B
 double plan_auto_within(Config *config, const Model *model, const Backend *backend, const MemoryLimits *limits) {
     Config given = *config;
     if (config_shards(&given) > 1 && optimizer_of(given.optimizer)->whole_kinds) given.zero_stage = 0;
-    if (given.batch_size.is_auto && !given.eval_tokens) // keeps the number of evaluated tokens
-        given.eval_tokens = given.eval_iters * given.batch_size.value * config_eval_block(&given);
+    if (given.batch_size.is_auto) given.eval_tokens = config_eval_tokens(&given); // keeps the number
     if (given.reduce_order == REDUCE_AUTO) given.reduce_order = choose_order(&given, model, backend);
     const double best = choose_settings(config, given, model, backend, limits);
     if (!config->loss_chunk_rows) config->loss_chunk_rows = choose_chunk(config, model, backend);

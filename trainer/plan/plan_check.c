@@ -12,8 +12,8 @@ static void add_settings(Buffer *out, const Config *given, const Config *config,
     buffer_print(out, "%s", out->size ? ";" : "");
     for (int key = 0; key < KEY_COUNT; key++) {
         char then[32], now[32];
-        if (!config_has_role(key, ROLE_FIT)) continue;
-        config_value(given, key, then, sizeof then), config_value(config, key, now, sizeof now);
+        if (!config_has_role(key, ROLE_FIT) || config_is_part(key)) continue;
+        config_text(given, key, then, sizeof then), config_text(config, key, now, sizeof now);
         if (strcmp(then, now)) buffer_print(out, " --%s=%s", config_key(key), now);
     }
     buffer_print(out, " (%s)", human_bytes(size, (double)bytes));

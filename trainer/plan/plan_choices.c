@@ -6,7 +6,7 @@
 #include "trainer/plan/step_cost.h"
 
 static const char *const level_texts[] = {
-#define LEVEL_TEXT(NAME, name, number, group, seconds, text, ...) text,
+#define LEVEL_TEXT(NAME, name, group, seconds, text, ...) text,
     RECOMPUTE_LEVELS(LEVEL_TEXT, )};
 
 static int64_t largest_rows(Config config, int64_t loss_chunk_rows, const Model *model, const Backend *backend) {

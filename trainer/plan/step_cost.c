@@ -69,7 +69,7 @@ double step_cost_fixed(const Backend *backend) {
 static double forward_again(const ModelShape *shape, const Rates *rates, Recompute level) {
     const double C = shape->channels, T = shape->block, product = 2 * C * C / rates->products; // of (C,C) weights
     const double seconds[] = {
-#define LEVEL_SECONDS(NAME, name, number, group, seconds, ...) seconds,
+#define LEVEL_SECONDS(NAME, name, group, seconds, ...) seconds,
         RECOMPUTE_LEVELS(LEVEL_SECONDS, )};
     return seconds[level];
 }

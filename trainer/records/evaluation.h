@@ -2,7 +2,7 @@
 //
 // An evaluation reads samples 0 to n-1, in this order, of split train and then of val. T is eval_block_size, or
 // block_size if that is 0. eval_order=random is mode permuted, with EVALUATE_SEED = 1337 whatever `seed` is; sequential
-// is mode sequential. n is m, but at most (N - 1) / T, where m is eval_tokens / T, rounded up, or eval_iters *
+// is mode sequential. n is m, but at most (N - 1) / T, where m is eval_tokens / T, rounded up, or 200 *
 // batch_size if eval_tokens is 0. If m is larger than (N - 1) / T, the last (N - 1) mod T targets of the split are
 // counted too (mode rest of sampling.h).
 //

@@ -13,6 +13,7 @@ static void add_keys(History *history, uint64_t step, json_t *keys) {
     if (history->key_count && history->keys[history->key_count - 1].step == step)
         json_decref(history->keys[--history->key_count].keys);
     history->keys = array_grow(history->keys, history->key_count, sizeof *history->keys);
+    run_state_upgrade(keys);
     run_state_add_defaults(keys);
     history->keys[history->key_count++] = (HistoryKeys){step, json_incref(keys)};
 }

@@ -49,7 +49,7 @@ static void set_gelu_form(GeluForm form) { (void)form; }
 static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, deterministic = 1, timeout, threads;
 static int documents;    // tokens of one on average, each masked from the others; 0: no mask
 static double mem_limit; // GiB
-static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact", dtype[16] = "auto", offload[16] = "none",
+static char device[16] = "cuda", state[16] = "fp32", gelu[16] = "exact", dtype[16] = "auto", offload[16] = "none",
             recompute[16] = "none";
 static const Backend *ops;
 static Config config;
@@ -93,7 +93,7 @@ static void open_network(void) {
     config.n_layer = L, config.n_head = H, config.n_embd = C, config.block_size = T, config.batch_size.value = B;
     config.gradient_accumulation_steps = accumulation, config.bias = false, config.eval_batch_size = 1;
     parse_key(KEY_recompute, recompute), parse_key(KEY_gelu, gelu), parse_key(KEY_offload, offload);
-    config.decay_lr = false, config.document_mask = documents;
+    config.lr_schedule = LR_CONSTANT, config.warmup_iters = 0, config.document_mask = documents;
     config.learning_rate = 6e-5; // at 6e-4 and no warmup the last loss depends on the last bit of the first
     config.mem_limit = (uint64_t)(mem_limit * (1 << 30));
     open_backend();

@@ -23,7 +23,8 @@ LIMIT = 10.8  # GiB, as in the presets: what a card of 12 GB has left beside con
 PRESET = {"1558M": 60}  # micro-batches of a step in its preset: one update for many copies of gradients
 LARGE = {"350M": 32, "774M": 16, "1558M": 16}  # micro-batches without the limit
 # From the fastest to the smallest plan: optimizer_state, recompute, offload.
-LEVERS = [("full", 0, "none"), ("full", 5, "none"), ("m8", 5, "none"), ("sr", 5, "none"), ("full", 5, "optimizer")]
+LEVERS = [("fp32", "none", "none"), ("fp32", "block", "none"), ("bf16", "block", "none"), ("bf16_sr", "block", "none"),
+          ("fp32", "block", "optimizer")]
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("build", metavar="BUILD")
 parser.add_argument("--out", metavar="DIR", default="build/gpu", help="build/gpu by default")
@@ -120,7 +121,7 @@ def run(command, row, seconds=90):
     keep(" ".join(command), [row | found for found in rows])
 
 
-def step(name, B, state="full", recompute=0, limit=0, steps=10, seconds=90, **keys):
+def step(name, B, state="fp32", recompute="none", limit=0, steps=10, seconds=90, **keys):
     """Three passes of `steps` steps."""
     L, C, H = MODELS[name]
     keys = {"B": B, "state": state, "recompute": recompute, "deterministic": 1} | keys
@@ -183,7 +184,7 @@ def measure():
     for documents in 1000, 250:
         step("124M", 16, documents=documents)
     step("124M", 64, deterministic=0, gelu="tanh")
-    for recompute in 1, 2, 3, 4, 5:
+    for recompute in "gelu", "norm", "mlp", "qkv", "block":
         step("124M", 16, recompute=recompute)
     for dtype in "float16", "float32":
         step("124M", 16, dtype=dtype)

@@ -110,7 +110,7 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
         for word in ${words//|/ }; do [[ "$(words_of "$key")" == *" $word "* ]] || { echo "$key=$word" && false; }; done
     done <"$BATS_TEST_TMPDIR/lists"
     # the pages of model options and of the order of samples have all
-    for key in $(sed -nE 's/^(KEY|WORD)\([A-Za-z]+, ([a-z_]+), .* OPTION, .*/\2/p' trainer/config/keys.def); do
+    for key in $(grep -v 'PART(' trainer/config/keys.def | sed -nE 's/^(KEY|WORD)\([A-Za-z]+, ([a-z_]+), .* OPTION, .*/\2/p'); do
         grep -q -- "\`--$key" docs/model-options.md || { echo "$key" && false; }
     done
     [ "$(words_of --sampling | wc -w)" -ge 11 ] # six words

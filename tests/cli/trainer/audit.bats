@@ -67,7 +67,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     rm -r run/ckpt-00000010
     run_match 2 "replay the steps up to it; no checkpoint is left from which later ones could be" replay run --steps=9..10
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=1
-    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=2 --matmul_precision=highest
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=2 --dtype=float32:highest
     run_match 2 "after step 1 the run has matmul_precision=highest, before it high" replay products
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=rows --max_iters=1
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=rows --max_iters=2 --eval_batch_size=1
@@ -170,7 +170,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
         "--eval_order=sequential --eval_block_size=8 --checkpoint_interval=3" "--init_from=run/ckpt-00000024" \
         "--always_save_checkpoint=False --learning_rate=3e-2 --eval_interval=1" \
         "--dtype=float16 --n_embd=64 --block_size=7 --batch_size=3 --eval_batch_size=1" \
-        "--spike_z=1 --spike_action=skip --max_iters=150 --eval_interval=50 --batch_size=1 --gradient_accumulation_steps=1"; do
+        "--spike_action=skip:1 --max_iters=150 --eval_interval=50 --batch_size=1 --gradient_accumulation_steps=1"; do
         rm -rf kind
         # shellcheck disable=SC2086
         "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=kind --max_iters=4 $options
@@ -348,7 +348,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     "$BIN/trainer" report run
     for file in model/README.md run/report.html; do
         grep -Eqx 'learning_rate += 0.001, from step 5 on 0.003, from step 9 on 0.001' $file
-        grep -Eqx 'eval_iters += 4, from step 5 on 2' $file
+        grep -Eqx 'eval_tokens += 128, from step 5 on 64' $file
         grep -Eqx 'weight_decay += 0.1' $file
         grep -q 'evaluations read other tokens from step 8 on, and from step 12 on: losses' $file
     done

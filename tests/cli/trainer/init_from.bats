@@ -78,12 +78,12 @@ close() { "$python" -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(no
 
 # fault 77
 @test "keys that contradict the model are errors with both values, 2" {
-    run_code 2 "$BIN/trainer" train --init_from="$hf" --n_layer=6 --bias=False --gelu=exact --out_dir=run "${few[@]}"
+    run_code 2 "$BIN/trainer" train --init_from="$hf" --n_layer=6 --bias=False --mlp=gelu:exact --out_dir=run "${few[@]}"
     [[ "$output" == *"'n_layer' is 6, and the model in '$hf' has 2"* ]]
     [[ "$output" == *"'bias' is False, and the model in '$hf' has True"* ]]
     [[ "$output" == *"'gelu' is exact, and the model in '$hf' has tanh"* ]]
     [[ "$output" == *"3 mistakes"* && ! -e run ]]
-    "$BIN/trainer" plan --init_from="$hf" --n_layer=2 --bias=True --gelu=tanh "${few[@]}"
+    "$BIN/trainer" plan --init_from="$hf" --n_layer=2 --bias=True --mlp=gelu:tanh "${few[@]}"
 }
 
 @test "unknown tensors and other computations in a model directory are refused with 65" {

@@ -46,7 +46,7 @@ gpu() { "$BIN/trainer" train tiny.conf --device=cuda "${options[@]}" "$@"; }
             awk -v most="$1" '{ off = $2 / $3 - 1 } off > most || off < -most { print; bad = 1 } END { exit bad || NR != 2 }'
     }
     "$BIN/trainer" train tiny.conf --device=cpu "${options[@]}" --dtype=float32 --out_dir=cpu
-    gpu --dtype=float32 --matmul_precision=highest --out_dir=highest
+    gpu --dtype=float32:highest --out_dir=highest
     gpu --dtype=float32 --out_dir=high
     losses_within 3e-6 cpu highest
     losses_within 1e-3 cpu high

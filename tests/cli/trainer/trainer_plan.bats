@@ -151,10 +151,10 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 
 # fault 58
 @test "plan for a GPU that is not present: the table, and 83 with settings that fit and keep the step" {
-    run "$BIN/trainer" plan --device=cuda --n_layer=1 --recompute=0
+    run "$BIN/trainer" plan --device=cuda --n_layer=1 --recompute=none
     [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
     card=(plan --device=cuda --mem_limit=11.3GiB --batch_size=64 --gradient_accumulation_steps=8)
-    run_match 83 "  block: whole blocks computed again" "$BIN/trainer" "${card[@]}" --recompute=0
+    run_match 83 "  block: whole blocks computed again" "$BIN/trainer" "${card[@]}" --recompute=none
     [[ "$output" == *"these fit: --batch_size=32 --gradient_accumulation_steps=16 ("* ]]
     [[ "$output" == *"; --recompute=mlp ("* ]]
     run_match 0 "64 x 8 sequences*recompute  mlp in 11 layers, norm in 1: saves * time +8.6 % (rates of an H200)" "$BIN/trainer" "${card[@]}"

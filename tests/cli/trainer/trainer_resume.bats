@@ -57,11 +57,11 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     short=(--quiet --n_layer=3 --max_iters=4)
     train --out_dir=whole "${short[@]}"
     for level in gelu norm mlp qkv block; do
-        train --out_dir=run$level "${short[@]}" --recompute=$level --recompute_layers=2
+        train --out_dir=run$level "${short[@]}" --recompute=$level:2
         same_weights whole run$level 4
     done
     run_match 2 "'recompute' is '7', not one of none, gelu, norm, mlp, qkv, block, auto" train --out_dir=no --recompute=7
-    run_match 2 "'recompute_layers' is set, and 'recompute' is auto" train --out_dir=no --recompute_layers=2
+    run_match 2 "'recompute' is auto, which chooses the number of layers, too: name a level, as block:2" train --out_dir=no --recompute=auto:2
 }
 
 # fault 39

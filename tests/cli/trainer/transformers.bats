@@ -32,7 +32,7 @@ setup() {
 @test "transformers has the losses of a run, and the logits, ids and text of what trainer export writes of it" {
     make_data 3000 0.1
     write_tiny_conf tiny.conf
-    "$BIN/trainer" train tiny.conf --dataset=data --out_dir=run --quiet --n_embd=64 --block_size=64 --bias=True --gelu=tanh
+    "$BIN/trainer" train tiny.conf --dataset=data --out_dir=run --quiet --n_embd=64 --block_size=64 --bias=True --mlp=gelu:tanh
     parity trainer_hf "$BIN" run data
     parity export "$BIN/trainer" "$(printf '%s\n' run/ckpt-*[0-9] | tail -1)"
 }

@@ -21,8 +21,7 @@ EXPECTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench
 TOLERANCE = 0.25
 PEAKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../trainer/plan/gpu_peaks.def")
 
-LEVELS = ["none", "gelu", "norm", "mlp", "qkv", "block"]
-STATES = {"m8": "moments in bf16", "sr": "moments and parameters in bf16"}
+STATES = {"bf16": "moments in bf16", "bf16_sr": "moments and parameters in bf16"}
 
 
 def read(name):
@@ -51,8 +50,8 @@ def share(rate, of):
 def settings(row):
     parts = [f"limit {row['limit']} GiB"] if row.get("limit") else []
     if row["what"] == "step":
-        parts += [STATES[row["state"]]] if row.get("state", "full") != "full" else []
-        parts += [f"recompute {LEVELS[int(row['recompute'])]}"] if row.get("recompute", 0) not in (0, "0", "none") else []
+        parts += [STATES[row["state"]]] if row.get("state", "fp32") != "fp32" else []
+        parts += [f"recompute {row['recompute']}"] if row.get("recompute", "none") != "none" else []
         parts += [f"{row['offload']} offloaded"] if row.get("offload", "none") != "none" else []
         parts += [row["dtype"]] if "dtype" in row else []
         parts += [f"{row['accumulation']} micro-batches"] if int(row.get("accumulation", 1)) > 1 else []

@@ -106,8 +106,8 @@ train_and_compare() {
     compare "the CPU's losses" a d metrics.jsonl "${losses[@]}"
     train "in float16" h $gpu 20 --dtype=float16
     compare "the CPU's losses, float16" h d metrics.jsonl "${losses[@]}"
-    train "with deterministic=False" e $gpu 20 --deterministic=False --gelu=tanh
-    train "with the same GELU on the CPU" f cpu 20 --dtype=float32 --gelu=tanh
+    train "with deterministic=False" e $gpu 20 --deterministic=False --mlp=gelu:tanh
+    train "with the same GELU on the CPU" f cpu 20 --dtype=float32 --mlp=gelu:tanh
     compare "the CPU's losses, with the fastest products" e f metrics.jsonl "${losses[@]}"
 }
 [[ -n $only && ! train =~ $only ]] || train_and_compare

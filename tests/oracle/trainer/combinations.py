@@ -31,6 +31,7 @@ def of(keys, *names):
     return math.prod({**TINY, **keys}[name] for name in names)
 
 
+LEVELS = ("gelu", "norm", "mlp", "qkv", "block")
 # key: the share of configurations that set it; its values, by default the words of --help; what another value does: in a run from
 # the start, or in one that goes on.
 KEYS = {
@@ -61,23 +62,20 @@ KEYS = {
     "eval_order": Key(0.3, None, LOGGED),
     "bias": Key(0.5, None, FIXED),
     "dropout": Key(0.4, (0.1, 0.3, 0.5), LOGGED),
-    "gelu": Key(0.3, None, FIXED),
-    "mlp": Key(0.6, None, FIXED),
+    "mlp": Key(0.6, ("gelu", "gelu:tanh", "relu2", "swiglu"), FIXED),
     "norm": Key(0.6, None, FIXED),
-    "position": Key(0.6, None, FIXED),
-    "rope_theta": Key(0.2, (100, 5e5), FIXED),
+    "position": Key(0.6, ("learned", "rope", "rope:100", "rope:500000"), FIXED),
     "n_kv_head": Key(0.3, lambda rng, keys: rng.choice([n for n in (1, 2, 4) if of(keys, "n_head") % n == 0]), FIXED),
     "qk_norm": Key(0.5, None, FIXED),
     "tie_embeddings": Key(0.5, None, FIXED),
     "logit_softcap": Key(0.3, (1, 5, 30), FIXED),
     "z_loss": Key(0.3, (1e-4, 0.01, 1), FIXED),
     "learning_rate": Key(0.8, (1e-3, 3e-3, 1e-2, 0.1), LOGGED),
-    "decay_lr": Key(0.2, None, LOGGED),
-    "lr_schedule": Key(0.5, None, LOGGED),
+    "decay_lr": Key(0.2, ("True", "False"), LOGGED),
+    "lr_schedule": Key(0.5, ("cosine", "linear", "constant", "wsd", "wsd:1", "wsd:2", "wsd:3"), LOGGED),
     "warmup_iters": Key(0.8, (0, 2, 5, 100), LOGGED),
     "lr_decay_iters": Key(0.8, (3, 8, 20, 100), LOGGED),
     "min_lr": Key(0.5, (0, 1e-4), LOGGED),
-    "cooldown_iters": Key(0.2, (1, 2, 3), LOGGED),
     "optimizer": Key(0.6, None, FIXED),
     "weight_decay": Key(0.2, (0, 0.5), LOGGED),
     "beta1": Key(0.2, (0, 0.5), LOGGED),
@@ -89,23 +87,21 @@ KEYS = {
     "reduce_order": Key(0.9, ("fixed", "fixed", "fast", "auto"), LOGGED),
     "reduce_dtype": Key(0.4, None, LOGGED),
     "zero_stage": Key(0.4, (0, 1), SAME),
-    "dtype": Key(0.9, None, LOGGED),
+    "dtype": Key(0.9, ("auto", "float32", "float32", "float32:highest", "bfloat16", "float16"), LOGGED),
     "threads": Key(0.2, (1, 2), SAME),
     "mem_limit": Key(0.1, ("1MiB", "2MiB", "100MiB"), None),
-    "recompute": Key(0.5, None, SAME),
-    "recompute_layers": Key(0.2, lambda rng, keys: rng.randint(0, of(keys, "n_layer")), SAME),
-    "grad_checkpoint": Key(0.1, None, SAME),
+    "recompute": Key(0.5, lambda rng, keys: rng.choice(("auto", "none", rng.choice(LEVELS), f"{rng.choice(LEVELS)}:{rng.randint(0, of(keys, 'n_layer'))}")), SAME),
+    "grad_checkpoint": Key(0.1, ("True", "False"), SAME),
     "offload": Key(0.2, None, SAME),
     "loss_chunk_rows": Key(0.3, (1, 5, 16, 64, 1000), LOGGED),
-    "matmul_precision": Key(0.3, None, SAME),
     "deterministic": Key(0.1, None, SAME),
-    "spike_action": Key(0.5, None, LOGGED),
-    "spike_z": Key(0.5, (1, 1.5, 2), LOGGED),
+    "spike_action": Key(0.5, ("off", "warn", "warn:1", "skip", "skip:1", "skip:1.5", "skip:2"), LOGGED),
     "recheck_interval": Key(0.2, (0, 1, 3), SAME),
     "device_timeout": Key(0.1, (7, 100), SAME),
     "loss_tokens": Key(0.25, None, FIXED),
 }
-SET_HERE = {"out_dir", "dataset", "vocabulary", "loader", "loader_key", "key_file", "init_from", "eval_only", "vocab_size", "device"}
+SET_HERE = {"out_dir", "dataset", "vocabulary", "loader", "loader_key", "key_file", "init_from", "vocab_size", "device"}
+NANOGPT = {"decay_lr", "eval_iters", "grad_checkpoint"}  # which --help does not list
 # One configuration in six: losses that are not finite, roll-backs, spikes, loss scales that halve.
 HOT = {"learning_rate": (0.3, 1, 10, 100, 1e4, 1e8, 1e30), "max_iters": (20, 40), "lr_decay_iters": (40,), "warmup_iters": (0, 3, 10), "min_lr": (0,),
        "grad_clip": (0, 0, 1), "checkpoint_interval": ("auto", 1, 2, 3, 5)}
@@ -140,7 +136,7 @@ class Tool:
             words = re.findall(r"\(([^()]* \| [^()]*)\)", meaning)
             self.words[key] = kind.split("|") if kind == "True|False" else words[-1].split() if words else []
             self.words[key] = [word for word in self.words[key] if word != "|"]
-        if unknown := set(self.words) ^ (set(KEYS) | SET_HERE):
+        if unknown := set(self.words) ^ (set(KEYS) - NANOGPT | SET_HERE):
             sys.exit(f"add to KEYS in combinations.py, or remove there: {' '.join(unknown)}")
         self.make_data()
 
@@ -175,8 +171,7 @@ class Tool:
         if "tokens_per_step" in keys:
             keys.pop("gradient_accumulation_steps", 0)
             keys["batch_size"] = rng.choice((of(keys, "batch_size"), "auto"))
-        for key, refused in {"recompute_layers": keys.get("recompute") in (None, "none", "auto"), "grad_checkpoint": "recompute" in keys,
-                             "recheck_interval": keys.get("deterministic") == "False"}.items():  # fmt: skip
+        for key, refused in {"grad_checkpoint": "recompute" in keys, "recheck_interval": keys.get("deterministic") == "False"}.items():
             if refused:
                 keys.pop(key, 0)
         data = rng.choice(("A", "B", "T", "A:3 B:1", "B:1 T:2 A:1"))
@@ -337,9 +332,9 @@ def kills_change_nothing(case):
 
 
 def neutral_keys_change_nothing(case):
-    other_bits = {*EMULATED, "matmul_precision", "deterministic"} if case.tool.emulated else set()
-    if case.tool.emulated and case.keys.get("gelu") == "tanh":
-        other_bits |= {"recompute", "recompute_layers", "grad_checkpoint"}
+    other_bits = {*EMULATED, "deterministic"} if case.tool.emulated else set()
+    if case.tool.emulated and case.keys.get("mlp") == "gelu:tanh":
+        other_bits |= {"recompute", "grad_checkpoint"}
     names = [key for key, row in KEYS.items() if row.change == SAME and key not in other_bits]
     changes = {key: case.tool.value(case.rng, case.keys, key) for key in case.rng.sample(names, 5)}
     done = case.train("neutral", **changes)
@@ -437,7 +432,7 @@ def a_checkpoint_is_a_beginning(case):
 def learning_rate(keys, step):
     """Of step 0 on, by nanoGPT's get_lr and the schedules of docs/train.md."""
     most, least, warmup, end = keys["learning_rate"], keys.get("min_lr", 6e-5), keys["warmup_iters"], keys["lr_decay_iters"]
-    schedule = keys.get("lr_schedule", "cosine")
+    schedule, _, cooldown = keys.get("lr_schedule", "cosine").partition(":")
     if str(keys.get("decay_lr")) == "False":
         return most
     if step < warmup:
@@ -448,7 +443,7 @@ def learning_rate(keys, step):
         return least
     part = (step - warmup) / (end - warmup)
     if schedule == "wsd":
-        cooldown = keys.get("cooldown_iters") or end / 5
+        cooldown = int(cooldown or 0) or end / 5
         return most if step <= end - cooldown else least + (1 - math.sqrt((step - end + cooldown) / cooldown)) * (most - least)
     return least + (0.5 * (1 + math.cos(math.pi * part)) if schedule == "cosine" else 1 - part) * (most - least)
 

@@ -19,7 +19,7 @@ SHAPE = ["--n_layer=2", "--n_head=4", "--n_embd=32", "--block_size=32", "--batch
 FORMS = {
     "llama": [],
     "untied": ["--tie_embeddings=False"],
-    "shared": ["--tie_embeddings=False", "--n_kv_head=2", "--rope_theta=500"],
+    "shared": ["--tie_embeddings=False", "--n_kv_head=2", "--position=rope:500"],
     "biased": ["--bias=True", "--n_kv_head=1"],
     "qwen3": ["--qk_norm=True", "--n_kv_head=2"],
 }

@@ -12,6 +12,7 @@
 #include "trainer/records/metrics.h"
 #include "trainer/run/run_save.h"
 #include <fcntl.h>
+#include <jansson.h>
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -531,6 +532,10 @@ TEST(checkpoint_state_of_version_0_1_0_is_read) {
     CHECK_EQUAL(saved.state.nonfinite_streak, 0);
     CHECK(saved.state.scaler.scale == 65536);
     CHECK_EQUAL(saved.state.datasets[0].consumed, 96);
+    CHECK_TEXT(json_string_value(json_object_get(saved.config, "recompute")), "none");
+    CHECK_TEXT(json_string_value(json_object_get(saved.config, "optimizer_state")), "fp32");
+    CHECK_TEXT(json_string_value(json_object_get(saved.config, "eval_tokens")), "1024"); // 4 * 4 * 64
+    CHECK(!json_object_get(saved.config, "decay_lr") && !json_object_get(saved.config, "eval_iters"));
     saved_state_close(&saved);
     buffer_close(&text);
 }

@@ -61,7 +61,8 @@ static void check_orthogonalization(Dtype type, double limit) {
     shape.optimizer = optimizer_of(OPTIMIZER_MUON), shape.type = type;
     Tiny tiny;
     tiny_open(&tiny, &shape);
-    tiny.config.learning_rate = 1, tiny.config.decay_lr = false, tiny.config.weight_decay = 0;
+    tiny.config.learning_rate = 1, tiny.config.lr_schedule = LR_CONSTANT, tiny.config.warmup_iters = 0,
+    tiny.config.weight_decay = 0;
     const ParamId ids[] = {PARAM_QKV_W, PARAM_ATT_W, PARAM_FC_W, PARAM_PROJ_W};
     double *wanted = calloc(tiny.model.elements, sizeof *wanted);
     float *gradients = calloc(tiny.model.elements, sizeof *gradients), *before = tiny_read(&tiny, tiny.plan.params);

@@ -228,7 +228,8 @@ TEST(muon_updates_every_row_of_queries_keys_and_values_that_heads_share) {
     Tiny tiny;
     tiny_open(&tiny, &shape);
     write_weights(&tiny);
-    tiny.config.optimizer = OPTIMIZER_MUON, tiny.config.decay_lr = false, tiny.config.weight_decay = 0;
+    tiny.config.optimizer = OPTIMIZER_MUON, tiny.config.lr_schedule = LR_CONSTANT, tiny.config.warmup_iters = 0,
+    tiny.config.weight_decay = 0;
     float *before = tiny_read(&tiny, tiny.plan.params);
     uint16_t ids[ROWS * (BLOCK + 1)];
     for (int i = 0; i < ROWS * (BLOCK + 1); i++) ids[i] = test_row_id(0, 0, i, BLOCK, VOCAB);

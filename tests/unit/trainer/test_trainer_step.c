@@ -416,12 +416,8 @@ TEST(evaluation_counts_nats_and_bytes_of_targets_with_a_text_alone) {
 
 // nanoGPT's get_lr, evaluated by hand in Python for warmup 5, decay 20, 1e-3 to 1e-4
 TEST(schedule_matches_nanogpt) {
-    Config config = {.learning_rate = 1e-3,
-                     .min_lr = 1e-4,
-                     .warmup_iters = 5,
-                     .lr_decay_iters = 20,
-                     .decay_lr = true,
-                     .lr_schedule = LR_COSINE};
+    Config config = {
+        .learning_rate = 1e-3, .min_lr = 1e-4, .warmup_iters = 5, .lr_decay_iters = 20, .lr_schedule = LR_COSINE};
     static const struct {
         uint64_t step;
         double rate;
@@ -445,7 +441,7 @@ TEST(schedule_matches_nanogpt) {
     CHECK(fabs(schedule_rate(&config, 20) - 1e-4) < 1e-15);
     config.cooldown_iters = 0; // a fifth: the same four steps
     CHECK(fabs(schedule_rate(&config, 17) - (1e-4 + 0.5 * 9e-4)) < 1e-15);
-    config.decay_lr = false;
+    config.lr_schedule = LR_CONSTANT, config.warmup_iters = 0;
     CHECK(schedule_rate(&config, 0) == 1e-3);
 }
 
