@@ -460,7 +460,8 @@ const MoreOptions config_options = {
     .description =
         "A configuration file has a line KEY = VALUE for each key, as nanoGPT's files, which are read as they are. A "
         "command line has --KEY=VALUE. A key that is set several times has the last value, and one that is "
-        "not set has the value in brackets, if there is one.",
+        "not set has its default. A word may have a value of its own behind a colon, as recompute=mlp:4. "
+        "nanoGPT's decay_lr, eval_iters and eval_only, and grad_checkpoint of its forks, are read too.",
     .examples = examples,
     .rows = config_keys,
     .groups = config_groups,

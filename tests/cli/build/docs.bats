@@ -273,6 +273,20 @@ section() { "$BIN"/$1 | sed -n "/^\.SH $2\$/,/^\.SH /p" | sed '/^\.SH/d; s/\\-/-
     kill "$LOADER"
 }
 
+@test "docs/reference.md is what scripts/reference.py makes of the programs, with every key, command and option" {
+    cd "$ROOT"
+    python3 scripts/reference.py "$BIN" | diff docs/reference.md -
+    for key in $("$BIN/trainer" plan --print_config | sed -nE 's/^([a-z_0-9]+) +=.*/\1/p'); do grep -qE "^\| \`$key\` \|" docs/reference.md; done
+    for program in shardtool loader trainer; do
+        for command in $("$BIN/$program" --help | sed -nE 's/^  ([a-z-]+) .*/\1/p'); do
+            grep -qx "### $program $command" docs/reference.md
+            for option in $("$BIN/$program" "$command" --help | sed -nE '/^(keys|examples)/q; s/^  (-., )?--([a-z0-9_-]+).*/\2/p'); do
+                [[ $option =~ ^(quiet|help)$ ]] || sed -n "/^### $program $command\$/,/^##/p" docs/reference.md | grep -qE "^\| \`(-., )?--$option[ \`]"
+            done
+        done
+    done
+}
+
 @test "the manual pages name each environment variable that their program reads, and each configuration key once" {
     cd "$ROOT"
     for program in shardtool loader trainer; do
