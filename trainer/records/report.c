@@ -121,6 +121,7 @@ static void print_settings(Buffer *out, const Report *report, const History *his
     buffer_close(&plan);
     for (int key = 0; key < KEY_COUNT; key++) {
         char value[256];
+        if (!*config_keys[key].help && !config_is_part(key)) continue; // a translated key of nanoGPT
         config_value(report->config, key, value, sizeof value);
         values.size = 0;
         history_add(history, config_key(key), value, &values);

@@ -115,6 +115,40 @@ def test_the_chain_of_several_processes_has_the_same_definition(folder):
     assert dict(chain_of(folder).links()) == recorded
 
 
+# tests/data/config_75497fde.json is "config" in state.json of a run by commit 75497fde, before decay_lr and eval_iters became
+# lr_schedule and eval_tokens: CONFIG with max_iters=3 decay_lr=False optimizer_state=bf16 recompute=block position=rope
+# rope_theta=500 gelu=tanh spike_action=skip spike_z=50. Version 0.1.0 had other words for two of them.
+def test_a_run_that_an_earlier_version_began_goes_on_replays_and_evaluates_with_equal_bits(folder):
+    model = "--position=rope:500", "--mlp=gelu:tanh", "--optimizer_state=bf16", "--recompute=block", "--spike_action=skip:50"
+    config = (pathlib.Path(__file__).parents[2] / "data/config_75497fde.json").read_text()
+    for i, words in enumerate([{}, {'"bf16"': '"m8"', '"block"': '"5"'}]):
+        place = pathlib.Path(folder) / str(i)
+        make_dataset(place, text())
+        train(place, *model, "--lr_schedule=constant", "--warmup_iters=0", "--max_iters=3")
+        shutil.copytree(place / "run", place / "whole")
+        earlier = json.loads(re.sub("|".join(words) or "$^", lambda word: words[word[0]], config))
+        state = json.loads((checkpoint(place, 3) / "state.json").read_text())
+        assert earlier.keys() - state["config"].keys() == {"decay_lr", "eval_iters"} and earlier["eval_tokens"] == "0"
+        (checkpoint(place, 3) / "state.json").write_text(json.dumps({**state, "config": earlier}, indent=1)[:-2] + "\n}\n")
+        repair_state(checkpoint(place, 3) / "state.json")
+        record = place / "run/metrics.jsonl"
+        record.write_text(re.sub(r'"config": {[^}]*}', f'"config": {json.dumps(earlier)}', record.read_text()))
+        found = [subprocess.run([TRAINER, "eval", "--quiet", "--json", "--dataset=data", f"--out_dir={run}", "--threads=1"], cwd=place, capture_output=True, check=True).stdout
+                 for run in ("run", "whole")]  # fmt: skip
+        assert found[0] == found[1]
+        train(place, *model, "--lr_schedule=constant", "--warmup_iters=0", run="whole")
+        train(place, *model, "--decay_lr=False")
+        for name in "model.safetensors", "optimizer.safetensors":
+            assert (checkpoint(place, 6) / name).read_bytes() == (place / "whole" / checkpoint(place, 6).name / name).read_bytes()
+        states = [json.loads((place / run / checkpoint(place, 6).name / "state.json").read_text()) for run in ("run", "whole")]
+        assert states[0] == states[1]
+        done = replay(place)
+        assert done.returncode == 0, done.stderr
+        subprocess.run([TRAINER, "report", "-o", "runs.html", "run", "whole"], cwd=place, capture_output=True, check=True)
+        for page in "runs.html", "run/report.html":
+            assert not re.search("decay_lr|eval_iters", (place / page).read_text())
+
+
 # ---- forgers: each changes one bit of a copy of an honest run, and returns what it did
 
 
