@@ -42,6 +42,17 @@ END
     [ "$(jq -s 'map(.line) == [range(2; length + 2)]' out/skipped.jsonl)" = true ] && [ "$(wc -l <errors)" = "$(wc -l <rows)" ]
 }
 
+@test "tokenize --turns skips a line of more than 256 MiB and reads on" {
+    {
+        echo '{"prompt": "a", "completion": "b"}'
+        printf '{"prompt": "a", "completion": "' && head -c 270M /dev/zero | tr '\0' x && echo '"}'
+        echo '{"prompt": "a", "completion": "c"}'
+    } >in
+    run_match 0 "skipped 1 bad input*'in' line 2, byte *: the line is longer than 256 MiB" timeout 60 "$BIN/shardtool" tokenize --turns --keep-going \
+        --val 0 -q --format jsonl -o out in
+    [ "$("$BIN/shardtool" decode out)" = "<|user|>a<|end|><|assistant|>b<|end|><|endoftext|><|user|>a<|end|><|assistant|>c<|end|><|endoftext|>" ]
+}
+
 @test "tokenize --turns reads what other files name beside messages, and a text as a document" {
     cat >good.jsonl <<'END'
 {"prompt": "unused", "prompt_id": "7", "messages": [{"role": "user", "content": "Spain?", "name": null}, {"role": "assistant", "content": "Madrid", "tool_calls": []}], "tools": null}
@@ -87,6 +98,8 @@ END
         run_match 65 "'mixed.jsonl' line 2, byte *: a conversation, which only tokenize --turns reads (train-vocabulary: --text-field '\*' takes all its strings), and no text at the key 'text'" tokenize_plain -o out mixed.jsonl
         echo "$line" | cat - text.jsonl >mixed.jsonl
         run_match 65 "'mixed.jsonl' line 1, byte *: a conversation*the line has the keys *" tokenize_plain -o out mixed.jsonl
+        { printf '\xef\xbb\xbf' && cat mixed.jsonl; } >marked.jsonl
+        run_match 65 "'marked.jsonl' line 1, byte *: a conversation*the line has the keys *" tokenize_plain -o out marked.jsonl
         run_match 0 "skipped 1 bad input" tokenize_plain --max-bad 1 --force -o out mixed.jsonl
     done <<'END'
 {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]}
