@@ -1,14 +1,19 @@
-// The kept documents that later documents are compared with: their words, of which the hashes are computed again, are
-// in a temporary file, and for each group (documents that share a band) the places of its first kept documents in
-// another.
+// The kept documents that later documents are compared with. Their words are in a temporary file; hashes are recomputed
+// from them. Another file holds the slots: for each group (documents that share a band), the places of its first kept
+// documents.
 #pragma once
 
 #include "shardtool/similar/shingles.h"
 
 enum { GROUP_KEPT_MAX = 32 }; // later kept documents of a group are not compared with its others
 
-// A document in a group, as one number: the first slot of the group, how many of the slots earlier members can have
-// taken, and whether it is the last.
+// A document in a group, as one number:
+//
+//     bit 63                               7 6                      1 0
+//         | first slot of the group          | earlier members, <= 32 | is the last member |
+//
+// An earlier member has taken a slot if it was kept. So the slots to look at are the first ones, as many as earlier
+// members, up to one that is free.
 static inline uint64_t membership(uint64_t slot, uint64_t before, bool is_last) {
     return slot << 7 | (before < GROUP_KEPT_MAX ? before : GROUP_KEPT_MAX) << 1 | is_last;
 }

@@ -18,34 +18,55 @@ typedef struct {
     uint64_t number, removed; // removed: equal documents
 } LongDocument;
 
+// Pass 1: the bands of all documents.
 typedef struct {
     const NearDedup *dedup;
-    const char *folder; // of temporary files
-    TextMap map;
     Shingler *shinglers; // one for each worker
-    RecordSort *bands, *members;
-    uint64_t slots;
+    RecordSort *sort;    // the number of a document by the key of its band
     uint64_t without_words, too_long;
+} BandPass;
+
+// Pass 2: documents that share a band are a group.
+typedef struct {
+    RecordSort *bands; // of pass 1
+    RecordSort *sort;  // a membership by the number of its document
+    uint64_t slots;
+} GroupPass;
+
+// The memberships of a document that was handed to a worker.
+typedef struct {
+    uint64_t count, values[];
+} Memberships;
+
+// Pass 3: the documents in order.
+typedef struct {
+    const NearDedup *dedup;
+    Shingler *shinglers; // of pass 1
+    RecordSort *members; // of pass 2
+    SortRecord next;     // the first membership that is not in the queue
+    int has_next;        // as record_sort_next
+    Buffer queue;        // Memberships; those at `queue_at` are read next
+    size_t queue_at;
     KeptSets *kept;
     Buffer longs; // LongDocument
-    // The memberships of documents that were handed to workers, a count before those of each; `queue_at` is read next.
-    Buffer queue;
-    size_t queue_at;
-    SortRecord next; // the first membership that is not in the queue
-    int has_next;    // as record_sort_next
-} NearWork;
+} ComparePass;
 
 static uint64_t band_count(const NearDedup *dedup) {
     return (dedup->inputs->documents[SPLIT_TRAIN] + dedup->inputs->documents[SPLIT_VAL]) * MINHASH_BANDS;
 }
 
-static uint64_t fixed_memory(const NearWork *work) {
-    return FIXED_BYTES + text_map_threads(&work->map) * (uint64_t)THREAD_BYTES;
+static TextMap text_map(const NearDedup *dedup) {
+    return (TextMap){
+        .inputs = dedup->inputs, .output = dedup->output, .vocab = dedup->vocab, .threads = dedup->threads};
+}
+
+static uint64_t fixed_memory(const TextMap *map) {
+    return FIXED_BYTES + text_map_threads(map) * (uint64_t)THREAD_BYTES;
 }
 
 int near_dedup_check(const NearDedup *dedup) {
-    const NearWork work = {.map.threads = dedup->threads};
-    const uint64_t need = fixed_memory(&work) + record_sort_least_memory(band_count(dedup));
+    const TextMap map = text_map(dedup);
+    const uint64_t need = fixed_memory(&map) + record_sort_least_memory(band_count(dedup));
     if (dedup->memory >= need) return 0;
     char memory[16];
     return fail(EX_USAGE, "--memory of %s is too small for %" PRIu64 " documents: give it %" PRIu64 "M or more",
@@ -53,40 +74,40 @@ int near_dedup_check(const NearDedup *dedup) {
 }
 
 static int sign_text(void *context, unsigned worker, Bytes text, Buffer *out) {
-    const NearWork *work = context;
+    const BandPass *pass = context;
     MinhashBand bands[MINHASH_BANDS];
-    if (shingler_bands(&work->shinglers[worker], text, bands))
+    if (shingler_bands(&pass->shinglers[worker], text, bands))
         for (unsigned i = 0; i < MINHASH_BANDS; i++) buffer_add(out, &bands[i].key, sizeof bands[i].key);
     return 0;
 }
 
 static int take_bands(void *context, const TextDocument *document, Bytes result, Bytes ids) {
     (void)ids;
-    NearWork *work = context;
-    removal_report_count(work->dedup->report, document);
-    work->too_long += document->cursor != NULL, work->without_words += !document->cursor && !result.size;
+    BandPass *pass = context;
+    removal_report_count(pass->dedup->report, document);
+    pass->too_long += document->cursor != NULL, pass->without_words += !document->cursor && !result.size;
     for (size_t at = 0; at < result.size; at += sizeof(uint64_t))
-        if (record_sort_add(work->bands, (SortRecord){get_u64(result.data + at) >> KEY_UNUSED, document->number}) < 0)
+        if (record_sort_add(pass->sort, (SortRecord){get_u64(result.data + at) >> KEY_UNUSED, document->number}) < 0)
             return -1;
     return 0;
 }
 
-// Records with one key are a group. A document has its place in `members` when the next record shows whether it is the
+// Records with one key are a group. A document has its place in `sort` when the next record shows whether it is the
 // last of its group.
-static int find_groups(NearWork *work) {
+static int find_groups(GroupPass *pass) {
     SortRecord last = {0}, record;
     uint64_t before = 0; // members of the group before `last`
     bool is_first = true;
     int status;
     do {
-        status = record_sort_next(work->bands, &record);
+        status = record_sort_next(pass->bands, &record);
         const bool is_same = status > 0 && !is_first && record.key == last.key;
         if (is_same && record.value == last.value) continue;
         if (!is_first && (is_same || before)) {
-            const uint64_t member = membership(work->slots, before, !is_same);
-            if (record_sort_add(work->members, (SortRecord){last.value, member}) < 0) return -1;
+            const uint64_t member = membership(pass->slots, before, !is_same);
+            if (record_sort_add(pass->sort, (SortRecord){last.value, member}) < 0) return -1;
         }
-        if (!is_same && before) work->slots += group_slots(before + 1);
+        if (!is_same && before) pass->slots += group_slots(before + 1);
         before = is_same ? before + 1 : 0;
         last = record, is_first = false;
     } while (status > 0);
@@ -94,73 +115,72 @@ static int find_groups(NearWork *work) {
 }
 
 static bool wants_set(void *context, const TextDocument *document) {
-    NearWork *work = context;
-    const size_t start = work->queue.size;
-    uint64_t count = 0;
-    if (work->has_next <= 0 || work->next.key != document->number) return false;
-    buffer_add(&work->queue, &count, sizeof count);
-    for (; work->has_next > 0 && work->next.key == document->number; count++) {
-        buffer_add(&work->queue, &work->next.value, sizeof work->next.value);
-        work->has_next = record_sort_next(work->members, &work->next);
+    ComparePass *pass = context;
+    const size_t start = pass->queue.size;
+    Memberships head = {0};
+    if (pass->has_next <= 0 || pass->next.key != document->number) return false;
+    buffer_add(&pass->queue, &head, sizeof head);
+    for (; pass->has_next > 0 && pass->next.key == document->number; head.count++) {
+        buffer_add(&pass->queue, &pass->next.value, sizeof pass->next.value);
+        pass->has_next = record_sort_next(pass->members, &pass->next);
     }
-    put_u64(work->queue.data + start, count);
+    memcpy(pass->queue.data + start, &head, sizeof head);
     return true;
 }
 
 static int make_set(void *context, unsigned worker, Bytes text, Buffer *out) {
-    const NearWork *work = context;
-    return shingler_set(&work->shinglers[worker], text, out), 0;
+    const ComparePass *pass = context;
+    return shingler_set(&pass->shinglers[worker], text, out), 0;
 }
 
-static int report_removed(const NearWork *work, const TextDocument *document, uint64_t kept, double similarity) {
-    removal_report_begin(work->dedup->report, document);
-    removal_report_add_kept(work->dedup->report, kept, similarity);
-    return removal_report_end(work->dedup->report) < 0 ? -1 : 1;
+static int report_removed(const ComparePass *pass, const TextDocument *document, uint64_t kept, double similarity) {
+    removal_report_begin(pass->dedup->report, document);
+    removal_report_add_kept(pass->dedup->report, kept, similarity);
+    return removal_report_end(pass->dedup->report) < 0 ? -1 : 1;
 }
 
 // Whether a document that is too long goes: one before has its ids.
-static int decide_long(NearWork *work, const TextDocument *document) {
-    LongDocument own = {.number = document->number}, *other = (LongDocument *)(void *)work->longs.data;
+static int decide_long(ComparePass *pass, const TextDocument *document) {
+    LongDocument own = {.number = document->number}, *other = (LongDocument *)(void *)pass->longs.data;
     if (documents_hash(document->cursor, &own.hash) < 0) return -1;
-    for (size_t i = 0; i < work->longs.size / sizeof own; i++, other++) {
+    for (size_t i = 0; i < pass->longs.size / sizeof own; i++, other++) {
         if (other->hash.low != own.hash.low || other->hash.high != own.hash.high) continue;
         other->removed++;
-        return report_removed(work, document, other->number, 1);
+        return report_removed(pass, document, other->number, 1);
     }
-    return buffer_add(&work->longs, &own, sizeof own), 0;
+    return buffer_add(&pass->longs, &own, sizeof own), 0;
 }
 
 // Whether a document with the next memberships of the queue goes.
-static int decide(NearWork *work, const TextDocument *document, Bytes set) {
-    const uint64_t *memberships = (const uint64_t *)(const void *)(work->queue.data + work->queue_at) + 1;
-    const size_t count = memberships[-1];
+static int decide(ComparePass *pass, const TextDocument *document, Bytes set) {
+    const Memberships *own = (const Memberships *)(const void *)(pass->queue.data + pass->queue_at);
     uint64_t kept;
     double similarity;
-    int status = kept_sets_find(work->kept, memberships, count, set, &kept, &similarity);
-    if (status == 0) status = kept_sets_keep(work->kept, memberships, count, set, document->number);
-    if (status > 0) status = report_removed(work, document, kept, similarity);
-    work->queue_at += (1 + count) * sizeof *memberships;
-    if (work->queue_at > QUEUE_BYTES || work->queue_at == work->queue.size) {
-        memmove(work->queue.data, work->queue.data + work->queue_at, work->queue.size - work->queue_at);
-        work->queue.size -= work->queue_at, work->queue_at = 0;
+    int status = kept_sets_find(pass->kept, own->values, own->count, set, &kept, &similarity);
+    if (status == 0) status = kept_sets_keep(pass->kept, own->values, own->count, set, document->number);
+    if (status > 0) status = report_removed(pass, document, kept, similarity);
+    pass->queue_at += sizeof *own + own->count * sizeof *own->values;
+    if (pass->queue_at > QUEUE_BYTES || pass->queue_at == pass->queue.size) {
+        memmove(pass->queue.data, pass->queue.data + pass->queue_at, pass->queue.size - pass->queue_at);
+        pass->queue.size -= pass->queue_at, pass->queue_at = 0;
     }
     return status;
 }
 
 static int take_set(void *context, const TextDocument *document, Bytes result, Bytes ids) {
-    NearWork *work = context;
-    if (work->has_next < 0) return -1;
-    const int removed = document->is_wanted ? decide(work, document, result)
-                        : document->cursor  ? decide_long(work, document)
+    ComparePass *pass = context;
+    if (pass->has_next < 0) return -1;
+    const int removed = document->is_wanted ? decide(pass, document, result)
+                        : document->cursor  ? decide_long(pass, document)
                                             : 0;
     if (removed) return removed < 0 ? -1 : 0;
-    return text_document_copy(document, work->dedup->inputs, ids, work->dedup->output);
+    return text_document_copy(document, pass->dedup->inputs, ids, pass->dedup->output);
 }
 
-static void log_statistics(const NearWork *work) {
-    KeptStatistics statistics = kept_sets_statistics(work->kept);
-    const LongDocument *longs = (const LongDocument *)(const void *)work->longs.data;
-    for (size_t i = 0; i < work->longs.size / sizeof *longs; i++)
+static void log_statistics(const BandPass *bands, const ComparePass *compare) {
+    KeptStatistics statistics = kept_sets_statistics(compare->kept);
+    const LongDocument *longs = (const LongDocument *)(const void *)compare->longs.data;
+    for (size_t i = 0; i < compare->longs.size / sizeof *longs; i++)
         if (longs[i].removed > statistics.largest) statistics.largest = longs[i].removed;
     if (statistics.crowded)
         log_warn("%" PRIu64
@@ -174,53 +194,53 @@ static void log_statistics(const NearWork *work) {
                  " document%s",
                  statistics.number_documents, statistics.number_documents == 1 ? " is" : "s are",
                  statistics.number_families, PLURAL(statistics.number_families));
-    if (work->without_words)
-        log_line("%" PRIu64 " document%s no words and stay", work->without_words,
-                 work->without_words == 1 ? " has" : "s have");
-    if (work->too_long)
-        log_warn("%" PRIu64 " document%s of more than %d tokens: only equal ones of these are found", work->too_long,
-                 PLURAL(work->too_long), TEXT_TOKENS_MAX);
+    if (bands->without_words)
+        log_line("%" PRIu64 " document%s no words and stay", bands->without_words,
+                 bands->without_words == 1 ? " has" : "s have");
+    if (bands->too_long)
+        log_warn("%" PRIu64 " document%s of more than %d tokens: only equal ones of these are found", bands->too_long,
+                 PLURAL(bands->too_long), TEXT_TOKENS_MAX);
 }
 
-static int run_passes(NearWork *work) {
-    const NearDedup *dedup = work->dedup;
-    const uint64_t bands = band_count(dedup), documents = bands / MINHASH_BANDS;
-    const uint64_t memory = dedup->memory - fixed_memory(work), rest = memory - record_sort_least_memory(bands);
+static int run_passes(BandPass *bands, GroupPass *groups, ComparePass *compare, TextMap *map) {
+    const NearDedup *dedup = bands->dedup;
+    const char *folder = dedup->output && !dedup->output->to_stdout ? dedup->output->build.target : NULL;
+    const uint64_t count = band_count(dedup), documents = count / MINHASH_BANDS;
+    const uint64_t memory = dedup->memory - fixed_memory(map), rest = memory - record_sort_least_memory(count);
     const uint64_t set_memory = rest < memory / 2 ? rest : memory / 2; // beside the members
-    const RecordLimits band_limits = {bands, 1ull << (64 - KEY_UNUSED), documents};
-    const RecordLimits member_limits = {bands, documents, membership(bands + 1, 0, false)};
-    if (!(work->bands = record_sort_open(work->folder, &band_limits, memory))) return -1;
-    work->map.work = sign_text, work->map.take = take_bands;
-    if (text_map_run(&work->map) < 0) return -1;
-    if (!(work->members = record_sort_open(work->folder, &member_limits, memory - set_memory))) return -1;
-    if (find_groups(work) < 0) return -1;
-    record_sort_close(work->bands);
-    work->bands = NULL;
-    if (!(work->kept = kept_sets_open(work->folder, work->slots, dedup->least, set_memory))) return -1;
-    if ((work->has_next = record_sort_next(work->members, &work->next)) < 0) return -1;
-    work->map.wants = wants_set, work->map.work = make_set, work->map.take = take_set;
-    return text_map_run(&work->map);
+    const RecordLimits band_limits = {count, 1ull << (64 - KEY_UNUSED), documents};
+    const RecordLimits member_limits = {count, documents, membership(count + 1, 0, false)};
+    if (!(bands->sort = record_sort_open(folder, &band_limits, memory))) return -1;
+    map->context = bands, map->work = sign_text, map->take = take_bands;
+    if (text_map_run(map) < 0) return -1;
+    groups->bands = bands->sort;
+    if (!(groups->sort = record_sort_open(folder, &member_limits, memory - set_memory))) return -1;
+    if (find_groups(groups) < 0) return -1;
+    record_sort_close(bands->sort);
+    bands->sort = NULL;
+    compare->members = groups->sort;
+    if (!(compare->kept = kept_sets_open(folder, groups->slots, dedup->least, set_memory))) return -1;
+    if ((compare->has_next = record_sort_next(compare->members, &compare->next)) < 0) return -1;
+    map->context = compare, map->wants = wants_set, map->work = make_set, map->take = take_set;
+    return text_map_run(map);
 }
 
 int near_dedup_run(const NearDedup *dedup) {
-    NearWork work = {.dedup = dedup};
-    work.map = (TextMap){.inputs = dedup->inputs,
-                         .output = dedup->output,
-                         .vocab = dedup->vocab,
-                         .threads = dedup->threads,
-                         .context = &work};
-    if (dedup->output && !dedup->output->to_stdout) work.folder = dedup->output->build.target;
-    const unsigned threads = text_map_threads(&work.map);
-    work.shinglers = allocate_zeroed(threads, sizeof *work.shinglers);
-    for (unsigned i = 0; i < threads; i++) shingler_open(&work.shinglers[i]);
-    const int status = run_passes(&work);
-    if (status == 0) log_statistics(&work);
-    for (unsigned i = 0; i < threads; i++) shingler_close(&work.shinglers[i]);
-    free(work.shinglers);
-    record_sort_close(work.bands);
-    record_sort_close(work.members);
-    kept_sets_close(work.kept);
-    buffer_close(&work.queue);
-    buffer_close(&work.longs);
+    TextMap map = text_map(dedup);
+    const unsigned threads = text_map_threads(&map);
+    Shingler *shinglers = allocate_zeroed(threads, sizeof *shinglers);
+    for (unsigned i = 0; i < threads; i++) shingler_open(&shinglers[i]);
+    BandPass bands = {.dedup = dedup, .shinglers = shinglers};
+    GroupPass groups = {0};
+    ComparePass compare = {.dedup = dedup, .shinglers = shinglers};
+    const int status = run_passes(&bands, &groups, &compare, &map);
+    if (status == 0) log_statistics(&bands, &compare);
+    for (unsigned i = 0; i < threads; i++) shingler_close(&shinglers[i]);
+    free(shinglers);
+    record_sort_close(bands.sort);
+    record_sort_close(groups.sort);
+    kept_sets_close(compare.kept);
+    buffer_close(&compare.queue);
+    buffer_close(&compare.longs);
     return status;
 }
