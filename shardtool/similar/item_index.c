@@ -1,5 +1,6 @@
-// Pairs of a window's hash and its item, sorted; the upper bits of a hash give the place of its first pair. A filter of
-// bits comes first, as most windows of documents are in no item.
+// Pairs of a window's hash and its item, sorted; the upper bits of a hash give the place of its first pair. A Bloom
+// filter of one hash comes before this table, as most windows of documents are not in an item: what passes it is looked
+// up, so that it costs no exactness.
 #include "shardtool/similar/item_index.h"
 #include "common/err.h"
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // The n-grams of the items of benchmarks, and the search for items in documents. An item occurs in a document that has
-// at least half of its distinct windows of `words` words; an item of fewer words, when it occurs whole. Exact: hashes
-// of 64 bits in a table, no Bloom filter.
+// at least half of its distinct windows of `words` words; an item of fewer words, when it occurs whole. Exact but for
+// equal hashes of 64 bits.
 #pragma once
 
 #include "shardtool/similar/words.h"
