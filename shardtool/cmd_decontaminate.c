@@ -46,55 +46,53 @@ typedef struct {
     uint64_t too_long;
 } Decontamination;
 
-static Decontamination work;
-
-static int read_items(Source *source) {
+static int read_items(Decontamination *work, Source *source) {
     Buffer text = {0};
     Part part;
     int status;
     while ((status = source_next(source, &part)) > 0) {
         buffer_add(&text, part.text.data, part.text.size);
         if (!part.last) continue;
-        if (item_index_add(work.index, (Bytes){text.data, text.size}, part.file, part.document) < 0) break;
+        if (item_index_add(work->index, (Bytes){text.data, text.size}, part.file, part.document) < 0) break;
         text.size = 0;
     }
     buffer_close(&text);
     return status == 0 ? 0 : -1;
 }
 
-static int open_items(void) {
+static int open_items(Decontamination *work) {
     char *paths[STRING_LIST_MAX];
     for (size_t i = 0; i < against.count; i++) paths[i] = (char *)(uintptr_t)against.items[i];
-    if (inputs_open(&work.files, (int)against.count, paths, &input_filter) < 0) return -1;
+    if (inputs_open(&work->files, (int)against.count, paths, &input_filter) < 0) return -1;
     source_options.docs = docs, source_options.text_field = text_field;
-    work.index = item_index_open((unsigned)words);
-    Source *source = source_open(&work.files, &source_options);
-    const int status = read_items(source);
+    work->index = item_index_open((unsigned)words);
+    Source *source = source_open(&work->files, &source_options);
+    const int status = read_items(work, source);
     source_close(source);
-    if (status == 0 && !item_index_items(work.index)) return fail_no_documents();
-    item_index_build(work.index);
+    if (status == 0 && !item_index_items(work->index)) return fail_no_documents();
+    item_index_build(work->index);
     return status;
 }
 
 static int search_text(void *context, unsigned worker, Bytes text, Buffer *out) {
-    const Decontamination *decontamination = context;
+    const Decontamination *work = context;
     ItemHit hit;
-    if (!item_search(decontamination->searches[worker], text, &hit)) return 0;
+    if (!item_search(work->searches[worker], text, &hit)) return 0;
     const HitHead head = {.share = hit.share, .item = hit.item};
     buffer_add(out, &head, sizeof head);
     buffer_add(out, hit.words.data, hit.words.size);
     return 0;
 }
 
-static int report_hit(const TextDocument *document, Bytes result) {
+static int report_hit(Decontamination *work, const TextDocument *document, Bytes result) {
     HitHead head;
     memcpy(&head, result.data, sizeof head);
-    const Item *item = item_index_item(work.index, head.item);
+    const Item *item = item_index_item(work->index, head.item);
     char path[PATH_MAX_BYTES];
-    Buffer *lines = &work.report.lines;
+    Buffer *lines = &work->report.lines;
     JsonCarry carry = {.size = 0};
-    removal_report_begin(&work.report, document);
-    input_path(&work.files, &work.files.files[item->file], path);
+    removal_report_begin(&work->report, document);
+    input_path(&work->files, &work->files.files[item->file], path);
     json_add_field(lines, "against", path);
     json_add_number(lines, "item", item->document);
     json_add_real(lines, "share", head.share, 4);
@@ -102,77 +100,80 @@ static int report_hit(const TextDocument *document, Bytes result) {
     buffer_print(lines, "\"");
     json_add_text(lines, (Bytes){result.data + sizeof head, result.size - sizeof head}, true, &carry);
     buffer_print(lines, "\"");
-    return removal_report_end(&work.report);
+    return removal_report_end(&work->report);
 }
 
 static int take_document(void *context, const TextDocument *document, Bytes result, Bytes ids) {
-    (void)context;
-    removal_report_count(&work.report, document);
-    work.too_long += document->cursor != NULL;
-    return result.size ? report_hit(document, result) : text_document_copy(document, work.inputs, ids, work.output);
+    Decontamination *work = context;
+    removal_report_count(&work->report, document);
+    work->too_long += document->cursor != NULL;
+    return result.size ? report_hit(work, document, result)
+                       : text_document_copy(document, work->inputs, ids, work->output);
 }
 
-static void log_items(unsigned threads) {
-    const uint64_t items = item_index_items(work.index);
+static void log_items(const Decontamination *work, unsigned threads) {
+    const uint64_t items = item_index_items(work->index);
     uint64_t occur = 0, too_short = 0;
     for (uint64_t i = 0; i < items; i++) {
         bool found = false;
-        for (unsigned t = 0; t < threads; t++) found |= item_search_found(work.searches[t], i);
-        occur += found, too_short += !item_index_item(work.index, i)->windows;
+        for (unsigned t = 0; t < threads; t++) found |= item_search_found(work->searches[t], i);
+        occur += found, too_short += !item_index_item(work->index, i)->windows;
     }
     log_line("items that occur: %" PRIu64 " of %" PRIu64, occur, items - too_short);
     if (too_short)
         log_warn("%" PRIu64 " item%s of fewer than %d words %s not searched for", too_short, PLURAL(too_short),
                  words < ITEM_WORDS_MIN ? (int)words : (int)ITEM_WORDS_MIN, too_short == 1 ? "was" : "were");
-    if (work.too_long)
-        log_warn("%" PRIu64 " document%s of more than %d tokens stay without a comparison", work.too_long,
-                 PLURAL(work.too_long), TEXT_TOKENS_MAX);
+    if (work->too_long)
+        log_warn("%" PRIu64 " document%s of more than %d tokens stay without a comparison", work->too_long,
+                 PLURAL(work->too_long), TEXT_TOKENS_MAX);
 }
 
-static int search_documents(const Vocab *vocab) {
-    const TextMap map = {.inputs = work.inputs,
-                         .output = work.output,
+static int search_documents(Decontamination *work, const Vocab *vocab) {
+    const TextMap map = {.inputs = work->inputs,
+                         .output = work->output,
                          .vocab = vocab,
                          .threads = (unsigned)output_options.threads,
-                         .context = &work,
+                         .context = work,
                          .work = search_text,
                          .take = take_document};
     const unsigned threads = text_map_threads(&map);
-    work.searches = allocate_zeroed(threads, sizeof *work.searches);
-    for (unsigned i = 0; i < threads; i++) work.searches[i] = item_search_open(work.index);
-    int status = removal_report_open(&work.report, work.inputs, report_path);
+    work->searches = allocate_zeroed(threads, sizeof *work->searches);
+    for (unsigned i = 0; i < threads; i++) work->searches[i] = item_search_open(work->index);
+    int status = removal_report_open(&work->report, work->inputs, report_path);
     if (status == 0) status = text_map_run(&map);
-    if (status == 0) status = removal_report_finish(&work.report);
-    if (status == 0) removal_report_summary(&work.report), log_items(threads);
-    removal_report_close(&work.report);
-    for (unsigned i = 0; i < threads; i++) item_search_close(work.searches[i]);
-    free(work.searches);
+    if (status == 0) status = removal_report_finish(&work->report);
+    if (status == 0) removal_report_summary(&work->report), log_items(work, threads);
+    removal_report_close(&work->report);
+    for (unsigned i = 0; i < threads; i++) item_search_close(work->searches[i]);
+    free(work->searches);
     return status;
 }
 
-static int decontaminate_all(const DocumentInputs *inputs, Output *output) {
+static int decontaminate_all(void *context, const DocumentInputs *inputs, Output *output) {
+    Decontamination *work = context;
     const Vocab *vocab;
-    work.inputs = inputs, work.output = output;
-    if (output && output->vocab) return search_documents(output->vocab);
+    work->inputs = inputs, work->output = output;
+    if (output && output->vocab) return search_documents(work, output->vocab);
     if (dataset_vocabulary_need(&vocab, &inputs->inputs, inputs->params.vocab_fp) < 0) return -1;
-    const int status = search_documents(vocab);
+    const int status = search_documents(work, vocab);
     vocab_close(vocab);
     return status;
 }
 
 static int run(int count, char **arguments) {
     char settings[80];
+    Decontamination work = {0};
     if (!against.count) return fail(EX_USAGE, "missing --against FILE, the items of a benchmark");
     if (words < 1 || words > ITEM_WORDS_MAX)
         return fail(EX_USAGE, "--words is %" PRIu64 ", and must be from 1 to %d", words, ITEM_WORDS_MAX);
     if (removal_report_check(report_path) < 0) return -1;
-    int status = open_items();
+    int status = open_items(&work);
     if (status == 0 && report_path && !output_options.path)
-        status = documents_run_dry(count, arguments, decontaminate_all);
+        status = documents_run_dry(count, arguments, decontaminate_all, &work);
     else if (status == 0) {
         snprintf(settings, sizeof settings, "against=%016" PRIx64 ";words=%" PRIu64 ";form=%d",
                  item_index_digest(work.index), words, WORDS_VERSION);
-        status = documents_run(count, arguments, "decontaminate", settings, decontaminate_all);
+        status = documents_run(count, arguments, "decontaminate", settings, decontaminate_all, &work);
     }
     item_index_close(work.index);
     inputs_close(&work.files);

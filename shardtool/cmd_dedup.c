@@ -125,7 +125,8 @@ static int remove_similar(Dedup *dedup) {
     return status;
 }
 
-static int dedup_all(const DocumentInputs *inputs, Output *output) {
+static int dedup_all(void *context, const DocumentInputs *inputs, Output *output) {
+    (void)context;
     Dedup dedup = {.inputs = inputs, .output = output};
     int status = removal_report_open(&dedup.report, inputs, report_path);
     if (status == 0) status = similar != 0 ? remove_similar(&dedup) : remove_equal(&dedup);
@@ -142,9 +143,9 @@ static int run(int count, char **arguments) {
     if (similar != 0 && !(similar >= SIMILAR_LEAST && similar <= 1))
         return fail(EX_USAGE, "--similar is %.15g, and must be from %g to 1", similar, SIMILAR_LEAST);
     if (removal_report_check(report_path) < 0) return -1;
-    if (report_path && !output_options.path) return documents_run_dry(count, arguments, dedup_all);
+    if (report_path && !output_options.path) return documents_run_dry(count, arguments, dedup_all, NULL);
     if (similar != 0) snprintf(settings, sizeof settings, "similar=%.10g;words=%d", similar, WORDS_VERSION);
-    return documents_run(count, arguments, "dedup", settings, dedup_all);
+    return documents_run(count, arguments, "dedup", settings, dedup_all, NULL);
 }
 
 const Command shardtool_dedup = {

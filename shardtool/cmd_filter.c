@@ -61,7 +61,8 @@ static int parse_ids(Buffer *settings) {
     return 0;
 }
 
-static int filter_all(const DocumentInputs *inputs, Output *output) {
+static int filter_all(void *context, const DocumentInputs *inputs, Output *output) {
+    (void)context;
     int status = 0;
     for (int i = 0; status == 0 && i < SPLIT_COUNT; i++) {
         DocumentCursor cursor = {.inputs = inputs, .split = i};
@@ -76,7 +77,7 @@ static int run(int count, char **arguments) {
     int status = parse_ids(&settings);
     if (status == 0 && !min_tokens && !max_tokens && !ids.count)
         status = fail(EX_USAGE, "missing a condition: --min-tokens, --max-tokens or --contains-id");
-    if (status == 0) status = documents_run(count, arguments, "filter", (const char *)settings.data, filter_all);
+    if (status == 0) status = documents_run(count, arguments, "filter", (const char *)settings.data, filter_all, NULL);
     buffer_close(&settings);
     return status;
 }

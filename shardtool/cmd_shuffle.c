@@ -66,7 +66,8 @@ static int shuffle_split(const DocumentInputs *inputs, Output *output, int numbe
     return status;
 }
 
-static int shuffle_all(const DocumentInputs *inputs, Output *output) {
+static int shuffle_all(void *context, const DocumentInputs *inputs, Output *output) {
+    (void)context;
     int status = 0;
     for (int i = 0; status == 0 && i < SPLIT_COUNT; i++)
         if (documents_has(output, i) && inputs->tokens[i]) status = shuffle_split(inputs, output, i);
@@ -76,7 +77,7 @@ static int shuffle_all(const DocumentInputs *inputs, Output *output) {
 static int run(int count, char **arguments) {
     char settings[32];
     snprintf(settings, sizeof settings, "seed=%" PRIu64, seed);
-    return documents_run(count, arguments, "shuffle", settings, shuffle_all);
+    return documents_run(count, arguments, "shuffle", settings, shuffle_all, NULL);
 }
 
 const Command shardtool_shuffle = {

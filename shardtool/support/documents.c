@@ -170,7 +170,8 @@ bool documents_has(const Output *output, int split) {
     return wanted ? split == wanted - 1 : split == SPLIT_TRAIN || !output || !output->to_stdout;
 }
 
-int documents_run(int count, char **paths, const char *command, const char *settings, DocumentWork *work) {
+int documents_run(int count, char **paths, const char *command, const char *settings, DocumentWork *work,
+                  void *context) {
     static Output output;
     DocumentInputs inputs;
     if (documents_open(&inputs, count, paths) < 0) return -1;
@@ -182,7 +183,7 @@ int documents_run(int count, char **paths, const char *command, const char *sett
     OutputPlan plan = documents_plan(&inputs, command, (const char *)line.data);
     int status = output_open(&output, output_options.path, &plan);
     if (status == 0) {
-        status = work(&inputs, &output);
+        status = work(context, &inputs, &output);
         if (status == 0) status = output_finish(&output);
     }
     output_close(&output);
@@ -191,10 +192,10 @@ int documents_run(int count, char **paths, const char *command, const char *sett
     return status < 0 ? -1 : 0;
 }
 
-int documents_run_dry(int count, char **paths, DocumentWork *work) {
+int documents_run_dry(int count, char **paths, DocumentWork *work, void *context) {
     DocumentInputs inputs;
     if (jobs_check(output_options.threads) < 0 || documents_open(&inputs, count, paths) < 0) return -1;
-    const int status = work(&inputs, NULL);
+    const int status = work(context, &inputs, NULL);
     documents_close(&inputs);
     return status < 0 ? -1 : 0;
 }

@@ -48,6 +48,8 @@ bool documents_has(const Output *output, int split); // whether a split is to be
 
 // All of a command that writes one dataset, or one shard, from the documents of its PATHs: opens both, calls `work` to
 // add the documents, and finishes the output. Does nothing when the output is complete already.
-typedef int DocumentWork(const DocumentInputs *inputs, Output *output);
-int documents_run(int count, char **paths, const char *command, const char *settings, DocumentWork *work);
-int documents_run_dry(int count, char **paths, DocumentWork *work); // without an output: `work` receives NULL
+typedef int DocumentWork(void *context, const DocumentInputs *inputs, Output *output);
+int documents_run(int count, char **paths, const char *command, const char *settings, DocumentWork *work,
+                  void *context);
+// Without an output: `work` receives NULL.
+int documents_run_dry(int count, char **paths, DocumentWork *work, void *context);
