@@ -1,12 +1,13 @@
-// The files that an argument names: the files of a folder and of the folders in it, or of a URL.
+// Walks over folders and listings.
+#include "shardtool/ingest/input_walk.h"
 #include "common/err.h"
+#include "common/file/file.h"
 #include "common/log.h"
 #include "dataset/manifest.h"
 #include "remote/url_map.h"
 #include "shardtool/ingest/codec.h"
 #include "shardtool/ingest/foreign.h"
 #include "shardtool/ingest/input_format.h"
-#include "shardtool/ingest/inputs_internal.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,38 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 #include <xxhash.h>
+
+enum { CHUNK_BYTES = 1 << 20 };
+struct InputStrings {
+    InputStrings *next;
+    size_t used, capacity;
+    char bytes[];
+};
+
+char *input_string(InputStrings **chunks, const void *string, size_t length) {
+    InputStrings *chunk = *chunks;
+    if (!chunk || chunk->capacity - chunk->used <= length) {
+        size_t capacity = length >= CHUNK_BYTES ? length + 1 : CHUNK_BYTES;
+        chunk = allocate_zeroed(1, sizeof *chunk + capacity);
+        chunk->next = *chunks, chunk->capacity = capacity;
+        *chunks = chunk;
+    }
+    char *kept = chunk->bytes + chunk->used;
+    if (length) memcpy(kept, string, length);
+    kept[length] = '\0';
+    chunk->used += length + 1;
+    return kept;
+}
+
+void input_strings_free(InputStrings *chunks) {
+    while (chunks) {
+        InputStrings *next = chunks->next;
+        free(chunks);
+        chunks = next;
+    }
+}
+
+int input_by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 // ---- which files of folders and members of archives --include and --exclude choose
 
@@ -89,7 +122,7 @@ typedef struct {
 } Folder;
 
 static Folder add_folder(Walk *walk, size_t length) {
-    const InputFolder folder = {input_string(&walk->inputs->strings, walk->path.data, length), walk->argument, false};
+    const InputFolder folder = {input_string(&walk->strings, walk->path.data, length), walk->argument, false};
     buffer_add(&walk->folders, &folder, sizeof folder);
     return (Folder){(uint32_t)(walk->folders.size / sizeof folder - 1), length};
 }
@@ -192,7 +225,7 @@ static void note_kind(Walk *walk, const char *name) {
     const uint64_t number = walk->files.size / sizeof(InputFile);
     walk->has_records |= kind == FOLDER_FILE_RECORDS;
     if (kind != FOLDER_FILE_ABOUT) return;
-    if (!walk->about.size) walk->first_about = input_string(&walk->inputs->strings, path_string(walk), walk->path.size);
+    if (!walk->about.size) walk->first_about = input_string(&walk->strings, path_string(walk), walk->path.size);
     buffer_add(&walk->about, &number, sizeof number);
 }
 
@@ -289,9 +322,8 @@ static int add_remote_file(Walk *walk, const RemoteEntry *entry, Folder folder) 
 
 static int walk_url(Walk *walk) {
     const RemoteArgument *argument = &walk->urls.arguments[walk->next_url++];
-    int status = remote_table_refuse(walk->inputs->remote, argument);
-    walk->inputs->arguments[walk->argument].path =
-        input_string(&walk->inputs->strings, argument->name, strlen(argument->name));
+    int status = remote_table_refuse(walk->remote, argument);
+    walk->arguments[walk->argument].path = input_string(&walk->strings, argument->name, strlen(argument->name));
     walk->path.size = 0, walk->has_records = false, walk->about.size = 0;
     if (argument->folder_length) buffer_add(&walk->path, argument->entries->name, argument->folder_length);
     const Folder folder = add_folder(walk, argument->folder_length);
@@ -319,10 +351,8 @@ int walk_list_urls(Walk *walk, char **arguments, size_t count) {
         if (walk->reads_urls && remote_is_url(arguments[i])) buffer_add(&urls, &arguments[i], sizeof *arguments);
     const char **list = (const char **)(void *)urls.data;
     if (urls.size) {
-        walk->inputs->remote = remote_open(&walk->filter->remote, list[0]);
-        status = walk->inputs->remote
-                     ? remote_list_open(&walk->urls, walk->inputs->remote, list, urls.size / sizeof *list)
-                     : -1;
+        walk->remote = remote_open(&walk->filter->remote, list[0]);
+        status = walk->remote ? remote_list_open(&walk->urls, walk->remote, list, urls.size / sizeof *list) : -1;
     }
     buffer_close(&urls);
     return status;
@@ -333,13 +363,14 @@ int walk_argument(Walk *walk, const char *path) {
     if (walk->reads_urls && remote_is_url(path)) return walk_url(walk);
     if (walk->reads_urls && strstr(path, "://") && !url_map_file_exists(path))
         return fail(EX_USAGE, "'%.60s' is no URL that is read: https://, s3:// or hf://, in small letters", path);
+    walk->arguments[walk->argument].path = path;
     walk->path.size = 0;
     buffer_add(&walk->path, path, strlen(path));
     walk->root_length = walk->path.size;
     if (!strcmp(path, "-")) {
         if (fstat(STDIN_FILENO, &st)) return fail_errno("cannot read standard input");
         st.st_mode = S_IFIFO; // even a file: its read position is not known
-        walk->inputs->arguments[walk->argument].stream = true;
+        walk->arguments[walk->argument].stream = true;
         return add_file(walk, &st, add_folder(walk, 0));
     }
     if (stat(path, &st)) return fail_errno("cannot open '%s'", path);
@@ -351,6 +382,14 @@ int walk_argument(Walk *walk, const char *path) {
     }
     if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
         return fail(EX_NOINPUT, "'%s' is neither a file nor a directory", path);
-    walk->inputs->arguments[walk->argument].stream = !S_ISREG(st.st_mode);
+    walk->arguments[walk->argument].stream = !S_ISREG(st.st_mode);
     return add_file(walk, &st, add_folder(walk, 0));
+}
+
+void walk_close(Walk *walk) {
+    buffer_close(&walk->identities);
+    buffer_close(&walk->open);
+    buffer_close(&walk->path);
+    buffer_close(&walk->about);
+    remote_list_close(&walk->urls);
 }

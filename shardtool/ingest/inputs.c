@@ -1,49 +1,18 @@
 // Lists and sorts the files that the arguments of a command name, refuses duplicates, and computes digests.
+#include "shardtool/ingest/inputs.h"
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/file/table_log.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "shardtool/ingest/inputs_internal.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { CHUNK_BYTES = 1 << 20, FILE_LIST_BYTES_MAX = 1 << 30 };
+enum { FILE_LIST_BYTES_MAX = 1 << 30 };
 static const uint32_t SKIPPED = UINT32_MAX; // the folder of a further name of a file
-
-struct InputStrings {
-    InputStrings *next;
-    size_t used, capacity;
-    char bytes[];
-};
-
-char *input_string(InputStrings **chunks, const void *string, size_t length) {
-    InputStrings *chunk = *chunks;
-    if (!chunk || chunk->capacity - chunk->used <= length) {
-        size_t capacity = length >= CHUNK_BYTES ? length + 1 : CHUNK_BYTES;
-        chunk = allocate_zeroed(1, sizeof *chunk + capacity);
-        chunk->next = *chunks, chunk->capacity = capacity;
-        *chunks = chunk;
-    }
-    char *kept = chunk->bytes + chunk->used;
-    if (length) memcpy(kept, string, length);
-    kept[length] = '\0';
-    chunk->used += length + 1;
-    return kept;
-}
-
-void input_strings_free(InputStrings *chunks) {
-    while (chunks) {
-        InputStrings *next = chunks->next;
-        free(chunks);
-        chunks = next;
-    }
-}
-
-int input_by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 const InputFolder *input_folder(const Inputs *inputs, const InputFile *file) { return &inputs->folders[file->folder]; }
 
@@ -74,10 +43,10 @@ static int by_identity(const void *a, const void *b) {
 
 // Two names of one file in a folder are one document, under the first name. A file that two arguments name is a
 // mistake.
-static int refuse_twice(Walk *walk) {
-    Identity *identities = (Identity *)(void *)walk->identities.data;
-    InputFile *files = (InputFile *)(void *)walk->files.data;
-    uint64_t count = walk->files.size / sizeof *files, linked = 0, kept = 0;
+static int refuse_twice(Inputs *inputs, Identity *identities) {
+    InputFile *files = inputs->files;
+    const uint64_t count = inputs->file_count;
+    uint64_t linked = 0, kept = 0;
     if (count) qsort(identities, count, sizeof *identities, by_identity);
     for (uint64_t first = 0, i = 1; i < count; i++) {
         const Identity *a = &identities[first], *b = &identities[i];
@@ -87,10 +56,10 @@ static int refuse_twice(Walk *walk) {
         }
         InputFile *one = &files[a->file], *two = &files[b->file];
         char path[PATH_MAX_BYTES], other[PATH_MAX_BYTES];
-        input_path(walk->inputs, one, path), input_path(walk->inputs, two, other);
+        input_path(inputs, one, path), input_path(inputs, two, other);
         if (!strcmp(path, other) && strstr(path, "://"))
             return fail(EX_USAGE, "'%s' twice: URLs that differ in their query alone are one file", path);
-        if (input_folder(walk->inputs, one)->argument != input_folder(walk->inputs, two)->argument)
+        if (input_folder(inputs, one)->argument != input_folder(inputs, two)->argument)
             return fail(EX_USAGE, "the same file twice: '%s' and '%s'", path, other);
         if (!linked++) log_warn("skipped '%s': the same file as '%s'", other, path);
         two->folder = SKIPPED;
@@ -98,7 +67,7 @@ static int refuse_twice(Walk *walk) {
     if (linked > 1) log_warn("skipped %" PRIu64 " further names of files", linked);
     for (uint64_t i = 0; linked && i < count; i++)
         if (files[i].folder != SKIPPED) files[kept++] = files[i];
-    if (linked) walk->files.size = kept * sizeof *files;
+    if (linked) inputs->file_count = kept;
     return 0;
 }
 
@@ -119,7 +88,7 @@ static int refuse_unreadable(const Inputs *inputs) {
 }
 
 // Adds the names in a file to `arguments`. They end in NUL if the file has a NUL, else in LF or CRLF.
-static int read_list(Inputs *inputs, Buffer *arguments, const char *path) {
+static int read_list(InputStrings **strings, Buffer *arguments, const char *path) {
     Buffer text = {0};
     bool is_stdin = !strcmp(path, "-");
     if (file_read_stream(&text, is_stdin ? "/dev/stdin" : path, FILE_LIST_BYTES_MAX) < 0) {
@@ -132,7 +101,7 @@ static int read_list(Inputs *inputs, Buffer *arguments, const char *path) {
         const size_t size = stop ? (size_t)(stop - text.data) - at : text.size - at;
         const size_t length = size - (size && end == '\n' && text.data[at + size - 1] == '\r');
         if (length) {
-            char *name = input_string(&inputs->strings, text.data + at, length);
+            char *name = input_string(strings, text.data + at, length);
             buffer_add(arguments, &name, sizeof name);
         }
         at += size + 1;
@@ -141,13 +110,14 @@ static int read_list(Inputs *inputs, Buffer *arguments, const char *path) {
     return 0;
 }
 
-static int list_arguments(Inputs *inputs, int count, char **arguments, const InputFilter *filter, Buffer *list) {
+static int list_arguments(Walk *walk, int count, char **arguments, Buffer *list) {
     static char dash[] = "-", *standard_input[] = {dash};
+    const InputFilter *filter = walk->filter;
     for (int i = 0; i < count && filter->files_from && !strcmp(filter->files_from, "-"); i++)
         if (!strcmp(arguments[i], "-"))
             return fail(EX_USAGE, "--files-from - and the input -: standard input is one of them");
     if (count) buffer_add(list, arguments, (size_t)count * sizeof *arguments);
-    if (filter->files_from) return read_list(inputs, list, filter->files_from);
+    if (filter->files_from) return read_list(&walk->strings, list, filter->files_from);
     if (!count) buffer_add(list, standard_input, sizeof standard_input);
     if (!count && isatty(STDIN_FILENO)) log_line("reading the terminal, up to Ctrl-D: no INPUT was named");
     return 0;
@@ -166,34 +136,32 @@ static void set_arguments(Inputs *inputs) {
     }
 }
 
+static void take_walk(Inputs *inputs, const Walk *walk) {
+    inputs->strings = walk->strings, inputs->remote = walk->remote;
+    inputs->folders = (InputFolder *)(void *)walk->folders.data, inputs->names = (char *)walk->names.data;
+    inputs->folder_count = walk->folders.size / sizeof *inputs->folders, inputs->names_bytes = walk->names.size;
+    inputs->files = (InputFile *)(void *)walk->files.data;
+    inputs->file_count = walk->files.size / sizeof *inputs->files;
+}
+
 int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *filter) {
     static const InputFilter everything;
     *inputs = (Inputs){.filter = filter ? filter : &everything};
     Buffer list = {0};
-    Walk walk = {.inputs = inputs, .filter = inputs->filter, .reads_urls = filter};
-    int status = list_arguments(inputs, count, arguments, walk.filter, &list);
+    Walk walk = {.filter = inputs->filter, .reads_urls = filter};
+    int status = list_arguments(&walk, count, arguments, &list);
     char **sorted = (char **)(void *)list.data;
     size_t total = list.size / sizeof *sorted;
     if (total) qsort(sorted, total, sizeof *sorted, input_by_text);
-    inputs->arguments = allocate_zeroed(total + 1, sizeof *inputs->arguments);
+    walk.arguments = inputs->arguments = allocate_zeroed(total + 1, sizeof *inputs->arguments);
     inputs->argument_count = total;
     if (status == 0) status = walk_list_urls(&walk, sorted, total);
-    for (; status == 0 && walk.argument < total; walk.argument++) {
-        inputs->arguments[walk.argument].path = sorted[walk.argument];
-        status = walk_argument(&walk, sorted[walk.argument]);
-    }
+    for (; status == 0 && walk.argument < total; walk.argument++) status = walk_argument(&walk, sorted[walk.argument]);
     if (walk.dangling > 1) log_warn("skipped %" PRIu64 " links to files that do not exist", walk.dangling);
-    inputs->folders = (InputFolder *)(void *)walk.folders.data, inputs->names = (char *)walk.names.data;
-    inputs->folder_count = walk.folders.size / sizeof *inputs->folders, inputs->names_bytes = walk.names.size;
-    if (status == 0) status = refuse_twice(&walk);
-    buffer_close(&walk.identities);
-    buffer_close(&walk.open);
-    buffer_close(&walk.path);
-    buffer_close(&walk.about);
+    take_walk(inputs, &walk);
+    if (status == 0) status = refuse_twice(inputs, (Identity *)(void *)walk.identities.data);
+    walk_close(&walk);
     buffer_close(&list);
-    remote_list_close(&walk.urls);
-    inputs->files = (InputFile *)(void *)walk.files.data;
-    inputs->file_count = walk.files.size / sizeof *inputs->files;
     if (status == 0) set_arguments(inputs), status = refuse_unreadable(inputs);
     if (status < 0) inputs_close(inputs);
     return status;

@@ -1,42 +1,9 @@
 // The files that the arguments of a command name, in the order in which they are read.
 #pragma once
 
-#include "common/cli/cli.h"
 #include "common/file/file.h"
-#include "remote/remote_scheme.h"
-#include <stdbool.h>
-#include <stdint.h>
+#include "shardtool/ingest/input_walk.h"
 
-// 16 bytes and a name for each of millions of files. InputFolder has the fields that the files of a folder share.
-typedef struct {
-    uint64_t bytes;  // 0 unless it is a regular file
-    uint32_t name;   // its offset in Inputs.names; "-" is standard input; input_entry has more of a remote file
-    uint32_t folder; // its number in Inputs.folders
-} InputFile;
-
-typedef struct {
-    const char *path; // with a slash at the end; "" for a file that the user named
-    uint32_t argument;
-    bool is_remote;
-} InputFolder;
-
-typedef struct {
-    const char *path; // as typed; a URL without its query
-    uint64_t files, bytes;
-    uint8_t digest[16]; // XXH3-128 over each file's path, size, first and last 64 KiB, or ETag; zero for a stream
-    uint64_t times;     // a hash of the times when the files were modified last: of the journal, not of the dataset
-    uint64_t newest_ns; // when the file that was modified last was; since 1970
-    bool stream;        // standard input or a pipe: one file, and nothing can be said about it beforehand
-} InputArgument;
-
-// The choices of --files-from, --include and --exclude, and how URLs are read.
-typedef struct InputFilter {
-    const char *files_from;      // a file with further arguments, or NULL
-    StringList include, exclude; // glob patterns of the files in folders and archives
-    RemoteOptions remote;
-} InputFilter;
-
-typedef struct InputStrings InputStrings;
 typedef struct {
     const InputFilter *filter; // borrowed; of the folders, and later of the archives' members
     InputStrings *strings;
@@ -54,11 +21,6 @@ typedef struct {
 // records are skipped with a warning. `filter` may be NULL: then a URL is no file. The same file twice is 2, a folder
 // that is a dataset 65, a missing file 66, an unreadable one 77.
 int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *filter);
-// Whether the filter leaves a file in a folder, by its path below the argument.
-bool input_is_wanted(const InputFilter *filter, const char *below);
-// Whether it leaves a member of an archive. A pattern that chose the archive, or one around it, chooses all its
-// members. `archive` is the name of its stream.
-bool input_member_is_wanted(const InputFilter *filter, const char *archive, const char *member);
 int inputs_digest(Inputs *inputs); // fills in the digests
 // Hashes the paths, sizes and digests of the arguments. With `times`, for a run that is continued with the same files,
 // also their times and the patterns.
