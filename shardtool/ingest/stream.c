@@ -11,6 +11,7 @@ int stream_peek(Stream *stream, Bytes *head) {
     if (!stream->head_size) {
         ssize_t got = stream->read(stream, stream->head, sizeof stream->head);
         if (got < 0) return -1;
+        assert((size_t)got <= sizeof stream->head);
         stream->head_size = (size_t)got;
     }
     *head = (Bytes){stream->head, stream->head_size};
@@ -18,16 +19,19 @@ int stream_peek(Stream *stream, Bytes *head) {
 }
 
 ssize_t stream_read(Stream *stream, void *data, size_t size) {
+    assert(stream->head_at <= stream->head_size);
     size_t left = stream->head_size - stream->head_at, take = left < size ? left : size;
     memcpy(data, stream->head + stream->head_at, take);
     stream->head_at += take;
     if (take == size || (stream->head_size && stream->head_size < sizeof stream->head)) return (ssize_t)take;
     ssize_t got = stream->read(stream, (uint8_t *)data + take, size - take);
+    assert(got <= (ssize_t)(size - take));
     return got < 0 ? -1 : (ssize_t)take + got;
 }
 
 // A stream without `seek` is read up to the offset.
 int stream_seek(Stream *stream, uint64_t offset) {
+    assert(!stream->head_at);
     if (stream->seek) {
         stream->head_at = stream->head_size = 0;
         return stream->seek(stream, offset);
@@ -44,6 +48,7 @@ int stream_seek(Stream *stream, uint64_t offset) {
 }
 
 ssize_t stream_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {
+    assert(stream->read_at);
     return stream->read_at(stream, offset, data, size);
 }
 

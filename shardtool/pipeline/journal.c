@@ -155,6 +155,8 @@ int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs,
     if (resume) journal->pending_crc = crc32c(0, resume->pending.data, resume->pending.size);
     journal->pending_fd = journal_file_open(journal->pending_path, O_WRONLY);
     if (journal->pending_fd < 0) return -1;
+    assert(pending_split >= 0 && pending_split < SPLIT_COUNT &&
+           (!resume || resume->has_start || !resume->pending.size));
     if ((int)TEMP_FAILURE_RETRY(ftruncate(journal->pending_fd, (off_t)journal->pending_bytes)))
         return fail_errno("cannot truncate '%s'", journal->pending_path);
     if (lseek(journal->pending_fd, (off_t)journal->pending_bytes, SEEK_SET) < 0)
@@ -180,9 +182,13 @@ static int write_pending(Journal *journal, InputPosition end) {
     Buffer *pending = &journal->pending;
     size_t size = 0;
     PendingIds head;
+    InputPosition last = {0};
     while (size < pending->size) {
         memcpy(&head, pending->data + size, sizeof head);
-        if (!position_is_before((InputPosition){.file = head.file, .document = head.document}, end)) break;
+        const InputPosition position = {.file = head.file, .document = head.document};
+        assert(!position_is_before(position, last)); // journal_keep is called in order
+        if (!position_is_before(position, end)) break;
+        last = position;
         size += sizeof head + head.count * journal->id_bytes;
     }
     assert(size <= pending->size);
@@ -196,6 +202,7 @@ static int write_pending(Journal *journal, InputPosition end) {
 }
 
 int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard *shard, InputPosition position) {
+    assert(journal->fd >= 0 && split >= 0 && split < SPLIT_COUNT);
     bool is_start = split != journal->pending_split && !journal->options->skips.count;
     if (is_start && write_pending(journal, position) < 0) return -1;
     bool has_point = false;
@@ -230,6 +237,7 @@ static bool is_of_file(Bytes line, uint64_t file) {
 }
 
 int journal_forget(Journal *journal, uint64_t file) {
+    assert(journal->fd >= 0);
     Buffer bytes = {0};
     if (file_read(&bytes, journal->path, JOURNAL_BYTES_MAX) < 0) return -1;
     Bytes text = {bytes.data, bytes.size}, line;

@@ -35,6 +35,7 @@ int journal_write(int fd, const void *data, size_t size, const char *path) {
 
 int journal_line_add(int fd, const char *path, const Buffer *json) {
     Buffer line = {0};
+    assert(json->size && !memchr(json->data, '\n', json->size));
     buffer_print(&line, "%08" PRIx32 " ", crc32c(0, json->data, json->size));
     buffer_add(&line, json->data, json->size);
     buffer_add(&line, "\n", 1);

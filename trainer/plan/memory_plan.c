@@ -19,6 +19,7 @@ static size_t take(PlanLayout *layout, size_t bytes) { return size_reserve(&layo
 
 // Ends a row of the table, which holds all buffers since the row before it.
 static void end_row(PlanLayout *layout, PlanRow row) {
+    assert(layout->at >= layout->row);
     row.bytes = layout->at - layout->row, layout->row = layout->at;
     if (row.bytes) plan_table_add(&layout->plan->table, row);
 }
@@ -73,7 +74,7 @@ static void lay_gradients(PlanLayout *layout, LayerGradients *gradients, int slo
         if (!first) first = tensor;
         end = i + 1 < model->count ? tensor[1].offset : model->elements;
     }
-    assert(first && (end - first->offset) % (size_t)model->shape.layers == 0);
+    assert(first && end > first->offset && (end - first->offset) % (size_t)model->shape.layers == 0);
     gradients->first = first->offset * grad_bytes, gradients->end = end * grad_bytes;
     gradients->layer_bytes = (gradients->end - gradients->first) / (size_t)model->shape.layers;
     gradients->kept = take(layout, gradient_bytes(layout) - (gradients->end - gradients->first));
@@ -182,6 +183,7 @@ static void lay_sampling(PlanLayout *layout) {
     const size_t row = 3 * (size_t)shape->channels * layout->facts.backend->act_bytes;
     const size_t stride = round_up((size_t)shape->block * row, PLAN_ALIGN);
     const size_t bytes = (size_t)shape->layers * stride, end = plan->eval.end + bytes;
+    assert(plan->eval.end <= plan->bytes);
     plan->sample = plan->eval;
     if (!layout->facts.config->sample_tokens || (plan->optimizer && end > plan->bytes)) return;
     plan->sample.cache = plan->eval.end;
@@ -267,6 +269,7 @@ static void lay_offload(PlanLayout *layout) {
     if (offloads(layout, OFFLOAD_ALL)) plan->grads = take(layout, gradient_bytes(layout));
     end_row(layout, (PlanRow){.name = "gradients in host memory", .overlaid = true, .copied = micro_batch});
     if (plan->train.host_inputs) {
+        assert(layout->facts.model->shape.layers > BACKEND_SLOTS);
         const size_t stored = (size_t)(layout->facts.model->shape.layers - BACKEND_SLOTS);
         plan->train.host_inputs = take(layout, stored * plan->train.stride[GROUP_INPUT]);
     }
@@ -317,4 +320,5 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     if (optimizer) lay_offload(&layout);
     size_checkpoints(&layout);
     assert(plan_table_arena(&plan->table) == plan->bytes && plan->passes <= plan->bytes);
+    assert(plan->train.end <= plan->bytes && plan->eval.end <= plan->bytes && plan->scratch <= plan->passes);
 }

@@ -80,6 +80,7 @@ static inline size_t plan_losses(const MemoryPlan *plan, unsigned world) {
 }
 
 static inline size_t layer_gradients_slot(const LayerGradients *gradients, int layer) {
+    assert(gradients->slot_count);
     return gradients->slots + (size_t)(layer % gradients->slot_count) * gradients->layer_bytes;
 }
 static inline size_t layer_gradients_host(const MemoryPlan *plan, int layer) {
