@@ -122,8 +122,9 @@ static void print_evaluation(json_t *evaluation) {
     const char *key;
     json_t *value;
     print_number("evaluated_step", json_number_value(json_object_get(evaluation, "step")));
-    json_object_foreach(evaluation, key, value) if (!strcmp(key, "val_loss") || strstr(key, "_bpb") || strchr(key, '/'))
-        print_loss(key, json_is_number(value) ? json_number_value(value) : NAN);
+    json_object_foreach(evaluation, key, value)
+        if (!strcmp(key, "val_loss") || strstr(key, "_bpb") || strchr(key, '/'))
+            print_loss(key, json_is_number(value) ? json_number_value(value) : NAN);
     value = json_object_get(evaluation, "epochs");
     if (value) print_loss("evaluated_epochs", json_number_value(value));
 }

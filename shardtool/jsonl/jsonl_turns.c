@@ -34,12 +34,9 @@ static Turn read_message(json_t *message, size_t number, Buffer *out, char why[T
     const char *name = json_string_value(json_object_get(message, "role")), *key;
     json_t *value;
     Turn role = TURN_SYSTEM;
-    json_object_foreach(message, key,
-                        value) if (strcmp(key, "role") && strcmp(key, "content") &&
-                                   is_set(value)) return bad(why,
-                                                             "message %zu has '%s', and only role and content are read",
-                                                             number, key),
-        TURN_COUNT;
+    json_object_foreach(message, key, value)
+        if (strcmp(key, "role") && strcmp(key, "content") && is_set(value))
+            return bad(why, "message %zu has '%s', and only role and content are read", number, key), TURN_COUNT;
     while (role < TURN_END && name && strcmp(name, roles[role])) role++;
     if (!name || role == TURN_END)
         bad(why, "message %zu has %s%.100s%s, not the role system, user or assistant", number,

@@ -125,7 +125,8 @@ static const char *unknown_name(json_t *root, const Config *model) {
     ModelOption options[MODEL_OPTIONS];
     model_options(&shape, options);
     for (int i = 0; i < MODEL_OPTIONS; i++) json_object_set_new(known, config_key(options[i].key), json_null());
-    json_object_foreach(root, name, value) if (!unknown && !json_object_get(known, name)) unknown = name;
+    json_object_foreach(root, name, value)
+        if (!unknown && !json_object_get(known, name)) unknown = name;
     json_decref(known);
     buffer_close(&text);
     return unknown;

@@ -70,8 +70,8 @@ static void add_line(Buffer *out, double time, Bytes line) {
     Buffer summary = {0};
     json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL), *value;
     const char *key;
-    json_object_foreach(object, key, value) if (json_is_number(value) && strcmp(key, "step"))
-        add_scalar(&summary, key, (float)json_number_value(value));
+    json_object_foreach(object, key, value)
+        if (json_is_number(value) && strcmp(key, "step")) add_scalar(&summary, key, (float)json_number_value(value));
     const uint64_t step = (uint64_t)json_integer_value(json_object_get(object, "step"));
     if (summary.size) add_event(out, time, step, EVENT_SUMMARY, summary.data, summary.size);
     json_decref(object);

@@ -28,11 +28,12 @@ static void print_evaluation(Buffer *out, json_t *evaluation) {
     if (json_is_number(epochs))
         buffer_print(out, "<tr><th>epochs of the data at step %.0f</th><td>%.2f</td></tr>\n", step,
                      json_number_value(epochs));
-    json_object_foreach(evaluation, key, value) if (strchr(key, '/') && json_is_number(value)) {
-        buffer_print(out, "<tr><th>");
-        html_string(out, key);
-        buffer_print(out, "</th><td>%.4f</td></tr>\n", json_number_value(value));
-    }
+    json_object_foreach(evaluation, key, value)
+        if (strchr(key, '/') && json_is_number(value)) {
+            buffer_print(out, "<tr><th>");
+            html_string(out, key);
+            buffer_print(out, "</th><td>%.4f</td></tr>\n", json_number_value(value));
+        }
 }
 
 static void print_summary(Buffer *out, const Report *report, const Curves *curves, const History *history) {
