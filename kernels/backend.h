@@ -116,8 +116,8 @@ typedef struct {
     bool in_host_memory; // device memory is host memory: uploads and downloads are plain copies
     bool needs_warm_up;  // the first call with a new shape allocates or compiles: run one step before measuring
     Dtype act_type;      // of activations, and of every other type below that has two bytes, but moments
-    size_t act_bytes, par_bytes, grad_bytes,
-        res_bytes;                               // of one element; act_bytes = res_bytes: Act and Res are the same
+    // Of one element. act_bytes = res_bytes: Act and Res are the same.
+    size_t act_bytes, par_bytes, grad_bytes, res_bytes;
     size_t master_bytes, moment_bytes;           // of one element; master_bytes 0: the parameters are their own master
     int (*check_shape)(int channels, int heads); // optional; -1 after fail() (2) when no kernel supports the shape
     size_t (*packed_bytes)(int rows, int cols);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# lint.sh format: rewrites sources in the house style. lint.sh lint: lists what breaks it: format, structure (structure.py), names,
-# references to files that are gone.
+# lint.sh format: rewrites sources in the house style. lint.sh lint: lists what breaks it: format, structure (structure.py), comments
+# (comments.py), names, references to files that are gone, prose.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 sources() { git ls-files --cached --others --exclude-standard -- '*.c' '*.h' '*.cu' '*.cuh' | grep -v 'unicode_table.h$'; }
@@ -93,6 +93,10 @@ $hits"
 
 hits=$({ sources; git ls-files '*.def'; } | xargs grep -nE '^ *//.{119}' | grep -E '^[^:]*:[^:]*:.{121}')
 [ -z "$hits" ] || say "comments of more than 120 columns: $hits"
+hits=$(scripts/comments.py) || say "$hits"
+hits=$(scripts/subjects.sh 75497fde)
+[ -z "$hits" ] || say "subjects of more than 72 characters:
+$hits"
 hits=$(git ls-files '*.h' '*.c' | xargs grep -nE '^ +(const |unsigned |struct )*(u?int[0-9]*_t|size_t|double|float|char|int|unsigned|bool)( \*)?$|^[a-z].*\($' | grep -vE '^[^:]*\.c:[0-9]*:[a-z]')
 [ -z "$hits" ] || say "members cut by the formatter; the comment goes above: $hits"
 hits=$(git ls-files '*.c' | grep -v '^tests/' | while read -r file; do head -1 "$file" | grep -q '^//' || echo "$file"; done)
@@ -110,7 +114,7 @@ hits=$(
 [ -z "$hits" ] || say "test names of less than three words:
 $hits"
 
-hits=$(python3 scripts/prose.py README.md docs/*.md)
+hits=$(python3 scripts/prose.py README.md CONTRIBUTING.md tests/README.md loader/python/README.md docs/*.md)
 [ -z "$hits" ] || say "$hits"
 
 hits=$(scripts/waits.sh)

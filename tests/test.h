@@ -1,4 +1,4 @@
-// Tests are sentences: TEST(shard_says_which_file_is_too_short) { ... } registers itself with cmocka.
+// Tests are sentences: TEST(a_name_that_is_a_sentence) { ... } registers itself with cmocka.
 // Each runs in an empty folder of its own, with no error pending. Assert in the main thread only.
 // What this machine cannot run is skipped with its reason and counted as skipped, never as passed: SKIP and
 // TEST_ON_EACH_ISA. TEST_CI: a test that CI and releases run, and `make test` does not (tests/README.md).

@@ -79,7 +79,7 @@ static int evaluate_only(const Config *config) {
 static int use_best_checkpoint(Run *run) {
     const RunState *state = &run->engine.state;
     char path[PATH_MAX_BYTES];
-    Config settings = *&run->engine.config;
+    Config settings = run->engine.config;
     if (run->engine.config.always_save_checkpoint || !state->best_step || state->best_step == state->step) return 0;
     if (checkpoint_select(run->engine.config.out_dir, "best", path, &settings) <= 0) return -1;
     log_line("sampling from the best checkpoint, '%s'", path);

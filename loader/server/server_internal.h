@@ -121,11 +121,11 @@ struct Server {
     bool metrics_written;     // the metrics file is this loader's
     bool unreachable;         // a socket of the endpoint has been removed
     uint64_t refused_warn_ns; // time of the last line about a refused peer
-    Served *current,
-        *previous;   // previous: NULL, or replaced by a reload and still available to trainers that request it
-    Served *closing; // to be closed when no decoder works on them
-    ServedSpec spec; // of `current`
-    char *words;     // own the strings of `spec`, if they came with CONTROL
+    Served *current;
+    Served *previous; // NULL, or replaced by a reload and still available to trainers that request it
+    Served *closing;  // to be closed when no decoder works on them
+    ServedSpec spec;  // of `current`
+    char *words;      // own the strings of `spec`, if they came with CONTROL
     RowReader *reader;
     Job *jobs, **last_job; // the last one's `next`
     Reload reload;

@@ -1,4 +1,4 @@
-// The loop of minhash_values, which the compiler turns into vectors of each instruction set. The values of LANES
+// The loop of MinhashValues, which the compiler turns into vectors of each instruction set. The values of LANES
 // permutations stay in registers.
 #pragma once
 

@@ -1,9 +1,8 @@
 // The words of a text as near-duplicates and n-grams compare them, and the hashes of n words in a row.
 //
 // Normal form, version 1: lower case, decomposed (NFD, by code point), without nonspacing marks (Mn) and format
-// characters (Cf); each number, decimal digits with at most one inner decimal
-// separator, is 0; punctuation, symbols, blanks,
-// controls and bytes that are not UTF-8 separate words. In scripts without blanks (Han, Kana, Thai, Lao, Khmer,
+// characters (Cf); each number, decimal digits with at most one inner decimal separator, is 0; punctuation, symbols,
+// blanks, controls and bytes that are not UTF-8 separate words. In scripts without blanks (Han, Kana, Thai, Lao, Khmer,
 // Burmese) each character is a word.
 #pragma once
 

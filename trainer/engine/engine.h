@@ -3,7 +3,7 @@
 // training adds the writers.
 //
 // It is opened in the order engine_open, the state (engine_take_state, rank 0 alone), engine_connect,
-// engine_open_weights, engine_attach, so that errors are reported before memory is allocated.
+// engine_open_weights, so that errors are reported before memory is allocated.
 #pragma once
 
 #include "trainer/checkpoint/host_copy.h"

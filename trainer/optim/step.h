@@ -18,8 +18,8 @@ typedef struct {
     float norm;       // of the gradients before clipping
     uint64_t targets; // that count, of all processes; 0: nothing is applied, and neither value is called not finite
     double learning_rate;
-    bool finite,
-        applied; // applied: the parameters were updated. Not when a value is not finite, or with a spike to skip
+    bool finite;
+    bool applied; // the parameters were updated. Not when a value is not finite, or with a spike to skip
 } StepResult;
 
 // Runs each kind of micro-batch and the update once at full shape, over zeros, so that a backend with needs_warm_up

@@ -1,4 +1,4 @@
-// A training run: a engine, and the directory that it writes.
+// A training run: an engine, and the directory that it writes.
 #pragma once
 
 #include "common/machine/processor_time.h"
@@ -14,10 +14,11 @@ typedef struct {
     CheckpointWriter writer;
     uint64_t started_ns; // start of the save that runs beside training
     double wait;         // of the save that runs beside training
-    double seconds,
-        cost; // of a save: its length, and the training time that it costs (save_interval_s); 0: not measured
-    uint64_t begun, interval; // of checkpoint_interval, in steps and the same in all processes: the last save's, and
-                              // the distance to the next; 0: not planned
+    double seconds;      // of a save; 0: not measured
+    double cost;         // of a save: the training time that it takes (save_interval_s); 0: not measured
+    // Of checkpoint_interval, in steps and the same in all processes: the last save's, and the distance to the next; 0:
+    // not planned.
+    uint64_t begun, interval;
 } RunSaves;
 
 // The speed of this process's steps (loop_record.h).

@@ -108,6 +108,48 @@ lines() { for i in $(seq "$1"); do echo "    value += $i;"; done; }
     refused "low/sum.cu:1: 61 lines in sum, 60 are the limit"
 }
 
+@test "lint refuses a comment that names a function which does not exist" {
+    comments() { "$ROOT/scripts/comments.py"; }
+    echo 'int high_open(void); int mark(void); // high_open, low.c, low_max.txt, low_NAME, other_word, mark()' >high/open.h
+    run_code 0 comments
+    for name in high_attach low_open 'missing()'; do
+        echo "int high_shut(void); // $name is called first" >high/shut.h
+        run_code 1 comments
+        [ "$output" = "high/shut.h:1: no function ${name%()}" ]
+    done
+}
+
+@test "lint refuses 'a' before a vowel, '*&' and a cut declaration" {
+    comments() { "$ROOT/scripts/comments.py"; }
+    printf '%s\n' '// a unit, a user, a one-way door, a European; b and a are equal. an engine' 'int sum(int a,' '        int b);' \
+        'int many = 1,' '    more;' 'const char *text = "// a eye";' >low/good.h
+    run_code 0 comments
+    while IFS='|' read -r line what; do
+        printf '%b\n' "$line" >low/bad.h
+        run_code 1 comments
+        [ "$output" = "low/bad.h:1: $what" ] || { echo "$output" && false; }
+    done <<'END'
+int x; // a engine|'a engine'
+// A unusual name|'A unusual'
+int x = *&y;|`*&` is the value itself
+    double seconds,\n        cost; // of a save|a declaration cut by the formatter
+    Served *current,\n        *previous;|a declaration cut by the formatter
+END
+}
+
+@test "lint refuses a subject of more than 72 characters, from a commit on and where it is known" {
+    subjects() { "$ROOT/scripts/subjects.sh" "$@"; }
+    commit() { git -c user.name=x -c user.email=x@localhost commit -q --allow-empty -m "$1"; }
+    commit "$(printf 'old: %068d' 0)"
+    first=$(git rev-parse HEAD)
+    commit "$(printf 'new: %067d' 0)"
+    [ -z "$(subjects "$first")" ]
+    commit "$(printf 'new: %068d' 0)"
+    [[ "$(subjects "$first")" == *" new: 0"* ]] && [ "$(subjects "$first" | wc -l)" = 1 ]
+    [ -z "$(subjects 0123456789)" ] # a shallow clone
+    rm -rf .git && [ -z "$(subjects "$first")" ]
+}
+
 @test "lint refuses a figure without its commit, date and machine, and a commit that is not in the history" {
     page=$BATS_TEST_TMPDIR/page.md
     git -C "$ROOT" rev-parse -q --verify HEAD >/dev/null || skip "no history"

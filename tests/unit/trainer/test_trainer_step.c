@@ -384,7 +384,7 @@ TEST(evaluation_has_no_dropout) {
     CHECK(found[0].loss == found[1].loss);
 }
 
-// nanochat's evaluate_bpb by hand: total_nats += (loss * (num_bytes > 0)).sum(), total_bytes += num_bytes.sum().
+// nanochat's bits per byte by hand: total_nats += (loss * (num_bytes > 0)).sum(), total_bytes += num_bytes.sum().
 TEST(evaluation_counts_nats_and_bytes_of_targets_with_a_text_alone) {
     uint8_t token_bytes[97];
     for (int id = 0; id < 97; id++) token_bytes[id] = (uint8_t)(id % 3 ? id % 7 + 1 : 0);
