@@ -18,7 +18,7 @@ static uint64_t memory = MEMORY_DEFAULT;
 
 static const Option options[] = {
     {OPT_FLOAT, "similar", &similar, "X",
-     "remove documents of which a share X of the 5-word sequences is that of an earlier one, 0.6 to 1; 0: equal ones"},
+     "remove a document that shares at least X of its 5-word sequences with an earlier one (Jaccard), 0.6 to 1; 0: equal ones"},
     {OPT_STRING, "report", &report_path, "FILE",
      "write a line of JSON for each removed document; without -o nothing else is written. - is standard output"},
     {OPT_SIZE, "memory", &memory, "SIZE", "memory to use at most; the rest is sorted in temporary files"},

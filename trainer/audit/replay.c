@@ -77,7 +77,7 @@ static int check_config(const Record *record, const ConfigReader *reader, json_t
 // replay the steps after the oldest later checkpoint.
 static int fail_planned(const Replay *replay, uint64_t step, const char *name, const char *then, const char *now) {
     uint64_t oldest = replay->record.last_step, found;
-    char later[80] = "; no checkpoint is left from which later ones could be";
+    char later[80] = "; the later steps cannot be replayed: no checkpoint is left";
     for (uint64_t most = oldest - 1;
          most && checkpoint_up_to(replay->engine.config.out_dir, most, &found) && found >= step;)
         oldest = found, most = found - 1;
@@ -100,7 +100,7 @@ static int change_config(Replay *replay, const RecordLine *line) {
         char now[256];
         const char *then = json_string_value(value);
         if (key == KEY_COUNT || config_class(key) == CLASS_PLACE || !then) {
-            result = fail(EX_DATA, "'%s': '%s' is no key of a configuration", replay->record.path, name);
+            result = fail(EX_DATA, "'%s': '%s' is not a key of a configuration", replay->record.path, name);
             break;
         }
         config_value(config, key, now, sizeof now);
@@ -270,8 +270,8 @@ static bool is_dataset(const char *path, const uint8_t fingerprint[32]) {
     return found;
 }
 
-// The dataset of the next step among the ones that the user names, and the run's; without it the first of these, with
-// which the run is refused. False: no dataset is named.
+// Finds the dataset of the next step among those that the user names and those of the run. If none has its fingerprint,
+// `path` is the first of them, with which the run is refused. False: no dataset is named.
 static bool find_dataset(const Replay *replay, char path[PATH_MAX_BYTES]) {
     char first[PATH_MAX_BYTES] = "";
     RecordLine line;

@@ -12,7 +12,10 @@ typedef struct {
 } AnswerShare;
 
 // Reads at most ANSWER_SHARE_TOKENS of the training split of the dataset that the key `dataset` names, for the
-// configured order of samples. 1; 0 if loss_tokens is all, crops have no epochs, there is no dataset here, or none of
-// an answer or of a row; -1 after fail().
+// configured order of samples. 1, -1 after fail(), or 0 when there is no share:
+// - with loss_tokens = all;
+// - with crops, which have no epochs;
+// - when the dataset is served by a loader that the user started, or is not on this machine;
+// - when what is read has no answer or no whole row.
 enum { ANSWER_SHARE_TOKENS = 1 << 22 };
 int answer_share_find(AnswerShare *share, const Config *config);

@@ -75,7 +75,7 @@ END
     add_key "RUN PLAN"
     build_main trainer/checkpoint/run_state.c
     run ./option
-    [ "$output" = "-1 0 after step 4 the run has gravity=3, before it 0: replay the steps up to it; no checkpoint is left from which later ones could be" ]
+    [ "$output" = "-1 0 after step 4 the run has gravity=3, before it 0: replay the steps up to it; the later steps cannot be replayed: no checkpoint is left" ]
     sed -i '/gravity/s/RUN PLAN/RUN/' trainer/config/keys.def
     build_main trainer/checkpoint/run_state.c
     run ./option

@@ -65,7 +65,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=12 --batch_size=1 --gradient_accumulation_steps=4
     run_match 2 "replay the steps up to it, and those from 11 on, apart" replay run --steps=9..10
     rm -r run/ckpt-00000010
-    run_match 2 "replay the steps up to it; no checkpoint is left from which later ones could be" replay run --steps=9..10
+    run_match 2 "replay the steps up to it; the later steps cannot be replayed: no checkpoint is left" replay run --steps=9..10
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=1
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=2 --dtype=float32:highest
     run_match 2 "after step 1 the run has matmul_precision=highest, before it high" replay products
