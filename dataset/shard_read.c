@@ -255,7 +255,7 @@ int shard_file_open(ShardFile *shard, const char *path) {
                              stat(journal, &st) == 0;
         if (is_unfinished)
             return fail(EX_NOINPUT, "'%s' holds an unfinished run: the command that began it continues it", path);
-        return fail(EX_NOINPUT, "'%s' is a directory without " DATASET_MANIFEST ", so it is no dataset", path);
+        return fail(EX_NOINPUT, "'%s' is a directory without " DATASET_MANIFEST ", so it is not a dataset", path);
     }
     if (url_map_takes(path)) return open_url(shard, path);
     return input_map(&shard->map, path) < 0 ? -1 : shard_parse(shard, path);

@@ -10,7 +10,7 @@ typedef struct {
     int (*make)(Remote *remote, const RemoteEntry *entry, RemoteObject *object);
     // Lists a folder; `wanted` names it. NULL: the scheme has no folders.
     int (*list)(Remote *remote, const char *wanted, RemoteArgument *argument);
-    // Whether the argument is known to be no file, so that none is requested.
+    // Whether the argument is known not to be a file, so that none is requested.
     bool (*is_folder)(const char *wanted);
     // The name of a file once the first response for it is known; NULL: as it was named.
     int (*pin)(Buffer *name, const char *wanted, const RemoteObject *object);

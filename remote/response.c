@@ -58,7 +58,7 @@ static bool parse_link(Bytes value, Response *response) {
     return true;
 }
 
-// A date ("Fri, 31 Dec 1999 ...") is not parsed: a wait of a minute serves as well. Anything else is no wait.
+// A date ("Fri, 31 Dec 1999 ...") is not parsed: a wait of a minute serves as well. Anything else is not a wait.
 static bool parse_retry(Bytes value, Response *response) {
     enum { DATE_WAIT_S = 60 };
     const bool is_date = value.size > 3 && value.data[3] == ',';

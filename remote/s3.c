@@ -89,7 +89,7 @@ static int check_settings(const Remote *remote) {
             if (*at <= ' ' || *at > '~')
                 return fail(EX_USAGE, "a key or token of AWS with a space or control character");
     if (!is_plain(remote->s3.region, "-") || strlen(remote->s3.region) > 60)
-        return fail(EX_USAGE, "'%.60s' is no region of AWS", remote->s3.region);
+        return fail(EX_USAGE, "'%.60s' is not a region of AWS", remote->s3.region);
     return 0;
 }
 
@@ -138,7 +138,7 @@ static int split_name(const char *name, char bucket[BUCKET_BYTES_MAX + 1], const
     bucket[size] = '\0';
     *key = begin + size + (begin[size] == '/');
     if (!is_plain(bucket, "-._") || *bucket == '.')
-        return fail(EX_USAGE, "'%s': '%s' is no name of a bucket", name, bucket);
+        return fail(EX_USAGE, "'%s': '%s' is not a name of a bucket", name, bucket);
     return 0;
 }
 

@@ -17,6 +17,6 @@ typedef struct {
     char *text; // owns the strings
 } S3Listing;
 
-// 65 when it is no listing, or malformed. Call s3_listing_close in either case.
+// 65 when it is not a listing, or malformed. Call s3_listing_close in either case.
 int s3_listing_parse(S3Listing *listing, Bytes xml);
 void s3_listing_close(S3Listing *listing);

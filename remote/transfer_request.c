@@ -54,7 +54,7 @@ int remote_check_url(const Remote *remote, const char *url, const char *name) {
     char text[FIELD_BYTES];
     remote_url_part(remote->curl, url, CURLUPART_HOST, text);
     if (!*text)
-        return fail(EX_USAGE, "'%s' is no valid URL%s", name, strchr(name, ' ') ? ": write %20 for a space" : "");
+        return fail(EX_USAGE, "'%s' is not a valid URL%s", name, strchr(name, ' ') ? ": write %20 for a space" : "");
     remote_url_part(remote->curl, url, CURLUPART_USER, text);
     if (*text) return fail(EX_USAGE, "a URL of a host with a user name in it is refused: others can read it");
     if (!remote_url_is_allowed(remote, url))

@@ -2,7 +2,7 @@
 """structure.py: what `make lint` checks about the tree as a whole. Reads the floors from standard input, lowest first: a
 folder, then what its files may include beside their own folder: lower folders, or single headers of these. Because no
 floor reaches up, what an included header includes in turn is below, too. Prints what breaks a rule, and exits with 1:
-- an include that no floor allows, one that is no path from the root, and a floor that is not below;
+- an include that no floor allows, one that is not a path from the root, and a floor that is not below;
 - a circle of includes of more than two modules, where x.c and x.h are one;
 - a folder of more than 30 files;
 - the name of a type in two folders, where an opaque `typedef struct X X` counts with the folder of its struct;
@@ -40,7 +40,7 @@ def includes():
             if header in known:
                 headers.append(header)
             elif quote != "<" or ".." in header:
-                refuse(f"{file} includes {header}, which is no path of a header from the root of the tree")
+                refuse(f"{file} includes {header}, which is not a path of a header from the root of the tree")
     return graph
 
 

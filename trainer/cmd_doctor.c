@@ -274,7 +274,7 @@ static int take_run(bool from_files) {
     return 0;
 }
 
-// An argument that is no file is the directory; files are configurations, whose model is then the run's.
+// An argument that is not a file is the directory; files are configurations, whose model is then the run's.
 static int take_arguments(int count, char **arguments) {
     struct stat status;
     int files = 0;

@@ -151,7 +151,7 @@ static int run(int count, char **files) {
     Config *config = &reader.config;
     int result = config_read(&reader, count, files);
     if (result == 0) result = check_options(&reader);
-    if (choices) config_flag(&reader, "loss_tokens=all"); // an ending is no answer of a conversation
+    if (choices) config_flag(&reader, "loss_tokens=all"); // an ending is not an answer of a conversation
     if (result == 0 && !choices) result = loader_process_open(&loader_process, config, LOADER_CACHE_LEAST);
     config->sample_tokens = 0;
     if (result == 0) result = trained_open(&trained, &reader, which);

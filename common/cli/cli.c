@@ -203,7 +203,7 @@ void option_print(const Option *option, char *out, size_t size) {
 
 static const char *built_name; // of the program, also when it is installed under another one
 
-// Fails for a name that is no option of the command. Names of `more` options, and those that resemble one of them more
+// Fails for a name that is not an option of the command. Names of `more` options, and those that resemble one of them more
 // than an option of the command, are left to it: returns 0.
 static int fail_unknown(const Command *command, const char *given, size_t length) {
     char name[64];
@@ -325,7 +325,7 @@ static bool print_man(const Program *program, const char *name) {
 }
 
 // Prints help, of the program or of the command `second`, version, manual page or completion if `first` requests one.
-// Returns whether it did; with a `second` that is no command, after fail().
+// Returns whether it did; with a `second` that is not a command, after fail().
 static bool print_about(const Program *program, const char *first, const char *second) {
     if (!strcmp(first, "--help") || !strcmp(first, "-h") || !strcmp(first, "help")) {
         const Command *command = second ? command_find(program, second) : NULL;

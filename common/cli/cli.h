@@ -53,7 +53,7 @@ typedef struct {
     const ManualRow *examples;
     const Option *rows; // for help, manual page and completion, which leave out those without a help
     const OptionGroup *groups;
-    // "key=value", or "key" before `next` (NULL at the end), which may be no name of `rows`. Returns how many arguments
+    // "key=value", or "key" before `next` (NULL at the end), which need not be a name of `rows`. Returns how many arguments
     // it took, or -1 after fail().
     int (*take)(const char *option, const char *next);
 } MoreOptions;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// The values of an option as "one two"; "" if they are no words. In newest|best|STEP, STEP is not a word.
+// The values of an option as "one two"; "" if they are not words. In newest|best|STEP, STEP is not a word.
 static void add_values(Buffer *out, const Option *option, bool is_key) {
     const char *words = option->argument && strchr(option->argument, '|') ? option->argument : "";
     if (option->type == OPT_FLAG && is_key) words = "True|False";

@@ -24,8 +24,9 @@ static int check_entries(const NewFolder *folder, bool force, const char *patter
             status = fail(EX_CREATE, "'%s' is not empty: choose another directory%s", folder->path,
                           pattern ? ", or --force" : "");
         else if (fnmatch(pattern, name, FNM_EXTMATCH))
-            status = fail(EX_CREATE, "'%s' holds '%s', which is no output of this command: choose another directory",
-                          folder->path, name);
+            status =
+                fail(EX_CREATE, "'%s' holds '%s', which is not an output of this command: choose another directory",
+                     folder->path, name);
     }
     closedir(directory);
     return status;

@@ -14,7 +14,7 @@ typedef struct {
 } Endpoint;
 
 // Parses "ipc://DIR", "tcp://HOST:PORT", "/DIR", "./DIR", or NULL: $XDG_RUNTIME_DIR/millrace, else
-// /tmp/millrace-UID. Fails with 2 when it is no endpoint or too long for a socket, and with 77 for tcp to another
+// /tmp/millrace-UID. Fails with 2 when it is not an endpoint or too long for a socket, and with 77 for tcp to another
 // machine without keys: there, nothing would check who connects.
 int endpoint_parse(Endpoint *endpoint, const char *address, bool keys);
 

@@ -19,7 +19,7 @@
     MODE(PERMUTED, permuted, 9, true, false, epoch_blocks, permuted_group, permuted_token, __VA_ARGS__)                \
     MODE(SEQUENTIAL, sequential, 3, true, false, epoch_blocks, sequential_group, sequential_token, __VA_ARGS__)
 
-// With the mode that is no order of training samples: the end of a split, for evaluations of every token.
+// With the mode that is not an order of training samples: the end of a split, for evaluations of every token.
 #define SAMPLING_ALL_MODES(MODE, ...)                                                                                  \
     SAMPLING_MODES(MODE, __VA_ARGS__)                                                                                  \
     MODE(REST, rest, 10, true, false, rest_blocks, rest_group, rest_token, __VA_ARGS__)

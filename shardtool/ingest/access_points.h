@@ -24,7 +24,7 @@ typedef struct AccessPoints {
     AccessPoint last[ACCESS_POINTS]; // a ring
 } AccessPoints;
 
-// Adds the place that `codec` has reached, unless it is no place to begin. `ended`: the end of a frame or member.
+// Adds the place that `codec` has reached, unless it is not a place to begin. `ended`: the end of a frame or member.
 bool access_points_add(AccessPoints *points, uint64_t in, uint64_t out, const Codec *codec, void *state, bool ended);
 // The last one at or before a byte of the content of a file, or NULL.
 const AccessPoint *access_points_find(const AccessPoints *points, uint64_t file, uint64_t out);

@@ -242,7 +242,7 @@ SMALL_FRAME static int add_listed(Walk *walk, const char *name, Folder folder) {
         note_kind(walk, name);
         return refuse_dataset(walk, name) < 0 ? -1 : add_file(walk, &st, folder);
     }
-    log_warn("skipped '%s': it is no regular file", path_string(walk));
+    log_warn("skipped '%s': it is not a regular file", path_string(walk));
     return 0;
 }
 
@@ -288,7 +288,7 @@ static int walk_directory(Walk *walk) {
     return status;
 }
 
-// If a folder has Parquet or JSON lines, a README.md in it is no document, unless --include names it.
+// If a folder has Parquet or JSON lines, a README.md in it is not a document, unless --include names it.
 static void leave_out_about(Walk *walk) {
     const uint64_t *about = (const uint64_t *)(void *)walk->about.data;
     const uint64_t count = walk->about.size / sizeof *about, files = walk->files.size / sizeof(InputFile);

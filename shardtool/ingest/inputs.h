@@ -18,8 +18,8 @@ typedef struct {
 
 // Sorts the arguments by bytes, walks directories in byte order of their paths. Dot files and Parquet's indexes are
 // skipped; links to directories are followed; dangling links, those back to a directory around them, and files about
-// records are skipped with a warning. `filter` may be NULL: then a URL is no file. The same file twice is 2, a folder
-// that is a dataset 65, a missing file 66, an unreadable one 77.
+// records are skipped with a warning. `filter` may be NULL: then a URL is not a file. The same file twice is 2, a
+// folder that is a dataset 65, a missing file 66, an unreadable one 77.
 int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *filter);
 int inputs_digest(Inputs *inputs); // fills in the digests
 // Hashes the paths, sizes and digests of the arguments. With `times`, for a run that is continued with the same files,

@@ -1,5 +1,5 @@
 // Bad lines, rows, members and files: skipped and listed while --max-bad or --keep-going allows it, else an error. A
-// text that is null is no damage: it is always skipped and listed.
+// text that is null is not damage: it is always skipped and listed.
 #pragma once
 
 #include "common/file/file.h"

@@ -64,7 +64,7 @@ static bool have_width(const Importer *importer, Bytes ids, size_t width) {
 int importer_check_width(const Importer *importer, Bytes ids) {
     const unsigned own = importer->id_bytes;
     if (ids.size % own)
-        return fail(EX_DATA, "its size is no multiple of %u bytes: it cannot hold u%u ids only", own, own * 8);
+        return fail(EX_DATA, "its size is not a multiple of %u bytes: it cannot hold u%u ids only", own, own * 8);
     const unsigned width = have_width(importer, ids, 8) ? 8 : own == 2 && have_width(importer, ids, 4) ? 4 : own;
     if (width == own) return 0;
     return fail(EX_DATA,

@@ -9,7 +9,7 @@
 static int read_documents(Importer *importer, Bytes index, Bytes file) {
     uint64_t count = file.size / importer->id_bytes, end = 0;
     if (importer_check_width(importer, file) < 0) return -1;
-    if (index.size % 8) return fail(EX_DATA, "index: %zu bytes are no sequence of u64", index.size);
+    if (index.size % 8) return fail(EX_DATA, "index: %zu bytes are not a sequence of u64", index.size);
     for (size_t i = 0; i < index.size; i += 8) {
         uint64_t first = end;
         end = get_u64(index.data + i);

@@ -53,7 +53,7 @@ static Turn read_message(json_t *message, size_t number, Buffer *out, char why[T
 
 static LineContent read_messages(const json_t *messages, Buffer *out, char why[TURNS_WHY_BYTES]) {
     bool answered = false;
-    if (!json_is_array(messages)) return bad(why, "its messages are no array");
+    if (!json_is_array(messages)) return bad(why, "its messages are not an array");
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const Turn role = read_message(json_array_get(messages, i), i, out, why);
         if (role == TURN_COUNT) return LINE_BAD;
@@ -67,7 +67,7 @@ static LineContent read_pair(const json_t *prompt, const json_t *completion, Buf
         return bad(why, "its prompt and completion are arrays of messages: convert it with jq -c "
                         "'{messages: (.prompt + .completion)}'");
     if (!json_is_string(prompt) || !json_is_string(completion))
-        return bad(why, "its %s is no string", json_is_string(prompt) ? "completion" : "prompt");
+        return bad(why, "its %s is not a string", json_is_string(prompt) ? "completion" : "prompt");
     add_message(out, TURN_USER, prompt);
     add_message(out, TURN_ASSISTANT, completion);
     return LINE_OF_TURNS;

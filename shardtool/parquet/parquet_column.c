@@ -114,7 +114,7 @@ static bool is_encoding_of(ParquetType type, ParquetEncoding encoding) {
 static int open_split(ParquetColumnReader *reader) {
     Bytes body = reader->page.body;
     size_t width = fixed_width(reader->column.type);
-    if (body.size % width) return fail(EX_DATA, "%zu bytes are no whole number of values", body.size);
+    if (body.size % width) return fail(EX_DATA, "%zu bytes are not a whole number of values", body.size);
     reader->split_stride = body.size / width;
     reader->plain = cursor_init((Bytes){body.data, reader->split_stride});
     return 0;

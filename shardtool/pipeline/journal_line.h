@@ -25,7 +25,7 @@ static inline bool position_is_before(InputPosition a, InputPosition b) {
 // A line is the CRC32C of its JSON text in hex, a space, and the text.
 bool journal_line_next(Bytes *text, Bytes *json); // removes one from `text`, if its checksum is correct
 int journal_line_add(int fd, const char *path, const Buffer *json);         // durably
-int journal_write(int fd, const void *data, size_t size, const char *path); // bytes that are no line, durably
+int journal_write(int fd, const void *data, size_t size, const char *path); // bytes that are not a line, durably
 int journal_file_open(const char *path, int flags); // creates it if it is missing; refuses links
 
 bool journal_get_number(const struct json_t *object, const char *key, uint64_t *number); // false: no number

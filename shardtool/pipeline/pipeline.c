@@ -125,7 +125,7 @@ static int add_text(Pipeline *pipeline, Bytes left) {
     return 0;
 }
 
-// Cuts the text before the first bytes that are no character, or no character of the vocabulary: -1 after fail().
+// Cuts the text before the first bytes that are not a character, or not one of the vocabulary: -1 after fail().
 // `last`: without it the end may be a part of one, and is cut off too.
 static int check_text(const TextOptions *options, Bytes *text, bool last, uint64_t offset) {
     if (vocab_is_characters(options->vocab)) return vocab_check(options->vocab, text, last, offset);

@@ -25,7 +25,7 @@ static int check_old(const char *path) {
     close(fd);
     if (got < 0) return -1;
     if (got && (got < (ssize_t)sizeof head || memcmp(head, BEGINNING, sizeof head)))
-        return fail(EX_CREATE, "'%s' is there and is no report: choose another file", path);
+        return fail(EX_CREATE, "'%s' is there and is not a report: choose another file", path);
     return 0;
 }
 

@@ -11,7 +11,7 @@ static int read_documents(Stream *stream, SourceOptions *options, uint64_t *left
     Part part;
     FormatReader *reader = parquet_open(stream, options);
     int status = reader ? 0 : -1;
-    // Few bytes can be many rows: that is no error, and not worth the time.
+    // Few bytes can be many rows: that is not an error, and not worth the time.
     while (status == 0 && *left && (status = parquet_next(reader, &part)) > 0) {
         uint64_t sum = 0;
         for (size_t i = 0; i < part.text.size; i++) sum += part.text.data[i]; // every byte can be read

@@ -372,7 +372,7 @@ void operation_add_gradients(size_t count) {
     pair_close();
 }
 
-// Besides normal numbers: ties, subnormal numbers, and what ends at infinity or is no number.
+// Besides normal numbers: ties, subnormal numbers, and what ends at infinity or is not a number.
 void operation_round_to_bf16(size_t count) {
     const double special[] = {0x1.01p0, 0x1.03p0,   -0x1.01p0,      0x1.00fffep0, 0x1.010002p0,
                               -0.0,     0x1.8p-134, 0x1p-134,       0x1.2p-127,   0x1p-149,

@@ -96,7 +96,7 @@ static int read_tokens(VocabTable *table, json_t *vocab) {
     json_object_foreach(vocab, key, value) {
         const json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
         if (id < 0) return fail(EX_DATA, "the id of '%s' is not a number", key);
-        if ((uint64_t)id < VOCAB_IDS_MAX && table->tokens[id].special) continue; // its name is no spelling of bytes
+        if ((uint64_t)id < VOCAB_IDS_MAX && table->tokens[id].special) continue; // its name is not a spelling of bytes
         if (vocab_unspell(bytes_of_text(key), token, &size) < 0) return -1;
         if (vocab_table_add(table, (uint64_t)id, (Bytes){token, size}, false) < 0) return -1;
     }

@@ -38,6 +38,6 @@ static const struct {
 
 int vocab_kind_check(Bytes file, const char *name) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (kinds[i].is(file)) return fail(EX_DATA, "'%s' is no vocabulary: it is %s", name, kinds[i].what);
+        if (kinds[i].is(file)) return fail(EX_DATA, "'%s' is not a vocabulary: it is %s", name, kinds[i].what);
     return 0;
 }

@@ -111,7 +111,7 @@ static int read_manifest(VocabTable *table, const json_t *root) {
     for (size_t i = 0; i < json_array_size(special); i++) {
         const json_t *name = json_array_get(special, i);
         const Bytes text = {(const uint8_t *)json_string_value(name), json_string_length(name)};
-        if (!text.data) return fail(EX_DATA, "vocabulary.json has a special token that is no text");
+        if (!text.data) return fail(EX_DATA, "vocabulary.json has a special token that is not text");
         if (vocab_table_add(table, table->size, text, true) < 0) return -1;
     }
     return 0;

@@ -80,7 +80,7 @@ BLOCK_INLINE void mark_words(const PatternRules *rules, const PatternBlock *befo
     const uint64_t mark = cases ? block->mark : 0, slash = rules->after_signs == LINE_ENDS_SLASHES ? block->slash : 0,
                    signs = other(&block->base) & ~mark, run = block->line_end | slash;
     uint64_t taken = 0, taken_before;
-    do { // a slash that is taken is no sign, so that marks after it may be in words: then again
+    do { // a slash that is taken is not a sign, so that marks after it may be in words: then again
         taken_before = taken;
         const uint64_t alone = signs & ~taken;
         if (cases) {

@@ -24,7 +24,7 @@ struct Vocab {
     unsigned pairs, pairs_again; // merges; of them, the latter
     unsigned id_bytes;           // of an id in arrays (id_array.h)
     bool small;                  // every merge has an id below NO_SMALL
-    uint8_t *special;            // a bit for each id: it is no token of text
+    uint8_t *special;            // a bit for each id: it is not a token of text
     uint32_t byte_token[256];
     uint16_t byte_merged[256][256]; // the token of two bytes, or NO_SMALL; if `small` is set
     struct Trie *trie;              // of the tokens' bytes (trie.h); NULL when it cannot be used: see vocab_finish

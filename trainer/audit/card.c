@@ -138,7 +138,7 @@ static void add_data(const SavedState *saved, const Record *record, Buffer *out)
                  value_of(saved, "sampling"), value_of(saved, "seed"), value_of(saved, "block_size"));
 }
 
-// A model that is no checkpoint of a run of millrace: only its weights are known.
+// A model that is not a checkpoint of a run of millrace: only its weights are known.
 static void add_foreign_base(const char *path, Buffer *out) {
     char file[PATH_MAX_BYTES], hex[65];
     uint8_t hash[32];
@@ -269,7 +269,7 @@ int card_write(const char *exported, const char *checkpoint, const char *name, u
     Record record = {0};
     Buffer text = {0};
     if (access(path_join(path, checkpoint, "state.json"), F_OK) < 0)
-        return fail(EX_NOINPUT, "'%s' is no checkpoint of a run: --card needs one", checkpoint);
+        return fail(EX_NOINPUT, "'%s' is not a checkpoint of a run: --card needs one", checkpoint);
     if (saved_state_read(&saved, checkpoint) < 0) return -1;
     path_split(checkpoint, run);
     if (record_open(&record, run) < 0)

@@ -134,8 +134,8 @@ static int find_document(Documents *documents, uint64_t token, uint64_t *number,
     return 0;
 }
 
-// Whether the last document of the open shard ends in it with an end-of-text id. Only of a shard's last part can the
-// end be no end of the document.
+// Whether the last document of the open shard ends in it with an end-of-text id. Only the
+// last end of a shard may lie within a document.
 static bool ends_open(const Documents *documents, uint64_t end) {
     const DatasetShard *entry = &documents->dataset->shards[SPLIT_TRAIN][documents->shard];
     return end == entry->first + entry->tokens;

@@ -36,7 +36,7 @@ int record_next(const Record *record, Bytes *rest, RecordLine *line);
 // The text of a member, a string without its quotes. False: the line has no such member.
 bool record_member(const RecordLine *line, const char *key, Bytes *value);
 bool record_text(const RecordLine *line, const char *key, char *out, size_t size); // of a string, without its escapes
-bool record_number(const RecordLine *line, const char *key, uint64_t *value);      // false also if it is no number
+bool record_number(const RecordLine *line, const char *key, uint64_t *value);      // false also if it is not a number
 
 // Compares a line with a replay's: all members but the times. False: `key`, `recorded` and `given` name the first
 // that differs; an empty text is a member that is not there.

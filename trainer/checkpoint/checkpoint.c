@@ -208,7 +208,7 @@ bool checkpoint_any(const char *out_dir, char path[PATH_MAX_BYTES], uint64_t *st
     return true;
 }
 
-// Removes the files of write_files, first the one without which it is no checkpoint (checkpoint_up_to). A directory
+// Removes the files of write_files, first the one without which it is not a checkpoint (checkpoint_up_to). A directory
 // that holds other files is kept, and so is a link to one.
 static void remove_checkpoint(const char *directory) {
     struct stat status;

@@ -41,7 +41,7 @@ static int copy_model(const char *from, const char *to, Dtype type) {
     for (size_t i = 0; i < file.count && result == 0; i++) {
         const SafeTensor *tensor = &file.tensors[i];
         if (strcmp(tensor->dtype, "F32") || tensor->dims < 1 || tensor->dims > 2)
-            result = fail(EX_DATA, "'%s': '%s' is no matrix or vector of type F32, as checkpoints have them", from,
+            result = fail(EX_DATA, "'%s': '%s' is not a matrix or vector of type F32, as checkpoints have them", from,
                           tensor->name);
         else
             safe_name(&writer, tensor->name, tensor->shape[0], tensor->dims == 2 ? tensor->shape[1] : 0);

@@ -192,9 +192,9 @@ static int check_left_over(const Checkpoint *checkpoint) {
     const PickleItems *items = &checkpoint->tensors->items;
     for (size_t i = 0; i < items->count; i += 2) {
         const PickleValue *name = items->at[i], *value = items->at[i + 1];
-        if (name->kind != PICKLE_TEXT) return fail(EX_DATA, "the name of a tensor is no text");
+        if (name->kind != PICKLE_TEXT) return fail(EX_DATA, "the name of a tensor is not text");
         if ((value->kind == PICKLE_TENSOR && value->tensor.used) || is_mask(name->text)) continue;
-        return fail(EX_DATA, "'%.*s' is no tensor of the model that its model_args describe",
+        return fail(EX_DATA, "'%.*s' is not a tensor of the model that its model_args describe",
                     name->text.size < 100 ? (int)name->text.size : 100, (const char *)name->text.data);
     }
     return 0;

@@ -33,7 +33,7 @@ static const uint8_t *find_end(Bytes file) {
 // The central directory; {NULL} after fail().
 static Bytes find_directory(Bytes file) {
     const uint8_t *end = find_end(file), *locator = NULL, *end64 = NULL;
-    if (!end) return fail(EX_DATA, "it is no zip archive, or its end is missing"), (Bytes){0};
+    if (!end) return fail(EX_DATA, "it is not a zip archive, or its end is missing"), (Bytes){0};
     uint64_t size = get_u32(end + 12), offset = get_u32(end + 16);
     if (end - file.data >= LOCATOR_BYTES && get_u32(end - LOCATOR_BYTES) == locator_magic)
         locator = end - LOCATOR_BYTES;

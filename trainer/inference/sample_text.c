@@ -61,7 +61,7 @@ static void drop(Buffer *held, size_t size) {
     held->size -= size;
 }
 
-// Emits the first `size` bytes that are held, which end with a whole character or with bytes that are no character.
+// Emits the first `size` bytes that are held, which end with a whole character or with bytes that are not a character.
 static void emit(TextStream *stream, size_t size) {
     if (!size) return;
     stream->text.size = 0;

@@ -5,8 +5,8 @@
 #include "loader/client/batch_stream.h"
 #include "trainer/model/network.h"
 
-// The order of an evaluation's samples. It is no key: evaluations of different runs, and of runs with different seeds,
-// read the same samples.
+// The order of an evaluation's samples. It is not a key: evaluations of different runs, and of runs with different
+// seeds, read the same samples.
 enum { EVALUATE_SEED = 1337 };
 
 typedef struct {

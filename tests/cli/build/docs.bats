@@ -149,7 +149,7 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
 
 @test "git ignores what the commands of README and the manual's keys make in a checkout" {
     cd "$ROOT"
-    git rev-parse HEAD >/dev/null 2>&1 || skip "this tree is no checkout of git"
+    git rev-parse HEAD >/dev/null 2>&1 || skip "this tree is not a checkout of git"
     made=$({ commands README.md; grep -oE '(keygen|>) +[a-z]+(\.[a-z]+)?' docs/loader.md; } | grep -oE -- '(-o|--out_dir=?|keygen|>) ?[a-z/0-9.]+' | sed -E 's/^(-o|--out_dir=?|keygen|>) *//' | sort -u)
     [ "$(wc -l <<<"$made")" -ge 6 ]
     for name in out $made; do git check-ignore -q "$name/file" || { echo "$name" && false; }; done

@@ -35,15 +35,15 @@ lines() { for i in $(seq "$1"); do echo "    value += $i;"; done; }
     floors=$'low\nmiddle low\nhigh low' refused "low/up.c includes middle/middle.h, which its floor does not allow"
 }
 
-@test "lint refuses an include whose floor it cannot see: relative, by a macro, or of a file that is no header" {
+@test "lint refuses an include whose floor it cannot see: relative, by a macro, or of a file that is not a header" {
     echo '#include <high/high.h>' >low/up.c
     refused "low/up.c includes high/high.h, which its floor does not allow"
     for path in '"../high/high.h"' '"low.inc"' '<low/../high/high.h>'; do
         echo "#include $path" >low/up.c
-        refused "low/up.c includes ${path:1:-1}, which is no path of a header from the root of the tree"
+        refused "low/up.c includes ${path:1:-1}, which is not a path of a header from the root of the tree"
     done
     printf '#define HEADER "high/high.h"\n#include HEADER\n' >low/up.c
-    refused "low/up.c includes HEADER, which is no path of a header from the root of the tree"
+    refused "low/up.c includes HEADER, which is not a path of a header from the root of the tree"
 }
 
 @test "the floors of the tree refuse a dataset or a URL in kernels and in the tokenizer" {

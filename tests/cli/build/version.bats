@@ -2,7 +2,7 @@
 load ../helpers
 
 setup() {
-    git -C "$ROOT" rev-parse HEAD >/dev/null 2>&1 && [ -e "$ROOT/.git" ] || skip "this tree is no checkout of git"
+    git -C "$ROOT" rev-parse HEAD >/dev/null 2>&1 && [ -e "$ROOT/.git" ] || skip "this tree is not a checkout of git"
     unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES SAN CUDA CFLAGS # of make check, which may run these
     cd "$BATS_TEST_TMPDIR"
 }

@@ -330,7 +330,7 @@ END
     [ "$(stat -c %a loader.key)" = 600 ]
     run_code 73 "$BIN/loader" keygen loader.key
     run_code 73 "$BIN/loader" keygen missing/loader.key
-    if command -v strace >/dev/null; then # one that is not whole is no key
+    if command -v strace >/dev/null; then # one that is not whole is not a key
         run_code 74 strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:error=EIO "$BIN/loader" keygen other.key
         [ ! -e other.key ]
     fi

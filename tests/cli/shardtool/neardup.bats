@@ -113,7 +113,7 @@ data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: 
     head -2 d.jsonl >two.jsonl && shardtool tokenize -q --val 0 -o two two.jsonl
     run_match 2 "of 80.0 MiB is too small for 2 documents: give it 81M or more" shardtool dedup -j 1 --similar 0.8 --memory 80M -o u two
     echo "my notes" >notes
-    run_match 73 "is there and is no report" shardtool dedup --similar 0.8 --report notes -o u d
+    run_match 73 "is there and is not a report" shardtool dedup --similar 0.8 --report notes -o u d
     grep -qx "my notes" notes
     run_match 73 "cannot create" shardtool dedup --similar 0.8 --report absent/r -o u d
     for command in "dedup" "decontaminate --against two.jsonl" merge; do

@@ -16,7 +16,7 @@ setup() {
 {"text": "Fünfter: \"quoted\"\n"}' ]
 }
 
-@test "a text that is null is skipped, counted and listed, and is no bad input" {
+@test "a text that is null is skipped, counted and listed, and is not a bad input" {
     run_match 0 "4 documents*skipped 1 null text, the first: 'small.parquet' row 2: its text is null" shardtool tokenize -o out --max-bad 0 small.parquet
     [ "$(jq -c . out/skipped.jsonl)" = '{"input":"small.parquet","row":2,"error":"'\''small.parquet'\'' row 2: its text is null"}' ]
     printf '{"text": null}\n{"text": 1}\n{"text": "x"}\n{"text": "a", "text": null}\n{"text": null, "text": "b"}\n' >a.jsonl

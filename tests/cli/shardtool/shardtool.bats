@@ -238,7 +238,7 @@ texts() { # a folder of small documents
     run_match 65 "has * bytes instead of" shardtool cat out
 }
 
-@test "verify counts what is no shard apart: an unfinished dataset, a path that does not exist" {
+@test "verify counts what is not a shard apart: an unfinished dataset, a path that does not exist" {
     texts
     mkdir unfinished && touch unfinished/.journal
     run_match 66 "'unfinished' holds an unfinished run: the command that began it continues it*no shard was checked; 1 other error" shardtool verify unfinished

@@ -55,7 +55,7 @@ leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -n
 
 # bats test_tags=ci
 # fault 92
-@test "a file that is no shard stays when a dataset is replaced, and the new dataset is whole" {
+@test "a file that is not a shard stays when a dataset is replaced, and the new dataset is whole" {
     seq 3000 >lines.txt
     shardtool tokenize -q -o many --docs lines --val 0.1 --frame-tokens 64 --shard-tokens 1024 lines.txt
     shardtool tokenize -q -o few b.txt

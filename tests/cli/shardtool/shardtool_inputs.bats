@@ -669,7 +669,7 @@ sys.exit(os.waitstatus_to_exitcode(pty.spawn(["shardtool", "text"], stdin_read=l
     run_match 0 "skipped 'in/link': a link to a file that does not exist*skipped 2 links" shardtool tokenize -q -o out in
     run_code 66 shardtool text in/link
     mkfifo in/pipe
-    run_match 0 "skipped 'in/pipe': it is no regular file" shardtool text in
+    run_match 0 "skipped 'in/pipe': it is not a regular file" shardtool text in
 }
 
 @test "a second name of a file in a folder or a tar is left out with a warning" {

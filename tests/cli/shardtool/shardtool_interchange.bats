@@ -89,8 +89,8 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     ids 1 60000 50256 >large.bin
     printf abc >odd.bin
     run_match 65 "'large.bin': id 60000 at index 1 is not in the vocabulary of 50257" shardtool import-tokens --format nanogpt -o out large.bin
-    run_match 65 "'odd.bin': its size is no multiple of 2 bytes" shardtool import-tokens --format nanogpt -o out odd.bin
-    # a header of llm.c is no ids, also where the vocabulary would have them
+    run_match 65 "'odd.bin': its size is not a multiple of 2 bytes" shardtool import-tokens --format nanogpt -o out odd.bin
+    # a header of llm.c is not ids, also where the vocabulary would have them
     { printf '\x88\xd8\x34\1\1\0\0\0\4\0\0\0' && head -c 1012 /dev/zero && printf '\1\0\2\0\3\0\4\0'; } >llmc.bin
     run_match 65 "'llmc.bin': *--format llmc" shardtool import-tokens --format nanogpt -o out llmc.bin
     run_match 65 "holds token ids of llm.c: *import-tokens --format llmc" shardtool text llmc.bin

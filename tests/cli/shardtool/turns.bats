@@ -8,7 +8,7 @@ tokenize() { "$BIN/shardtool" tokenize --turns -q --val 0 "$@"; }
     cat >rows <<'END'
 {"messages": []}	it has no message of an assistant
 {"messages": [{"role": "user", "content": "x"}]}	it has no message of an assistant
-{"messages": {"role": "user"}}	its messages are no array
+{"messages": {"role": "user"}}	its messages are not an array
 {"messages": [{"role": "tool", "content": "x"}]}	message 0 has the role 'tool', not the role system, user or assistant
 {"messages": [{"content": "x"}]}	message 0 has no role, not the role system, user or assistant
 {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": [{"type": "text"}]}]}	message 1 has an array as content, not a string
@@ -24,9 +24,9 @@ tokenize() { "$BIN/shardtool" tokenize --turns -q --val 0 "$@"; }
 {"messages": [{"role": "assistant", "content": "x"}], "assistant_masks": [0, 1]}	it has 'assistant_masks', which is not read
 {"messages": [{"role": "assistant", "content": "x", "reasoning_content": "y"}]}	message 0 has 'reasoning_content', and only role and content are read
 {"prompt": "a", "chosen": "b", "rejected": "c"}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys prompt, chosen, rejected
-{"prompt": [{"role": "user"}], "completion": "b"}	its prompt is no string
+{"prompt": [{"role": "user"}], "completion": "b"}	its prompt is not a string
 {"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}	its prompt and completion are arrays of messages: convert it with jq -c '{messages: (.prompt + .completion)}'
-{"prompt": "a", "completion": 3}	its completion is no string
+{"prompt": "a", "completion": 3}	its completion is not a string
 {"conversations": [{"from": "human", "value": "x"}]}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys conversations
 {"instruction": "x", "output": "y"}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys instruction, output
 {"prompt": "a", "completion": "\ud800"}	invalid Unicode '?uD800'
@@ -111,7 +111,7 @@ END
     head -1 mixed.jsonl >one.jsonl
     run_match 65 "train-vocabulary: --text-field" "$BIN/shardtool" train-vocabulary -V 260 -o words one.jsonl
     "$BIN/shardtool" train-vocabulary -q -V 260 --text-field '*' -o words one.jsonl
-    # a text beside them is the document, and other keys of these names are no conversation
+    # a text beside them is the document, and other keys of these names are not a conversation
     printf '%s\n' '{"text": "a", "messages": [{"role": "user"}]}' '{"messages": 7}' '{"prompt": "x"}' >other.jsonl
     run_match 0 "skipped 2 null texts" tokenize_plain -o other other.jsonl
 }

@@ -284,14 +284,14 @@ END
     run_match 66 "no vocab.json with merges.txt" shardtool encode --vocabulary . "$text"
 }
 
-@test "a file that is no vocabulary is named for what it is" {
+@test "a file that is not a vocabulary is named for what it is" {
     is_no() { # MESSAGE [NAME], of the file `other`
         run_match 65 "$1" shardtool encode --vocabulary "${2:-other}" "$text"
     }
     printf '\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02' >other # as sentencepiece 0.2.3 begins
     cp other tokenizer.model
-    is_no "'other' is no vocabulary: it is a model of SentencePiece"
-    is_no "'tokenizer.model' is no vocabulary: it is a model of SentencePiece" tokenizer.model
+    is_no "'other' is not a vocabulary: it is a model of SentencePiece"
+    is_no "'tokenizer.model' is not a vocabulary: it is a model of SentencePiece" tokenizer.model
     printf 'GGUF\3\0\0\0' >other && is_no "it is a GGUF"
     printf '\x20\0\0\0\0\0\0\0{"a":{"dtype":"F32"}}' >other && is_no "a file of safetensors"
     printf '#version: 0.2\ne r\n' >other && is_no "merges.txt alone, without the ids"

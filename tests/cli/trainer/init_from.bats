@@ -123,7 +123,7 @@ END
     mkdir models runs
     ln -s "$hf" models/gpt2
     touch gpt2
-    MILLRACE_MODELS=models "$BIN/trainer" eval --init_from=gpt2 "${few[@]}" --json >one # a file of that name is no model
+    MILLRACE_MODELS=models "$BIN/trainer" eval --init_from=gpt2 "${few[@]}" --json >one # a file of that name is not a model
     rm gpt2 && mkdir gpt2
     MILLRACE_MODELS=models "$BIN/trainer" eval --init_from=gpt2 "${few[@]}" --json | cmp - one
     ln -s "$hf" runs/gpt2-medium

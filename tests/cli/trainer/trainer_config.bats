@@ -189,7 +189,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     run_match 2 "did you mean 'float16'?" "$BIN/trainer" plan tiny.conf --dtype=fp16
     run_match 2 "did you mean 'cuda'?" "$BIN/trainer" plan tiny.conf --device=gpu
     run_match 2 "'optimizer' is 'gpu', not one of adamw, muon"$'\n' "$BIN/trainer" plan tiny.conf --optimizer=gpu
-    same() { # --KEY VALUE as --KEY=VALUE, also of keys that are no keys and ignored ones
+    same() { # --KEY VALUE as --KEY=VALUE, also of keys that are not keys and ignored ones
         run_code "$1" "$BIN/trainer" plan --print_config tiny.conf "${@:2}"
         with_space=$output
         run_code "$1" "$BIN/trainer" plan --print_config tiny.conf "${@:2:$#-3}" "${@: -2:1}=${*: -1}"

@@ -96,7 +96,7 @@ EOF
     printf '\x80\x02\x8a\x0a' >file.pt
     run_match 65 "before version 1.6" trainer import -o out file.pt
     head -c 6000 "$files/float32.pt" >cut.pt
-    run_match 65 "'cut.pt': it is no zip archive, or its end is missing" trainer import -o out cut.pt
+    run_match 65 "'cut.pt': it is not a zip archive, or its end is missing" trainer import -o out cut.pt
     : >empty
     run_code 65 trainer import -o out empty
     [ ! -e out ]

@@ -225,7 +225,7 @@ def forge_text(folder, random):
 
 
 def results(metrics):
-    """The bytes of metrics.jsonl that are no values of times."""
+    """The bytes of metrics.jsonl that are not times."""
     free = set()
     for match in re.finditer(rb'"(\w+)": ("(?:[^"\\]|\\.)*"|[^,}]*)', metrics):
         if match[1].decode() in TIMES:

@@ -282,7 +282,7 @@ def test_a_checkpoint_of_nanogpt_that_does_not_fit_is_refused_by_name(folder):
 
         refused(save("nan", {at: bad}), 65, "2 of its numbers are not finite, the first in 'h.0.mlp.c_fc.weight'")
         refused(save("missing", {at: None}), 65, f"there is no tensor '{at}'")
-        refused(save("extra", {"transformer.h.2.ln_1.weight": np.ones(16, np.float32)}), 65, "'transformer.h.2.ln_1.weight' is no tensor of the model")
+        refused(save("extra", {"transformer.h.2.ln_1.weight": np.ones(16, np.float32)}), 65, "'transformer.h.2.ln_1.weight' is not a tensor of the model")
         refused(save("shape", {at: matrix[1:].copy()}), 65, f"'{at}' has another shape than the model's 64 x 16")
         refused(save("turned", {at: matrix.T.copy().T}), 65, f"'{at}' is not contiguous")
         refused(save("call", {}, more={"f": os.path.join}), 65, "the pickle names 'posixpath.join', which is refused")

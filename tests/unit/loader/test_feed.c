@@ -229,7 +229,7 @@ static void receive(Stream *stream, int batches) {
     }
 }
 
-// The first result that is no batch, after the batches that were answered before it.
+// The first result that is not a batch, after the batches that were answered before it.
 static FeedResult end_of_batches(Stream *stream) {
     FeedResult result = FEED_BATCH;
     for (int tries = 0; result == FEED_BATCH && tries < 100000; tries++) {

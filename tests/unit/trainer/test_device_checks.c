@@ -55,7 +55,7 @@ TEST(step_times_name_what_is_slower_than_before) {
     uint64_t median = 0;
     int ratios = 0;
     for (int step = 0; step < STEP_TIMES_WINDOW; step++) ratios += step_times_add(&times, 100, &median) != 0;
-    for (int step = 1; step < STEP_TIMES_WINDOW; step++) // single slow steps are no slower median
+    for (int step = 1; step < STEP_TIMES_WINDOW; step++) // single slow steps are not a slower median
         ratios += step_times_add(&times, step % 3 ? 90 : 9000, &median) != 0;
     CHECK_EQUAL(ratios, 0);
     CHECK(step_times_add(&times, 90, &median) == 0.9);

@@ -153,8 +153,8 @@ static const Backend *cpu(void) {
     return backend;
 }
 
-// One process: the gradients of one layer's matrices (12 C^2 floats) and of all that is no layer's matrix. Several: the
-// sums of a rank's shards. One micro-batch for each process: nothing.
+// One process: the gradients of one layer's matrices (12 C^2 floats) and of all that is not a layer's matrix. Several:
+// the sums of a rank's shards. One micro-batch for each process: nothing.
 TEST(plan_of_a_fixed_order_matches_the_formula) {
     static const int64_t micros[] = {1, 2, 8, 10};
     const Backend *backend = cpu();
