@@ -30,7 +30,7 @@ DEFS     := $(CDEFS) -DHAVE_CUDA=$(CUDA)
 WERROR   := $(if $(filter true,$(CI)),-Werror)
 WARN     := -std=c11 -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes \
             -Werror=incompatible-pointer-types $(WERROR)
-LIBS     := -lzmq -lzstd -lz -llzma -lbz2 -lsnappy -llz4 -lbrotlidec -larchive -ljansson -lxxhash -lcrypto -ldnnl \
+LIBS     := -lzmq -lzstd -lz -llzma -lbz2 -lsnappy -llz4 -lbrotlidec -larchive -ljansson -lxxhash -lcrypto -ldnnl -lgomp \
             -lpthread -lm
 # Vector code is selected at run time; a file whose name ends in an instruction set is compiled for that set.
 # -ffp-contract=off: fused multiply-add would make results depend on the compiler.
@@ -99,11 +99,11 @@ HOST  := $(patsubst %.c,$(HOST_O)/%.o,$(filter-out $(OF_CUDA) kernels/cuda/% %/m
 CORE  := $(HOST) $(filter $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(foreach t,$(CUDA_ACTS),$(CUSRC:%.cu=$(O)/%.$(t).cu.o))
 define COMPILE
 @mkdir -p $(@D); echo "  CC   $<$(if $(1), ($*))"
-$(Q)$(CC) $(DEFS) $(1) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -ffp-contract=off -fopenmp $(isa) -MMD -MP -c $< -o $@
+$(Q)$(CC) $(DEFS) $(1) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -ffp-contract=off $(isa) -MMD -MP -c $< -o $@
 endef
 define LINK
 @mkdir -p $(@D); echo "  LD   $@"
-$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -Wl,--as-needed $(LIBS) $(LDLIBS) -o $@
+$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -Wl,--as-needed $(LIBS) $(LDLIBS) -o $@
 endef
 
 # Training with several processes needs MPI at build time; the programs load it only when mpirun or srun has started
@@ -212,7 +212,7 @@ $(O)/emulated/trainer: $(filter-out $(DEVICE_TESTS:%=$(O)/emu/%.o) $(O)/emu/test
     $(O)/trainer/main.o $(O)/host.a
 $(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer: # mutant.sh links the same objects but one
 	@mkdir -p $(@D); echo "  LD   $@"; echo $(filter %.o,$^) >$@.objects
-	$(Q)$(CXX) $(EMUFLAGS) -fopenmp $(LDFLAGS) $^ $(EMULIBS) -o $@
+	$(Q)$(CXX) $(EMUFLAGS) $(LDFLAGS) $^ $(EMULIBS) -o $@
 
 # README's two commands build on all processors where the caller gave no -j.
 JOBS = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))

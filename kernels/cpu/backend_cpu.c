@@ -10,7 +10,6 @@
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
-#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,15 +18,16 @@
 static Backend backend;
 OptimizerState cpu_optimizer_state;
 
+TEAM_LOOP(touch_pages, size_t, (volatile char *, arena)) {
+    for (size_t page = first; page < end; page += 4096) arena[page] = 0;
+}
+
 // Takes the pages of an arena from the system, in all threads: if the machine has several memories, each gives a part.
 static int populate(char *arena, size_t bytes) {
-    enum { PAGE = 4096, UNIT = 2 << 20 };
+    const size_t unit = 2 << 20; // of huge pages
     for (size_t done = 0, next; done < bytes; done += next) {
         if (!(next = host_memory_next(bytes - done))) return -1;
-#pragma omp parallel for schedule(static, 1)
-        for (size_t unit = done; unit < done + next; unit += UNIT)
-            for (size_t page = unit; page < done + next && page < unit + UNIT; page += PAGE)
-                *(volatile char *)(arena + page) = 0;
+        touch_pages(next, unit, arena + done);
     }
     return 0;
 }
@@ -125,12 +125,10 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
         log_warn("this processor does not multiply %s: float32 products of %s operands, slower than --dtype=%s",
                  dtype_name(type), dtype_name(type), native && !slow ? "bfloat16" : "float32");
     }
-    static int all_threads;
-    if (!all_threads) { // OpenMP does not know the CPU quota of a container
-        all_threads = omp_get_max_threads();
-        if (!getenv("OMP_NUM_THREADS") && (int)pool_cores() < all_threads) all_threads = (int)pool_cores();
-    }
-    team_set_threads(smaller(choice->threads > 0 ? choice->threads : all_threads, TEAM_MAX));
+    const char *variable = getenv("OMP_NUM_THREADS"); // a list is for loops within loops
+    int threads = choice->threads > 0 ? choice->threads : variable ? atoi(variable) : 0;
+    if (threads < 1) threads = (int)pool_cores();
+    if (team_set_threads(smaller(threads, TEAM_MAX)) < 0) return NULL;
 
     backend = (Backend){.name = "cpu",
                         .in_host_memory = true,
@@ -161,7 +159,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .graph_end = cpu_graph_end};
     variant->install(&backend);
     if (matmul_open(&backend, variant, products) < 0) return NULL;
-    const int threads = team_threads();
+    threads = team_threads();
     snprintf(how, 96, "%d thread%s, %s (%s%s)", threads, threads == 1 ? "" : "s", dtype_name(type), cpu_isa_name(isa),
              slow && automatic ? ", faster here than its bfloat16" : "");
     return &backend;

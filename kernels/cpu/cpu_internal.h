@@ -12,6 +12,9 @@ static inline int smaller(int a, int b) { return a < b ? a : b; }
 // shape alone.
 enum { CHUNK_ROWS = 32 };
 
+// Numbers of a piece of a loop that is limited by memory.
+enum { NUMBERS_PIECE = 4096 };
+
 extern OptimizerState cpu_optimizer_state; // of the open backend; adamw reads it
 extern bool cpu_amx;                       // bf16 products may use AMX tiles
 

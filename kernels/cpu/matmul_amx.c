@@ -163,6 +163,41 @@ size_t amx_scratch(int cols, int threads) {
     return (panel_elements(cols) + (size_t)threads * STRIP * DEPTH) * sizeof(uint16_t);
 }
 
+// The tokens of a product of tiles: dout (tokens,rows) and in (tokens,cols).
+typedef struct {
+    float *dw;
+    const uint16_t *dout, *in;
+    int rows, cols, strip, tokens, depth; // depth: blocks of tokens
+    uint16_t *panels, *strips;
+    bool add;
+} TileProduct;
+
+static size_t block_elements(const TileProduct *p) { return (size_t)p->depth * BLOCK * BLOCK; } // packed
+
+TEAM_LOOP(pack_columns, int, (const TileProduct *, p)) {
+    for (int c = first; c < end; c += BLOCK)
+        pack_in(p->panels + (size_t)(c / BLOCK) * block_elements(p), p->in + c, (size_t)p->cols, p->tokens, p->depth,
+                p->cols - c);
+}
+
+TEAM_LOOP(multiply_strips, int, (const TileProduct *, p)) {
+    const size_t block = block_elements(p), rows = (size_t)p->rows, cols = (size_t)p->cols;
+    uint16_t *mine = p->strips + (size_t)team_thread() * STRIP * DEPTH;
+    configure(BLOCK, BLOCK);
+    for (int start = first, stop; start < end; start = stop) {
+        stop = end - start < p->strip ? end : start + p->strip;
+        for (int r = start; r < stop; r += BLOCK)
+            pack_dout(mine + (size_t)((r - start) / BLOCK) * block, p->dout + r, rows, p->tokens, p->depth,
+                      p->rows - r);
+        for (int c = 0; c < p->cols; c += BLOCK)
+            for (int r = start; r < stop; r += BLOCK)
+                multiply_block(p->dw + (size_t)r * cols + c, cols, stop - r < BLOCK ? stop - r : BLOCK,
+                               p->cols - c < BLOCK ? p->cols - c : BLOCK, mine + (size_t)((r - start) / BLOCK) * block,
+                               p->panels + (size_t)(c / BLOCK) * block, PANEL, p->depth, p->add);
+    }
+    _tile_release();
+}
+
 void amx_backward_weight(float *dw, const uint16_t *dout, const uint16_t *in, int M, int rows, int cols, bool add,
                          void *scratch) {
     uint16_t *panels = scratch, *strips = panels + panel_elements(cols);
@@ -170,27 +205,20 @@ void amx_backward_weight(float *dw, const uint16_t *dout, const uint16_t *in, in
     int strip = STRIP;
     while (strip > BLOCK && (rows + strip - 1) / strip < 4 * team_threads()) strip /= 2;
     for (int first = 0; first < M; first += DEPTH) {
-        const int tokens = M - first < DEPTH ? M - first : DEPTH, depth = (tokens + BLOCK - 1) / BLOCK;
-        const size_t block = (size_t)depth * BLOCK * BLOCK; // elements of a packed operand of 32
-#pragma omp parallel for schedule(static)
-        for (int c = 0; c < cols; c += BLOCK)
-            pack_in(panels + (size_t)(c / BLOCK) * block, in + (size_t)first * (size_t)cols + c, (size_t)cols, tokens,
-                    depth, cols - c);
-#pragma omp parallel for schedule(static)
-        for (int start = 0; start < rows; start += strip) {
-            const int end = rows - start < strip ? rows : start + strip;
-            uint16_t *mine = strips + (size_t)team_thread() * STRIP * DEPTH;
-            configure(BLOCK, BLOCK);
-            for (int r = start; r < end; r += BLOCK)
-                pack_dout(mine + (size_t)((r - start) / BLOCK) * block, dout + (size_t)first * (size_t)rows + r,
-                          (size_t)rows, tokens, depth, rows - r);
-            for (int c = 0; c < cols; c += BLOCK)
-                for (int r = start; r < end; r += BLOCK)
-                    multiply_block(dw + (size_t)r * (size_t)cols + c, (size_t)cols, end - r < BLOCK ? end - r : BLOCK,
-                                   cols - c < BLOCK ? cols - c : BLOCK, mine + (size_t)((r - start) / BLOCK) * block,
-                                   panels + (size_t)(c / BLOCK) * block, PANEL, depth, add || first);
-            _tile_release();
-        }
+        const int tokens = M - first < DEPTH ? M - first : DEPTH;
+        const TileProduct product = {.dw = dw,
+                                     .dout = dout + (size_t)first * (size_t)rows,
+                                     .in = in + (size_t)first * (size_t)cols,
+                                     .rows = rows,
+                                     .cols = cols,
+                                     .strip = strip,
+                                     .tokens = tokens,
+                                     .depth = (tokens + BLOCK - 1) / BLOCK,
+                                     .panels = panels,
+                                     .strips = strips,
+                                     .add = add || first};
+        pack_columns(cols, BLOCK, &product);
+        multiply_strips(rows, strip, &product);
     }
 }
 
@@ -235,18 +263,21 @@ static void multiply_group(uint16_t *din, const uint16_t *dout, const uint16_t *
     }
 }
 
+TEAM_LOOP(multiply_groups, int, (uint16_t *, din), (const uint16_t *, dout), (const uint16_t *, w), (int, group),
+          (int, rows), (int, cols), (char *, scratch)) {
+    float *sums = (float *)(scratch + (size_t)team_thread() * group_bytes(cols));
+    uint16_t *band = (uint16_t *)(sums + GROUP * (size_t)cols);
+    configure(BLOCK, BLOCK);
+    for (int row = first; row < end; row += group)
+        multiply_group(din + (size_t)row * (size_t)cols, dout + (size_t)row * (size_t)rows, w,
+                       end - row < group ? end - row : group, rows, cols, sums, band);
+    _tile_release();
+}
+
 void amx_backward_input(uint16_t *din, const uint16_t *dout, const uint16_t *w, int M, int rows, int cols,
                         void *scratch) {
     const int group = group_rows(M, team_threads());
-#pragma omp parallel for schedule(static)
-    for (int row = 0; row < M; row += group) {
-        char *mine = (char *)scratch + (size_t)team_thread() * group_bytes(cols);
-        float *sums = (float *)mine;
-        configure(BLOCK, BLOCK);
-        multiply_group(din + (size_t)row * (size_t)cols, dout + (size_t)row * (size_t)rows, w,
-                       M - row < group ? M - row : group, rows, cols, sums, (uint16_t *)(sums + GROUP * (size_t)cols));
-        _tile_release();
-    }
+    multiply_groups(M, group, din, dout, w, group, rows, cols, scratch);
 }
 
 bool amx_open(void) {

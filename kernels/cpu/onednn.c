@@ -187,8 +187,11 @@ static Product *product_of(Direction direction, int M, int rows, int cols, int s
     return p;
 }
 
+void omp_set_num_threads(int threads); // of the OpenMP that oneDNN uses, for the calling thread
+
 // A library of another runtime than OpenMP computes after the call has returned. With OpenMP the wait does nothing.
 static void execute(const_dnnl_primitive_t primitive, int count, const dnnl_exec_arg_t *arguments) {
+    omp_set_num_threads(1);
     DNN(dnnl_primitive_execute(primitive, mm.stream, count, arguments));
     DNN(dnnl_stream_wait(mm.stream));
 }
@@ -211,6 +214,24 @@ static int block_rows(int M) {
     return eighth < 16 ? 16 : eighth < BLOCK_ROWS ? eighth : BLOCK_ROWS;
 }
 
+TEAM_LOOP(run_blocks, int, (const Product *const *, of_size), (int, block), (const char *, from),
+          (const char *, weights), (const float *, bias), (char *, to)) {
+    const size_t element = mm.type == dnnl_bf16 ? sizeof(uint16_t) : sizeof(float);
+    const int thread = team_thread();
+    for (int at = first; at < end; at += block) {
+        const Product *p = of_size[end - at < block ? end - at : block];
+        const size_t start = (size_t)at, col = start * (size_t)p->cols;
+        if (p->direction == BACKWARD_INPUT)
+            product_run(p, thread, from + start * (size_t)p->rows * element, weights, NULL, to + col * element);
+        else if (p->direction == FORWARD && mm.packed)
+            product_run(p, thread, from + col * element, weights, bias, to + start * (size_t)p->rows * element);
+        else if (p->direction == FORWARD)
+            product_run(p, thread, from, weights + col * element, bias ? bias + start : NULL, to + start * element);
+        else
+            product_run(p, thread, from + start * element, weights, NULL, to + col * sizeof(float));
+    }
+}
+
 // Blocks of rows of out and din, or of w and dw.
 void product(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b, const float *bias,
              void *c) {
@@ -222,23 +243,7 @@ void product(Direction direction, int M, int rows, int cols, bool add, const voi
         of_size[n] =
             product_of(direction, by_rows_of_w ? M : n, by_rows_of_w ? n : rows, cols, rows, bias != NULL, add);
     }
-    const size_t element = mm.type == dnnl_bf16 ? sizeof(uint16_t) : sizeof(float);
-    const char *from = a, *weights = b;
-    char *to = c;
-#pragma omp parallel for schedule(static)
-    for (int at = 0; at < whole; at += block) {
-        const Product *p = of_size[whole - at < block ? whole - at : block];
-        const size_t start = (size_t)at, row = start * (size_t)rows * element, col = start * (size_t)cols * element;
-        const int thread = team_thread();
-        if (direction == BACKWARD_INPUT)
-            product_run(p, thread, from + row, b, NULL, to + col);
-        else if (direction == FORWARD && mm.packed)
-            product_run(p, thread, from + col, b, bias, to + row);
-        else if (direction == FORWARD)
-            product_run(p, thread, a, weights + col, bias ? bias + start : NULL, to + start * element);
-        else
-            product_run(p, thread, from + start * element, b, NULL, to + start * (size_t)cols * sizeof(float));
-    }
+    run_blocks(whole, block, of_size, block, a, b, bias, c);
 }
 
 size_t product_layout_bytes(Direction direction, int rows, int cols) {
@@ -328,6 +333,7 @@ int product_open(bool bf16, bool packed) {
     char library[PRODUCT_LIBRARY];
     if (product_library_check(library) < 0) return -1;
     if (mm.engine) product_close(); // its layouts and products are of the engine before
+    omp_set_num_threads(1);         // for primitives
     mm.packed = packed;
     mm.type = bf16 ? dnnl_bf16 : dnnl_f32;
     DNN(dnnl_engine_create(&mm.engine, dnnl_cpu, 0));

@@ -9,33 +9,33 @@
 // a loaded machine, where medians differed by 15 % from run to run: sched_yield between pieces and other time slices
 // (sched_setattr) showed no gain beyond that.
 #include "kernels/cpu/team.h"
+#include "common/err.h"
 #include "common/sizes.h"
 #include "kernels/cpu/places.h"
 #include <assert.h>
 #include <linux/futex.h>
-#include <omp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    PIECES = 8,              // of a region, for each thread
+    PIECES = 8,              // of a loop at most, for each thread
     AWAKE_NS = 200000,       // that a thread waits awake at most
     AWAKE_SHARED_NS = 20000, // the same if others want its processor
     LOOK_NS = 8000,          // of waiting, after which a thread looks whether another is not run
     LOOK_ASLEEP_NS = 200000, // the same of the caller's sleep
     WINDOW_NS = 100000000,   // of the system's records of this
     SHARED_TIMES = 6,
-    WAKE_NS = 20000,     // of a region, after which sleeping threads are woken; about what waking one takes
-    NEEDLESS_TIMES = 32, // see team.unwoken
-    ALONE_MAX = 8        // regions inside of each other that run alone
+    WAKE_NS = 20000,    // of a region, after which sleeping threads are woken; about what waking one takes
+    NEEDLESS_TIMES = 32 // see team.unwoken
 };
 
 #define SLEEPS 0x80000000u // the caller, on team.unfinished
@@ -46,8 +46,9 @@ typedef struct {
 } Share;
 
 static struct {
-    void (*work)(void *);
-    void *data;
+    TeamWork *work;
+    const void *data;
+    size_t count, unit, units;
     uint32_t generation; // of regions
     atomic_int threads;
     int started;
@@ -62,17 +63,15 @@ static struct {
 } team = {.threads = 1, .started = 1};
 
 static _Thread_local struct {
-    int thread, piece, pieces;
-    bool shares;                    // its processor with others, see shares_processor()
-    long taken;                     // times that the system had taken it when the window began
-    uint64_t window;                // its begin, in ns
-    int outer[ALONE_MAX][2], depth; // piece and pieces around regions that run alone
-} me = {.pieces = 1};
+    int thread;
+    bool in_piece;   // or between pieces
+    bool shares;     // its processor with others, see shares_processor()
+    long taken;      // times that the system had taken it when the window began
+    uint64_t window; // its begin, in ns
+} me;
 
 int team_threads(void) { return team.threads; }
 int team_thread(void) { return me.thread; }
-int team_piece(void) { return me.piece; }
-int team_pieces(void) { return me.pieces; }
 
 static uint64_t now_ns(void) {
     struct timespec t;
@@ -156,8 +155,9 @@ static int take(void) {
 }
 
 static void run(int piece) {
-    me.piece = piece, me.pieces = (int)team.pieces;
-    team.work(team.data);
+    const size_t first = (size_t)piece * team.units / team.pieces * team.unit;
+    const size_t end = ((size_t)piece + 1) * team.units / team.pieces * team.unit;
+    team.work(first, size_smaller(end, team.count), team.data);
 }
 
 // Counts the pieces that this thread has run, once a region: the cores pass the word around.
@@ -167,8 +167,7 @@ static void finish(unsigned pieces) {
 }
 
 static void *serve(void *number) {
-    me.thread = (int)(intptr_t)number;
-    omp_set_num_threads(1); // for oneDNN in this thread
+    me.thread = (int)(intptr_t)number, me.in_piece = true;
     places_enter(me.thread);
     uint64_t awake = 0;              // that it may wait
     uint64_t worked = 0, waited = 0; // since it was woken
@@ -201,35 +200,20 @@ static void *serve(void *number) {
     return NULL;
 }
 
-// A thread that cannot be started leaves its share to the others.
-static void start(void) {
+static int start(void) {
     sigset_t all, before;
+    int error = 0;
     sigfillset(&all); // signals are for the threads that wait for them
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (; team.started < team.threads; team.started++) {
+    for (; team.started < team.threads && !error; team.started += !error) {
         pthread_t thread;
-        if (pthread_create(&thread, NULL, serve, (void *)(intptr_t)team.started) == 0) pthread_detach(thread);
+        error = pthread_create(&thread, NULL, serve, (void *)(intptr_t)team.started);
+        if (!error) pthread_detach(thread);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-void team_set_threads(int threads) {
-    assert(threads >= 1 && threads <= TEAM_MAX);
-    team.threads = threads;
-    places_set_threads(threads);
-    omp_set_num_threads(1); // for oneDNN, which divides nothing by itself
-}
-
-void team_begin_alone(void) {
-    assert(me.depth < ALONE_MAX);
-    int *outer = me.outer[me.depth++];
-    outer[0] = me.piece, outer[1] = me.pieces;
-    me.piece = 0, me.pieces = 1;
-}
-
-void team_end_alone(void) {
-    const int *outer = me.outer[--me.depth];
-    me.piece = outer[0], me.pieces = outer[1];
+    if (!error) return 0;
+    return fail(EX_LIMIT, "cannot start thread %d of %d: %s (see ulimit -u)", team.started + 1, (int)team.threads,
+                strerror(error));
 }
 
 static void wait_for_others(void) {
@@ -244,30 +228,29 @@ static void wait_for_others(void) {
 }
 
 // Tells the threads of a region.
-static void publish(void (*work)(void *), void *data) {
-    const unsigned threads = (unsigned)team.threads;
-    team.work = work, team.data = data, team.pieces = threads * PIECES, team.generation++;
+static void publish(size_t count, size_t unit, TeamWork *work, const void *data) {
+    const size_t threads = (size_t)team.threads;
+    team.work = work, team.data = data, team.count = count, team.unit = unit, team.units = (count - 1) / unit + 1;
+    team.pieces = (unsigned)size_smaller(threads * PIECES, team.units), team.generation++;
     atomic_store_explicit(&team.unfinished, team.pieces, memory_order_relaxed);
-    for (unsigned t = 0; t < threads; t++)
+    for (size_t t = 0; t < threads; t++)
         atomic_store_explicit(&team.share[t].pieces,
-                              (uint64_t)team.generation << 32 | t * PIECES << 16 | (t + 1) * PIECES,
+                              (uint64_t)team.generation << 32 | t * team.pieces / threads << 16 |
+                                  (t + 1) * team.pieces / threads,
                               memory_order_release);
     atomic_fetch_add(&team.regions, 1);
 }
 
-void team_parallel(void (*work)(void *), void *data, unsigned threads, unsigned flags) {
-    (void)flags;
-    const bool alone = threads == 1 || team.threads == 1 || me.pieces > 1; // if (...), --threads=1, or in a region
-    if (alone || atomic_exchange(&team.busy, true)) {                      // of another thread of the program
-        team_begin_alone();
-        work(data);
-        team_end_alone();
+void team_run(size_t count, size_t unit, TeamWork *work, const void *data) {
+    if (!count) return;
+    if (count <= unit || team.threads == 1 || me.in_piece || atomic_exchange(&team.busy, true)) {
+        work(0, count, data);
         return;
     }
-    if (team.started < team.threads) start();
+    me.in_piece = true;
     const uint64_t begun = now_ns(), unwoken = team.unwoken;
     places_begin(begun);
-    publish(work, data);
+    publish(count, unit, work, data);
     uint64_t worked = 0;
     unsigned done = 0;
     for (int piece, woken = 0; (piece = take()) >= 0;) {
@@ -282,6 +265,22 @@ void team_parallel(void (*work)(void *), void *data, unsigned threads, unsigned 
     places_work(0, false);
     finish(done);
     wait_for_others();
-    me.piece = 0, me.pieces = 1;
+    me.in_piece = false;
     atomic_store_explicit(&team.busy, false, memory_order_release);
+}
+
+// Counts the pieces of a loop of two units.
+static void count_piece(size_t first, size_t end, const void *pieces) {
+    if (end == first + 1) atomic_fetch_add((atomic_int *)(uintptr_t)pieces, 1);
+}
+
+int team_set_threads(int threads) {
+    assert(threads >= 1 && threads <= TEAM_MAX);
+    team.threads = threads;
+    places_set_threads(threads);
+    if (start() < 0) return -1;
+    atomic_int pieces = 0;
+    team_run(2, 1, count_piece, &pieces);
+    if (threads == 1 || pieces == 2) return 0;
+    return fail(EX_BUG, "a loop for the %d threads did not run in pieces: this program is built wrongly", threads);
 }

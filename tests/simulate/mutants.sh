@@ -79,7 +79,7 @@ while IFS='|' read -r name file edit; do
     [ "$build" != --check ] || continue
     # shellcheck disable=SC2086
     ${CC:-gcc} -std=c11 -D_GNU_SOURCE -DHAVE_CUDA=0 -I. -O1 -g -w -c "$folder/$name.c" -o "$folder/$name.o" &&
-        ${CC:-gcc} -fopenmp "$folder/$name.o" "$build"/tests/simulate/*.o "$build/tests/unit/loader/fixture_loader.o" \
+        ${CC:-gcc} "$folder/$name.o" "$build"/tests/simulate/*.o "$build/tests/unit/loader/fixture_loader.o" \
             "$build/core.a" $SIMLIBS -o "$folder/simulate" || exit 1
     if "$folder/simulate" --count="${COUNT:-1000}" >"$folder/out" 2>&1; then
         echo "$name: NOT FOUND" && bad=1

@@ -11,33 +11,30 @@ enum {
     ADAMW_PIECE = 65536
 };
 
-static void cpu_add_gradients(Grad *sums, const Grad *part, size_t count) {
-#pragma omp parallel for schedule(static)
-    for (size_t start = 0; start < count; start += ADAMW_PIECE) {
-        const size_t end = start + ADAMW_PIECE < count ? start + ADAMW_PIECE : count;
-        for (size_t i = start; i < end; i += W) {
-            float *at = (float *)sums + i;
-            const int left = end - i < W ? (int)(end - i) : W;
-            v_store_part(at, v_load_part(at, left) + v_load_part((const float *)part + i, left), left);
-        }
+TEAM_LOOP(add_gradients, size_t, (float *, sums), (const float *, part)) {
+    for (size_t i = first; i < end; i += W) {
+        const int left = end - i < W ? (int)(end - i) : W;
+        v_store_part(sums + i, v_load_part(sums + i, left) + v_load_part(part + i, left), left);
     }
 }
 
-static void cpu_round_to_bf16(Grad *values, size_t count) {
-    float *value = (float *)values;
-#pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < count; i++) value[i] = bf16_value(bf16_of(value[i]));
+static void cpu_add_gradients(Grad *sums, const Grad *part, size_t count) {
+    add_gradients(count, ADAMW_PIECE, (float *)sums, (const float *)part);
 }
 
-static void cpu_square_sums(double *sums, const Grad *gradients, size_t count) {
-    const int pieces = (int)norm_pieces(count);
-#pragma omp parallel for schedule(static)
-    for (int p = 0; p < pieces; p++) {
-        const size_t start = (size_t)p * NORM_PIECE, end = start + NORM_PIECE < count ? start + NORM_PIECE : count;
+TEAM_LOOP(round_to_bf16, size_t, (float *, values)) {
+    for (size_t i = first; i < end; i++) values[i] = bf16_value(bf16_of(values[i]));
+}
+
+static void cpu_round_to_bf16(Grad *values, size_t count) { round_to_bf16(count, ADAMW_PIECE, (float *)values); }
+
+TEAM_LOOP(square_sums, size_t, (double *, sums), (const float *, gradients)) {
+    for (size_t start = first; start < end; start += NORM_PIECE) {
+        const size_t stop = start + NORM_PIECE < end ? start + NORM_PIECE : end;
         double sum = 0;
-        for (size_t run = start; run < end; run += NORM_RUN) {
-            const float *g = (const float *)gradients + run;
-            const int n = end - run < NORM_RUN ? (int)(end - run) : NORM_RUN;
+        for (size_t run = start; run < stop; run += NORM_RUN) {
+            const float *g = gradients + run;
+            const int n = stop - run < NORM_RUN ? (int)(stop - run) : NORM_RUN;
             V even = v_set(0), odd = v_set(0);
             int k = 0;
             for (; k + 2 * W <= n; k += 2 * W) {
@@ -50,8 +47,12 @@ static void cpu_square_sums(double *sums, const Grad *gradients, size_t count) {
             }
             sum += (double)v_sum(even + odd);
         }
-        sums[p] = sum;
+        sums[start / NORM_PIECE] = sum;
     }
+}
+
+static void cpu_square_sums(double *sums, const Grad *gradients, size_t count) {
+    square_sums(count, NORM_PIECE, sums, (const float *)gradients);
 }
 
 static void cpu_gradient_norm(float *norm, const double *sums, size_t count, const float *divisor) {
@@ -153,18 +154,18 @@ static void update(const AdamWRange *u, size_t start, size_t end) {
         update_as(u, start, end, true, true);
 }
 
+TEAM_LOOP(update_range, size_t, (const AdamWRange *, u)) { update(u, first, end); }
+
 // Updates and packs w (rows,cols) tile by tile.
-static void update_and_pack(const AdamWRange *u, int rows, int cols, const Packing *to) {
-#pragma omp parallel for schedule(static) collapse(2)
-    for (int row = 0; row < rows; row += to->tile_rows)
-        for (int col = 0; col < cols; col += to->tile_cols) {
-            const int end = smaller(cols, col + to->tile_cols);
-            for (int i = row; i < row + to->tile_rows; i++) {
-                const size_t start = (size_t)i * (size_t)cols;
-                update(u, start + (size_t)col, start + (size_t)end);
-            }
-            pack_tile(u->params, rows, cols, to, row, col);
+TEAM_LOOP(update_and_pack, int, (const AdamWRange *, u), (int, rows), (int, cols), (const Packing *, to)) {
+    for (int tile = first; tile < end; tile++) {
+        const int row = tile_row(cols, to, tile), col = tile_col(cols, to, tile);
+        for (int i = row; i < row + to->tile_rows; i++) {
+            const size_t start = (size_t)i * (size_t)cols;
+            update(u, start + (size_t)col, start + (size_t)smaller(cols, col + to->tile_cols));
         }
+        pack_tile(u->params, rows, cols, to, row, col);
+    }
 }
 
 static void cpu_adamw(Moment *m, Moment *v, const Update *of, const AdamW *hyper) {
@@ -178,14 +179,11 @@ static void cpu_adamw(Moment *m, Moment *v, const Update *of, const AdamW *hyper
                           .hyper = hyper,
                           .scale = gradient_scale(hyper, *of->norm, *of->divisor)};
     const Weight *weight = of->weight;
-    const size_t count = of->count;
     Packing packing;
     if (weight && matmul_packing(weight, &packing)) {
-        update_and_pack(&u, weight->rows, weight->cols, &packing);
+        update_and_pack(tile_count(weight->rows, weight->cols, &packing), 1, &u, weight->rows, weight->cols, &packing);
         return;
     }
-#pragma omp parallel for schedule(static)
-    for (size_t start = 0; start < count; start += ADAMW_PIECE)
-        update(&u, start, start + ADAMW_PIECE < count ? start + ADAMW_PIECE : count);
+    update_range(of->count, ADAMW_PIECE, &u);
     if (weight) cpu_pack(weight);
 }

@@ -391,11 +391,9 @@ static void attend_block(const Head *x, Number *out, float *lse, const Number *q
                            v_load(s->out + i * x->Dp + d) * v_set(inverse[i]), D - d);
 }
 
-static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const Attention *a) {
-    size_t used = 0;
-    char *scratch = scratch_take(&used, (size_t)team_threads() * attention_thread_bytes(a->T, a->D));
-#pragma omp parallel for schedule(static)
-    for (int head = 0; head < a->B * a->H; head++) {
+TEAM_LOOP(attention_heads, int, (Act *, out), (float *, lse), (const Act *, qkv), (const Attention *, a),
+          (char *, scratch)) {
+    for (int head = first; head < end; head++) {
         const Head x = head_of(a, head, scratch);
         const Number *q = (const Number *)qkv + head_at(&x, x.stride);
         Number *o = (Number *)out + head_at(&x, (size_t)x.C);
@@ -409,6 +407,12 @@ static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const At
         for (int start = a->from / QUERIES * QUERIES; start < a->T; start += QUERIES)
             attend_block(&x, o, log_sums, q, start);
     }
+}
+
+static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const Attention *a) {
+    size_t used = 0;
+    char *scratch = scratch_take(&used, (size_t)team_threads() * attention_thread_bytes(a->T, a->D));
+    attention_heads(a->B * a->H, 1, out, lse, qkv, a, scratch);
 }
 
 // Rows i .. i+PER_LANE of p and ds = p * (dp - delta) * scale, zipped, and ds as it lies.
@@ -488,14 +492,10 @@ static void store_gradients(const Head *x, Number *dq, float *bias) {
     }
 }
 
-static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
-                                   const Act *qkv, const Attention *a, bool add) {
+TEAM_LOOP(attention_gradients, int, (Act *, dqkv), (const Act *, dout), (const Act *, out), (const float *, lse),
+          (const Act *, qkv), (const Attention *, a), (float *, partials), (char *, scratch)) {
     const size_t width = 3 * (size_t)(a->H * a->D);
-    size_t used = 0;
-    float *partials = scratch_take(&used, (size_t)a->B * width * sizeof *partials);
-    char *scratch = scratch_take(&used, (size_t)team_threads() * attention_thread_bytes(a->T, a->D));
-#pragma omp parallel for schedule(static)
-    for (int head = 0; head < a->B * a->H; head++) {
+    for (int head = first; head < end; head++) {
         const Head x = head_of(a, head, scratch);
         const AttentionScratch *s = &x.s;
         const size_t at = head_at(&x, x.stride), at_out = head_at(&x, (size_t)x.C);
@@ -514,5 +514,14 @@ static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, cons
         }
         store_gradients(&x, dq, partials + (size_t)x.b * width + (size_t)(x.h * a->D));
     }
+}
+
+static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
+                                   const Act *qkv, const Attention *a, bool add) {
+    const size_t width = 3 * (size_t)(a->H * a->D);
+    size_t used = 0;
+    float *partials = scratch_take(&used, (size_t)a->B * width * sizeof *partials);
+    char *scratch = scratch_take(&used, (size_t)team_threads() * attention_thread_bytes(a->T, a->D));
+    attention_gradients(a->B * a->H, 1, dqkv, dout, out, lse, qkv, a, partials, scratch);
     if (dbias) columns_finish((float *)dbias, partials, (int)width, a->B, width, add);
 }

@@ -35,15 +35,15 @@ static inline __attribute__((always_inline)) float sum_of_exponentials(const Num
     return v_sum(total);
 }
 
-// cap: the loss's, or a constant 0
-static inline __attribute__((always_inline)) void cross_entropy_as(Number *logits, float *losses, const void *rows,
-                                                                   const CrossEntropy *loss, float cap) {
-    const int first = loss->first, M = loss->M, T = loss->T, vocab = loss->vocab, columns = loss->V;
+// Rows begin .. end-1 of logits. cap: the loss's, or a constant 0
+static inline __attribute__((always_inline)) void cross_entropy_as(int begin, int end, Number *logits, float *losses,
+                                                                   const void *rows, const CrossEntropy *loss,
+                                                                   float cap) {
+    const int first = loss->first, T = loss->T, vocab = loss->vocab, columns = loss->V;
     const bool gradient = loss->gradient;
     const float z_loss = loss->z_loss, scale = gradient ? loss->scale * *loss->loss_scale : 0;
     const unsigned bytes = id_bytes((unsigned)vocab);
-#pragma omp parallel for schedule(static)
-    for (int i = 0; i < M; i++) {
+    for (int i = begin; i < end; i++) {
         Number *x = logits + (size_t)i * (size_t)columns;
         const int n = first + i, whole = vocab / W * W, rest = vocab - whole;
         if (loss->counted && !loss->counted[n]) {
@@ -72,11 +72,16 @@ static inline __attribute__((always_inline)) void cross_entropy_as(Number *logit
     }
 }
 
-static void cpu_cross_entropy(Act *logits, float *losses, const void *rows, const CrossEntropy *loss) {
+TEAM_LOOP(cross_entropy_rows, int, (Number *, logits), (float *, losses), (const void *, rows),
+          (const CrossEntropy *, loss)) {
     if (loss->softcap > 0)
-        cross_entropy_as((Number *)logits, losses, rows, loss, loss->softcap);
+        cross_entropy_as(first, end, logits, losses, rows, loss, loss->softcap);
     else
-        cross_entropy_as((Number *)logits, losses, rows, loss, 0);
+        cross_entropy_as(first, end, logits, losses, rows, loss, 0);
+}
+
+static void cpu_cross_entropy(Act *logits, float *losses, const void *rows, const CrossEntropy *loss) {
+    cross_entropy_rows(loss->M, 1, (Number *)logits, losses, rows, loss);
 }
 
 static void cpu_sum_losses(double *total, const float *losses, int n) {

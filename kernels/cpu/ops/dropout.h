@@ -42,13 +42,11 @@ static inline void dropout_piece(float mask[MASK_STEP], const Dropout *settings,
     }
 }
 
-static void cpu_dropout(Act *out, Grad *dbias, const Act *in, const Dropout *settings, int layer, DropoutSite site,
-                        int B, int T, int C, bool add) {
-    const int N = B * T;
-    float *partials = dbias ? partials_take(N, (size_t)C) : NULL;
-#pragma omp parallel for schedule(static)
-    for (int chunk = 0; chunk < chunk_count(N); chunk++) {
-        float *sum = dbias ? partials + (size_t)chunk * (size_t)C : NULL;
+// partials: NULL without sums of columns
+TEAM_LOOP(dropout_chunks, int, (Act *, out), (float *, partials), (const Act *, in), (const Dropout *, settings),
+          (int, layer), (DropoutSite, site), (int, N), (int, T), (int, C)) {
+    for (int chunk = first; chunk < end; chunk++) {
+        float *sum = partials ? partials + (size_t)chunk * (size_t)C : NULL;
         if (sum) memset(sum, 0, (size_t)C * sizeof *sum);
         for (int n = chunk * CHUNK_ROWS; n < smaller(N, (chunk + 1) * CHUNK_ROWS); n++) {
             const Number *from = (const Number *)in + (size_t)n * (size_t)C;
@@ -65,12 +63,18 @@ static void cpu_dropout(Act *out, Grad *dbias, const Act *in, const Dropout *set
             }
         }
     }
+}
+
+static void cpu_dropout(Act *out, Grad *dbias, const Act *in, const Dropout *settings, int layer, DropoutSite site,
+                        int B, int T, int C, bool add) {
+    const int N = B * T;
+    float *partials = dbias ? partials_take(N, (size_t)C) : NULL;
+    dropout_chunks(chunk_count(N), 1, out, partials, in, settings, layer, site, N, T, C);
     if (dbias) columns_finish((float *)dbias, partials, C, chunk_count(N), (size_t)C, add);
 }
 
-static void cpu_dropout_residual(Res *x, const Dropout *settings, int B, int T, int C) {
-#pragma omp parallel for schedule(static)
-    for (int n = 0; n < B * T; n++)
+TEAM_LOOP(dropout_rows, int, (Res *, x), (const Dropout *, settings), (int, T), (int, C)) {
+    for (int n = first; n < end; n++)
         for (int start = 0; start < C; start += MASK_STEP) {
             float mask[MASK_STEP], *at = (float *)x + (size_t)n * (size_t)C + start;
             const int count = smaller(MASK_STEP, C - start);
@@ -78,4 +82,8 @@ static void cpu_dropout_residual(Res *x, const Dropout *settings, int B, int T, 
             for (int k = 0; k < count; k += W)
                 v_store_part(at + k, v_load_part(at + k, count - k) * v_load(mask + k), count - k);
         }
+}
+
+static void cpu_dropout_residual(Res *x, const Dropout *settings, int B, int T, int C) {
+    dropout_rows(B * T, 1, x, settings, T, C);
 }

@@ -54,23 +54,24 @@ static inline V gelu_slope(V x, Activation form) {
      : (form) == ACTIVATION_GELU ? function(__VA_ARGS__, ACTIVATION_GELU)                                              \
                                  : function(__VA_ARGS__, ACTIVATION_GELU_TANH))
 
-static inline void gelu_forward_as(Number *out, const Number *in, size_t n, Activation form) {
-    const size_t piece = 4096;
-#pragma omp parallel for schedule(static) if (n > piece)
-    for (size_t start = 0; start < n; start += piece) {
-        int count = n - start < piece ? (int)(n - start) : (int)piece;
-        for (int k = 0; k < count; k += W)
-            act_store_part(out + start + k, gelu_value(act_load_part(in + start + k, count - k), form), count - k);
+static inline void gelu_forward_as(size_t first, size_t end, Number *out, const Number *in, Activation form) {
+    for (size_t i = first; i < end; i += W) {
+        const int left = end - i < W ? (int)(end - i) : W;
+        act_store_part(out + i, gelu_value(act_load_part(in + i, left), form), left);
     }
 }
 
-static void cpu_gelu_forward(Act *out, const Act *in, size_t n, Activation form) {
-    AS_FORM(gelu_forward_as, form, (Number *)out, (const Number *)in, n);
+TEAM_LOOP(gelu_range, size_t, (Number *, out), (const Number *, in), (Activation, form)) {
+    AS_FORM(gelu_forward_as, form, first, end, out, in);
 }
 
-static inline void gelu_backward_as(Number *d, const Number *in, int N, int C, float *partials, Activation form) {
-#pragma omp parallel for schedule(static)
-    for (int chunk = 0; chunk < chunk_count(N); chunk++) {
+static void cpu_gelu_forward(Act *out, const Act *in, size_t n, Activation form) {
+    gelu_range(n, NUMBERS_PIECE, (Number *)out, (const Number *)in, form);
+}
+
+static inline void gelu_backward_as(int first, int end, Number *d, const Number *in, int N, int C, float *partials,
+                                    Activation form) {
+    for (int chunk = first; chunk < end; chunk++) {
         float *sum = partials + (size_t)chunk * (size_t)C;
         memset(sum, 0, (size_t)C * sizeof *sum);
         for (int i = chunk * CHUNK_ROWS; i < smaller(N, (chunk + 1) * CHUNK_ROWS); i++) {
@@ -85,10 +86,15 @@ static inline void gelu_backward_as(Number *d, const Number *in, int N, int C, f
     }
 }
 
+TEAM_LOOP(gelu_gradients, int, (Number *, d), (const Number *, in), (int, N), (int, C), (float *, partials),
+          (Activation, form)) {
+    AS_FORM(gelu_backward_as, form, first, end, d, in, N, C, partials);
+}
+
 static size_t cpu_gelu_scratch(const Shape *s) { return partials_bytes(s->B * s->T, 4 * (size_t)s->C); }
 
 static void cpu_gelu_backward(Act *d, Grad *dbias, const Act *in, int N, int C, Activation form, bool add) {
     float *partials = partials_take(N, (size_t)C);
-    AS_FORM(gelu_backward_as, form, (Number *)d, (const Number *)in, N, C, partials);
+    gelu_gradients(chunk_count(N), 1, (Number *)d, (const Number *)in, N, C, partials, form);
     if (dbias) columns_finish((float *)dbias, partials, C, chunk_count(N), (size_t)C, add);
 }

@@ -57,15 +57,14 @@ static inline void head_forward(Number *out, const Number *x, const float *gain,
     }
 }
 
-static void cpu_heads_forward(Act *qkv, const Act *in, const Heads *heads) {
-    const int B = heads->B, T = heads->T, H = heads->H, K = heads->K, D = heads->D;
+TEAM_LOOP(heads_rows, int, (Act *, qkv), (const Act *, in), (const Heads *, heads)) {
+    const int T = heads->T, H = heads->H, K = heads->K, D = heads->D;
     const float *q_gain = (const float *)heads->q_gain, *k_gain = (const float *)heads->k_gain;
     const float *rotation = heads->rotation;
     const Halves h = halves_of(D);
     const size_t width = (size_t)D, row_in = (size_t)(H + 2 * K) * width, row_out = 3 * (size_t)H * width;
     const int shares = H / K;
-#pragma omp parallel for schedule(static)
-    for (int n = 0; n < B * T; n++) {
+    for (int n = first; n < end; n++) {
         const Number *x = (const Number *)in + (size_t)n * row_in;
         Number *out = (Number *)qkv + (size_t)n * row_out;
         const float *turn = rotation ? rotation + (size_t)(n % T) * width : NULL;
@@ -78,6 +77,10 @@ static void cpu_heads_forward(Act *qkv, const Act *in, const Heads *heads) {
             out += shares * D;
         }
     }
+}
+
+static void cpu_heads_forward(Act *qkv, const Act *in, const Heads *heads) {
+    heads_rows(heads->B * heads->T, 1, qkv, in, heads);
 }
 
 // The sum of the gradients of `shares` neighbouring heads.
@@ -117,16 +120,14 @@ static inline void head_backward(Number *dx, float *dgain, const Number *d, int 
 
 static size_t cpu_heads_scratch(const Shape *s) { return partials_bytes(s->B * s->T, 3 * (size_t)s->C); }
 
-static void cpu_heads_backward(Act *din, Grad *dq_gain, Grad *dk_gain, Grad *dbias, const Act *dqkv, const Act *in,
-                               const Heads *heads, bool add) {
+TEAM_LOOP(heads_gradients, int, (Act *, din), (const Act *, dqkv), (const Act *, in), (const Heads *, heads),
+          (float *, partials)) {
     const int T = heads->T, H = heads->H, K = heads->K, D = heads->D, N = heads->B * T, shares = H / K;
     const float *q_gain = (const float *)heads->q_gain, *k_gain = (const float *)heads->k_gain;
     const float *rotation = heads->rotation;
     const Halves h = halves_of(D);
     const size_t width = (size_t)D, row_in = (size_t)(H + 2 * K) * width, row_out = 3 * (size_t)H * width;
-    float *partials = partials_take(N, 2 * width);
-#pragma omp parallel for schedule(static)
-    for (int chunk = 0; chunk < chunk_count(N); chunk++) {
+    for (int chunk = first; chunk < end; chunk++) {
         float *sums = partials + (size_t)chunk * 2 * width;
         memset(sums, 0, 2 * width * sizeof *sums);
         for (int n = chunk * CHUNK_ROWS; n < smaller(N, (chunk + 1) * CHUNK_ROWS); n++) {
@@ -138,7 +139,15 @@ static void cpu_heads_backward(Act *din, Grad *dq_gain, Grad *dk_gain, Grad *dbi
                 head_backward(dx, sums + width, d, shares, x, i < K ? k_gain : NULL, i < K ? turn : NULL, h);
         }
     }
-    if (q_gain) {
+}
+
+static void cpu_heads_backward(Act *din, Grad *dq_gain, Grad *dk_gain, Grad *dbias, const Act *dqkv, const Act *in,
+                               const Heads *heads, bool add) {
+    const int D = heads->D, N = heads->B * heads->T;
+    const size_t width = (size_t)D, row_in = (size_t)(heads->H + 2 * heads->K) * width;
+    float *partials = partials_take(N, 2 * width);
+    heads_gradients(chunk_count(N), 1, din, dqkv, in, heads, partials);
+    if (heads->q_gain) {
         columns_finish((float *)dq_gain, partials, D, chunk_count(N), 2 * width, add);
         columns_finish((float *)dk_gain, partials + width, D, chunk_count(N), 2 * width, add);
     }

@@ -4,12 +4,12 @@
 #include "kernels/cpu/act.h"
 #include "kernels/cpu/ops/columns.h"
 
-static void cpu_layernorm_forward(Res *sum, Act *out, const Res *in, const Act *branch, const Norm *norm) {
-    const int N = norm->N, C = norm->C;
+TEAM_LOOP(layernorm_rows, int, (Res *, sum), (Act *, out), (const Res *, in), (const Act *, branch),
+          (const Norm *, norm)) {
+    const int C = norm->C;
     const float *w = (const float *)norm->weight, *beta = (const float *)norm->bias;
     float *mean = norm->mean, *rstd = norm->rstd;
-#pragma omp parallel for schedule(static) if (N > 1)
-    for (int i = 0; i < N; i++) {
+    for (int i = first; i < end; i++) {
         const float *x = (const float *)in + (size_t)i * (size_t)C;
         const Number *add = branch ? (const Number *)branch + (size_t)i * (size_t)C : NULL;
         float *r = (float *)sum + (size_t)i * (size_t)C;
@@ -37,16 +37,19 @@ static void cpu_layernorm_forward(Res *sum, Act *out, const Res *in, const Act *
     }
 }
 
+static void cpu_layernorm_forward(Res *sum, Act *out, const Res *in, const Act *branch, const Norm *norm) {
+    layernorm_rows(norm->N, 1, sum, out, in, branch, norm);
+}
+
 static size_t cpu_layernorm_scratch(const Shape *s) { return partials_bytes(s->B * s->T, 3 * (size_t)s->C); }
 
-static void cpu_layernorm_backward(Res *dsum, Act *dsum_act, const NormGradients *gradients, const Act *dout,
-                                   const Res *sum, const Norm *norm, bool first, bool add) {
+// writes: dsum is written; else it is added to
+TEAM_LOOP(layernorm_gradients, int, (Res *, dsum), (Act *, dsum_act), (const Act *, dout), (const Res *, sum),
+          (const Norm *, norm), (bool, writes), (float *, partials)) {
     const int N = norm->N, C = norm->C;
     const float *w = (const float *)norm->weight, *mean = norm->mean, *rstd = norm->rstd;
     const size_t stride = 3 * (size_t)C;
-    float *partials = partials_take(N, stride);
-#pragma omp parallel for schedule(static)
-    for (int chunk = 0; chunk < chunk_count(N); chunk++) {
+    for (int chunk = first; chunk < end; chunk++) {
         float *dw = partials + (size_t)chunk * stride, *db = dw + C, *below = db + C;
         memset(dw, 0, stride * sizeof *dw);
         for (int i = chunk * CHUNK_ROWS; i < smaller(N, (chunk + 1) * CHUNK_ROWS); i++) {
@@ -68,7 +71,7 @@ static void cpu_layernorm_backward(Res *dsum, Act *dsum_act, const NormGradients
             for (int k = 0; k < C; k += W) {
                 V n = (v_load_part(x + k, C - k) - m) * r;
                 V dn = act_load_part(g + k, C - k) * v_load_part(w + k, C - k);
-                V old = first ? v_set(0) : v_load_part(d + k, C - k);
+                V old = writes ? v_set(0) : v_load_part(d + k, C - k);
                 V now = v_fma(dn - total - n * along, r, old);
                 v_store_part(d + k, now, C - k);
                 act_store_part(narrow + k, now, C - k);
@@ -76,6 +79,14 @@ static void cpu_layernorm_backward(Res *dsum, Act *dsum_act, const NormGradients
             }
         }
     }
+}
+
+static void cpu_layernorm_backward(Res *dsum, Act *dsum_act, const NormGradients *gradients, const Act *dout,
+                                   const Res *sum, const Norm *norm, bool first, bool add) {
+    const int N = norm->N, C = norm->C;
+    const size_t stride = 3 * (size_t)C;
+    float *partials = partials_take(N, stride);
+    layernorm_gradients(chunk_count(N), 1, dsum, dsum_act, dout, sum, norm, first, partials);
     Grad *const sums[] = {gradients->weight, gradients->bias, gradients->below};
     for (int i = 0; i < 3; i++)
         if (sums[i]) columns_finish((float *)sums[i], partials + i * C, C, chunk_count(N), stride, add);

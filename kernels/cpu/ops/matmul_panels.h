@@ -82,34 +82,51 @@ static void make_strip(float *strip, const float *a, bool turned, int M, int K, 
     }
 }
 
+// Rows from .. from+depth-1 of b (K,N)
+TEAM_LOOP(fill_panels, int, (float *, panels), (const float *, b), (int, N), (int, from), (int, depth)) {
+    for (int n = first; n < end; n += PANEL_COLS)
+        for (int k = 0; k < depth; k++)
+            fill_row(panels + (size_t)n * (size_t)depth + (size_t)(k * PANEL_COLS),
+                     b + (size_t)(from + k) * (size_t)N + n, N - n, PANEL_COLS);
+}
+
+typedef struct {
+    float *c;
+    const float *a;
+    bool turned, add;
+    int M, N, K, strip; // rows of a strip
+    float *panels, *strips;
+} PanelProduct;
+
+// Adds the product over K of from .. from+depth-1.
+TEAM_LOOP(multiply_strips, int, (const PanelProduct *, p), (int, from), (int, depth)) {
+    const size_t N = (size_t)p->N;
+    float *mine = p->strips + (size_t)team_thread() * STRIP_SIZE;
+    for (int row = first, stop; row < end; row = stop) {
+        stop = smaller(end, row + p->strip);
+        for (int part = 0; part < depth; part += PANEL_SUM) {
+            const int count = smaller(PANEL_SUM, depth - part);
+            make_strip(mine, p->a, p->turned, p->M, p->K, row, stop, from + part, count);
+            for (int n = 0; n < p->N; n += PANEL_COLS)
+                for (int m = row; m < stop; m += PANEL_ROWS)
+                    multiply_tile(p->c + (size_t)m * N + n, N, smaller(PANEL_ROWS, stop - m), p->N - n,
+                                  mine + (size_t)(m - row) * (size_t)count,
+                                  p->panels + (size_t)n * (size_t)depth + (size_t)(part * PANEL_COLS), count,
+                                  p->add || from || part);
+        }
+    }
+}
+
 // c (M,N) (+)= a (M,K), or turned (K,M), times b (K,N); scratch: panels_scratch(N, threads) bytes
 static void multiply_panels(float *c, const float *a, bool turned, const float *b, int M, int N, int K, bool add,
                             void *scratch) {
     float *panels = scratch, *strips = panels + panels_size(N);
     int tiles = PANEL_TILES; // fewer if there are too few strips for the threads; the bits are the same
     while (tiles > 1 && M < 8 * team_threads() * tiles * PANEL_ROWS) tiles /= 2;
-    const int strip = tiles * PANEL_ROWS;
-    for (int first = 0; first < K; first += PANEL_DEPTH) {
-        const int depth = smaller(PANEL_DEPTH, K - first);
-#pragma omp parallel for schedule(static)
-        for (int n = 0; n < N; n += PANEL_COLS)
-            for (int k = 0; k < depth; k++)
-                fill_row(panels + (size_t)n * (size_t)depth + (size_t)(k * PANEL_COLS),
-                         b + (size_t)(first + k) * (size_t)N + n, N - n, PANEL_COLS);
-#pragma omp parallel for schedule(static)
-        for (int row = 0; row < M; row += strip) {
-            const int end = smaller(M, row + strip);
-            float *mine = strips + (size_t)team_thread() * STRIP_SIZE;
-            for (int from = 0; from < depth; from += PANEL_SUM) {
-                const int count = smaller(PANEL_SUM, depth - from);
-                make_strip(mine, a, turned, M, K, row, end, first + from, count);
-                for (int n = 0; n < N; n += PANEL_COLS)
-                    for (int m = row; m < end; m += PANEL_ROWS)
-                        multiply_tile(c + (size_t)m * (size_t)N + n, (size_t)N, smaller(PANEL_ROWS, end - m), N - n,
-                                      mine + (size_t)(m - row) * (size_t)count,
-                                      panels + (size_t)n * (size_t)depth + (size_t)(from * PANEL_COLS), count,
-                                      add || first || from);
-            }
-        }
+    const PanelProduct product = {c, a, turned, add, M, N, K, tiles * PANEL_ROWS, panels, strips};
+    for (int from = 0; from < K; from += PANEL_DEPTH) {
+        const int depth = smaller(PANEL_DEPTH, K - from);
+        fill_panels(N, PANEL_COLS, panels, b, N, from, depth);
+        multiply_strips(M, product.strip, &product, from, depth);
     }
 }

@@ -68,15 +68,12 @@ multiply_outputs(int vectors, Number *out, const Number *x, const Lane *w, const
     for (int v = 0; v < vectors; v++) act_store(out + v * W, bias ? sum[v] + v_load(bias + v * W) : sum[v]);
 }
 
-// out (rows) = in (cols) * w^T + bias (NULL: none); packed: w^T by pack_tile()
-static void multiply_row(void *out, const void *in, const void *packed, const float *bias, int rows, int cols,
-                         int block) {
-    const int lanes = cols / PER_LANE;
-#pragma omp parallel for schedule(static)
-    for (int panel = 0; panel < rows; panel += block) {
-        const Lane *w = (const Lane *)packed + (size_t)panel * (size_t)lanes;
+TEAM_LOOP(multiply_row_blocks, int, (Number *, out), (const Number *, in), (const Lane *, packed),
+          (const float *, bias), (int, block), (int, lanes)) {
+    for (int panel = first; panel < end; panel += block) {
+        const Lane *w = packed + (size_t)panel * (size_t)lanes;
         for (int at = 0; at < block; at += ROW_VECTORS * W) {
-            Number *to = (Number *)out + panel + at;
+            Number *to = out + panel + at;
             const float *its_bias = bias ? bias + panel + at : NULL;
             switch ((block - at) / W) {
             default:
@@ -96,6 +93,12 @@ static void multiply_row(void *out, const void *in, const void *packed, const fl
     }
 }
 
+// out (rows) = in (cols) * w^T + bias (NULL: none); packed: w^T by pack_tile()
+static void multiply_row(void *out, const void *in, const void *packed, const float *bias, int rows, int cols,
+                         int block) {
+    multiply_row_blocks(rows, block, out, in, packed, bias, block, cols / PER_LANE);
+}
+
 // out (count) = x (cols) * w (count, cols)^T + bias
 static inline __attribute__((always_inline)) void multiply_plain(int count, Number *out, const Number *x,
                                                                  const float *w, const float *bias, int cols) {
@@ -109,16 +112,20 @@ static inline __attribute__((always_inline)) void multiply_plain(int count, Numb
     for (int r = 0; r < count; r++) out[r] = number_of(v_sum(sum[r]) + (bias ? bias[r] : 0));
 }
 
-// out (rows) = in (cols) * w^T + bias (NULL: none); w (rows, cols) as it is
-static void multiply_row_plain(void *out, const void *in, const float *w, const float *bias, int rows, int cols) {
-#pragma omp parallel for schedule(static)
-    for (int row = 0; row < rows; row += ROW_VECTORS) {
-        Number *to = (Number *)out + row;
+TEAM_LOOP(multiply_row_strips, int, (Number *, out), (const Number *, in), (const float *, w), (const float *, bias),
+          (int, cols)) {
+    for (int row = first; row < end; row += ROW_VECTORS) {
+        Number *to = out + row;
         const float *from = w + (size_t)row * (size_t)cols, *its_bias = bias ? bias + row : NULL;
-        if (rows - row >= ROW_VECTORS)
+        if (end - row >= ROW_VECTORS)
             multiply_plain(ROW_VECTORS, to, in, from, its_bias, cols);
         else
-            for (int r = 0; r < rows - row; r++)
+            for (int r = 0; r < end - row; r++)
                 multiply_plain(1, to + r, in, from + (size_t)r * (size_t)cols, its_bias ? its_bias + r : NULL, cols);
     }
+}
+
+// out (rows) = in (cols) * w^T + bias (NULL: none); w (rows, cols) as it is
+static void multiply_row_plain(void *out, const void *in, const float *w, const float *bias, int rows, int cols) {
+    multiply_row_strips(rows, ROW_VECTORS, out, in, w, bias, cols);
 }

@@ -44,28 +44,35 @@ static void pack_tile(const float *w, int rows, int cols, const Packing *to, int
     stream_end();
 }
 
+// The tiles of w are numbered row by row.
+static int tiles_of_row(int cols, const Packing *to) { return (cols + to->tile_cols - 1) / to->tile_cols; }
+static int tile_count(int rows, int cols, const Packing *to) { return rows / to->tile_rows * tiles_of_row(cols, to); }
+static int tile_row(int cols, const Packing *to, int tile) { return tile / tiles_of_row(cols, to) * to->tile_rows; }
+static int tile_col(int cols, const Packing *to, int tile) { return tile % tiles_of_row(cols, to) * to->tile_cols; }
+
+TEAM_LOOP(pack_each_tile, int, (const float *, w), (int, rows), (int, cols), (const Packing *, to)) {
+    for (int tile = first; tile < end; tile++)
+        pack_tile(w, rows, cols, to, tile_row(cols, to, tile), tile_col(cols, to, tile));
+}
+
 static void pack_tiles(const float *w, int rows, int cols, const Packing *to) {
-#pragma omp parallel for schedule(static) collapse(2)
-    for (int row = 0; row < rows; row += to->tile_rows)
-        for (int col = 0; col < cols; col += to->tile_cols) pack_tile(w, rows, cols, to, row, col);
+    pack_each_tile(tile_count(rows, cols, to), 1, w, rows, cols, to);
 }
 
-static void widen(float *out, const void *in, size_t n) {
-    const size_t piece = 4096;
-#pragma omp parallel for schedule(static)
-    for (size_t start = 0; start < n; start += piece)
-        for (size_t i = start; i < n && i < start + piece; i += W) {
-            const int left = n - i < W ? (int)(n - i) : W;
-            v_store_part(out + i, act_load_part((const Number *)in + i, left), left);
-        }
+TEAM_LOOP(widen_range, size_t, (float *, out), (const Number *, in)) {
+    for (size_t i = first; i < end; i += W) {
+        const int left = end - i < W ? (int)(end - i) : W;
+        v_store_part(out + i, act_load_part(in + i, left), left);
+    }
 }
 
-static void narrow(void *out, const float *in, size_t n) {
-    const size_t piece = 4096;
-#pragma omp parallel for schedule(static)
-    for (size_t start = 0; start < n; start += piece)
-        for (size_t i = start; i < n && i < start + piece; i += W) {
-            const int left = n - i < W ? (int)(n - i) : W;
-            act_store_part((Number *)out + i, v_load_part(in + i, left), left);
-        }
+static void widen(float *out, const void *in, size_t n) { widen_range(n, NUMBERS_PIECE, out, in); }
+
+TEAM_LOOP(narrow_range, size_t, (Number *, out), (const float *, in)) {
+    for (size_t i = first; i < end; i += W) {
+        const int left = end - i < W ? (int)(end - i) : W;
+        act_store_part(out + i, v_load_part(in + i, left), left);
+    }
 }
+
+static void narrow(void *out, const float *in, size_t n) { narrow_range(n, NUMBERS_PIECE, out, in); }

@@ -52,14 +52,6 @@ refused() { # MESSAGE ARGUMENT...: with 71 and this line alone
     [ "$(cat installed)" = $'update -qq\ninstall -y -qq libzmq3-dev' ]
 }
 
-@test "omp.h is named for clang, which has it in a package of its own" {
-    stand_in apt-get ''
-    stand_in clang-16 "sed 's/<omp.h>/<no_such_header>/' | gcc \"\$@\""
-    refused "missing: run 'make deps' as root, or: sudo apt-get install libomp-16-dev" headers clang-16
-    without omp.h
-    run_code 0 deps headers cc
-}
-
 @test "a compiler that is too old, another machine and another oneDNN are one line each" {
     says() { stand_in cc "case \"\$*\" in *-dumpmachine*) echo $1 ;; *) gcc \"\$@\" | sed 's/^\"value\" __clang_major__ .*/\"value\" $2/; s/^\"value\" [0-9]* [0-9]*u\$/\"value\" $3 ${4:-2u}/' ;; esac"; }
     says x86_64-linux-gnu '__clang_major__ 10' 2

@@ -235,7 +235,7 @@ else
     # shellcheck disable=SC2086
     $compile -O1 $instrument -I"$folder" -I. -isystem "$CUDA_HOME/include" -c "$source" -o "$folder/mutant.o" || exit 1
     # shellcheck disable=SC2086
-    g++ $sanitize -Wl,-S -fopenmp "$folder/mutant.o" $objects "$build/host.a" $EMULIBS -o "$folder/test" || exit 1
+    g++ $sanitize -Wl,-S "$folder/mutant.o" $objects "$build/host.a" $EMULIBS -o "$folder/test" || exit 1
 fi
 if [ "$card" = ranks ]; then
     BIN=$PWD/$build/bin DATA=$PWD/tests/data BATS_FILE_TMPDIR=$folder BATS_TEST_TMPDIR=$folder PROGRAM=$folder/bin/trainer
