@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What the compiler refuses about kernels/ops.def: swapped tensor arguments, and a row without its operation. Needs a C
-# compiler.
+# What the compiler refuses about kernels/ops.def: swapped tensor arguments, and a row without its operation; and the team of threads
+# in a program that is optimized when it is linked. Needs a C compiler.
 # bats file_tags=ci
 
 load ../helpers
@@ -87,4 +87,32 @@ int main(void) {
     # shellcheck disable=SC2086  # names
     make -s CUDA=1 BUILD=build EMUFLAGS=-fsyntax-only WERROR=-Werror $objects build/release/emu/kernels/cuda/device.c.o \
         build/release/emu/kernels/cuda/matmul_cublaslt.c.o build/release/emu/tests/operations/pair.c.o
+}
+
+@test "a loop of the team runs in pieces where the linker optimizes the program" {
+    ! grep -q __asan_init "$BIN/shardtool" || skip "the libraries of this build need its sanitizers"
+    cat >"$FILE" <<END
+#include "kernels/cpu/team.h"
+#include "common/err.h"
+#include <stdio.h>
+// Each number becomes the size of its piece.
+TEAM_LOOP(set_sizes, int, (int *, sizes)) {
+    for (int i = first; i < end; i++) sizes[i] += end - first;
+}
+int main(void) {
+    int sizes[48] = {0};
+    if (team_set_threads(2) < 0) return puts(err_text()), 1;
+    set_sizes(48, 1, sizes);
+    for (int i = 0; i < 48; i++) printf("%d", sizes[i]);
+    return 0;
+}
+END
+    options=(-fno-lto -flto)
+    [[ $(${CC:-cc} --version) == *clang* ]] || options+=("-flto -flto-partition=max")
+    for lto in "${options[@]}"; do
+        # shellcheck disable=SC2086 # words
+        ${CC:-cc} -std=c11 -D_GNU_SOURCE -O2 $lto -I. -o "$BATS_TEST_TMPDIR/program" "$FILE" kernels/cpu/team.c kernels/cpu/places.c \
+            "$BIN/../core.a" -lpthread
+        [ "$("$BATS_TEST_TMPDIR/program")" = "$(printf '3%.0s' {1..48})" ] # 8 pieces for each thread
+    done
 }
