@@ -58,6 +58,7 @@ static const ManualRow environment[] = {
     {"CUDA_VISIBLE_DEVICES", "the GPUs that the program may use, as for every program with CUDA", COMPUTE},
     {"LD_LIBRARY_PATH", "folders that are searched for cuBLASLt, NCCL and MPI before pip's and the system's", COMPUTE},
     {"MILLRACE_ISA", "portable, avx2 or avx512: use no instruction set beyond this one", COMPUTE},
+    {"MILLRACE_LOANS", "0: the threads of a step lend each other no processors", COMPUTE},
     {"MILLRACE_MODELS", "folder of models, in which init_from looks for a name", COMPUTE},
     {"OMP_NUM_THREADS", "threads of a training step, if the key threads is 0", COMPUTE},
     {"PMIX_RANK",

@@ -160,6 +160,9 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     variant->install(&backend);
     if (matmul_open(&backend, variant, products) < 0) return NULL;
     threads = team_threads();
+    if (threads > 1 && team_no_loans()) log_line("threads lend each other no processors: %s", team_no_loans());
+    if (threads > 1 && !team_no_loans())
+        log_line("threads lend each other processors while other programs are busy (MILLRACE_LOANS=0: never)");
     snprintf(how, 96, "%d thread%s, %s (%s%s)", threads, threads == 1 ? "" : "s", dtype_name(type), cpu_isa_name(isa),
              slow && automatic ? ", faster here than its bfloat16" : "");
     return &backend;

@@ -1,129 +1,221 @@
 // Loans of processors: whether a thread runs is read from its clock of processor time, and its affinity moves it.
 #include "kernels/cpu/places.h"
-#include "kernels/cpu/team.h"
+#include "common/machine/cgroup.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-enum { SETTLED_NS = 1000000000 }; // that threads keep to their places after a loan
+enum {
+    THREADS_MAX = 2, // the machine with two processors is the largest on which loans were measured
+    BOUND_NS =
+        1000000000 // that threads keep to their places after a loan: a first loan costs a time slice, 0.4 % of it
+};
+
+typedef enum { PLACES_OFF, PLACES_FREE, PLACES_BOUND } PlacesState;
 
 typedef struct {
-    _Alignas(128) _Atomic pthread_t thread;
-    atomic_int processor; // its place
-    atomic_bool entered, works, away;
-} ThreadPlace;
+    _Alignas(128) pthread_t id;
+    int place;        // its processor while threads are bound
+    int bound_to;     // this processor, or -1: it is free
+    atomic_bool away; // bound to the caller's place, which was lent to it
+    atomic_bool works;
+} PlacedThread;
 
 static struct {
-    ThreadPlace of[TEAM_MAX];
-    cpu_set_t allowed;
-    atomic_int threads;     // 0: there is not one for each processor
-    _Atomic uint64_t until; // when threads keep to their places, in ns; 0: they are free
-    atomic_flag looked;     // at by a thread
-} places = {.looked = ATOMIC_FLAG_INIT};
+    PlacedThread thread[THREADS_MAX];
+    cpu_set_t given;      // the processors of every free thread
+    cpu_set_t requested;  // what a thread that is freed requests
+    uint64_t bound_until; // in ns
+    atomic_flag held;     // by the thread that uses what is above
+    atomic_int threads;
+    _Atomic PlacesState state;
+} places = {.held = ATOMIC_FLAG_INIT};
 
-static uint64_t ran_ns(int thread) {
-    clockid_t clock;
+static cpu_set_t only(int processor) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)processor, &set);
+    return set;
+}
+
+static uint64_t nanoseconds(clockid_t clock) {
     struct timespec t = {0};
-    if (!pthread_getcpuclockid(places.of[thread].thread, &clock)) clock_gettime(clock, &t);
+    clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void bind(int thread, const cpu_set_t *processors) {
-    if (places.of[thread].entered &&
-        pthread_setaffinity_np(places.of[thread].thread, sizeof *processors, processors) != 0)
-        places.threads = 0; // it is not permitted
+static uint64_t ran_ns(int thread) {
+    clockid_t clock;
+    return pthread_getcpuclockid(places.thread[thread].id, &clock) ? 0 : nanoseconds(clock);
 }
 
-// False where somebody has given the run other processors since (taskset -p, a control group). It is read from the
-// caller, which is never bound for long.
-static bool as_allowed(void) {
+// Tries in a thread of its own what loans need, and what a free thread may request. Returns why not, or NULL.
+static void *try_binding(void *unused) {
+    cpu_set_t all, now, one = only(sched_getcpu());
+    memset(&all, 0xff, sizeof all);
+    if (sched_setaffinity(0, sizeof one, &one) < 0 || sched_setaffinity(0, sizeof all, &all) < 0 ||
+        sched_getaffinity(0, sizeof now, &now) < 0)
+        return "this program may not bind threads";
+    places.requested = CPU_EQUAL(&now, &places.given) ? all : places.given;
+    const uint64_t begun = nanoseconds(CLOCK_MONOTONIC), ran = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+    while (nanoseconds(CLOCK_MONOTONIC) - begun < PLACES_LOOK_NS) {
+    }
+    return nanoseconds(CLOCK_THREAD_CPUTIME_ID) == ran ? "the clocks of threads are too coarse" : unused;
+}
+
+static const char *why_not(int threads) {
+    const char *variable = getenv("MILLRACE_LOANS");
+    pthread_t thread;
+    void *why = "no thread can be started";
+    if (variable && !strcmp(variable, "0")) return "MILLRACE_LOANS is 0";
+    if (threads > THREADS_MAX) return "they were measured with 2 threads, not with more";
+    if (sched_getaffinity(0, sizeof places.given, &places.given) < 0 || CPU_COUNT(&places.given) != threads)
+        return "there is not one thread for each processor";
+    if (cgroup_limits().cpus) return "a control group limits the time of processors";
+    if (pthread_create(&thread, NULL, try_binding, NULL) == 0) pthread_join(thread, &why);
+    return why;
+}
+
+static bool is_as_left(const PlacedThread *t) {
+    const cpu_set_t left = t->bound_to < 0 ? places.given : only(t->bound_to);
     cpu_set_t now;
-    return pthread_getaffinity_np(places.of[0].thread, sizeof now, &now) == 0 && CPU_EQUAL(&now, &places.allowed);
+    return pthread_getaffinity_np(t->id, sizeof now, &now) == 0 && CPU_EQUAL(&now, &left);
 }
 
-// Moves a thread to a processor. The caller may be moved on from there, because threads that it starts have its bounds.
-static void put(int thread, int processor) {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET((size_t)processor, &one);
-    bind(thread, &one);
-    if (thread == 0 || !places.until) bind(thread, &places.allowed); // the caller has perhaps just set all free
+static bool set_free(PlacedThread *t) {
+    if (t->bound_to < 0) return true;
+    if (!is_as_left(t) || pthread_setaffinity_np(t->id, sizeof places.requested, &places.requested) != 0) return false;
+    t->bound_to = -1;
+    return true;
 }
 
-void places_set_threads(int threads) {
-    sched_getaffinity(0, sizeof places.allowed, &places.allowed);
-    places.threads = threads > 1 && threads == CPU_COUNT(&places.allowed) ? threads : 0;
+// Frees the threads whose masks are as they were left.
+static bool end(void) {
+    places.state = PLACES_OFF;
+    for (int t = 0; t < places.threads; t++) set_free(&places.thread[t]);
+    return false;
 }
+
+// False: the loans have ended.
+static bool bind(PlacedThread *t, int processor) {
+    const cpu_set_t one = only(processor);
+    if (!is_as_left(t) || pthread_setaffinity_np(t->id, sizeof one, &one) != 0) return end();
+    t->bound_to = processor;
+    return true;
+}
+
+static bool put_caller(void) {
+    PlacedThread *caller = &places.thread[0];
+    return bind(caller, caller->place) && (set_free(caller) || end());
+}
+
+static bool hold(void) { return !atomic_flag_test_and_set_explicit(&places.held, memory_order_acquire); }
+static void let_go(void) { atomic_flag_clear_explicit(&places.held, memory_order_release); }
+
+const char *places_open(int threads) {
+    while (!hold()) sched_yield();
+    end();
+    const char *why = why_not(threads);
+    if (!why) {
+        places.threads = threads;
+        for (int t = 0; t < threads; t++) places.thread[t].bound_to = -1;
+        places.state = PLACES_FREE;
+    }
+    let_go();
+    return why;
+}
+
+bool places_lent(void) { return places.state != PLACES_OFF; }
 
 void places_enter(int thread) {
-    places.of[thread].thread = pthread_self();
-    places.of[thread].entered = true;
+    if (thread >= THREADS_MAX) return;
+    while (!hold()) sched_yield();
+    places.thread[thread].id = pthread_self();
+    let_go();
+}
+
+// The caller's place is where it runs, until threads are bound. They are free again some time after the last loan.
+static void begin(uint64_t now_ns) {
+    PlacedThread *caller = &places.thread[0];
+    caller->id = pthread_self();
+    if (places.state == PLACES_FREE) {
+        caller->place = sched_getcpu();
+    } else if (now_ns > places.bound_until) {
+        places.state = PLACES_FREE;
+        for (int t = 1; t < places.threads; t++)
+            if (!set_free(&places.thread[t])) end();
+    } else if (sched_getcpu() != caller->place) {
+        put_caller();
+    }
 }
 
 void places_begin(uint64_t now_ns) {
-    if (!places.threads) return;
-    places_enter(0);
-    if (!places.until) {
-        places.of[0].processor = sched_getcpu();
-    } else if (now_ns > places.until && !atomic_flag_test_and_set(&places.looked)) {
-        cpu_set_t now;
-        places.until = 0;
-        if (sched_getaffinity(0, sizeof now, &now) == 0)
-            for (int t = 1; t < places.threads; t++) bind(t, &now);
-        atomic_flag_clear(&places.looked);
-    } else if (sched_getcpu() != places.of[0].processor && as_allowed()) {
-        put(0, places.of[0].processor);
+    if (places.state == PLACES_OFF) return;
+    if (hold()) {
+        begin(now_ns);
+        let_go();
     }
-    places_work(0, true); // at last: until then nobody lends, and the places are the caller's alone
+    places_work(0, true);
 }
 
-void places_work(int thread, bool has) { places.of[thread].works = has; }
+void places_work(int thread, bool has) {
+    if (thread < THREADS_MAX) places.thread[thread].works = has;
+}
 
 // Whether the thread that was seen has work and has not run since. If not, sees the next one that has work.
-static bool stands(int thread, PlacesSeen *seen) {
+static bool has_stopped(int thread, PlacesSeen *seen) {
     const int last = seen->thread, threads = places.threads;
-    if (last >= 0 && places.of[last].works && ran_ns(last) == seen->ran_ns) return true;
+    if (last >= 0 && places.thread[last].works && ran_ns(last) == seen->ran_ns) return true;
     for (int i = 1; i <= threads; i++) {
         const int t = (last + i) % threads;
-        if (t == thread || !places.of[t].works) continue;
+        if (t == thread || !places.thread[t].works) continue;
         *seen = (PlacesSeen){t, ran_ns(t)};
         break;
     }
     return false;
 }
 
-// The caller stays where it is, and each other thread has one of the other processors.
-static void settle(void) {
+// The caller stays where it is, and each worker gets one of the other processors.
+static bool bind_workers(void) {
     for (int t = 1, processor = 0; t < places.threads; processor++)
-        if (CPU_ISSET((size_t)processor, &places.allowed) && processor != places.of[0].processor) {
-            places.of[t].processor = processor;
-            put(t++, processor);
+        if (CPU_ISSET((size_t)processor, &places.given) && processor != places.thread[0].place) {
+            places.thread[t].place = processor;
+            if (!bind(&places.thread[t++], processor)) return false;
         }
+    places.state = PLACES_BOUND;
+    return true;
+}
+
+static bool lend(PlacedThread *from, PlacedThread *to, uint64_t now_ns) {
+    PlacedThread *caller = &places.thread[0];
+    if (!is_as_left(caller)) return end();
+    if (places.state == PLACES_FREE && !bind_workers()) return false;
+    places.bound_until = now_ns + BOUND_NS;
+    const int processor = from->place;
+    if (to != caller) {
+        to->away = true;
+        return bind(to, processor);
+    }
+    from->place = caller->place, caller->place = processor;
+    return put_caller() && bind(from, from->place); // at last: it waits there for the other program
 }
 
 bool places_lend(int thread, PlacesSeen *seen, uint64_t now_ns) {
-    if (!places.threads || atomic_flag_test_and_set(&places.looked)) return false;
-    ThreadPlace *const mine = &places.of[thread];
-    const bool lends = stands(thread, seen) && as_allowed();
-    if (lends) {
-        const bool settled = places.until;
-        places.until = now_ns + SETTLED_NS;
-        if (!settled) settle();
-        ThreadPlace *const its = &places.of[seen->thread];
-        const int lent = mine->processor;
-        if (seen->thread == 0) mine->processor = atomic_exchange(&its->processor, lent);
-        its->away = seen->thread != 0;
-        put(seen->thread, lent);
-    }
-    atomic_flag_clear(&places.looked);
-    if (lends && seen->thread == 0) put(thread, mine->processor); // at last: it waits there for the other program
+    if (places.state == PLACES_OFF || thread >= places.threads || !hold()) return false;
+    const bool lends = has_stopped(thread, seen) && lend(&places.thread[thread], &places.thread[seen->thread], now_ns);
+    let_go();
     if (lends) *seen = PLACES_UNSEEN;
     return lends;
 }
 
 void places_return(int thread) {
-    if (!places.of[thread].away) return;
-    places.of[thread].away = false;
-    if (places.until) put(thread, places.of[thread].processor);
+    if (thread >= THREADS_MAX) return;
+    PlacedThread *own = &places.thread[thread];
+    if (!own->away || !hold()) return;
+    own->away = false;
+    if (places.state == PLACES_BOUND) bind(own, own->place);
+    let_go();
 }

@@ -1,13 +1,11 @@
-// The team: pieces of a region in one word for each thread, which takes from its own and then from the others'.
+// The team: pieces of a loop in one word for each thread, which takes from its own and then from the others'.
 //
-// A step of a small model has hundreds of regions of 100 us. At the end of each, libgomp waits for all of its threads,
-// those included that have no processor. Here a thread waits awake for as long as it has worked, for 200 us and four
-// times its work in the last region at most, or for 20 us if other programs want its processor. Meanwhile it lends its
+// A step of a small model has hundreds of loops of 100 us. At the end of each, libgomp waits for all of its threads,
+// those included that have no processor. Here a thread waits awake for as long as it has worked, for AWAKE_NS and four
+// times its work in the last loop at most, or for WAKE_NS if other programs want its processor. Meanwhile it lends its
 // processor to a thread that has work and does not run (places.h). Then it sleeps. The caller wakes sleeping threads
-// when it has worked on a region for 20 us, unless that has lately gained nothing. So a small model runs on one thread.
-// docs/measurements.md has the times of a step alone and beside busy processes. PIECES was chosen among few settings on
-// a loaded machine, where medians differed by 15 % from run to run: sched_yield between pieces and other time slices
-// (sched_setattr) showed no gain beyond that.
+// when it has worked on a loop for WAKE_NS, unless that has lately gained nothing. So a small model runs on one thread.
+// docs/measurements.md has the times of a step alone and beside busy processes.
 #include "kernels/cpu/team.h"
 #include "common/err.h"
 #include "common/sizes.h"
@@ -28,14 +26,11 @@
 
 enum {
     PIECES = 8,              // of a loop at most, for each thread
-    AWAKE_NS = 200000,       // that a thread waits awake at most
-    AWAKE_SHARED_NS = 20000, // the same if others want its processor
-    LOOK_NS = 8000,          // of waiting, after which a thread looks whether another is not run
-    LOOK_ASLEEP_NS = 200000, // the same of the caller's sleep
-    WINDOW_NS = 100000000,   // of the system's records of this
-    SHARED_TIMES = 6,
-    WAKE_NS = 20000,    // of a region, after which sleeping threads are woken; about what waking one takes
-    NEEDLESS_TIMES = 32 // see team.unwoken
+    WAKE_NS = 20000,         // about what waking a thread takes
+    AWAKE_NS = 10 * WAKE_NS, // that a thread waits awake, or the caller asleep between looks: waking costs 10 % at most
+    WINDOW_NS = 100000000,   // of the system's records of this thread
+    SHARED_TIMES = 6,        // in a window, see shares_processor()
+    NEEDLESS_TIMES = 32      // see team.unwoken
 };
 
 #define SLEEPS 0x80000000u // the caller, on team.unfinished
@@ -49,15 +44,16 @@ static struct {
     TeamWork *work;
     const void *data;
     size_t count, unit, units;
-    uint32_t generation; // of regions
+    uint32_t generation; // of loops
     atomic_int threads;
     int started;
     unsigned pieces;
+    const char *no_loans;
     Share share[TEAM_MAX];
     _Alignas(128) atomic_bool busy;
-    _Alignas(128) _Atomic uint32_t regions; // that threads have been told of; they sleep on it
-    _Alignas(128) atomic_int sleeping;      // on regions
-    // Time of regions, in ns, for which no thread is woken: NEEDLESS_TIMES what earlier waking has lost.
+    _Alignas(128) _Atomic uint32_t loops; // that threads have been told of; they sleep on it
+    _Alignas(128) atomic_int sleeping;    // on loops
+    // Time of loops, in ns, for which no thread is woken: NEEDLESS_TIMES what earlier waking has lost.
     _Atomic uint64_t unwoken;
     _Alignas(128) _Atomic uint32_t unfinished; // pieces, and SLEEPS
 } team = {.threads = 1, .started = 1};
@@ -72,6 +68,7 @@ static _Thread_local struct {
 
 int team_threads(void) { return team.threads; }
 int team_thread(void) { return me.thread; }
+const char *team_no_loans(void) { return team.no_loans; }
 
 static uint64_t now_ns(void) {
     struct timespec t;
@@ -100,14 +97,14 @@ static bool shares_processor(uint64_t now) {
 // Waits awake while the word has this value, for *ns at most, which it takes the time from. Returns whether it changed.
 static bool wait_awake(_Atomic uint32_t *word, uint32_t value, uint64_t *ns) {
     const uint64_t begun = now_ns();
-    uint64_t waited = 0, look = LOOK_NS;
+    uint64_t waited = 0, look = PLACES_LOOK_NS;
     PlacesSeen seen = PLACES_UNSEEN;
     while (waited < *ns && atomic_load_explicit(word, memory_order_relaxed) == value) {
         if (waited >= look) {
             if (places_lend(me.thread, &seen, begun + waited)) break;
-            look = waited + LOOK_NS;
+            look = waited + PLACES_LOOK_NS;
         }
-        if (waited >= AWAKE_SHARED_NS && shares_processor(begun + waited)) break;
+        if (waited >= WAKE_NS && shares_processor(begun + waited)) break;
 #ifdef __x86_64__
         for (int i = 0; i < 16 && atomic_load_explicit(word, memory_order_relaxed) == value; i++)
             __builtin_ia32_pause();
@@ -127,7 +124,7 @@ static void count_waking(uint64_t worked, uint64_t waited) {
         atomic_fetch_add(&team.unwoken, (cost - worked) * NEEDLESS_TIMES / (uint64_t)team.threads);
 }
 
-// A piece of the share of `owner` in a region of this generation, or -1.
+// A piece of the share of `owner` in a loop of this generation, or -1.
 static int take_from(int owner, uint32_t generation) {
     uint64_t pieces = atomic_load_explicit(&team.share[owner].pieces, memory_order_relaxed);
     for (;;) {
@@ -141,14 +138,14 @@ static int take_from(int owner, uint32_t generation) {
     }
 }
 
-// A piece, or -1. Until the thread counts it as finished, the region and what team.* says of it stay.
+// A piece, or -1. Until the thread counts it as finished, the loop and what team.* says of it stay.
 static int take(void) {
     const uint64_t mine = atomic_load_explicit(&team.share[me.thread].pieces, memory_order_acquire);
     const uint32_t generation = (uint32_t)(mine >> 32);
     int piece = take_from(me.thread, generation);
     for (int other = 0; piece < 0 && other < TEAM_MAX; other++) {
         const uint64_t its = atomic_load_explicit(&team.share[other].pieces, memory_order_relaxed);
-        if (its >> 32 != generation) break; // the region has no more threads, or is over
+        if (its >> 32 != generation) break; // the loop has no more threads, or is over
         if (other != me.thread) piece = take_from(other, generation);
     }
     return piece;
@@ -160,7 +157,7 @@ static void run(int piece) {
     team.work(first, size_smaller(end, team.count), team.data);
 }
 
-// Counts the pieces that this thread has run, once a region: the cores pass the word around.
+// Counts the pieces that this thread has run, once a loop: the cores pass the word around.
 static void finish(unsigned pieces) {
     if (atomic_fetch_sub_explicit(&team.unfinished, pieces, memory_order_acq_rel) == (SLEEPS | pieces))
         futex_wake(&team.unfinished, 1);
@@ -172,7 +169,7 @@ static void *serve(void *number) {
     uint64_t awake = 0;              // that it may wait
     uint64_t worked = 0, waited = 0; // since it was woken
     for (;;) {
-        const uint32_t regions = atomic_load_explicit(&team.regions, memory_order_acquire);
+        const uint32_t loops = atomic_load_explicit(&team.loops, memory_order_acquire);
         places_return(me.thread); // from a loan that came late
         int piece = take();
         if (piece >= 0) {
@@ -188,13 +185,13 @@ static void *serve(void *number) {
         }
         places_return(me.thread);
         waited += awake;
-        const bool called = wait_awake(&team.regions, regions, &awake);
+        const bool called = wait_awake(&team.loops, loops, &awake);
         waited -= awake;
         if (called) continue;
         count_waking(worked, waited);
         worked = waited = 0;
         atomic_fetch_add(&team.sleeping, 1);
-        futex_wait(&team.regions, regions, NULL);
+        futex_wait(&team.loops, loops, NULL);
         atomic_fetch_sub(&team.sleeping, 1);
     }
     return NULL;
@@ -222,12 +219,12 @@ static void wait_for_others(void) {
         uint64_t awake = AWAKE_NS;
         if (!(left & SLEEPS) && wait_awake(&team.unfinished, left, &awake)) continue;
         if (left & SLEEPS || atomic_compare_exchange_strong(&team.unfinished, &left, left | SLEEPS))
-            futex_wait(&team.unfinished, left | SLEEPS, &(struct timespec){.tv_nsec = LOOK_ASLEEP_NS});
+            futex_wait(&team.unfinished, left | SLEEPS, places_lent() ? &(struct timespec){.tv_nsec = AWAKE_NS} : NULL);
         places_lend(0, &seen, now_ns());
     }
 }
 
-// Tells the threads of a region.
+// Tells the threads of a loop.
 static void publish(size_t count, size_t unit, TeamWork *work, const void *data) {
     const size_t threads = (size_t)team.threads;
     team.work = work, team.data = data, team.count = count, team.unit = unit, team.units = (count - 1) / unit + 1;
@@ -238,7 +235,7 @@ static void publish(size_t count, size_t unit, TeamWork *work, const void *data)
                               (uint64_t)team.generation << 32 | t * team.pieces / threads << 16 |
                                   (t + 1) * team.pieces / threads,
                               memory_order_release);
-    atomic_fetch_add(&team.regions, 1);
+    atomic_fetch_add(&team.loops, 1);
 }
 
 void team_run(size_t count, size_t unit, TeamWork *work, const void *data) {
@@ -259,7 +256,7 @@ void team_run(size_t count, size_t unit, TeamWork *work, const void *data) {
         if (woken || !atomic_load(&team.sleeping)) continue;
         worked = now_ns() - begun;
         woken = worked >= WAKE_NS + unwoken;
-        if (woken) futex_wake(&team.regions, team.threads);
+        if (woken) futex_wake(&team.loops, team.threads);
     }
     if (worked >= WAKE_NS) atomic_fetch_sub(&team.unwoken, size_smaller(worked, unwoken));
     places_work(0, false);
@@ -277,7 +274,7 @@ static void count_piece(size_t first, size_t end, const void *pieces) {
 int team_set_threads(int threads) {
     assert(threads >= 1 && threads <= TEAM_MAX);
     team.threads = threads;
-    places_set_threads(threads);
+    team.no_loans = places_open(threads);
     if (start() < 0) return -1;
     atomic_int pieces = 0;
     team_run(2, 1, count_piece, &pieces);

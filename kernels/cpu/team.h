@@ -18,6 +18,7 @@ enum { TEAM_MAX = 4096 };
 // cannot be started (71), or do not share a loop (70).
 int team_set_threads(int threads);
 int team_threads(void);
+const char *team_no_loans(void); // why threads lend no processors (places.h); NULL: they do
 // The number of the thread that calls it, in 0 .. team_threads() - 1: the index of its scratch memory.
 int team_thread(void);
 

@@ -1,13 +1,20 @@
 // Loans of processors: what the system says of the processors that a thread may use, after each step of a loan.
+#include "common/machine/cgroup.h"
 #include "kernels/cpu/places.h"
 #include "tests/test.h"
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOOKS = 100000, SETTLED = 2000000000 };
+enum { LOOKS = 100000, UNBOUND_NS = 2000000000 };
 
 static sem_t go, reached;
 
@@ -21,14 +28,15 @@ static bool lend(int thread, int looks) {
     return false;
 }
 
+// A worker that has work and does not run, comes back from a loan, lends its place to the caller, and has work again.
 static void *work(void *unused) {
     places_enter(1);
     places_work(1, true);
-    sem_post(&reached), sem_wait(&go); // has work and does not run
+    sem_post(&reached), sem_wait(&go);
     places_work(1, false);
     places_return(1);
     sem_post(&reached), sem_wait(&go);
-    lend(1, LOOKS); // to the caller, who does not run
+    lend(1, LOOKS);
     places_work(1, true);
     sem_post(&reached), sem_wait(&go);
     return unused;
@@ -41,41 +49,100 @@ static cpu_set_t processors(pthread_t thread) {
     return set;
 }
 
-// The number of the first step that is wrong, or 0.
-static int run_loans(const cpu_set_t *all) {
-    pthread_t worker;
+static bool is_one(const cpu_set_t *set) { return CPU_COUNT(set) == 1; }
+
+// Until the worker has exchanged places with the caller. Returns the number of the first step that is wrong, or 0.
+static int run_loans(const cpu_set_t *all, pthread_t *worker) {
     sem_init(&go, 0, 0), sem_init(&reached, 0, 0);
-    places_set_threads(CPU_COUNT(all));
-    places_begin(UINT64_MAX); // ends what threads of other tests did
-    if (pthread_create(&worker, NULL, work, NULL)) return 1;
+    if (places_open(2) || !places_lent()) return 1;
+    if (pthread_create(worker, NULL, work, NULL)) return 2;
     sem_wait(&reached);
     places_begin(1);
-    if (!lend(0, LOOKS)) return 2;
-    const cpu_set_t lent = processors(worker);
-    if (CPU_COUNT(&lent) != 1) return 3;
+    if (!lend(0, LOOKS)) return 3;
+    const cpu_set_t lent = processors(*worker);
+    if (!is_one(&lent)) return 4;
     sem_post(&go), sem_wait(&reached); // it has come back
-    const cpu_set_t own = processors(worker);
-    if (CPU_COUNT(&own) != 1 || CPU_EQUAL(&own, &lent)) return 4;
+    const cpu_set_t own = processors(*worker);
+    if (!is_one(&own) || CPU_EQUAL(&own, &lent)) return 5;
     sem_post(&go), sem_wait(&reached); // it has exchanged places with the caller
-    const cpu_set_t exchanged = processors(worker), callers = processors(pthread_self());
-    if (!CPU_EQUAL(&exchanged, &lent) || !CPU_EQUAL(&callers, all)) return 5;
-    sched_setaffinity(0, sizeof own, &own); // as by taskset -p
-    if (lend(0, 100)) return 6;
-    sched_setaffinity(0, sizeof *all, all);
-    places_begin(SETTLED);
+    const cpu_set_t exchanged = processors(*worker), callers = processors(pthread_self());
+    return CPU_EQUAL(&exchanged, &lent) && CPU_EQUAL(&callers, all) ? 0 : 6;
+}
+
+static int free_after_the_last_loan(const cpu_set_t *all) {
+    pthread_t worker;
+    const int wrong = run_loans(all, &worker);
+    if (wrong) return wrong;
+    places_begin(UNBOUND_NS);
     const cpu_set_t after = processors(worker);
-    return CPU_EQUAL(&after, all) ? 0 : 7;
+    return CPU_EQUAL(&after, all) && places_lent() ? 0 : 7;
+}
+
+// As by taskset -p of the process: its mask is kept, and the worker is free.
+static int free_after_another_mask(const cpu_set_t *all) {
+    pthread_t worker;
+    const int wrong = run_loans(all, &worker);
+    if (wrong) return wrong;
+    const cpu_set_t pinned = processors(worker);
+    sched_setaffinity(0, sizeof pinned, &pinned);
+    if (lend(0, 100) || places_lent()) return 8;
+    const cpu_set_t after = processors(worker), callers = processors(pthread_self());
+    return CPU_EQUAL(&after, all) && CPU_EQUAL(&callers, &pinned) ? 0 : 9;
+}
+
+// As by taskset -p of the worker alone.
+static int keep_the_pin_of_a_worker(const cpu_set_t *all) {
+    pthread_t worker;
+    const int wrong = run_loans(all, &worker);
+    if (wrong) return wrong;
+    cpu_set_t pinned = processors(worker);
+    CPU_XOR(&pinned, &pinned, all); // the other processor
+    pthread_setaffinity_np(worker, sizeof pinned, &pinned);
+    if (lend(0, 100)) return 10;
+    places_begin(UNBOUND_NS);
+    const cpu_set_t after = processors(worker), callers = processors(pthread_self());
+    return CPU_EQUAL(&after, &pinned) && CPU_EQUAL(&callers, all) && !places_lent() ? 0 : 11;
+}
+
+static int refuse_where_binding_is_not_permitted(const cpu_set_t *all) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sched_setaffinity, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof code / sizeof *code, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 0;
+    const char *why = places_open(2);
+    const cpu_set_t after = processors(pthread_self());
+    return why && strstr(why, "may not bind") && !places_lent() && CPU_EQUAL(&after, all) ? 0 : 12;
+}
+
+static int refuse_by_the_variable(const cpu_set_t *all) {
+    (void)all;
+    setenv("MILLRACE_LOANS", "0", 1);
+    const char *why = places_open(2);
+    return why && strstr(why, "MILLRACE_LOANS") && !places_lent() ? 0 : 13;
 }
 
 // In a process of its own with two processors, because it has no threads of the team.
-TEST(places_of_threads_that_wait_are_lent_to_one_that_does_not_run) {
+static void with_two_processors(int (*check)(const cpu_set_t *)) {
     cpu_set_t two;
     sched_getaffinity(0, sizeof two, &two);
     if (CPU_COUNT(&two) < 2) SKIP("one processor");
+    if (cgroup_limits().cpus) SKIP("a control group limits the time of processors");
     for (size_t processor = 0; CPU_COUNT(&two) > 2; processor++) CPU_CLR(processor, &two);
+    unsetenv("MILLRACE_LOANS");
     const pid_t child = fork();
-    if (child == 0) _exit(sched_setaffinity(0, sizeof two, &two) == 0 ? run_loans(&two) : 8);
+    if (child == 0) _exit(sched_setaffinity(0, sizeof two, &two) == 0 ? check(&two) : 20);
     int status = -1;
     CHECK(waitpid(child, &status, 0) == child);
-    CHECK_EQUAL(status, 0);
+    CHECK_EQUAL(WEXITSTATUS(status), 0);
+    CHECK(WIFEXITED(status));
 }
+
+TEST(places_of_threads_that_wait_are_lent_to_one_that_does_not_run) { with_two_processors(free_after_the_last_loan); }
+TEST(places_are_no_longer_lent_after_another_mask_of_the_run) { with_two_processors(free_after_another_mask); }
+TEST(places_leave_a_worker_where_somebody_else_has_pinned_it) { with_two_processors(keep_the_pin_of_a_worker); }
+TEST(places_are_not_lent_where_binding_is_not_permitted) { with_two_processors(refuse_where_binding_is_not_permitted); }
+TEST(places_are_not_lent_if_the_variable_forbids_it) { with_two_processors(refuse_by_the_variable); }

@@ -39,20 +39,20 @@ TEST(team_runs_every_iteration_once_with_any_number_of_threads) {
 }
 
 // Each piece begins at a multiple of the unit and ends at one or at the count; threads have at most 8 pieces each.
-TEAM_LOOP(record_pieces, size_t, (size_t, count), (size_t, unit), (_Atomic size_t *, covered), (atomic_int *, pieces)) {
-    if (first % unit == 0 && (end % unit == 0 || end == count) && first < end) *covered += end - first;
+TEAM_LOOP(record_pieces, size_t, (size_t, total), (size_t, unit), (_Atomic size_t *, covered), (atomic_int *, pieces)) {
+    if (first % unit == 0 && (end % unit == 0 || end == total) && first < end) *covered += end - first;
     ++*pieces;
 }
 
 TEST(team_pieces_begin_at_multiples_of_their_unit) {
     team_set_threads(3);
-    for (size_t count = 0; count < 300; count = count * 5 / 4 + 1)
+    for (size_t total = 0; total < 300; total = total * 5 / 4 + 1)
         for (size_t unit = 1; unit < 400; unit *= 3) {
             _Atomic size_t covered = 0;
             atomic_int pieces = 0;
-            record_pieces(count, unit, count, unit, &covered, &pieces);
-            const int units = (int)((count + unit - 1) / unit);
-            CHECK_EQUAL(covered, count);
+            record_pieces(total, unit, total, unit, &covered, &pieces);
+            const int units = (int)((total + unit - 1) / unit);
+            CHECK_EQUAL(covered, total);
             CHECK_EQUAL(pieces, units < 24 ? units : 24);
         }
     team_set_threads(1);
