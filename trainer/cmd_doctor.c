@@ -79,6 +79,11 @@ static Finding check_cores(char *text, size_t size) {
     snprintf(text, size, "%u of %ld", pool_cores(), sysconf(_SC_NPROCESSORS_ONLN));
     if (limits.cpus) snprintf(text + strlen(text), size - strlen(text), " (control group: %u)", limits.cpus);
     const int64_t threads = threads_requested(config);
+    char bound[96];
+    if (threads_bound(bound, sizeof bound)) {
+        snprintf(text + strlen(text), size - strlen(text), "; %s", bound);
+        return WARNING;
+    }
     if (threads <= pool_cores()) return FINE;
     snprintf(text + strlen(text), size - strlen(text), "; %s asks for %lld threads, which makes a step slow",
              config->threads ? "'threads'" : "OMP_NUM_THREADS", (long long)threads);

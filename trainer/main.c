@@ -4,6 +4,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/machine/launch.h"
+#include "common/machine/processors.h"
 #include <signal.h>
 #include <string.h>
 
@@ -41,7 +42,6 @@ static int run_once(char **argv) {
     Launch launch;
     if (!argv[0] || !argv[1]) return -1;
     if (launch_find(&launch) < 0) return err_clear(), -1; // the command reports it
-    log_program = "trainer";
     const bool trains = !strcmp(argv[1], "train");
     if (trains && launch.world > 1 && !strcmp(launch.launcher, LAUNCH_TORCHRUN)) return refuse_torchrun(argv, &launch);
     if (trains || !launch.rank) return -1;
@@ -149,6 +149,8 @@ static const ManualRow examples[] = {
 
 int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); // a write beyond `ulimit -f` is an error with a message
+    log_program = "trainer";
+    processors_restore();
     const int status = run_once(argv);
     if (status >= 0) return status;
 #define ROW(name) &trainer_##name,

@@ -3,10 +3,12 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
+#include "common/machine/launch.h"
 #include "common/machine/pool.h"
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 const char *backend_cache_dir(void) {
@@ -36,6 +38,18 @@ void threads_expect(Config *config) {
     threads_share(config, part < count ? 1 : part / count);
 }
 
+bool threads_bound(char *text, size_t size) {
+    Launch launch;
+    cpu_set_t all, own;
+    if (launch_find(&launch) < 0) return err_clear(), false;
+    if (!launch.launcher || strcmp(launch.launcher, "mpirun") != 0 || sched_getaffinity(getppid(), sizeof all, &all) ||
+        sched_getaffinity(0, sizeof own, &own))
+        return false;
+    const unsigned count = (unsigned)CPU_COUNT(&all), bound = (unsigned)CPU_COUNT(&own);
+    snprintf(text, size, "mpirun binds this process to %u of %u processors: add --bind-to none", bound, count);
+    return bound * launch.local_world < count;
+}
+
 static const Backend *open_on(Device device, const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]) {
     const BackendChoice choice = {device,
                                   config->dtype,
@@ -53,7 +67,11 @@ static const Backend *open_on(Device device, const Config *config, bool without_
         return backend->close(), NULL;
     log_line("%s", why);
     const int64_t threads = threads_requested(config);
-    if (backend->in_host_memory && threads > pool_cores())
+    char bound[96];
+    const bool more = threads > pool_cores();
+    if (backend->in_host_memory && (config->world > 1 || !threads || more) && threads_bound(bound, sizeof bound))
+        log_warn("%s", bound);
+    else if (backend->in_host_memory && more)
         log_warn("%s asks for %lld threads, and the cores here are %u: a step may take many times as long",
                  config->threads ? "'threads'" : "OMP_NUM_THREADS", (long long)threads, pool_cores());
     if (text) snprintf(text, BACKEND_TEXT_BYTES, "%s", why);

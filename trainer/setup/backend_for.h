@@ -13,6 +13,9 @@ void threads_share(Config *config, unsigned sharing);
 // The same before the processes are joined: config->local_world of them, each of which may use as many as this one.
 void threads_expect(Config *config);
 
+// Whether mpirun has bound its processes here to less than their part of the processors; then `text` says so.
+bool threads_bound(char *text, size_t size);
+
 // Opens the backend that the configuration selects and logs one line with the device, the type and the reason, which
 // is also copied to `text` unless it is NULL. NULL after fail().
 const Backend *backend_for(const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]);

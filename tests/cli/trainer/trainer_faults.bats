@@ -106,6 +106,36 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
         [ "$(grep -c "clock_nanosleep.*tv_sec=1" trace)" = 60 ]' - "$ROOT/tests/cli" "$data"
 }
 
+@test "threads and the loader use the processors that the process was given, whatever OpenMP is told" {
+    [ "$(nproc)" -gt 1 ] || skip "one processor"
+    masks() { grep -h Cpus_allowed_list "/proc/$1"/task/*/status | sort -u; }
+    given=$(masks self)
+    for variable in OMP_PROC_BIND=close OMP_PLACES=cores GOMP_CPU_AFFINITY=0-1 'OMP_PLACES={0}'; do
+        env "$variable" MILLRACE_LOANS=0 "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --fresh "${endless[@]}" \
+            --threads=2 3>&- &
+        TRAINER=$!
+        wait_for_steps run 2
+        [ "$(masks $TRAINER)" = "$given" ]
+        for child in $(pgrep -P $TRAINER); do [ "$(masks "$child")" = "$given" ]; done
+        kill $TRAINER
+        wait $TRAINER || true
+    done
+    [ "$(OMP_PROC_BIND=true "$BIN/trainer" plan tiny.conf --threads=0 --device=cpu 2>&1 | sed -nE 's/.* ([0-9]+) threads?, .*/\1/p')" = \
+        "$("$BIN/trainer" plan tiny.conf --threads=0 --device=cpu 2>&1 | sed -nE 's/.* ([0-9]+) threads?, .*/\1/p')" ]
+}
+
+@test "loans of processors are decided at the start, in one line" {
+    printed() { # OPTION...
+        "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --fresh --max_iters=1 --eval_iters=1 --sample_tokens=0 "$@" 2>&1 |
+            grep "threads lend each other"
+    }
+    [ "$(MILLRACE_LOANS=0 printed --threads=2)" = "trainer: threads lend each other no processors: MILLRACE_LOANS is 0" ]
+    [ "$(printed --threads=3)" = "trainer: threads lend each other no processors: they were measured with 2 threads, not with more" ]
+    not printed --threads=1
+    [ "$(taskset -c 0 "$BIN/trainer" plan tiny.conf --threads=2 2>&1 | grep "lend each other")" = \
+        "trainer: threads lend each other no processors: there is not one thread for each processor" ]
+}
+
 @test "more threads than cores are one warning, by threads or OMP_NUM_THREADS" {
     warned() { [ "$(grep -c "$1 asks for 5 threads, and the cores here are 1: a step may take many times as long" <<<"$output")" = 1 ]; }
     small=(--dataset="$data" --max_iters=1 --eval_iters=1 --sample_tokens=0)

@@ -152,6 +152,24 @@ load ../ranks
     RANK=1 WORLD_SIZE=2 "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=1 # not torchrun
 }
 
+@test "a process that mpirun binds to less than its part of the processors prints what to add" {
+    [ "$(nproc)" -gt 1 ] || skip "one processor"
+    unset OMPI_MCA_rmaps_base_oversubscribe # with which mpirun binds nothing
+    line="mpirun binds this process to [0-9]+ of $(nproc) processors: add --bind-to none"
+    sed -i '/^threads/d' tiny.conf
+    for command in plan train; do
+        one=("$BIN/trainer" $command tiny.conf --dataset="$data" --out_dir=run --max_iters=1)
+        mpirun --bind-to core -n 1 "${one[@]}" >stdout 2>stderr
+        [ "$(grep -cE "$line" stderr)" = 1 ]
+        mpirun --bind-to none -n 1 "${one[@]}" >stdout 2>stderr
+        not grep -q "add --bind-to" stderr
+    done
+    mpirun --bind-to core -n 1 "$BIN/trainer" doctor --device=cpu >report || true
+    grep -qE "^warning +cores .*$line" report
+    mpirun --bind-to core -n 1 "$BIN/trainer" plan tiny.conf --threads=1 >stdout 2>stderr # as many as it may use
+    not grep -q "add --bind-to" stderr
+}
+
 # bats test_tags=ci
 @test "processes that may use the same processors share them" {
     threads_of() { # PROCESSES
