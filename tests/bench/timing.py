@@ -24,10 +24,15 @@ def best(command, runs=3, before=lambda: None, **options):
     return min(results)
 
 
-def train(programs, out, keys):
-    """The lines of metrics.jsonl of a new run on the CPU."""
+def train_command(programs, out, keys):
+    """The command of a new run on the CPU."""
     shutil.rmtree(out, ignore_errors=True)
     flags = [f"--{key}={value}" for key, value in {"device": "cpu", **keys, "out_dir": out}.items()]
-    subprocess.run([programs + "/trainer", "train", "--quiet", *flags], check=True, stdout=subprocess.DEVNULL)
+    return [programs + "/trainer", "train", "--quiet", *flags]
+
+
+def train(programs, out, keys, **environment):
+    """The lines of metrics.jsonl of a new run on the CPU."""
+    subprocess.run(train_command(programs, out, keys), check=True, stdout=subprocess.DEVNULL, env=os.environ | environment)
     with open(out + "/metrics.jsonl", encoding="utf-8") as lines:
         return list(map(json.loads, lines))

@@ -5,7 +5,8 @@ Two models: the demo's (5 M parameters, vocabulary of 8,192, Muon) and GPT-2's 1
 programs) and, where torch is installed, nanoGPT's model and step as train.py runs them on a CPU, in float32 and under autocast, each also
 compiled. Random ids; ours trains on a dataset, which costs more, not less. A kernel with sched_autogroup_enabled shares the processor
 among sessions first: a busy process of another session weighs as much as all threads of a run. So a fair share of two cores is 1.5 times
-the step alone beside one busy process of either kind, 2 beside two of one session, and 3 beside two in a session each ("2 others").
+the step alone beside one busy process of either kind, 2 beside two of one session and beside another run of the same model ("1 run"), and 3
+beside two in a session each ("2 others").
 Usage: bench_step.py BIN SCRATCH TEXT [key=value ...]; OLD, ROUNDS, STEPS, MODELS, PLACES and DTYPES in the environment.
 """
 import os
@@ -19,12 +20,12 @@ import types
 
 sys.path.insert(0, __file__.rsplit("/", 3)[0] + "/oracle")
 import rooms
-from timing import train
+from timing import train, train_command
 
 GPT2 = dict(n_layer=12, n_head=12, n_embd=768, block_size=256, batch_size=4, bias=True)
 MODELS = {"124M": GPT2, "demo": GPT2 | dict(n_layer=4, n_head=4, n_embd=256, optimizer="muon", learning_rate=2e-3)}
 PLACES = {  # busy processes in each session, and sessions: none is that of the run
-    "alone": (0, 0), "1 same": (1, 0), "2 same": (2, 0), "1 other": (1, 1), "2 other": (2, 1), "2 others": (1, 2)
+    "alone": (0, 0), "1 same": (1, 0), "2 same": (2, 0), "1 other": (1, 1), "2 other": (2, 1), "2 others": (1, 2), "1 run": (0, 0)
 }  # fmt: skip
 BUSY = """import os, sys, time
 for _ in range(int(sys.argv[1]) - 1):
@@ -40,10 +41,13 @@ def chosen(rows, variable):
     return [name for name in rows if name in os.environ.get(variable, ",".join(rows)).split(",")]
 
 
-def ours(programs, scratch, dataset, model, dtype):
-    keys = dict(model, dataset=dataset, gradient_accumulation_steps=1, max_iters=STEPS, lr_decay_iters=STEPS,
-                warmup_iters=1, eval_interval=10**6, eval_iters=1, dtype=dtype)  # fmt: skip
-    rows = train(programs, os.path.join(scratch, "run"), keys)
+def keys_of(scratch, name, model, steps):
+    return dict(model, dataset=os.path.join(scratch, name), gradient_accumulation_steps=1, max_iters=steps, lr_decay_iters=steps,
+                warmup_iters=1, eval_interval=10**6, eval_iters=1)  # fmt: skip
+
+
+def ours(programs, scratch, keys, dtype, loans):
+    rows = train(programs, os.path.join(scratch, "run"), keys | dict(dtype=dtype), MILLRACE_LOANS=loans)
     return [row["ms"] for row in rows if "ms" in row and row["step"] > LEFT_OUT]
 
 
@@ -80,11 +84,13 @@ class Peer:
 
 
 def runners(programs, scratch, name, model):
-    dataset, rows = os.path.join(scratch, name), {}
-    builds = {"millrace": programs} | ({"older": os.environ["OLD"]} if os.environ.get("OLD") else {})
+    rows, keys = {}, keys_of(scratch, name, model, STEPS)
+    builds = {"millrace": (programs, "1"), "without loans": (programs, "0")}
+    if os.environ.get("OLD"):
+        builds["older"] = os.environ["OLD"], "1"
     for dtype in chosen(("float32", "bfloat16"), "DTYPES"):
-        for build, folder in builds.items():
-            rows[f"{build} {dtype}"] = lambda folder=folder, dtype=dtype: ours(folder, scratch, dataset, model, dtype)
+        for build, (folder, loans) in builds.items():
+            rows[f"{build} {dtype}"] = lambda folder=folder, dtype=dtype, loans=loans: ours(folder, scratch, keys, dtype, loans)
         for how in "", " compiled":
             try:
                 rows[f"torch {dtype}{how}"] = Peer(model, 8192 if name == "demo" else 50304, dtype, how).steps
@@ -93,7 +99,7 @@ def runners(programs, scratch, name, model):
     return rows
 
 
-def measure(rows, places):
+def measure(rows, places, another):
     times = {(row, place): [] for row in rows for place in places}
     for turn in range(ROUNDS):
         for place in places:
@@ -101,6 +107,8 @@ def measure(rows, places):
             busy = [subprocess.Popen([sys.executable, "-c", BUSY, str(count)], start_new_session=sessions > 0,
                                      process_group=None if sessions else 0)
                     for _ in range(max(sessions, count > 0))]  # fmt: skip
+            if place == "1 run":
+                busy.append(subprocess.Popen(another(), stdout=subprocess.DEVNULL, process_group=0))
             try:
                 for row, run in list(rows.items())[:: -1 if turn % 2 else 1]:  # what ran before is felt by the first
                     times[row, place] += run()
@@ -128,7 +136,8 @@ def main():
     for name in chosen(MODELS, "MODELS"):
         model = MODELS[name] | dict(key.split("=", 1) for key in keys)
         make_dataset(programs, scratch, name, text)
-        times = measure(runners(programs, scratch, name, model), places)
+        endless = keys_of(scratch, name, model, 10**6) | dict(log_interval=1000)
+        times = measure(runners(programs, scratch, name, model), places, lambda: train_command(programs, scratch + "/another", endless))
         print(f"{name}: {ROUNDS} rounds of {STEPS - LEFT_OUT} steps in turns; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; tokens/s of "
               f"the best step, then the median in ms and how many times that of the first place")  # fmt: skip
         rows = list(dict.fromkeys(row for row, _ in times))
