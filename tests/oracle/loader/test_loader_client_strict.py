@@ -473,6 +473,7 @@ def test_an_endpoint_list_goes_on_with_another_loader():
         [loader.kill() for loader in loaders]
 
 
+# fault 104
 @runner.ci
 def test_an_endpoint_list_passes_over_a_loader_of_another_dataset():
     ids, other = client.make_data(), client.make_data("other", 9000)

@@ -172,28 +172,6 @@ TEST(feed_evaluates_a_whole_split_in_order_and_once) {
     stop_loader(pid, SIGTERM);
 }
 
-TEST(feed_cancel_drops_every_outstanding_request) {
-    pid_t pid = serve_test_dataset(&small);
-    Feed *feed = open_plain_feed(64, 4);
-    FeedBatch held, batch;
-    FeedRequest train = {SPLIT_TRAIN, SAMPLING_EPOCH, 4, 5, 0, 0, 0};
-    CHECK(feed_request(feed, &train) == 0 && feed_next(feed, &held) == FEED_BATCH);
-    for (uint64_t i = 1; i <= 200; i++) {
-        train.first_sample = 4 * i;
-        while (feed_capacity(feed)) CHECK(feed_request(feed, &train) == 0);
-        feed_cancel(feed);
-        FeedRequest val = {SPLIT_VAL, SAMPLING_SEQUENTIAL, 3, 0, i, 0, 0};
-        CHECK(feed_request(feed, &val) == 0 && feed_next(feed, &batch) == FEED_BATCH);
-        check_batch(&batch, &small, &val, 64);
-        feed_release(feed, &batch);
-    }
-    train.first_sample = 0;
-    check_batch(&held, &small, &train, 64); // lent during all of this
-    feed_release(feed, &held);
-    feed_close(feed);
-    stop_loader(pid, SIGTERM);
-}
-
 // A stream that checks every row, so that a lost, repeated or damaged sample fails at once.
 typedef struct {
     const TestDataset *spec;
@@ -305,69 +283,6 @@ TEST(feed_continues_from_another_loader_of_its_list) {
     CHECK_ERROR(EX_USAGE, "'bogus' is not an endpoint");
 }
 
-// A loader that is stopped, or 0 for one that is not there: a feed that waits for the fifth time continues or starts
-// it.
-typedef struct {
-    pid_t pid;
-    int waits;
-} LateLoader;
-
-static int continue_late(void *self) {
-    LateLoader *late = self;
-    if (!late->pid || ++late->waits != 5) return 0;
-    return kill(late->pid, SIGCONT);
-}
-
-static int start_late(void *self) {
-    LateLoader *late = self;
-    if (++late->waits == 5) late->pid = start_loader("d", "p");
-    return 0;
-}
-
-// fault 90
-TEST(feed_passes_over_a_loader_of_its_list_that_is_not_there) {
-    make_test_dataset("d", &small);
-    const pid_t pid = start_loader("d", "q");
-    LateLoader late = {0};
-    FeedConfig config = test_feed_config(128, 16);
-    config.endpoint = "ipc://p,ipc://q";
-    config.while_waiting = continue_late, config.while_waiting_self = &late;
-    Stream stream = stream_of(&config);
-    receive(&stream, 10);
-    CHECK(kill(pid, SIGSTOP) == 0);
-    late.pid = pid;
-    receive(&stream, 20); // after attempts to reach the missing loader
-    CHECK(late.waits >= 5);
-    feed_close(stream.feed);
-    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
-}
-
-TEST(feed_continues_after_a_loader_that_was_stopped_by_a_signal) {
-    pid_t pid = serve_test_dataset(&small);
-    FeedConfig config = test_feed_config(32, 8);
-    Stream stream = stream_of(&config);
-    for (int restarts = 0; restarts < 5; restarts++) {
-        receive(&stream, 6); // more than the old loader can have answered
-        request_all(&stream);
-        CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
-        pid = start_loader("d", "p");
-    }
-    receive(&stream, 6);
-    feed_close(stream.feed);
-    stop_loader(pid, SIGTERM);
-}
-
-TEST(feed_waits_for_a_loader_that_starts_later) {
-    make_test_dataset("d", &small);
-    LateLoader late = {0};
-    FeedConfig config = test_feed_config(32, 8);
-    config.while_waiting = start_late, config.while_waiting_self = &late;
-    Stream stream = stream_of(&config);
-    receive(&stream, 10);
-    feed_close(stream.feed);
-    stop_loader(late.pid, SIGTERM);
-}
-
 TEST(feed_open_fails_with_69_without_a_loader) {
     FeedConfig config = test_feed_config(32, 8);
     config.timeout_ms = 200;
@@ -408,39 +323,6 @@ TEST(feed_refuses_another_vocabulary_and_names_both) {
     CHECK(!feed_open(&config));
     CHECK_TEXT(err_text(), "only 1000");
     CHECK_ERROR(EX_PROTOCOL, "50257 ids");
-    stop_loader(pid, SIGTERM);
-}
-
-// fault 40
-TEST(feed_reports_that_the_loader_serves_another_dataset) {
-    make_test_dataset("d", &small);
-    make_test_dataset("e", &other);
-    pid_t pid = start_loader("d", "p");
-    FeedConfig config = test_feed_config(64, 8);
-    Stream stream = stream_of(&config);
-    receive(&stream, 20);
-    FeedDataset first = *feed_dataset(stream.feed);
-    CHECK_TEXT(first.name, "d");
-    for (int turn = 0; turn < 2; turn++) { // to e and back to d
-        stop_loader(pid, SIGKILL);
-        pid = start_loader(turn ? "d" : "e", "p");
-        CHECK_EQUAL(end_of_batches(&stream), FEED_CHANGED);
-        CHECK_TEXT(feed_dataset(stream.feed)->name, turn ? "d" : "e");
-        CHECK_EQUAL(feed_dataset(stream.feed)->tokens[SPLIT_TRAIN], turn ? 300000 : 250000);
-        CHECK((memcmp(first.fingerprint, feed_dataset(stream.feed)->fingerprint, 32) == 0) == turn);
-        stream.spec = turn ? &small : &other;
-        stream.requested = stream.got = 1000;
-        receive(&stream, 20);
-    }
-    // The same with a vocabulary that the model does not have.
-    TestDataset foreign = other;
-    foreign.other_vocabulary = true;
-    make_test_dataset("f", &foreign);
-    stop_loader(pid, SIGKILL);
-    pid = start_loader("f", "p");
-    CHECK_EQUAL(end_of_batches(&stream), FEED_ERROR);
-    CHECK_ERROR(EX_PROTOCOL, "2222222222222222");
-    feed_close(stream.feed);
     stop_loader(pid, SIGTERM);
 }
 

@@ -119,37 +119,6 @@ TEST(feed_protects_its_slots_from_a_loader_that_wakes_after_its_replacement) {
     }
 }
 
-// fault 104
-TEST(feed_passes_over_a_loader_of_another_dataset_in_its_list) {
-    make_test_dataset("d", &test_small);
-    make_test_dataset("other", &test_second);
-    pid_t pid = start_loader("d", "p");
-    const pid_t wrong = start_loader("other", "q");
-    FeedConfig config = test_feed_config(T, ROWS);
-    config.endpoint = "ipc://p,ipc://q";
-    wait_for_loader("p", 1);
-    Feed *feed = open_test_feed(&config);
-    for (int round = 0; round < 3; round++) {
-        read_rows(feed, 1, ROWS, T, 5);
-        stop_loader(pid, SIGKILL);
-        feed->config.timeout_ms = 500;
-        CHECK_EQUAL(result_of_rows(feed, ROWS, 6), FEED_ERROR);
-        CHECK_ERROR(EX_PEER, "no data from the loader");
-        feed->config.timeout_ms = FOREVER;
-        feed_cancel(feed);
-        pid = start_loader("d", "p");
-    }
-    read_rows(feed, 1, ROWS, T, 7);
-    // A change at the endpoint in use is one that was meant.
-    stop_loader(pid, SIGKILL);
-    pid = start_loader("other", "p");
-    CHECK_EQUAL(result_of_rows(feed, ROWS, 8), FEED_CHANGED);
-    read_rows(feed, 2, ROWS, T, 8);
-    feed_close(feed);
-    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
-    CHECK_EQUAL(stop_loader(wrong, SIGTERM), 0);
-}
-
 TEST(feed_error_names_the_damaged_frame_and_no_path) {
     make_test_dataset("d", &test_small);
     damage_frame("d/train/000/000001.zst", 3);

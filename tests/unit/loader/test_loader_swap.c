@@ -30,41 +30,6 @@ static int loader_command(const char *arguments) {
 
 static void check_output(const char *part) { CHECK_TEXT(read_file("out", NULL), part); }
 
-// At any moment of a swap, each batch comes from the dataset that the feed reports.
-TEST(loader_swaps_datasets_while_clients_read) {
-    make_test_dataset("a", &test_small);
-    make_test_dataset("b", &test_second);
-    pid_t pid = start_loader("a", "p");
-    Feed *feeds[] = {open_feed(false), open_feed(true)};
-    for (int round = 1; round <= 20; round++) {
-        bool to_b = round % 2;
-        CHECK_EQUAL(loader_command(to_b ? "swap b" : "swap a"), 0);
-        check_output(to_b ? "now serving 'b', 100000 train tokens" : "now serving 'a'");
-        for (int i = 0; i < 2; i++) {
-            uint64_t first = (uint64_t)round * ROWS;
-            bool changed = false;
-            for (int left = 3; left;) { // requests made before the notice arrives are answered from the old dataset
-                while (feed_capacity(feeds[i])) request_rows(feeds[i], ROWS, first);
-                unsigned salt = strcmp(feed_dataset(feeds[i])->name, "a") ? 2 : 1;
-                FeedBatch batch;
-                FeedResult result = feed_next(feeds[i], &batch);
-                if (result == FEED_CHANGED) {
-                    CHECK(!changed);
-                    changed = true;
-                    continue;
-                }
-                CHECK(result == FEED_BATCH);
-                take_rows(feeds[i], &batch, salt, ROWS, T);
-                left -= changed;
-            }
-            feed_cancel(feeds[i]);
-            CHECK_TEXT(feed_dataset(feeds[i])->name, to_b ? "b" : "a");
-        }
-    }
-    feed_close(feeds[0]), feed_close(feeds[1]);
-    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
-}
-
 // fault 40
 TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
     TestDataset foreign = test_small, brief = test_small, tiny = test_small;
@@ -242,40 +207,6 @@ TEST(loader_accepts_a_swap_from_its_own_key_only) {
     buffer_close(&sentence);
     query_close(&query);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
-}
-
-// A loader that answers STATS and ends when it receives CONTROL.
-static void *run_brief_loader(void *router) {
-    for (bool ended = false; !ended;) {
-        uint8_t route[256], frame[4096];
-        WireMessage request, reply;
-        int route_size = zmq_recv(router, route, sizeof route, 0), size = zmq_recv(router, frame, sizeof frame, 0);
-        ended = wire_decode((Bytes){frame, (size_t)size}, &request, NULL) != WIRE_VALID ||
-                request.header.type != WIRE_STATS;
-        if (ended) break;
-        memset(&reply, 0, sizeof reply);
-        reply.header = request.header;
-        Bytes answer = wire_encode(&reply);
-        zmq_send(router, route, (size_t)route_size, ZMQ_SNDMORE);
-        zmq_send(router, answer.data, answer.size, 0);
-    }
-    zmq_close(router);
-    return NULL;
-}
-
-// fault 91
-TEST(loader_swap_reports_at_once_that_the_loader_has_ended) {
-    CHECK(mkdir("p", 0700) == 0);
-    void *context = zmq_ctx_new(), *router = zmq_socket(context, ZMQ_ROUTER);
-    CHECK(zmq_bind(router, "ipc://p/data.sock") == 0);
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, run_brief_loader, router) == 0);
-    const uint64_t began_ns = clock_ns();
-    CHECK_EQUAL(loader_command("swap a"), EX_PEER);
-    check_output("it is not known whether the change holds");
-    CHECK(clock_ns() - began_ns < 30000000000ull); // half of what a swap may take
-    pthread_join(thread, NULL);
-    zmq_ctx_term(context);
 }
 
 static uint64_t frames_decoded(void) {
