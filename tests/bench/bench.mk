@@ -6,14 +6,10 @@ BENCHES := $(basename $(wildcard tests/bench/*/bench_*.c))
 $(foreach bench,$(BENCHES),$(eval $(O)/$(notdir $(bench)): $(O)/$(bench).o))
 $(addprefix $(O)/,$(notdir $(BENCHES))): $(O)/core.a
 	$(LINK)
-$(O)/bench_operations: private LIBS += -lcmocka
-$(O)/bench_operations: $(patsubst %,$(O)/tests/operations/%.o,pair operations reference)
 $(O)/bench_gpu: $(O)/tests/bench/gpu/bench_gpu_trace.o
 
 ## bench-kernels  every operation of a training step on this processor, timed: S="L=4 C=256 H=4 B=2 dtype=float32 threads=1"
 bench-kernels: $(O)/bench_gpu ; $(Q)$< trace device=cpu T=256 B=4 $(S)
-## bench-operations  time of every operation alone at the shapes of GPT-2 124M: S="B=4 T=256 device=cpu dtype=auto"
-bench-operations: $(O)/bench_operations ; $(Q)$< $(S)
 ## bench-cpu  training speed on the CPU beside PyTorch in the same run (S="n_layer=6 ...")
 ## bench-busy  the same, and beside busy processes of the same and of another session, for the demo's model too (OLD=folder of older programs)
 bench-cpu: export PLACES := alone

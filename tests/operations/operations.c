@@ -42,10 +42,8 @@ void operation_layernorm(int N, int C, bool with_branch, bool with_bias, bool rm
     CHECK_NEAR(out, 2 * rounded_once); // of a rounded sum
     if (!rms) CHECK_NEAR(mean, 1e-3);
     CHECK_NEAR(rstd, 5e-4);
-    if (!pair_timing) {
-        ON_BOTH(on->layernorm_forward(AT(in), AT(out), AT(in), AT(branch), NORM_OF(NULL)));
-        CHECK_NEAR(in, rounded_once);
-    }
+    ON_BOTH(on->layernorm_forward(AT(in), AT(out), AT(in), AT(branch), NORM_OF(NULL)));
+    CHECK_NEAR(in, rounded_once);
     pair_close();
 }
 
@@ -72,13 +70,11 @@ void operation_layernorm_backward(int N, int C, bool first, bool add, bool share
     CHECK_NEAR(dweight, 1e-6);
     CHECK_NEAR(dbias, 1e-6);
     CHECK_NEAR(below, rounded_once); // sums of rounded numbers
-    if (!pair_timing) {
-        ON_BOTH(on->layernorm_backward(AT(dsum), AT(acts), &(NormGradients){.weight = AT(dweight)}, AT(dout), AT(x),
-                                       NORM_OF(NULL), first, add));
+    ON_BOTH(on->layernorm_backward(AT(dsum), AT(acts), &(NormGradients){.weight = AT(dweight)}, AT(dout), AT(x),
+                                   NORM_OF(NULL), first, add));
 #undef NORM_OF
-        CHECK_NEAR(acts, rounded_once);
-        CHECK_NEAR(dweight, 1e-6);
-    }
+    CHECK_NEAR(acts, rounded_once);
+    CHECK_NEAR(dweight, 1e-6);
     pair_close();
 }
 
@@ -103,25 +99,20 @@ static Weight weight_at(const WeightArray *w, int run) {
 
 void operation_matmul(int M, int rows, int cols) {
     pair_open((Shape){1, M, cols, cols / 8, rows, M, 1});
-    const double flops = 2.0 * M * rows * cols;
     const size_t in_count = (size_t)(M * cols), out_count = (size_t)(M * rows);
     Array *in = array_normal(ACTS, in_count, 1, 0), *out = array_filled(ACTS, out_count, NAN);
     Array *bias = array_normal(PARS, (size_t)rows, 1, 0), *dout = array_normal(ACTS, out_count, 1, 0);
     Array *din = array_filled(ACTS, in_count, NAN), *dw = array_normal(GRADS, (size_t)(rows * cols), 1, 0);
     const WeightArray weight = weight_array(rows, cols);
-    ON_BOTH(const Weight w = weight_at(&weight, run); on->pack(&w));
     for (int biased = 0; biased < 2; biased++) {
-        pair_flops = flops;
-        ON_BOTH(const Weight w = weight_at(&weight, run); if (!pair_timing) on->pack(&w);
+        ON_BOTH(const Weight w = weight_at(&weight, run); on->pack(&w);
                 on->matmul_forward(AT(out), AT(in), &w, biased ? AT(bias) : NULL, M));
         CHECK_NEAR(out, rounded_once);
     }
-    pair_flops = flops;
-    ON_BOTH(const Weight w = weight_at(&weight, run); if (!pair_timing) on->pack(&w);
+    ON_BOTH(const Weight w = weight_at(&weight, run); on->pack(&w);
             on->matmul_backward_input(AT(din), AT(dout), &w, M));
     CHECK_NEAR(din, rounded_once);
     for (int add = 0; add < 2; add++) {
-        pair_flops = flops;
         ON_BOTH(on->matmul_backward_weight(AT(dw), AT(dout), AT(in), M, rows, cols, add));
         CHECK_NEAR(dw, 1e-5);
     }
@@ -166,7 +157,6 @@ void operation_matmul_gelu(int M, int rows, int cols, Activation form, bool bias
     Array *d = array_filled(ACTS, in_count, NAN), *dout = array_normal(ACTS, out_count, 1, 0);
     Array *dbias = array_normal(GRADS, (size_t)cols, 1, 0);
     const WeightArray weight = weight_array(rows, cols);
-    pair_flops = 4.0 * M * rows * cols;
     ON_BOTH(if (on->graph_begin(0, true)) {
         const Weight w = weight_at(&weight, run);
         on->pack(&w);
@@ -193,7 +183,6 @@ void operation_gelu(int N, int C) {
         ON_BOTH(on->gelu_backward(AT(d), AT(dbias), AT(in), N, C, form, form == ACTIVATION_GELU));
         CHECK_NEAR(d, rounded_once);
         CHECK_NEAR(dbias, rounded_once);
-        if (pair_timing) continue;
         ON_BOTH(on->gelu_backward(AT(d), NULL, AT(in), N, C, form, true));
         CHECK_NEAR(d, rounded_once);
     }
@@ -210,10 +199,8 @@ void operation_swiglu(int N, int F, bool add) {
     ON_BOTH(on->swiglu_backward(AT(in), AT(dbias), AT(dout), N, F, add));
     CHECK_NEAR(in, rounded_once);
     CHECK_NEAR(dbias, rounded_once);
-    if (!pair_timing) {
-        ON_BOTH(on->swiglu_backward(AT(in), NULL, AT(dout), N, F, add));
-        CHECK_NEAR(in, rounded_once);
-    }
+    ON_BOTH(on->swiglu_backward(AT(in), NULL, AT(dout), N, F, add));
+    CHECK_NEAR(in, rounded_once);
     pair_close();
 }
 
@@ -247,7 +234,7 @@ void operation_heads(int B, int T, int H, int K, int D, bool gains, bool rotated
     }
     ON_BOTH(on->heads_forward(AT(qkv), AT(in), HEADS));
     CHECK_NEAR(qkv, rounded_once);
-    if (in_place && !pair_timing) {
+    if (in_place) {
         ON_BOTH(on->heads_backward(AT(dqkv), AT(dq), AT(dk), NULL, AT(dqkv), AT(in), HEADS, true));
         CHECK_NEAR(dqkv, rounded_once);
         ON_BOTH(on->heads_forward(AT(in), AT(in), HEADS));
@@ -278,7 +265,6 @@ void operation_attention(int B, int T, int H, int D, bool with_dropout, bool wit
     Array *lse = array_filled(FLOATS, (size_t)(B * H * T), NAN), *dout = array_normal(ACTS, n, 1, 0);
     Array *dqkv = array_filled(ACTS, 3 * n, NAN), *dbias = array_normal(GRADS, (size_t)(3 * C), 1, 0);
     Array *masks = array_bytes(&dropout, sizeof dropout), *starts = document_starts(B, T);
-    const double flops = 2.0 * T * (double)n; // of scores and values, causal
 #define ATTENTION                                                                                                      \
     &(Attention){.B = B,                                                                                               \
                  .T = T,                                                                                               \
@@ -287,9 +273,6 @@ void operation_attention(int B, int T, int H, int D, bool with_dropout, bool wit
                  .layer = layer,                                                                                       \
                  .starts = with_starts ? AT(starts) : NULL,                                                            \
                  .dropout = with_dropout ? AT(masks) : NULL}
-    pair_flops = flops;
-    if (pair_timing) ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), ATTENTION));
-    pair_flops = 3.5 * flops;
     ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), ATTENTION);
             on->attention_backward(AT(dqkv), AT(dbias), AT(dout), AT(out), AT(lse), AT(qkv), ATTENTION, true));
 #undef ATTENTION
@@ -327,10 +310,8 @@ void operation_dropout(int B, int T, int C) {
     }
     ON_BOTH(on->dropout_residual(AT(x), AT(masks), B, T, C));
     CHECK_NEAR(x, rounded_once);
-    if (!pair_timing) {
-        ON_BOTH(on->dropout(AT(in), NULL, AT(in), AT(masks), 9, DROPOUT_MLP_OUT, B, T, C, false));
-        CHECK_NEAR(in, 2 * rounded_once);
-    }
+    ON_BOTH(on->dropout(AT(in), NULL, AT(in), AT(masks), 9, DROPOUT_MLP_OUT, B, T, C, false));
+    CHECK_NEAR(in, 2 * rounded_once);
     pair_close();
 }
 
@@ -355,7 +336,7 @@ void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M, d
     ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), LOSS(true, NULL)));
     CHECK_NEAR(losses, capped ? 2e-6 : 1e-6);
     CHECK_NEAR(logits, (capped ? 2 : 1) * rounded_once);
-    for (int i = 0; i < M && !pair_timing; i++)
+    for (int i = 0; i < M; i++)
         for (int c = vocab; c < V; c++) CHECK(logits->result[TESTED][(size_t)i * (size_t)V + (size_t)c] == 0);
     ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), LOSS(true, AT(counted)))); // of these as logits
 #undef LOSS
@@ -408,7 +389,7 @@ void operation_norm_of_sums(size_t count) {
 // Parameters after an update. master NULL: the tested backend has none.
 static void check_params(const Array *params, Array *master) {
     CHECK_NEAR(params, rounded_once);
-    if (!master || pair_timing) return;
+    if (!master) return;
     for (size_t i = 0; i < params->count; i++) master->result[REFERENCE][i] = params->result[REFERENCE][i];
     CHECK_NEAR(master, 1e-6);
 }
@@ -444,7 +425,6 @@ void operation_adamw(size_t count, size_t decay_count) {
         CHECK_NEAR(v, 1e-6);
         check_params(params, has_master ? master : NULL);
     }
-    if (pair_timing) return pair_close();
     grads->start[17] = INFINITY;
     ON_BOTH(UPDATE(steps[1]));
 #undef UPDATE
@@ -500,7 +480,6 @@ void operation_muon(int rows, int cols) {
             on->muon_polynomial(AT(small), AT(gram), AT(square), cols));
     CHECK_NEAR(matrix, 1.1 * rounded_once); // small numbers of fp16
     CHECK_NEAR(small, rounded_once);
-    if (pair_timing) return pair_close();
     grads->start[17] = INFINITY;
     ON_BOTH(UPDATE(steps[1]));
 #undef UPDATE

@@ -1,6 +1,5 @@
 // Every operation of kernels/ops.def described once: its inputs, the call, what must come out. Each function compares
-// the tested backend with the reference (pair.h), or with pair_timing prints how long the call takes. Letters as in
-// ops.def.
+// the tested backend with the reference (pair.h). Letters as in ops.def.
 #pragma once
 
 #include "kernels/backend.h"

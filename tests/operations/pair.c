@@ -1,7 +1,6 @@
 // pair.h: two backends side by side.
 #include "tests/operations/pair.h"
 #include "common/id_array.h"
-#include "common/log.h"
 #include "common/rng.h"
 #include "kernels/dtype.h"
 #include "tests/operations/reference.h"
@@ -16,8 +15,8 @@ static const Dtype acts[] = {ACTS(ACT_TYPE, )};
 static Dtype type = DTYPE_AUTO;
 Device pair_device = DEVICE_CPU;
 OptimizerState pair_optimizer_state;
-bool pair_times, pair_timing;
-double rounded_once, pair_flops;
+bool pair_times;
+double rounded_once;
 
 void pair_each_type(void (*test)(void)) {
     const char *wanted = getenv("TEST_DTYPE");
@@ -44,7 +43,7 @@ void pair_open(Shape shape) {
     char why[256];
     BackendChoice choice = {.device = pair_device,
                             .dtype = type,
-                            .threads = pair_timing ? 0 : 2,
+                            .threads = 2,
                             .deterministic = !pair_times,
                             .optimizer_state = pair_optimizer_state};
     sides[REFERENCE] = reference_backend();
@@ -70,7 +69,7 @@ void pair_close(void) {
 }
 
 const Backend *pair_backend(int side) { return sides[side]; }
-void *array_at(Array *array, int run) { return array->used = true, array->memory[run > 0]; }
+void *array_at(Array *array, int run) { return array->memory[run > 0]; }
 
 static size_t element_bytes(Kind kind, int side) {
     const Backend *b = sides[side];
@@ -198,46 +197,7 @@ void array_send(int side) {
     for (Array *array = arrays; array; array = array->next) send(array, side);
 }
 
-// The runs of a timed block: at least this many, and as many as fit into a fifth of a second.
-enum { TIMED_RUNS = 5, TIMED_RUNS_MAX = 1000 };
-static uint64_t run_started;
-static double best_seconds, all_seconds;
-
-// The operations of the block, its time and its rates.
-static void print_time(const char *block) {
-    const int width = 44;
-    size_t bytes = 0;
-    int column = 0;
-    for (Array *array = arrays; array; array = array->next)
-        bytes += array->used ? array->count * element_bytes(array->kind, TESTED) : 0, array->used = false;
-    while ((block = strstr(block, "on->"))) {
-        block += 4;
-        const int length = (int)strcspn(block, "(");
-        if (strncmp(block, "graph", 5) && (strncmp(block, "pack", 4) || !strstr(block, "on->")))
-            column += printf("%s%.*s", column ? " + " : "", length, block);
-    }
-    printf("%*s %10.1f us %8.1f GB/s", column < width ? width - column : 1, "", best_seconds * 1e6,
-           (double)bytes / best_seconds * 1e-9);
-    printf(pair_flops > 0 ? " %8.0f GFLOP/s\n" : "\n", pair_flops / best_seconds * 1e-9);
-    pair_flops = 0;
-}
-
-static bool begin_timed(int run, const char *block) {
-    char last;
-    if (run == 1) {
-        best_seconds = INFINITY, all_seconds = 0;
-        array_send(TESTED);
-    }
-    sides[TESTED]->download(&last, arrays->memory[TESTED], 1); // waits for the device
-    const double seconds = (double)(clock_ns() - run_started) * 1e-9;
-    if (run > 2) best_seconds = fmin(best_seconds, seconds), all_seconds += seconds; // the first one makes plans
-    if (run > TIMED_RUNS && (all_seconds > 0.2 || run > TIMED_RUNS_MAX)) return print_time(block), false;
-    run_started = clock_ns();
-    return true;
-}
-
-bool pair_begin(int run, const char *block) {
-    if (pair_timing) return begin_timed(run, block);
+bool pair_begin(int run) {
     // The emulator has four orders, of which $PAIR_ORDERS=2 takes the first and the last; a device shows whether it
     // repeats itself.
     const bool two = pair_device == DEVICE_CPU || getenv("PAIR_ORDERS");
@@ -252,7 +212,6 @@ bool pair_begin(int run, const char *block) {
 }
 
 void check_near(const Array *array, double limit, const char *name, const char *file, int line) {
-    if (pair_timing) return;
     double off = 0, all = 0;
     for (size_t i = 0; i < array->count; i++) {
         double got = array->result[TESTED][i], want = array->result[REFERENCE][i];

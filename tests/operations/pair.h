@@ -1,6 +1,6 @@
 // Runs one operation on the reference backend (reference.h) and on a real one with the same numbers, and compares. The
 // real one runs several times and must give the same bits: in the CUDA emulator (tests/cuda/emulator) the four runs are
-// the four orders of threads, blocks and streams. The same description of an operation is timed by bench_operations.
+// the four orders of threads, blocks and streams.
 #pragma once
 
 #include "kernels/backend.h"
@@ -16,7 +16,6 @@ typedef struct Array {
     double *start, *result[2];
     void *memory[2];
     unsigned char *bits; // of the first run of the tested backend
-    bool used;           // by the last ON_BOTH
     struct Array *next;
 } Array;
 
@@ -26,9 +25,6 @@ extern int emu_order __attribute__((weak)); // of the emulator, where there is o
 extern Device pair_device;                  // the backend to test: DEVICE_CPU, unless the program sets another
 extern OptimizerState pair_optimizer_state; // of it
 extern bool pair_times;                     // deterministic=False
-// Instead of comparing, print the time of every ON_BOTH: the fastest of many runs.
-extern bool pair_timing;
-extern double pair_flops; // of the next ON_BOTH, for the printed time
 
 // OPERATION(name) { ... } is a test that runs for each activation type of the backend: on the CPU all three, on a
 // device the type that $TEST_DTYPE names, or the one it chooses itself.
@@ -52,10 +48,9 @@ void array_send(int side);                           // all arrays' starts to on
 void *array_at(Array *array, int run);               // memory of the backend of this run
 
 // The runs of a loop: the reference once, then the tested backend, every array at its start before each.
-bool pair_begin(int run, const char *block);
-#define PAIR_TEXT(...) #__VA_ARGS__
+bool pair_begin(int run);
 #define ON_BOTH(...)                                                                                                   \
-    for (int run = pair_timing; pair_begin(run, PAIR_TEXT(__VA_ARGS__)); run++) {                                      \
+    for (int run = 0; pair_begin(run); run++) {                                                                        \
         const Backend *on = pair_backend(run > 0);                                                                     \
         __VA_ARGS__;                                                                                                   \
     }
