@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 sys.path.insert(0, __file__.rsplit("/", 2)[0])
@@ -20,7 +19,7 @@ BIN = pathlib.Path(os.environ["BIN"]).resolve()
 PACKAGE = str(ROOT / "loader/python")
 sys.path.insert(0, PACKAGE)
 try:
-    from millrace_loader import DatasetChanged, Feed, LoaderError, TokenBatches, wire
+    from millrace_loader import Feed, LoaderError, TokenBatches, wire
 except ImportError as error:
     MISSING = str(error)
 else:
@@ -156,35 +155,6 @@ def test_dataset_gives_the_same_stream_for_any_world_and_continues_from_its_stat
             assert resumed.state_dict() == whole.state_dict()
             resumed.close()
             whole.close()
-
-
-def test_client_reports_a_change_of_the_dataset_and_a_missing_loader():
-    make_data()
-    other = make_data("other", 9000)
-    with Loader("ipc://changed") as loader:
-        feed = Feed("ipc://changed", T, 8, timeout=60)
-        loader.kill()
-        loader.command[2] = "other"
-        loader.start()
-        try:
-            for first in range(0, 10**6, 8):
-                feed.request(0, "epoch", 8, SEED, first)
-                feed.next()
-            assert False, "no change was reported"
-        except DatasetChanged:
-            assert feed.dataset.name == "other"
-        feed.request(0, "epoch", 8, SEED, 0)
-        check(feed.next(), other, "epoch", 0)
-        loader.kill()
-        feed._timeout = 0.5
-        feed.request(0, "epoch", 8, SEED, 8)
-        try:
-            feed.next()
-            assert False, "no error without a loader"
-        except LoaderError as error:
-            assert "no data from the loader" in str(error)
-        feed.close()
-        loader.start()
 
 
 def test_client_that_computes_does_not_let_events_of_its_socket_pile_up():

@@ -5,10 +5,8 @@ import hashlib
 import json
 import pathlib
 import re
-import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 sys.path.insert(0, __file__.rsplit("/", 2)[0])
@@ -165,34 +163,6 @@ def test_a_run_of_the_order_before_is_refused_by_name():
                 assert "in the order of protocol version 3" in str(error), error
 
 
-def test_weights_change_while_a_client_reads_and_nothing_is_lost_or_repeated():
-    mixture = Mixture()
-    log = open("mix.log", "w")
-    pathlib.Path("schedule").write_text("# no change yet\n")
-    command = [client.BIN / "loader", "serve", "mix-a:3", "mix-b", "--endpoint", "ipc://mix", "--schedule", "schedule"]
-    loader = subprocess.Popen(command, stderr=log)
-    try:
-        feed = open_feed()
-        mixture.check(feed, [(0, (3, 1))], 0, 64)
-        # A change at a sample that may have been requested is refused, one that lies ahead is taken.
-        pathlib.Path("schedule").write_text("60000 1 1\n")
-        loader.send_signal(signal.SIGHUP)
-        wait_for("mix.log", "come too late, the first possible sample is")
-        mixture.check(feed, [(0, (3, 1))], 64, 64)
-        pathlib.Path("schedule").write_text("70000 1 1\n")
-        loader.send_signal(signal.SIGHUP)
-        wait_for("mix.log", "now serving 'mix-a+mix-b'")
-        feed.close()
-        feed = open_feed()
-        schedule = [(0, (3, 1)), (70000, (1, 1))]
-        for first in (128, 69980, 70000, 131072):  # the samples before 70,000 are those of the first weights
-            mixture.check(feed, schedule, first, 64)
-        feed.close()
-    finally:
-        loader.kill()
-        loader.wait()
-
-
 def run_loader(*arguments):
     done = subprocess.run([client.BIN / "loader", *arguments, "--endpoint", "ipc://mix"], capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
@@ -260,13 +230,6 @@ def test_reweight_keeps_one_stream_over_kills_worlds_and_batch_sizes():
         _, text = run_loader("serve-status", "--json")
         tokens = {source["name"]: source["tokens"] for source in json.loads(text)["sources"]}
         assert tokens["mix-b"] >= 64 * client.T, tokens
-
-
-def wait_for(path, text):
-    end = time.monotonic() + 120
-    while text not in pathlib.Path(path).read_text():
-        assert time.monotonic() < end, text
-        time.sleep(0.01)
 
 
 if __name__ == "__main__":

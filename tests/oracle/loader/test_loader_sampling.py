@@ -159,14 +159,6 @@ def test_the_header_contains_these_vectors():
     assert len(re.findall(r"^//   \w+ \d+ \d \d+ \d+ \d+ \d+ -> \d+$", text, re.M)) == len(CASES)
 
 
-def test_an_epoch_has_every_block_once():
-    for n, t in [(1, 1), (5000, 7), (70001, 64)]:
-        blocks = n and (n - 1) // t
-        for e in (0, 3):
-            got = sorted(epoch(9, 0, n, t, e * blocks + i) for i in range(blocks))
-            assert got == [i * t for i in range(blocks)]
-
-
 def test_the_blocks_of_t_epochs_begin_at_every_shift_once():
     for n, t in [(2, 1), (11, 10), (700, 7), (2000, 64), (127, 64)]:
         blocks, m = max(1, n // t - 1), min(t, n - t)

@@ -12,7 +12,7 @@ import wide_vocabulary
 from test_loader_client import BIN, MISSING, SEED, Loader, T
 
 if not MISSING:
-    from millrace_loader import Feed, LoaderError, TokenBatches, wire
+    from millrace_loader import Feed, LoaderError, wire
 
 
 def make_wide():
@@ -45,21 +45,6 @@ def test_rows_equal_zstd_in_every_mode_over_ring_ipc_and_tcp():
                     for i, row in enumerate(rows):
                         assert np.array_equal(row, sampling.row(mode, ids, SEED, 0, T, first + i, 65792)), (mode, first + i)
             feed.close()
-
-
-def test_batches_of_a_stream_are_the_same_when_the_loader_is_killed():
-    ids = make_wide()
-    with Loader("ipc://killed", "wide") as loader:
-        batches = TokenBatches("ipc://killed", T, 8, mode="shifted", timeout=60)
-        for sample, (x, y) in enumerate(batches):
-            want = [sampling.row("shifted", ids, SEED, 0, T, 8 * sample + i) for i in range(8)]
-            assert np.array_equal(x, [row[:-1] for row in want]) and np.array_equal(y, [row[1:] for row in want])
-            if sample % 10 == 5:
-                loader.kill()
-                loader.start()
-            if sample == 40:
-                break
-        batches.close()
 
 
 def refused(*arguments, **named):
