@@ -1,7 +1,6 @@
-// Speed on a device. bench_gpu step|trace|ops|gemm|hang [KEY=VALUE...], see the keys at the end: `step` times whole
-// training steps, `trace` every operation of one step, `ops` single operations at the same shapes, `gemm` the largest
-// product there is, `hang` nothing: the stream stands still. One JSON object a line. Random weights, and tokens with
-// the frequencies of text.
+// Speed on a device. bench_gpu step|trace|gemm|hang [KEY=VALUE...], see the keys at the end: `step` times whole
+// training steps, `trace` every operation of one step, `gemm` the largest product there is, `hang` nothing: the stream
+// stands still. One JSON object a line. Random weights, and tokens with the frequencies of text.
 #include "common/err.h"
 #include "common/log.h"
 #include "common/rng.h"
@@ -28,8 +27,6 @@ static double device_used_bytes(void) {
     const double used = nvml_used_bytes(0);
     return used >= 0 ? used : used_bytes();
 }
-static void set_attention_form(AttentionForm form) { cuda_attention_form = form; }
-static void set_gelu_form(GeluForm form) { cuda_gelu_form = form; }
 // A stream that stands still, as after a kernel that hangs.
 static void hang(void *unused) {
     (void)unused;
@@ -40,10 +37,6 @@ static void hang_device(void) { cuda_check(cudaLaunchHostFunc(cuda.stream, hang,
 static void hang_device(void) {}
 static double used_bytes(void) { return 0; }
 static double device_used_bytes(void) { return 0; }
-typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_3 } AttentionForm;
-static void set_attention_form(AttentionForm form) { (void)form; }
-typedef enum { GELU_AUTO, GELU_NOT_BY_WGMMA, GELU_BY_WGMMA } GeluForm;
-static void set_gelu_form(GeluForm form) { (void)form; }
 #endif
 
 static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, deterministic = 1, timeout, threads;
@@ -192,155 +185,6 @@ static int bench_trace(void) {
     return 0;
 }
 
-// ---- each operation
-
-static const PassLayout *pass;
-static void *at(size_t offset) { return network_at(&network, offset); }
-static StepScalars *scalars(void) { return at(plan.scalars); }
-static void wait_for_device(void) { ops->download(network.scalars, scalars(), sizeof(StepScalars)); }
-static const Weight *weight(ParamId id) { return network_weight(&network, id, 0); }
-static Par *param(ParamId id) { return network_param(&network, id, 0); }
-static Grad *grad(ParamId id) { return network_grad(&network, id, 0); }
-
-static void run_attention_forward(void) {
-    ops->attention_forward(at(pass->att), at(pass->lse), at(pass->qkv),
-                           &(Attention){.B = B, .T = T, .H = H, .D = C / H});
-}
-static void run_attention_backward(void) {
-    ops->attention_backward(at(pass->dqkv), NULL, at(pass->dnorm), at(pass->att), at(pass->lse), at(pass->qkv),
-                            &(Attention){.B = B, .T = T, .H = H, .D = C / H}, false);
-}
-static void run_attention_as(AttentionForm form, void (*run)(void)) {
-    set_attention_form(form);
-    run();
-    set_attention_form(ATTENTION_AUTO);
-}
-static void run_attention_forward_mma(void) { run_attention_as(ATTENTION_FUSED_3, run_attention_forward); }
-static void run_attention_split(void) { run_attention_as(ATTENTION_SPLIT, run_attention_backward); }
-static void run_attention_fused(void) { run_attention_as(ATTENTION_FUSED_3, run_attention_backward); }
-static void run_matmul_forward(void) {
-    ops->matmul_forward(at(pass->fc), at(pass->ln2), weight(PARAM_FC_W), NULL, B * T);
-}
-static void run_matmul_input(void) {
-    ops->matmul_backward_input(at(pass->dnorm), at(pass->dfc), weight(PARAM_FC_W), B * T);
-}
-static void run_matmul_weight(void) {
-    ops->matmul_backward_weight(grad(PARAM_FC_W), at(pass->dfc), at(pass->ln2), B * T, 4 * C, C, true);
-}
-static void run_head(void) {
-    ops->matmul_forward(at(pass->logits), at(pass->ln3), weight(PARAM_HEAD), NULL, plan.chunk_rows);
-}
-static void run_loss(void) {
-    ops->cross_entropy(at(pass->logits), at(pass->losses), at(pass->tokens),
-                       &(CrossEntropy){.M = plan.chunk_rows,
-                                       .T = T,
-                                       .vocab = model.shape.vocab,
-                                       .V = model.shape.padded_vocab,
-                                       .gradient = true,
-                                       .scale = 1e-4f,
-                                       .loss_scale = &scalars()->loss_scale});
-}
-static Norm norm_of_mlp(void) { return (Norm){B * T, C, param(PARAM_LN2_W), NULL, at(pass->mean2), at(pass->rstd2)}; }
-static void run_layernorm_forward(void) {
-    const Norm norm = norm_of_mlp();
-    ops->layernorm_forward(at(pass->res2), at(pass->ln2), at(pass->res1), at(pass->branch), &norm);
-}
-static void run_layernorm_backward(void) {
-    const Norm norm = norm_of_mlp();
-    ops->layernorm_backward(at(pass->dres), at(pass->dres_act), &(NormGradients){.weight = grad(PARAM_LN2_W)},
-                            at(pass->dnorm), at(pass->res2), &norm, false, true);
-}
-static void run_gelu_forward(void) {
-    ops->gelu_forward(at(pass->gelu), at(pass->fc), (size_t)B * (size_t)T * 4 * (size_t)C, false);
-}
-static void run_gelu_backward(void) {
-    ops->gelu_backward(at(pass->dfc), NULL, at(pass->fc), B * T, 4 * C, false, true);
-}
-static void run_matmul_gelu_forward(void) {
-    ops->matmul_gelu_forward(at(pass->gelu), at(pass->fc), at(pass->ln2), weight(PARAM_FC_W), NULL, B * T,
-                             ACTIVATION_GELU);
-}
-static void run_matmul_gelu_backward(void) {
-    ops->matmul_gelu_backward(at(pass->dfc), NULL, at(pass->dnorm), at(pass->fc), weight(PARAM_PROJ_W), B * T,
-                              ACTIVATION_GELU, true);
-}
-static void run_gelu_as(GeluForm form, void (*run)(void)) {
-    set_gelu_form(form);
-    run();
-    set_gelu_form(GELU_AUTO);
-}
-static void run_apart_gelu_forward(void) { run_gelu_as(GELU_NOT_BY_WGMMA, run_matmul_gelu_forward); }
-static void run_apart_gelu_backward(void) { run_gelu_as(GELU_NOT_BY_WGMMA, run_matmul_gelu_backward); }
-static void run_wgmma_gelu_forward(void) { run_gelu_as(GELU_BY_WGMMA, run_matmul_gelu_forward); }
-static void run_wgmma_gelu_backward(void) { run_gelu_as(GELU_BY_WGMMA, run_matmul_gelu_backward); }
-static void run_embed_backward(void) {
-    ops->embed_backward(grad(PARAM_WTE), grad(PARAM_WPE), at(pass->dres), at(pass->tokens), B, T, C, model.shape.vocab,
-                        true);
-}
-static void run_norm(void) {
-    ops->square_sums(at(plan.sums), at(plan.grads), model.elements);
-    ops->gradient_norm(&scalars()->norm, at(plan.sums), norm_pieces(model.elements), &scalars()->loss_scale);
-}
-static void run_adamw(void) {
-    const Update update = {.count = model.elements,
-                           .decay_count = model.decay_elements,
-                           .params = at(plan.params),
-                           .master = at(plan.master),
-                           .gradients = at(plan.grads),
-                           .norm = &scalars()->norm,
-                           .divisor = &scalars()->loss_scale};
-    ops->adamw(at(plan.states[0]), at(plan.states[1]), &update, (const AdamW *)scalars()->optimizer);
-}
-
-static int bench_ops(void) {
-    open_network();
-    pass = &plan.train;
-    step(0); // everything holds numbers
-    double N = (double)B * T, c = C, chunk = plan.chunk_rows, V = model.shape.padded_vocab, P = (double)model.elements;
-    const struct {
-        const char *name;
-        void (*run)(void);
-        double flops, bytes;
-    } rows[] = {
-        {"attention forward", run_attention_forward, 2 * N * T * c, 0},
-        {"attention forward, mma", run_attention_forward_mma, 2 * N * T * c, 0},
-        {"attention backward", run_attention_backward, 5 * N * T * c, 0},
-        {"attention backward, fused", run_attention_fused, 5 * N * T * c, 0},
-        {"attention backward, split", run_attention_split, 5 * N * T * c, 0},
-        {"matmul forward", run_matmul_forward, 8 * N * c * c, 0},
-        {"matmul input", run_matmul_input, 8 * N * c * c, 0},
-        {"matmul weight", run_matmul_weight, 8 * N * c * c, 0},
-        {"head forward", run_head, 2 * chunk * V * c, 0},
-        {"loss", run_loss, 0, chunk * V * 4},
-        {"layernorm forward", run_layernorm_forward, 0, N * c * 8},
-        {"layernorm backward", run_layernorm_backward, 0, N * c * (pass->dres_act == pass->dres ? 8 : 10)},
-        {"gelu forward", run_gelu_forward, 0, N * c * 16},
-        {"gelu backward", run_gelu_backward, 0, N * c * 24},
-        {"product and gelu forward", run_apart_gelu_forward, 8 * N * c * c, 0},
-        {"product and gelu forward, wgmma", run_wgmma_gelu_forward, 8 * N * c * c, 0},
-        {"product and gelu backward", run_apart_gelu_backward, 8 * N * c * c, 0},
-        {"product and gelu backward, wgmma", run_wgmma_gelu_backward, 8 * N * c * c, 0},
-        {"embed backward", run_embed_backward, 0, N * c * 4},
-        {"gradient norm", run_norm, 0, P * 4},
-        {"adamw", run_adamw, 0, P * 30},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        rows[i].run();
-        wait_for_device();
-        double passes[PASSES];
-        for (int p = 0; p < PASSES; p++) {
-            uint64_t start = clock_ns();
-            for (int k = 0; k < steps; k++) rows[i].run();
-            wait_for_device();
-            passes[p] = (double)(clock_ns() - start) * 1e-9 / steps;
-        }
-        const double seconds = median(passes);
-        printf("{\"what\": \"op\", \"name\": \"%s\", \"B\": %d, \"us\": %.1f, \"tflops\": %.2f, \"gbs\": %.1f}\n",
-               rows[i].name, B, seconds * 1e6, rows[i].flops / seconds * 1e-12, rows[i].bytes / seconds * 1e-9);
-    }
-    return 0;
-}
-
 // ---- the rate that the products of a step are measured by
 
 static int bench_gemm(void) {
@@ -412,7 +256,7 @@ int main(int count, char **arguments) {
         {"documents=%d", &documents},
         {"mem_limit=%lf", &mem_limit},
     };
-    if (count < 2) die(EX_USAGE, "usage: bench_gpu step|trace|ops|gemm|hang [KEY=VALUE...]");
+    if (count < 2) die(EX_USAGE, "usage: bench_gpu step|trace|gemm|hang [KEY=VALUE...]");
     for (int i = 2; i < count; i++) {
         bool known = false;
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
@@ -420,7 +264,6 @@ int main(int count, char **arguments) {
         if (!known) die(EX_USAGE, "not '%s'", arguments[i]);
     }
     int status = !strcmp(arguments[1], "gemm")    ? bench_gemm()
-                 : !strcmp(arguments[1], "ops")   ? bench_ops()
                  : !strcmp(arguments[1], "trace") ? bench_trace()
                  : !strcmp(arguments[1], "hang")  ? bench_hang()
                                                   : bench_step();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training steps on a device beside PyTorch, and each operation alone: make bench-gpu.
+"""Training steps on a device beside PyTorch, and one of them by operation: make bench-gpu.
 
 BUILD is the folder with bin/ and bench_gpu, in a checkout or in a pack of make gpu-pack: nothing is built or installed
 here. DIR receives bench.jsonl and gpu-results.md. A command that fails, exceeds its limit or finds no time
@@ -192,8 +192,6 @@ def measure():
         step("124M", 16, offload=offload)
     for B in 64, 4:
         run([f"{build}/bench_gpu", "trace", f"B={B}"], {"what": "trace", "B": B})
-    for B in 16, 4, 64:
-        run([f"{build}/bench_gpu", "ops", f"B={B}", "steps=20"], {"what": "op", "B": B})
     for name in MODELS:
         under_the_limit(name)
     for name, B in LARGE.items():

@@ -99,26 +99,6 @@ def steps(rows, device):
                f" | {used} | {number(r, 'mhz', '{:.0f}')} | {number(r, 'watts', '{:.0f}')} | {'out of memory' if r.get('oom') else r.get('note', '')} |")
 
 
-def operations(rows):
-    rows = [r for r in rows if r["what"] == "op"]
-    sizes = sorted({r["B"] for r in rows})
-    if not rows:
-        return
-    yield "\n## Each operation\n\n124M, T = 1024. us, and TFLOP/s or GB/s.\n"
-    yield "| operation |" + "".join(f" B={B} | |" for B in sizes)
-    yield "|---|" + "---|---|" * len(sizes)
-    for name in dict.fromkeys(r["name"] for r in rows if "name" in r):
-        line = f"| {name} |"
-        for B in sizes:
-            r = next((r for r in rows if r["B"] == B and r.get("name") == name), {})
-            rate = number(r, "tflops", "{:.0f} TFLOP/s") if r.get("tflops") else number(r, "gbs", "{:.0f} GB/s")
-            line += f" {number(r, 'us', '{:.1f}')} | {rate} |"
-        yield line
-    for r in rows:
-        if "note" in r:
-            yield f"\nB={r['B']}: {r['note']}"
-
-
 def trace(rows, device):
     """The operations of a step with the time that was expected of them, summed over the shapes of an operation."""
     rows = [r for r in rows if r["what"] == "trace"]
@@ -225,7 +205,7 @@ def new_sections(name, lines_of):
 
 def benchmarks(of):
     rows = read_rows()
-    parts = [*steps(rows, of), *trace(rows, of), *operations(rows), *attention(rows), *runs(rows)]
+    parts = [*steps(rows, of), *trace(rows, of), *attention(rows), *runs(rows)]
     return parts + [f"\nGEMM: {r['note']}" for r in rows if r["what"] == "gemm" and "note" in r]
 
 
