@@ -1,5 +1,5 @@
 """Runs of shardtool on the hostile server: an environment without credentials and proxies of this machine, and no secret in the output."""
-import os, subprocess
+import os, subprocess, sys
 from hostile_server import SECRET, Web
 
 TOOL = os.path.join(os.environ["BIN"], "shardtool")
@@ -25,6 +25,14 @@ def tool(*arguments, code=0, **more):
     assert code is None or done.returncode == code, (arguments, done.returncode, done.stderr.decode())
     assert SECRET.encode() not in done.stderr + done.stdout, done.stderr
     return done
+
+
+def peak(*arguments):
+    """MiB that a run takes at most. In a process of its own, which has no other children."""
+    code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True); " \
+           "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    done = subprocess.run([sys.executable, "-c", code, TOOL, *arguments], capture_output=True, env=environment(), check=True)
+    return int(done.stdout) / 1024
 
 
 def has_secret(folder, *secrets):

@@ -4,7 +4,7 @@ sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import remote_runs, runner
 from hostile_server import SECRET, SURVIVED, Session
 from hub_server import Hub
-from remote_runs import TOOL, environment, tool
+from remote_runs import peak, tool
 from s3_server import KEY, Bucket
 
 SESSIONS = int(os.environ.get("SESSIONS", "200" if os.environ.get("MILLRACE_SWEEP") else "6"))
@@ -135,13 +135,7 @@ def test_memory_does_not_grow_with_a_shard():
     large = make_dataset(folder, "--shard-tokens", "20000000", documents=40000)
     web.add("large", Session(large))
 
-    def peak(path):
-        code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True); " \
-               "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-        done = subprocess.run([sys.executable, "-c", code, TOOL, "verify", "-j", "1", path], capture_output=True, env=environment(), check=True)
-        return int(done.stdout) / 1024
-
-    here, there = peak(folder), peak(url(folder, "large"))
+    here, there = (peak("verify", "-j", "1", path) for path in (folder, url(folder, "large")))
     libraries = 12  # of libcurl and TLS
     print(f"verify: {here:.0f} MiB of files, {there:.0f} MiB by URL")
     assert there < here + 16 + libraries, (here, there)

@@ -65,12 +65,6 @@ def test_the_files_of_a_table_with_a_log_are_refused():
         assert table in hub("text", "--keep-going", "--include", "*.parquet", START + path, code=65, session="tables").stderr, path
 
 
-def test_an_empty_file_is_left_out():
-    web.add("empty", Hub(REPOSITORY, {"empty.txt": b"", "small.jsonl": files["sample/small.jsonl"]}))
-    done = hub("tokenize", "-o", "empty", f"{START}/empty.txt", f"{START}/small.jsonl", session="empty")
-    assert b"1 document," in done.stderr, done.stderr
-
-
 def test_the_revision_is_pinned_in_the_manifest_and_a_run_reads_one_commit():
     session = web.add("hub", Hub(REPOSITORY, files))
     commit = session.main
@@ -125,14 +119,6 @@ def test_damaged_bytes_of_a_file_that_was_read_whole_are_found_by_its_hash():
         for named in (name, os.path.dirname(name) + "/*" + name[-8:]):
             done = hub("text", "-0", START + "/" + named, code=65)
             assert b"hash" in done.stderr, done.stderr
-
-
-# fault 116
-def test_a_hub_that_cuts_and_throttles_is_read_to_the_same_bytes():
-    want = tool("text", "-0", "local/sample").stdout
-    for seed in range(4):
-        web.add("hub", Hub(REPOSITORY, files, token=TOKEN, page=1, seed=seed, survived=["cut", "503", "500", "429", "cut header", "drip", "short"]))
-        assert hub("text", "-0", "--retries", "3", "--timeout", "2", START + "/sample/", HF_TOKEN=TOKEN).stdout == want
 
 
 if __name__ == "__main__":

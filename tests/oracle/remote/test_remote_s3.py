@@ -156,14 +156,6 @@ def test_a_signature_is_not_sent_to_a_host_to_which_a_bucket_redirects():
     assert not any("Authorization" in headers or "x-amz-date" in headers for headers in hosts["cdn"])
 
 
-# fault 113
-def test_listings_and_ranges_survive_a_server_that_cuts_and_throttles():
-    many = {f"n/{i:03}.txt": f"text {i}".encode() for i in range(40)}
-    for seed in range(4):
-        web.add("rough", Bucket(many, {KEY: (SECRET, None)}, seed=seed, survived=["cut", "503", "500", "429", "cut header", "drip", "short"], share=0.3))
-        assert s3("text", "-0", "--retries", "3", "--timeout", "2", "s3://rough/n/").stdout == b"".join(f"text {i}\0".encode() for i in range(40))
-
-
 def test_no_key_is_in_a_dataset_a_message_or_the_arguments_of_the_process():
     web.add("quiet", Bucket({"a.jsonl": b'{"text":"hello"}\n' * 50}, {"AKIDOTHER": (SECRET + "-other", TOKEN)}, survived=["stall"], share=1, stall_s=1))
     secrets = {"AWS_ACCESS_KEY_ID": "AKIDOTHER", "AWS_SECRET_ACCESS_KEY": SECRET + "-other", "AWS_SESSION_TOKEN": TOKEN, "AWS_ENDPOINT_URL": endpoint()}

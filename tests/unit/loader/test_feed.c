@@ -148,30 +148,6 @@ TEST(feed_reads_one_source_of_a_mixture_and_its_weights) {
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
-TEST(feed_evaluates_a_whole_split_in_order_and_once) {
-    enum { T = 100, ROWS = 32 };
-    pid_t pid = serve_test_dataset(&small);
-    Feed *feed = open_plain_feed(T, ROWS);
-    uint64_t requested = 0, got = 0;
-    for (bool end = false; !end;) {
-        for (; feed_capacity(feed); requested += ROWS) {
-            FeedRequest request = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, requested, 0, 0};
-            CHECK(feed_request(feed, &request) == 0);
-        }
-        FeedBatch batch;
-        CHECK(feed_next(feed, &batch) == FEED_BATCH);
-        for (uint64_t i = 0; i < batch.rows; i++)
-            for (uint64_t t = 0; t <= T; t++)
-                CHECK_EQUAL(((const uint16_t *)batch.ids)[i * (T + 1) + t], test_id(1, 1, (got + i) * T + t));
-        got += batch.rows;
-        end = batch.rows == 0;
-        feed_release(feed, &batch);
-    }
-    CHECK_EQUAL(got, 200); // (20001 - 1) / 100
-    feed_close(feed);
-    stop_loader(pid, SIGTERM);
-}
-
 // A stream that checks every row, so that a lost, repeated or damaged sample fails at once.
 typedef struct {
     const TestDataset *spec;

@@ -10,43 +10,7 @@
 
 enum { T = PEER_T, ROWS = PEER_ROWS };
 
-// fault 48
-TEST(loader_limits_the_answers_that_a_client_does_not_read) {
-    enum { BIG = 60000, GETS = 64, WINDOW = 4 }; // 7.8 MB of rows in each answer
-    const pid_t pid = serve_ready();
-    Peer peer = peer_open("p"), watch = peer_open("p");
-    WireMessage answer;
-    uint8_t fp8[8];
-    peer_greet(&peer, &(WireHello){.vocab_size = 50304, .sequence_tokens = T, .max_rows = BIG, .window = WINDOW}, fp8);
-    for (int i = 0; i < GETS; i++) {
-        peer_set_get(&peer, fp8, BIG, 0, 0);
-        peer.message.get.mode = SAMPLING_CROP;
-        peer_send(&peer, WIRE_GET, 0);
-    }
-    WireStats stats;
-    do stats = peer_stats(&watch);
-    while (stats.batches + stats.errors < GETS);
-    CHECK(stats.batches >= WINDOW && stats.batches <= WINDOW + 2); // sockets hold some of the rows
-    CHECK(stats.resident_bytes < MOST_BYTES);
-    uint64_t bytes = 0, busy = 0;
-    while (bytes + busy * BIG * (T + 1) * 2 < (uint64_t)GETS * BIG * (T + 1) * 2) {
-        unsigned type = peer_receive(&peer, &answer);
-        CHECK(type == WIRE_BATCH || type == WIRE_ERROR);
-        if (type == WIRE_BATCH) CHECK(answer.batch.length <= WIRE_PIECE_MAX);
-        if (type == WIRE_BATCH) bytes += answer.batch.length;
-        if (type == WIRE_ERROR) CHECK_EQUAL(answer.error.code, WIRE_BUSY);
-        busy += type == WIRE_ERROR;
-    }
-    CHECK_EQUAL(busy, stats.errors);
-    peer_set_get(&peer, fp8, ROWS, 0, 0); // all has been read: the next request is served
-    peer_send(&peer, WIRE_GET, 0);
-    CHECK_EQUAL(peer_receive(&peer, &answer), WIRE_BATCH);
-    peer_close(&watch);
-    peer_close(&peer);
-    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
-}
-
-// fault 89
+// fault 48, 89
 TEST(loader_limits_the_answers_that_all_clients_together_do_not_read) {
     enum { PEERS = 40, SESSIONS = 2, GETS = 9, BIG = 60000 };
     make_test_dataset("d", &test_small);

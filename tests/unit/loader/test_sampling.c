@@ -170,50 +170,11 @@ TEST(sampling_epoch_mixes_the_whole_split_in_every_batch) {
     check_mixing(10000000000, 1024, 9765624 * 2 - 100000, 200000); // around the end of an epoch
 }
 
-TEST(sampling_differs_between_seeds_and_epochs) {
-    int same_seed = 0, same_epoch = 0;
-    for (uint64_t i = 0; i < 1000; i++) {
-        uint64_t token = first_token(SAMPLING_EPOCH, 1, 0, 0, 1000001, 1000, i);
-        same_seed += token == first_token(SAMPLING_EPOCH, 2, 0, 0, 1000001, 1000, i);
-        same_epoch += token == first_token(SAMPLING_EPOCH, 1, 0, 0, 1000001, 1000, i + 1000);
-    }
-    CHECK(same_seed < 10 && same_epoch < 10); // one is expected
-}
-
 TEST(sampling_shifted_uses_blocks_within_the_split_in_every_epoch) {
     enum { T = 100 };
     for (uint64_t tokens = T + 1; tokens < 5 * T; tokens += 7)
         for (uint64_t sample = 0; sample < 8 * T; sample++) // first_token checks that the row is in its extent
             CHECK(first_token(SAMPLING_SHIFTED, 1, 0, 0, tokens, T, sample) + T < tokens);
-}
-
-TEST(sampling_spreads_values_evenly) {
-    // 64 x 64 cells of (position, value): chi-square per degree of freedom is near 1 for a random permutation.
-    enum { N = 100003, CELLS = 64 };
-    for (uint64_t seed = 1; seed <= 3; seed++) {
-        Permutation permutation;
-        permutation_init(&permutation, seed, 0, 0, 1, N);
-        static double count[CELLS][CELLS];
-        memset(count, 0, sizeof count);
-        for (uint64_t i = 0; i < N; i++) count[i * CELLS / N][permutation_at(&permutation, i) * CELLS / N]++;
-        double chi2 = 0, expected = (double)N / CELLS / CELLS;
-        for (int i = 0; i < CELLS * CELLS; i++) {
-            double d = count[i / CELLS][i % CELLS] - expected;
-            chi2 += d * d / expected;
-        }
-        double ratio = chi2 / ((CELLS - 1) * (CELLS - 1));
-        CHECK(ratio > 0.9 && ratio < 1.1);
-    }
-}
-
-TEST(sampling_crop_covers_the_first_and_the_last_offset) {
-    bool first = false, last = false;
-    for (uint64_t i = 0; i < 1000; i++) {
-        uint64_t token = first_token(SAMPLING_CROP, 3, 1, 0, 20, 10, i);
-        CHECK(token < 10);
-        first |= token == 0, last |= token == 9;
-    }
-    CHECK(first && last);
 }
 
 TEST(sampling_sequential_ends) {
