@@ -164,7 +164,7 @@ $(O)/emu/%.$(1).o: % Makefile
 	$$(Q)$$(call emucxx,$(call of_act,$(1)) $(if $(filter bf16,$(1)),,-fno-sanitize=undefined))
 endef
 $(foreach t,$(CUDA_ACTS),$(eval $(call ACT_RULES,$(t))))
-WRAP  := malloc calloc realloc aligned_alloc clock_ns
+WRAP  := malloc calloc realloc aligned_alloc clock_ns stop_check
 # The fuzz targets, each under a name of its own, for test_fuzz_corpus.c.
 REPLAYS := $(patsubst tests/fuzz/fuzz_%.c,$(O)/tests/replay/%.o,$(wildcard tests/fuzz/fuzz_*.c))
 $(O)/tests/replay/%.o: tests/fuzz/fuzz_%.c Makefile | $(O)/deps.ok

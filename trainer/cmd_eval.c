@@ -52,7 +52,7 @@ static int evaluate_split(Trained *trained, const Config *config, Feed *feed, co
     if (!evaluation.part_count)
         return fail(EX_USAGE, "the %s data has no more than %lld tokens, the length of a sequence", split_names[split],
                     (long long)config_eval_block(config));
-    FeedResult result = evaluation_run(&evaluation, &trained->network, &source, token_bytes, NULL);
+    FeedResult result = evaluation_run(&evaluation, &trained->network, &source, token_bytes);
     if (result == FEED_CHANGED)
         return fail(EX_AGAIN, "the loader changed its dataset during the evaluation: run it again");
     if (result != FEED_BATCH) return -1;

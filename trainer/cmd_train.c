@@ -1,10 +1,10 @@
 // trainer train: trains a model; writes checkpoints, metrics and a report to the run directory.
 #include "common/err.h"
 #include "common/log.h"
+#include "common/machine/stop.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/config/config.h"
 #include "trainer/engine/engine_data.h"
-#include "trainer/engine/stop_signals.h"
 #include "trainer/inference/sample_text.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/run/loop_record.h"
@@ -67,7 +67,7 @@ static int open_and_evaluate(Engine *engine, const Config *config) {
 
 static int evaluate_only(const Config *config) {
     static Engine engine;
-    int result = stop_on_signals(&engine.stop);
+    int result = stop_on_signals();
     if (result == 0) result = open_and_evaluate(&engine, config);
     engine_close(&engine);
     return result;
@@ -90,7 +90,8 @@ static int use_best_checkpoint(Run *run) {
 
 static void add_text(void *buffer, Bytes text) { buffer_add(buffer, text.data, text.size); }
 
-// Samples a text from the trained model. A failure, as of a sample_start that is not in the vocabulary, is a warning.
+// Samples a text from the trained model. A failure, as of a sample_start that is not in the vocabulary, is a warning. A
+// text that a signal has cut is not recorded: the same command samples it again.
 static int sample_trained(Run *run, Buffer *text) {
     const Config *config = &run->engine.config;
     if (!config->sample_tokens) return 0;
@@ -102,6 +103,9 @@ static int sample_trained(Run *run, Buffer *text) {
                               add_text, text) < 0) {
         log_warn("no sample: %s", err_text());
         err_clear();
+        text->size = 0;
+    } else if (stop_requested) {
+        log_line("the text was cut short by a signal: the same command samples it again");
         text->size = 0;
     } else if (!log_quiet)
         printf("---------------\n%.*s\n---------------\n", (int)text->size, (const char *)text->data);
@@ -152,7 +156,7 @@ static int train_and_conclude(Run *run, const ConfigReader *reader) {
 
 static int train_all(const ConfigReader *reader) {
     static Run run;
-    int result = stop_on_signals(&run.engine.stop);
+    int result = stop_on_signals();
     if (result == 0) result = train_and_conclude(&run, reader);
     run_close(&run);
     return result;

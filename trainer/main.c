@@ -71,7 +71,9 @@ static const ManualRow environment[] = {
 };
 static const ManualRow signals[] = {
     {"SIGINT, SIGTERM, SIGUSR1, SIGHUP",
-     "train saves after the current step and ends with 75; the same command resumes the run", "train"},
+     "train saves after the current step, or stops in the phase before or after the steps, and ends with 75; the same "
+     "command resumes the run",
+     "train"},
     {"SIGINT, the second", "train ends with 130, without a save", "train"},
     {NULL, NULL, NULL},
 };

@@ -4,6 +4,7 @@
 #include "common/file/file.h"
 #include "common/log.h"
 #include "common/machine/cgroup.h"
+#include "common/machine/stop.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,13 +50,19 @@ static uint64_t free_of(bool addresses, const char **where) {
 uint64_t host_memory_free(const char **where) { return free_of(true, where); }
 
 size_t host_memory_next(size_t bytes) {
-    enum { KEPT = 32 << 20, UNIT = 4 << 20, PARTS = 8 }; // KEPT: half of HOST_REST of a plan; UNIT: whole huge pages
+    enum {
+        KEPT = 32 << 20,
+        UNIT = 4 << 20,
+        PARTS = 8,
+        MOST = 1 << 30
+    }; // KEPT: half of HOST_REST of a plan; UNIT: whole huge pages
     const char *where = "";
     char size[16];
     const uint64_t left = free_of(false, &where); // addresses have been taken at once
-    if (!left) return bytes;
+    if (stop_check("memory was allocated") < 0) return 0;
+    if (!left) return bytes < MOST ? bytes : MOST;
     const uint64_t most = (left > KEPT ? left - KEPT : 0) / UNIT * UNIT, part = most / PARTS / UNIT * UNIT;
-    const uint64_t next = part ? part : UNIT;
+    const uint64_t next = part > MOST ? MOST : part ? part : UNIT;
     if (next > most && bytes > most)
         return fail(EX_MEMORY,
                     "%s is now %s: another process has taken memory since the plan was made; start again when there is "

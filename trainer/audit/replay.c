@@ -3,12 +3,12 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/machine/stop.h"
 #include "dataset/dataset.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/engine/engine_data.h"
 #include "trainer/engine/steps.h"
-#include "trainer/engine/stop_signals.h"
 #include "trainer/setup/vocabulary.h"
 #include <inttypes.h>
 #include <jansson.h>
@@ -416,7 +416,7 @@ static int open_replay(Replay *replay, ReplayResult *result, const char *directo
     if (check_order(&reader->config, &step.process) < 0) return -1;
     replay->from = result->from;
     engine->record = compare, engine->record_self = replay;
-    if (stop_on_signals(&engine->stop) < 0 || engine_open(engine, &reader->config, false, false) < 0 ||
+    if (stop_on_signals() < 0 || engine_open(engine, &reader->config, false, false) < 0 ||
         begin(replay, state.choices) < 0 || engine_connect(engine) < 0 || engine_open_weights(engine, true) < 0 ||
         feed_attach(engine->feed) < 0 || use_dataset(replay) < 0)
         return -1;
@@ -471,7 +471,7 @@ static int replay_round(Replay *replay) {
     Engine *engine = &replay->engine;
     Evaluation evaluations[SPLIT_COUNT];
     ComputedStep step;
-    if (engine->stop) return fail(EX_AGAIN, "stopped at step %" PRIu64, engine->state.step);
+    if (stop_requested) return fail(EX_AGAIN, "stopped at step %" PRIu64, engine->state.step);
     const bool evaluates = engine_evaluation_due(engine);
     if (!evaluates && engine->state.step >= (uint64_t)engine->config.max_iters)
         return fail(EX_DATA, "'%s' goes on behind its max_iters, step %" PRIu64, replay->record.path,

@@ -4,6 +4,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/machine/pool.h"
+#include "common/machine/stop.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/engine/engine_data.h"
 #include "trainer/model/sample.h"
@@ -52,7 +53,7 @@ static int open_plan(Engine *engine) {
     if (memory_plan_of_run(&engine->plan, &engine->model, config, engine->backend, true) < 0) return -1;
     const MemoryLimits limits = memory_limits(config, engine->backend, true);
     engine->host_left = plan_host_left(&engine->plan, engine->backend, &limits);
-    return check_threads(config);
+    return check_threads(config) < 0 ? -1 : stop_check("the plan was made");
 }
 
 static void print_batch(const Engine *engine, const FeedBatch *batch) {
@@ -208,7 +209,7 @@ int engine_open_weights(Engine *engine, bool warm_up) {
 }
 
 void engine_close(Engine *engine) {
-    ranks_close(&engine->collective, engine->stop);
+    ranks_close(&engine->collective, stop_requested);
     feed_close(engine->feed);
     loader_process_close(&engine->loader_process);
     chain_close(&engine->chain);

@@ -13,7 +13,6 @@
 #include "trainer/ranks/ranks.h"
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/vocabulary.h"
-#include <stdatomic.h>
 
 typedef struct {
     Config config; // with a value for every auto
@@ -41,7 +40,6 @@ typedef struct {
     void (*record)(void *self, Bytes members);
     void *record_self;
     const char *dataset_name; // in these lines; NULL: as the loader calls it
-    atomic_int stop;          // set by the thread that waits for signals
 } Engine;
 
 // Processes, backend and plan. With `fresh` the checkpoints in out_dir do not count; with `print_ranks` all processes

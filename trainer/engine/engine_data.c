@@ -4,6 +4,7 @@
 #include "common/hash.h"
 #include "common/json_write.h"
 #include "common/log.h"
+#include "common/machine/stop.h"
 #include "trainer/setup/data_check.h"
 #include "trainer/setup/vocabulary.h"
 #include <inttypes.h>
@@ -27,7 +28,7 @@ int engine_data_open(Engine *engine) {
         .max_rows = (uint32_t)rows,
         .pin = engine->backend->pin,
         .unpin = engine->backend->unpin,
-        .stop = &engine->stop,
+        .stop = &stop_requested,
     };
     loader_process_configure(&engine->loader_process, config, &feed);
     feed.while_waiting = check_while_waiting, feed.while_waiting_self = engine;

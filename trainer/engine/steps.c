@@ -17,8 +17,7 @@ FeedResult engine_evaluate(Engine *engine, Evaluation evaluations[SPLIT_COUNT]) 
     batch_stream_cancel(&engine->stream);
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++) {
         evaluation_init(&evaluations[split], &engine->config, engine->feed, split, engine_use(engine)->consumed);
-        FeedResult result =
-            evaluation_run(&evaluations[split], &engine->network, &engine->source, engine->token_bytes, &engine->stop);
+        FeedResult result = evaluation_run(&evaluations[split], &engine->network, &engine->source, engine->token_bytes);
         result = step_agree(&engine->collective, result);
         if (result != FEED_BATCH) return result;
     }
@@ -134,7 +133,7 @@ FeedResult engine_step(Engine *engine, ComputedStep *step) {
     const uint64_t started = clock_ns(), waited = feed_stats(engine->feed).wait_ns, sent = collective_sent(ranks);
     const StepPosition place = {state->step, state->updates, loss_scaler_scale(&state->scaler), &state->spikes};
     step->first_sample = engine_use(engine)->consumed, step->loss_scale = place.loss_scale;
-    FeedResult found = step_gradients(network, config, &engine->stream, &place, &engine->stop);
+    FeedResult found = step_gradients(network, config, &engine->stream, &place);
     if (found == FEED_BATCH && chain_share(&engine->chain, network) < 0) found = FEED_ERROR;
     if (found == FEED_BATCH && step_apply(network, config, &place, result) < 0) found = FEED_ERROR;
     if (found != FEED_BATCH) return batch_stream_cancel(&engine->stream), found;

@@ -2,6 +2,7 @@
 #include "trainer/inference/sample_text.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/machine/stop.h"
 #include "common/turns.h"
 #include "common/utf8.h"
 #include "tokenizer/tokenizer.h"
@@ -94,7 +95,9 @@ static bool add_token(void *context, uint32_t id) {
         return false;
     }
     emit(stream, held->size - open_end((Bytes){held->data, held->size}, stream->stop));
-    return true;
+    if (stop_check("a text was sampled") == 0) return true;
+    err_clear();
+    return false;
 }
 
 int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, Bytes start, uint64_t tokens,

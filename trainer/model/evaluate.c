@@ -1,5 +1,6 @@
 // Evaluation in micro-batches: forward pass and losses only; no activation is kept.
 #include "trainer/model/evaluate.h"
+#include "common/machine/stop.h"
 #include <math.h>
 
 // Adds the losses of the uploaded batch to the scalars, sequence by sequence, from target `from` of each on.
@@ -67,7 +68,7 @@ static FeedResult read_samples(Network *network, const BatchSource *source, cons
     batch_stream_start(&stream, source, &form, 0, samples);
     while (stream.next < samples) {
         FeedBatch batch;
-        FeedResult result = request->stop && *request->stop ? FEED_STOPPED : batch_stream_next(&stream, &batch);
+        FeedResult result = stop_requested ? FEED_STOPPED : batch_stream_next(&stream, &batch);
         if (result != FEED_BATCH) return batch_stream_cancel(&stream), result;
         const int B = (int)batch.rows;
         network_tokens(network, pass, batch.ids, B, T);

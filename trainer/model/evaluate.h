@@ -17,7 +17,6 @@ typedef struct {
     uint32_t rest;              // and this many targets at the end of the split, fewer than a sample has
     const uint8_t *token_bytes; // the length of each id's text; NULL: not counted
     Progress *progress;         // advances by the tokens evaluated; may be NULL
-    const atomic_int *stop;     // may be NULL
 } EvaluateRequest;
 
 typedef struct {

@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/machine/hugepages.h"
 #include "common/machine/pool.h"
+#include "common/machine/stop.h"
 #include "common/sizes.h"
 #include "trainer/model/answers.h"
 #include <math.h>
@@ -66,6 +67,16 @@ static void write_rotation(Network *network) {
     }
 }
 
+// Gaps between tensors stay zero; gradients start as zero.
+static int zero_tensors(const Network *network) {
+    const size_t piece = 256 << 20, total = network->plan->passes;
+    for (size_t at = 0; at < total; at += piece) {
+        if (stop_check("memory was allocated") < 0) return -1;
+        network->ops->zero(network_at(network, at), total - at < piece ? total - at : piece);
+    }
+    return 0;
+}
+
 int network_open(Network *network, const Backend *backend, const Model *model, const MemoryPlan *plan) {
     *network = (Network){.ops = backend, .model = model, .plan = plan, .collective = &collective_none};
     int layers = model->shape.layers;
@@ -82,7 +93,7 @@ int network_open(Network *network, const Backend *backend, const Model *model, c
     if (plan->document_mask) backend->pin(network->starts, starts_bytes(plan, model));
     if (plan->answers) backend->pin(network->counted, starts_bytes(plan, model));
     if (plan->host_bytes && !(network->host = host_memory(backend, plan->host_bytes))) return -1;
-    backend->zero(network->arena, plan->passes); // gaps between tensors stay zero; gradients start as zero
+    if (zero_tensors(network) < 0) return -1;
     backend->bind_scratch(network_at(network, plan->scratch), plan->scratch_bytes);
     size_t packed = plan->packed;
     for (int layer = 0; layer < layers; layer++)
@@ -263,20 +274,23 @@ int network_init(Network *network, uint64_t seed) {
     Draw draws[DRAWS_MAX];
     unsigned threads = pool_cores() < DRAWS_MAX ? pool_cores() : DRAWS_MAX;
     Pool *pool = pool_open(threads, draw_values, draws, sizeof *draws, threads);
+    int result = 0;
     if (!pool) return -1;
     for (int i = 0; i < network->model->count; i++) {
         const Tensor *tensor = &network->model->tensors[i];
         size_t total = tensor_elements(tensor);
-        for (size_t first = 0; first < total; first += piece) {
+        for (size_t first = 0; first < total && result == 0; first += piece) {
             size_t count = total - first < piece ? total - first : piece;
             draw_piece(network, pool, tensor, seed, first, count);
             network_write(network, plan->params, par_type(network->ops), tensor->offset + first, count,
                           network->staging);
             if (plan->master != plan->params)
                 network_write(network, plan->master, DTYPE_FP32, tensor->offset + first, count, network->staging);
+            result = stop_check("the initial weights were made");
         }
     }
     pool_close(pool);
+    if (result < 0) return -1;
     network_reset_optimizer(network);
     network_pack(network);
     return 0;

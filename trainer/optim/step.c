@@ -1,5 +1,6 @@
 // One optimizer step, and the warm-up before the first.
 #include "trainer/optim/step.h"
+#include "common/machine/stop.h"
 #include "trainer/model/layer_offload.h"
 #include "trainer/optim/offload.h"
 #include "trainer/optim/recheck.h"
@@ -352,8 +353,7 @@ static void run_own(Network *network, const Round *round, float scale, bool exch
 
 // All processes agree before they begin to exchange gradients: in the backward pass, or after it if there is no
 // backward pass or it is computed twice.
-static FeedResult run_round(Network *network, const Round *round, BatchStream *stream, uint64_t step, float scale,
-                            const atomic_int *stop) {
+static FeedResult run_round(Network *network, const Round *round, BatchStream *stream, uint64_t step, float scale) {
     Collective *ranks = network->collective;
     const bool overlaps = round->reduces && !round->rechecks;
     const bool finishes = round->micro == 1 || (round->micro && network->plan->fixed_order);
@@ -361,7 +361,7 @@ static FeedResult run_round(Network *network, const Round *round, BatchStream *s
     // its only one of several rounds: the others finish the gather of parameters before they agree
     if (round->reduces && !round->micro && network->plan->rounds > 1 && collective_settle(ranks) < 0) return FEED_ERROR;
     // a single process has checked it before the step
-    const bool stops = stop && *stop && (round->micro || ranks->world > 1);
+    const bool stops = stop_requested && (round->micro || ranks->world > 1);
     FeedResult found = stops ? FEED_STOPPED : round->own ? next_batch(network, stream) : FEED_BATCH;
     if (overlaps) found = agree_in_step(network, found);
     if (found == FEED_BATCH && round->own) run_own(network, round, scale, overlaps);
@@ -376,7 +376,7 @@ static FeedResult run_round(Network *network, const Round *round, BatchStream *s
 
 // The micro-batches of this process: each of them is reduced, or with reduce_order = fast their sum, with its last.
 static FeedResult run_micro_batches(Network *network, const Config *config, BatchStream *stream, uint64_t step,
-                                    float scale, const atomic_int *stop) {
+                                    float scale) {
     const Collective *ranks = network->collective;
     const bool recheck = config->recheck_interval && step % (uint64_t)config->recheck_interval == 0;
     const bool fixed = network->plan->fixed_order, several = ranks->world > 1;
@@ -388,16 +388,15 @@ static FeedResult run_micro_batches(Network *network, const Config *config, Batc
                              .own = left > 0,
                              .rechecks = recheck && !micro,
                              .reduces = several && (fixed || left <= ranks->world)};
-        if (fixed || round.own) found = run_round(network, &round, stream, step, scale, stop);
+        if (fixed || round.own) found = run_round(network, &round, stream, step, scale);
     }
     return found;
 }
 
-FeedResult step_gradients(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
-                          const atomic_int *stop) {
+FeedResult step_gradients(Network *network, const Config *config, BatchStream *stream, const StepPosition *position) {
     step_begin(network, config, position);
     const float scale = (float)(1 / step_tokens(network, config));
-    return run_micro_batches(network, config, stream, position->step, scale, stop);
+    return run_micro_batches(network, config, stream, position->step, scale);
 }
 
 // The gradients are sums divided by the tokens of the step, and become means over its targets when they are divided by

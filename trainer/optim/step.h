@@ -29,9 +29,8 @@ void step_warm_up(Network *network, const Config *config);
 
 // The gradients of gradient_accumulation_steps micro-batches from the stream, divided by the number of
 // network->collective's processes, and network->step_targets. FEED_BATCH: done. Otherwise the stream is at some
-// micro-batch of the step. `stop` may be NULL; it is checked between micro-batches. All processes return the same.
-FeedResult step_gradients(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
-                          const atomic_int *stop);
+// micro-batch of the step. A stop is noticed between micro-batches (stop.h). All processes return the same.
+FeedResult step_gradients(Network *network, const Config *config, BatchStream *stream, const StepPosition *position);
 
 // Applies the gradients of all processes, see `result`. -1 when a process has ended: with zero_stage=0 in host memory
 // nothing was applied then.

@@ -102,7 +102,7 @@ static int check_targets(const Evaluation *evaluation) {
 }
 
 FeedResult evaluation_run(Evaluation *evaluation, Network *network, const BatchSource *source,
-                          const uint8_t *token_bytes, const atomic_int *stop) {
+                          const uint8_t *token_bytes) {
     static const char *const verbs[SPLIT_COUNT] = {"evaluating on training data", "evaluating on validation data"};
     double weight = 0, loss = 0, nats = 0, bytes = 0;
     FeedResult result = FEED_BATCH;
@@ -111,7 +111,7 @@ FeedResult evaluation_run(Evaluation *evaluation, Network *network, const BatchS
     for (unsigned i = 0; i < evaluation->part_count && result == FEED_BATCH; i++) {
         EvaluationPart *part = &evaluation->parts[i];
         const EvaluateRequest request = {evaluation->split, evaluation->mode, part->source, part->samples,
-                                         part->rest,        token_bytes,      &progress,    stop};
+                                         part->rest,        token_bytes,      &progress};
         EvaluateResult found;
         result = evaluate(network, source, &request, &found);
         part->loss = found.loss, part->targets = found.targets;

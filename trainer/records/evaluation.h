@@ -52,9 +52,9 @@ typedef struct {
 // no data in the split is evaluated as a whole.
 void evaluation_init(Evaluation *evaluation, const Config *config, const Feed *feed, int split, uint64_t train_sample);
 
-// Sets the losses. `token_bytes` and `stop` as in EvaluateRequest.
+// Sets the losses. `token_bytes` as in EvaluateRequest.
 FeedResult evaluation_run(Evaluation *evaluation, Network *network, const BatchSource *source,
-                          const uint8_t *token_bytes, const atomic_int *stop);
+                          const uint8_t *token_bytes);
 
 // Appends `, "KEY": value` with that number of digits; null when the value is not finite.
 void evaluation_add_value(Buffer *out, const char *key, double value, int digits);

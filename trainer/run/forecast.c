@@ -1,7 +1,9 @@
 // Times a forward pass over a few rows: a step takes three times as long for each token, and longer with recompute.
 // Data, the optimizer and saves are left out.
 #include "trainer/run/forecast.h"
+#include "common/err.h"
 #include "common/log.h"
+#include "common/machine/stop.h"
 #include "trainer/plan/step_cost.h"
 #include "trainer/records/evaluation.h"
 #include <math.h>
@@ -25,12 +27,13 @@ static double pass_seconds(Run *run, int rows) {
 }
 
 // Seconds for each token of a forward pass: of the shortest of a few, because the first has begun threads and made
-// kernels, and another process may hold the processor during one.
+// kernels, and another process may hold the processor during one. 0: a stop was requested.
 static double token_seconds(Run *run, int rows) {
     enum { PASSES = 4 };
     const double enough = 10;
     double shortest = INFINITY, spent = 0;
     for (int i = 0; i < PASSES && spent < enough; i++) {
+        if (stop_check("a forward pass was timed") < 0) return err_clear(), 0;
         const double seconds = pass_seconds(run, rows);
         shortest = fmin(shortest, seconds), spent += seconds;
     }
@@ -49,6 +52,7 @@ void forecast_log(Run *run) {
     if (log_quiet || !run_owns(run) || !evaluations[SPLIT_TRAIN].part_count) return;
 
     const double token_s = token_seconds(run, pass_rows(run, &evaluations[SPLIT_TRAIN]));
+    if (!token_s) return; // the loop ends the run
     const double again = step_cost_recompute(&run->engine.model.shape, run->engine.backend, config->recompute,
                                              (int)config->recompute_layers);
     const double step_s = (3 + again) * token_s *

@@ -4,6 +4,7 @@
 #include "common/err.h"
 #include "common/json_write.h"
 #include "common/log.h"
+#include "common/machine/stop.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/engine/engine_data.h"
 #include "trainer/model/gemm_rate.h"
@@ -70,6 +71,7 @@ MetricsEnd run_metrics_end(const Run *run) {
 static int open_output(Run *run) {
     const Config *config = &run->engine.config;
     measure_products(run);
+    if (stop_check("matrix products were timed") < 0) return -1;
     if (!run_owns(run)) return metrics_follow(&run->metrics), 0; // any process may have to complete the record
     if (vocabulary_keep(config, config->out_dir) < 0) return -1;
     const MetricsEnd end = *run->engine.begins_with ? run_metrics_end(run) : (MetricsEnd){.step = -1};

@@ -2,6 +2,7 @@
 #include "trainer/run/train.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/machine/stop.h"
 #include "trainer/engine/engine_data.h"
 #include "trainer/records/report.h"
 #include "trainer/run/forecast.h"
@@ -134,7 +135,7 @@ static Next loop_once(Run *run) {
     const RunState *state = &run->engine.state;
     run_check_save(run);
     bool last = state->step >= (uint64_t)run->engine.config.max_iters;
-    if (run->engine.collective.world > 1 ? run->stop_agreed : run->engine.stop)
+    if (run->engine.collective.world > 1 ? run->stop_agreed : stop_requested)
         return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
     if (engine_evaluation_due(&run->engine)) return evaluate_now(run);
     if (last) return NEXT_RESTART;

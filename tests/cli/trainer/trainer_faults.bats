@@ -103,7 +103,17 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
         grep -q "waiting 60 s for space" stderr
         # What fails first: the last lines of metrics.jsonl, unless its last page has room for them, or the checkpoint.
         grep -qE "which is not saved: (checkpoint of step [0-9]+: a checkpoint needs|.*/metrics.jsonl.*No space left)" stderr
-        [ "$(grep -c "clock_nanosleep.*tv_sec=1" trace)" = 60 ]' - "$ROOT/tests/cli" "$data"
+        [ "$(grep -c "clock_nanosleep.*tv_sec=1" trace)" = 60 ]
+        # a second signal ends the wait
+        rm small/filler
+        LAUNCH="strace -f -qq -o trace -e trace=clock_nanosleep" \
+            begin --dataset="$data" --out_dir=small/run --eval_interval=0 --sample_tokens=0 "${endless[@]}"
+        fill $(($(steps small/run) + 3))
+        kill "$(cat small/run/.lock)"
+        wait_until stderr_has "waiting 60 s for space, or until a signal"
+        kill "$(cat small/run/.lock)"
+        ends 74
+        [ "$(grep -c "clock_nanosleep.*tv_sec=1" trace)" -lt 60 ]' - "$ROOT/tests/cli" "$data"
 }
 
 @test "threads and the loader use the processors that the process was given, whatever OpenMP is told" {

@@ -74,7 +74,7 @@ static void run_steps(bool deterministic, Recompute recompute, bool document_mas
     for (uint64_t step = 0; step < STEPS; step++) {
         StepResult result;
         emu_record();
-        CHECK(step_gradients(&tiny.network, &tiny.config, &stream, AFTER_STEPS(step), NULL) == FEED_BATCH);
+        CHECK(step_gradients(&tiny.network, &tiny.config, &stream, AFTER_STEPS(step)) == FEED_BATCH);
         CHECK(step_apply(&tiny.network, &tiny.config, AFTER_STEPS(step), &result) == 0);
         CHECK(result.finite);
         CHECK(calls[step] = strdup(emu_recorded()));

@@ -132,7 +132,7 @@ void tiny_start(Tiny *tiny, uint64_t sample) {
 StepResult tiny_step(Tiny *tiny, uint64_t sample, const StepPosition *position) {
     StepResult result;
     tiny_start(tiny, sample);
-    CHECK(step_gradients(&tiny->network, &tiny->config, &tiny->stream, position, NULL) == FEED_BATCH);
+    CHECK(step_gradients(&tiny->network, &tiny->config, &tiny->stream, position) == FEED_BATCH);
     CHECK(step_apply(&tiny->network, &tiny->config, position, &result) == 0);
     return result;
 }

@@ -25,7 +25,7 @@ static FeedResult step_with(int recheck_interval, float **params) {
     wrong.embed_backward = embed_backward;
     tiny.network.ops = &wrong;
     tiny_start(&tiny, 0);
-    FeedResult found = step_gradients(&tiny.network, &tiny.config, &tiny.stream, AFTER_STEPS(40), NULL);
+    FeedResult found = step_gradients(&tiny.network, &tiny.config, &tiny.stream, AFTER_STEPS(40));
     if (found == FEED_BATCH) CHECK(step_apply(&tiny.network, &tiny.config, AFTER_STEPS(40), &result) == 0);
     *params = tiny_read(&tiny, tiny.plan.params);
     tiny_close(&tiny);

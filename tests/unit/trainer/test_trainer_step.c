@@ -1,5 +1,6 @@
 // The network on the CPU backend: gradients against finite differences, steps, accumulation, evaluation.
 #include "common/machine/cpu.h"
+#include "common/machine/stop.h"
 #include "kernels/cpu/onednn.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/model/evaluate.h"
@@ -310,14 +311,16 @@ TEST(step_stopped_between_micro_batches_changes_nothing) {
     shape.accumulation = 3;
     Tiny tiny;
     tiny_open(&tiny, &shape);
-    atomic_int stop = 1;
     float *before = tiny_read(&tiny, tiny.plan.params);
     tiny_start(&tiny, 0);
-    CHECK(step_gradients(&tiny.network, &tiny.config, &tiny.stream, AFTER_STEPS(0), &stop) == FEED_STOPPED);
+    stop_requested = 1;
+    const FeedResult stopped = step_gradients(&tiny.network, &tiny.config, &tiny.stream, AFTER_STEPS(0));
+    stop_requested = 0;
+    CHECK(stopped == FEED_STOPPED);
     CHECK_EQUAL(tiny.memory.served, 1);
     tiny_start(&tiny, 0); // the same step from its start
     tiny.memory.event = FEED_CHANGED, tiny.memory.event_at = 3;
-    CHECK(step_gradients(&tiny.network, &tiny.config, &tiny.stream, AFTER_STEPS(0), NULL) == FEED_CHANGED);
+    CHECK(step_gradients(&tiny.network, &tiny.config, &tiny.stream, AFTER_STEPS(0)) == FEED_CHANGED);
     float *after = tiny_read(&tiny, tiny.plan.params);
     CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
     free(before), free(after), tiny_close(&tiny);
