@@ -9,6 +9,7 @@
 #pragma once
 
 #include "kernels/backend.h"
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +18,7 @@ typedef struct {
     uint64_t timeout_ms;
     int (*while_waiting)(void *self); // called about every 50 ms of a wait; -1 after fail() ends it; may be NULL
     void *self;
+    atomic_int *stop; // counts requests to stop: one of any rank reaches every rank that waits, within about 50 ms
 } CollectiveSettings;
 
 typedef struct {

@@ -27,17 +27,19 @@ typedef struct {
     int64_t pid;
 } Peer;
 
-// A heartbeat: a rank that has waited for half of the timeout sends one byte to each other rank. A rank that hangs
-// sends none.
+// A heartbeat: a rank that has waited for half of the timeout, or that is to stop, sends one byte to each other rank. A
+// rank that hangs sends none.
 typedef struct {
     MPI_Request incoming;
     uint64_t received_ns;
     char byte;
 } Heartbeat;
 enum { TAG_SUMS, TAG_SHARES, TAG_HEARTBEAT };
+static const char ALIVE = 'a', STOPS = 's'; // the byte
 
 static CollectiveSettings settings;
 static bool beats_sent; // the heartbeats of this wait are sent
+static bool stop_sent;  // and those that this rank is to stop
 static int rank, world;
 static Peer *peers;
 static MPI_Request *requests; // 2 for each rank
@@ -58,13 +60,17 @@ static void heartbeat_expect(int from) {
 static void heartbeat_exchange(uint64_t waited_ms) {
     const bool half = waited_ms > settings.timeout_ms / 2, due = half && !beats_sent;
     beats_sent = half;
+    const bool stops = *settings.stop && !stop_sent;
+    if (stops) stop_sent = true;
     for (int i = 0, done; i < world; i++) {
         MPI_Request outgoing;
         if (i == rank) continue;
-        if (due && MPI_Isend("", 1, MPI_BYTE, i, TAG_HEARTBEAT, MPI_COMM_WORLD, &outgoing) == MPI_SUCCESS)
+        if ((due || stops) &&
+            MPI_Isend(stops ? &STOPS : &ALIVE, 1, MPI_BYTE, i, TAG_HEARTBEAT, MPI_COMM_WORLD, &outgoing) == MPI_SUCCESS)
             MPI_Request_free(&outgoing);
         if (MPI_Test(&heartbeats[i].incoming, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done) continue;
         heartbeats[i].received_ns = now_ns();
+        if (heartbeats[i].byte == STOPS) stop_sent = true, atomic_fetch_add(settings.stop, 1);
         heartbeat_expect(i);
     }
 }

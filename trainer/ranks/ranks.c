@@ -5,6 +5,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/machine/cpu.h"
+#include "common/machine/stop.h"
 #include "trainer/setup/backend_for.h"
 #include <sched.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ static int compare_versions(Collective *ranks) {
 int ranks_open(Collective *ranks, const Config *config, LoaderProcess *loader_process, bool print) {
     static char name[32];
     const CollectiveSettings settings = {((uint64_t)config->data_timeout + TIMEOUT_MORE_S) * 1000, loader_process_check,
-                                         loader_process};
+                                         loader_process, &stop_requested};
     if (collective_open(ranks, &settings) < 0) return -1;
     if (ranks->world > 1) {
         snprintf(name, sizeof name, "%.16s[%u]", log_program, ranks->rank);

@@ -34,6 +34,21 @@ is_saved() { # the last step has a checkpoint, and none is half written
     run_match 0 "are equal" "$BIN/trainer" replay run
 }
 
+@test "a signal to one of two processes ends both with 75 while their loader is away" {
+    for rank in 0 1; do
+        serve_until_ready "$data"
+        launch 2 --loader=ipc://place --data_timeout=60
+        wait_for_more_steps run
+        kill_loader
+        wait_until stderr_has "no data from the loader"
+        kill -USR1 "$(cat pid.$rank)"
+        wait_until is_gone "$TRAINER"
+        [ "$(cat status.0 status.1)" = "75
+75" ]
+        is_saved
+    done
+}
+
 # bats test_tags=ci
 @test "a run whose killed process had a part of the state resumes from the last checkpoint" {
     for victim in 3 0; do
