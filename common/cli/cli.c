@@ -203,8 +203,8 @@ void option_print(const Option *option, char *out, size_t size) {
 
 static const char *built_name; // of the program, also when it is installed under another one
 
-// Fails for a name that is not an option of the command. Names of `more` options, and those that resemble one of them more
-// than an option of the command, are left to it: returns 0.
+// Fails for a name that is not an option of the command. Names of `more` options, and those that resemble one of them
+// more than an option of the command, are left to it: returns 0.
 static int fail_unknown(const Command *command, const char *given, size_t length) {
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)length, given);

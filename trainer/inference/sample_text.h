@@ -10,7 +10,8 @@
 // as <|endoftext|>, is that token in `start`, and an empty `start` begins with it. Each piece is emitted as soon as no
 // later token can change it: it ends with a whole UTF-8 character. Bytes of the model that are not UTF-8 become U+FFFD,
 // as with nanoGPT and transformers; bytes of `start` are passed as they are. The text ends before `stop` ("": it does
-// not end there), which is not emitted, and at a request to stop (common/machine/stop.h). The vocabulary is the model's (vocabulary.h). -1 after fail().
+// not end there), which is not emitted, and at a request to stop (common/machine/stop.h). The vocabulary is the model's
+// (vocabulary.h). -1 after fail().
 int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, Bytes start, uint64_t tokens,
                 const char *stop, void (*emit)(void *context, Bytes text), void *context);
 
