@@ -1,91 +1,14 @@
 // The law a second time. See law.h.
 #include "tests/simulate/law.h"
+#include "common/err.h"
+#include "loader/protocol/sampling.h"
+#include "tests/simulate/sim.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <openssl/sha.h>
 
 typedef __uint128_t u128;
 
-enum { CROP = 0, SEQUENTIAL = 3, EPOCH = 6, SHIFTED = 7, DOCUMENTS = 8, PERMUTED = 9, REST = 10, SUM = 65536 };
-
-// --- Philox4x32-10 (Salmon et al., SC 2011, figure 4)
-
-static void philox(const uint32_t counter[4], uint64_t key, uint32_t out[4]) {
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    memcpy(out, counter, 4 * sizeof *out);
-    for (int round = 0; round < 10; round++) {
-        const uint64_t a = (uint64_t)out[0] * 0xD2511F53u, b = (uint64_t)out[2] * 0xCD9E8D57u;
-        const uint32_t next[4] = {(uint32_t)(b >> 32) ^ out[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ out[3] ^ k1,
-                                  (uint32_t)a};
-        memcpy(out, next, sizeof next);
-        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
-    }
-}
-
-static uint64_t mix(uint64_t z) {
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
-    return z ^ z >> 31;
-}
-
-// P(stage, m)(index) of a seed, the place of a source and an epoch
-static uint64_t P(uint64_t seed, uint32_t c, uint64_t epoch, uint32_t stage, uint64_t m, uint64_t index) {
-    uint32_t key[8];
-    unsigned bits = 0;
-    if (m == 1) return 0;
-    for (uint32_t i = 0; i < 2; i++)
-        philox((uint32_t[]){2 * c + i, stage, (uint32_t)epoch, (uint32_t)(epoch >> 32)}, seed, key + 4 * i);
-    while (bits < 64 && (m - 1) >> bits) bits++;
-    const unsigned h = (bits + 1) / 2;
-    const uint64_t mask = ((uint64_t)1 << h) - 1;
-    do {
-        uint64_t left = index >> h, right = index & mask;
-        for (int r = 0; r < 8; r++) {
-            const uint64_t next = left ^ mix((uint64_t)key[r] << 32 | right) >> (64 - h);
-            left = right, right = next;
-        }
-        index = left << h | right;
-    } while (index >= m);
-    return index;
-}
-
-// --- one split of one source
-
-static uint64_t blocks(unsigned mode, uint64_t N, uint64_t T) {
-    if (mode == SHIFTED || mode == DOCUMENTS) return N / T > 2 ? N / T - 1 : 1;
-    return (N - 1) / T;
-}
-
-static uint64_t epoch_block(uint64_t seed, uint32_t c, uint64_t n, uint64_t T, uint64_t g) {
-    const uint64_t e = g / n, p = g % n, L = ((uint64_t)1 << 18) / T ? ((uint64_t)1 << 18) / T : 1;
-    const uint64_t G = (n - 1) / (64 * L) + 1, K = n / (64 * G), R = n - 64 * G * K;
-    uint64_t j = 0;
-    while (j + 1 < G && (u128)(j + 1) * n / G <= p) j++;
-    const uint64_t begin = (uint64_t)((u128)j * n / G), end = (uint64_t)((u128)(j + 1) * n / G);
-    const uint64_t q = P(seed, c, e, (uint32_t)(64 + j), end - begin, p - begin);
-    if (q < 64 * K) {
-        const uint64_t i = q / K, chunk = i * G + P(seed, c, e, (uint32_t)i, G, j);
-        return chunk * K + q % K;
-    }
-    const uint64_t s = P(seed, c, e, 0xFFFFFFFEu, R, e % R);
-    return 64 * G * K + (begin + q - 64 * K * (j + 1) + s) % R;
-}
-
-static uint64_t first_token(unsigned mode, uint64_t seed, uint32_t c, unsigned split, uint64_t N, uint64_t T,
-                            uint64_t sample) {
-    const uint64_t n = blocks(mode, N, T);
-    if (mode == CROP) {
-        uint32_t out[4];
-        philox((uint32_t[]){(uint32_t)sample, (uint32_t)(sample >> 32), split, c}, seed, out);
-        return (uint64_t)((u128)((uint64_t)out[1] << 32 | out[0]) * (N - T) >> 64);
-    }
-    if (mode == SEQUENTIAL) return sample * T;
-    if (mode == REST) return N - 1 - T;
-    if (mode == PERMUTED) return P(seed, 0, 0, 0, n, sample) * T;
-    const uint64_t block = epoch_block(seed, c, n, T, sample);
-    if (mode == EPOCH) return block * T;
-    const uint64_t e = sample / n, m = T < N - T ? T : N - T;
-    return P(seed, c, e / m, 0xFFFFFFFFu, m, e % m) + block * T;
-}
+enum { SEQUENTIAL = 3, DOCUMENTS = 8, PERMUTED = 9, REST = 10, SUM = 65536 };
 
 // --- several sources
 
@@ -171,17 +94,29 @@ uint64_t law_samples(const LawDataset *dataset, const LawRequest *request) {
     return (stream_of(dataset, request, 0).tokens - 1) / request->sequence_tokens;
 }
 
+// Of a sample of the stream: the group that holds it, and its first token in the order of its split.
+static uint64_t first_token(const Stream *stream, const LawRequest *request, ShuffleGroup *group) {
+    SampleOrder order;
+    const uint32_t place = ends(request->mode) ? 0 : stream->first;
+    if (sample_order_init(&order, (Sampling)request->mode, (uint8_t)request->split, request->seed, place,
+                          stream->tokens, request->sequence_tokens) < 0)
+        sim_fail("%s", err_text());
+    sample_order_group(&order, stream->sample, group);
+    return sample_order_token(&order, group, stream->sample);
+}
+
 uint64_t law_epoch(const LawDataset *dataset, const LawRequest *request, uint64_t sample) {
-    if (ends(request->mode) || request->mode == CROP) return 0;
     const Stream stream = stream_of(dataset, request, sample);
-    return stream.sample / blocks(request->mode, stream.tokens, request->sequence_tokens);
+    ShuffleGroup group;
+    first_token(&stream, request, &group);
+    return group.epoch;
 }
 
 void law_row(const LawDataset *dataset, const LawRequest *request, uint64_t sample, uint16_t *ids) {
     const Stream stream = stream_of(dataset, request, sample);
     const uint64_t T = request->sequence_tokens, N = stream.tokens;
-    const uint32_t place = ends(request->mode) ? 0 : stream.first;
-    uint64_t first = first_token(request->mode, request->seed, place, request->split, N, T, stream.sample);
+    ShuffleGroup group;
+    uint64_t first = first_token(&stream, request, &group);
     for (uint64_t at = first; request->mode == DOCUMENTS && at < first + T && at + T < N; at++)
         if (id_of(&stream, at) == TEST_EOT) {
             first = at;

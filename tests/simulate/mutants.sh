@@ -27,7 +27,6 @@ header|protocol/wire.c|s/header->crc != message_crc(frame.data, frame.size)/fals
 sources|protocol/wire.c|s/ || crc32c(0, part.data, part.size) != welcome->sources_crc//
 prefix|protocol/mixture.c|s/mixture->entries\[i + 1\].from/mixture->entries[i].from/
 base|protocol/mixture.c|s/memcpy(entry->base, last->base, sizeof entry->base);//
-order|protocol/sampling.c|s/epoch % remain/epoch \/ remain/
 old_generation|server/jobs.c|s/if (slot->seen \&\& (int32_t)(get->generation - slot->generation) < 0)/if (false)/
 closed_ring|server/jobs.c|/if (attachment_has_ended(/d
 two_writers|server/jobs.c|/^    cancel_slot(server, request);/d
