@@ -1,6 +1,6 @@
-// THE LAW of loader/protocol/wire.h, written a second time from the comments of mixture.h, as plainly as they are: which
-// ids a batch has. It shares no code with the loader but the order of the samples of one split, sampling.c: the vectors
-// of another second implementation hold for that (tests/oracle/loader/test_loader_sampling.py).
+// THE LAW of loader/protocol/wire.h, written a second time from the comments of mixture.h, as plainly as they are: the
+// ids of a batch. It shares no code with the loader but the order of the samples of one split (sampling.c), which the
+// vectors of another second implementation hold (tests/oracle/loader/test_loader_sampling.py).
 #pragma once
 
 #include <stdbool.h>
