@@ -1,14 +1,24 @@
-// info: prints the headers and totals of shards and datasets.
+// info: prints the headers and totals of shards and datasets, or what is in them.
 #include "common/err.h"
-#include "common/id_array.h"
+#include "common/json_write.h"
+#include "shardtool/support/document_lengths.h"
+#include "shardtool/support/id_counts.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
-#include "shardtool/support/row_printer.h"
 #include <stdio.h>
 
-static RowPrinter rows = {.key_width = 13};
+static RowPrinter rows;
+static bool shards, documents, frames, lengths, ids;
+static int split;
 
 static const Option options[] = {
+    {OPT_FLAG, "shards", &shards, NULL, "list the shards"},
+    {OPT_FLAG, "docs", &documents, NULL,
+     "list the documents of one split: number, first token, tokens with end-of-text"},
+    {OPT_FLAG, "frames", &frames, NULL, "list the compressed frames of the shards of one split"},
+    {OPT_FLAG, "lengths", &lengths, NULL, "count the documents of each split, and their lengths in tokens"},
+    {OPT_FLAG, "ids", &ids, NULL, "count how often each id occurs in one split, the most frequent first"},
+    ROW_SPLIT(&split),
     ROW_JSON(&rows),
     REMOTE_ROWS,
     ROW_END,
@@ -55,8 +65,7 @@ static void add_dataset(const Dataset *dataset) {
     row_add_hex(&rows, "vocab_fp", dataset->vocab_fp, 32);
 }
 
-static int print_path(void *context, const char *path, TokenReader *tokens) {
-    (void)context;
+static int print_totals(const char *path, TokenReader *tokens) {
     row_begin(&rows, "path", path);
     if (tokens->path)
         add_shard(&tokens->shard);
@@ -66,7 +75,116 @@ static int print_path(void *context, const char *path, TokenReader *tokens) {
     return 0;
 }
 
-static int run(int count, char **arguments) { return paths_visit(count, arguments, SPLIT_TRAIN, print_path, NULL); }
+static void print_shard(const char *path, uint64_t tokens, uint64_t document_count, uint64_t bytes) {
+    row_begin(&rows, "path", path);
+    row_add_number(&rows, "tokens", 14, tokens);
+    row_add_number(&rows, "documents", 12, document_count);
+    row_add_number(&rows, "bytes", 14, bytes);
+    row_end(&rows);
+}
 
-const Command shardtool_info = {"info",  "PATH...", "print the headers and totals of shards and datasets",
+static int list_shards(const char *path, TokenReader *tokens) {
+    for (uint64_t i = 0; tokens->path && i < tokens->shard.member_count; i++) {
+        const Shard *member = &tokens->shard.members[i];
+        print_shard(path, member->tokens, member->documents, member->end - member->offset);
+    }
+    for (int s = 0; !tokens->path && s < SPLIT_COUNT; s++)
+        for (uint64_t i = 0; i < tokens->dataset.shard_count[s]; i++) {
+            const DatasetShard *shard = &tokens->dataset.shards[s][i];
+            print_shard(shard->path, shard->tokens, shard->documents, shard->bytes);
+        }
+    return 0;
+}
+
+static int print_document(void *context, const Document *document) {
+    (void)context;
+    row_begin(&rows, NULL, !rows.json && !document->has_end ? "(no end-of-text)" : NULL);
+    row_add_number(&rows, "document", 12, document->number);
+    row_add_number(&rows, "first", 14, document->first);
+    row_add_number(&rows, "tokens", 12, document->tokens);
+    if (rows.json) json_add_bool(&rows.row, "ends", document->has_end);
+    row_end(&rows);
+    return 0;
+}
+
+static int list_documents(const char *path, TokenReader *tokens) {
+    (void)path;
+    return document_reader_visit(tokens, print_document, NULL);
+}
+
+static void list_frames_of(const ShardFile *shard) {
+    for (uint64_t i = 0; i < shard->frame_count; i++) {
+        const ShardFrame *frame = &shard->frames[i];
+        char checksum[9];
+        snprintf(checksum, sizeof checksum, "%08x", frame->checksum);
+        row_begin(&rows, "shard", rows.json ? shard->path : NULL);
+        row_add_number(&rows, "frame", 8, i);
+        row_add_number(&rows, "offset", 14, frame->offset);
+        row_add_number(&rows, "bytes", 10, frame->bytes);
+        row_add_number(&rows, "first", 14, frame->first);
+        row_add_number(&rows, "tokens", 8, frame->tokens);
+        row_add_text(&rows, "xxh64", 8, checksum);
+        row_end(&rows);
+    }
+}
+
+static int list_frames(const char *path, TokenReader *tokens) {
+    (void)path;
+    for (uint64_t i = 0; i < token_reader_shards(tokens); i++) {
+        const ShardFile *shard = token_reader_shard(tokens, i);
+        if (!shard) return -1;
+        if (!rows.json && !tokens->path) printf("%s\n", shard->path);
+        if (!rows.json) printf("   frame         offset      bytes          first   tokens    xxh64\n");
+        list_frames_of(shard);
+    }
+    return 0;
+}
+
+static int print_lengths(const char *path, TokenReader *tokens) { return document_lengths_print(&rows, path, tokens); }
+
+static IdCounts *id_counts;
+static int count_ids(const char *path, TokenReader *tokens) { return id_counts_add(id_counts, path, tokens); }
+
+typedef int Visit(const char *path, TokenReader *tokens);
+
+// What is printed, by its option.
+static const struct View {
+    const bool *option;
+    Visit *visit;
+    int key_width; // of a list; 0: a table
+    const char *heading;
+} views[] = {
+    {&shards, list_shards, 0, "        tokens    documents          bytes  shard\n"},
+    {&documents, list_documents, 0, "    document          first       tokens\n"},
+    {&frames, list_frames, 0, ""},
+    {&lengths, print_lengths, 16, ""},
+    {&ids, count_ids, 0, ""},
+    {&(const bool){true}, print_totals, 13, ""}, // without an option
+};
+
+static int visit_path(void *view, const char *path, TokenReader *tokens) {
+    return ((const struct View *)view)->visit(path, tokens);
+}
+
+static int print_ids(int count, char **arguments, const struct View *view) {
+    if (paths_check_vocabulary(count, arguments) < 0) return -1;
+    id_counts = id_counts_open();
+    const int status = paths_visit(count, arguments, split, visit_path, (void *)(uintptr_t)view);
+    if (status == 0) id_counts_print(id_counts, &rows);
+    id_counts_close(id_counts);
+    return status;
+}
+
+static int run(int count, char **arguments) {
+    if (shards + documents + frames + lengths + ids > 1)
+        return fail(EX_USAGE, "--shards, --docs, --frames, --lengths and --ids exclude each other");
+    const struct View *view = views;
+    while (!*view->option) view++;
+    rows.key_width = view->key_width;
+    if (ids) return print_ids(count, arguments, view);
+    if (!rows.json && count) printf("%s", view->heading);
+    return paths_visit(count, arguments, lengths ? SPLIT_ALL : split, visit_path, (void *)(uintptr_t)view);
+}
+
+const Command shardtool_info = {"info",  "PATH...", "print the totals of shards and datasets, or list what is in them",
                                 options, run,       NULL};

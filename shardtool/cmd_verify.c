@@ -8,16 +8,20 @@
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/row_printer.h"
+#include "shardtool/support/shard_rebuild.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 static RowPrinter rows;
-static bool quick;
+static bool quick, force;
+static const char *rebuild;
 static uint64_t threads;
 
 static const Option options[] = {
     {OPT_FLAG, "quick", &quick, NULL, "do not decode: check the tables and the hash of the stored bytes"},
+    {OPT_STRING, "rebuild", &rebuild, "FILE", "copy the undamaged frames of one shard to FILE, with new tables"},
+    ROW_OVERWRITE(&force),
     ROW_JOBS(&threads),
     ROW_JSON(&rows),
     REMOTE_ROWS,
@@ -202,7 +206,14 @@ static void log_summary(const Verifier *verifier) {
         log_line("%" PRIu64 " shard%s, %" PRIu64 " tokens: all good", shards, PLURAL(shards), verifier->tokens);
 }
 
+static int rebuild_shard(int count, char **arguments) {
+    if (count != 1) return fail(EX_USAGE, "--rebuild needs one PATH, of a shard");
+    if (dataset_is(arguments[0])) return fail(EX_USAGE, "--rebuild needs one shard, '%s' is a dataset", arguments[0]);
+    return overwrite_check(rebuild, force) < 0 ? -1 : shard_rebuild(arguments[0], rebuild);
+}
+
 static int run(int count, char **arguments) {
+    if (rebuild) return rebuild_shard(count, arguments);
     if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset");
     if (jobs_check(threads) < 0) return -1;
     Verifier verifier = {0};
@@ -223,4 +234,5 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command shardtool_verify = {"verify", "PATH...", "check every byte of shards and datasets", options, run, NULL};
+const Command shardtool_verify = {
+    "verify", "PATH...", "check every byte of shards and datasets, or rebuild a shard's tables", options, run, NULL};

@@ -9,19 +9,8 @@
 #define COMMANDS(X)                                                                                                    \
     X(tokenize)                                                                                                        \
     X(characters)                                                                                                      \
-    X(train_vocabulary)                                                                                                \
-    X(text)                                                                                                            \
-    X(encode)                                                                                                          \
-    X(decode)                                                                                                          \
-    X(cat)                                                                                                             \
-    X(info)                                                                                                            \
-    X(verify)                                                                                                          \
-    X(get)                                                                                                             \
-    X(sample)                                                                                                          \
-    X(hist)                                                                                                            \
-    X(diff)                                                                                                            \
-    X(merge)                                                                                                           \
-    X(index) X(import_tokens) X(export_tokens) X(ls) X(stat) X(filter) X(dedup) X(decontaminate) X(shuffle) X(split)
+    X(train_vocabulary) X(text) X(encode) X(decode) X(cat) X(info) X(verify) X(get) X(sample) X(diff) X(merge)         \
+        X(import_tokens) X(export_tokens) X(filter) X(dedup) X(decontaminate) X(shuffle) X(split)
 
 #define DECLARE(name) extern const Command shardtool_##name;
 COMMANDS(DECLARE)
@@ -101,16 +90,15 @@ static const ManualRow examples[] = {
     {"decode data --doc 7", "prints the text of one document", NULL},
     {"cat -o whole.zst data", "writes the shards of the training split as one", NULL},
     {"info data", "prints tokens, documents, compression ratio and fingerprints", NULL},
+    {"info --shards data", "lists the shards", NULL},
+    {"info --ids data | head", "prints the ten most frequent ids", NULL},
     {"verify data", "exits with 1 if a bit of a shard is wrong", NULL},
+    {"verify --rebuild whole.zst damaged.zst", "saves what is undamaged of a shard", NULL},
     {"get --ids data 0:8 100:108", "prints the first 8 ids, and 8 others", NULL},
     {"sample -n 3 --length 8 --ids data", "prints 8 ids from each of three places", NULL},
-    {"hist --top 10 data", "prints the ten most frequent ids", NULL},
     {"diff data web", "exits with 1 if the datasets are not equal", NULL},
-    {"index whole.zst", "prints offset and size of each frame", NULL},
     {"export-tokens --format nanogpt -o out data", "writes the files train.bin and val.bin of nanoGPT", NULL},
     {"import-tokens --format nanogpt -o back out", "makes a dataset from train.bin and val.bin", NULL},
-    {"ls --docs data", "lists the documents", NULL},
-    {"stat data", "prints how long the documents are", NULL},
     {"filter --min-tokens 64 -o long data", "keeps the documents of at least 64 tokens", NULL},
     {"dedup -o unique data", "keeps one of several equal documents", NULL},
     {"dedup --similar 0.8 --report removed.jsonl -o distinct data", "keeps one of several similar documents", NULL},

@@ -36,8 +36,8 @@ setup() {
     [ "$first" = "Die M" ]
     for i in 1 2 3; do [ "$(sed -n "$i"p <(tr ' ' '\n' <ids))" = "$(grep -obaF "${first:i-1:1}" <<<"$(tr '\n' '_' <"$abc")" | head -1 | cut -d: -f1)" ]; done
     sort <(shardtool decode "$data" | sed 's/<|endoftext|>/\n/g'; shardtool decode --split val "$data" | sed 's/<|endoftext|>/\n/g') | grep . | cmp - <(sort "$text")
-    shardtool hist --json "$data" | jq -r 'select(.id == 3).token' | cmp - <(head -c 4 "$abc" | tail -c 1; echo)
-    [ "$(shardtool hist --json "$data/val/000/000000.zst" | jq -r .token | sort -u)" = "" ] # not the text of GPT-2's ids
+    shardtool info --ids --json "$data" | jq -r 'select(.id == 3).token' | cmp - <(head -c 4 "$abc" | tail -c 1; echo)
+    [ "$(shardtool info --ids --json "$data/val/000/000000.zst" | jq -r .token | sort -u)" = "" ] # not the text of GPT-2's ids
     run_match 76 "has another vocabulary, of $((n + 1)) ids" shardtool decode "$data/val/000/000000.zst"
     shardtool decode --characters "$abc" "$data/val/000/000000.zst" | head -c 5 | grep -q 'Die M'
 }

@@ -400,12 +400,11 @@ slice() { # FILE FIRST END: bytes of those ids
     run_code 2 shardtool sample --ids --length 1000000 out
 }
 
-@test "hist equals sort and uniq" {
+@test "info --ids equals sort and uniq" {
     pieces
     od -An -v -tu2 -w2 raw | tr -d ' ' | sort | uniq -c | sort -k1,1nr -k2,2n | awk '{print $2, $1}' >want
-    shardtool hist out | awk '{print $1, $2}' | cmp - want
-    run_code 0 shardtool hist --json -n 1 out
-    [ "$output" = "{\"id\":50256,\"count\":$(awk '$1==50256{print $2}' want),\"token\":\"<|endoftext|>\"}" ]
+    shardtool info --ids out | awk '{print $1, $2}' | cmp - want
+    [ "$(shardtool info --ids --json out | head -n 1)" = "{\"id\":50256,\"count\":$(awk '$1==50256{print $2}' want),\"token\":\"<|endoftext|>\"}" ]
 }
 
 @test "diff reports equality or the first difference" {
@@ -483,36 +482,37 @@ slice() { # FILE FIRST END: bytes of those ids
     run_match 2 "with others, tokenize to a directory of its own and merge the two" shardtool tokenize --append -o all --docs lines tiny.conf
 }
 
-@test "index lists frames and rebuilds the tables of a truncated or damaged shard" {
+@test "info --frames lists frames, and verify rebuilds the tables of a truncated or damaged shard" {
     pieces
     shard=out/train/000/000000.zst
-    [ "$(shardtool index --json $shard | wc -l)" = "$(shardtool info --json $shard | grep -o '"frames":[0-9]*' | cut -d: -f2)" ]
+    [ "$(shardtool info --frames --json $shard | wc -l)" = "$(shardtool info --json $shard | grep -o '"frames":[0-9]*' | cut -d: -f2)" ]
     zstd -dcq $shard >raw
     size=$(stat -c %s $shard)
-    offset=$(shardtool index --json $shard | sed -n '6s/.*"offset":\([0-9]*\).*/\1/p')
+    offset=$(shardtool info --frames --json $shard | sed -n '6s/.*"offset":\([0-9]*\).*/\1/p')
     head -c $((offset + 20)) $shard >cut.zst
-    run_match 0 "5 frames, 320 tokens; read $offset of $((offset + 20)) bytes" shardtool index --rebuild whole.zst cut.zst
+    run_match 0 "5 frames, 320 tokens; read $offset of $((offset + 20)) bytes" shardtool verify --rebuild whole.zst cut.zst
     shardtool verify whole.zst
     zstd -dcq whole.zst | cmp - <(head -c 640 raw)
-    shardtool index --rebuild same.zst $shard
+    shardtool verify --rebuild same.zst $shard
     zstd -dcq same.zst | cmp - raw
     cp $shard flipped.zst && printf '\xff' | dd of=flipped.zst bs=1 seek=$((offset + 12)) conv=notrunc status=none
     # the old tables find the frames behind the damaged one
-    run_match 0 "left out 1 damaged frame of " shardtool index -q --rebuild whole.zst --force flipped.zst
+    run_match 0 "left out 1 damaged frame of " shardtool verify -q --rebuild whole.zst --force flipped.zst
     zstd -dcq whole.zst | cmp - <(head -c 640 raw && tail -c +769 raw)
     shardtool verify whole.zst
-    cp $shard flipped.zst && printf '\xff' | dd of=flipped.zst bs=1 seek=$(($(shardtool index --json $shard | sed -n '1s/.*"offset":\([0-9]*\).*/\1/p') + 12)) conv=notrunc status=none
-    shardtool index --rebuild whole.zst --force flipped.zst
+    cp $shard flipped.zst && printf '\xff' | dd of=flipped.zst bs=1 seek=$(($(shardtool info --frames --json $shard | sed -n '1s/.*"offset":\([0-9]*\).*/\1/p') + 12)) conv=notrunc status=none
+    shardtool verify --rebuild whole.zst --force flipped.zst
     zstd -dcq whole.zst | cmp - <(tail -c +129 raw)
     head -c -30 flipped.zst >cut.zst # no tables and no frame
-    run_match 65 "no undamaged frame" shardtool index --rebuild none.zst cut.zst
+    run_match 65 "no undamaged frame" shardtool verify --rebuild none.zst cut.zst
     [ ! -e none.zst ]
-    run_code 73 shardtool index --rebuild whole.zst $shard
-    run_code 65 shardtool index --rebuild x.zst lines.txt
+    run_code 73 shardtool verify --rebuild whole.zst $shard
+    run_code 65 shardtool verify --rebuild x.zst lines.txt
+    run_match 2 "is a dataset" shardtool verify --rebuild x.zst out
     [ ! -e x.zst ]
     for length in 3 30 100 120; do
         head -c $length $shard >cut.zst
-        run shardtool index --rebuild x$length.zst cut.zst
+        run shardtool verify --rebuild x$length.zst cut.zst
         [ "$status" = 65 ] || shardtool verify x$length.zst
     done
 }
@@ -521,19 +521,19 @@ slice() { # FILE FIRST END: bytes of those ids
     seq 20000 >a.txt && seq 20000 30000 >b.txt
     shardtool tokenize -q --val 0 --shard-tokens 32k -o out a.txt b.txt
     for shard in out/train/000/*.zst; do
-        run_code 0 shardtool index --force --rebuild x.zst $shard
+        run_code 0 shardtool verify --force --rebuild x.zst $shard
         cmp x.zst $shard
     done
     # one frame is damaged, the tables are not: the first document is still no document of this shard
     shardtool tokenize -q --val 0 --frame-tokens 4k --shard-tokens 32k -o small a.txt b.txt
     shard=small/train/000/000001.zst
-    offset=$(shardtool index --json $shard | sed -n '5s/.*"offset":\([0-9]*\).*/\1/p')
+    offset=$(shardtool info --frames --json $shard | sed -n '5s/.*"offset":\([0-9]*\).*/\1/p')
     cp $shard damaged.zst && printf '\xff' | dd of=damaged.zst bs=1 seek=$((offset + 12)) conv=notrunc status=none
-    run_match 0 "7 frames, 28672 tokens" shardtool index --force --rebuild x.zst damaged.zst
+    run_match 0 "7 frames, 28672 tokens" shardtool verify --force --rebuild x.zst damaged.zst
     [ "$(shardtool info --json x.zst | jq .documents)" = "$(shardtool info --json $shard | jq .documents)" ]
     # a truncated shard has no tables
     head -c $((offset + 20)) $shard >cut.zst
-    run_match 0 "no undamaged tables" shardtool index --force --rebuild x.zst cut.zst
+    run_match 0 "no undamaged tables" shardtool verify --force --rebuild x.zst cut.zst
 }
 
 @test "options that keep their default are not part of a dataset's fingerprint" {

@@ -101,7 +101,7 @@ END
     echo text >a.txt && shardtool tokenize -q -o - a.txt >a.zst
     run_match 2 "-o: its DIR is empty" shardtool tokenize -o "" a.txt
     run_match 2 "its FILE is empty" shardtool cat --output= a.zst
-    run_match 2 "--rebuild: its FILE is empty" shardtool index --rebuild "" a.zst
+    run_match 2 "--rebuild: its FILE is empty" shardtool verify --rebuild "" a.zst
     run_match 2 "--files-from: its FILE is empty" shardtool text --files-from ""
     [ "$(ls -A | tr '\n' ' ')" = "a.txt a.zst " ]
 }

@@ -35,7 +35,7 @@ dataset() {
     rm -rf in
     touch before # or ls may come before the shell has made it
     ls -A | sort >before
-    for arguments in "cat" "info" "verify -q" "hist" "index" "diff --content --split train d" "sample -n 5" "decode"; do
+    for arguments in "cat" "info" "info --shards" "info --docs" "info --lengths" "info --ids" "info --frames" "verify -q" "diff --content --split train d" "sample -n 5" "decode"; do
         shardtool $arguments s.zst 2>&1 | sed 's/s\.zst/-/g' >"$BATS_TEST_TMPDIR/.file"
         cat s.zst | shardtool $arguments - 2>&1 | cmp - .file
         shardtool $arguments - <s.zst 2>&1 | cmp - .file
@@ -43,7 +43,7 @@ dataset() {
     cat s.zst | shardtool get - 5:5000 | cmp - <(shardtool get s.zst 5:5000)
     cat s.zst | shardtool cat -o copy.zst -
     cmp s.zst copy.zst
-    cat s.zst | shardtool index --rebuild rebuilt.zst -
+    cat s.zst | shardtool verify --rebuild rebuilt.zst -
     shardtool diff --content s.zst rebuilt.zst
     rm copy.zst rebuilt.zst .file
     ls -A | sort | cmp - before
@@ -86,12 +86,8 @@ sys.stdout.buffer.write(data[3:])' | shardtool decode - | cmp - train.txt
     run_match 2 "--doc, --range and --json need a shard or dataset" bash -c 'echo 5 | shardtool decode --doc 0'
 }
 
-@test "index lists the frames of every shard of a dataset; diff says how to compare unlike things" {
+@test "diff says how to compare unlike things" {
     dataset
-    shardtool index --json d | jq -s 'map(.tokens) | add' >got
-    shardtool info --json d | jq .train_tokens | cmp - got
-    [ "$(shardtool index --json --split val d | jq -r .shard | sort -u | wc -l)" = 4 ]
-    run_code 2 shardtool index --rebuild x.zst d
     shardtool cat -o s.zst d
     run_match 2 "'d' is a dataset and 's.zst' is not*--content" shardtool diff d s.zst
     shardtool diff --content --split train d s.zst
@@ -107,43 +103,39 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
     shardtool get --ids --split "${2:-train}" "$1" : | sed 's/ 50256/ 50256\n/g; s/^50256/50256\n/' | sed 's/^ //; /^$/d'
 }
 
-@test "ls lists shards and documents" {
+@test "info lists shards, documents, frames and lengths" {
     dataset
-    run_code 0 shardtool ls d
+    run_code 0 shardtool info --shards d
     [ "${#lines[@]}" = 29 ]
     [[ "${lines[1]}" == *"1000"*"d/train/000/000000.zst" ]]
-    shardtool ls --json d | jq -c '[.path, .tokens, .documents, .bytes]' >got
+    shardtool info --shards --json d | jq -c '[.path, .tokens, .documents, .bytes]' >got
     tail -n +2 d/dataset.jsonl | jq -c '["d/" + .file, .tokens, .documents, .bytes]' | cmp - got
-    shardtool ls --docs --json d | jq .tokens >got
-    documents d | awk '{print NF}' | cmp - got
-    shardtool ls --docs --json --split val d | jq .tokens >got
-    documents d val | awk '{print NF}' | cmp - got
-    shardtool cat -o s.zst d
-    cat s.zst | shardtool ls --docs --json - | cmp - <(shardtool ls --docs --json d)
-    [ "$(cat d/train/000/00000[01].zst | shardtool ls --json - | wc -l)" = 2 ]
-    run_code 0 shardtool ls --docs d/train/000/000000.zst
+    [ "$(cat d/train/000/00000[01].zst | shardtool info --shards --json - | wc -l)" = 2 ]
+    for split in train val; do
+        shardtool info --docs --json --split $split d | jq .tokens | cmp - <(documents d $split | awk '{print NF}')
+        shardtool info --frames --json --split $split d | jq -s 'map(.tokens) | add' | cmp - <(documents d $split | wc -w)
+    done
+    [ "$(shardtool info --frames --json --split val d | jq -r .shard | sort -u | wc -l)" = 4 ]
+    run_code 0 shardtool info --docs d/train/000/000000.zst
     [[ "${lines[-1]}" == *"(no end-of-text)" ]]
-    run_code 66 shardtool ls absent
-    run_code 2 shardtool ls
-}
-
-@test "stat counts documents and their lengths" {
-    dataset
     documents d | awk '{print NF}' | sort -n >lengths
     count=$(wc -l <lengths)
     for p in 1 5 25 50 75 95 99; do # the nearest rank
         echo "p$p $(sed -n "$(((count * p + 99) / 100))p" lengths)"
     done >want
-    shardtool stat d | head -17 | grep -E '^p[0-9]+ ' | tr -s ' ' | cmp - want
-    shardtool stat --json d | head -1 | jq -c '[.documents, .min, .max, .tokens]' >got
+    shardtool info --lengths d | head -17 | grep -E '^p[0-9]+ ' | tr -s ' ' | cmp - want
+    shardtool info --lengths --json d | head -1 | jq -c '[.documents, .min, .max, .tokens]' >got
     [ "$(cat got)" = "[$count,$(head -1 lengths),$(tail -1 lengths),$(paste -sd+ lengths | bc)]" ]
-    [ "$(shardtool stat --json d | jq -s 'map(.text_bytes) | add')" = "$(cat in/* | wc -c)" ]
-    [ "$(shardtool stat --json d | jq -r .split | tr '\n' ' ')" = "train val " ]
-    shardtool cat -o s.zst d
-    cat s.zst | shardtool stat --json - | jq .documents | cmp - <(echo "$count")
+    [ "$(shardtool info --lengths --json d | jq -s 'map(.text_bytes) | add')" = "$(cat in/* | wc -c)" ]
+    [ "$(shardtool info --lengths --json d | jq -r .split | tr '\n' ' ')" = "train val " ]
     printf 'a ' >long
     yes 'b ' | head -100000 | tr -d '\n' >>long
-    shardtool tokenize -o - long | shardtool stat --json - | jq -e '.max > 65536 and .min == .max and .p1 == .max and .p99 == .max'
+    shardtool tokenize -o - long | shardtool info --lengths --json - | jq -e '.max > 65536 and .min == .max and .p1 == .max and .p99 == .max'
+    for list in "" --shards --docs --frames --lengths --ids; do
+        run_code 66 shardtool info $list absent
+        run_code 2 shardtool info $list
+    done
+    run_match 2 "exclude each other" shardtool info --shards --ids d
 }
 
 # fault 94

@@ -131,5 +131,5 @@ import json
 for size in 0, 5, 3000000: print(json.dumps({"prompt": "a" * size, "completion": "ü"}))
 print(json.dumps({"text": "plain"}))' >sizes.jsonl
     tokenize -o out sizes.jsonl
-    [ "$("$BIN/shardtool" stat --json out | jq 'select(.split == "train").text_bytes')" = $((3000005 + 3 * 2 + 5)) ]
+    [ "$("$BIN/shardtool" info --lengths --json out | jq 'select(.split == "train").text_bytes')" = $((3000005 + 3 * 2 + 5)) ]
 }

@@ -82,7 +82,7 @@ END
     done
     shardtool tokenize -q --docs lines -o gpt2 "$text"
     run_match 65 "have different vocabularies" shardtool cat -o both.zst "$data/train/000/000000.zst" gpt2/train/000/000000.zst
-    for command in "cat" "cat --raw -o both.bin" hist; do
+    for command in "cat" "cat --raw -o both.bin" "info --ids"; do
         run_match 65 "'$data' and 'gpt2' have different vocabularies" shardtool $command "$data" gpt2
         run_match 65 "have different vocabularies" shardtool $command gpt2/train/000/000000.zst "$data/train/000/000000.zst"
     done

@@ -41,10 +41,10 @@ numbers() { od -An -v -tu4 -w4 "$@" | tr -d ' '; } # of raw ids
     shardtool encode --vocabulary "$data" first | shardtool decode --vocabulary "$data" | cmp - first
     run_match 65 "not 4 bytes for each id: the last id is incomplete" shardtool decode --raw --vocabulary "$data" <(head -c 7 raw)
     sort <(shardtool decode "$data" | sed 's/<|endoftext|>/\n/g'; shardtool decode --split val "$data" | sed 's/<|endoftext|>/\n/g') | grep . | cmp - <(sort "$text")
-    sort -n ids | uniq -c | sort -k1,1nr -k2,2n | awk '{print $2, $1}' | cmp - <(shardtool hist --json "$data" | jq -r '"\(.id) \(.count)"')
-    shardtool hist --json "$data" | jq -s -e 'map(select(.token == "in") | .id > 65535) == [true]'
+    sort -n ids | uniq -c | sort -k1,1nr -k2,2n | awk '{print $2, $1}' | cmp - <(shardtool info --ids --json "$data" | jq -r '"\(.id) \(.count)"')
+    shardtool info --ids --json "$data" | jq -s -e 'map(select(.token == "in") | .id > 65535) == [true]'
     run_code 0 shardtool verify "$data"
-    run_code 0 shardtool stat "$data"
+    run_code 0 shardtool info --lengths "$data"
 }
 
 @test "wide datasets are filtered, shuffled, deduplicated, merged, split, appended and rebuilt" {
@@ -71,7 +71,7 @@ numbers() { od -An -v -tu4 -w4 "$@" | tr -d ' '; } # of raw ids
     shardtool diff --content --split train "$data" whole.zst
     # lost tables
     head -c -50 whole.zst >cut.zst
-    shardtool index --rebuild again.zst cut.zst
+    shardtool verify --rebuild again.zst cut.zst
     shardtool diff --content again.zst whole.zst
     # appended, and in one run
     head -n 350 "$text" >a.txt && tail -n 350 "$text" >b.txt

@@ -39,7 +39,7 @@ def url(path="set", session="plain"):
 
 SHARD = "/train/000/000001.zst"
 COMMANDS = [["cat"], ["cat", "--split", "val"], ["get", "?", "0:10", "100000:170000", "300:301"], ["get", "--ids", "?", "1000:1010"], ["decode", "?", "--doc", "7"],
-            ["ls", "--docs"]]
+            ["info", "--docs"]]
 
 
 def both(command, path, remote, **more):

@@ -1,51 +1,11 @@
-// index: lists the frames of a shard, or rebuilds its tables from the undamaged frames. They are found through the old
-// seek table, and if that is damaged by reading from the start up to the first damaged frame.
+// Copies the undamaged frames of a shard.
+#include "shardtool/support/shard_rebuild.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "dataset/dataset.h"
+#include "dataset/shard.h"
 #include "remote/url_map.h"
-#include "shardtool/support/option_rows.h"
-#include "shardtool/support/path_visit.h"
-#include "shardtool/support/row_printer.h"
 #include <inttypes.h>
-#include <stdio.h>
 #include <zstd.h>
-
-static RowPrinter rows;
-static bool force;
-static const char *rebuild;
-static int split;
-
-static const Option options[] = {
-    {OPT_STRING, "rebuild", &rebuild, "FILE", "copy the undamaged frames to FILE, with new tables"},
-    ROW_OVERWRITE(&force),
-    ROW_SPLIT(&split),
-    ROW_JSON(&rows),
-    ROW_END,
-};
-
-static int print_frames(void *context, const char *path) {
-    bool *is_listed = context; // the shard of a dataset: its name is printed above its frames
-    ShardFile shard;
-    if (shard_file_open(&shard, path) < 0) return -1;
-    if (!rows.json && *is_listed) printf("%s\n", path);
-    if (!rows.json) printf("%8s %14s %10s %14s %8s %8s\n", "frame", "offset", "bytes", "first", "tokens", "xxh64");
-    for (uint64_t i = 0; i < shard.frame_count; i++) {
-        const ShardFrame *frame = &shard.frames[i];
-        char checksum[9];
-        snprintf(checksum, sizeof checksum, "%08x", frame->checksum);
-        row_begin(&rows, "shard", rows.json ? path : NULL);
-        row_add_number(&rows, "frame", 8, i);
-        row_add_number(&rows, "offset", 14, frame->offset);
-        row_add_number(&rows, "bytes", 10, frame->bytes);
-        row_add_number(&rows, "first", 14, frame->first);
-        row_add_number(&rows, "tokens", 8, frame->tokens);
-        row_add_text(&rows, "xxh64", 8, checksum);
-        row_end(&rows);
-    }
-    shard_file_close(&shard);
-    return 0;
-}
 
 // The size of the block at the start of `left`, or 0 when it is truncated or not a block.
 static size_t block_bytes(Bytes left) {
@@ -153,8 +113,7 @@ static int copy_frames(ShardWriter *writer, const char *path, Bytes map, const S
     return status;
 }
 
-static int rebuild_tables(const char *path) {
-    if (overwrite_check(rebuild, force) < 0) return -1;
+int shard_rebuild(const char *path, const char *output) {
     Bytes map;
     if (url_map_file(&map, path) < 0) return -1;
     Shard member = {0};
@@ -166,7 +125,7 @@ static int rebuild_tables(const char *path) {
         memcpy(params.vocab_fp, member.vocab_fp, 32);
         memcpy(params.params_fp, member.params_fp, 32);
         ShardWriter writer;
-        status = shard_writer_open(&writer, rebuild, -1, &params, false);
+        status = shard_writer_open(&writer, output, -1, &params, false);
         if (status == 0) {
             status = copy_frames(&writer, path, map, &member, start);
             if (status == 0)
@@ -178,13 +137,3 @@ static int rebuild_tables(const char *path) {
     file_unmap(&map);
     return status;
 }
-
-static int run(int count, char **arguments) {
-    if (count != 1) return fail(EX_USAGE, "expected exactly one PATH of a shard or dataset");
-    bool is_listed = dataset_is(arguments[0]);
-    if (!rebuild) return shards_visit(arguments[0], split, print_frames, &is_listed);
-    if (is_listed) return fail(EX_USAGE, "--rebuild needs one shard, '%s' is a dataset", arguments[0]);
-    return rebuild_tables(arguments[0]);
-}
-
-const Command shardtool_index = {"index", "PATH", "show a shard's frames, or rebuild its tables", options, run, NULL};

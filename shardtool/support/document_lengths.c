@@ -1,17 +1,8 @@
-// stat: counts and lengths of documents, from the document indexes; no frame is decoded.
-#include "dataset/document_reader.h"
-#include "shardtool/support/option_rows.h"
-#include "shardtool/support/path_visit.h"
-#include "shardtool/support/row_printer.h"
+// Lengths of documents.
+#include "shardtool/support/document_lengths.h"
+#include "common/file/file.h"
 #include <stdio.h>
 #include <stdlib.h>
-
-static RowPrinter rows = {.key_width = 16};
-
-static const Option options[] = {
-    ROW_JSON(&rows),
-    ROW_END,
-};
 
 // A histogram of lengths in bounded memory: exact below 2^16, above it to 11 significant bits, an error below 0.1 %.
 enum { EXACT = 1 << 16, PER_OCTAVE = 1 << 10, BUCKETS = EXACT + 48 * PER_OCTAVE };
@@ -61,44 +52,37 @@ static uint64_t text_bytes(const TokenReader *tokens) {
     return bytes;
 }
 
-static void add_number(const char *key, uint64_t value) { row_add_number(&rows, key, 0, value); }
-
-static void add_ratio(const char *key, uint64_t a, uint64_t b) {
-    row_add_ratio(&rows, key, b ? (double)a / (double)b : 0, 3, "");
+static void add_ratio(RowPrinter *rows, const char *key, uint64_t a, uint64_t b) {
+    row_add_ratio(rows, key, b ? (double)a / (double)b : 0, 3, "");
 }
 
-static void print_lengths(const char *path, const TokenReader *tokens, const Lengths *lengths) {
+static void print_row(RowPrinter *rows, const char *path, const TokenReader *tokens, const Lengths *lengths) {
     const char *split = tokens->path ? NULL : split_names[tokens->split];
     const uint64_t bytes = text_bytes(tokens);
     char name[PATH_MAX_BYTES + 8];
     snprintf(name, sizeof name, "%s%s%s", path, split ? ", " : "", split ? split : "");
-    row_begin(&rows, "path", rows.json ? path : name);
-    if (rows.json && split) row_add_text(&rows, "split", 0, split);
-    add_number("documents", lengths->documents);
-    add_number("tokens", tokens->tokens);
-    add_number("empty_documents", lengths->empty);
-    add_number("text_bytes", bytes);
-    add_ratio("bytes_per_token", bytes, tokens->tokens);
-    add_ratio("mean", tokens->tokens, lengths->documents);
-    add_number("min", lengths->least);
+    row_begin(rows, "path", rows->json ? path : name);
+    if (rows->json && split) row_add_text(rows, "split", 0, split);
+    row_add_number(rows, "documents", 0, lengths->documents);
+    row_add_number(rows, "tokens", 0, tokens->tokens);
+    row_add_number(rows, "empty_documents", 0, lengths->empty);
+    row_add_number(rows, "text_bytes", 0, bytes);
+    add_ratio(rows, "bytes_per_token", bytes, tokens->tokens);
+    add_ratio(rows, "mean", tokens->tokens, lengths->documents);
+    row_add_number(rows, "min", 0, lengths->least);
     for (size_t i = 0; i < sizeof percents / sizeof *percents; i++) {
         char key[8];
         snprintf(key, sizeof key, "p%u", percents[i]);
-        add_number(key, quantile(lengths, percents[i]));
+        row_add_number(rows, key, 0, quantile(lengths, percents[i]));
     }
-    add_number("max", lengths->most);
-    row_end(&rows);
+    row_add_number(rows, "max", 0, lengths->most);
+    row_end(rows);
 }
 
-static int print_split(void *context, const char *path, TokenReader *tokens) {
-    (void)context;
+int document_lengths_print(RowPrinter *rows, const char *path, TokenReader *tokens) {
     Lengths lengths = {.counts = allocate_zeroed(BUCKETS, sizeof(uint64_t))};
     int status = document_reader_visit(tokens, add_document, &lengths);
-    if (status == 0) print_lengths(path, tokens, &lengths);
+    if (status == 0) print_row(rows, path, tokens, &lengths);
     free(lengths.counts);
     return status;
 }
-
-static int run(int count, char **arguments) { return paths_visit(count, arguments, SPLIT_ALL, print_split, NULL); }
-
-const Command shardtool_stat = {"stat", "PATH...", "count documents and their lengths in tokens", options, run, NULL};
