@@ -1,22 +1,29 @@
-// cat: writes the raw ids of shards and datasets, or merges them into one shard without recompression. Workers decode
-// the frames, for a merged shard too: its trailer has the SHA-256 of all ids, which no hash of a part gives.
+// cat: writes the ids of shards and datasets, all of them or ranges, or merges shards into one without recompression.
+// Workers decode the frames, for a merged shard too: its trailer has the SHA-256 of all ids, which no hash of a part gives.
 #include "common/err.h"
 #include "common/file/mapguard.h"
 #include "common/machine/pool.h"
-#include "dataset/shard.h"
+#include "common/rng.h"
+#include "shardtool/support/id_range.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-static bool raw, force;
-static uint64_t threads;
-static const char *output;
+enum { RANDOM_LENGTH = 1024 };
+
+static bool raw, decimal, force;
+static uint64_t threads, seed;
+static const char *output, *random_ranges;
 static int split;
 
 static const Option options[] = {
     {OPT_STRING, "o,output", &output, "FILE", "write one merged shard to FILE; - is standard output"},
     {OPT_FLAG, "raw", &raw, NULL, "write raw ids with -o too (the default without -o)"},
+    {OPT_FLAG, "ids", &decimal, NULL, "print decimal ids, one line for each range or PATH"},
+    {OPT_STRING, "random", &random_ranges, "N[:L]", "print N ranges of L ids, without L of 1024, at random positions"},
+    {OPT_SIZE, "seed", &seed, "S", "seed of these positions"},
     ROW_SPLIT(&split),
     ROW_JOBS(&threads),
     ROW_OVERWRITE(&force),
@@ -169,9 +176,58 @@ static void close_target(Target *target) {
     free(target->jobs);
 }
 
-static int run(int count, char **arguments) {
-    if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset (- is standard input)");
-    if (jobs_check(threads) < 0 || paths_check_vocabulary(count, arguments) < 0) return -1;
+static int parse_random(uint64_t *ranges, uint64_t *length) {
+    char *end;
+    *ranges = strtoull(random_ranges, &end, 10);
+    *length = *end ? strtoull(end + 1, NULL, 10) : RANDOM_LENGTH;
+    if (id_range_is(random_ranges) ? *random_ranges != ':' : end > random_ranges && !*end) return 0;
+    return fail(EX_USAGE, "--random '%s' is not a number of ranges, N or N:L", random_ranges);
+}
+
+static int print_random(TokenReader *tokens, const char *path) {
+    uint64_t ranges, length;
+    if (parse_random(&ranges, &length) < 0) return -1;
+    if (length < 1 || length > tokens->tokens)
+        return fail(EX_USAGE, "--random %s: the length is not between 1 and the %" PRIu64 " tokens of '%s'",
+                    random_ranges, tokens->tokens, path);
+    int status = 0;
+    for (uint64_t i = 0; status == 0 && i < ranges; i++) {
+        // The high half of the product is uniform over the positions to within 2^-64 of their number.
+        uint64_t first = (uint64_t)((unsigned __int128)rng_u64(seed, 0, i) * (tokens->tokens - length + 1) >> 64);
+        status = id_range_print(tokens, first, first + length, decimal);
+    }
+    return status;
+}
+
+// A PATH and the ranges after it.
+static int print_ranges(int count, char **arguments) {
+    TokenReader tokens;
+    if (random_ranges && count > 1)
+        return fail(EX_USAGE, "--random and the range '%s' exclude each other", arguments[1]);
+    if (token_reader_open(&tokens, arguments[0], split) < 0) return -1;
+    int status = random_ranges ? print_random(&tokens, arguments[0]) : 0;
+    if (count == 1 && !random_ranges) status = id_range_print(&tokens, 0, tokens.tokens, decimal);
+    for (int i = 1; status == 0 && i < count; i++) {
+        uint64_t first, end;
+        status = id_range_parse(arguments[i], tokens.tokens, &first, &end);
+        if (status == 0) status = id_range_print(&tokens, first, end, decimal);
+    }
+    token_reader_close(&tokens);
+    return status;
+}
+
+static int print_paths(int count, char **arguments) {
+    if (output) return fail(EX_USAGE, "ranges and --ids go to standard output: not with -o");
+    if (!decimal && cli_refuse_terminal() != 0) return -1;
+    for (int i = 0, group; i < count; i += group) {
+        group = id_range_group(count - i, arguments + i);
+        if (group < 0 || print_ranges(group, arguments + i) < 0) return -1;
+    }
+    return 0;
+}
+
+static int write_all(int count, char **arguments) {
+    if (paths_check_vocabulary(count, arguments) < 0) return -1;
     static Target target;
     int status = open_target(&target, count, arguments);
     for (int i = 0; status == 0 && i < count; i++) status = shards_visit(arguments[i], split, put_shard, &target);
@@ -187,4 +243,13 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command shardtool_cat = {"cat", "PATH...", "print raw ids, or merge shards into one", options, run, NULL};
+static int run(int count, char **arguments) {
+    if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset (- is standard input)");
+    if (jobs_check(threads) < 0) return -1;
+    bool is_part = decimal || random_ranges;
+    for (int i = 0; i < count; i++) is_part |= id_range_is(arguments[i]);
+    return is_part ? print_paths(count, arguments) : write_all(count, arguments);
+}
+
+const Command shardtool_cat = {
+    "cat", "PATH [A:B]...", "print ids, all or tokens A to B-1, or merge shards into one", options, run, NULL};

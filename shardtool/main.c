@@ -9,8 +9,10 @@
 #define COMMANDS(X)                                                                                                    \
     X(tokenize)                                                                                                        \
     X(characters)                                                                                                      \
-    X(train_vocabulary) X(text) X(encode) X(decode) X(cat) X(info) X(verify) X(get) X(sample) X(diff) X(merge)         \
-        X(import_tokens) X(export_tokens) X(filter) X(dedup) X(decontaminate) X(shuffle) X(split)
+    X(train_vocabulary)                                                                                                \
+    X(text)                                                                                                            \
+    X(encode) X(decode) X(cat) X(info) X(verify) X(diff) X(merge) X(import_tokens) X(export_tokens) X(filter) X(dedup) \
+        X(decontaminate) X(shuffle) X(split)
 
 #define DECLARE(name) extern const Command shardtool_##name;
 COMMANDS(DECLARE)
@@ -19,7 +21,7 @@ COMMANDS(DECLARE)
 #define DATASETS "tokenize import-tokens merge filter dedup decontaminate shuffle split"
 
 // Commands that read URLs.
-#define URLS "tokenize characters train-vocabulary text cat info verify get"
+#define URLS "tokenize characters train-vocabulary text cat info verify"
 
 static const ManualRow environment[] = {
     {"MILLRACE_ISA", "portable, avx2 or avx512: use no instruction set beyond this one", NULL},
@@ -94,8 +96,8 @@ static const ManualRow examples[] = {
     {"info --ids data | head", "prints the ten most frequent ids", NULL},
     {"verify data", "exits with 1 if a bit of a shard is wrong", NULL},
     {"verify --rebuild whole.zst damaged.zst", "saves what is undamaged of a shard", NULL},
-    {"get --ids data 0:8 100:108", "prints the first 8 ids, and 8 others", NULL},
-    {"sample -n 3 --length 8 --ids data", "prints 8 ids from each of three places", NULL},
+    {"cat --ids data 0:8 100:108", "prints the first 8 ids, and 8 others", NULL},
+    {"cat --random 3:8 --ids data", "prints 8 ids from each of three places", NULL},
     {"diff data web", "exits with 1 if the datasets are not equal", NULL},
     {"export-tokens --format nanogpt -o out data", "writes the files train.bin and val.bin of nanoGPT", NULL},
     {"import-tokens --format nanogpt -o back out", "makes a dataset from train.bin and val.bin", NULL},

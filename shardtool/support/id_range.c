@@ -1,9 +1,9 @@
 // Parses and prints ranges of token ids.
 #include "shardtool/support/id_range.h"
 #include "common/err.h"
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 typedef struct {
@@ -28,17 +28,23 @@ int id_range_print(TokenReader *tokens, uint64_t first, uint64_t end, bool decim
     return status;
 }
 
+bool id_range_is(const char *argument) {
+    const size_t first = strspn(argument, "0123456789");
+    return argument[first] == ':' && !argument[first + 1 + strspn(argument + first + 1, "0123456789")];
+}
+
+int id_range_group(int count, char **arguments) {
+    if (id_range_is(arguments[0]))
+        return fail(EX_USAGE, "missing PATH of a shard or dataset before the range '%s'", arguments[0]);
+    int group = 1;
+    while (group < count && id_range_is(arguments[group])) group++;
+    return group;
+}
+
 int id_range_parse(const char *text, uint64_t tokens, uint64_t *first, uint64_t *end) {
-    char *colon, *stop;
+    char *colon;
     *first = strtoull(text, &colon, 10);
-    bool bad = *colon != ':' || (colon != text && !isdigit((unsigned char)*text));
-    *end = tokens;
-    if (!bad && colon[1]) {
-        *end = strtoull(colon + 1, &stop, 10);
-        bad = *stop || !isdigit((unsigned char)colon[1]);
-    }
-    if (bad) return fail(EX_USAGE, "'%s' is not a range A:B", text);
-    if (*first > *end || *end > tokens)
-        return fail(EX_USAGE, "range '%s' is not within the %" PRIu64 " tokens of the input", text, tokens);
-    return 0;
+    *end = colon[1] ? strtoull(colon + 1, NULL, 10) : tokens;
+    if (*first <= *end && *end <= tokens) return 0;
+    return fail(EX_USAGE, "range '%s' is not within the %" PRIu64 " tokens of the input", text, tokens);
 }

@@ -70,8 +70,6 @@ void log_replaced(uint64_t replaced, uint64_t text_bytes);
     { OPT_SIZE, "j,jobs", variable, "N", "worker threads, 0 = one per core" }
 #define ROW_SPLIT(variable)                                                                                            \
     { OPT_WORD, "split", variable, SPLIT_WORDS, "read this split of a dataset, and not the other" }
-#define ROW_IDS(variable)                                                                                              \
-    { OPT_FLAG, "ids", variable, NULL, "decimal ids, one range per line, instead of raw ids" }
 #define ROW_OVERWRITE(variable)                                                                                        \
     { OPT_FLAG, "force", variable, NULL, "overwrite an existing file" }
 #define ROW_REPLACE(variable)                                                                                          \

@@ -31,7 +31,7 @@ setup() {
     cmp "$abc" "$data/characters.txt"
     n=$(wc -m <"$abc")
     shardtool info --json "$data" | jq -e ".vocab_size == $n + 1"
-    shardtool get --ids "$data"/val/000/000000.zst 0:5 >ids
+    shardtool cat --ids "$data"/val/000/000000.zst 0:5 >ids
     first=$(shardtool decode --doc 0 "$data" --split val | head -c 5)
     [ "$first" = "Die M" ]
     for i in 1 2 3; do [ "$(sed -n "$i"p <(tr ' ' '\n' <ids))" = "$(grep -obaF "${first:i-1:1}" <<<"$(tr '\n' '_' <"$abc")" | head -1 | cut -d: -f1)" ]; done

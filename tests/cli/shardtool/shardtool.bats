@@ -374,30 +374,30 @@ slice() { # FILE FIRST END: bytes of those ids
     pieces
     total=$(($(stat -c %s raw) / 2))
     for range in 0:1 0:64 63:65 1000:1100 5:4000 0:0 $((total - 1)):$total; do
-        shardtool get out $range | cmp - <(slice raw ${range%:*} ${range#*:})
+        shardtool cat out $range | cmp - <(slice raw ${range%:*} ${range#*:})
     done
-    shardtool get out : | cmp - raw
-    shardtool get --split val out 10: | cmp - <(tail -c +21 raw_val)
-    shardtool get out/train/000/000001.zst 3:200 | cmp - <(zstd -dcq out/train/000/000001.zst | tail -c +7 | head -c 394)
-    run_code 0 shardtool get --ids out 2:5 7:9
+    shardtool cat out : | cmp - raw
+    shardtool cat --split val out 10: | cmp - <(tail -c +21 raw_val)
+    shardtool cat out/train/000/000001.zst 3:200 | cmp - <(zstd -dcq out/train/000/000001.zst | tail -c +7 | head -c 394)
+    run_code 0 shardtool cat --ids out 2:5 7:9
     [ "${lines[0]}" = "$(slice raw 2 5 | od -An -tu2 | xargs)" ]
     [ "${lines[1]}" = "$(slice raw 7 9 | od -An -tu2 | xargs)" ]
-    run_code 2 shardtool get --ids out 0:$((total + 1))
-    run_code 2 shardtool get --ids out 5:4
-    run_code 2 shardtool get --ids out 5
-    run_code 2 shardtool get --ids --split test out 0:1
+    run_code 2 shardtool cat --ids out 0:$((total + 1))
+    run_code 2 shardtool cat --ids out 5:4
+    run_match 2 "missing PATH of a shard or dataset before the range" shardtool cat 0:5 out
+    run_code 2 shardtool cat --ids --split test out 0:1
 }
 
 @test "sample prints the same ranges for the same seed" {
     pieces
-    shardtool sample --ids -n 50 --length 5 --seed 7 out >a
-    shardtool sample --ids -n 50 --length 5 --seed 7 out | cmp - a
-    shardtool sample --ids -n 50 --length 5 --seed 8 out >b
+    shardtool cat --ids --random 50:5 --seed 7 out >a
+    shardtool cat --ids --random 50:5 --seed 7 out | cmp - a
+    shardtool cat --ids --random 50:5 --seed 8 out >b
     run_code 1 cmp -s a b
     [ "$(wc -l <a)" = 50 ]
     od -An -v -tu2 -w2 raw | xargs >all
     while read -r line; do grep -qF " $line " all || grep -q "^$line " all; done <a
-    run_code 2 shardtool sample --ids --length 1000000 out
+    run_code 2 shardtool cat --ids --random 1:1000000 out
 }
 
 @test "info --ids equals sort and uniq" {
@@ -432,7 +432,7 @@ slice() { # FILE FIRST END: bytes of those ids
         zstd -dcq both/$split/*/*.zst | cmp - want
     done
     [ a/train/000/000000.zst -ef both/train/000/000000.zst ]
-    shardtool get both : | cmp - <(zstd -dcq both/train/*/*.zst)
+    shardtool cat both : | cmp - <(zstd -dcq both/train/*/*.zst)
     run_code 73 shardtool merge -o both a b
     run_code 0 shardtool merge --force -o both b
     shardtool diff both b
@@ -469,7 +469,7 @@ slice() { # FILE FIRST END: bytes of those ids
         zstd -dcq {a,b,c}/$split/*/*.zst >want
         zstd -dcq all/$split/*/*.zst | cmp - want
     done
-    shardtool get all : | cmp - <(zstd -dcq all/train/*/*.zst)
+    shardtool cat all : | cmp - <(zstd -dcq all/train/*/*.zst)
     [ "$(head -n 1 all/dataset.jsonl | jq -r '"\(.params) \(.val_share)"')" = "merge mixed" ]
     [ "$(head -n 1 all/dataset.jsonl | jq -r .params_fp)" = "$(echo merge | sha256sum | cut -d ' ' -f 1)" ]
     # the same samples as from frames of one size

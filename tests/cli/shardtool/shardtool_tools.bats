@@ -35,12 +35,12 @@ dataset() {
     rm -rf in
     touch before # or ls may come before the shell has made it
     ls -A | sort >before
-    for arguments in "cat" "info" "info --shards" "info --docs" "info --lengths" "info --ids" "info --frames" "verify -q" "diff --content --split train d" "sample -n 5" "decode"; do
+    for arguments in "cat" "info" "info --shards" "info --docs" "info --lengths" "info --ids" "info --frames" "verify -q" "diff --content --split train d" "cat --random 5" "cat --ids" "decode"; do
         shardtool $arguments s.zst 2>&1 | sed 's/s\.zst/-/g' >"$BATS_TEST_TMPDIR/.file"
         cat s.zst | shardtool $arguments - 2>&1 | cmp - .file
         shardtool $arguments - <s.zst 2>&1 | cmp - .file
     done
-    cat s.zst | shardtool get - 5:5000 | cmp - <(shardtool get s.zst 5:5000)
+    cat s.zst | shardtool cat - 5:5000 | cmp - <(shardtool cat s.zst 5:5000)
     cat s.zst | shardtool cat -o copy.zst -
     cmp s.zst copy.zst
     cat s.zst | shardtool verify --rebuild rebuilt.zst -
@@ -73,7 +73,7 @@ data = open("s.zst", "rb").read()
 os.write(1, data[:3])
 while struct.unpack("i", fcntl.ioctl(1, termios.FIONREAD, bytes(4)))[0]: time.sleep(0.001) # until they are read
 sys.stdout.buffer.write(data[3:])' | shardtool decode - | cmp - train.txt
-    shardtool decode --range 10:2500 d | cmp - <(shardtool get d 10:2500 | shardtool decode --raw)
+    shardtool decode --range 10:2500 d | cmp - <(shardtool cat d 10:2500 | shardtool decode --raw)
     # documents, whole, in order, across shards: those of the folder that are not in val
     documents=$(shardtool info --json d | jq .train_documents)
     for i in $(seq 0 $((documents - 1))); do shardtool decode --doc "$i" d | md5sum; done >got
@@ -100,7 +100,7 @@ sys.stdout.buffer.write(data[3:])' | shardtool decode - | cmp - train.txt
 }
 
 documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text id
-    shardtool get --ids --split "${2:-train}" "$1" : | sed 's/ 50256/ 50256\n/g; s/^50256/50256\n/' | sed 's/^ //; /^$/d'
+    shardtool cat --ids --split "${2:-train}" "$1" : | sed 's/ 50256/ 50256\n/g; s/^50256/50256\n/' | sed 's/^ //; /^$/d'
 }
 
 @test "info lists shards, documents, frames and lengths" {

@@ -30,10 +30,10 @@ numbers() { od -An -v -tu4 -w4 "$@" | tr -d ' '; } # of raw ids
     numbers raw >ids
     [ "$(sort -n ids | tail -n 1)" = 65792 ]
     [ "$(awk '$1 > 65535 && $1 != 65792' ids | wc -l)" -gt 1000 ]
-    shardtool get --ids "$data" 0:$n | tr ' ' '\n' | cmp - ids
-    shardtool get "$data" 5:3000 | cmp - <(tail -c +21 raw | head -c $((2995 * 4)))
-    shardtool sample --ids --length 40 --seed 3 "$data" | tr ' ' '\n' >some
-    shardtool sample --length 40 --seed 3 "$data" | numbers | cmp - some
+    shardtool cat --ids "$data" 0:$n | tr ' ' '\n' | cmp - ids
+    shardtool cat "$data" 5:3000 | cmp - <(tail -c +21 raw | head -c $((2995 * 4)))
+    shardtool cat --ids --random 1:40 --seed 3 "$data" | tr ' ' '\n' >some
+    shardtool cat --random 1:40 --seed 3 "$data" | numbers | cmp - some
     # encode gives the ids of one document
     shardtool decode --doc 0 "$data" >first
     shardtool encode --vocabulary "$data" first | tr ' ' '\n' | cmp - <(awk '$1 == 65792 { exit } 1' ids)

@@ -226,12 +226,12 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
         for i in 1 3; do # the hash of the first and of the second micro-batch, of two samples each
             for sample in $i $((i + 1)); do
                 read -r first tokens < <(sed -n ${sample}p which | jq -r '"\(.first_token) \(.tokens)"')
-                "$BIN/shardtool" get "$data" "$first:$((first + tokens))" | cat
+                "$BIN/shardtool" cat "$data" "$first:$((first + tokens))" | cat
             done >ids
             grep -q "sha256 $(sha256sum ids | head -c 16)" err
         done
         # a token's document, by the ends of the documents before it
-        "$BIN/shardtool" get --ids "$data" 0: | tr ' ' '\n' >all
+        "$BIN/shardtool" cat --ids "$data" 0: | tr ' ' '\n' >all
         jq -r '"\(.first_token) \(.first_document)\n\(.first_token + .tokens - 1) \(.last_document)"' which | while read -r token document; do
             [ "$(head -n "$token" all | grep -cx "$eot")" -eq "$document" ]
         done
@@ -267,7 +267,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
                 for batch in 0 1; do
                     first=$((4 * (step - 1) + 2 * batch))
                     jq -r "select(.sample >= $first and .sample < $first + 2) | \"\(.dataset) \(.first_token):\(.first_token + .tokens)\"" which |
-                        while read -r dataset range; do "$BIN/shardtool" get "$dataset" "$range"; done >ids
+                        while read -r dataset range; do "$BIN/shardtool" cat "$dataset" "$range"; done >ids
                     grep -q "samples $first to $((first + 1)), sha256 $(sha256sum ids | head -c 16)" err
                 done
             done
@@ -327,7 +327,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
         "$BIN/trainer" which run --step=$step --schedule=schedule --json "$data:3" "$two:1" >which
         for i in 1 3; do
             sed -n "$i,$((i + 1))p" which | jq -r '"\(.dataset) \(.first_token) \(.first_token + .tokens)"' |
-                while read -r dataset first end; do "$BIN/shardtool" get "$dataset" "$first:$end" | cat; done >ids
+                while read -r dataset first end; do "$BIN/shardtool" cat "$dataset" "$first:$end" | cat; done >ids
             grep -q "sha256 $(sha256sum ids | head -c 16)" err
         done
     done

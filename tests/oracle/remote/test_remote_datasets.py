@@ -38,7 +38,7 @@ def url(path="set", session="plain"):
 
 
 SHARD = "/train/000/000001.zst"
-COMMANDS = [["cat"], ["cat", "--split", "val"], ["get", "?", "0:10", "100000:170000", "300:301"], ["get", "--ids", "?", "1000:1010"], ["decode", "?", "--doc", "7"],
+COMMANDS = [["cat"], ["cat", "--split", "val"], ["cat", "?", "0:10", "100000:170000", "300:301"], ["cat", "--ids", "?", "1000:1010"], ["decode", "?", "--doc", "7"],
             ["info", "--docs"]]
 
 
@@ -75,7 +75,7 @@ def test_the_vocabulary_of_a_dataset_is_checked():
 
 def test_only_the_frames_of_a_range_are_requested():
     session = web.add("counted", Session(files))
-    tool("get", url(session="counted"), "700000:700010")
+    tool("cat", url(session="counted"), "700000:700010")
     spans = [(path, headers.get("Range", "bytes=0-0").removeprefix("bytes=").split("-")) for _, path, headers in session.seen]
     asked = sum(int(last) - int(first) + 1 for path, (first, last) in spans if path.endswith("zst"))
     assert asked < len(files["sets/set" + SHARD]), spans
@@ -87,7 +87,7 @@ def test_buckets_and_hubs_hold_datasets():
     assert b"all good" in tool("verify", "s3://bucket/sets/set", **more).stderr
     hub = web.add("hub", Hub("owner/name", files))
     for revision in ("", "@" + hub.main):
-        here, there = both(["get", "--ids", "?", "9:99"], "set", f"hf://datasets/owner/name{revision}/sets/set", HF_ENDPOINT=web.url("origin", "hub"))
+        here, there = both(["cat", "--ids", "?", "9:99"], "set", f"hf://datasets/owner/name{revision}/sets/set", HF_ENDPOINT=web.url("origin", "hub"))
         assert here == there
 
 
