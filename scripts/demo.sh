@@ -33,7 +33,7 @@ vocabulary=(--vocabulary $demo/vocabulary)
 }
 
 say "shardtool tokenize: $text"
-"$bin/shardtool" tokenize --val 0.05 --val-seed 3 ${docs[@]+"${docs[@]}"} ${vocabulary[@]+"${vocabulary[@]}"} -o $demo/data "${files[@]}"
+"$bin/shardtool" tokenize --val 0.05 --seed 3 ${docs[@]+"${docs[@]}"} ${vocabulary[@]+"${vocabulary[@]}"} -o $demo/data "${files[@]}"
 
 say "loader serve: a separate process serves the batches"
 "$bin/loader" serve $demo/data --endpoint $endpoint &

@@ -43,9 +43,10 @@ shardtool/parquet   common shardtool/ingest/input_format.h shardtool/ingest/stre
 shardtool/pipeline  common dataset shardtool/ingest tokenizer
 shardtool/vocabulary common shardtool/ingest shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pretokenize.h tokenizer/training
 shardtool/support   common remote/url_map.h dataset shardtool/ingest shardtool/parquet/where.h shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pattern.h
+shardtool/print     common dataset shardtool/ingest shardtool/support tokenizer
 shardtool/interchange common remote/url_map.h dataset shardtool/support
 shardtool/similar   common remote/url_map.h dataset shardtool/ingest shardtool/support tokenizer tokenizer/files
-shardtool           common remote dataset shardtool/ingest shardtool/pipeline shardtool/support shardtool/similar shardtool/interchange shardtool/vocabulary tokenizer
+shardtool           common remote dataset shardtool/ingest shardtool/pipeline shardtool/support shardtool/print shardtool/similar shardtool/interchange shardtool/vocabulary tokenizer
 loader/protocol     common dataset
 loader/client       common dataset loader/protocol
 loader/server       common dataset loader/protocol

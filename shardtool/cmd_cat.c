@@ -1,10 +1,11 @@
 // cat: writes the ids of shards and datasets, all of them or ranges, or merges shards into one without recompression.
-// Workers decode the frames, for a merged shard too: its trailer has the SHA-256 of all ids, which no hash of a part gives.
+// Workers decode the frames, for a merged shard too: its trailer has the SHA-256 of all ids, which no hash of a part
+// gives.
 #include "common/err.h"
 #include "common/file/mapguard.h"
 #include "common/machine/pool.h"
 #include "common/rng.h"
-#include "shardtool/support/id_range.h"
+#include "shardtool/print/id_range.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
 #include <inttypes.h>

@@ -1,51 +1,53 @@
 // decode: ids to text. The ids are decimal or raw (`trainer sample | shardtool decode`), or in a shard or dataset, of
-// which a document or a range can be chosen.
+// which a document or ranges can be chosen. With --json or -0 it prints documents, of shards, datasets or any inputs.
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/file/spool.h"
-#include "common/json_write.h"
 #include "common/log.h"
 #include "dataset/document_reader.h"
 #include "remote/url_map.h"
+#include "shardtool/print/document_printer.h"
+#include "shardtool/print/id_range.h"
 #include "shardtool/support/dataset_vocabulary.h"
-#include "shardtool/support/id_range.h"
+#include "shardtool/support/path_visit.h"
 #include "shardtool/support/vocabulary_options.h"
-#include "tokenizer/tokenizer.h"
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 enum { BLOCK_BYTES = 1 << 16 };
 
-static bool raw, json;
+static bool raw, json, null;
 static int split;
-static const char *document, *range;
+static uint64_t threads;
+static const char *document;
 static VocabularyOptions vocabulary;
 
 static const Option options[] = {
     {OPT_FLAG, "raw", &raw, NULL, "read little-endian ids of 2 bytes, of more than 65,536 of 4, instead of decimals"},
+    {OPT_FLAG, "json", &json, NULL, "print each document of shards, datasets or inputs as a JSON line"},
+    {OPT_FLAG, "0,null", &null, NULL, "print each document of shards, datasets or inputs as it is, and a NUL"},
     {OPT_STRING, "doc", &document, "N", "only document N of a shard or dataset, from 0, without its end-of-text"},
-    {OPT_FLAG, "json", &json, NULL, "print each document of a shard or dataset as a JSON line, as text does"},
-    {OPT_STRING, "range", &range, "A:B", "only tokens A to B-1 of the shard, dataset or document"},
     ROW_SPLIT(&split),
     VOCABULARY_ROWS(&vocabulary),
+    ROW_JOBS(&threads),
+    INPUT_ROWS,
     ROW_END,
 };
 
 typedef struct {
     const Vocab *vocab;
     uint8_t block[BLOCK_BYTES];
+    uint32_t ids[BLOCK_BYTES]; // of vocab_id_bytes each
     size_t block_bytes;
     Buffer out;
     uint64_t offset; // of the block in the stream
     uint32_t id;     // the decimal number being read
     unsigned digits; // digits read so far; with --raw: bytes of the id read so far
-    JsonCarry carry; // with --json; `text_bytes` counts the text
-    uint64_t text_bytes;
+    DocumentPrinter printer;
     TokenReader *tokens; // of the shard or dataset being decoded
 } TextDecoding;
 
@@ -61,7 +63,9 @@ static int put_id(TextDecoding *decoding, uint32_t id, uint64_t offset) {
 static int take_decimal(TextDecoding *decoding, uint8_t c, uint64_t offset) {
     if (isspace(c)) return decoding->digits ? put_id(decoding, decoding->id, offset) : 0;
     if (!isdigit(c) || decoding->digits == 9)
-        return fail(EX_DATA, "offset %" PRIu64 ": expected an id (decimal, or use --raw)", offset);
+        return fail(EX_DATA,
+                    "offset %" PRIu64 ": expected an id (decimal, or use --raw; --json prints the documents of inputs)",
+                    offset);
     decoding->id = decoding->id * 10 + (c - '0');
     decoding->digits++;
     return 0;
@@ -89,14 +93,14 @@ static ssize_t read_block(TextDecoding *decoding, int fd) {
 }
 
 // Stops at the first block with *is_shard set when the stream is a shard.
-static int decode_stream(TextDecoding *decoding, int fd, bool *is_shard) {
+static int decode_stream(TextDecoding *decoding, int fd, bool has_ranges, bool *is_shard) {
     decoding->offset = 0, decoding->digits = 0, decoding->id = 0;
     for (;;) {
         ssize_t got = read_block(decoding, fd);
         if (got < 0) return -1;
         *is_shard = !raw && decoding->offset == 0 && shard_begins((Bytes){decoding->block, decoding->block_bytes});
         if (*is_shard) return 0;
-        if (document || range || json) return fail(EX_USAGE, "--doc, --range and --json need a shard or dataset");
+        if (document || has_ranges) return fail(EX_USAGE, "--doc and ranges need a shard or dataset");
         decoding->out.size = 0;
         int status = 0;
         for (ssize_t i = 0; status == 0 && i < got; i++) {
@@ -144,61 +148,50 @@ static int put_ids(void *context, const void *ids, size_t count, unsigned bytes)
     return fd_write(STDOUT_FILENO, decoding->out.data, decoding->out.size, "the output");
 }
 
-static int put_json_ids(void *context, const void *ids, size_t count, unsigned bytes) {
-    (void)bytes;
-    TextDecoding *decoding = context;
-    Buffer text = {0};
-    int status = vocab_decode(decoding->vocab, ids, count, &text);
-    decoding->text_bytes += text.size;
-    json_add_text(&decoding->out, (Bytes){text.data, text.size}, false, &decoding->carry);
-    buffer_close(&text);
-    return status;
-}
-
-static int flush(TextDecoding *decoding, size_t least) {
-    if (decoding->out.size < least) return 0;
-    int status = fd_write(STDOUT_FILENO, decoding->out.data, decoding->out.size, "the output");
+static int put_part(TextDecoding *decoding, const Document *found, uint64_t at, uint64_t stop, uint64_t end) {
     decoding->out.size = 0;
-    return status;
+    void *ids = decoding->ids;
+    if (token_reader_get(decoding->tokens, at, (size_t)(stop - at), ids) < 0) return -1;
+    if (vocab_decode(decoding->vocab, ids, (size_t)(stop - at), &decoding->out) < 0) return -1;
+    const Bytes text = {decoding->out.data, decoding->out.size};
+    return document_print(&decoding->printer, text, at == found->first, stop == end);
 }
 
-// Adds a document as a line of JSON. A long one is printed in steps of BLOCK_BYTES ids.
+// A long document is printed in steps of BLOCK_BYTES ids.
 static int put_document(void *context, const Document *found) {
     TextDecoding *decoding = context;
     const uint64_t end = found->first + found->tokens - found->has_end;
-    buffer_print(&decoding->out, "{\"text\": \"");
-    for (uint64_t at = found->first; at < end;) {
-        const uint64_t stop = end - at > BLOCK_BYTES ? at + BLOCK_BYTES : end;
-        if (token_reader_visit(decoding->tokens, at, stop, put_json_ids, decoding) < 0) return -1;
-        if (flush(decoding, BLOCK_BYTES) < 0) return -1;
-        at = stop;
+    for (uint64_t at = found->first, stop;; at = stop) {
+        stop = end - at > BLOCK_BYTES ? at + BLOCK_BYTES : end;
+        if (put_part(decoding, found, at, stop, end) < 0) return -1;
+        if (stop == end) return 0;
     }
-    json_add_text(&decoding->out, (Bytes){0}, true, &decoding->carry);
-    buffer_print(&decoding->out, "\"}\n");
-    return flush(decoding, BLOCK_BYTES);
 }
 
-static int decode_json(TextDecoding *decoding, const Document *only) {
-    decoding->out.size = 0;
-    int status = only ? put_document(decoding, only) : document_reader_visit(decoding->tokens, put_document, decoding);
-    return status < 0 || flush(decoding, 1) < 0 ? -1 : 0;
+static int put_range(TextDecoding *decoding, uint64_t first, uint64_t end) {
+    if (json || null) return put_document(decoding, &(Document){.first = first, .tokens = end - first});
+    return token_reader_visit(decoding->tokens, first, end, put_ids, decoding);
 }
 
-static int decode_tokens(TextDecoding *decoding, TokenReader *tokens) {
+// All of the shard, split or document, or `count` ranges of it.
+static int decode_tokens(TextDecoding *decoding, int count, char **ranges) {
+    TokenReader *tokens = decoding->tokens;
     Document one = {.tokens = tokens->tokens};
-    decoding->tokens = tokens;
-    if (json && !document && !range) return decode_json(decoding, NULL);
+    if ((json || null) && !document && !count) return document_reader_visit(tokens, put_document, decoding);
     if (document && find_document(tokens, &one) < 0) return -1;
     uint64_t first = 0, end = one.tokens - one.has_end;
-    if (range && id_range_parse(range, end, &first, &end) < 0) return -1;
-    if (json) return decode_json(decoding, &(Document){.first = one.first + first, .tokens = end - first});
-    return token_reader_visit(tokens, one.first + first, one.first + end, put_ids, decoding);
+    int status = count ? 0 : put_range(decoding, one.first, one.first + end);
+    for (int i = 0; status == 0 && i < count; i++) {
+        status = id_range_parse(ranges[i], one.tokens - one.has_end, &first, &end);
+        if (status == 0) status = put_range(decoding, one.first + first, one.first + end);
+    }
+    return status;
 }
 
 // The vocabulary whose file the dataset has, unless another vocabulary was named.
 static int take_vocabulary(TextDecoding *decoding, const char *path) {
     char kept[PATH_MAX_BYTES];
-    if (vocabulary_is_named(&vocabulary) || !dataset_is(path) || !dataset_vocabulary_in(kept, path)) return 0;
+    if (vocabulary.vocabulary || !dataset_is(path) || !dataset_vocabulary_in(kept, path)) return 0;
     vocab_close(decoding->vocab);
     decoding->vocab = vocabulary_path_open(kept, NULL);
     return decoding->vocab ? 0 : -1;
@@ -209,48 +202,91 @@ static int check_vocabulary(const TextDecoding *decoding, TokenReader *tokens, c
     if (!shard) return tokens->tokens ? -1 : 0;
     if (vocab_has_fingerprint(decoding->vocab, shard->vocab_fp) && vocab_size(decoding->vocab) == shard->vocab_size)
         return 0;
-    const bool kept = !vocabulary_is_named(&vocabulary) && !vocab_is_gpt2(decoding->vocab);
+    const bool kept = !vocabulary.vocabulary && !vocab_is_gpt2(decoding->vocab);
     return fail(kept ? EX_DATA : EX_PROTOCOL,
-                "'%s' has another vocabulary, of %u ids%s%s: name its file (--characters, --vocabulary)", path,
-                shard->vocab_size, kept ? ", than its " : "", kept ? vocab_file_name(decoding->vocab) : "");
+                "'%s' has another vocabulary, of %u ids%s%s: name its file (--vocabulary)", path, shard->vocab_size,
+                kept ? ", than its " : "", kept ? vocab_file_name(decoding->vocab) : "");
 }
 
-static int decode_shard(TextDecoding *decoding, const char *path) {
+static int decode_shard(TextDecoding *decoding, int count, char **arguments) {
+    const char *path = arguments[0];
     TokenReader tokens;
     if (take_vocabulary(decoding, path) < 0 || token_reader_open(&tokens, path, split) < 0) return -1;
     const uint64_t others = split == SPLIT_TRAIN ? tokens.dataset.documents[SPLIT_VAL] : 0;
-    if (others && !document && !range)
+    if (others && !document && count == 1)
         log_line("the training split of '%s': --split val has %" PRIu64 " more documents", path, others);
+    decoding->tokens = &tokens;
     int status = check_vocabulary(decoding, &tokens, path);
-    if (status == 0) status = decode_tokens(decoding, &tokens);
+    if (status == 0) status = decode_tokens(decoding, count - 1, arguments + 1);
     token_reader_close(&tokens);
     return status;
 }
 
-// Ids, or a shard: no decimal begins as a shard does.
-static int decode_path(TextDecoding *decoding, const char *path) {
-    if (dataset_is(path) || url_map_takes(path)) return decode_shard(decoding, path);
+// Ids, or a shard: no decimal begins as a shard does. `count` arguments: a PATH and its ranges.
+static int decode_path(TextDecoding *decoding, int count, char **arguments) {
+    const char *path = arguments[0];
+    if (json || null || dataset_is(path) || url_map_takes(path)) return decode_shard(decoding, count, arguments);
     bool is_stdin = !strcmp(path, "-");
     int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fail_errno("cannot open '%s'", path);
     bool is_shard = false;
-    int status = decode_stream(decoding, fd, &is_shard);
+    int status = decode_stream(decoding, fd, count > 1, &is_shard);
     if (is_shard && is_stdin) status = stdin_spool((Bytes){decoding->block, decoding->block_bytes});
     if (!is_stdin) close(fd);
     if (status < 0) return is_stdin ? fail_in("standard input") : fail_in("'%s'", path);
-    return is_shard ? decode_shard(decoding, path) : 0;
+    return is_shard ? decode_shard(decoding, count, arguments) : 0;
 }
 
-static int run(int count, char **arguments) {
+static int decode_paths(int count, char **arguments) {
     static TextDecoding decoding;
+    decoding.printer.raw = null;
     decoding.vocab = vocabulary_options_open(&vocabulary);
-    if (!decoding.vocab) return -1;
-    int status = count ? 0 : decode_path(&decoding, "-");
-    for (int i = 0; status == 0 && i < count; i++) status = decode_path(&decoding, arguments[i]);
-    if (status == 0) log_replaced(decoding.carry.replaced, decoding.text_bytes);
+    int status = decoding.vocab ? 0 : -1;
+    for (int i = 0, group; status == 0 && i < count; i += group) {
+        group = id_range_group(count - i, arguments + i);
+        status = group < 0 ? -1 : decode_path(&decoding, group, arguments + i);
+    }
+    status = document_printer_finish(&decoding.printer, status);
     buffer_close(&decoding.out);
     vocab_close(decoding.vocab);
     return status;
 }
 
-const Command shardtool_decode = {"decode", "[PATH...]", "convert ids, shards or datasets to text", options, run, NULL};
+static int print_inputs(Source *source) {
+    DocumentPrinter printer = {.raw = null};
+    Part part;
+    int status;
+    while ((status = source_next(source, &part)) > 0)
+        if ((status = document_print(&printer, part.text, part.first, part.last)) < 0) break;
+    status = document_printer_finish(&printer, status);
+    return status == 0 && !printer.documents ? fail_no_documents() : status;
+}
+
+// Documents of shards and datasets, or of inputs: a PATH that is neither a dataset nor begins as a shard.
+static int print_documents(int count, char **arguments) {
+    static char dash[] = "-", *standard_input[] = {dash};
+    const bool is_default = !count && !input_filter.files_from;
+    char **paths = is_default ? standard_input : arguments;
+    const int paths_count = is_default ? 1 : count;
+    const char *tokens = NULL, *input = input_filter.files_from, *range = NULL;
+    for (int i = 0; i < paths_count; i++) {
+        const int is_tokens = id_range_is(paths[i]) ? 2 : path_is_tokens(paths[i], &source_options.head);
+        if (is_tokens < 0) return -1;
+        *(is_tokens == 2 ? &range : is_tokens ? &tokens : &input) = paths[i];
+    }
+    if (tokens && input)
+        return fail(EX_USAGE, "'%s' holds ids and '%s' is an input: decode one after the other", tokens, input);
+    if (tokens) return decode_paths(paths_count, paths);
+    if (range || document) return fail(EX_USAGE, "--doc and ranges need a shard or dataset");
+    return input_set_threads(threads) < 0 ? -1 : input_read(count, arguments, print_inputs);
+}
+
+static int run(int count, char **arguments) {
+    static char dash[] = "-", *standard_input[] = {dash};
+    if (json && null) return fail(EX_USAGE, "--json and --null exclude each other");
+    if (json || null) return print_documents(count, arguments);
+    return count ? decode_paths(count, arguments) : decode_paths(1, standard_input);
+}
+
+const Command shardtool_decode = {
+    "decode", "[PATH [A:B]...]...", "convert ids to text, or print documents", options, run, NULL};

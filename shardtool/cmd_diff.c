@@ -7,14 +7,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define NOT_IDS ", and hold the same ids: --content compares only these"
+#define NOT_IDS ", and hold the same ids: --ids compares only these"
 enum { STEP_TOKENS = 1 << 16 };
 
-static bool content;
+static bool ids;
 static int wanted; // 0 = all splits, else the split + 1
 
 static const Option options[] = {
-    {OPT_FLAG, "content", &content, NULL, "compare the ids only, not how they are cut into frames and shards"},
+    {OPT_FLAG, "ids", &ids, NULL, "compare the ids only, not how they are cut into frames and shards"},
     {OPT_WORD, "split", &wanted, "all|" SPLIT_WORDS, "split of the datasets"},
     ROW_END,
 };
@@ -79,7 +79,7 @@ static int diff_manifests(const Dataset *a, const Dataset *b) {
         if (a->shard_count[split] != b->shard_count[split]) {
             printf("'%s' has %" PRIu64 " %s shards, '%s' has %" PRIu64 "%s\n", a->path, a->shard_count[split],
                    split_names[split], b->path, b->shard_count[split],
-                   a->tokens[split] == b->tokens[split] ? " (--content compares the ids)" : "");
+                   a->tokens[split] == b->tokens[split] ? " (--ids compares the ids)" : "");
             return EX_NO;
         }
         for (uint64_t i = 0; i < a->shard_count[split]; i++)
@@ -95,11 +95,11 @@ static int diff_manifests(const Dataset *a, const Dataset *b) {
 
 static int diff_datasets(const char *a_path, const char *b_path) {
     static const char *const labels[SPLIT_COUNT] = {"train: ", "val: "};
-    for (int split = 0; content && split < SPLIT_COUNT; split++) {
+    for (int split = 0; ids && split < SPLIT_COUNT; split++) {
         int status = is_wanted(split) ? diff_ids(a_path, b_path, split, labels[split]) : 0;
         if (status) return status;
     }
-    if (content) return 0;
+    if (ids) return 0;
     Dataset a, b = {0};
     if (dataset_open(&a, a_path) < 0) return -1;
     int status = dataset_open(&b, b_path);
@@ -116,12 +116,11 @@ static int run(int count, char **arguments) {
     if (dataset) {
         const char *other = dataset == a ? b : a;
         if (strcmp(other, "-") && access(other, F_OK)) return fail_errno("cannot open '%s'", other);
-        if (!content)
-            return fail(EX_USAGE, "'%s' is a dataset and '%s' is not: compare them with --content", dataset, other);
+        if (!ids) return fail(EX_USAGE, "'%s' is a dataset and '%s' is not: compare them with --ids", dataset, other);
     }
     int split = dataset ? choose_split(dataset) : SPLIT_TRAIN;
     if (split < 0) return -1;
-    if (content) return diff_ids(a, b, split, "");
+    if (ids) return diff_ids(a, b, split, "");
     return diff_bytes(a, b);
 }
 

@@ -16,7 +16,7 @@ static bool force;
 static const Option options[] = {
     ROWS_INTERCHANGE(&to),
     {OPT_STRING, "o,output", &output, "DIR", "directory to create, with files train* and val*"},
-    {OPT_SIZE, "file-tokens", &file_tokens, "N", "ids per file of llmc"},
+    {OPT_SIZE, "shard-tokens", &file_tokens, "N", "ids per file of llmc"},
     {OPT_FLAG, "force", &force, NULL, "replace the files of an earlier export"},
     ROW_END,
 };
@@ -74,7 +74,7 @@ static int run(int count, char **arguments) {
     if (!format) return -1;
     if (!output) return fail(EX_USAGE, "missing -o DIR");
     if (file_tokens < 1 || file_tokens > INT32_MAX)
-        return fail(EX_USAGE, "--file-tokens %" PRIu64 " is not between 1 and %d", file_tokens, INT32_MAX);
+        return fail(EX_USAGE, "--shard-tokens %" PRIu64 " is not between 1 and %d", file_tokens, INT32_MAX);
     char vocabulary[PATH_MAX_BYTES];
     if (find_vocabulary(arguments[0], vocabulary) < 0) return -1;
     Buffer pattern = {0};

@@ -110,8 +110,8 @@ static int find_vocabulary(const Inputs *inputs, char path[PATH_MAX_BYTES]) {
             return fail(
                 EX_DATA,
                 "'%s' is beside the ids, which are of its characters and not of GPT-2's vocabulary: name a text "
-                "of these characters in their order (--characters), as the characters.txt that trainer import "
-                "writes, or make the dataset from the text (shardtool characters, tokenize)",
+                "of these characters in their order (--vocabulary), as the characters.txt that trainer import "
+                "writes, or make the dataset from the text (shardtool train-vocabulary --characters, tokenize)",
                 meta);
     }
     *path = '\0';
@@ -121,7 +121,7 @@ static int find_vocabulary(const Inputs *inputs, char path[PATH_MAX_BYTES]) {
 // The vocabulary that options name, the one of a file beside the ids, or GPT-2's.
 static const Vocab *open_vocabulary(const Inputs *inputs) {
     char path[PATH_MAX_BYTES];
-    if (vocabulary_is_named(&vocabulary)) return vocabulary_options_open(&vocabulary);
+    if (vocabulary.vocabulary) return vocabulary_options_open(&vocabulary);
     if (find_vocabulary(inputs, path) < 0) return NULL;
     if (!*path)
         log_line("the ids are taken as GPT-2's: --vocabulary names another vocabulary");

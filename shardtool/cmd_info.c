@@ -1,8 +1,8 @@
 // info: prints the headers and totals of shards and datasets, or what is in them.
 #include "common/err.h"
 #include "common/json_write.h"
-#include "shardtool/support/document_lengths.h"
-#include "shardtool/support/id_counts.h"
+#include "shardtool/print/document_lengths.h"
+#include "shardtool/print/id_counts.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
 #include <stdio.h>

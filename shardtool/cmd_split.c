@@ -11,7 +11,8 @@ static uint64_t parts, part_tokens;
 
 static const Option options[] = {
     {OPT_SIZE, "parts", &parts, "N", "make N parts of equal numbers of documents"},
-    {OPT_SIZE, "tokens", &part_tokens, "N", "begin a new part after the document that completes N tokens of a split"},
+    {OPT_SIZE, "max-tokens", &part_tokens, "N",
+     "begin a new part after the document that completes N tokens of a split"},
     {OPT_STRING, "o,output", &output_options.path, "DIR", "directory of the parts: DIR/part-000000 ..."},
     ROWS_SHARDS,
     {OPT_FLAG, "force", &output_options.force, NULL, "replace finished parts"},
@@ -79,7 +80,7 @@ static int check_others(uint64_t count) {
     return status;
 }
 
-// The number of parts that --tokens makes, from the document indexes alone.
+// The number of parts that --max-tokens makes, from the document indexes alone.
 static int count_parts(const DocumentInputs *inputs, uint64_t *count) {
     *count = 0;
     int status = 0;
@@ -120,7 +121,7 @@ static int split_inputs(const DocumentInputs *inputs) {
 }
 
 static int run(int count, char **arguments) {
-    if (!parts == !part_tokens) return fail(EX_USAGE, "expected either --parts N or --tokens N");
+    if (!parts == !part_tokens) return fail(EX_USAGE, "expected either --parts N or --max-tokens N");
     if (!output_options.path || !strcmp(output_options.path, "-")) return fail(EX_USAGE, "missing -o DIR");
     DocumentInputs inputs;
     if (documents_open(&inputs, count, arguments) < 0) return -1;

@@ -1,8 +1,9 @@
-// tokenize: turns any input into a dataset directory, or into one shard on standard output.
+// tokenize: turns any input into a dataset directory, or into one shard or the ids on standard output.
 #include "common/err.h"
 #include "common/machine/pool.h"
 #include "dataset/dataset_build.h"
 #include "shardtool/pipeline/append.h"
+#include "shardtool/print/id_output.h"
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/run_compare.h"
 #include "shardtool/support/run_part.h"
@@ -23,13 +24,13 @@ static double val = 0.0005;
 static const char *output, *part_option;
 static VocabularyOptions vocabulary;
 static InvalidUtf8 invalid_utf8;
-static bool force, append, json;
+static bool force, append, json, decimal, raw;
 
 static const Option options[] = {
     {OPT_STRING, "o,output", &output, "DIR", "dataset directory to create; - writes one shard to standard output"},
     ROW_JOBS(&threads),
     {OPT_FLOAT, "val", &val, "P", "share of documents in the validation split, 0 to 1"},
-    {OPT_SIZE, "val-seed", &val_seed, "N", "seed of the choice of validation documents"},
+    {OPT_SIZE, "seed", &val_seed, "N", "seed of the choice of validation documents"},
     {OPT_SIZE, "shard-tokens", &shard_tokens, "N", "tokens per shard, rounded up to whole frames"},
     {OPT_SIZE, "max-tokens", &max_tokens, "N", "end with the document that reaches N tokens, 0 = no limit"},
     {OPT_SIZE, "frame-tokens", &frame_tokens, "N", "tokens per compressed frame"},
@@ -43,6 +44,9 @@ static const Option options[] = {
     ROW_MAX_WORD(&max_word),
     VOCABULARY_ROWS(&vocabulary),
     {OPT_FLAG, "json", &json, NULL, "print the summary as a JSON object to standard output"},
+    {OPT_FLAG, "ids", &decimal, NULL,
+     "print the ids without end-of-text, one line of decimals for each document, and make no dataset"},
+    {OPT_FLAG, "raw", &raw, NULL, "print these ids little-endian, of 2 bytes, of more than 65,536 of 4"},
     {OPT_FLAG, "append", &append, NULL, "add the documents to the finished dataset DIR"},
     ROW_REPLACE(&force),
     ROW_END,
@@ -78,7 +82,10 @@ static void make_params(Buffer *line, const char *share) {
 
 static int check_options(bool to_stdout) {
     if (input_check() < 0 || input_set_threads(threads) < 0) return -1;
-    if (!output) return fail(EX_USAGE, "missing -o DIR (-o - writes one shard to standard output)");
+    if (!output && !to_stdout)
+        return fail(EX_USAGE, "missing -o DIR (-o - writes one shard to standard output, --ids prints ids)");
+    if ((decimal || raw) && (source_options.turns || part_option || (output && strcmp(output, "-") != 0)))
+        return fail(EX_USAGE, "--ids and --raw print the ids of texts: not with -o DIR, --part or --turns");
     if (to_stdout && json) return fail(EX_USAGE, "--json and -o - would both write to standard output");
     if (source_options.turns && invalid_utf8 == INVALID_BYTES)
         return fail(EX_USAGE, "--turns reads JSON, which is UTF-8: --invalid-utf8 replace or fail");
@@ -283,12 +290,22 @@ static void set_params(RunParams *run) {
     run->pipeline.max_tokens = max_tokens;
 }
 
+static int print_ids(Source *source) {
+    const Vocab *vocab = vocabulary_options_open(&vocabulary);
+    if (!vocab) return -1;
+    const IdOutputOptions id_options = {vocab, invalid_utf8, max_word, max_tokens, raw};
+    const int status = id_output_print(&id_options, source);
+    vocab_close(vocab);
+    return status;
+}
+
 static int run(int count, char **arguments) {
     RunParams params = {0};
     TextOptions *text = &params.pipeline.text;
-    bool to_stdout = output && !strcmp(output, "-");
+    const bool to_stdout = decimal || raw || (output && !strcmp(output, "-"));
     if (check_options(to_stdout) < 0) return -1;
-    if (to_stdout && cli_refuse_terminal() != 0) return -1;
+    if (to_stdout && (!decimal || raw) && cli_refuse_terminal() != 0) return -1;
+    if (decimal || raw) return input_read(count, arguments, print_ids);
 
     RunPart part;
     if (part_choose(&part, part_option, output) < 0) return -1;
@@ -315,4 +332,5 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command shardtool_tokenize = {"tokenize", "[INPUT...]", "tokenize documents into shards", options, run, NULL};
+const Command shardtool_tokenize = {"tokenize", "[INPUT...]", "tokenize documents into shards, or print their ids",
+                                    options,    run,          NULL};

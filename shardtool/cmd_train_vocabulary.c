@@ -1,7 +1,8 @@
-// train-vocabulary: finds the merges of a byte-level BPE vocabulary in the documents of any inputs.
+// train-vocabulary: finds the merges of a byte-level BPE vocabulary, or the characters, in the documents of any inputs.
 #include "common/err.h"
 #include "common/machine/host_memory.h"
 #include "common/machine/pool.h"
+#include "shardtool/print/character_list.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/run_compare.h"
 #include "shardtool/support/source_overlap.h"
@@ -23,13 +24,15 @@ static const char *output;
 static Pattern pattern;
 static StringList specials;
 static InvalidUtf8 invalid_utf8;
-static bool force;
+static bool characters, force;
 
 static const Option options[] = {
     {OPT_STRING, "o,output", &output, "DIR", "directory to create for the vocabulary"},
     {OPT_SIZE, "V,vocab-size", &vocab_size_option, "N", "ids of the vocabulary, special tokens included"},
     {OPT_WORD, "pattern", &pattern, pattern_words + 1, "the pattern that cuts text into pieces before merging"},
     {OPT_LIST, "special", &specials, "TOKEN", "a special token, in the order of their ids; <|endoftext|> is the last"},
+    {OPT_FLAG, "characters", &characters, NULL,
+     "learn no merges: print each character of the documents once, for --vocabulary"},
     ROW_JOBS(&threads),
     {OPT_SIZE, "memory", &memory, "SIZE",
      "memory to use at most; rare counts beyond it are kept in files in DIR; the default is less if less is free"},
@@ -263,6 +266,10 @@ static int train_in_output(TrainRun *run) {
 
 static int run(int count, char **arguments) {
     TrainRun training = {0};
+    if (characters && (output || specials.count || max_bytes))
+        return fail(EX_USAGE,
+                    "--characters prints the characters of all documents: not with -o, --special or --max-bytes");
+    if (characters) return input_set_threads(threads) < 0 ? -1 : input_read(count, arguments, character_list_print);
     if (check_options(&training) < 0) return -1;
     if (inputs_open(&training.inputs, count, arguments, &input_filter) < 0) return -1;
     make_params(&training);
@@ -275,4 +282,9 @@ static int run(int count, char **arguments) {
 }
 
 const Command shardtool_train_vocabulary = {
-    "train-vocabulary", "[INPUT...]", "learn a byte-level BPE vocabulary from documents", options, run, NULL};
+    "train-vocabulary",
+    "[INPUT...]",
+    "learn a byte-level BPE vocabulary from documents, or list their characters",
+    options,
+    run,
+    NULL};

@@ -5,9 +5,9 @@
 #include "common/log.h"
 #include "common/machine/pool.h"
 #include "dataset/dataset_build.h"
+#include "shardtool/print/row_printer.h"
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/option_rows.h"
-#include "shardtool/support/row_printer.h"
 #include "shardtool/support/shard_rebuild.h"
 #include <inttypes.h>
 #include <stdio.h>

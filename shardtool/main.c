@@ -6,13 +6,11 @@
 #include <signal.h>
 #include <stddef.h>
 
-#define COMMANDS(X)                                                                                                    \
-    X(tokenize)                                                                                                        \
-    X(characters)                                                                                                      \
-    X(train_vocabulary)                                                                                                \
-    X(text)                                                                                                            \
-    X(encode) X(decode) X(cat) X(info) X(verify) X(diff) X(merge) X(import_tokens) X(export_tokens) X(filter) X(dedup) \
-        X(decontaminate) X(shuffle) X(split)
+// clang-format off
+#define COMMANDS(X) \
+    X(tokenize) X(train_vocabulary) X(decode) X(cat) X(info) X(verify) X(diff) X(merge) X(import_tokens) X(export_tokens) \
+    X(filter) X(dedup) X(decontaminate) X(shuffle) X(split)
+// clang-format on
 
 #define DECLARE(name) extern const Command shardtool_##name;
 COMMANDS(DECLARE)
@@ -21,12 +19,11 @@ COMMANDS(DECLARE)
 #define DATASETS "tokenize import-tokens merge filter dedup decontaminate shuffle split"
 
 // Commands that read URLs.
-#define URLS "tokenize characters train-vocabulary text cat info verify"
+#define URLS "tokenize train-vocabulary decode cat info verify"
 
 static const ManualRow environment[] = {
     {"MILLRACE_ISA", "portable, avx2 or avx512: use no instruction set beyond this one", NULL},
-    {"TMPDIR", "folder for temporary files, in place of /tmp",
-     "tokenize characters train-vocabulary text dedup shuffle"},
+    {"TMPDIR", "folder for temporary files, in place of /tmp", "tokenize train-vocabulary decode dedup shuffle"},
     {"CURL_CA_BUNDLE", "file of the authorities whose certificates are accepted for inputs by URL", URLS},
     {"SSL_CERT_FILE", "the same, if CURL_CA_BUNDLE is not set", URLS},
     {"SSL_CERT_DIR", "folder of authorities, beside that file", URLS},
@@ -37,7 +34,7 @@ static const ManualRow files[] = {
     {"DIR/dataset.jsonl", "the manifest of the dataset DIR: a line for the dataset, then one for each shard", DATASETS},
     {"DIR/train/000/000000.zst", "a shard of the training split; shards of the validation split are below DIR/val",
      DATASETS},
-    {"DIR/skipped.jsonl", "the damaged inputs that tokenize skipped (--max-bad, --keep-going)", "tokenize"},
+    {"DIR/skipped.jsonl", "the damaged inputs that tokenize skipped (--max-bad)", "tokenize"},
     {"DIR/vocabulary.tiktoken",
      "the tokens of a vocabulary in base64 with their ids; beside it vocabulary.json, and tokenizer.json for other "
      "tools",
@@ -57,7 +54,10 @@ static const ManualRow descriptions[] = {
      "The shards of the result are hard links, or copies where the file system refuses links. The datasets must have one "
      "vocabulary. They may have been made with different options, or by import-tokens, filter and other commands.",
      NULL},
-    {"decode", "Prints the training split of a dataset, or the split of --split.", NULL},
+    {"decode",
+     "Prints the training split of a dataset, or the split of --split. With --json or -0 a PATH is a dataset or shard, or "
+     "else an input, as for tokenize. Without them a PATH is a dataset, a shard, or a file of ids.",
+     NULL},
     {"cat", "Reads the training split of a dataset, or the split of --split. A shard has no splits.", NULL},
     {"dedup",
      "The first of equal documents stays, in the order of the PATHs, training before validation. With --similar X a "
@@ -75,7 +75,7 @@ static const ManualRow descriptions[] = {
      "was found.",
      NULL},
     {"diff",
-     "Compares the files of shards. With --content it compares the ids alone, so shards that are cut in other places "
+     "Compares the files of shards. With --ids it compares the ids alone, so shards that are cut in other places "
      "are equal.",
      NULL},
     {NULL, NULL, NULL},
@@ -85,10 +85,11 @@ static const ManualRow examples[] = {
      NULL},
     {"tokenize -o web --where 'language_score >= 0.65' web.parquet",
      "chooses documents by the columns of a Parquet file", NULL},
-    {"characters books > abc.txt", "writes a vocabulary, for tokenize --characters", NULL},
     {"train-vocabulary -V 2048 -o vocabulary books", "learns a vocabulary of 2,048 ids from a folder", NULL},
-    {"text --include '*a' books | jq -r .text", "prints the documents of some files", NULL},
-    {"encode book.txt", "prints the ids of a text", NULL},
+    {"train-vocabulary --characters books > abc.txt", "writes a vocabulary of characters, for tokenize --vocabulary",
+     NULL},
+    {"decode --json --include '*a' books | jq -r .text", "prints the documents of some files", NULL},
+    {"tokenize --ids book.txt", "prints the ids of a text", NULL},
     {"decode data --doc 7", "prints the text of one document", NULL},
     {"cat -o whole.zst data", "writes the shards of the training split as one", NULL},
     {"info data", "prints tokens, documents, compression ratio and fingerprints", NULL},

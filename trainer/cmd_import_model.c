@@ -7,30 +7,31 @@
 #include "trainer/import/foreign_model.h"
 #include "trainer/import/nanogpt_meta.h"
 #include "trainer/setup/vocabulary.h"
+#include <fnmatch.h>
 #include <stdio.h>
 
-static const char *output = NULL, *characters = NULL, *vocabulary = NULL;
+static const char *output = NULL, *vocabulary = NULL;
 static VocabNames names;
 static enum { GELU_WORD_EXACT, GELU_WORD_TANH } gelu = GELU_WORD_EXACT;
 static const Option options[] = {
     {OPT_STRING, "o,output", &output, "DIR", "the directory to make"},
     {OPT_STRING, "vocabulary", &vocabulary, "FILE|DIR",
-     "of a model of another vocabulary than GPT-2's: tokenizer.json, .tiktoken, or a directory that has one"},
+     "of a model of another vocabulary than GPT-2's: tokenizer.json, .tiktoken, a directory that has one, the meta.pkl of "
+     "nanoGPT's data, or a file of characters in the order of their ids"},
     {OPT_STRING, "end-of-text", &names.end_of_text, "TOKEN",
      "the special token of --vocabulary that ends a document, if its name does not tell"},
     {OPT_STRING, "pattern", &names.pattern, "NAME", "the pattern of a .tiktoken, as for `shardtool tokenize`"},
-    {OPT_STRING, "characters", &characters, "FILE",
-     "of a model of characters: the meta.pkl of nanoGPT's data, or a file of the characters in the order of their ids"},
     {OPT_WORD, "gelu", &gelu, "exact|tanh",
      "form of GELU of a ckpt.pt, which does not tell it: tanh before nanoGPT took nn.GELU in 2023"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
-static const Vocab *open_characters(void) {
+static const Vocab *open_vocabulary(void) {
     Buffer text = {0};
     const Vocab *vocab = NULL;
-    if (nanogpt_characters(&text, characters) == 0)
-        vocab = vocab_open_characters_text((Bytes){text.data, text.size}, characters);
+    if (fnmatch("*.pkl", vocabulary, 0) != 0) return vocab_open_path(vocabulary, &names);
+    if (nanogpt_meta_open(&text, vocabulary) == 0)
+        vocab = vocab_open_characters_text((Bytes){text.data, text.size}, vocabulary);
     buffer_close(&text);
     return vocab;
 }
@@ -39,10 +40,9 @@ static const Vocab *open_characters(void) {
 // added if a vocabulary has no such id.
 static int take_ids(ModelShape *shape, const Vocab *vocab, const char *file) {
     const int ids = shape->vocab, size = (int)vocab_size(vocab);
-    const char *name = vocabulary ? vocabulary : characters;
     const bool lacks_end = ids == size - 1 && (int)vocab_end_of_text(vocab) == ids;
     if (ids != size && !lacks_end && ids != padded_vocab(size))
-        return fail(EX_PROTOCOL, "'%s' has %d %s, and the model in '%s' %d ids", name,
+        return fail(EX_PROTOCOL, "'%s' has %d %s, and the model in '%s' %d ids", vocabulary,
                     size - vocab_is_characters(vocab), vocab_is_characters(vocab) ? "characters" : "ids", file, ids);
     if (lacks_end)
         log_line(
@@ -56,18 +56,14 @@ static int take_ids(ModelShape *shape, const Vocab *vocab, const char *file) {
 
 // Opens the vocabulary of the model, NULL if it is GPT-2's.
 static int take_vocabulary(const Vocab **vocab, ModelShape *shape, const char *file) {
-    if (vocabulary && characters) return fail(EX_USAGE, "--vocabulary and --characters: name one");
-    if (shape->gpt2_vocab && characters)
-        return fail(EX_USAGE, "--characters, and '%s' has the vocabulary of GPT-2", file);
-    if (!vocabulary && !characters) {
+    if (!vocabulary) {
         if (shape->gpt2_vocab) return 0;
-        return fail(
-            EX_PROTOCOL,
-            "'%s': the vocabulary has %d ids, and GPT-2's has %d: name its tokenizer.json by --vocabulary, or by "
-            "--characters the meta.pkl beside nanoGPT's data",
-            file, shape->vocab, GPT2_VOCAB);
+        return fail(EX_PROTOCOL,
+                    "'%s': the vocabulary has %d ids, and GPT-2's has %d: name its tokenizer.json, or the meta.pkl "
+                    "beside nanoGPT's data, by --vocabulary",
+                    file, shape->vocab, GPT2_VOCAB);
     }
-    *vocab = vocabulary ? vocab_open_path(vocabulary, &names) : open_characters();
+    *vocab = open_vocabulary();
     return *vocab ? take_ids(shape, *vocab, file) : -1;
 }
 

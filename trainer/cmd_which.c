@@ -16,7 +16,7 @@ static uint64_t step;
 static const char *schedule;
 static bool json;
 static const Option options[] = {
-    {OPT_SIZE, "step", &step, "N", "the step, from 1 on"},
+    {OPT_SIZE, "steps", &step, "N", "the step, from 1 on"},
     {OPT_STRING, "schedule", &schedule, "FILE", "the weights of a mixture from given samples on, as in loader serve"},
     {OPT_FLAG, "json", &json, NULL, "print one JSON object per sample"},
     {OPT_END, NULL, NULL, NULL, NULL},
@@ -103,7 +103,7 @@ static int print_origins(const Record *record, unsigned count, const char *const
 static int run(int count, char **arguments) {
     Record record = {0};
     if (count < 1) return fail(EX_USAGE, "expected the run directory");
-    if (!step) return fail(EX_USAGE, "missing --step=N, from 1 on");
+    if (!step) return fail(EX_USAGE, "missing --steps=N, from 1 on");
     int result = record_open(&record, arguments[0]);
     if (result == 0) result = print_origins(&record, (unsigned)count - 1, (const char *const *)arguments + 1);
     record_close(&record);
@@ -111,7 +111,7 @@ static int run(int count, char **arguments) {
 }
 
 const Command trainer_which = {"which",
-                               "RUN --step=N [DIR[:WEIGHT]...]",
+                               "RUN --steps=N [DIR[:WEIGHT]...]",
                                "print the data of a step: datasets, documents and ranges of tokens",
                                options,
                                run,

@@ -140,11 +140,11 @@ static const ManualRow examples[] = {
     {"status run", "prints progress and losses", NULL},
     {"report -o runs.html run", "writes a page of curves; of several runs, beside each other", NULL},
     {"replay run --steps=3..20", "computes these steps again and compares all bits", NULL},
-    {"which run --step=20", "prints which tokens of which documents the step was trained on", NULL},
+    {"which run --steps=20", "prints which tokens of which documents the step was trained on", NULL},
     {"eval --dataset=data --out_dir=run", "prints the loss of the newest checkpoint", NULL},
     {"sample --out_dir=run --start='The mill' --max_new_tokens=20", "prints text that begins with a prompt", NULL},
     {"export --out_dir=run -o model", "writes a model that transformers reads", NULL},
-    {"import --characters meta.pkl -o imported ckpt.pt", "makes a model for init_from from a checkpoint of nanoGPT",
+    {"import --vocabulary meta.pkl -o imported ckpt.pt", "makes a model for init_from from a checkpoint of nanoGPT",
      NULL},
     {NULL, NULL, NULL},
 };

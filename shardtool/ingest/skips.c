@@ -32,12 +32,11 @@ static bool is_above_share(const Skips *skips) {
 }
 
 static bool is_allowed(const Skips *skips) {
-    if (skips->keep_going) return true;
     if (skips->max_share > 0) return bad_count(skips) < SHARE_FROM_SKIPS || !is_above_share(skips);
     return bad_count(skips) < skips->max;
 }
 
-bool skips_any_allowed(const Skips *skips) { return skips->keep_going || skips->max_share > 0 || skips->max; }
+bool skips_any_allowed(const Skips *skips) { return skips->max_share > 0 || skips->max; }
 
 static int open_list(Skips *skips) {
     if (skips->file.temp[0]) return 0;
@@ -97,7 +96,7 @@ void skips_print(const Skips *skips, Buffer *text) {
 }
 
 int skips_finish(Skips *skips) {
-    if (!skips->keep_going && skips->max_share > 0 && bad_count(skips) && is_above_share(skips))
+    if (skips->max_share > 0 && bad_count(skips) && is_above_share(skips))
         return fail(EX_DATA,
                     "%" PRIu64 " bad lines, rows, members and files beside %" PRIu64
                     " documents, more than --max-bad %g%%; the first: %s",

@@ -1,4 +1,4 @@
-// Bad lines, rows, members and files: skipped and listed while --max-bad or --keep-going allows it, else an error. A
+// Bad lines, rows, members and files: skipped and listed while --max-bad allows it, else an error. A
 // text that is null is not damage: it is always skipped and listed.
 #pragma once
 
@@ -7,7 +7,6 @@
 typedef struct {
     uint64_t max;       // number of skips allowed
     double max_share;   // of all documents and skips, 0 = `max` holds
-    bool keep_going;    // no limit
     bool over;          // the limit was reached, which ends the run
     const char *path;   // the list is written here; NULL = nowhere
     const char *base;   // an earlier list, whose lines the new one keeps; NULL = none

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@ typedef struct {
     RemoteFile *remote;       // in place of fd; NULL for a file of this machine
     bool regular;             // an argument or in a folder; not standard input, to which lines may be added
     bool indexed;             // was read at any offset
+    Bytes head;               // of standard input: what was read of it before
     uint64_t size;            // when the inputs were listed
     uint64_t bytes;           // read so far
     struct timespec modified; // when it was opened
@@ -56,8 +58,14 @@ static int check_unchanged(const FileStream *file) {
 
 static ssize_t file_read_some(Stream *stream, void *data, size_t size) {
     FileStream *file = (FileStream *)stream;
-    ssize_t got = fd_read(file->fd, data, size, stream->name);
+    const size_t before = file->head.size < size ? file->head.size : size;
+    if (before) {
+        memcpy(data, file->head.data, before);
+        file->head.data += before, file->head.size -= before;
+    }
+    ssize_t got = fd_read(file->fd, (uint8_t *)data + before, size - before, stream->name);
     if (got < 0) return -1;
+    got += (ssize_t)before;
     file->bytes += (uint64_t)got;
     if (file->regular && ((size_t)got < size ? file->bytes != file->size : file->bytes > file->size))
         return fail(EX_IO, "'%s' changed while it was read: %" PRIu64 " bytes at first, now at least %" PRIu64,
@@ -155,6 +163,7 @@ static int open_file(Source *source) {
     stream->stream.is_listed = *folder->path != 0;
     stream->fd = is_remote ? -1 : is_stdin ? dup(STDIN_FILENO) : file_open(path);
     stream->bytes = 0, stream->indexed = false;
+    stream->head = is_stdin ? source->options->head : (Bytes){0};
     if (source->options->points) source->options->points->file = source->next_file - 1;
     source->document = source->start_document;
     stream->stream.start = source->start;

@@ -20,6 +20,7 @@ typedef struct {
     uint64_t max_depth;      // levels of containers; a compressed archive is one level
     uint64_t max_ratio;      // output per byte of input, 0 = no limit
     unsigned threads;        // that decode compressed members of archives ahead; 0 = one per core
+    Bytes head;              // of standard input: what was read of it before
     Skips skips;
     const struct InputFilter *filter;        // of the members of archives; NULL: all
     struct AccessPoints *points;             // of the input files, for a run that may be continued; else NULL

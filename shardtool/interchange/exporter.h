@@ -8,7 +8,7 @@ typedef struct {
     TokenReader *tokens;
     const char *folder, *name; // of the files: "train" or "val"; exporter_open adds the rest
     const char *tokenizer;     // its name: "gpt2", or the fingerprint of the vocabulary
-    uint64_t file_tokens;      // of --file-tokens
+    uint64_t file_tokens;      // of --shard-tokens
     uint64_t count, at;        // ids of the split; ids written so far
     bool eot_before;
     uint32_t eot_id;

@@ -1,6 +1,12 @@
 // Opens the shards and datasets that a command line names.
 #include "shardtool/support/path_visit.h"
 #include "common/err.h"
+#include "common/file/file.h"
+#include "common/file/spool.h"
+#include "remote/url_map.h"
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static int visit_split(const char *path, int split, PathVisit *visit, void *context) {
     TokenReader tokens;
@@ -56,4 +62,56 @@ int shards_visit(const char *path, int split, int (*visit)(void *context, const 
         status = visit(context, dataset.shards[split][i].path);
     dataset_close(&dataset);
     return status;
+}
+
+enum { BEGIN_BYTES = sizeof SHARD_OPENING - 1 + 4 };
+
+static bool begins_as_shard(const uint8_t *bytes, ssize_t size) {
+    return size == BEGIN_BYTES && shard_begins((Bytes){bytes, BEGIN_BYTES}) &&
+           get_u32(bytes + sizeof SHARD_OPENING - 1) == SHARD_HEADER_MAGIC;
+}
+
+// A URL cannot tell that it is a folder, so its manifest is looked for, unless it names a file.
+static bool url_is_tokens(const char *url) {
+    char manifest[PATH_MAX_BYTES];
+    Bytes map;
+    bool is = false;
+    if (dataset_is(url)) {
+        if (strchr(strrchr(url, '/'), '.')) return false;
+        is = url_map_file_exists(path_join(manifest, url, DATASET_MANIFEST));
+    } else {
+        UrlFile *file = url_map_open(url, &map);
+        if (file && map.size >= BEGIN_BYTES && url_map_hold(file, 0, BEGIN_BYTES) == 0)
+            is = begins_as_shard(map.data, BEGIN_BYTES), url_map_release(file, 0, BEGIN_BYTES);
+        if (file) url_map_close(file, true);
+    }
+    err_clear(); // the reader of inputs reports it
+    return is;
+}
+
+static int stdin_is_shard(Bytes *head) {
+    static uint8_t begin[BEGIN_BYTES];
+    if (isatty(STDIN_FILENO)) return 0;
+    const off_t at = lseek(STDIN_FILENO, 0, SEEK_CUR);
+    if (at >= 0) return begins_as_shard(begin, pread(STDIN_FILENO, begin, sizeof begin, at));
+    if (!head->size) {
+        const ssize_t got = fd_read(STDIN_FILENO, begin, sizeof begin, "standard input");
+        if (got < 0) return -1;
+        *head = (Bytes){begin, (size_t)got};
+    }
+    if (!begins_as_shard(head->data, (ssize_t)head->size)) return 0;
+    return stdin_spool(*head) < 0 ? -1 : 1;
+}
+
+int path_is_tokens(const char *path, Bytes *head) {
+    struct stat status;
+    if (!strcmp(path, "-")) return stdin_is_shard(head);
+    if (url_map_takes(path)) return url_is_tokens(path);
+    if (dataset_is(path)) return 1;
+    if (stat(path, &status) || !S_ISREG(status.st_mode)) return 0; // a pipe cannot be read twice
+    uint8_t begin[BEGIN_BYTES];
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const bool is = fd >= 0 && begins_as_shard(begin, read(fd, begin, sizeof begin));
+    if (fd >= 0) close(fd);
+    return is;
 }

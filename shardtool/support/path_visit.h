@@ -16,3 +16,7 @@ int paths_check_vocabulary(int count, char **paths);
 // Calls `visit` with the path of each shard of one split of a dataset, in order, or the path itself. Stops at a
 // status other than 0 and returns it.
 int shards_visit(const char *path, int split, int (*visit)(void *context, const char *shard), void *context);
+
+// 1 when the path is a dataset or begins as a shard, 0 when not, -1 after fail(). What it read of a pipe on standard
+// input ("-") is in *head: a shard is spooled, and the reader of anything else has to begin with it (SourceOptions).
+int path_is_tokens(const char *path, Bytes *head);

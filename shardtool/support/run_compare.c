@@ -10,14 +10,22 @@ static const char REPEAT[] = "--append needs the options with which the dataset 
                              "directory of its own and merge the two";
 
 // The option of each key in an option line.
-static const char *const option_names[][2] = {{"frame_tokens", "--frame-tokens"}, {"codec", "(--level) codec"},
-                                              {"invalid", "--invalid-utf8"},      {"docs", "--docs"},
-                                              {"field", "--text-field"},          {"format", "--format"},
-                                              {"column", "--text-column"},        {"where", "--where"},
-                                              {"max_tokens", "--max-tokens"},     {"val", "--val"},
-                                              {"val_seed", "--val-seed"},         {"shard_tokens", "--shard-tokens"},
-                                              {"vocab_size", "--vocab-size"},     {"pattern", "--pattern"},
-                                              {"special", "--special"},           {"min_count", "--min-count"},
+static const char *const option_names[][2] = {{"frame_tokens", "--frame-tokens"},
+                                              {"codec", "(--level) codec"},
+                                              {"invalid", "--invalid-utf8"},
+                                              {"docs", "--docs"},
+                                              {"field", "--text-field"},
+                                              {"format", "--format"},
+                                              {"column", "--text-column"},
+                                              {"where", "--where"},
+                                              {"max_tokens", "--max-tokens"},
+                                              {"val", "--val"},
+                                              {"val_seed", "--seed"},
+                                              {"shard_tokens", "--shard-tokens"},
+                                              {"vocab_size", "--vocab-size"},
+                                              {"pattern", "--pattern"},
+                                              {"special", "--special"},
+                                              {"min_count", "--min-count"},
                                               {"max_bytes", "--max-bytes"}};
 enum { OPTION_COUNT = sizeof option_names / sizeof *option_names };
 

@@ -6,26 +6,23 @@
 #include "tokenizer/merge/pattern.h"
 
 typedef struct {
-    const char *characters, *vocabulary; // NULL if it is not named
+    const char *vocabulary; // NULL if it is not named
     VocabNames names;
 } VocabularyOptions;
 
-#define VOCABULARY_ROWS(options)                                                                                       \
-    {OPT_STRING, "characters", &(options)->characters, "FILE",                                                         \
-     "a vocabulary of the characters in FILE, at most 50000 (see the command characters)"},                            \
-        {OPT_STRING, "vocabulary", &(options)->vocabulary, "PATH",                                                     \
-         "a vocabulary of train-vocabulary or of another tool: a directory, tokenizer.json or NAME.tiktoken"},         \
-        {OPT_STRING, "end-of-text", &(options)->names.end_of_text, "TOKEN",                                            \
-         "the special token of --vocabulary that ends a document, if its name does not tell"},                         \
-    {                                                                                                                  \
-        OPT_STRING, "pattern", &(options)->names.pattern, "NAME",                                                      \
-            "the pattern of a vocabulary that names none, as NAME.tiktoken: " PATTERN_NAMES                            \
+#define VOCABULARY_ROWS(options)                                                                                        \
+    {OPT_STRING, "vocabulary", &(options)->vocabulary, "PATH",                                                          \
+     "a vocabulary of train-vocabulary or of another tool: a directory, tokenizer.json or NAME.tiktoken, or a file of " \
+     "characters, each once"},                                                                                          \
+        {OPT_STRING, "end-of-text", &(options)->names.end_of_text, "TOKEN",                                             \
+         "the special token of --vocabulary that ends a document, if its name does not tell"},                          \
+    {                                                                                                                   \
+        OPT_STRING, "pattern", &(options)->names.pattern, "NAME",                                                       \
+            "the pattern of a vocabulary that names none, as NAME.tiktoken: " PATTERN_NAMES                             \
     }
 
 // As vocab_open_path, whose path may be a URL here.
 const Vocab *vocabulary_path_open(const char *path, const VocabNames *names);
 
-bool vocabulary_is_named(const VocabularyOptions *options);
-
-// NULL after fail(): 2 when both are named.
+// NULL after fail().
 const Vocab *vocabulary_options_open(const VocabularyOptions *options);

@@ -31,7 +31,7 @@ PYTHON
 
 @test "a training run through a loader has the losses of x86-64, and its checkpoint is read there" {
     seq 9000 >text
-    "$BIN/shardtool" characters text >characters
+    "$BIN/shardtool" train-vocabulary --characters text >characters
     "$BIN/shardtool" tokenize --quiet --docs lines --val 0.1 --vocabulary characters -o data text
     write_tiny_conf tiny.conf
     same=(tiny.conf --device=cpu --dtype=float32 --threads=1 --seed=3 --vocabulary="$(find data -name characters.txt -o -name tokenizer.json)" --max_iters=16)

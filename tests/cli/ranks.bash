@@ -3,8 +3,8 @@
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    make_data 3000 0.1 --characters ascii
-    make_other_data 2000 --characters ascii
+    make_data 3000 0.1 --vocabulary ascii
+    make_other_data 2000 --vocabulary ascii
 }
 
 setup() { setup_ranks; }
@@ -60,8 +60,8 @@ half_sent() {
 make_character_data() {
     cd "$BATS_FILE_TMPDIR" || exit
     seq 1 300 | sed 's/.*/line & of mills/' >text.txt
-    "$BIN/shardtool" characters text.txt >characters
-    "$BIN/shardtool" tokenize --quiet --docs lines --val 0.2 --characters characters -o data text.txt
+    "$BIN/shardtool" train-vocabulary --characters text.txt >characters
+    "$BIN/shardtool" tokenize --quiet --docs lines --val 0.2 --vocabulary characters -o data text.txt
 }
 make_emulated_conf() {
     sed -i -E "s/^n_layer =.*/n_layer = 2/; s/^n_embd =.*/n_embd = 64/; s/^block_size =.*/block_size = 8/; s/^batch_size =.*/batch_size = 1/; s/^max_iters =.*/max_iters = 2/; s/^dtype =.*/dtype = 'auto'/" tiny.conf

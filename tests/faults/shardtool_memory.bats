@@ -38,8 +38,8 @@ sweep() {
 
 # fault 25
 @test "each allocation fails: text of gzip, tar and Parquet" {
-    shardtool text --max-bad 1 a.jsonl.gz c.tar "$DATA/small.parquet" >want
-    sweep 1 shardtool text --max-bad 1 a.jsonl.gz c.tar "$DATA/small.parquet"
+    shardtool decode --json --max-bad 1 a.jsonl.gz c.tar "$DATA/small.parquet" >want
+    sweep 1 shardtool decode --json --max-bad 1 a.jsonl.gz c.tar "$DATA/small.parquet"
 }
 
 # fault 25
@@ -64,17 +64,17 @@ sweep() {
     shardtool tokenize -q -o set c.tar
     : >want
     sweep 7 shardtool verify -q set
-    shardtool text a.jsonl.gz c.tar >want
-    sweep 7 shardtool text a.jsonl.gz c.tar
+    shardtool decode --json a.jsonl.gz c.tar >want
+    sweep 7 shardtool decode --json a.jsonl.gz c.tar
 }
 
 # fault 25
 @test "no allocation of libarchive that fails loses a document" {
     export FAIL_MALLOC_EXCEPT=libcrypto
-    shardtool text a.jsonl.gz c.tar >want
+    shardtool decode --json a.jsonl.gz c.tar >want
     for number in $(seq 60); do
         status=0
-        { FAIL_MALLOC=$number LD_PRELOAD=./fail_malloc.so shardtool text a.jsonl.gz c.tar; } >got 2>err || status=$?
+        { FAIL_MALLOC=$number LD_PRELOAD=./fail_malloc.so shardtool decode --json a.jsonl.gz c.tar; } >got 2>err || status=$?
         # 1 and 139 are the ends of libarchive itself: "Fatal Internal Error in libarchive: No memory", or a crash
         [ $status != 0 ] || cmp got want
         [[ " 0 82 1 139 " == *" $status "* ]] || { echo "allocation $number: exit $status" && cat err && return 1; }

@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memory.stream.is_listed = data[0] & 8;
     stream_name(&memory.stream, names[data[0] >> 4 & 7], NULL);
     SourceOptions options = {.text_field = "text", .text_column = "text", .max_depth = 3, .max_ratio = 1000};
-    options.threads = 1, options.skips.keep_going = data[0] & 2;
+    options.threads = 1, options.skips.max_share = data[0] & 2 ? 1 : 0;
     if (data[0] & 4) options.docs = DOCS_LINES;
     FormatReader *reader = NULL;
     int status = reader_open(&reader, &memory.stream, &options);

@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     buffer_add(&file, "PAR1", 4);
     memory = memory_file((Bytes){file.data, file.size});
     for (size_t count = 0; count <= 2; count += 2) {
-        SourceOptions options = {.text_column = "text", .skips.keep_going = true};
+        SourceOptions options = {.text_column = "text", .skips.max_share = 1};
         uint64_t left = 1 << 20;
         for (size_t i = 0; i < count; i++) options.where.items[options.where.count++] = conditions[i];
         if (read_documents(&memory.stream, &options, &left) < 0 && err_code() != EX_DATA && err_code() != EX_USAGE)

@@ -36,14 +36,6 @@ const Vocab *vocab_open_characters_text(Bytes text, const char *name) {
     return NULL;
 }
 
-const Vocab *vocab_open_characters(const char *path) {
-    Buffer text = {0};
-    if (file_read(&text, path, CHARACTERS_MAX * UTF8_BYTES_MAX) < 0) return NULL;
-    const Vocab *vocab = vocab_open_characters_text((Bytes){text.data, text.size}, path);
-    buffer_close(&text);
-    return vocab;
-}
-
 // The id of the character at `at`, whose length is set; `place`: of the character in the document. NO_TOKEN after
 // fail().
 static unsigned character_id(const Vocab *vocab, const uint8_t *at, const uint8_t *end, uint64_t place,

@@ -26,9 +26,8 @@ void vocab_close(const Vocab *vocab); // accepts NULL
 // A vocabulary of characters: a UTF-8 file in which each character occurs once. The id of a character is its position
 // in the file, from 0. NULL after fail() (65) for another file.
 enum { CHARACTERS_MAX = 50000 };
-#define CHARACTERS_FILE "characters.txt" // its name in datasets and runs
-const Vocab *vocab_open_characters(const char *path);
-const Vocab *vocab_open_characters_text(Bytes text, const char *name); // the content of such a file
+#define CHARACTERS_FILE "characters.txt"                               // its name in datasets and runs
+const Vocab *vocab_open_characters_text(Bytes text, const char *name); // of the content of such a file
 
 bool vocab_is_characters(const Vocab *vocab);
 bool vocab_is_gpt2(const Vocab *vocab);

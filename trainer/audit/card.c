@@ -252,12 +252,12 @@ static int add_files(const char *directory, Buffer *out) {
 static int add_hashes(const SavedState *saved, const char *exported, Buffer *out) {
     char hex[65];
     hex_encode(hex, saved->state.chain, 32);
-    buffer_print(out,
-                 "\n## Hashes\n\nThe link of step %" PRIu64
-                 " in the chain of the run commits to the data, losses, norms and "
-                 "weights of all steps; `trainer replay RUN` computes it again, and `trainer which RUN --step=N` names "
-                 "the data of a step:\n\n```\n%s\n```\n\nThe files (`sha256sum -c`):\n\n```\n",
-                 saved->state.step, hex);
+    buffer_print(
+        out,
+        "\n## Hashes\n\nThe link of step %" PRIu64 " in the chain of the run commits to the data, losses, norms and "
+        "weights of all steps; `trainer replay RUN` computes it again, and `trainer which RUN --steps=N` names "
+        "the data of a step:\n\n```\n%s\n```\n\nThe files (`sha256sum -c`):\n\n```\n",
+        saved->state.step, hex);
     if (add_files(exported, out) < 0) return -1;
     buffer_print(out, "```\n");
     return 0;

@@ -47,7 +47,7 @@ typedef struct {
 void run_state_init(RunState *state); // a run before its first step
 
 // The samples that the run took while this was its dataset. `consumed` also has those before a change of the weights
-// alone (loader reweight), which makes another dataset that continues with the samples.
+// alone (loader swap :WEIGHT), which makes another dataset that continues with the samples.
 uint64_t run_state_own_samples(const RunState *state, int dataset);
 
 typedef struct {

@@ -31,15 +31,10 @@ int nanogpt_meta_read(Buffer *characters, Bytes pickle) {
     return result;
 }
 
-int nanogpt_characters(Buffer *characters, const char *path) {
-    enum { PICKLE_PROTOCOL = 0x80 }; // the first byte of a pickle, and of no text in UTF-8
+int nanogpt_meta_open(Buffer *characters, const char *path) {
     Buffer file = {0};
     int result = file_read(&file, path, PICKLE_MAX_BYTES);
-    if (result == 0 && file.size && file.data[0] == PICKLE_PROTOCOL) {
-        result = nanogpt_meta_read(characters, (Bytes){file.data, file.size});
-        if (result < 0) fail_in("'%s'", path);
-    } else if (result == 0)
-        buffer_add(characters, file.data, file.size);
+    if (result == 0 && nanogpt_meta_read(characters, (Bytes){file.data, file.size}) < 0) result = fail_in("'%s'", path);
     buffer_close(&file);
     return result;
 }

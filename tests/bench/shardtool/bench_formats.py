@@ -159,7 +159,7 @@ def rest_after_kill(source):
 def beside_pyarrow(path, size):
     done = subprocess.run([sys.executable, "-c", PYARROW, path], check=True, stdout=subprocess.PIPE, text=True)
     wall = min(map(float, done.stdout.split()))
-    read, third = (best([TOOL, "text", *words, path])[0] for words in ((), ("--where", "language_score>=0.87")))
+    read, third = (best([TOOL, "decode", "--json", *words, path])[0] for words in ((), ("--where", "language_score>=0.87")))
     return f"text {size / read:.0f}, {wall / read:.2f} times pyarrow; one row of 3 {wall / third:.2f} times"
 
 
@@ -175,7 +175,7 @@ def main():
     for file, (name, write, library) in FORMATS.items():
         path = os.path.join(FOLDER, file)
         write(path, documents)
-        read = best([TOOL, "text", "-q", "-0", path])
+        read = best([TOOL, "decode", "-q", "-0", path])
         made = best([TOOL, "tokenize", "-q", "--force", "-j", "2", "-o", DATASET, path])
         note = beside_pyarrow(path, size) if file.endswith(".parquet") else ""
         print(f"{name:33}{size / read[0]:8.0f}{size / read[1]:7.0f}{libraries[library] if library else 0:9.0f}{size / made[0]:10.0f}"

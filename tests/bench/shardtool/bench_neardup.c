@@ -1,4 +1,4 @@
-// The first stage of dedup --similar alone, on documents that end with NUL (shardtool text -0). bench_neardup FILE
+// The first stage of dedup --similar alone, on documents that end with NUL (shardtool decode -0). bench_neardup FILE
 // prints the megabytes, and the CPU seconds of words, of hashes of 5 words, of permutations, and of all with the bands;
 // bench_neardup words FILE the normal form of each document, and bench_neardup values FILE its MinHash, for tests.
 #include "common/err.h"

@@ -109,7 +109,7 @@ def levels(folder, path):
 
 def small_files(variables, url):
     """Seconds of many small objects of a server that answers late."""
-    took = measured([TOOL, "text", "-0", "--s3-endpoint", url.rstrip("/"), "s3://small/"], env=variables)[0]
+    took = measured([TOOL, "decode", "-0", "--s3-endpoint", url.rstrip("/"), "s3://small/"], env=variables)[0]
     late = SMALL_FILES * DELAY_S
     print(f"\n{SMALL_FILES} small objects, each {DELAY_S * 1000:.0f} ms late: {took:.1f} s; one after another {late:.1f} s at least", flush=True)
 

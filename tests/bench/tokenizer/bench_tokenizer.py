@@ -151,7 +151,7 @@ def time_command(command, cores):
 
 
 def compare_command(shardtool, name, path, cores):
-    """The whole process of `shardtool encode --raw` on at least 200 MB."""
+    """The whole process of `shardtool tokenize --raw --format text` on at least 200 MB."""
     documents = read_documents(path)
     text, empty = os.path.join(FOLDER, "text"), os.path.join(FOLDER, "empty")
     with open(text, "wb") as file, open(empty, "wb"):
@@ -159,10 +159,10 @@ def compare_command(shardtool, name, path, cores):
             for document in documents:
                 file.write(document)
     size, one = os.path.getsize(text), set(cores[-1:])
-    start = time_command([shardtool, "encode", "--raw", empty], one)
-    whole = time_command([shardtool, "encode", "--raw", text], one)
+    start = time_command([shardtool, "tokenize", "--raw", "--format", "text", empty], one)
+    whole = time_command([shardtool, "tokenize", "--raw", "--format", "text", text], one)
     print(
-        f"{name:8} shardtool encode --raw of {size / 1e6:.0f} MB: {size / whole / 1e6:.1f} MB/s, "
+        f"{name:8} shardtool tokenize --raw --format text of {size / 1e6:.0f} MB: {size / whole / 1e6:.1f} MB/s, "
         f"{size / (whole - start) / 1e6:.1f} without the {start * 1e3:.1f} ms of an empty file"
     )
     os.remove(text)

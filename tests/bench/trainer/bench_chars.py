@@ -49,9 +49,9 @@ def write_dataset(shardtool, folder, text):
     documents = f"{folder}/train.txt", f"{folder}/val.txt"
     sizes = {f"{folder}/bins/train.bin": cut + 1, f"{folder}/bins/val.bin": len(text) - cut + 1}  # with the ends of the documents
     with open(f"{folder}/characters", "w", encoding="utf-8", newline="") as file:
-        file.write(run(shardtool, "characters", *documents))
+        file.write(run(shardtool, "train-vocabulary", "--characters", *documents))
     for seed in range(1000):  # one that puts the second document, and it alone, into the validation split
-        run(shardtool, "tokenize", "-q", "--force", "--val=0.5", f"--val-seed={seed}", f"--characters={folder}/characters",
+        run(shardtool, "tokenize", "-q", "--force", "--val=0.5", f"--seed={seed}", f"--vocabulary={folder}/characters",
             "-o", f"{folder}/data", *documents)  # fmt: skip
         run(shardtool, "export-tokens", "-q", "--force", "--format=nanogpt", "-o", f"{folder}/bins", f"{folder}/data")
         if all(os.path.exists(path) and os.path.getsize(path) == 2 * size for path, size in sizes.items()):

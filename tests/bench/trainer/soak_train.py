@@ -279,9 +279,9 @@ def prepare(folder):
     for name, word in words.items():
         pathlib.Path(f"{name}.txt").write_text("\n\n".join(f"{word} {i} grinds {i * 7919 % 9973}" for i in range(100000)))
     with open("characters", "wb") as characters:  # few ids, so that a step takes milliseconds
-        subprocess.run([f"{folder}/shardtool", "characters", *(f"{name}.txt" for name in words)], stdout=characters, check=True)
+        subprocess.run([f"{folder}/shardtool", "train-vocabulary", "--characters", *(f"{name}.txt" for name in words)], stdout=characters, check=True)
     for name in words:
-        subprocess.run([f"{folder}/shardtool", "tokenize", "--quiet", "--characters", "characters", "--docs", "paragraphs",
+        subprocess.run([f"{folder}/shardtool", "tokenize", "--quiet", "--vocabulary", "characters", "--docs", "paragraphs",
                         "--val", "0.05", "-o", name, f"{name}.txt"], check=True)
 
 

@@ -14,7 +14,7 @@ in_bash() {
 
 @test "bash completes commands, options, keys and the words that are their values" {
     [ "$(in_bash shardtool tok)" = tokenize ]
-    [ "$(in_bash loader ser)" = serve ]
+    [ "$(in_bash loader ser)" = "serve serve-status" ]
     [ "$(in_bash trainer train --print_c)" = --print_config ]
     [ "$(in_bash trainer train --gradient_acc)" = --gradient_accumulation_steps ]
     [ "$(in_bash shardtool tokenize --gradient_acc)" = "" ]

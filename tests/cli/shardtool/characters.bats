@@ -8,8 +8,8 @@ setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
     export LC_ALL=C.UTF-8
     seq 1 400 | sed 's/.*/Die M\xc3\xbchle am Bach, line & of the wheel;/' >text.txt
-    "$BIN/shardtool" characters text.txt >abc
-    "$BIN/shardtool" tokenize -q --docs lines --val 0.2 --characters abc -o data text.txt
+    "$BIN/shardtool" train-vocabulary --characters text.txt >abc
+    "$BIN/shardtool" tokenize -q --docs lines --val 0.2 --vocabulary abc -o data text.txt
 }
 
 setup() {
@@ -19,12 +19,12 @@ setup() {
 }
 
 @test "characters prints each character of the text once, in order of code points" {
-    [ "$(shardtool characters "$text" | tr -d '\n')" = "$(grep -o . "$text" | LC_ALL=C sort -u | tr -d '\n')" ]
-    gzip -c "$text" | shardtool characters - | cmp - <(shardtool characters "$text")
+    [ "$(shardtool train-vocabulary --characters "$text" | tr -d '\n')" = "$(grep -o . "$text" | LC_ALL=C sort -u | tr -d '\n')" ]
+    gzip -c "$text" | shardtool train-vocabulary --characters - | cmp - <(shardtool train-vocabulary --characters "$text")
     mkdir texts
     printf 'good\n' >texts/a.txt
     printf 'good\nnot \xff\n' >texts/b.txt
-    run_match 65 "'texts/b.txt' document 1: it is not UTF-8" shardtool characters --docs lines texts
+    run_match 65 "'texts/b.txt' document 1: it is not UTF-8" shardtool train-vocabulary --characters --docs lines texts
 }
 
 @test "tokens are places in the vocabulary, and decode gives the text back" {
@@ -39,16 +39,16 @@ setup() {
     shardtool info --ids --json "$data" | jq -r 'select(.id == 3).token' | cmp - <(head -c 4 "$abc" | tail -c 1; echo)
     [ "$(shardtool info --ids --json "$data/val/000/000000.zst" | jq -r .token | sort -u)" = "" ] # not the text of GPT-2's ids
     run_match 76 "has another vocabulary, of $((n + 1)) ids" shardtool decode "$data/val/000/000000.zst"
-    shardtool decode --characters "$abc" "$data/val/000/000000.zst" | head -c 5 | grep -q 'Die M'
+    shardtool decode --vocabulary "$abc" "$data/val/000/000000.zst" | head -c 5 | grep -q 'Die M'
 }
 
 @test "a character that is not in the vocabulary, and a file that is none, are named" {
     echo 'a Zebra' >z.txt
-    run_match 65 "the character U+005A at byte 2 is not in the vocabulary" shardtool tokenize -q --characters "$abc" -o z z.txt
+    run_match 65 "the character U+005A at byte 2 is not in the vocabulary" shardtool tokenize -q --vocabulary "$abc" -o z z.txt
     printf abca >twice
-    run_match 65 "--characters reads the characters that shardtool characters writes: the vocabulary 'twice': the character U+0061 occurs twice" shardtool tokenize -q --characters twice -o z z.txt
+    run_match 65 "no file of characters, each once: the vocabulary 'twice': the character U+0061 occurs twice" shardtool tokenize -q --vocabulary twice -o z z.txt
     : >none
-    run_code 65 shardtool tokenize -q --characters none -o z z.txt
+    run_code 65 shardtool tokenize -q --vocabulary none -o z z.txt
     run_match 2 "another vocabulary" shardtool tokenize -q -o "$data" --docs lines --val 0.2 "$text"
 }
 
@@ -56,7 +56,7 @@ setup() {
     cp -r "$data" set
     run_code 0 shardtool verify set
     tr 'D' 'E' <"$text" >other.txt
-    shardtool characters other.txt >set/characters.txt # as many
+    shardtool train-vocabulary --characters other.txt >set/characters.txt # as many
     run_match 1 "'set/characters.txt' is damaged or of another dataset" shardtool verify --quick set
     [[ "$output" == *"0 of 2 shards are bad; 1 other error"* ]]
     run_match 65 "another vocabulary, of $(($(wc -m <"$abc") + 1)) ids, than its characters.txt" shardtool decode set
@@ -81,7 +81,7 @@ setup() {
     [ ! -e mixed/characters.txt ]
 }
 
-@test "--keep-going and --max-bad pass over documents with other characters, and list them" {
+@test "--max-bad passes over documents with other characters, and lists them" {
     mkdir in
     printf 'Die M\xc3\xbchle\n' | tee in/a.txt in/d.txt >in/f.txt
     echo 'a Zebra' >in/b.txt
@@ -89,10 +89,10 @@ setup() {
     { cat "$text" "$text" "$text" "$text"; } >in/e.txt                 # more than one batch of 1 MiB
     while [ "$(stat -c %s in/e.txt)" -lt 2500000 ]; do cat in/e.txt in/e.txt >e && mv e in/e.txt; done
     printf 'Zebra %s' "$(cat "$text")" >>in/e.txt
-    run_match 65 "'in/b.txt' document 0: the character U+005A at byte 2 is not in the vocabulary" shardtool tokenize -q --characters "$abc" -o out in
-    run_code 65 shardtool tokenize -q --characters "$abc" --max-bad 2 -o out in
+    run_match 65 "'in/b.txt' document 0: the character U+005A at byte 2 is not in the vocabulary" shardtool tokenize -q --vocabulary "$abc" -o out in
+    run_code 65 shardtool tokenize -q --vocabulary "$abc" --max-bad 2 -o out in
     for j in 1 3; do
-        run_match 0 "skipped 3 bad inputs, the first: 'in/b.txt' document 0" shardtool tokenize --characters "$abc" --keep-going --val 0 -j $j -o out$j in
+        run_match 0 "skipped 3 bad inputs, the first: 'in/b.txt' document 0" shardtool tokenize --vocabulary "$abc" --max-bad 100% --val 0 -j $j -o out$j in
     done
     shardtool diff out1 out3
     cmp out1/skipped.jsonl out3/skipped.jsonl
@@ -115,8 +115,8 @@ setup() {
     shardtool tokenize -q --docs lines --val 0.2 -o gpt2 "$text"
     run_match 76 "vocab_size is GPT-2's 50257, was $n" trainer train "${tiny[@]}" --dataset=gpt2 --out_dir=run --max_iters=7
     tr 'D' 'E' <"$text" >other.txt
-    shardtool characters other.txt >abc2
-    shardtool tokenize -q --docs lines --val 0.2 --characters abc2 -o other other.txt
+    shardtool train-vocabulary --characters other.txt >abc2
+    shardtool tokenize -q --docs lines --val 0.2 --vocabulary abc2 -o other other.txt
     run_code 76 trainer train "${tiny[@]}" --dataset=other --out_dir=run --max_iters=7
     run_match 76 "has another vocabulary than 'abc2', of as many ids" trainer train "${tiny[@]}" --vocabulary=abc2 --out_dir=run --max_iters=7
     run_code 76 trainer train "${tiny[@]}" --dataset=other --vocabulary=abc2 --out_dir=run --max_iters=7
@@ -147,8 +147,8 @@ setup() {
     trainer sample --init_from=./model --start='Die' --max_new_tokens=5 --num_samples=1 --device=cpu | grep -q '^Die'
     trainer train --quiet "${tiny[@]}" --init_from=./model --out_dir=again --max_iters=2 --sample_tokens=0
     tr 'D' 'E' <"$text" >other.txt
-    shardtool characters other.txt >abc2
-    shardtool tokenize -q --docs lines --val 0.2 --characters abc2 -o other other.txt
+    shardtool train-vocabulary --characters other.txt >abc2
+    shardtool tokenize -q --docs lines --val 0.2 --vocabulary abc2 -o other other.txt
     run_code 76 trainer train --quiet "${tiny[@]}" --init_from=./model --dataset=other --out_dir=third --max_iters=2
     rm model/characters.txt
     run_match 65 "'./model/tokenizer.json': its model WordLevel is not supported: only BPE is" trainer sample --init_from=./model --start='Die' --device=cpu
@@ -222,8 +222,8 @@ END
 
 @test "a shard of characters without their file makes a dataset with a warning, which the file mends" {
     printf 'abc\n\ndab\n\ncc' >q.txt
-    shardtool characters q.txt >a.txt
-    shardtool tokenize -q -o made --docs lines --characters a.txt --val 0 q.txt
+    shardtool train-vocabulary --characters q.txt >a.txt
+    shardtool tokenize -q -o made --docs lines --vocabulary a.txt --val 0 q.txt
     shardtool cat -o made.zst made
     run_match 0 "no input has the file of the vocabulary of its ids: before 'filtered' can be decoded, merged or trained on, put its characters.txt" \
         shardtool filter --min-tokens 1 -o filtered made.zst

@@ -7,10 +7,10 @@ setup() { enter_test && make_documents; }
 make_documents() { # 300 documents of 30 words, and 30 of them again with one other word; `whole` is their dataset
     seq 9000 | tr 0-9 a-j | xargs -n 30 >lines
     { cat lines && sed -n '1,30s/ [^ ]*/ other/p' lines; } | split -l 1 -a 3 - part-
-    shardtool characters part-* >all
+    shardtool train-vocabulary --characters part-* >all
     tokenize -o whole
 }
-tokenize() { shardtool tokenize -q --val 0.1 --characters all --shard-tokens 32k "$@" part-*; }
+tokenize() { shardtool tokenize -q --val 0.1 --vocabulary all --shard-tokens 32k "$@" part-*; }
 
 # bindfs's kernel refuses MAP_SHARED with ENODEV, and has MAP_PRIVATE.
 @test "datasets are written and read through FUSE with direct I/O, where no map is shared" {
@@ -37,7 +37,7 @@ tokenize() { shardtool tokenize -q --val 0.1 --characters all --shard-tokens 32k
 
 # EPERM: exFAT, BeeGFS between folders. ENOSYS, EOPNOTSUPP: FUSE, SMB. EMLINK. EXDEV: another file system. EIO: rclone.
 @test "merge and --append copy shards where hard links are refused, with a line that names the bytes" {
-    shardtool tokenize -q --val 0.1 --characters all -o two lines
+    shardtool tokenize -q --val 0.1 --vocabulary all -o two lines
     shardtool merge -q -o linked whole two
     bytes=$(find whole/train whole/val -type f -printf '%s\n' | awk '{ n += $1 } END { printf "%.1f KiB", n / 1024 }')
     for errno in 1 38 95 31 18 5; do
@@ -49,7 +49,7 @@ tokenize() { shardtool tokenize -q --val 0.1 --characters all --shard-tokens 32k
     find copied -name '*.tmp.*' | not grep .
     head -50 lines >more
     cp -r whole appended && cp -r whole refused
-    append=(shardtool tokenize --val 0.1 --characters all --shard-tokens 32k --append)
+    append=(shardtool tokenize --val 0.1 --vocabulary all --shard-tokens 32k --append)
     "${append[@]}" -q -o appended more
     run_match 0 "'refused' is copied, " refused "link:38:refused" "${append[@]}" -o refused more
     diff -r -x .lock appended refused
@@ -71,11 +71,11 @@ tokenize() { shardtool tokenize -q --val 0.1 --characters all --shard-tokens 32k
 
 # EIO, ESTALE, ETIMEDOUT
 @test "tokenize that cannot read its finished shards or its journal stops with 74, and makes nothing again" {
-    kill_at fdatasync 4 shardtool tokenize -q -j 1 --val 0.1 --characters all --shard-tokens 32k -o out part-* || true
+    kill_at fdatasync 4 shardtool tokenize -q -j 1 --val 0.1 --vocabulary all --shard-tokens 32k -o out part-* || true
     [ "$(find out/train out/val -type f -name '0*.zst' | wc -l)" -ge 2 ]
     cp -r out before
     for rule in open:5:out/train stat:116:out/train read:5:.journal access:5:out/.journal access:110:out/dataset.jsonl read:5:.pending; do
-        run_match 74 "cannot *out/" refused $rule shardtool tokenize -q --val 0.1 --characters all --shard-tokens 32k -o out part-*
+        run_match 74 "cannot *out/" refused $rule shardtool tokenize -q --val 0.1 --vocabulary all --shard-tokens 32k -o out part-*
         [[ "$output" != *"made again"* && "$output" != *--force* ]] || { echo "$rule: $output" && false; }
         diff -r -x .lock before out
     done
@@ -93,14 +93,14 @@ tokenize() { shardtool tokenize -q --val 0.1 --characters all --shard-tokens 32k
     [[ "$output" != *"is not a dataset"* ]]
 }
 
-# The error of a read is told as such by the readers of every format, and is no bad input that --keep-going passes over.
-@test "an input that cannot be read ends tokenize with 74, also with --keep-going" {
+# The error of a read is told as such by the readers of every format, and is no bad input that --max-bad 100% passes over.
+@test "an input that cannot be read ends tokenize with 74, also with --max-bad 100%" {
     head -40 lines >a.txt && gzip -k a.txt && xz -k a.txt && bzip2 -k a.txt && zstd -q a.txt
     tar cf a.tar a.txt && zip -q a.zip a.txt
     jq -R '{text: .}' -c a.txt >a.jsonl
     for file in a.txt a.txt.gz a.txt.xz a.txt.bz2 a.txt.zst a.tar a.zip a.jsonl; do
         for rule in open:5:$file read:116:$file; do
-            run_match 74 "$file*" refused $rule shardtool tokenize --keep-going --characters all -o none $file
+            run_match 74 "$file*" refused $rule shardtool tokenize --max-bad 100% --vocabulary all -o none $file
             [[ "$output" != *damaged* && "$output" != *truncated* ]] || { echo "$rule: $output" && false; }
         done
     done
@@ -113,10 +113,10 @@ run_fails() { # PATTERN COMMAND...: with 74 or 77
 @test "what the output folder lacks is told at the start, before inputs are read" {
     mkfifo pipe # nobody writes to it
     for rule in rename:1:.probe rename:18:-2 fsync:5:.probe; do
-        run_fails "'none' cannot hold a run: cannot " refused $rule shardtool tokenize --characters all -o none pipe
+        run_fails "'none' cannot hold a run: cannot " refused $rule shardtool tokenize --vocabulary all -o none pipe
     done
     run_match 0 "'out': no maps of files (No such device): whole files are read into memory" refused mmap:19:.probe \
-        shardtool tokenize --val 0.1 --characters all --shard-tokens 32k -o out part-*
+        shardtool tokenize --val 0.1 --vocabulary all --shard-tokens 32k -o out part-*
     diff -r -x .lock whole out
     [ -z "$(find . -name '*.probe*')" ]
 }

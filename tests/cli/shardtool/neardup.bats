@@ -84,8 +84,8 @@ data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: 
         { yes 'some words' | head -c $(((1 << 24) + 8)) && printf '%s' "${name/b/a}"; } >texts/$name.txt
     done
     printf 'some words\n' >texts/e.txt # a text of the same words that is not as long
-    shardtool characters --docs file texts >abc
-    shardtool tokenize -q --val 0 --docs file --characters abc -o long texts
+    shardtool train-vocabulary --characters --docs file texts >abc
+    shardtool tokenize -q --val 0 --docs file --vocabulary abc -o long texts
     run_match 0 "at most 1 document removed*4 documents of more than 16777216 tokens: only equal ones" shardtool dedup --similar 0.8 --report r.jsonl -o u long
     jq -es '. == [{removed: "long", split: "train", document: 1, tokens: 16777226, kept: "long", kept_split: "train", kept_document: 0, similarity: 1}]' r.jsonl
     [ "$(shardtool decode --json u | wc -l)" = 4 ]
@@ -123,7 +123,7 @@ data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: 
     [ ! -e d/inner ]
     run_match 74 "cannot write '/dev/full'" shardtool dedup --report /dev/full d
     run_match 2 "'d' is given twice, and the report names a document by its PATH" shardtool dedup --similar 0.8 --report r.jsonl e d d
-    shardtool characters d.jsonl >abc && shardtool tokenize -q --val 0 --characters abc -o c d.jsonl
+    shardtool train-vocabulary --characters d.jsonl >abc && shardtool tokenize -q --val 0 --vocabulary abc -o c d.jsonl
     shardtool dedup -q --similar 0.8 --report r.jsonl c && [ "$(wc -l <r.jsonl)" = 180 ]
     mv c/characters.txt kept
     run_match 65 "no PATH has the file of the vocabulary" shardtool dedup --similar 0.8 --report r.jsonl c

@@ -77,7 +77,7 @@ texts() { # a folder of small documents
     [ ! -e out/train ]
     mkdir folder
     run_code 66 shardtool tokenize -o out2 folder
-    run_code 66 shardtool text folder
+    run_code 66 shardtool decode --json folder
 }
 
 # fault 14
@@ -85,27 +85,27 @@ texts() { # a folder of small documents
     texts
     chmod 000 in/c.txt
     chmod 777 .
-    run_match 77 "in/c.txt" as_user shardtool text in
+    run_match 77 "in/c.txt" as_user shardtool decode --json in
     run_code 77 as_user shardtool tokenize -o out in
     [ ! -e out/dataset.jsonl ]
 }
 
 @test "the same file twice is 2, with both names" {
     texts
-    run_match 2 "'in/a.txt' and 'in/a.txt'" shardtool text in in/a.txt
+    run_match 2 "'in/a.txt' and 'in/a.txt'" shardtool decode --json in in/a.txt
     ln in/a.txt hard
-    run_code 2 shardtool text hard in/a.txt
+    run_code 2 shardtool decode --json hard in/a.txt
 }
 
 # fault 34
 @test "inputs that are not documents are refused by name with 65" {
     texts
     printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' >lfs
-    run_match 65 "git-lfs" shardtool text lfs
+    run_match 65 "git-lfs" shardtool decode --json lfs
     printf '\n<!DOCTYPE HTML>\n<p>404' >page
-    run_match 65 "HTML" shardtool text page
+    run_match 65 "HTML" shardtool decode --json page
     head -c 5000 "$BIN/shardtool" >binary
-    run_match 65 "binary" shardtool text binary
+    run_match 65 "binary" shardtool decode --json binary
     shardtool tokenize -o - in >own.zst
     run_match 65 "use cat, decode or merge" shardtool tokenize -o out own.zst
 }
@@ -130,8 +130,8 @@ texts() { # a folder of small documents
     printf 'a\xffb' >bad.txt
     run_match 0 "replaced invalid UTF-8 by U+FFFD in 1 place" shardtool tokenize -o out bad.txt
     run_match 65 "'bad.txt' document 0" shardtool tokenize -o out2 --invalid-utf8 fail bad.txt
-    run_match 0 "replaced invalid UTF-8 by U+FFFD in 1 place" shardtool encode bad.txt
-    shardtool encode --invalid-utf8 bytes bad.txt | shardtool decode | cmp - bad.txt
+    run_match 0 "replaced invalid UTF-8 by U+FFFD in 1 place" shardtool tokenize --ids --format text bad.txt
+    shardtool tokenize --ids --format text --invalid-utf8 bytes bad.txt | shardtool decode | cmp - bad.txt
 }
 
 # fault 22
@@ -317,33 +317,33 @@ assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b
 @test "decode inverts encode" {
     run_code 0 shardtool decode <<<"15496 995 50256"
     [ "$output" = "Hello world<|endoftext|>" ]
-    run_code 0 bash -c 'printf "Hello world" | shardtool encode'
+    run_code 0 bash -c 'printf "Hello world" | shardtool tokenize --ids --format text'
     [ "$output" = "15496 995" ]
     printf '{"text": "not sniffed"}' >a.jsonl
-    shardtool encode a.jsonl | shardtool decode | cmp - a.jsonl
+    shardtool tokenize --ids --format text a.jsonl | shardtool decode | cmp - a.jsonl
     run_match 65 "50257" shardtool decode <<<"15496 50257"
     run_code 65 shardtool decode <<<"x"
     run_code 65 bash -c 'printf abc | shardtool decode --raw'
     run_match 65 "offset 4: id 50257" bash -c "printf 'a\0b\0\121\304c\0' | shardtool decode --raw" # 50257 at byte 4
 }
 
-@test "text prints documents as JSON or NUL-separated" {
+@test "decode prints documents of inputs as JSON or NUL-separated" {
     texts
-    run_code 0 shardtool text in/a.txt
+    run_code 0 shardtool decode --json in/a.txt
     [ "$output" = '{"text": "The first document.\n"}' ]
-    shardtool text -0 in | tr '\0' '|' >out
+    shardtool decode -0 in | tr '\0' '|' >out
     [ "$(cat out)" = "The first document.
 |The third.
 |The second, in a folder.
 |" ]
-    seq 1000 | shardtool text | head -c 1 >/dev/null
+    seq 1000 | shardtool decode --json | head -c 1 >/dev/null
 }
 
 # fault 3
 @test "control characters in the name of an archive member are not printed" {
     mkdir d && printf '\x00\x01\x02\x03' >"d/$(printf 'a\033[31m')"
     tar -cf t.tar -C d .
-    run_match 65 "t.tar:./a\?\[31m" shardtool text t.tar
+    run_match 65 "t.tar:./a\?\[31m" shardtool decode --json t.tar
 }
 
 @test "bad options are 2 and name the allowed values" {
@@ -355,7 +355,7 @@ assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b
     run_code 2 shardtool tokenize -o out --val 2 x
     run_match 2 "1024" shardtool tokenize -o out -j 1025 x
     run_match 2 "file|lines|paragraphs" shardtool tokenize -o out --docs words x
-    run_code 2 shardtool text --text-field a..b <<<'{"a": 1}'
+    run_code 2 shardtool decode --json --text-field a..b <<<'{"a": 1}'
     run_match 2 "--shard-tokens" shardtool tokenize -o out --shard-token 5 x
 }
 
@@ -370,7 +370,7 @@ slice() { # FILE FIRST END: bytes of those ids
     tail -c +$((2 * $2 + 1)) "$1" | head -c $((2 * ($3 - $2)))
 }
 
-@test "get prints any range of a shard or a dataset, across frames and shards" {
+@test "cat prints any range of a shard or a dataset, across frames and shards" {
     pieces
     total=$(($(stat -c %s raw) / 2))
     for range in 0:1 0:64 63:65 1000:1100 5:4000 0:0 $((total - 1)):$total; do
@@ -388,7 +388,7 @@ slice() { # FILE FIRST END: bytes of those ids
     run_code 2 shardtool cat --ids --split test out 0:1
 }
 
-@test "sample prints the same ranges for the same seed" {
+@test "cat --random prints the same ranges for the same seed" {
     pieces
     shardtool cat --ids --random 50:5 --seed 7 out >a
     shardtool cat --ids --random 50:5 --seed 7 out | cmp - a
@@ -398,6 +398,8 @@ slice() { # FILE FIRST END: bytes of those ids
     od -An -v -tu2 -w2 raw | xargs >all
     while read -r line; do grep -qF " $line " all || grep -q "^$line " all; done <a
     run_code 2 shardtool cat --ids --random 1:1000000 out
+    for wrong in x 3:x : 1:0; do run_code 2 shardtool cat --random $wrong out; done
+    for wrong in "--random 2 out 0:5" "-o x out 0:4"; do run_code 2 shardtool cat $wrong; done
 }
 
 @test "info --ids equals sort and uniq" {
@@ -413,10 +415,10 @@ slice() { # FILE FIRST END: bytes of those ids
     shardtool tokenize -q -o resharded --docs lines --val 0.2 lines.txt
     run_code 0 shardtool diff out same
     run_code 1 shardtool diff out resharded
-    run_code 0 shardtool diff --content out resharded
+    run_code 0 shardtool diff --ids out resharded
     sed 's/^2000$/2001/' lines.txt >changed.txt
     shardtool tokenize -q -o changed --docs lines --val 0.2 changed.txt
-    run_match 1 "train: token * is *in 'out'*in 'changed'" shardtool diff --content out changed
+    run_match 1 "train: token * is *in 'out'*in 'changed'" shardtool diff --ids out changed
     run_code 0 shardtool diff same/train/000/000000.zst out/train/000/000000.zst
     run_code 1 shardtool diff out/train/000/000000.zst out/train/000/000001.zst
     run_code 66 shardtool diff out/train/000/000000.zst absent
@@ -461,8 +463,8 @@ slice() { # FILE FIRST END: bytes of those ids
     shardtool tokenize -q -o b --docs lines --val 0.3 b.txt
     shardtool export-tokens -q --format nanogpt -o raw b
     shardtool import-tokens -q --format nanogpt -o c raw
-    run_match 1 "'c/train/000/000000.zst' differ, and hold the same ids: --content compares only these" shardtool diff b c
-    shardtool diff --content b c
+    run_match 1 "'c/train/000/000000.zst' differ, and hold the same ids: --ids compares only these" shardtool diff b c
+    shardtool diff --ids b c
     run_match 0 "the options differ ('a' was made with --frame-tokens=64, 'b' with --frame-tokens=32768)" shardtool merge -o all a b c
     shardtool verify -q all
     for split in train val; do

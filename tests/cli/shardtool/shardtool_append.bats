@@ -124,10 +124,10 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
 
 @test "--append keeps the list of skipped inputs" {
     echo broken >>a.jsonl && echo broken >>b.jsonl
-    shardtool tokenize --keep-going -o out $common a.jsonl 2>/dev/null
-    shardtool tokenize --keep-going --append -o out $common b.jsonl 2>/dev/null
-    shardtool tokenize --keep-going --append -o out $common c.txt
-    shardtool tokenize --keep-going -o whole $common a.jsonl b.jsonl c.txt 2>/dev/null
+    shardtool tokenize --max-bad 100% -o out $common a.jsonl 2>/dev/null
+    shardtool tokenize --max-bad 100% --append -o out $common b.jsonl 2>/dev/null
+    shardtool tokenize --max-bad 100% --append -o out $common c.txt
+    shardtool tokenize --max-bad 100% -o whole $common a.jsonl b.jsonl c.txt 2>/dev/null
     same_files out whole
     [ "$(wc -l <out/skipped.jsonl)" -eq 2 ]
 }

@@ -94,7 +94,7 @@ mapped" ]
 @test "a directory with an unfinished run is named as that" {
     seq 60000 >lines.txt
     kill_at rename 3 shardtool tokenize -o out --docs lines --frame-tokens 1024 --shard-tokens 16k lines.txt
-    for command in verify info ls; do
+    for command in verify info; do
         run_match 66 "'out' holds an unfinished run: the command that began it continues it" shardtool $command out
     done
 }
@@ -161,7 +161,7 @@ continues() { "$@" 2>&1 | grep -q 'continuing after'; }
 @test "a run that writes one file removes what killed runs of it left, and nothing else" {
     shardtool tokenize -q -o - a.txt >a.zst
     : >.other.zst.tmp.99999999
-    for command in "cat -o one.zst a.zst" "cat --raw -o one.zst a.zst" "index --rebuild one.zst a.zst"; do
+    for command in "cat -o one.zst a.zst" "cat --raw -o one.zst a.zst" "verify --rebuild one.zst a.zst"; do
         kill_at fsync 1 shardtool $command
         compgen -G '.one.zst.tmp.*'
         shardtool $command
@@ -325,11 +325,11 @@ END
     options="--docs lines --frame-tokens 64 --shard-tokens 1024 --val 0"
     kill_at rename 5 shardtool tokenize -q -o out $options lines.txt
     find out -name '*.zst' | sort | xargs sha256sum >shards
-    run_code 2 shardtool tokenize -o out $options --val-seed 3 --shard-tokens 2048 lines.txt
-    [[ "$output" == *"the unfinished run in 'out' was made with --val-seed=0, this run has --val-seed=3: repeat"*"--force"* ]]
+    run_code 2 shardtool tokenize -o out $options --seed 3 --shard-tokens 2048 lines.txt
+    [[ "$output" == *"the unfinished run in 'out' was made with --seed=0, this run has --seed=3: repeat"*"--force"* ]]
     run_match 2 "was made with no --max-tokens, this run has --max-tokens=9" shardtool tokenize -o out $options --max-tokens 9 lines.txt
     sha256sum --quiet -c shards
-    run_code 0 shardtool tokenize -o out $options --val-seed 3 --force lines.txt
+    run_code 0 shardtool tokenize -o out $options --seed 3 --force lines.txt
     [[ "$output" == *"starting over"* && "$output" != *"continuing"* ]]
     shardtool verify -q out
     rm -rf out

@@ -77,7 +77,7 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     ids 50256 505 50256 11545 | cmp - before/train.bin
     run_match 0 "train begins with the end-of-text id 50256*use --eot before" shardtool import-tokens --format nanogpt -o wrong before
     shardtool import-tokens -q --format nanogpt --eot before -o back before
-    shardtool diff --content d back
+    shardtool diff --ids d back
     run_match 65 "'before/train.bin': shorter than a header" shardtool import-tokens --format llmc --eot before -o x before/train.bin
     shardtool export-tokens -q --format llmc --eot after -o after d
     run_match 65 "does not begin with the end-of-text id 50256: use --eot after" shardtool import-tokens --format llmc -o x after
@@ -93,7 +93,7 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     # a header of llm.c is not ids, also where the vocabulary would have them
     { printf '\x88\xd8\x34\1\1\0\0\0\4\0\0\0' && head -c 1012 /dev/zero && printf '\1\0\2\0\3\0\4\0'; } >llmc.bin
     run_match 65 "'llmc.bin': *--format llmc" shardtool import-tokens --format nanogpt -o out llmc.bin
-    run_match 65 "holds token ids of llm.c: *import-tokens --format llmc" shardtool text llmc.bin
+    run_match 65 "holds token ids of llm.c: *import-tokens --format llmc" shardtool decode --json llmc.bin
     for type in '<i4' '<i8' '>u2'; do
         { printf '\x93NUMPY\1\0\x76\0' && printf "%-117s\n" "{'descr': '$type', 'fortran_order': False, 'shape': (1,), }" && printf '\1\0\0\0\0\0\0\0'; } >ids.npy
         run_match 65 "of type '$type'*astype" shardtool import-tokens --format npy -o out ids.npy
@@ -162,15 +162,15 @@ for name, kind in ("int32.bin", "i"), ("int64.bin", "q"), ("u16.bin", "H"):
 
 @test "ids of another vocabulary than GPT-2's keep its file in an export, which import reads" {
     for number in 1 2 3 4 5 6 7 8; do seq -f "%g sacks of grain, mill $number" 200 >"text$number.txt"; done
-    shardtool characters text*.txt >characters
+    shardtool train-vocabulary --characters text*.txt >characters
     shardtool train-vocabulary -q -V 400 -o merges text*.txt
-    shardtool tokenize -q --characters characters --val 0.3 -o letters text*.txt
+    shardtool tokenize -q --vocabulary characters --val 0.3 -o letters text*.txt
     shardtool tokenize -q --vocabulary merges --val 0.3 -o words text*.txt
     for data in letters words; do
         for format in nanogpt npy llmc megatron datatrove; do
             shardtool export-tokens -q --format $format -o out $data
             shardtool import-tokens -q --format $format -o back out
-            shardtool diff --content $data back
+            shardtool diff --ids $data back
             run_code 0 diff <(shardtool decode $data) <(shardtool decode back)
             shardtool export-tokens -q --force --format $format -o out back
             rm -r out back

@@ -24,7 +24,7 @@ make_input() {
         ;;
     parquet) # each file has a row to be skipped, which is listed in skipped.jsonl
         mkdir parquet && for i in $(seq 10 30); do cp "$DATA/small.parquet" parquet/$i.parquet; done
-        input="--keep-going docs.jsonl parquet"
+        input="--max-bad 100% docs.jsonl parquet"
         ;;
     esac
 }
@@ -149,7 +149,7 @@ pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), 'docs.parquet', row
         kind=${kinds[round % ${#kinds[@]}]}
         rm -rf whole out long.txt text.txt ./*.gz ./*.zst ./*.xz ./*.tar
         lines_input $kind
-        common="-q --frame-tokens 512 --shard-tokens $((RANDOM % 3 * 2 + 2))k --val ${shares[RANDOM % 5]} --val-seed $RANDOM"
+        common="-q --frame-tokens 512 --shard-tokens $((RANDOM % 3 * 2 + 2))k --val ${shares[RANDOM % 5]} --seed $RANDOM"
         if [ $kind = append ]; then
             shardtool tokenize -o whole $common base.jsonl && cp -r whole out
         fi

@@ -9,7 +9,7 @@ load ../helpers
     shardtool tokenize --help | grep -qF '[256MiB]'
     run_match 65 "'word.txt' document 0: a word of more than 2097152 bytes at byte 6 (--max-word)" shardtool tokenize -o out --max-word 2M word.txt
     [ ! -e out/dataset.jsonl ]
-    run_code 65 shardtool encode --raw --max-word 2M word.txt
+    run_code 65 shardtool tokenize --raw --format text --max-word 2M word.txt
     run_code 0 shardtool tokenize -q -o out --max-word 5M word.txt
     seq 500000 >prose.txt
     run_code 0 shardtool tokenize -q -o prose --max-word 1k prose.txt
@@ -18,7 +18,7 @@ load ../helpers
         export MILLRACE_ISA=$isa
         for size in 100 140000; do
             (echo é before && head -c $((size + 1)) /dev/zero | tr '\0' a && echo . after) >word.txt
-            for command in "encode" "tokenize -q --force -o out"; do
+            for command in "tokenize --ids --format text" "tokenize -q --force -o out"; do
                 run_match 65 "a word of more than $size bytes at byte 10 (--max-word)" shardtool $command --max-word $size word.txt
                 run_code 0 shardtool $command --max-word $((size + 1)) word.txt
             done
@@ -47,7 +47,7 @@ END
 @test "every command works in 300 MB of address space" {
     needs_address_limit
     echo "a document" >a.txt
-    for command in "tokenize -j 1 -q -o out a.txt" "info out" "verify -q -j 1 out" "cat out" "stat out" "ls out" "merge -q -o m out"; do
+    for command in "tokenize -j 1 -q -o out a.txt" "info out" "verify -q -j 1 out" "cat out" "info --lengths out" "decode out" "merge -q -o m out"; do
         (ulimit -v 300000 && shardtool $command >/dev/null)
     done
     (ulimit -v 300000 && run_code 0 shardtool tokenize -j 1 -o out a.txt && [[ "$output" == *"already complete"* ]])
@@ -57,21 +57,21 @@ END
 @test "64 MiB of input without output is 65, not an endless wait" {
     # skippable frames of 16 MiB, which hold no content
     (for i in 1 2 3 4 5; do printf '\x50\x2a\x4d\x18\0\0\0\1' && head -c 16M /dev/zero; done; echo text | zstd) >silent.zst
-    run_match 65 "64 MiB of input without output" shardtool text silent.zst
+    run_match 65 "64 MiB of input without output" shardtool decode --json silent.zst
 }
 
 # fault 2
 @test "a stream compressed 24 times is refused with 65" {
     echo text >x
     for level in $(seq 24); do xz -0 <x >y && mv y x; done
-    run_match 65 "--max-depth" shardtool text x
+    run_match 65 "--max-depth" shardtool decode --json x
 }
 
 # fault 3
 @test "names from folders and shards reach the terminal without control characters" {
     mkdir in && printf '{"a": 1}\n' >in/$'red\e[31m\nok.jsonl' && mkfifo in/$'pipe\e[31m'
     ln -s absent in/$'link\e[31m'
-    run_code 65 shardtool text in
+    run_code 65 shardtool decode --json in
     [[ "$output" == *"red?[31m?ok.jsonl"* && "$output" != *$'\e'* ]]
     echo junk >$'red\e[31m\nok.zst'
     run_code 1 shardtool verify $'red\e[31m\nok.zst'
@@ -85,12 +85,12 @@ END
         run_match 66 "contain no documents" shardtool tokenize -o out $file
     done
     head -c 10240 /dev/zero >zeros.bin
-    run_code 65 shardtool text zeros.bin
+    run_code 65 shardtool decode --json zeros.bin
 }
 
 @test "a directory without dataset.jsonl is refused" {
     mkdir folder
-    for command in info verify cat ls stat; do
+    for command in info verify cat "info --lengths"; do
         run shardtool $command folder
         [ "$status" -ne 0 ]
         [[ "$output" == *"'folder' is a directory without dataset.jsonl"* ]] || { echo "$command: $output" && return 1; }
@@ -102,14 +102,14 @@ END
     run_match 2 "-o: its DIR is empty" shardtool tokenize -o "" a.txt
     run_match 2 "its FILE is empty" shardtool cat --output= a.zst
     run_match 2 "--rebuild: its FILE is empty" shardtool verify --rebuild "" a.zst
-    run_match 2 "--files-from: its FILE is empty" shardtool text --files-from ""
+    run_match 2 "--files-from: its FILE is empty" shardtool decode --json --files-from ""
     [ "$(ls -A | tr '\n' ' ')" = "a.txt a.zst " ]
 }
 
 # fault 10
 @test "text in another encoding is counted, and named when it is more than 1 %" {
     printf 'd\xe9j\xe0 vu %.0s' $(seq 1000) >latin1.txt
-    run_match 0 "replaced invalid UTF-8 by U+FFFD in 2000 places, more than 1 % of the text*iconv" shardtool text -q latin1.txt
+    run_match 0 "replaced invalid UTF-8 by U+FFFD in 2000 places, more than 1 % of the text*iconv" shardtool decode --json -q latin1.txt
     run_match 0 "in 2000 places, more than 1 % of the text*iconv" shardtool tokenize -q -o out latin1.txt
     (cat "$DATA/../../README.md" && printf '\xff') >one.txt
     run_code 0 shardtool tokenize -q -o one one.txt
@@ -128,11 +128,11 @@ sys.stdout.buffer.write(table * 2000000)' >x.zst
 
 @test "a zstd window above 128 MiB is refused by name" {
     seq 1000 | zstd -q --ultra --long=31 >x.zst
-    run_match 65 "zstd window is larger than 128 MiB" shardtool text x.zst
+    run_match 65 "zstd window is larger than 128 MiB" shardtool decode --json x.zst
 }
 
 @test "a stack that is too small ends the program with 71" {
-    for program in "shardtool encode" "loader serve-status" "trainer plan"; do
+    for program in "shardtool tokenize --ids --format text" "loader serve-status" "trainer plan"; do
         run_code 71 bash -c "ulimit -s 256; $BIN/$program" </dev/null
         [[ "$output" == *"the stack is limited to 256 KiB: raise the limit by \`ulimit -s\` to 512 or more" ]]
     done
@@ -145,5 +145,5 @@ sys.stdout.buffer.write(table * 2000000)' >x.zst
     [ "$(grep -c checksum log)" = 1 ]
     grep -q "'in/2.txt.zst' is compressed without checksum: damage in it, and in other such inputs, cannot always be detected" log
     seq 3000 | xz --check=none >4.txt.xz
-    run_match 0 "'4.txt.xz' is compressed without checksum" shardtool text 4.txt.xz
+    run_match 0 "'4.txt.xz' is compressed without checksum" shardtool decode --json 4.txt.xz
 }

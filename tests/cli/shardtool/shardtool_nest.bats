@@ -30,13 +30,13 @@ make_nest() {
 @test "the documents of a nest are in order, and its bytes do not depend on -j" {
     make_nest
     for j in 1 2 8; do
-        shardtool text -0 -j $j nest.tar | tr -d '\0' | cmp - want
+        shardtool decode -0 -j $j nest.tar | tr -d '\0' | cmp - want
         shardtool tokenize -q --frame-tokens 1024 --val 0.2 -j $j -o out$j nest.tar
         cmp out1/dataset.jsonl out$j/dataset.jsonl
     done
     (cd m && zip -q -r ../nest.zip .)
-    shardtool text -0 -j 2 nest.zip | tr -d '\0' | LC_ALL=C wc -c | grep -qx "$(wc -c <want)"
-    tar cf - m | shardtool text -0 -j 2 - | tr -d '\0' | wc -c | grep -qx "$(wc -c <want)" # from a pipe
+    shardtool decode -0 -j 2 nest.zip | tr -d '\0' | LC_ALL=C wc -c | grep -qx "$(wc -c <want)"
+    tar cf - m | shardtool decode -0 -j 2 - | tr -d '\0' | wc -c | grep -qx "$(wc -c <want)" # from a pipe
 }
 
 @test "a damaged member of a nest is reported in its place, or skipped alone" {
@@ -46,8 +46,8 @@ make_nest() {
     done
     tar cf bad.tar --sort=name m
     for j in 1 4; do
-        run_match 65 "bad.tar:m/15.txt.gz': truncated or damaged" shardtool text -0 -j $j bad.tar
-        shardtool tokenize -q --keep-going -j $j --val 0 -o out$j bad.tar
+        run_match 65 "bad.tar:m/15.txt.gz': truncated or damaged" shardtool decode -0 -j $j bad.tar
+        shardtool tokenize -q --max-bad 100% -j $j --val 0 -o out$j bad.tar
         jq -r .input out$j/skipped.jsonl >skipped
         printf 'bad.tar:m/15.txt.gz\nbad.tar:m/21.txt.xz\n' | diff - skipped
         cmp out1/dataset.jsonl out$j/dataset.jsonl
@@ -56,12 +56,12 @@ make_nest() {
     done
 }
 
-@test "--keep-going reads the documents before the cut of a truncated nest" {
+@test "--max-bad 100% reads the documents before the cut of a truncated nest" {
     make_nest
     head -c 60000 nest.tar >cut.tar
     for j in 1 4; do
         run_match 65 "cut.tar*truncated or damaged" shardtool tokenize -j $j -o never cut.tar
-        shardtool text -q --keep-going -0 -j $j cut.tar | tr -d '\0' >got$j
+        shardtool decode -q --max-bad 100% -0 -j $j cut.tar | tr -d '\0' >got$j
         cmp got1 got$j
         cmp -n "$(wc -c <got$j)" got$j want
         [ "$(wc -c <got$j)" -gt 10000 ]

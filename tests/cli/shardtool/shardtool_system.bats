@@ -89,7 +89,7 @@ end_reading() { # STATUS: all of its output is in `all`
 # fault 15
 @test "an input rewritten with the same size while it is read is 74" {
     seq 300000 >a.txt && touch -d '2020-01-01' a.txt
-    begin_reading shardtool text -0 a.txt
+    begin_reading shardtool decode -0 a.txt
     touch a.txt
     end_reading 74
     grep -q "changed while it was read" err
@@ -106,7 +106,7 @@ end_reading() { # STATUS: all of its output is in `all`
 }
 
 @test "numbers in hexadecimal and negative ones are refused, not taken for 0" {
-    for option in --val-seed=0x10 -j0x4 --shard-tokens=0x10000 -j-1; do
+    for option in --seed=0x10 -j0x4 --shard-tokens=0x10000 -j-1; do
         run_match 2 "is not a number such as" shardtool tokenize $option -o out a.txt
     done
     run_match 2 "'0x10' is not a size such as" shardtool tokenize --max-word 0x10 -o out a.txt
@@ -123,15 +123,15 @@ end_reading() { # STATUS: all of its output is in `all`
 # fault 15
 @test "an input that shrinks while it is read is 74, one that vanishes is 66 or read to its end" {
     seq 300000 >a.txt && cp a.txt want
-    begin_reading shardtool text -0 a.txt
+    begin_reading shardtool decode -0 a.txt
     truncate -s 500000 a.txt
     end_reading 74
     grep -q "'a.txt'.*1988895.*500000" err
-    begin_reading shardtool text -0 want
+    begin_reading shardtool decode -0 want
     mv want gone
     end_reading 0
     tr -d '\0' <all | cmp - gone
-    run_code 66 shardtool text want
+    run_code 66 shardtool decode --json want
 }
 
 # fault 32
@@ -168,13 +168,13 @@ end_reading() { # STATUS: all of its output is in `all`
 @test "a FIFO is read, a socket and a loop of links are 66" {
     mkfifo fifo
     cat a.txt >fifo &
-    [ "$(shardtool text -0 fifo | tr -d '\0')" = "$(cat a.txt)" ]
+    [ "$(shardtool decode -0 fifo | tr -d '\0')" = "$(cat a.txt)" ]
     python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket")'
-    run_code 66 shardtool text socket
+    run_code 66 shardtool decode --json socket
     ln -s loop loop
-    run_code 66 shardtool text loop
+    run_code 66 shardtool decode --json loop
     mkdir in && cp a.txt in/ && ln -s ../in in/again && ln -s self in/self
-    run timeout 20 "$BIN/shardtool" text in
+    run timeout 20 "$BIN/shardtool" decode --json in
     [ "$status" = 0 ] || [ "$status" = 66 ]
 }
 
@@ -206,7 +206,7 @@ with tarfile.open("a.tar", "w") as tar:
     add("device", tarfile.CHRTYPE)
     add("pipe", tarfile.FIFOTYPE)
 END
-    [ "$(shardtool text a.tar | wc -l)" = 4 ]
+    [ "$(shardtool decode --json a.tar | wc -l)" = 4 ]
     shardtool tokenize -q -o out a.tar
     [ "$(ls -A . ..)" = "$(printf '.:\na.tar\nout\n\n..:\nin')" ]
     [ ! -e /tmp/millrace-absolute.txt ]

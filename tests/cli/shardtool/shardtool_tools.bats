@@ -35,7 +35,7 @@ dataset() {
     rm -rf in
     touch before # or ls may come before the shell has made it
     ls -A | sort >before
-    for arguments in "cat" "info" "info --shards" "info --docs" "info --lengths" "info --ids" "info --frames" "verify -q" "diff --content --split train d" "cat --random 5" "cat --ids" "decode"; do
+    for arguments in "cat" "info" "info --shards" "info --docs" "info --lengths" "info --ids" "info --frames" "verify -q" "diff --ids --split train d" "cat --random 5" "cat --ids" "decode"; do
         shardtool $arguments s.zst 2>&1 | sed 's/s\.zst/-/g' >"$BATS_TEST_TMPDIR/.file"
         cat s.zst | shardtool $arguments - 2>&1 | cmp - .file
         shardtool $arguments - <s.zst 2>&1 | cmp - .file
@@ -44,7 +44,7 @@ dataset() {
     cat s.zst | shardtool cat -o copy.zst -
     cmp s.zst copy.zst
     cat s.zst | shardtool verify --rebuild rebuilt.zst -
-    shardtool diff --content s.zst rebuilt.zst
+    shardtool diff --ids s.zst rebuilt.zst
     rm copy.zst rebuilt.zst .file
     ls -A | sort | cmp - before
 }
@@ -73,26 +73,26 @@ data = open("s.zst", "rb").read()
 os.write(1, data[:3])
 while struct.unpack("i", fcntl.ioctl(1, termios.FIONREAD, bytes(4)))[0]: time.sleep(0.001) # until they are read
 sys.stdout.buffer.write(data[3:])' | shardtool decode - | cmp - train.txt
-    shardtool decode --range 10:2500 d | cmp - <(shardtool cat d 10:2500 | shardtool decode --raw)
+    shardtool decode d 10:2500 | cmp - <(shardtool cat d 10:2500 | shardtool decode --raw)
     # documents, whole, in order, across shards: those of the folder that are not in val
     documents=$(shardtool info --json d | jq .train_documents)
     for i in $(seq 0 $((documents - 1))); do shardtool decode --doc "$i" d | md5sum; done >got
     for i in in/*; do md5sum <"$i"; done | grep -Fxf got | cmp - got
     cat s.zst | shardtool decode --doc 7 - | cmp - <(shardtool decode --doc 7 d)
-    shardtool decode --doc 7 --range 3:9 d | cmp - <(shardtool decode --doc 7 d | shardtool encode | cut -d' ' -f4-9 | shardtool decode)
+    shardtool decode --doc 7 d 3:9 | cmp - <(shardtool decode --doc 7 d | shardtool tokenize --ids --format text | cut -d' ' -f4-9 | shardtool decode)
     run_match 2 "--doc $documents is not below the $documents documents of the input" shardtool decode --doc "$documents" d
     run_code 2 shardtool decode --doc x d
-    run_code 2 shardtool decode --range 5:4 d
-    run_match 2 "--doc, --range and --json need a shard or dataset" bash -c 'echo 5 | shardtool decode --doc 0'
+    run_code 2 shardtool decode d 5:4
+    run_match 2 "--doc and ranges need a shard or dataset" bash -c 'echo 5 | shardtool decode --doc 0'
 }
 
 @test "diff says how to compare unlike things" {
     dataset
     shardtool cat -o s.zst d
-    run_match 2 "'d' is a dataset and 's.zst' is not*--content" shardtool diff d s.zst
-    shardtool diff --content --split train d s.zst
-    run_code 1 shardtool diff --content --split val d s.zst
-    run_match 2 "'d' has two splits*--split val" shardtool diff --content d s.zst
+    run_match 2 "'d' is a dataset and 's.zst' is not*--ids" shardtool diff d s.zst
+    shardtool diff --ids --split train d s.zst
+    run_code 1 shardtool diff --ids --split val d s.zst
+    run_match 2 "'d' has two splits*--split val" shardtool diff --ids d s.zst
     run_code 66 shardtool diff d nowhere
     shardtool shuffle -q -o other d
     run_code 1 shardtool diff other d
@@ -144,7 +144,7 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
     for tool in "filter --min-tokens 1" "dedup" "shuffle --seed 5"; do
         for split in train val; do
             rm -rf one && shardtool $tool -q --split $split -o one d
-            shardtool $tool -q --split $split -o - d | shardtool diff --content --split $split one -
+            shardtool $tool -q --split $split -o - d | shardtool diff --ids --split $split one -
             shardtool info --json one | jq -e '.'$split'_documents > 0 and .train_documents * .val_documents == 0' >/dev/null
             run_code 73 shardtool $tool -o one d # that is another dataset
         done
@@ -183,9 +183,9 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
         shardtool verify -q one
         [ "$(ls -A one | grep -v -e .lock -e train -e val | tr '\n' ' ')" = "dataset.jsonl " ]
         # to standard output, from standard input
-        shardtool $tool -q -o - d | shardtool diff --content --split train - one
-        cat s.zst | shardtool $tool -q -o - - | shardtool diff --content --split train - one
-        shardtool $tool -q --split val -o - d | shardtool diff --content --split val - one
+        shardtool $tool -q -o - d | shardtool diff --ids --split train - one
+        cat s.zst | shardtool $tool -q -o - - | shardtool diff --ids --split train - one
+        shardtool $tool -q --split val -o - d | shardtool diff --ids --split val - one
         run_match 2 "'one' is both input and output" shardtool $tool --force -o one one
         run_match 2 " lies in the output 'one'" shardtool $tool --force -o one "$(ls one/train/*/*.zst | head -1)"
         run_match 0 "'one' is already complete" shardtool $tool -o one d
@@ -262,24 +262,24 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
         documents parts/part-00000$i
     done | cmp - <(documents d)
     shardtool merge -q -o whole parts/part-*
-    shardtool diff --content d whole
+    shardtool diff --ids d whole
     run_code 0 shardtool split --parts 3 -o parts d
     [ "$(grep -c "is already complete" <<<"$output")" = 3 ]
     run_match 73 "'parts/part-000002' belongs to another split" shardtool split --force --parts 2 -o parts d
-    shardtool split -q --tokens 5000 -o tokens d
+    shardtool split -q --max-tokens 5000 -o tokens d
     for part in tokens/part-*; do documents $part | awk '{n += NF} END {print n}'; done | head -n -1 | awk '$1 < 5000 {exit 1}'
     shardtool merge -q -o again tokens/part-*
-    shardtool diff --content d again
+    shardtool diff --ids d again
     run_match 2 "--parts 100 is above the 34 documents" shardtool split --parts 100 -o x d
     run_code 2 shardtool split -o x d
-    run_code 2 shardtool split --parts 2 --tokens 5 -o x d
+    run_code 2 shardtool split --parts 2 --max-tokens 5 -o x d
 }
 
 @test "a document without end-of-text is refused where it would join the next" {
     printf '\001\000\002\000' >train.bin
     shardtool import-tokens -q --format nanogpt -o a train.bin
     shardtool filter -q --min-tokens 1 -o same a
-    shardtool diff --content a same
+    shardtool diff --ids a same
     run_match 65 "the document before document 0 of 'same' has no end-of-text id" shardtool filter --min-tokens 1 -o x a same
     [ -z "$(find x -name '*.zst*')" ]
 }
@@ -287,11 +287,18 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
 @test "decode --json gives the documents back, whatever is in them" {
     mkdir in && printf '<|endoftext|> as text\n\tand "quotes" \\ \0 \x01 é 日本\n' >in/a.txt && seq 60000 >in/b.txt && : >in/c.txt && printf x >in/d.txt
     shardtool tokenize -q --val 0 --frame-tokens 1024 --shard-tokens 4096 -o d in
-    shardtool text in >want
+    shardtool decode --json in >want
     shardtool decode --json d | cmp - want
     shardtool cat -o - d | shardtool decode --json - | cmp - want
     shardtool decode --json --doc 1 d | cmp - <(sed -n 2p want)
-    [ "$(shardtool decode --json --range 2:4 --doc 1 d)" = "$(shardtool decode --range 2:4 --doc 1 d | jq -Rsc . | sed 's/.*/{"text": &}/')" ]
+    [ "$(shardtool decode --json --doc 1 d 2:4)" = "$(shardtool decode --doc 1 d 2:4 | jq -Rsc . | sed 's/.*/{"text": &}/')" ]
+    [ "$(shardtool decode --json d 0:2 5:9 | wc -l)" = 2 ]
+    shardtool decode -0 in | tee raw | cmp - <(shardtool decode -0 d)
+    for form in cat "head -c 3"; do $form in/b.txt | shardtool decode -0 | cmp - <($form in/b.txt && printf '\0'); done
+    shardtool cat -o - d | shardtool decode -0 - | cmp - raw
+    # an input is what neither is a dataset nor begins as a shard; ids alone are text here
     echo 15496 995 >ids
-    run_match 2 "--json need a shard or dataset" shardtool decode --json ids
+    [ "$(shardtool decode --json ids)" = '{"text": "15496 995\n"}' ]
+    run_match 2 "'d' holds ids and 'in' is an input" shardtool decode --json d in
+    for wrong in "ids 0:1" "--doc 0 ids"; do run_match 2 "--doc and ranges need a shard or dataset" shardtool decode --json $wrong; done
 }

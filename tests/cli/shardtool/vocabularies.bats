@@ -35,27 +35,27 @@ setup() {
     jq -c .model.vocab "$data/tokenizer.json" >pair/vocab.json
     jq -r '"#version: 0.2", .model.merges[]' "$data/tokenizer.json" >pair/merges.txt
     sed 's/^/x/;s/^x//' "$vocab/vocabulary.tiktoken" >two.tiktoken
-    shardtool encode --vocabulary "$vocab" "$text" >ids
-    shardtool encode --vocabulary "$data" "$text" | cmp - ids
-    shardtool encode --vocabulary "$data/tokenizer.json" --pattern o200k "$text" | cmp - ids
-    shardtool encode --vocabulary pair --pattern o200k "$text" | cmp - ids
-    shardtool encode --vocabulary two.tiktoken --pattern o200k "$text" | cmp - ids
+    shardtool tokenize --ids --format text --vocabulary "$vocab" "$text" >ids
+    shardtool tokenize --ids --format text --vocabulary "$data" "$text" | cmp - ids
+    shardtool tokenize --ids --format text --vocabulary "$data/tokenizer.json" --pattern o200k "$text" | cmp - ids
+    shardtool tokenize --ids --format text --vocabulary pair --pattern o200k "$text" | cmp - ids
+    shardtool tokenize --ids --format text --vocabulary two.tiktoken --pattern o200k "$text" | cmp - ids
     cp two.tiktoken tokenizer.model # the name that Llama 3 has for it
-    shardtool encode --vocabulary tokenizer.model --pattern o200k "$text" | cmp - ids
+    shardtool tokenize --ids --format text --vocabulary tokenizer.model --pattern o200k "$text" | cmp - ids
     # the ends of lines of Windows, and empty lines, as tiktoken and tokenizers read them
     sed 's/$/\r/' two.tiktoken >lines.tiktoken
     sed -i 's/$/\r/' pair/merges.txt
-    shardtool encode --vocabulary lines.tiktoken --pattern o200k "$text" | cmp - ids
+    shardtool tokenize --ids --format text --vocabulary lines.tiktoken --pattern o200k "$text" | cmp - ids
     sed '5s/$/\n\n/;7s/ /\t /' two.tiktoken >lines.tiktoken
-    shardtool encode --vocabulary lines.tiktoken --pattern o200k "$text" | cmp - ids
-    shardtool encode --vocabulary pair --pattern o200k "$text" | cmp - ids
+    shardtool tokenize --ids --format text --vocabulary lines.tiktoken --pattern o200k "$text" | cmp - ids
+    shardtool tokenize --ids --format text --vocabulary pair --pattern o200k "$text" | cmp - ids
     shardtool tokenize -q --docs lines --val 0.2 --vocabulary "$data/tokenizer.json" -o again "$text"
     shardtool diff "$data" again
     cmp "$data/tokenizer.json" again/tokenizer.json
 }
 
 @test "GPT-2's vocabulary in the form of another tool is GPT-2's, and the dataset keeps no file" {
-    shardtool encode "$text" >ids
+    shardtool tokenize --ids --format text "$text" >ids
     mkdir gpt2
     cp "$ROOT/tokenizer/gpt2_merges.bpe" gpt2/merges.txt
     shardtool tokenize -q --docs lines -o plain "$text"
@@ -66,7 +66,7 @@ names = [chr(b) for b in printable] + [chr(256 + i) for i in range(68)]
 names += ["".join(line.split()) for line in open(sys.argv[1], encoding="utf-8").read().splitlines()[1:]]
 print(json.dumps({name: i for i, name in enumerate(names + ["<|endoftext|>"])}))
 END
-    shardtool encode --vocabulary gpt2 "$text" | cmp - ids
+    shardtool tokenize --ids --format text --vocabulary gpt2 "$text" | cmp - ids
     shardtool tokenize -q --docs lines --vocabulary gpt2 -o same "$text"
     shardtool diff plain same
     [ ! -e same/tokenizer.json ]
@@ -137,7 +137,7 @@ END
         cmp <(shardtool decode "$data") <(shardtool decode back)
     done
     printf ab >few.txt
-    run_match 65 "at index 0 is not in the vocabulary of 3" shardtool import-tokens --format nanogpt --characters few.txt -o few files
+    run_match 65 "at index 0 is not in the vocabulary of 3" shardtool import-tokens --format nanogpt --vocabulary few.txt -o few files
 }
 
 @test "a model takes the vocabulary of its dataset, and runs, checkpoints and exported models keep it" {
@@ -158,7 +158,7 @@ END
     not grep relu2 <<<"$output"
     trainer train --quiet "${tiny[@]}" --mlp=relu2 --dataset="$data" --out_dir=squares --max_iters=1
     run_match 0 "mlp=relu2 is for transformers alone: llama.cpp computes GELU in its place" trainer export -o other_mlp --out_dir=squares
-    shardtool encode --vocabulary model "$text" | cmp - <(shardtool encode --vocabulary "$vocab" "$text")
+    shardtool tokenize --ids --format text --vocabulary model "$text" | cmp - <(shardtool tokenize --ids --format text --vocabulary "$vocab" "$text")
     trainer sample --init_from=./model --start='The' --max_new_tokens=5 --num_samples=1 --device=cpu | grep -q '^The'
     # another vocabulary of the same size, and GPT-2's
     shardtool train-vocabulary -q -V 400 --pattern gpt2 -o other "$text"
@@ -169,7 +169,7 @@ END
     trainer export -q -o two --out_dir=pair
     for file in tokenizer.json vocab.json merges.txt; do cmp pair/ckpt-00000001/$file two/$file; done
     rm two/tokenizer.json
-    shardtool encode --vocabulary two --pattern gpt2 "$text" | cmp - <(shardtool encode --vocabulary other "$text")
+    shardtool tokenize --ids --format text --vocabulary two --pattern gpt2 "$text" | cmp - <(shardtool tokenize --ids --format text --vocabulary other "$text")
     run_match 76 "is another vocabulary than that with which the run in 'run' was trained" trainer train "${tiny[@]}" --dataset=others --out_dir=run --max_iters=7
     shardtool train-vocabulary -q -V 380 --pattern gpt2 -o smaller "$text"
     shardtool tokenize -q --docs lines --val 0.2 --vocabulary smaller -o fewer "$text"
@@ -227,14 +227,14 @@ END
     tokenize_two two "$text" --vocabulary "$vocab"
     "$BIN/trainer" eval --json --out_dir=run --dataset=two --eval_tokens=320 --eval_order=sequential --threads=1 --device=cpu >eval.json
     n=$(jq 'select(.split == "train").tokens' eval.json)
-    bytes=$(shardtool decode --range "1:$((n + 1))" two | wc -c)
+    bytes=$(shardtool decode two "1:$((n + 1))" | wc -c)
     head -n 1 eval.json | jq -e "(.bpb - .loss * $n / $bytes / (2 | log)) | fabs < 0.000001"
 }
 
 @test "what a file requires and the encoder does not do is refused by name" {
     refused() { # jq's change of tokenizer.json, message
         jq "$1" "$data/tokenizer.json" >bad.json
-        run_match 65 "$2" shardtool encode --vocabulary bad.json "$text"
+        run_match 65 "$2" shardtool tokenize --ids --format text --vocabulary bad.json "$text"
     }
     refused '.normalizer = {"type": "NFC"}' "its normalizer NFC is not supported"
     refused '.model.type = "Unigram"' "its model Unigram is not supported: only BPE is"
@@ -243,7 +243,7 @@ END
     for same in '.model.dropout = 0.0' '.normalizer = {"type": "Sequence", "normalizers": []}' \
         '.pre_tokenizer = {"type": "Sequence", "pretokenizers": [.pre_tokenizer]}' '.truncation = {"max_length": 8}'; do
         jq "$same" "$data/tokenizer.json" >same.json
-        shardtool encode --vocabulary same.json "$text" | cmp - <(shardtool encode --vocabulary "$data" "$text")
+        shardtool tokenize --ids --format text --vocabulary same.json "$text" | cmp - <(shardtool tokenize --ids --format text --vocabulary "$data" "$text")
     done
     refused '.model.byte_fallback = true' "its byte_fallback is not supported"
     refused '.pre_tokenizer = {"type": "Metaspace"}' "the pre-tokenizer Metaspace is not supported"
@@ -257,36 +257,35 @@ END
     refused 'del(.model.vocab["a"])' "no token has the id"
     refused '.added_tokens += [{"id": 400, "content": "<|pad|>", "special": true}]' "the special token '<|pad|>' of id 400 is also the token of id 398"
     (cat "$vocab/vocabulary.tiktoken" && printf '%s 398\n' "$(printf '<|endoftext|>' | base64)") >bad.tiktoken
-    run_match 65 "the special token '<|endoftext|>' of id 399 is also the token of id 398" shardtool encode --vocabulary bad.tiktoken --pattern gpt4 "$text"
+    run_match 65 "the special token '<|endoftext|>' of id 399 is also the token of id 398" shardtool tokenize --ids --format text --vocabulary bad.tiktoken --pattern gpt4 "$text"
     echo '{"model": ' >bad.json
-    run_match 65 "'bad.json': it is not JSON" shardtool encode --vocabulary bad.json "$text"
-    run_match 2 "a .tiktoken file does not name its pattern: add --pattern" shardtool encode --vocabulary "$vocab/vocabulary.tiktoken" "$text"
-    run_match 2 "unknown pattern 'gpt9'" shardtool encode --vocabulary "$vocab/vocabulary.tiktoken" --pattern gpt9 "$text"
-    run_match 2 "its pattern is o200k: leave --pattern gpt2 out" shardtool encode --vocabulary "$data/tokenizer.json" --pattern gpt2 "$text"
-    run_match 2 "name one" shardtool encode --vocabulary "$vocab" --characters "$text" "$text"
+    run_match 65 "'bad.json': it is not JSON" shardtool tokenize --ids --format text --vocabulary bad.json "$text"
+    run_match 2 "a .tiktoken file does not name its pattern: add --pattern" shardtool tokenize --ids --format text --vocabulary "$vocab/vocabulary.tiktoken" "$text"
+    run_match 2 "unknown pattern 'gpt9'" shardtool tokenize --ids --format text --vocabulary "$vocab/vocabulary.tiktoken" --pattern gpt9 "$text"
+    run_match 2 "its pattern is o200k: leave --pattern gpt2 out" shardtool tokenize --ids --format text --vocabulary "$data/tokenizer.json" --pattern gpt2 "$text"
     refused '.added_tokens[].content |= sub("endoftext"; "fin")' "none of its 2 special tokens is <|endoftext|>, <|end_of_text|>, </s> or <|eos|>: name the one that ends a document by --end-of-text"
-    run_match 65 "'<|eos|>' is none of its special tokens" shardtool encode --vocabulary "$data" --end-of-text '<|eos|>' "$text"
-    run_match 2 "--end-of-text names a token of --vocabulary" shardtool encode --end-of-text '<|pad|>' "$text"
-    run_match 2 "--pattern and --end-of-text are for merges" shardtool encode --vocabulary "$text" --end-of-text '<|pad|>' "$text"
+    run_match 65 "'<|eos|>' is none of its special tokens" shardtool tokenize --ids --format text --vocabulary "$data" --end-of-text '<|eos|>' "$text"
+    run_match 2 "--end-of-text names a token of --vocabulary" shardtool tokenize --ids --format text --end-of-text '<|pad|>' "$text"
+    run_match 2 "--pattern and --end-of-text are for merges" shardtool tokenize --ids --format text --vocabulary "$text" --end-of-text '<|pad|>' "$text"
     awk '$2 >= 300 {$2++} 1' "$vocab/vocabulary.tiktoken" >gap.tiktoken # as p50k_base, whose 50256 is <|endoftext|>
     run_match 65 "line 301 does not have the rank 300: ranks count from 0, in order, and only that of the token of --end-of-text can be missing" \
-        shardtool encode --vocabulary gap.tiktoken --pattern o200k "$text"
-    shardtool encode --vocabulary gap.tiktoken --pattern o200k --end-of-text '<|endoftext|>' "$text" >gap
-    cmp gap <(shardtool encode --vocabulary "$vocab" "$text" | awk '{for (i = 1; i <= NF; i++) if ($i >= 300) $i++} 1')
+        shardtool tokenize --ids --format text --vocabulary gap.tiktoken --pattern o200k "$text"
+    shardtool tokenize --ids --format text --vocabulary gap.tiktoken --pattern o200k --end-of-text '<|endoftext|>' "$text" >gap
+    cmp gap <(shardtool tokenize --ids --format text --vocabulary "$vocab" "$text" | awk '{for (i = 1; i <= NF; i++) if ($i >= 300) $i++} 1')
     shardtool tokenize -q --vocabulary gap.tiktoken --pattern o200k --end-of-text '<|endoftext|>' -o gaps "$text"
     shardtool info --json gaps | jq -e '[.vocab_size, .eot_id] == [399, 300]'
     sed '5s/ 4/ 7/' "$vocab/vocabulary.tiktoken" >bad.tiktoken
-    run_match 65 "line 5 does not have the rank 4" shardtool encode --vocabulary bad.tiktoken --pattern gpt4 "$text"
+    run_match 65 "line 5 does not have the rank 4" shardtool tokenize --ids --format text --vocabulary bad.tiktoken --pattern gpt4 "$text"
     (cat "$vocab/vocabulary.tiktoken" && printf '%s 398\n' "$(head -c 256 /dev/zero | base64 -w0)") >bad.tiktoken
-    run_match 65 "the token of id 398 has 256 bytes, and at most 255 are supported" shardtool encode --vocabulary bad.tiktoken --pattern gpt4 "$text"
+    run_match 65 "the token of id 398 has 256 bytes, and at most 255 are supported" shardtool tokenize --ids --format text --vocabulary bad.tiktoken --pattern gpt4 "$text"
     (cat "$vocab/vocabulary.tiktoken" && printf '%s 398\n' "$(head -c 300 /dev/zero | base64 -w0)") >bad.tiktoken
-    run_match 65 "line 399 has a token of more than 255 bytes" shardtool encode --vocabulary bad.tiktoken --pattern gpt4 "$text"
-    run_match 66 "no vocab.json with merges.txt" shardtool encode --vocabulary . "$text"
+    run_match 65 "line 399 has a token of more than 255 bytes" shardtool tokenize --ids --format text --vocabulary bad.tiktoken --pattern gpt4 "$text"
+    run_match 66 "no vocab.json with merges.txt" shardtool tokenize --ids --format text --vocabulary . "$text"
 }
 
 @test "a file that is not a vocabulary is named for what it is" {
     is_no() { # MESSAGE [NAME], of the file `other`
-        run_match 65 "$1" shardtool encode --vocabulary "${2:-other}" "$text"
+        run_match 65 "$1" shardtool tokenize --ids --format text --vocabulary "${2:-other}" "$text"
     }
     printf '\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02' >other # as sentencepiece 0.2.3 begins
     cp other tokenizer.model
@@ -316,9 +315,9 @@ print('\n'.join(f'{base64.b64encode(word).decode()} {id}' for id, word in enumer
     # each way to cut a word in two words is a merge, and JSON spells these bytes out
     tiktoken_of "(b'\\1' * i + b'\\2' * (size - i) for size in range(2, 161) for i in range(size + 1))" >large.tiktoken
     run_match 65 "13295 tokens and 1378000 merges are a tokenizer.json of [0-9]* MiB, and files of at most 256 are supported" \
-        shardtool encode --vocabulary large.tiktoken --pattern gpt4 "$text"
+        shardtool tokenize --ids --format text --vocabulary large.tiktoken --pattern gpt4 "$text"
     tiktoken_of "map(bytes, (word for size in range(2, 19) for word in itertools.product(b'\\1\\2', repeat=size)))" >many.tiktoken
-    run_match 65 "more than 6291456 merges are not supported" shardtool encode --vocabulary many.tiktoken --pattern gpt4 "$text"
+    run_match 65 "more than 6291456 merges are not supported" shardtool tokenize --ids --format text --vocabulary many.tiktoken --pattern gpt4 "$text"
 }
 
 @test "files of Hugging Face beside a vocabulary that change its ids are refused by name, and the class names the pattern" {
@@ -330,12 +329,12 @@ print('\n'.join(f'{base64.b64encode(word).decode()} {id}' for id, word in enumer
     for folder in fast pair; do
         echo '{"add_prefix_space": false, "added_tokens_decoder": {"399": {"content": "<|endoftext|>", "special": true}}}' >$folder/$config
         echo '{"<|pad|>": 398}' >$folder/added_tokens.json
-        shardtool encode --vocabulary $folder --pattern o200k "$text" >ids
-        shardtool encode --vocabulary "$vocab" "$text" | cmp - ids
+        shardtool tokenize --ids --format text --vocabulary $folder --pattern o200k "$text" >ids
+        shardtool tokenize --ids --format text --vocabulary "$vocab" "$text" | cmp - ids
         rm $folder/added_tokens.json
         change() { # JSON, message
             echo "$1" >$folder/$config
-            run_match 65 "$folder/$config': $2" shardtool encode --vocabulary $folder --pattern o200k "$text"
+            run_match 65 "$folder/$config': $2" shardtool tokenize --ids --format text --vocabulary $folder --pattern o200k "$text"
         }
         change '{"add_prefix_space": true}' "add_prefix_space is not supported"
         change '{"added_tokens_decoder": {"399": {"content": "<|endoftext|>", "special": false}}}' "the added token '<|endoftext|>' cuts text"
@@ -348,34 +347,34 @@ print('\n'.join(f'{base64.b64encode(word).decode()} {id}' for id, word in enumer
         # special_tokens_map.json counts only without added_tokens_decoder
         echo '{"additional_special_tokens": ["<|pad|>", {"content": "\\n"}], "unk_token": null}' >$folder/special_tokens_map.json
         echo '{"eos_token": "<|endoftext|>", "add_bos_token": true, "pad_token": {"content": "<|pad|>"}}' >$folder/$config
-        run_match 65 "$folder/special_tokens_map.json': its additional_special_tokens" shardtool encode --vocabulary $folder --pattern o200k "$text"
+        run_match 65 "$folder/special_tokens_map.json': its additional_special_tokens" shardtool tokenize --ids --format text --vocabulary $folder --pattern o200k "$text"
         echo '{"added_tokens_decoder": {"398": {"content": "<|pad|>", "special": true}}}' >$folder/$config
-        shardtool encode --vocabulary $folder --pattern o200k "$text" | cmp - ids
+        shardtool tokenize --ids --format text --vocabulary $folder --pattern o200k "$text" | cmp - ids
         rm $folder/special_tokens_map.json
         echo '{' >$folder/$config
-        run_match 65 "$folder/$config' is not JSON" shardtool encode --vocabulary $folder --pattern o200k "$text"
+        run_match 65 "$folder/$config' is not JSON" shardtool tokenize --ids --format text --vocabulary $folder --pattern o200k "$text"
         rm $folder/$config
         echo '{"the mill": 400}' >$folder/added_tokens.json
-        run_match 65 "$folder/added_tokens.json': the added token 'the mill' is not the token 400" shardtool encode --vocabulary $folder --pattern o200k "$text"
+        run_match 65 "$folder/added_tokens.json': the added token 'the mill' is not the token 400" shardtool tokenize --ids --format text --vocabulary $folder --pattern o200k "$text"
         rm $folder/added_tokens.json
     done
     echo '{"add_prefix_space": true}' >fast/$config
-    run_match 65 "add_prefix_space" shardtool encode --vocabulary fast/tokenizer.json "$text"
+    run_match 65 "add_prefix_space" shardtool tokenize --ids --format text --vocabulary fast/tokenizer.json "$text"
     echo '{"tokenizer_class": "GPT2TokenizerFast"}' >fast/$config
-    run_match 65 "the GPT2TokenizerFast has the pattern gpt2 and no tokens but those of merges" shardtool encode --vocabulary fast "$text"
+    run_match 65 "the GPT2TokenizerFast has the pattern gpt2 and no tokens but those of merges" shardtool tokenize --ids --format text --vocabulary fast "$text"
     echo '{"tokenizer_class": "PreTrainedTokenizerFast"}' >fast/$config
-    shardtool encode --vocabulary fast "$text" | cmp - ids
+    shardtool tokenize --ids --format text --vocabulary fast "$text" | cmp - ids
     # the pattern of vocab.json with merges.txt
     echo '{"tokenizer_class": "Qwen2Tokenizer"}' >pair/$config
-    run_match 2 "'pair': its tokenizer_config.json names the Qwen2Tokenizer, which does not tell the pattern of vocab.json" shardtool encode --vocabulary pair "$text"
-    shardtool encode --vocabulary pair --pattern o200k "$text" | cmp - ids
+    run_match 2 "'pair': its tokenizer_config.json names the Qwen2Tokenizer, which does not tell the pattern of vocab.json" shardtool tokenize --ids --format text --vocabulary pair "$text"
+    shardtool tokenize --ids --format text --vocabulary pair --pattern o200k "$text" | cmp - ids
     echo '{"model_max_length": 1024}' >pair/$config
-    run_match 2 "names no tokenizer_class" shardtool encode --vocabulary pair "$text"
+    run_match 2 "names no tokenizer_class" shardtool tokenize --ids --format text --vocabulary pair "$text"
     for class in GPT2Tokenizer GPT2TokenizerFast; do
         echo "{\"tokenizer_class\": \"$class\"}" >pair/$config
-        run_match 2 "names the $class, whose pattern is gpt2: leave --pattern o200k out" shardtool encode --vocabulary pair --pattern o200k "$text"
-        shardtool encode --vocabulary pair "$text" >gpt2.ids
+        run_match 2 "names the $class, whose pattern is gpt2: leave --pattern o200k out" shardtool tokenize --ids --format text --vocabulary pair --pattern o200k "$text"
+        shardtool tokenize --ids --format text --vocabulary pair "$text" >gpt2.ids
     done
     rm pair/$config
-    shardtool encode --vocabulary pair --pattern gpt2 "$text" | cmp - gpt2.ids
+    shardtool tokenize --ids --format text --vocabulary pair --pattern gpt2 "$text" | cmp - gpt2.ids
 }

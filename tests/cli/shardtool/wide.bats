@@ -36,9 +36,9 @@ numbers() { od -An -v -tu4 -w4 "$@" | tr -d ' '; } # of raw ids
     shardtool cat --random 1:40 --seed 3 "$data" | numbers | cmp - some
     # encode gives the ids of one document
     shardtool decode --doc 0 "$data" >first
-    shardtool encode --vocabulary "$data" first | tr ' ' '\n' | cmp - <(awk '$1 == 65792 { exit } 1' ids)
-    shardtool encode --raw --vocabulary "$wide" --pattern gpt4 first | shardtool decode --raw --vocabulary "$data" | cmp - first
-    shardtool encode --vocabulary "$data" first | shardtool decode --vocabulary "$data" | cmp - first
+    shardtool tokenize --ids --format text --vocabulary "$data" first | tr ' ' '\n' | cmp - <(awk '$1 == 65792 { exit } 1' ids)
+    shardtool tokenize --raw --format text --vocabulary "$wide" --pattern gpt4 first | shardtool decode --raw --vocabulary "$data" | cmp - first
+    shardtool tokenize --ids --format text --vocabulary "$data" first | shardtool decode --vocabulary "$data" | cmp - first
     run_match 65 "not 4 bytes for each id: the last id is incomplete" shardtool decode --raw --vocabulary "$data" <(head -c 7 raw)
     sort <(shardtool decode "$data" | sed 's/<|endoftext|>/\n/g'; shardtool decode --split val "$data" | sed 's/<|endoftext|>/\n/g') | grep . | cmp - <(sort "$text")
     sort -n ids | uniq -c | sort -k1,1nr -k2,2n | awk '{print $2, $1}' | cmp - <(shardtool info --ids --json "$data" | jq -r '"\(.id) \(.count)"')
@@ -48,10 +48,10 @@ numbers() { od -An -v -tu4 -w4 "$@" | tr -d ' '; } # of raw ids
 }
 
 @test "wide datasets are filtered, shuffled, deduplicated, merged, split, appended and rebuilt" {
-    id=$(shardtool encode --vocabulary "$data" <(printf in) | tr -d " ") # of line, in each document
+    id=$(shardtool tokenize --ids --format text --vocabulary "$data" <(printf in) | tr -d " ") # of line, in each document
     [ "$id" -gt 65535 ]
     shardtool filter -q --contains-id "$id" -o all "$data"
-    shardtool diff --content all "$data"
+    shardtool diff --ids all "$data"
     shardtool filter -q --contains-id 300 -o none "$data" && false
     run_match 2 "is not an id" shardtool filter --contains-id 1048576 -o none "$data"
     shardtool shuffle -q --seed 5 -o mixed "$data"
@@ -68,17 +68,17 @@ numbers() { od -An -v -tu4 -w4 "$@" | tr -d ' '; } # of raw ids
     cmp <(shardtool decode mixed | sed 's/<|endoftext|>/\n/g' | sort) <(shardtool decode "$data" | sed 's/<|endoftext|>/\n/g' | sort)
     shardtool cat -o whole.zst "$data"
     zstd -dcq whole.zst | cmp - <(shardtool cat "$data")
-    shardtool diff --content --split train "$data" whole.zst
+    shardtool diff --ids --split train "$data" whole.zst
     # lost tables
     head -c -50 whole.zst >cut.zst
     shardtool verify --rebuild again.zst cut.zst
-    shardtool diff --content again.zst whole.zst
+    shardtool diff --ids again.zst whole.zst
     # appended, and in one run
     head -n 350 "$text" >a.txt && tail -n 350 "$text" >b.txt
     options=(-q --docs lines --val 0.2 --vocabulary "$wide" --pattern gpt4 --frame-tokens 1000 --shard-tokens 5000)
     shardtool tokenize "${options[@]}" -o grown a.txt
     shardtool tokenize "${options[@]}" --append -o grown b.txt
-    shardtool diff --content grown "$data"
+    shardtool diff --ids grown "$data"
 }
 
 @test "bytes do not depend on -j, and a killed run continues to the same dataset" {
@@ -97,7 +97,7 @@ numbers() { od -An -v -tu4 -w4 "$@" | tr -d ' '; } # of raw ids
     run_match 65 "have different vocabularies" shardtool cat -o both.zst "$shard" "$small/train/000/000000.zst"
     run_match 65 "vocabular" shardtool shuffle -q -o no "$data" "$small"
     run_match 65 "vocabular" shardtool merge -q -o no "$small" "$data"
-    run_code 1 shardtool diff --content "$data" "$small"
+    run_code 1 shardtool diff --ids "$data" "$small"
     python3 - "$shard" "$small/train/000/000000.zst" <<'END'
 import struct, sys
 table = []
@@ -129,7 +129,7 @@ END
     for format in llmc megatron datatrove npy; do
         shardtool export-tokens -q --format $format -o "$format" "$data"
         shardtool import-tokens -q --format $format -o "back-$format" "$format"
-        shardtool diff --content "$data" "back-$format"
+        shardtool diff --ids "$data" "back-$format"
         shardtool verify -q "back-$format"
     done
     run_match 65 "nanoGPT reads ids of 2 bytes" shardtool export-tokens --format nanogpt -o no "$data"
@@ -146,7 +146,7 @@ array.array("I", array.array("H", open(sys.argv[1], "rb").read())).tofile(open(s
 END
     sed -i 's/gpt2|2/gpt2|4/' narrow/train.ds.metadata
     shardtool import-tokens -q --format datatrove -o back narrow
-    shardtool diff --content back "$small"
+    shardtool diff --ids back "$small"
     # of 8 bytes, as torch and NumPy have them, each second id would be 0
     python3 - datatrove/train.ds <<'END'
 import array, sys
@@ -180,14 +180,14 @@ END
     tokenize_two two "$text" --vocabulary "$wide" --pattern gpt4
     trainer eval --json --out_dir=run --dataset=two --eval_tokens=320 --eval_order=sequential --threads=1 --device=cpu >eval.json
     n=$(jq 'select(.split == "train").tokens' eval.json)
-    bytes=$(shardtool decode --range "1:$((n + 1))" two | wc -c)
+    bytes=$(shardtool decode two "1:$((n + 1))" | wc -c)
     head -n 1 eval.json | jq -e "(.bpb - .loss * $n / $bytes / (2 | log)) | fabs < 0.000001"
     head -n 1 eval.json | jq -e '.loss > 10 and .loss < 11.2' # ln 65,793 = 11.09 and less
     trainer sample --out_dir=run --start='the mill' --max_new_tokens=40 --num_samples=1 --device=cpu | grep -q '^the mill'
     echo '{"ctx": "the mill", "endings": ["of line", "drives a wheel"], "label": 1}' >items
     trainer eval --out_dir=run --choices=items --device=cpu | grep -q 'over 1 items'
     trainer export -q -o model --out_dir=run
-    shardtool encode --vocabulary model "$text" | cmp - <(shardtool encode --vocabulary "$data" "$text")
+    shardtool tokenize --ids --format text --vocabulary model "$text" | cmp - <(shardtool tokenize --ids --format text --vocabulary "$data" "$text")
     trainer sample --init_from=./model --start='the' --max_new_tokens=5 --num_samples=1 --device=cpu | grep -q '^the'
     trainer train --quiet "${tiny[@]}" --init_from=./model --dataset="$data" --out_dir=more --max_iters=1
     [ -e more/ckpt-00000001/model.safetensors ]

@@ -3,8 +3,8 @@ load ../helpers
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    make_data 600 0.1 --characters ascii
-    make_other_data 400 --characters ascii
+    make_data 600 0.1 --vocabulary ascii
+    make_other_data 400 --vocabulary ascii
     mkdir runs
     write_tiny_conf tiny.conf
     "$BIN/trainer" train tiny.conf --quiet --dataset=data --out_dir=runs/whole
@@ -132,8 +132,8 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 0 "steps 1 to 12 are equal" replay run
     run_match 0 "steps 1 to 8 are equal" replay run --steps=1..8
     run_match 0 "steps 9 to 12 are equal" replay run --steps=9..12
-    [[ "$("$BIN/trainer" which run --step=9 --json | head -n 1)" == *data2\"* ]]
-    [[ "$("$BIN/trainer" which run --step=8 --json | head -n 1)" == *data\"* ]]
+    [[ "$("$BIN/trainer" which run --steps=9 --json | head -n 1)" == *data2\"* ]]
+    [[ "$("$BIN/trainer" which run --steps=8 --json | head -n 1)" == *data\"* ]]
     cp -r "$data" "a \"b\""
     cp -r "$BATS_FILE_TMPDIR/data2" second
     sed -i 's|"data": "[^"]*"|"data": "/nowhere"|' run/metrics.jsonl
@@ -142,7 +142,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 66 "not a dataset directory" replay run
     "$BIN/trainer" train tiny.conf --quiet --dataset="a \"b\"" --out_dir=other --max_iters=2
     run_match 0 "are equal" replay other
-    [ "$("$BIN/trainer" which other --step=2 | grep -c 'a "b" train tokens')" -eq 4 ]
+    [ "$("$BIN/trainer" which other --steps=2 | grep -c 'a "b" train tokens')" -eq 4 ]
 }
 
 @test "a run that read from a loader replays with it, or with its dataset" {
@@ -151,8 +151,8 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 0 "steps 1 to 2 are equal" replay run
     stop_loader
     run_match 0 "steps 1 to 2 are equal" replay run "$data"
-    "$BIN/trainer" which run --step=2 "$data"
-    run_match 2 "name the datasets that it served" "$BIN/trainer" which run --step=2
+    "$BIN/trainer" which run --steps=2 "$data"
+    run_match 2 "name the datasets that it served" "$BIN/trainer" which run --steps=2
 }
 
 @test "a replay knows every line that a run writes" {
@@ -221,7 +221,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     eot=$("$BIN/shardtool" info --json "$data" | jq .eot_id)
     for order in epoch shifted documents crop; do
         "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=$order --sampling=$order --max_iters=2 --eval_interval=0 --print_ranks 2>err
-        "$BIN/trainer" which $order --step=2 --json >which
+        "$BIN/trainer" which $order --steps=2 --json >which
         [ "$(wc -l <which)" -eq 4 ]
         for i in 1 3; do # the hash of the first and of the second micro-batch, of two samples each
             for sample in $i $((i + 1)); do
@@ -239,18 +239,18 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     serve_until_ready "$data" "$BATS_FILE_TMPDIR/data2:3"
     "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place --out_dir=mixed --max_iters=2 --eval_interval=0
     stop_loader
-    run_match 2 "name the datasets that it served" "$BIN/trainer" which mixed --step=1
-    run_match 66 "no mixture of them" "$BIN/trainer" which mixed --step=1 "$data" "$BATS_FILE_TMPDIR/data2"
+    run_match 2 "name the datasets that it served" "$BIN/trainer" which mixed --steps=1
+    run_match 66 "no mixture of them" "$BIN/trainer" which mixed --steps=1 "$data" "$BATS_FILE_TMPDIR/data2"
     run_match 2 "a weight is a whole number up to 1000000" \
-        "$BIN/trainer" which mixed --step=1 "$data:1000000" "$BATS_FILE_TMPDIR/data2:3000000"
-    "$BIN/trainer" which mixed --step=1 --json "$data" "$BATS_FILE_TMPDIR/data2:3" >which
+        "$BIN/trainer" which mixed --steps=1 "$data:1000000" "$BATS_FILE_TMPDIR/data2:3000000"
+    "$BIN/trainer" which mixed --steps=1 --json "$data" "$BATS_FILE_TMPDIR/data2:3" >which
     [ "$(jq -r .dataset which | xargs -n 1 basename | sort | uniq -c | xargs)" = "1 data 3 data2" ]
     [ "$(jq -c 'select(.dataset) | .sources' mixed/metrics.jsonl)" = '[{"name":"data","weight":16384},{"name":"data2","weight":49152}]' ]
     "$BIN/trainer" export --quiet --card --out_dir=mixed -o model
     grep -q 'a mixture of `data` (25.00 %), `data2` (75.00 %)' model/README.md
     # orders that end read all datasets as one split: a sample may be of two of them
     train_tokens() { "$BIN/shardtool" info --json "$1" | jq .train_tokens; }
-    seq 11 | sed 's/$/ miller/' >lines && "$BIN/shardtool" tokenize --quiet --val 0 --characters "$BATS_FILE_TMPDIR/ascii" -o few lines
+    seq 11 | sed 's/$/ miller/' >lines && "$BIN/shardtool" tokenize --quiet --val 0 --vocabulary "$BATS_FILE_TMPDIR/ascii" -o few lines
     few=$(train_tokens few) one=$(train_tokens "$data") two=$(train_tokens "$BATS_FILE_TMPDIR/data2")
     [ "$few" -lt 180 ] && [ $((few % 16)) -ne 0 ] # its last sample has tokens of the next dataset
     for order in permuted sequential; do
@@ -263,7 +263,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
             stop_loader
             grep -q "in this order of samples the 3 datasets of '.*' are one split: their weights count in evaluations alone" err
             for step in 1 2 3 6; do
-                "$BIN/trainer" which joined --step=$step --json "${sets[@]}" >which
+                "$BIN/trainer" which joined --steps=$step --json "${sets[@]}" >which
                 for batch in 0 1; do
                     first=$((4 * (step - 1) + 2 * batch))
                     jq -r "select(.sample >= $first and .sample < $first + 2) | \"\(.dataset) \(.first_token):\(.first_token + .tokens)\"" which |
@@ -281,8 +281,8 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
 # bats test_tags=ci
 @test "the card of a run whose mixture got other weights has the samples and weights of each part" {
     seq 1 3000 | sed 's/.*/line & of mills/' >a.txt && seq 1 3000 | sed 's/.*/and & rivers/' >b.txt
-    "$BIN/shardtool" characters a.txt b.txt >abc
-    for name in a b; do "$BIN/shardtool" tokenize --quiet --characters abc --val 0 --docs lines -o $name $name.txt; done
+    "$BIN/shardtool" train-vocabulary --characters a.txt b.txt >abc
+    for name in a b; do "$BIN/shardtool" tokenize --quiet --vocabulary abc --val 0 --docs lines -o $name $name.txt; done
     : >schedule
     serve_until_ready a:3 b:1 --schedule schedule
     many() { # 32,768 samples a step, as weights change 65,536 after the last
@@ -322,9 +322,9 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     stop_loader
     serve_until_ready "$data:3" "$two:1" --schedule schedule
     "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run --max_iters=20 --eval_interval=0 --sample_tokens=0 --print_ranks 2>err
-    run_match 66 "and the changes of their weights with --schedule=FILE" "$BIN/trainer" which run --step=2 "$data:3" "$two:1"
+    run_match 66 "and the changes of their weights with --schedule=FILE" "$BIN/trainer" which run --steps=2 "$data:3" "$two:1"
     for step in 2 14 15 16 20; do
-        "$BIN/trainer" which run --step=$step --schedule=schedule --json "$data:3" "$two:1" >which
+        "$BIN/trainer" which run --steps=$step --schedule=schedule --json "$data:3" "$two:1" >which
         for i in 1 3; do
             sed -n "$i,$((i + 1))p" which | jq -r '"\(.dataset) \(.first_token) \(.first_token + .tokens)"' |
                 while read -r dataset first end; do "$BIN/shardtool" cat "$dataset" "$first:$end" | cat; done >ids
@@ -335,7 +335,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     fingerprint=$(head -1 "$data/dataset.jsonl" | jq -r .fingerprint)
     shared=$(printf 'mixture\n%s 32768\n%s 32768\n' "$fingerprint" "$fingerprint" | sha256sum | cut -d' ' -f1)
     sed -i "s/$(jq -r 'select(.dataset) | .fingerprint' run/metrics.jsonl | head -1)/$shared/" run/metrics.jsonl
-    [ "$("$BIN/trainer" which run --step=3 --json "$data" "$data" | jq .first_token | uniq -c | awk '{print $1}' | xargs)" = "2 2" ]
+    [ "$("$BIN/trainer" which run --steps=3 --json "$data" "$data" | jq .first_token | uniq -c | awk '{print $1}' | xargs)" = "2 2" ]
 }
 
 @test "the card and both reports have every value that a key had, and from which step on" {

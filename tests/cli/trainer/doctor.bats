@@ -50,8 +50,8 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
     write_tiny_conf tiny.conf
     seq 300 >text
     make_ascii
-    seq 500 | sed 's/^/b /' >other && "$BIN/shardtool" characters other >few
-    "$BIN/shardtool" tokenize -q --docs lines --val 0.1 --characters ascii -o set text
+    seq 500 | sed 's/^/b /' >other && "$BIN/shardtool" train-vocabulary --characters other >few
+    "$BIN/shardtool" tokenize -q --docs lines --val 0.1 --vocabulary ascii -o set text
     run_match 0 "ok       inputs  dataset 'set'" ./trainer doctor tiny.conf --dataset=set
     ./trainer train -q tiny.conf --dataset=set --out_dir=run --max_iters=1 --eval_interval=0 --sample_tokens=0
     run_match 0 "ok       inputs  dataset 'set'" ./trainer doctor run --dataset=set

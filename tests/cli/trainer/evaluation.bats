@@ -10,7 +10,7 @@ setup_file() {
     seq 1 1300 | sed 's/.*/    for (size_t i = 0; i < count_&; i++) sum += table[i & mask] * 0x&;/' | split -l 20 -a 4 - code/a-
     seq 1 1990 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' | split -l 20 -a 4 - prose/b-
     cp code/* prose/* sorted
-    for name in code prose sorted; do "$BIN/shardtool" tokenize --quiet --val 0.4 --val-seed 3 --characters ascii -o data/$name $name; done
+    for name in code prose sorted; do "$BIN/shardtool" tokenize --quiet --val 0.4 --seed 3 --vocabulary ascii -o data/$name $name; done
     write_tiny_conf tiny.conf
     echo "vocabulary = '$PWD/ascii'" >>tiny.conf # for a loader's datasets
     "$BIN/trainer" train tiny.conf --quiet --learning_rate=0.02 --dataset=data/prose --out_dir=run
@@ -74,7 +74,7 @@ END
 # The bytes of the targets of one pass in order: the ids from the second on, in whole sequences.
 text_bytes() { # DATASET SPLIT LINES
     local n=$(jq -r "select(.split == \"$2\") | .tokens" "$3")
-    "$BIN/shardtool" decode --split "$2" --range 1:$((n + 1)) "$1" | sed 's/<|endoftext|>//g' | wc -c
+    "$BIN/shardtool" decode --split "$2" "$1" 1:$((n + 1)) | sed 's/<|endoftext|>//g' | wc -c
 }
 check_bytes() { # DATASET of tokenize_two
     head -n 1 found | jq -e --argjson bytes "$(text_bytes "$1" train found)" \
@@ -91,8 +91,8 @@ check_bytes() { # DATASET of tokenize_two
     check_bytes data/two
     export LC_ALL=C.UTF-8
     seq 1 400 | sed 's/.*/Die Mühle am Bach, line & of the wheel;/' >text.txt
-    "$BIN/shardtool" characters text.txt >abc
-    tokenize_two data/chars text.txt --characters abc
+    "$BIN/shardtool" train-vocabulary --characters text.txt >abc
+    tokenize_two data/chars text.txt --vocabulary abc
     "$BIN/trainer" train tiny.conf --quiet --dataset=data/chars --max_iters=2 --sample_tokens=0 --out_dir=chars
     evaluate --out_dir=chars --dataset=data/chars --eval_tokens=1600 --eval_order=sequential >found
     check_bytes data/chars

@@ -6,8 +6,8 @@ setup_file() {
     printf '\n abcdefg\xc3\xbcz' >abc
     seq 2000 | tr 0-9 'abcdefgz a' | split -l 20 - text-
     {
-        "$BIN/shardtool" tokenize --quiet --val 0.2 --characters abc -o data text-*
-        "$BIN/trainer" import --quiet --characters abc -o imported "$DATA/fuzz/import/float32.pt"
+        "$BIN/shardtool" tokenize --quiet --val 0.2 --vocabulary abc -o data text-*
+        "$BIN/trainer" import --quiet --vocabulary abc -o imported "$DATA/fuzz/import/float32.pt"
         "$BIN/trainer" train --quiet --init_from=./imported --out_dir=run --dataset=data --batch_size=2 --dtype=float32 \
             --gradient_accumulation_steps=1 --eval_iters=1 --max_iters=2 --sample_tokens=0 --device=cpu
         "$BIN/trainer" export --quiet --out_dir=run -o exported

@@ -1,7 +1,7 @@
 # Another oneDNN under the trainer than the one it was built with. Each is a preloaded library of a few functions.
 load ../helpers
 
-setup_file() { cd "$BATS_FILE_TMPDIR" && make_ascii && make_data 1200 0.2 --characters ascii; }
+setup_file() { cd "$BATS_FILE_TMPDIR" && make_ascii && make_data 1200 0.2 --vocabulary ascii; }
 setup() {
     ldd "$BIN/trainer" | grep -q libdnnl || skip "oneDNN is part of the program"
     command -v cc >/dev/null || skip "needs a C compiler"

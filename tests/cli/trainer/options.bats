@@ -3,7 +3,7 @@ load ../helpers
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    make_data 6000 0.1 --characters ascii
+    make_data 6000 0.1 --vocabulary ascii
 }
 
 setup() { setup_training; }

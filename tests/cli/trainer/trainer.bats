@@ -3,7 +3,7 @@ load ../helpers
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    make_data 6000 0.1 --characters ascii
+    make_data 6000 0.1 --vocabulary ascii
     mkdir gpt2 && cd gpt2
     make_data 6000 0.1
     make_other_data 4000
@@ -127,7 +127,7 @@ END
     [ "$(wc -l <both)" = 2 ]
     diff <(head -1 both) <(evaluate --dataset="$data" --split=train)
     diff <(tail -1 both) <(evaluate --dataset="$data" --split=val)
-    "$BIN/shardtool" tokenize --quiet --val 1 --characters "$BATS_FILE_TMPDIR/ascii" -o held "$BATS_FILE_TMPDIR/docs/part-aa"
+    "$BIN/shardtool" tokenize --quiet --val 1 --vocabulary "$BATS_FILE_TMPDIR/ascii" -o held "$BATS_FILE_TMPDIR/docs/part-aa"
     evaluate --dataset=held >found
     [[ "$(cat found)" == '{"split": "val", "loss": '* ]] && [ "$(wc -l <found)" = 1 ]
     grep -q "no train data" log
@@ -153,7 +153,7 @@ END
         "$BIN/trainer" report "${runs%,*}" "${runs#*,}"
         grep -q '<tr><th>position</th><td>\(learned</td><td>rope\|rope</td><td>learned\)</td></tr>' runs.html
     done
-    "$BIN/shardtool" tokenize -q --val 0.5 --characters "$BATS_FILE_TMPDIR/ascii" -o other "$BATS_FILE_TMPDIR/docs"
+    "$BIN/shardtool" tokenize -q --val 0.5 --vocabulary "$BATS_FILE_TMPDIR/ascii" -o other "$BATS_FILE_TMPDIR/docs"
     train --out_dir=third --quiet --dataset=other
     "$BIN/trainer" report "run 1e-3" third
     grep -q '<th>evaluation</th><td></td><td>of other tokens: its losses do not compare with the first</td>' runs.html
@@ -578,7 +578,7 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
 # bats test_tags=ci
 @test "the time left is that of steps, not of the evaluation before the first, and a loss that was not evaluated is not printed" {
     seq 1 3000 | sed 's/$/ is a number of a text/' >long.txt
-    "$BIN/shardtool" tokenize --quiet --docs lines --val 0.4 --characters "$BATS_FILE_TMPDIR/ascii" -o long long.txt
+    "$BIN/shardtool" tokenize --quiet --docs lines --val 0.4 --vocabulary "$BATS_FILE_TMPDIR/ascii" -o long long.txt
     clock_preload 'ns = sum += 100000;' # from one look at the clock to the next, of which the evaluation has thousands
     export LD_PRELOAD=$PWD/other_clock.so
     run train --dataset=long --out_dir=run --max_iters=120 --eval_interval=120 --eval_tokens=8192

@@ -13,11 +13,11 @@ setup() { cd "$BATS_TEST_TMPDIR" && files=$DATA/fuzz/import; }
 }
 
 @test "a model of characters is imported with its characters, and the end of a text is a new id" {
-    run_match 76 "the vocabulary has 11 ids, and GPT-2's has 50257: name its tokenizer.json by --vocabulary, or by --characters the meta.pkl" trainer import -o out "$files/float32.pt"
+    run_match 76 "the vocabulary has 11 ids, and GPT-2's has 50257: name its tokenizer.json by --vocabulary, or by --vocabulary the meta.pkl" trainer import -o out "$files/float32.pt"
     python3 -c 'import pickle; c = "\n abcdefg\u00fcz"; pickle.dump({"vocab_size": 11, "itos": dict(enumerate(c)), "stoi": {x: i for i, x in enumerate(c)}}, open("meta.pkl", "wb"))'
     printf '\n abcdefg\xc3\xbcz' >abc
-    trainer import -q --characters meta.pkl -o out "$files/float32.pt"
-    trainer import -q --characters abc -o same "$files/float32.pt"
+    trainer import -q --vocabulary meta.pkl -o out "$files/float32.pt"
+    trainer import -q --vocabulary abc -o same "$files/float32.pt"
     diff -r out same
     cmp out/characters.txt abc
     jq -e '.vocab_size == 12 and .eos_token_id == 11' out/config.json
@@ -39,18 +39,18 @@ EOF
     # none of 50 texts ends before its 40 characters
     trainer sample -q --init_from=./out --start=a --max_new_tokens=40 --num_samples=50 --temperature=1e9 --top_k=0 --block_size=3 --device=cpu >texts
     python3 -c 'texts = open("texts", encoding="utf-8").read().split("---------------\n"); assert [len(t) for t in texts if t] == [42] * 50, texts'
-    run_match 0 "the id 11 is added for the end of a text, with an embedding of zeros" trainer import --characters abc -o again "$files/float32.pt"
+    run_match 0 "the id 11 is added for the end of a text, with an embedding of zeros" trainer import --vocabulary abc -o again "$files/float32.pt"
     printf abc >short
-    run_match 76 "'short' has 3 characters, and the model in*11 ids" trainer import -o other --characters short "$files/float32.pt"
+    run_match 76 "'short' has 3 characters, and the model in*11 ids" trainer import -o other --vocabulary short "$files/float32.pt"
     printf aa >twice
-    run_code 65 trainer import -o other --characters twice "$files/float32.pt"
+    run_code 65 trainer import -o other --vocabulary twice "$files/float32.pt"
     [ ! -e other ]
 }
 
 @test "a file, or a model that is named as a run, is refused with what to name instead, 66" {
     printf 0123456789 >abc
     cp "$files/float32.pt" ckpt.pt
-    trainer import -q -o model --characters abc "$files/llmc3.bin"
+    trainer import -q -o model --vocabulary abc "$files/llmc3.bin"
     for option in "train --init_from" "sample --init_from" "sample --out_dir" "eval --out_dir" "export -o made --out_dir"; do
         run_match 66 "'ckpt.pt' is a file*\`trainer import -o DIR ckpt.pt\`, for --init_from=DIR" trainer $option=ckpt.pt
         run_match 66 "'model/model.safetensors' is a file of a model: name its directory, --init_from=model" trainer $option=model/model.safetensors
@@ -69,7 +69,7 @@ EOF
     printf 'aa bb ab %.0s' {1..40} >text.txt
     "$BIN/shardtool" train-vocabulary -q -V 259 -o vocab text.txt
     run_match 76 "'vocab' has 259 ids, and the model in*float32.pt' 11 ids" trainer import -o no --vocabulary vocab "$files/float32.pt"
-    run_match 2 "name one" trainer import -o no --vocabulary vocab --characters text.txt "$files/float32.pt"
+    run_match 2 "name one" trainer import -o no --vocabulary vocab --vocabulary text.txt "$files/float32.pt"
     run_code 66 trainer import -o no --vocabulary nowhere "$files/float32.pt"
     [ ! -e no ]
 }
@@ -77,14 +77,14 @@ EOF
 # bats test_tags=ci
 @test "a killed import leaves nothing under its name, and the same command completes it" {
     printf 0123456789 >abc
-    import=("$BIN/trainer" import -q -o made/out --characters abc "$files/llmc3.bin")
-    trainer import -q -o whole --characters abc "$files/llmc3.bin"
+    import=("$BIN/trainer" import -q -o made/out --vocabulary abc "$files/llmc3.bin")
+    trainer import -q -o whole --vocabulary abc "$files/llmc3.bin"
     complete_after_kills whole made/out "${import[@]}"
     run_code 73 "${import[@]}"
     [[ "$output" == *"'made/out' is not empty: choose another directory" ]]
     : >file
-    run_code 73 trainer import -o file/out --characters abc "$files/llmc3.bin"
-    (ulimit -f 1 && run_code 74 trainer import -o small --characters abc "$files/llmc3.bin")
+    run_code 73 trainer import -o file/out --vocabulary abc "$files/llmc3.bin"
+    (ulimit -f 1 && run_code 74 trainer import -o small --vocabulary abc "$files/llmc3.bin")
     [ -z "$(find . -name '*small*')" ]
 }
 

@@ -16,11 +16,11 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     "$BIN/shardtool" tokenize --quiet --val 0.5 -o damaged "$BATS_FILE_TMPDIR/docs/part-aa" "$BATS_FILE_TMPDIR/docs/part-ab"
     sed -i 's/"tokens":1/"tokens":2/' damaged/dataset.jsonl
     seq 400 | sed 's/.*/& lines/' >text.txt
-    "$BIN/shardtool" characters text.txt >abc
-    "$BIN/shardtool" tokenize --quiet --docs lines --val 0.5 -o chars --characters abc text.txt
+    "$BIN/shardtool" train-vocabulary --characters text.txt >abc
+    "$BIN/shardtool" tokenize --quiet --docs lines --val 0.5 -o chars --vocabulary abc text.txt
     tr 'lines' 'LINES' <text.txt >upper.txt
-    "$BIN/shardtool" characters upper.txt >upper
-    (cat text.txt && echo X) | "$BIN/shardtool" characters >more
+    "$BIN/shardtool" train-vocabulary --characters upper.txt >upper
+    (cat text.txt && echo X) | "$BIN/shardtool" train-vocabulary --characters >more
     ends() { # CODE WORDS OPTION...: of both, the same sentence
         run_match "$1" "$2" "$BIN/trainer" train tiny.conf --out_dir=run "${@:3}"
         local last=${lines[-1]#trainer train: }

@@ -112,7 +112,7 @@ same_bits() { # COUNT...: as one process
     grep -q 'reduce_dtype is now bfloat16, was float32 until step 3' stderr
     for i in $(seq 300); do echo "abc dad cab bad $((i % 7)) "; done >t.txt
     printf 'abcd 0123456\n' >chars.txt
-    "$BIN/shardtool" tokenize -q --characters chars.txt --docs lines --val 0.2 -o lines t.txt
+    "$BIN/shardtool" tokenize -q --vocabulary chars.txt --docs lines --val 0.2 -o lines t.txt
     rm -r run && tar xf "$DATA/run_0.1.0.tar.gz"
     old=(train --out_dir=run --dataset=lines --n_layer=1 --n_head=1 --n_embd=16 --block_size=8 --batch_size=2
         --gradient_accumulation_steps=2 --warmup_iters=1 --eval_interval=0 --device=cpu --dtype=float32 --sample_tokens=0)

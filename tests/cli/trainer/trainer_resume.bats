@@ -3,8 +3,8 @@ load ../helpers
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    make_data 6000 0.1 --characters ascii
-    make_other_data 4000 --characters ascii
+    make_data 6000 0.1 --vocabulary ascii
+    make_other_data 4000 --vocabulary ascii
 }
 
 setup() { setup_training; }
@@ -171,7 +171,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 @test "a run whose samples had another order resumes with a sentence" {
     for i in $(seq 300); do echo "abc dad cab bad $((i % 7)) "; done >t.txt
     printf 'abcd 0123456\n' >chars.txt
-    shardtool tokenize -q --characters chars.txt --docs lines --val 0.2 -o lines t.txt
+    shardtool tokenize -q --vocabulary chars.txt --docs lines --val 0.2 -o lines t.txt
     tar xf "$DATA/run_0.1.0.tar.gz"
     old=(train --out_dir=run --dataset=lines --n_layer=1 --n_head=1 --n_embd=16 --block_size=8 --batch_size=2
         --gradient_accumulation_steps=1 --warmup_iters=1 --eval_interval=4 --eval_iters=1 --device=cpu --dtype=float32 --sample_tokens=0)

@@ -39,8 +39,8 @@ setup() {
 
 @test "AutoTokenizer gives the ids of characters, refuses others, and gives the text back" {
     seq 600 | sed 's/.*/"a & b" \\ { é 水\tx\n/' >play.txt
-    "$BIN/shardtool" characters play.txt >abc.txt
-    "$BIN/shardtool" tokenize -q --docs paragraphs --val 0.2 --characters abc.txt -o data play.txt
+    "$BIN/shardtool" train-vocabulary --characters play.txt >abc.txt
+    "$BIN/shardtool" tokenize -q --docs paragraphs --val 0.2 --vocabulary abc.txt -o data play.txt
     write_tiny_conf tiny.conf
     "$BIN/trainer" train tiny.conf --dataset=data --out_dir=run --quiet
     "$python" - "$(printf '%s\n' run/ckpt-*[0-9] | tail -1)" <<'END'

@@ -3,7 +3,7 @@
 load ../helpers
 
 setup_file() {
-    cd "$BATS_FILE_TMPDIR" && make_data 1200 0.1 --characters ascii
+    cd "$BATS_FILE_TMPDIR" && make_data 1200 0.1 --vocabulary ascii
     write_tiny_conf tiny.conf && echo "vocabulary = '$PWD/data/characters.txt'" >>tiny.conf
     "$BIN/trainer" train tiny.conf -q --dataset=data --out_dir=run --sample_tokens=0 3>&- # checkpoints 16 and 24
 }

@@ -48,14 +48,14 @@ def setup():
     web.add("plain-files", Session(files))
     for name, content in files.items():
         open(name, "wb").write(content)
-        local[name] = tool("text", "-0", name, code=code_of(name)).stdout
+        local[name] = tool("decode", "-0", name, code=code_of(name)).stdout
 
 
 def test_each_format_is_read_as_from_disk():
     for name in files:
         for role in ("origin", "plain"):
             url = web.url(role, "plain-files/" + name)
-            assert tool("text", "-0", url, code=code_of(name)).stdout == local[name], name
+            assert tool("decode", "-0", url, code=code_of(name)).stdout == local[name], name
 
 
 def test_an_empty_file_is_left_out():
@@ -75,8 +75,8 @@ def test_a_list_of_urls_is_read_in_the_order_of_names():
     urls = [web.url("origin", "plain-files/" + name) for name in names]
     open("list", "w").write("\n".join(reversed(urls)))
     want = b"".join(local[name] for name in names)
-    assert tool("text", "-0", "--files-from", "list").stdout == want
-    assert tool("text", "-0", *urls).stdout == want
+    assert tool("decode", "-0", "--files-from", "list").stdout == want
+    assert tool("decode", "-0", *urls).stdout == want
 
 
 def test_only_the_footer_and_the_pages_of_the_columns_are_requested():
@@ -85,7 +85,7 @@ def test_only_the_footer_and_the_pages_of_the_columns_are_requested():
     table = pa.table({"noise": noise, "text": [f"row {i}" for i in range(1500)]})
     pq.write_table(table, "wide.parquet", compression="none", row_group_size=500, use_dictionary=False)
     session = web.add("wide", Session({"wide.parquet": open("wide.parquet", "rb").read()}))
-    assert tool("text", "-0", web.url("origin", "wide/wide.parquet")).stdout == b"".join(b"row %d\0" % i for i in range(1500))
+    assert tool("decode", "-0", web.url("origin", "wide/wide.parquet")).stdout == b"".join(b"row %d\0" % i for i in range(1500))
     ranges = [headers["Range"].removeprefix("bytes=").split("-") for _, _, headers in session.seen]
     assert sum(int(last) - int(first) + 1 for first, last in ranges) < os.path.getsize("wide.parquet") / 1.5
 
@@ -93,17 +93,17 @@ def test_only_the_footer_and_the_pages_of_the_columns_are_requested():
 def test_what_may_not_be_requested_is_refused():
     session = web.add("refused", Session(files))
     elsewhere = "http://192.0.2.1/a.txt"  # an address for documentation
-    assert b"--allow-http" in tool("text", elsewhere, code=2).stderr
-    assert b"user name" in tool("text", f"https://me:{SECRET}@localhost:{web.ports['origin']}/refused/a.jsonl", code=2).stderr
-    assert b"certificate" in tool("text", web.url("stranger", "refused/a.jsonl"), code=76).stderr
-    assert b"certificate" in tool("text", web.url("origin", "refused/a.jsonl"), code=76, CURL_CA_BUNDLE="/etc/ssl/certs/ca-certificates.crt").stderr
-    tool("text", web.url("origin", "refused/missing"), code=66)
-    tool("text", "--retries", "0", "--timeout", "2", "https://localhost:1/a", code=74)
-    tool("text", "--retries", "0", "https://no-such-host.invalid/a", code=74)
+    assert b"--allow-http" in tool("decode", "--json", elsewhere, code=2).stderr
+    assert b"user name" in tool("decode", "--json", f"https://me:{SECRET}@localhost:{web.ports['origin']}/refused/a.jsonl", code=2).stderr
+    assert b"certificate" in tool("decode", "--json", web.url("stranger", "refused/a.jsonl"), code=76).stderr
+    assert b"certificate" in tool("decode", "--json", web.url("origin", "refused/a.jsonl"), code=76, CURL_CA_BUNDLE="/etc/ssl/certs/ca-certificates.crt").stderr
+    tool("decode", "--json", web.url("origin", "refused/missing"), code=66)
+    tool("decode", "--json", "--retries", "0", "--timeout", "2", "https://localhost:1/a", code=74)
+    tool("decode", "--json", "--retries", "0", "https://no-such-host.invalid/a", code=74)
     for scheme in ("ftp", "HTTPS"):
-        assert b"no URL that is read" in tool("text", f"{scheme}://localhost/a", code=2).stderr
+        assert b"no URL that is read" in tool("decode", "--json", f"{scheme}://localhost/a", code=2).stderr
     url = web.url("origin", "refused/a.jsonl")
-    assert b"query alone" in tool("text", f"{url}?file=1", f"{url}?file=2", code=2).stderr
+    assert b"query alone" in tool("decode", "--json", f"{url}?file=1", f"{url}?file=2", code=2).stderr
     session.etag = " "  # and no Last-Modified: a file that changes between two requests, or after a kill, would look the same
     assert b"no ETag and no Last-Modified" in tool("tokenize", "-o", "unknown", url, code=65).stderr
 
@@ -120,7 +120,7 @@ def test_small_files_are_requested_side_by_side():
 
     bucket.route = wait
     keys = {"AWS_ENDPOINT_URL": web.url("origin").rstrip("/"), "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
-    done = tool("text", "-0", "--retries", "0", "s3://beside/", **keys)
+    done = tool("decode", "-0", "--retries", "0", "s3://beside/", **keys)
     assert done.stdout == b"".join(text + b"\0" for text in many.values())
 
 
@@ -136,7 +136,7 @@ def test_a_wait_that_the_server_asks_for_is_kept_and_printed():
 
     session.route = route
     started = time.monotonic()
-    done = tool("text", "-0", web.url("origin", "later/small.jsonl.xz"))
+    done = tool("decode", "-0", web.url("origin", "later/small.jsonl.xz"))
     assert done.stdout == local["small.jsonl.xz"] and time.monotonic() - started >= 3
     assert b"429" in done.stderr and b"trying again in 3 s" in done.stderr, done.stderr
 
@@ -152,7 +152,7 @@ def test_the_limit_of_the_hub_is_waited_for():
         return len(asked) == 1
 
     session.route = route
-    done = tool("text", "-0", "--retries", "1", web.url("origin", "limited/small.jsonl.xz"))
+    done = tool("decode", "-0", "--retries", "1", web.url("origin", "limited/small.jsonl.xz"))
     assert done.stdout == local["small.jsonl.xz"] and asked[1] - asked[0] >= 3 and b"trying again in 3 s" in done.stderr
 
 
@@ -164,7 +164,7 @@ def test_a_weak_etag_that_becomes_strong_is_that_of_the_same_file():
         return False
 
     session.route, session.etag = route, 'W/"1"'
-    assert tool("text", "-0", web.url("origin", "weak/small.jsonl.xz")).stdout == local["small.jsonl.xz"]
+    assert tool("decode", "-0", web.url("origin", "weak/small.jsonl.xz")).stdout == local["small.jsonl.xz"]
 
 
 def test_a_server_that_sends_all_for_the_first_byte_is_read():
@@ -178,8 +178,8 @@ def test_a_server_that_sends_all_for_the_first_byte_is_read():
         return False
 
     session.route = route
-    assert tool("text", "-0", web.url("origin", "busybox/small.jsonl.xz")).stdout == local["small.jsonl.xz"]
-    assert tool("text", "-0", web.url("origin", "busybox/one.txt")).stdout == b"x\0"
+    assert tool("decode", "-0", web.url("origin", "busybox/small.jsonl.xz")).stdout == local["small.jsonl.xz"]
+    assert tool("decode", "-0", web.url("origin", "busybox/one.txt")).stdout == b"x\0"
 
 
 def test_a_server_without_ranges_is_read_in_order():
@@ -196,7 +196,7 @@ def test_a_server_without_ranges_is_read_in_order():
         server.handle_error = lambda *connection: None  # a look ends its connection
         for name in names:
             url = f"http://127.0.0.1:{server.server_address[1]}/{name}"
-            assert tool("text", "-0", url, code=code_of(name)).stdout == local[name], name
+            assert tool("decode", "-0", url, code=code_of(name)).stdout == local[name], name
         assert sorted(seen) == sorted("/" + name for name in names for _ in range(2 if files[name] else 1)), seen
         server.shutdown()
 
@@ -206,7 +206,7 @@ def test_a_file_in_order_is_read_on_after_cuts_kills_and_a_change():
     session = web.add("ordered", Session(dict(files), survived=["cut", "cut header", "503", "drip"], share=1))
     session.ranges = False
     url = web.url("origin", "ordered/" + name)
-    assert tool("text", "-0", "--retries", "3", url).stdout == local[name]
+    assert tool("decode", "-0", "--retries", "3", url).stdout == local[name]
     command = [TOOL, "tokenize", *SMALL_SHARDS, "-o", "ordered", url]
     run = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE)
     while run.poll() is None and journal_lines("ordered") < 3:
@@ -218,7 +218,7 @@ def test_a_file_in_order_is_read_on_after_cuts_kills_and_a_change():
     assert shards("ordered") == shards("ordered-local")
     changed = web.add("changed", Session(dict(files), fatal="swap", fatal_from=2))
     changed.ranges = False
-    assert b"the file changed" in tool("text", "-0", web.url("origin", "changed/" + name), code=65).stderr
+    assert b"the file changed" in tool("decode", "-0", web.url("origin", "changed/" + name), code=65).stderr
 
 
 def test_a_file_that_is_replaced_after_the_look_is_called_changed():
@@ -232,7 +232,7 @@ def test_a_file_that_is_replaced_after_the_look_is_called_changed():
         return True
 
     session.route = route
-    error = tool("text", "-0", web.url("origin", "replaced/a.jsonl"), code=65).stderr
+    error = tool("decode", "-0", web.url("origin", "replaced/a.jsonl"), code=65).stderr
     assert b"the file changed" in error and b"start again" in error and b"ranges" not in error, error
 
 
@@ -248,7 +248,7 @@ def test_the_encoding_that_a_stored_file_has_is_no_compression_of_the_transfer()
     for session.ranges in (True, False):
         for name, label, code in cases:
             session.fields = {"Content_Encoding": label}
-            done = tool("text", "-0", web.url("origin", "labels/" + name), code=code)
+            done = tool("decode", "-0", web.url("origin", "labels/" + name), code=code)
             assert done.stdout == (b"" if code else local["small.jsonl.xz"]), (name, label)
             assert not code or b"compresses the transfer (Content-Encoding: " + label.encode() in done.stderr
 
@@ -265,15 +265,15 @@ def test_an_empty_file_whose_ranges_are_refused_is_empty():
 
     session.route = route
     urls = [web.url("origin", "webfs/" + name) for name in ("empty.txt", "small.jsonl.xz")]
-    assert tool("text", "-0", *urls).stdout == local["small.jsonl.xz"]
+    assert tool("decode", "-0", *urls).stdout == local["small.jsonl.xz"]
 
 
 def test_what_a_url_cannot_be_is_said():
     web.add("said", Session(files))
     for name in ("said/many/", "said/*.jsonl"):
-        assert b"https has no folders and patterns" in tool("text", web.url("origin", name), code=66).stderr
-    assert b"write %20 for a space" in tool("text", web.url("origin", "said/a b.txt"), code=2).stderr
-    error = tool("text", web.url("origin", "said/a.jsonl"), code=76, CURL_CA_BUNDLE="nowhere.pem").stderr
+        assert b"https has no folders and patterns" in tool("decode", "--json", web.url("origin", name), code=66).stderr
+    assert b"write %20 for a space" in tool("decode", "--json", web.url("origin", "said/a b.txt"), code=2).stderr
+    error = tool("decode", "--json", web.url("origin", "said/a.jsonl"), code=76, CURL_CA_BUNDLE="nowhere.pem").stderr
     assert b"the file of certificates (CURL_CA_BUNDLE, else SSL_CERT_FILE) is not read" in error and b"of the server" not in error, error
 
 
@@ -294,11 +294,11 @@ def test_a_proxy_that_refuses_is_asked_once():
         through = {"https_proxy": f"http://127.0.0.1:{server.server_address[1]}"}
         for answer, what in (("407 No", b"user or password"), ("403 No", b"does not connect to this host")):
             asked.clear()
-            error = tool("text", web.url("origin", "plain-files/a.jsonl"), code=77, **through).stderr
+            error = tool("decode", "--json", web.url("origin", "plain-files/a.jsonl"), code=77, **through).stderr
             assert len(asked) == 1 and b"https_proxy answers " + answer[:3].encode() in error and what in error, (asked, error)
         answer = "503 Later"
         asked.clear()
-        tool("text", "--retries", "1", web.url("origin", "plain-files/a.jsonl"), code=74, **through)
+        tool("decode", "--json", "--retries", "1", web.url("origin", "plain-files/a.jsonl"), code=74, **through)
         assert len(asked) == 2
         server.shutdown()
 
@@ -315,10 +315,10 @@ def test_a_password_of_netrc_is_sent_to_its_host_alone():
 
     session.route = route
     url = web.url("origin", "basic/small.jsonl.xz")
-    tool("text", url, code=77)
+    tool("decode", "--json", url, code=77)
     open("home/.netrc", "w").write(f"machine localhost login me password {SECRET}\n")
-    assert tool("text", "-0", url).stdout == local["small.jsonl.xz"]
-    tool("text", url.replace("localhost", "127.0.0.1"), code=77)
+    assert tool("decode", "-0", url).stdout == local["small.jsonl.xz"]
+    tool("decode", "--json", url.replace("localhost", "127.0.0.1"), code=77)
     os.remove("home/.netrc")
 
 
@@ -426,7 +426,7 @@ def hostile(seed):
     kind, session, start, variables = open_session(rng, seed, fatal, survived, redirects)
     if fatal == "flip" and kind != "hub" and not name.endswith(("gz", "zst", "xz")):  # a hub has hashes of all
         session.fatal = fatal = "swap"
-    command = [TOOL, "text", "-0", "--retries", "3", "--timeout", "1", start + name]
+    command = [TOOL, "decode", "-0", "--retries", "3", "--timeout", "1", start + name]
     done = subprocess.run(command, capture_output=True, timeout=300, env=variables)
     del web.sessions[f"s{seed}"]
     what = (seed, kind, name, fatal, session.fatal_from, survived, redirects, done.returncode, done.stderr.decode(errors="replace")[-400:])

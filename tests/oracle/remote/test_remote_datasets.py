@@ -60,12 +60,12 @@ def test_commands_print_of_a_url_what_they_print_of_the_files():
         assert shown[0] | {"path": ""} == shown[1] | {"path": ""}
     for options in ([], ["--quick"], ["-j", "1"]):
         assert b"all good" in tool("verify", *options, url(), url() + SHARD).stderr
-    assert tool("diff", "--content", "set", url()).returncode == 0
+    assert tool("diff", "--ids", "set", url()).returncode == 0
 
 
 def test_the_vocabulary_of_a_dataset_is_checked():
-    open("abc.txt", "wb").write(tool("characters", "set.jsonl").stdout)
-    own = make_dataset("own", "--characters", "abc.txt", documents=100)
+    open("abc.txt", "wb").write(tool("train-vocabulary", "--characters", "set.jsonl").stdout)
+    own = make_dataset("own", "--vocabulary", "abc.txt", documents=100)
     web.add("own", Session(own))
     assert b"all good" in tool("verify", url("own", "own")).stderr
     assert tool("decode", url("own", "own"), "--doc", "3").stdout == tool("decode", "own", "--doc", "3").stdout

@@ -42,8 +42,8 @@ def setup():
 
 def test_files_folders_and_patterns_are_read_as_from_disk():
     web.add("hub", Hub(REPOSITORY, files))
-    local = lambda *names: b"".join(tool("text", "-0", "local/" + name).stdout for name in names)
-    read = lambda path, *options: hub("text", "-0", *options, START + path).stdout
+    local = lambda *names: b"".join(tool("decode", "-0", "local/" + name).stdout for name in names)
+    read = lambda path, *options: hub("decode", "-0", *options, START + path).stdout
     parquet, jsonl = "sample/10BT/000_00000.parquet", "sample/10BT/001 ü+%.jsonl"
     assert read("/" + parquet) == local(parquet) and read("@main/" + jsonl) == local(jsonl)
     assert read("/sample/10BT/") == read("/sample/10BT") == local(parquet, jsonl)
@@ -52,9 +52,9 @@ def test_files_folders_and_patterns_are_read_as_from_disk():
     assert read("", "--include", "*.parquet") == local(parquet)
     assert read("") == local("")  # README.md is about the records, and .gitattributes hidden
     for missing in ("/none", "/none/", "/sample/*.csv", "@none/sample/"):
-        hub("text", START + missing, code=66)
+        hub("decode", "--json", START + missing, code=66)
     for wrong in ("hf://datasets/owner", "hf://datasets/owner/", "hf://datasets//name/x", "hf://datasets/a/b@/x"):
-        hub("text", wrong, code=2)
+        hub("decode", "--json", wrong, code=2)
 
 
 def test_the_files_of_a_table_with_a_log_are_refused():
@@ -62,7 +62,7 @@ def test_the_files_of_a_table_with_a_log_are_refused():
     parquet = files["sample/10BT/000_00000.parquet"]
     web.add("tables", Hub(REPOSITORY, {"t/a.parquet": parquet, "t/_delta_log/0.json": b"{}", "i/data/a.parquet": parquet, "i/metadata/0.metadata.json": b"{}"}))
     for path, table in (("/t/", b"Delta table"), ("/t/*.parquet", b"Delta table"), ("/i/*.parquet", b"Iceberg table"), ("", b"table")):
-        assert table in hub("text", "--keep-going", "--include", "*.parquet", START + path, code=65, session="tables").stderr, path
+        assert table in hub("decode", "--json", "--max-bad", "100%", "--include", "*.parquet", START + path, code=65, session="tables").stderr, path
 
 
 def test_the_revision_is_pinned_in_the_manifest_and_a_run_reads_one_commit():
@@ -81,31 +81,31 @@ def test_the_revision_is_pinned_in_the_manifest_and_a_run_reads_one_commit():
 
 def test_the_token_goes_to_the_hub_alone_and_is_kept_nowhere():
     web.add("hub", Hub(REPOSITORY, files, token=TOKEN))  # it answers 400 where another host receives the token
-    assert b"credentials" in hub("text", START + "/sample/small.jsonl", code=77).stderr
-    hub("text", START + "/sample/", code=77)
+    assert b"credentials" in hub("decode", "--json", START + "/sample/small.jsonl", code=77).stderr
+    hub("decode", "--json", START + "/sample/", code=77)
     done = hub("tokenize", "-o", "gated", START + "/sample/", HF_TOKEN=TOKEN)
     os.makedirs("home/.cache/huggingface")
     open("home/.cache/huggingface/token", "w").write(TOKEN + "\n")
-    assert hub("text", "-0", START + "/sample/small.jsonl").stdout == b"small\0"
+    assert hub("decode", "-0", START + "/sample/small.jsonl").stdout == b"small\0"
     os.remove("home/.cache/huggingface/token")
     open("token", "w").write(TOKEN)
-    assert hub("text", "-0", START + "/sample/small.jsonl", HF_TOKEN_PATH="token").stdout == b"small\0"
+    assert hub("decode", "-0", START + "/sample/small.jsonl", HF_TOKEN_PATH="token").stdout == b"small\0"
     assert not has_secret("gated", TOKEN) and TOKEN.encode() not in done.stderr
-    assert b"control character" in hub("text", START + "/x", code=2, HF_TOKEN="a\nX: b").stderr
+    assert b"control character" in hub("decode", "--json", START + "/x", code=2, HF_TOKEN="a\nX: b").stderr
 
 
 # fault 114
 def test_a_hub_that_lies_ends_the_run():
     for bad in ("hash", "size", "outside", "negative", "endless", "other host", "cut json", "object", "sha", "commit", "linked etag", "linked size"):
         web.add("hub", Hub(REPOSITORY, files, bad=bad, token=TOKEN))
-        done = hub("text", "-0", "--retries", "1", START + "/sample/", code=65, HF_TOKEN=TOKEN)
+        done = hub("decode", "-0", "--retries", "1", START + "/sample/", code=65, HF_TOKEN=TOKEN)
         assert START.encode() in done.stderr, (bad, done.stderr)
     web.add("hub", Hub(REPOSITORY, files, bad="no commit"))
-    assert b"X-Repo-Commit" in hub("text", START + "/other/noise.txt", code=65).stderr
+    assert b"X-Repo-Commit" in hub("decode", "--json", START + "/other/noise.txt", code=65).stderr
     for bad in ("commit", "linked etag"):  # after the first response
         session = web.add("hub", Hub(REPOSITORY, files, bad=bad))
         session.bad_from = 2
-        assert b"changed" in hub("text", START + "/other/noise.txt", code=65).stderr, bad
+        assert b"changed" in hub("decode", "--json", START + "/other/noise.txt", code=65).stderr, bad
 
 
 # fault 115
@@ -117,7 +117,7 @@ def test_damaged_bytes_of_a_file_that_was_read_whole_are_found_by_its_hash():
         place = 70 if name.startswith("other") else content.index(b"text 700")
         session.files["lfs/" + sha] = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
         for named in (name, os.path.dirname(name) + "/*" + name[-8:]):
-            done = hub("text", "-0", START + "/" + named, code=65)
+            done = hub("decode", "-0", START + "/" + named, code=65)
             assert b"hash" in done.stderr, done.stderr
 
 

@@ -40,7 +40,7 @@ def table():
 
 
 def documents(path):
-    return runner.call(SHARDTOOL, "text", "-0", "-q", path).stdout.decode().split("\0")[:-1]
+    return runner.call(SHARDTOOL, "decode", "-0", "-q", path).stdout.decode().split("\0")[:-1]
 
 
 def by_pyarrow(path, codec, **options):
@@ -122,7 +122,7 @@ def test_the_command_of_a_refused_table_writes_its_present_rows(folder):
     present = [text for id, text in enumerate(TEXTS) if text is not None and id != 2]
     for make in delta_table, iceberg_table, paimon_table:
         path = make(folder, table())
-        refusal = runner.call(SHARDTOOL, "text", path, code=65).stderr.decode()
+        refusal = runner.call(SHARDTOOL, "decode", "--json", path, code=65).stderr.decode()
         command = re.search(r'python3 -c "(.*)"', refusal)[1]
         subprocess.run([sys.executable, "-c", command], check=True)
         assert sorted(documents("rows.parquet")) == sorted(present), (path, command)
@@ -151,7 +151,7 @@ FOREIGN += [lambda rows, path: lance.write_dataset(rows, path), save_to_disk, sp
 def converted(path):
     """The documents after the command that the refusal of a file or folder names."""
     names = {"pandas": pandas, "polars": polars, "duckdb": duckdb, "lance": lance, "pyarrow": pyarrow, "load_from_disk": datasets.load_from_disk}
-    refusal = runner.call(SHARDTOOL, "text", path, code=65).stderr.decode()
+    refusal = runner.call(SHARDTOOL, "decode", "--json", path, code=65).stderr.decode()
     command = re.search(r".*: (.*\)) converts", refusal)[1].replace("TABLE", "t")
     exec(command, names | {"FILE": path, "FOLDER": path})
     texts = documents("rows.parquet")

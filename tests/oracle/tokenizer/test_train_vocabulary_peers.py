@@ -65,7 +65,7 @@ def test_tokenizers_reads_tokenizer_json_and_gives_the_ids_of_encode(folder):
         trained(folder, text, 600, "--pattern", pattern)
         out = os.path.join(folder, "vocabulary")
         for name in ("code", "mixed languages", "contractions"):
-            done = runner.call(SHARDTOOL, "encode", "--vocabulary", out, stdin=corpora[name])
+            done = runner.call(SHARDTOOL, "tokenize", "--ids", "--format", "text", "--vocabulary", out, stdin=corpora[name])
             want = tokenizers.Tokenizer.from_file(os.path.join(out, "tokenizer.json")).encode(corpora[name].decode()).ids
             assert list(map(int, done.stdout.split())) == want, (pattern, name)
 

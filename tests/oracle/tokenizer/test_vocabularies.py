@@ -214,7 +214,7 @@ def test_a_possessive_count_is_refused_where_tokenizers_repeats_it():
         json.dump(made, file)
     theirs = tokenizers.Tokenizer.from_file("possessive.json").encode("12345678", add_special_tokens=False).ids
     assert theirs != reference(ranks, regex).encode_ordinary("12345678")
-    result = subprocess.run([SHARDTOOL, "encode", "--vocabulary", "possessive.json", "text.txt"], capture_output=True, text=True)
+    result = subprocess.run([SHARDTOOL, "tokenize", "--ids", "--format", "text", "--vocabulary", "possessive.json", "text.txt"], capture_output=True, text=True)
     assert result.returncode == 65 and "its pattern has {1,3}+" in result.stderr, (result.returncode, result.stderr)
 
 
@@ -233,7 +233,7 @@ def beside(transformers, model, json_file, files):
     text = "ab the mill <|mill|> 1234567 it's"
     with open("text.txt", "w") as file:
         file.write(text)
-    result = subprocess.run([SHARDTOOL, "encode", "--vocabulary", model, "text.txt"], capture_output=True, text=True)
+    result = subprocess.run([SHARDTOOL, "tokenize", "--ids", "--format", "text", "--vocabulary", model, "text.txt"], capture_output=True, text=True)
     return transformers.AutoTokenizer.from_pretrained(model)(text)["input_ids"], result
 
 
@@ -374,7 +374,7 @@ def test_files_of_tokenizers_with_special_tokens_have_its_ids(folder):
         for name, content in row["files"].items():
             with open(f"model/{name}", "w", encoding="utf-8") as file:
                 file.write(content if isinstance(content, str) else json.dumps(content))
-        encode = [SHARDTOOL, "encode", "text.txt", "--vocabulary"]
+        encode = [SHARDTOOL, "tokenize", "--ids", "--format", "text", "text.txt", "--vocabulary"]
         ids = [int(id) for id in runner.call(*encode, "model", *row["options"]).stdout.split()]
         assert ids == row["ids"], row["name"]
         runner.call(SHARDTOOL, "tokenize", "-q", "--force", "-o", "data", "--vocabulary", "model", *row["options"], "text.txt")

@@ -150,7 +150,7 @@ class Tool:
         for name, documents in ("A", 400), ("B", 150), ("T", 12):
             text = "\n\n".join(" ".join(rng.choices(words, weights=range(300, 0, -1), k=rng.randint(3, 120))) for _ in range(documents))
             (self.place / f"{name}.txt").write_text(text)
-            self.call("shardtool", "tokenize", "-q", "--docs", "paragraphs", "--val", "0.1", "--characters", "abc", "-o", name, f"{name}.txt")
+            self.call("shardtool", "tokenize", "-q", "--docs", "paragraphs", "--val", "0.1", "--vocabulary", "abc", "-o", name, f"{name}.txt")
         with open(self.place / "C.jsonl", "w") as file:  # short, so that most rows have an answer
             for i in range(600):
                 prompt, answer = ("".join(rng.choices("etaoin", k=rng.randint(0, most))) for most in (3, 9))
@@ -468,7 +468,7 @@ def status_and_which_agree(case):
     if steps:
         check(status["last_step"] == steps[-1]["step"], status, steps[-1])
         line = case.rng.choice(steps)
-        done = case.call("which", "one", f"--step={line['step']}", "--json", *(f"../{source}" for source in case.data.split() if case.loader))
+        done = case.call("which", "one", f"--steps={line['step']}", "--json", *(f"../{source}" for source in case.data.split() if case.loader))
         if not (case.schedule and done.returncode == 66):  # docs/audit.md
             ends_as(done, 0, "which")
             samples = {json.loads(row)["sample"] for row in done.stdout.splitlines()}

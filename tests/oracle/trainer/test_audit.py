@@ -52,7 +52,7 @@ def make_dataset(folder, lines):
     if not (folder / "abc.txt").exists():
         (folder / "abc.txt").write_text("\n" + "".join(map(chr, range(32, 127))))
     shutil.rmtree(folder / "data", ignore_errors=True)
-    runner.call(SHARDTOOL, "tokenize", "-q", "--docs", "paragraphs", "--val", "0.2", "--characters", folder / "abc.txt", "-o", folder / "data", folder / "text.txt")
+    runner.call(SHARDTOOL, "tokenize", "-q", "--docs", "paragraphs", "--val", "0.2", "--vocabulary", folder / "abc.txt", "-o", folder / "data", folder / "text.txt")
 
 
 def train(folder, *options, run="run", launcher=()):

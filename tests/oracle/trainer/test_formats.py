@@ -136,7 +136,7 @@ def tokenize(name, *options, text=None):
 
 def setup():
     (pathlib.Path("abc.txt")).write_text("\n" + "".join(map(chr, range(32, 127))))
-    tokenize("characters", "--characters", "abc.txt")
+    tokenize("characters", "--vocabulary", "abc.txt")
     tokenize("gpt2")
     runner.call(f"{BIN}/shardtool", "train-vocabulary", "-q", "--vocab-size", "300", "-o", "own", "text.txt")
     tokenize("merges", "--vocabulary", "own")
@@ -208,9 +208,9 @@ def test_evaluations_read_the_samples_of_the_page_and_have_its_rule():
 
 
 def test_evaluations_of_mixtures_read_each_source_alone():
-    tokenize("second", "--characters", "abc.txt", text="a second text of other words about bread\n\n" * 30)
+    tokenize("second", "--vocabulary", "abc.txt", text="a second text of other words about bread\n\n" * 30)
     pathlib.Path("text.txt").write_text("a third text\n\n" * 20)
-    runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--docs", "paragraphs", "--characters", "abc.txt", "-o", "no_val", "text.txt")
+    runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--docs", "paragraphs", "--vocabulary", "abc.txt", "-o", "no_val", "text.txt")
     names, weights, m = ["characters", "no_val", "second"], (30, 25, 10), 10
     heads, w = [check_manifest(name) for name in names], mixture.scaled(weights)
     want, text = [], b""

@@ -163,7 +163,7 @@ def test_a_model_of_another_vocabulary_takes_its_file_and_padding_is_cut(folder)
     with open("text.txt", "w") as file:
         file.write("aa bb ab " * 40)
     subprocess.run([shardtool, "train-vocabulary", "-q", "-V", "262", "-o", "vocab", "text.txt"], check=True)
-    ids = subprocess.run([shardtool, "encode", "--vocabulary", "vocab", "text.txt"], check=True, capture_output=True).stdout
+    ids = subprocess.run([shardtool, "tokenize", "--ids", "--format", "text", "--vocabulary", "vocab", "text.txt"], check=True, capture_output=True).stdout
     for rows in 262, 320, 261:  # as the vocabulary, with padding, and without the end of a text
         sizes = files.SMALL | {"V": rows}
         tensors = files.weights(sizes, True)
@@ -179,7 +179,7 @@ def test_a_model_of_another_vocabulary_takes_its_file_and_padding_is_cut(folder)
             else:
                 config = same_weights(path, tensors, "--vocabulary", "vocab/tokenizer.json")
                 assert config["vocab_size"] == 262 and config["eos_token_id"] == 261
-            same = [shardtool, "encode", "--vocabulary", path + ".model", "text.txt"]
+            same = [shardtool, "tokenize", "--ids", "--format", "text", "--vocabulary", path + ".model", "text.txt"]
             assert subprocess.run(same, check=True, capture_output=True).stdout == ids
     with open("vocab/tokenizer.json", encoding="utf-8") as file:
         made = json.load(file)

@@ -123,7 +123,7 @@ def exported_with_vocabulary(pattern, form=LLAMA):
         trainer("export", "-o", out, f"--out_dir={run}")
     with open("line.txt", "w", encoding="utf-8") as file:
         file.write(text)
-    ids = runner.call(f"{BIN}/shardtool", "encode", "--vocabulary", vocabulary, "line.txt").stdout.split()
+    ids = runner.call(f"{BIN}/shardtool", "tokenize", "--ids", "--format", "text", "--vocabulary", vocabulary, "line.txt").stdout.split()
     return out, text, [int(id) for id in ids]
 
 

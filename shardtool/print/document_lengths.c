@@ -1,5 +1,5 @@
 // Lengths of documents.
-#include "shardtool/support/document_lengths.h"
+#include "shardtool/print/document_lengths.h"
 #include "common/file/file.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,14 +1,10 @@
-// characters: prints each character that occurs in the documents once, by code point: a vocabulary for tokenize.
+// Finds the characters of documents.
+#include "shardtool/print/character_list.h"
 #include "common/err.h"
 #include "common/utf8.h"
 #include "shardtool/support/option_rows.h"
 #include <stdlib.h>
 #include <unistd.h>
-
-static const Option options[] = {
-    INPUT_ROWS,
-    ROW_END,
-};
 
 // Marks the characters of one part. `held` has the bytes of a character that the part before cut.
 static int mark_part(uint8_t *seen, Bytes text, bool last, Buffer *held) {
@@ -27,7 +23,7 @@ static int mark_part(uint8_t *seen, Bytes text, bool last, Buffer *held) {
     return 0;
 }
 
-static int print_characters(Source *source) {
+int character_list_print(Source *source) {
     uint8_t *seen = allocate_zeroed(UTF8_LAST + 1, 1), bytes[UTF8_BYTES_MAX];
     Buffer held = {0}, out = {0};
     Part part;
@@ -49,8 +45,3 @@ static int print_characters(Source *source) {
     free(seen);
     return status;
 }
-
-static int run(int count, char **arguments) { return input_read(count, arguments, print_characters); }
-
-const Command shardtool_characters = {
-    "characters", "[INPUT...]", "print each character of the documents once: a vocabulary", options, run, NULL};

@@ -1,5 +1,5 @@
 // Parses and prints ranges of token ids.
-#include "shardtool/support/id_range.h"
+#include "shardtool/print/id_range.h"
 #include "common/err.h"
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // Prints rows of facts as text or JSON.
-#include "shardtool/support/row_printer.h"
+#include "shardtool/print/row_printer.h"
 #include "common/hash.h"
 #include "common/json_write.h"
 #include <inttypes.h>

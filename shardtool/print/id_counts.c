@@ -1,5 +1,5 @@
 // Counts of ids.
-#include "shardtool/support/id_counts.h"
+#include "shardtool/print/id_counts.h"
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/vocabulary_options.h"
 #include "tokenizer/tokenizer.h"

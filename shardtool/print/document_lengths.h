@@ -2,7 +2,7 @@
 #pragma once
 
 #include "dataset/document_reader.h"
-#include "shardtool/support/row_printer.h"
+#include "shardtool/print/row_printer.h"
 
 // Prints the row of one shard, or of one split of a dataset.
 int document_lengths_print(RowPrinter *rows, const char *path, TokenReader *tokens);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "dataset/token_reader.h"
-#include "shardtool/support/row_printer.h"
+#include "shardtool/print/row_printer.h"
 
 typedef struct IdCounts IdCounts;
 IdCounts *id_counts_open(void);

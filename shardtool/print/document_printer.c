@@ -1,0 +1,34 @@
+// Prints documents.
+#include "shardtool/print/document_printer.h"
+#include "shardtool/support/option_rows.h"
+#include <unistd.h>
+
+enum { FLUSH_BYTES = 1 << 18 };
+
+static int flush(Buffer *out) {
+    int status = fd_write(STDOUT_FILENO, out->data, out->size, "the output");
+    out->size = 0;
+    return status;
+}
+
+int document_print(DocumentPrinter *printer, Bytes text, bool first, bool last) {
+    static const char begin[] = "{\"text\": \"", end[] = "\"}\n";
+    Buffer *out = &printer->out;
+    if (printer->raw) {
+        buffer_add(out, text.data, text.size);
+        if (last) buffer_add(out, "", 1);
+    } else {
+        if (first) buffer_add(out, begin, sizeof begin - 1);
+        json_add_text(out, text, last, &printer->carry);
+        if (last) buffer_add(out, end, sizeof end - 1);
+    }
+    printer->documents += last, printer->bytes += text.size;
+    return out->size < FLUSH_BYTES ? 0 : flush(out);
+}
+
+int document_printer_finish(DocumentPrinter *printer, int status) {
+    if (status == 0) status = flush(&printer->out);
+    if (status == 0) log_replaced(printer->carry.replaced, printer->bytes);
+    buffer_close(&printer->out);
+    return status;
+}

@@ -1,0 +1,17 @@
+// Documents on standard output: a JSON object a line, {"text": ...}, or the raw bytes and a NUL after each.
+#pragma once
+
+#include "common/json_write.h"
+
+typedef struct {
+    bool raw;
+    Buffer out;
+    JsonCarry carry;
+    uint64_t documents, bytes;
+} DocumentPrinter;
+
+// The next part of a document, or the whole. -1 after fail().
+int document_print(DocumentPrinter *printer, Bytes text, bool first, bool last);
+// Writes the rest after `status` 0, warns about places that were not UTF-8, and frees the buffer. Returns `status`, or
+// -1 after fail().
+int document_printer_finish(DocumentPrinter *printer, int status);
