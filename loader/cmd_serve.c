@@ -46,7 +46,7 @@ static const Option options[] = {
     {OPT_SIZE, "disk-cache-size", &urls.cache_bytes, "BYTES", "its size; 0: half of the free space of its disk"},
     {OPT_FLAG, "allow-http", &remote.allow_http, NULL, "read http:// URLs of other machines, unprotected"},
     {OPT_STRING, "schedule", &schedule_file, "FILE",
-     "later weights of a mixture: lines 'SAMPLE WEIGHT WEIGHT ...'; SIGHUP reads it again, reweight appends to it"},
+     "later weights of a mixture: lines 'SAMPLE WEIGHT WEIGHT ...'; SIGHUP reads it again, swap :WEIGHT... appends to it"},
     {OPT_STRING, "state", &state_file, "FILE",
      "keeps the changes of swap: at the next start, the datasets in FILE are served, not the ones of the command line"},
     {OPT_FLAG, "insecure", &insecure, NULL, "serve tcp without keys: to every process that can connect"},

@@ -2,14 +2,14 @@
 #include "common/cli/cli.h"
 #include <stddef.h>
 
-#define COMMANDS(X) X(serve) X(swap) X(reweight) X(serve_status) X(keygen)
+#define COMMANDS(X) X(serve) X(swap) X(serve_status) X(keygen)
 
 #define DECLARE(name) extern const Command loader_##name;
 COMMANDS(DECLARE)
 
 static const ManualRow environment[] = {
     {"XDG_RUNTIME_DIR", "the default endpoint is the folder millrace in this one; else /tmp/millrace-UID",
-     "serve swap reweight serve-status"},
+     "serve swap serve-status"},
     {"NOTIFY_SOCKET", "set by systemd: serve reports there that it is ready, and that it stops", "serve"},
     {"JOURNAL_STREAM", "set by systemd: serve begins its lines with the time (UTC) if stderr is not this stream",
      "serve"},
@@ -32,7 +32,9 @@ static const ManualRow descriptions[] = {
      "Serves samples to the trainers that connect, through shared memory on this machine (ipc) or over tcp. DIR:WEIGHT "
      "several times serves a mixture. It may be stopped, killed and started again while trainers run.",
      NULL},
-    {"swap", "Replaces the datasets of a running loader. Its trainers continue with the new ones, or save and stop.",
+    {"swap",
+     "Replaces the datasets of a running loader. Its trainers continue with the new ones, or save and stop. With :WEIGHT "
+     "for each dataset of the mixture, in their order, it changes only the weights.",
      NULL},
     {NULL, NULL, NULL},
 };
@@ -41,7 +43,7 @@ static const ManualRow examples[] = {
     {"serve-status", "prints the datasets, the trainers and their rates", NULL},
     {"swap --schedule weights.txt data:3 other:1",
      "serves a mixture instead, three samples of data for one of other; a new schedule is an empty file", NULL},
-    {"reweight --from 1000000 1 1", "changes the weights of that mixture from this sample on", NULL},
+    {"swap --from 1000000 :1 :1", "changes the weights of that mixture from this sample on", NULL},
     {"keygen mill.key > mill.public", "makes a key pair, for serve --endpoint tcp://HOST:PORT --key mill.key", NULL},
     {NULL, NULL, NULL},
 };

@@ -1,4 +1,4 @@
-// Requests a change of the datasets of a running loader (CONTROL in wire.h): for the commands swap and reweight.
+// Requests a change of the datasets of a running loader (CONTROL in wire.h): for the command swap.
 #pragma once
 
 #include "loader/protocol/wire.h"

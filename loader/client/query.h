@@ -1,4 +1,4 @@
-// One request to a running loader, other than a trainer's: for the commands status, swap and reweight.
+// One request to a running loader, other than a trainer's: for the commands serve-status and swap.
 #pragma once
 
 #include "loader/protocol/endpoint.h"

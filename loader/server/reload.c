@@ -1,4 +1,4 @@
-// Changes the server's datasets: on SIGHUP, and for CONTROL from `loader swap` and `loader reweight`. A thread opens
+// Changes the server's datasets: on SIGHUP, and for CONTROL from `loader swap`. A thread opens
 // the datasets while the loop serves the current ones. A dataset that trainers cannot use is refused with a reason.
 #include "common/err.h"
 #include "common/hash.h"

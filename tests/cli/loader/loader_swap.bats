@@ -54,7 +54,7 @@ assert used["a"] and used["b"] and sum(used.values()) == int(sys.argv[2]) * 4, u
     run_match 77 "without keys" "$BIN/loader" swap b --endpoint "tcp://127.0.0.1:$port"
     end_background
     run_code 69 timeout 30 "$BIN/loader" swap b --endpoint ipc://nobody # not after the minute that a swap may take
-    run_code 69 timeout 30 "$BIN/loader" reweight 1 1 --endpoint ipc://nobody
+    run_code 69 timeout 30 "$BIN/loader" swap :1 :1 --endpoint ipc://nobody
 }
 
 @test "a change of weights at a later sample changes no earlier step of a run, and its samples are counted" {
@@ -98,10 +98,10 @@ assert max(use["consumed"] for use in state["datasets"]) == int(sys.argv[2]) * 4
     kill_loader
     serve_until_ready a --state state
     grep -q "serving 'b+a'" log
-    "$BIN/loader" reweight 5 1 --from 2000000 --endpoint ipc://place
+    "$BIN/loader" swap :5 :1 --from 2000000 --endpoint ipc://place
     grep -qx "2000000 5 1" schedule
     "$BIN/loader" swap a b:2 --endpoint ipc://place | grep -q ", without a schedule: '$PWD/schedule' was that of the datasets before$"
-    run_match 2 "this mixture has no schedule: serve or swap it with --schedule FILE" "$BIN/loader" reweight 1 1 --endpoint ipc://place
+    run_match 2 "this mixture has no schedule: serve or swap it with --schedule FILE" "$BIN/loader" swap :1 :1 --endpoint ipc://place
     kill_loader
     echo "$PWD/nowhere:1" >state
     run_code 66 "$BIN/loader" serve a --state state --endpoint ipc://place
@@ -116,11 +116,11 @@ assert max(use["consumed"] for use in state["datasets"]) == int(sys.argv[2]) * 4
         "$BIN/loader" serve a:3 b --schedule schedule --endpoint ipc://place 2>>log 3>&- &
     LOADER=$!
     wait_until grep -q ready log
-    run_code 69 "$BIN/loader" reweight 1 1 --from 1000000 --endpoint ipc://place
+    run_code 69 "$BIN/loader" swap :1 :1 --from 1000000 --endpoint ipc://place
     wait "$LOADER" || LOADER=
     [ ! -s schedule ]
     serve_until_ready a:3 b --schedule schedule
-    "$BIN/loader" reweight 1 1 --from 1000000 --endpoint ipc://place
+    "$BIN/loader" swap :1 :1 --from 1000000 --endpoint ipc://place
     [ "$(cat schedule)" = "1000000 1 1" ]
 }
 
@@ -131,8 +131,8 @@ assert max(use["consumed"] for use in state["datasets"]) == int(sys.argv[2]) * 4
     status() { "$BIN/loader" serve-status --endpoint ipc://place "$@"; }
     next() { status --json | jq -c '[.sources[] | select(.replaced == 0) | [.weight, .next_weight, .next_from]]'; }
     [ "$(next)" = "[[3,0,0],[1,0,0]]" ]
-    "$BIN/loader" reweight 1 5 --from 500000 --endpoint ipc://place
-    "$BIN/loader" reweight 2 0 --from 600000 --endpoint ipc://place
+    "$BIN/loader" swap :1 :5 --from 500000 --endpoint ipc://place
+    "$BIN/loader" swap :2 :0 --from 600000 --endpoint ipc://place
     [ "$(next)" = "[[3,1,500000],[1,5,500000]]" ]
     status | grep -qE '^b .* 1 +0 +\(weight 5 from sample 500000 on\)$'
 }
@@ -146,7 +146,7 @@ assert max(use["consumed"] for use in state["datasets"]) == int(sys.argv[2]) * 4
     "$BIN/loader" serve-status --endpoint ipc://place --json | python3 -c '
 import json, sys
 assert [s["weight"] for s in json.load(sys.stdin)["sources"]] == [1, 3]'
-    "$BIN/loader" reweight 5 1 --from 30000000 --endpoint ipc://place
+    "$BIN/loader" swap :5 :1 --from 30000000 --endpoint ipc://place
     grep -qx "30000000 5 1" schedule
     [[ "$(tr '\0' ' ' </proc/$LOADER/cmdline)" == *" a:3 "* ]] # as ps shows it
 }

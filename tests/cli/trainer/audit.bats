@@ -290,7 +290,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
             --batch_size=4096 --gradient_accumulation_steps=8 --eval_interval=0 --sample_tokens=0 "$@"
     }
     many --max_iters=2
-    "$BIN/loader" reweight 1 3 --from 150000 --endpoint ipc://place
+    "$BIN/loader" swap :1 :3 --from 150000 --endpoint ipc://place
     many --max_iters=6
     [ "$(jq -c 'select(.dataset) | [.sources[].weight, .weights_from]' run/metrics.jsonl | xargs)" = "[49152,16384,null] [16384,49152,150000]" ]
     "$BIN/trainer" export --quiet --card --out_dir=run -o model

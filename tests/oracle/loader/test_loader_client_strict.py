@@ -517,7 +517,7 @@ def test_a_stream_goes_on_over_a_reweight_and_its_states_too():
         stream = iter(batches)
         check(next(stream), 0)
         state = batches.state_dict()
-        code, text = mixture.run_loader("reweight", "1", "1", "--from", "70000")
+        code, text = mixture.run_loader("swap", ":1", ":1", "--from", "70000")
         assert code == 0, text
         for step in range(1, 20):
             check(next(stream), 16 * step)

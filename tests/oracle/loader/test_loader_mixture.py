@@ -195,24 +195,24 @@ def test_reweight_keeps_one_stream_over_kills_worlds_and_batch_sizes():
     pathlib.Path("weights").write_text("# none yet")  # without a newline at the end
     with client.Loader("ipc://mix", "mix-a:3", ["mix-b", "--schedule", "weights"]) as loader:
         feed = open_feed()
-        code, text = run_loader("reweight", "1", "1")
+        code, text = run_loader("swap", ":1", ":1")
         assert code == 2 and "give --from SAMPLE" in text, text
         mixture.check(feed, [(0, (3, 1))], 0, 64)
-        for weights, code, reason in ((("1",), 2, "reweight needs a WEIGHT"), (("1", "2", "3"), 2, "3 weights for 2 datasets"),
-                                      (("1", "x"), 2, "whole number"), (("0", "0"), 2, "all 0"),
-                                      (("1", "1", "--from", "65599"), 2, "come too late, the first possible sample is 65600")):
-            got, text = run_loader("reweight", *weights)
+        for weights, code, reason in (((":1",), 2, "swap needs a :WEIGHT"), ((":1", ":2", ":3"), 2, "3 weights for 2 datasets"),
+                                      ((":1", ":x"), 2, "whole number"), ((":0", ":0"), 2, "all 0"),
+                                      ((":1", ":1", "--from", "65599"), 2, "come too late, the first possible sample is 65600")):
+            got, text = run_loader("swap", *weights)
             assert got == code and reason in text, (weights, got, text)
             assert pathlib.Path("weights").read_text() == "# none yet", weights
-        code, text = run_loader("reweight", "1", "1")
+        code, text = run_loader("swap", ":1", ":1")
         assert code == 0 and "with the new weights from sample 131136 on" in text, text
-        code, text = run_loader("reweight", "1", "2")  # replaces the weights that are not in use yet
+        code, text = run_loader("swap", ":1", ":2")  # replaces the weights that are not in use yet
         assert code == 0 and "with the new weights from sample 131137 on" in text, text
-        code, text = run_loader("reweight", "0", "0")
+        code, text = run_loader("swap", ":0", ":0")
         assert code == 2 and "all 0" in text, text
-        code, text = run_loader("reweight", "0", "5", "--from", "131137")
+        code, text = run_loader("swap", ":0", ":5", "--from", "131137")
         assert code == 2 and "the weights from sample 131137 do not come after those from sample 131137" in text, text
-        code, text = run_loader("reweight", "0", "5", "--from", "200000")
+        code, text = run_loader("swap", ":0", ":5", "--from", "200000")
         assert code == 0, text
         assert pathlib.Path("weights").read_text() == "# none yet\n131136 1 1\n131137 1 2\n200000 0 5\n"
         schedule = [(0, (3, 1)), (131136, (1, 1)), (131137, (1, 2)), (200000, (0, 5))]

@@ -57,9 +57,12 @@ TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
         {"swap a:0.7", "'0.7': a weight is a whole number", EX_USAGE},
         {"swap a --schedule x", "--schedule needs several datasets", EX_USAGE},
         {"swap a a:2 --schedule x", "/x", EX_NOINPUT},
-        {"swap", "swap needs 1 to 16 DIR arguments", EX_USAGE},
-        {"reweight 1 2", "a single dataset has no weights", EX_USAGE},
-        {"reweight 1", "reweight needs a WEIGHT argument for each dataset", EX_USAGE},
+        {"swap", "swap needs 1 to 16 arguments", EX_USAGE},
+        {"swap :1 :2", "a single dataset has no weights", EX_USAGE},
+        {"swap :1", "swap needs a :WEIGHT argument for each dataset", EX_USAGE},
+        {"swap a :1", "for all datasets or none", EX_USAGE},
+        {"swap a a --from 5", "--from is for weights alone", EX_USAGE},
+        {"swap :1 :1 --check", "not for weights alone", EX_USAGE},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK_EQUAL(loader_command(cases[i].arguments), cases[i].code);
@@ -107,7 +110,7 @@ TEST(loader_refuses_weights_for_a_source_that_is_too_short) {
     pid_t pid = start_loader_with("a:1", "p", "tiny:0", "--schedule=schedule");
     Feed *feed = open_feed(false);
     CHECK(next_of_epoch(feed, 0) == FEED_BATCH);
-    CHECK_EQUAL(loader_command("reweight 3 1"), EX_DATA);
+    CHECK_EQUAL(loader_command("swap :3 :1"), EX_DATA);
     check_output("the train split of 'tiny' has 64 tokens, a connected trainer needs 65");
     CHECK(next_of_epoch(feed, ROWS) == FEED_BATCH);
     CHECK(!*read_file("schedule", NULL));
