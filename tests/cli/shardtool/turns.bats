@@ -48,7 +48,7 @@ END
         printf '{"prompt": "a", "completion": "' && head -c 270M /dev/zero | tr '\0' x && echo '"}'
         echo '{"prompt": "a", "completion": "c"}'
     } >in
-    run_match 0 "skipped 1 bad input*'in' line 2, byte *: the line is longer than 256 MiB" timeout 60 "$BIN/shardtool" tokenize --turns --keep-going \
+    run_match 0 "skipped 1 bad input*'in' line 2, byte *: the line is longer than 256 MiB" timeout 60 "$BIN/shardtool" tokenize --turns --max-bad 100% \
         --val 0 -q --format jsonl -o out in
     [ "$("$BIN/shardtool" decode out)" = "<|user|>a<|end|><|assistant|>b<|end|><|endoftext|><|user|>a<|end|><|assistant|>c<|end|><|endoftext|>" ]
 }
