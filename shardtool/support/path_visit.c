@@ -78,7 +78,9 @@ static bool url_is_tokens(const char *url) {
     bool is = false;
     if (dataset_is(url)) {
         if (strchr(strrchr(url, '/'), '.')) return false;
-        is = url_map_file_exists(path_join(manifest, url, DATASET_MANIFEST));
+        const size_t length = strlen(url);
+        snprintf(manifest, sizeof manifest, "%.*s/" DATASET_MANIFEST, (int)(length - (url[length - 1] == '/')), url);
+        is = url_map_file_exists(manifest);
     } else {
         UrlFile *file = url_map_open(url, &map);
         if (file && map.size >= BEGIN_BYTES && url_map_hold(file, 0, BEGIN_BYTES) == 0)

@@ -309,7 +309,7 @@ section() { "$BIN"/$1 | sed -n "/^\.SH $2\$/,/^\.SH /p" | sed '/^\.SH/d; s/\\-/-
 @test "the manual pages name each signal that their program handles" {
     cd "$ROOT"
     for program in loader trainer; do
-        git grep -hoE 'sigaddset\(&[a-z]+, SIG[A-Z0-9]+' -- $program | sed 's/.* //' | sort -u >"$BATS_TEST_TMPDIR/handled"
+        git grep -hoE 'sigaddset\(&[a-z]+, SIG[A-Z0-9]+' -- $program $([ $program = loader ] || echo common/machine/stop.c) | sed 's/.* //' | sort -u >"$BATS_TEST_TMPDIR/handled"
         [ "$(wc -l <"$BATS_TEST_TMPDIR/handled")" -ge 3 ]
         section "$program --man" SIGNALS | sed -n 's/^\.B //p' | grep -oE 'SIG[A-Z0-9]+' | sort -u | diff "$BATS_TEST_TMPDIR/handled" -
     done

@@ -274,7 +274,7 @@ print(server.recv(100).decode(), flush=True)' >states 3>&- &
         wait "$LOADER" || status=$?
         LOADER=
         [ "$status" -eq 71 ] || { echo "$files: $status" && cat log && false; }
-        run_code 71 sh -c "ulimit -n 8; exec \"\$BIN/loader\" status --endpoint ipc://place"
+        run_code 71 sh -c "ulimit -n 8; exec \"\$BIN/loader\" serve-status --endpoint ipc://place"
     done
     [ "$files" -gt 8 ]
 }

@@ -399,6 +399,6 @@ END
     grep -E '^[0-9a-f]{64}  ' README.md >../sums
     sha256sum -c ../sums
     [ "$(wc -l <../sums)" -eq "$(($(ls | wc -l) - 1))" ]
-    run_match 66 "no checkpoint of a run" "$BIN/trainer" export --card --init_from=../model -o ../again
+    run_match 66 "not a checkpoint of a run" "$BIN/trainer" export --card --init_from=../model -o ../again
     [ ! -e ../again ]
 }
