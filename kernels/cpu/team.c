@@ -1,11 +1,11 @@
 // The team: pieces of a loop in one word for each thread, which takes from its own and then from the others'.
 //
 // A step of a small model has hundreds of loops of 100 us. At the end of each, libgomp waits for all of its threads,
-// those included that have no processor. Here a thread waits awake for as long as it has worked, for AWAKE_NS and four
-// times its work in the last loop at most, or for WAKE_NS if other programs want its processor. Meanwhile it lends its
-// processor to a thread that has work and does not run (places.h). Then it sleeps. The caller wakes sleeping threads
-// when it has worked on a loop for WAKE_NS, unless that has lately gained nothing. So a small model runs on one thread.
-// docs/measurements.md has the times of a step alone and beside busy processes.
+// those included that have no processor. Here a thread waits awake no longer than it has worked, for AWAKE_NS at most,
+// or for WAKE_NS if other programs want its processor. Meanwhile it lends its processor to a thread that has work and
+// does not run (places.h). Then it sleeps. The caller wakes sleeping threads when it has worked on a loop for WAKE_NS,
+// unless that has lately gained nothing. So a small model runs on one thread. docs/measurements.md has the times of a
+// step alone and beside busy processes, and what other values of these constants changed.
 #include "kernels/cpu/team.h"
 #include "common/err.h"
 #include "common/sizes.h"
@@ -25,12 +25,12 @@
 #include <unistd.h>
 
 enum {
-    PIECES = 8,              // of a loop at most, for each thread
-    WAKE_NS = 20000,         // about what waking a thread takes
-    AWAKE_NS = 10 * WAKE_NS, // that a thread waits awake, or the caller asleep between looks: waking costs 10 % at most
-    WINDOW_NS = 100000000,   // of the system's records of this thread
-    SHARED_TIMES = 6,        // in a window, see shares_processor()
-    NEEDLESS_TIMES = 32      // see team.unwoken
+    PIECES = 8,              // of a loop at most, for each thread: a preempted thread delays an eighth of its share
+    WAKE_NS = 20000,         // within which a sleeping thread runs after it is woken: medians of 3, 6 and 25 us
+    AWAKE_NS = 10 * WAKE_NS, // that a thread waits awake, or the caller asleep between looks: waking adds a tenth
+    WINDOW_NS = 100000000,   // in which a busy program takes the processor 12 times or more, by slices of 4 ms
+    SHARED_TIMES = 6,        // half of these
+    NEEDLESS_TIMES = 32 // for loops that need no second thread, waking costs a 32nd of their time; see team.unwoken
 };
 
 #define SLEEPS 0x80000000u // the caller, on team.unfinished
@@ -115,13 +115,11 @@ static bool wait_awake(_Atomic uint32_t *word, uint32_t value, uint64_t *ns) {
     return atomic_load(word) != value;
 }
 
-// Counts a waking as a loss if the thread, which goes to sleep, has worked for less time than the waking and half of
-// its waiting took, in ns. Only half, because a thread usually waits for as long as it works. Where other programs want
-// its processor nothing counts: the thread may have started too late.
-static void count_waking(uint64_t worked, uint64_t waited) {
-    const uint64_t cost = WAKE_NS + waited / 2;
-    if (worked < cost && !shares_processor(now_ns()))
-        atomic_fetch_add(&team.unwoken, (cost - worked) * NEEDLESS_TIMES / (uint64_t)team.threads);
+// Counts a waking as a loss if the thread, which goes to sleep, has worked for less time, in ns, than waking it took.
+// Where other programs want its processor nothing counts: the thread may have started too late.
+static void count_waking(uint64_t worked) {
+    if (worked < WAKE_NS && !shares_processor(now_ns()))
+        atomic_fetch_add(&team.unwoken, (WAKE_NS - worked) * NEEDLESS_TIMES / (uint64_t)team.threads);
 }
 
 // A piece of the share of `owner` in a loop of this generation, or -1.
@@ -166,8 +164,7 @@ static void finish(unsigned pieces) {
 static void *serve(void *number) {
     me.thread = (int)(intptr_t)number, me.in_piece = true;
     places_enter(me.thread);
-    uint64_t awake = 0;              // that it may wait
-    uint64_t worked = 0, waited = 0; // since it was woken
+    uint64_t awake = 0, worked = 0; // that it may wait; since it was woken
     for (;;) {
         const uint32_t loops = atomic_load_explicit(&team.loops, memory_order_acquire);
         places_return(me.thread); // from a loan that came late
@@ -180,16 +177,13 @@ static void *serve(void *number) {
             places_work(me.thread, false);
             finish(done);
             const uint64_t work = now_ns() - begun;
-            awake = size_smaller(awake + work, size_smaller(4 * work, AWAKE_NS));
+            awake = size_smaller(awake + work, AWAKE_NS);
             worked += work;
         }
         places_return(me.thread);
-        waited += awake;
-        const bool called = wait_awake(&team.loops, loops, &awake);
-        waited -= awake;
-        if (called) continue;
-        count_waking(worked, waited);
-        worked = waited = 0;
+        if (wait_awake(&team.loops, loops, &awake)) continue;
+        count_waking(worked);
+        worked = 0;
         atomic_fetch_add(&team.sleeping, 1);
         futex_wait(&team.loops, loops, NULL);
         atomic_fetch_sub(&team.sleeping, 1);
