@@ -111,6 +111,7 @@ typedef struct {
 typedef struct {
     const char *name; // "cpu", "cuda"
     const char *card; // the name of the open device and other facts on which its speed depends; NULL: not known
+    char note[128];   // a sentence for the log at the start, or ""
 
     // Facts. They hold without a device, so that a plan can be made for a card that is not there.
     bool in_host_memory; // device memory is host memory: uploads and downloads are plain copies

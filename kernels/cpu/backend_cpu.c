@@ -108,6 +108,13 @@ static void cap_onednn(Isa isa) {
     if (isa == ISA_AVX2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
 }
 
+static void describe_loans(char *text, size_t size) {
+    const char *why_not = team_no_loans();
+    snprintf(text, size, "threads lend each other %s%s",
+             why_not ? "no processors: " : "processors while other programs are busy (MILLRACE_LOANS=0: never)",
+             why_not ? why_not : "");
+}
+
 const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     const Isa isa = cpu_isa();
     cap_onednn(isa);
@@ -160,9 +167,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     variant->install(&backend);
     if (matmul_open(&backend, variant, products) < 0) return NULL;
     threads = team_threads();
-    if (threads > 1 && team_no_loans()) log_line("threads lend each other no processors: %s", team_no_loans());
-    if (threads > 1 && !team_no_loans())
-        log_line("threads lend each other processors while other programs are busy (MILLRACE_LOANS=0: never)");
+    if (threads > 1) describe_loans(backend.note, sizeof backend.note);
     snprintf(how, 96, "%d thread%s, %s (%s%s)", threads, threads == 1 ? "" : "s", dtype_name(type), cpu_isa_name(isa),
              slow && automatic ? ", faster here than its bfloat16" : "");
     return &backend;

@@ -66,6 +66,7 @@ static const Backend *open_on(Device device, const Config *config, bool without_
     if (backend->check_shape && backend->check_shape((int)config->n_embd, (int)config->n_head) < 0)
         return backend->close(), NULL;
     log_line("%s", why);
+    if (*backend->note) log_line("%s", backend->note);
     const int64_t threads = threads_requested(config);
     char bound[96];
     const bool more = threads > pool_cores();
