@@ -121,10 +121,10 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     masks() { grep -h Cpus_allowed_list "/proc/$1"/task/*/status | sort -u; }
     given=$(masks self)
     for variable in OMP_PROC_BIND=close OMP_PLACES=cores GOMP_CPU_AFFINITY=0-1 'OMP_PLACES={0}'; do
-        env "$variable" MILLRACE_LOANS=0 "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --fresh "${endless[@]}" \
+        env "$variable" MILLRACE_LOANS=0 "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir="$variable" "${endless[@]}" \
             --threads=2 3>&- &
         TRAINER=$!
-        wait_for_steps run 2
+        wait_for_steps "$variable" 2 # the mask is restored after the program has started
         [ "$(masks $TRAINER)" = "$given" ]
         for child in $(pgrep -P $TRAINER); do [ "$(masks "$child")" = "$given" ]; done
         kill $TRAINER
