@@ -4,13 +4,11 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "loader/client/feed.h"
-#include "loader/client/query.h"
 #include "loader/server/row_reader.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -26,8 +24,7 @@ enum {
     VAL_TOKENS = 1 << 20,
     VOCAB = 50257,
     EOT = 50256,
-    LARGE_SHARDS = 200, // of TRAIN_TOKENS each: 10^10 tokens
-    SMALL_FRAME = 4096
+    LARGE_SHARDS = 200 // of TRAIN_TOKENS each: 10^10 tokens
 };
 extern char **environ;
 
@@ -52,18 +49,18 @@ static void make_ids(uint16_t *ids, size_t count) {
     for (size_t i = 900; i < count; i += 1000) ids[i] = EOT;
 }
 
-static void add_shard(Dataset *dataset, int split, const uint16_t *ids, size_t count, size_t frame_tokens) {
+static void add_shard(Dataset *dataset, int split, const uint16_t *ids, size_t count) {
     char path[PATH_MAX_BYTES], folder[PATH_MAX_BYTES];
     dataset_shard_path(path, dataset->path, split, dataset->shard_count[split]);
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    ShardParams params = {.frame_tokens = frame_tokens, .vocab_size = VOCAB, .eot_id = EOT};
+    ShardParams params = {.frame_tokens = SHARD_FRAME_TOKENS, .vocab_size = VOCAB, .eot_id = EOT};
     memcpy(params.vocab_fp, dataset->vocab_fp, sizeof params.vocab_fp);
     ShardWriter writer;
     ShardEncoder *encoder = shard_encoder_open();
     Buffer frame = {0};
     check(dir_make(folder) == 0 && shard_writer_open(&writer, path, -1, &params, false) == 0);
-    for (size_t at = 0; at < count; at += frame_tokens) {
-        size_t tokens = count - at < frame_tokens ? count - at : frame_tokens;
+    for (size_t at = 0; at < count; at += SHARD_FRAME_TOKENS) {
+        size_t tokens = count - at < SHARD_FRAME_TOKENS ? count - at : SHARD_FRAME_TOKENS;
         frame.size = 0;
         check(shard_encode(encoder, &params, ids + at, tokens, &frame) == 0);
         check(shard_writer_append(&writer, ids + at, tokens, (Bytes){frame.data, frame.size}, 0) == 0);
@@ -85,20 +82,21 @@ static void begin_dataset(Dataset *dataset, const char *path) {
     dataset->params = "", dataset->val = "0";
 }
 
-static void make_dataset(const char *path, const uint16_t *ids, size_t frame_tokens) {
+static void make_dataset(const char *path, const uint16_t *ids) {
     Dataset dataset;
     begin_dataset(&dataset, path);
-    add_shard(&dataset, SPLIT_TRAIN, ids, TRAIN_TOKENS, frame_tokens);
-    add_shard(&dataset, SPLIT_VAL, ids, VAL_TOKENS, frame_tokens);
+    add_shard(&dataset, SPLIT_TRAIN, ids, TRAIN_TOKENS);
+    add_shard(&dataset, SPLIT_VAL, ids, VAL_TOKENS);
     check(dataset_save(&dataset) == 0);
     dataset_close(&dataset);
 }
 
-// 10^10 tokens: the shard of `small` under many names, so that frames are decoded again and again while the file stays
+// 10^10 tokens: the shard of `set` under many names, so that frames are decoded again and again while the file stays
 // in memory.
-static void make_large_dataset(const char *path, const char *small_path) {
+static void make_large_dataset(void) {
+    const char *const path = "large";
     Dataset small, large;
-    check(dataset_open(&small, small_path) == 0);
+    check(dataset_open(&small, "set") == 0);
     begin_dataset(&large, path);
     for (int i = 0; i < LARGE_SHARDS; i++) {
         char shard[PATH_MAX_BYTES], folder[PATH_MAX_BYTES];
@@ -117,10 +115,8 @@ static void make_datasets(void) {
     uint16_t *ids = malloc(TRAIN_TOKENS * sizeof *ids);
     check(ids);
     make_ids(ids, TRAIN_TOKENS);
-    make_dataset("set", ids, SHARD_FRAME_TOKENS);
-    make_dataset("set4k", ids, SMALL_FRAME);
-    make_large_dataset("large", "set");
-    make_large_dataset("large4k", "set4k");
+    make_dataset("set", ids);
+    make_large_dataset();
     const char *const files[] = {"train.bin", "made"};
     for (int i = 0; i < 2; i++) {
         int fd = open(files[i], O_WRONLY | O_CREAT | O_TRUNC, 0644);
@@ -137,10 +133,9 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void print_quantiles(const char *name, double *values, size_t count, double scale) {
+static void print_median_and_most(const char *name, double *values, size_t count) {
     qsort(values, count, sizeof *values, by_value);
-    printf("%s_p50 %.4g\n%s_p99 %.4g\n%s_max %.4g\n", name, values[count / 2] * scale, name,
-           values[count * 99 / 100] * scale, name, values[count - 1] * scale);
+    printf("%s_p50 %.4g\n%s_max %.4g\n", name, values[count / 2], name, values[count - 1]);
 }
 
 // --- rows without a connection
@@ -257,8 +252,7 @@ typedef struct {
     Sampling mode;
     uint64_t warm; // samples before the measurement
     double seconds;
-    const char *trip; // name of the quantiles of the time for a batch; with a window of 1 it is a round trip
-    pid_t pid;        // of the loader
+    pid_t pid; // of the loader
 } Run;
 
 typedef struct {
@@ -267,27 +261,20 @@ typedef struct {
 
 // Batches until the time has passed.
 static Rate feed_rate(const Run *run) {
-    enum { TRIPS = 1 << 16 };
-    static double trips[TRIPS];
     Feed *feed = open_feed(run->rows, run->window, run->inline_only);
     FeedRequest next = {.split = SPLIT_TRAIN, .mode = (uint8_t)run->mode, .rows = run->rows, .seed = 1337};
-    uint64_t got = 0, began = 0, counted = 0, last = clock_ns();
+    uint64_t got = 0, began = 0, counted = 0;
     double cpu = 0;
-    size_t count = 0;
     while (!began || seconds_since(began) < run->seconds) {
         fill_window(feed, &next);
         FeedBatch batch;
         check(feed_next(feed, &batch) == FEED_BATCH);
         feed_release(feed, &batch);
         got += run->rows;
-        uint64_t now = clock_ns();
-        if (began && run->trip && count < TRIPS) trips[count++] = (double)(now - last) * 1e-3;
-        last = now;
-        if (!began && got >= run->warm) began = now, counted = got, cpu = cpu_of(run->pid) + cpu_of(getpid());
+        if (!began && got >= run->warm) began = clock_ns(), counted = got, cpu = cpu_of(run->pid) + cpu_of(getpid());
     }
     double tokens = (double)(got - counted) * T;
     Rate rate = {tokens / seconds_since(began), (cpu_of(run->pid) + cpu_of(getpid()) - cpu) * 1e9 / tokens};
-    if (run->trip) print_quantiles(run->trip, trips, count, 1);
     feed_close(feed);
     return rate;
 }
@@ -330,127 +317,27 @@ static void bench_restart(char *program, const char *name, const char *endpoint,
         check_crops(&batch, request.seed, ids);
         feed_release(feed, &batch);
     }
-    print_quantiles(name, ms, (size_t)count, 1);
+    print_median_and_most(name, ms, (size_t)count);
     munmap((void *)ids, TRAIN_TOKENS * sizeof *ids);
     free(ms);
     feed_close(feed);
     stop_loader(pid, SIGTERM);
 }
 
-// --- trainers of 1 M tokens a second
-
-enum { TRAINERS = 32, TOKENS_PER_S = 1000000 };
-
-typedef struct {
-    pthread_t thread;
-    uint32_t rows, window;
-    uint64_t seed, first_sample;
-    size_t steps;
-    double *us; // its wait for each batch
-} Trainer;
-
-// Takes a batch of an epoch whenever its time has come.
-static void *run_trainer(void *self) {
-    const Trainer *trainer = self;
-    Feed *feed = open_feed(trainer->rows, trainer->window, false);
-    FeedRequest next = {.split = SPLIT_TRAIN,
-                        .mode = SAMPLING_EPOCH,
-                        .rows = trainer->rows,
-                        .seed = trainer->seed,
-                        .first_sample = trainer->first_sample};
-    uint64_t due = 0;
-    for (size_t step = 0; step < trainer->steps; step++) {
-        fill_window(feed, &next);
-        FeedBatch batch;
-        uint64_t before = feed_stats(feed).wait_ns, now;
-        check(feed_next(feed, &batch) == FEED_BATCH);
-        trainer->us[step] = (double)(feed_stats(feed).wait_ns - before) * 1e-3;
-        feed_release(feed, &batch);
-        due = (due ? due : clock_ns()) + (uint64_t)trainer->rows * T * 1000000000 / TOKENS_PER_S;
-        while ((now = clock_ns()) < due) usleep((useconds_t)((due - now) / 1000));
-    }
-    feed_close(feed);
-    return NULL;
-}
-
-// The wait for each batch, across the border of two shuffle groups.
-static void bench_wait(void) {
-    enum { FIRST = 2, STEPS = 60, ROWS = 64, GROUP = 8 << 10, FROM = GROUP - STEPS / 2 * ROWS };
-    double us[FIRST + STEPS], sum = 0;
-    uint64_t began = clock_ns();
-    run_trainer(
-        &(Trainer){.rows = ROWS, .window = 4, .seed = 7, .first_sample = FROM, .steps = FIRST + STEPS, .us = us});
-    double seconds = seconds_since(began);
-    for (int step = FIRST; step < FIRST + STEPS; step++) sum += us[step];
-    printf("wait_percent %.4g\n", sum * 1e-4 / seconds);
-    print_quantiles("wait_us", us + FIRST, STEPS, 1);
-}
-
-// Short steps, over the borders of shuffle groups: how many wait for longer than a millisecond.
-static void bench_stalls(size_t steps) {
-    double *us = calloc(steps, sizeof *us);
-    size_t stalls = 0;
-    check(us);
-    run_trainer(&(Trainer){.rows = 1, .window = 16, .seed = 11, .steps = steps, .us = us});
-    us[0] = 0;
-    for (size_t step = 0; step < steps; step++) stalls += us[step] > 1000;
-    printf("stall_steps %zu\nstalls %zu\n", steps, stalls);
-    print_quantiles("stall_us", us, steps, 1);
-    free(us);
-}
-
-static void print_frames(void) {
-    Query query;
-    Buffer tables = {0};
-    WireMessage request, reply;
-    memset(&request, 0, sizeof request);
-    request.header.type = WIRE_STATS;
-    check(query_open(&query, ring_endpoint, NULL, NULL) == 0);
-    check(query_send(&query, &request, (Bytes){0}, 2000, &reply, &tables) == 0);
-    printf("trainers_frames %.4g\n", (double)reply.stats.frames_decoded / (TRAIN_TOKENS / SHARD_FRAME_TOKENS));
-    buffer_close(&tables);
-    query_close(&query);
-}
-
-// Waits after the first steps, in which the loader decodes the frames that are not in its cache.
-static void bench_trainers(char *program, double seconds) {
-    enum { FIRST = 16, ROWS = 16 };
-    static Trainer trainers[TRAINERS];
-    size_t steps = FIRST + (size_t)(seconds * TOKENS_PER_S / (ROWS * T)), count = 0;
-    double *us = calloc(steps * TRAINERS, sizeof *us), *all = calloc(steps * TRAINERS, sizeof *all);
-    check(us && all);
-    pid_t pid = start_loader(program, ring_endpoint);
-    uint64_t began = clock_ns();
-    for (int i = 0; i < TRAINERS; i++) {
-        trainers[i] =
-            (Trainer){.rows = ROWS, .window = 4, .seed = (uint64_t)i + 1, .steps = steps, .us = us + (size_t)i * steps};
-        check(pthread_create(&trainers[i].thread, NULL, run_trainer, &trainers[i]) == 0);
-    }
-    for (int i = 0; i < TRAINERS; i++) {
-        pthread_join(trainers[i].thread, NULL);
-        for (size_t step = FIRST; step < steps; step++) all[count++] = trainers[i].us[step];
-    }
-    printf("trainers_rate %.4g\n", (double)(steps * TRAINERS * ROWS * T) / seconds_since(began));
-    print_quantiles("trainers_us", all, count, 1);
-    print_frames();
-    stop_loader(pid, SIGTERM);
-    free(us), free(all);
-}
-
 // Random crops of 10^10 tokens, 20 GB, of which the cache, which is full after the warm-up, has 2.5 %.
-static void bench_large(char *program, char *dataset, double seconds) {
-    pid_t pid = start_loader_on(program, dataset, ring_endpoint, (char[]){"512M"});
+static void bench_large(char *program, double seconds) {
+    pid_t pid = start_loader_on(program, (char[]){"large"}, ring_endpoint, (char[]){"512M"});
     Run run = {.rows = 512, .window = 8, .mode = SAMPLING_CROP, .warm = 10000, .seconds = seconds, .pid = pid};
     Rate rate = feed_rate(&run);
-    printf("%s_crop %.4g\n%s_crop_cpu %.4g\n", dataset, rate.rate, dataset, rate.cpu);
+    printf("large_crop %.4g\nlarge_crop_cpu %.4g\n", rate.rate, rate.cpu);
     stop_loader(pid, SIGTERM);
 }
 
-static double first_batch_ms(char *program, uint64_t first) {
+static double first_batch_ms(char *program) {
     pid_t pid = start_loader(program, ring_endpoint);
     Feed *feed = open_feed(64, 4, false);
     uint64_t began = clock_ns();
-    FeedRequest request = {.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = 64, .seed = 1, .first_sample = first};
+    FeedRequest request = {.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = 64, .seed = 1};
     FeedBatch batch;
     check(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
     double ms = seconds_since(began) * 1e3;
@@ -472,8 +359,6 @@ static void bench_rates(pid_t pid) {
     run.rows = 64, run.inline_only = false, run.mode = SAMPLING_EPOCH;
     Rate rate = feed_rate(&run);
     printf("ring_epoch_64 %.4g\nring_epoch_64_cpu %.4g\n", rate.rate, rate.cpu);
-    run.window = 1, run.mode = SAMPLING_CROP, run.trip = "trip_us";
-    feed_rate(&run);
 }
 
 // ZeroMQ allocates each message that arrives. By default glibc returns freed memory to the kernel, more or less from
@@ -493,14 +378,9 @@ int main(int argc, char **argv) {
     bench_read();
     pid_t pid = start_loader(program, ring_endpoint);
     bench_rates(pid);
-    bench_wait();
-    bench_stalls(whole ? 100000 : 5000);
     stop_loader(pid, SIGTERM);
-    bench_trainers(program, whole ? 60 : 5);
-    bench_large(program, (char[]){"large"}, whole ? 30 : 5);
-    bench_large(program, (char[]){"large4k"}, whole ? 30 : 5);
-    printf("cold_ms %.4g\n", first_batch_ms(program, 0));
-    printf("cold_at_1e9_ms %.4g\n", first_batch_ms(program, 1000000000));
+    bench_large(program, whole ? 30 : 5);
+    printf("cold_ms %.4g\n", first_batch_ms(program));
     bench_restart(program, "restart_ring_ms", ring_endpoint, false, kills);
     bench_restart(program, "restart_inline_ms", ring_endpoint, true, kills);
     bench_restart(program, "restart_tcp_ms", "tcp://127.0.0.1:29517", false, kills);
