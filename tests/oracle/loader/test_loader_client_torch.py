@@ -35,23 +35,6 @@ def firsts(stream, count):
     return [first_ids(pair).tolist() for _, pair in zip(range(count), stream)]
 
 
-def test_workers_give_the_stream_of_one_process():
-    ids = client.make_data()
-    with client.Loader("ipc://place"):
-        for workers in range(4):
-            loader = DataLoader(batches_at(), batch_size=None, num_workers=workers)
-            assert firsts(loader, 12) == wanted_firsts(ids, range(12)), workers
-        loader = DataLoader(batches_at(), batch_size=None, num_workers=2, persistent_workers=True)
-        for _ in range(2):  # iterations of workers begin where the object was when they were made
-            assert firsts(loader, 7) == wanted_firsts(ids, range(7))
-        used = batches_at()
-        next(iter(used))  # a look at the data before
-        for context in ("fork", "spawn"):
-            loader = DataLoader(used, batch_size=None, num_workers=2, multiprocessing_context=context)
-            assert firsts(loader, 6) == wanted_firsts(ids, range(1, 7)), context
-        used.close()
-
-
 def test_a_second_iteration_of_workers_warns_of_the_same_samples():
     client.make_data()
     log = logging.FileHandler("warnings.log")

@@ -27,21 +27,6 @@ static Feed *attach_to_another(pid_t *pid) {
     return feed;
 }
 
-TEST(feed_follows_a_change_of_the_dataset_between_open_and_attach) {
-    make_test_dataset("a", &test_small);
-    make_test_dataset("b", &other);
-    pid_t pid = start_loader("a", "p");
-    Feed *feed = attach_to_another(&pid);
-    // The change is known, the caller is not: its requests must not be answered after FEED_CHANGED.
-    FeedBatch batch;
-    while (feed_capacity(feed)) request_rows(feed, ROWS, 0);
-    CHECK_EQUAL(feed_next(feed, &batch), FEED_CHANGED);
-    CHECK_TEXT(feed_dataset(feed)->name, "b");
-    for (uint64_t first = 40; first < 100; first += ROWS) read_rows(feed, 2, ROWS, T, first);
-    feed_close(feed);
-    stop_loader(pid, SIGTERM);
-}
-
 // A caller to whom the change was not reported yet requests rows of a source that the new dataset does not have.
 TEST(feed_reports_a_change_before_the_refusal_of_a_request_for_the_old_dataset) {
     make_test_dataset("a", &test_small);

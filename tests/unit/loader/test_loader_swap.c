@@ -1,15 +1,11 @@
 // `loader swap` while clients read: the batches they get, and refusals, which change nothing.
 #include "common/err.h"
-#include "common/log.h"
 #include "loader/client/query.h"
 #include "loader/protocol/keys.h"
 #include "tests/unit/loader/fixture_loader.h"
-#include <pthread.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <zmq.h>
 
 enum { T = 64, ROWS = 8 };
 
