@@ -40,16 +40,15 @@ bench-loader: test-deps $(O)/bin/loader $(O)/bench_loader
 	$(Q)$(PYTHON) tests/bench/loader/bench_loader.py $(O)/bench_loader $(O)/bin/loader build/bench/loader
 ## bench-tokenizer  MB/s beside tiktoken, gigatoken and tokenizers, ids compared (FILE=your text)
 ## bench-patterns  MB/s of each pattern beside GPT-2's, with the same tokens (FILE=your text)
-## bench-tokenizer-hard  worst-case texts on every instruction set beside tiktoken (GB=1: single words of 1 GB)
-bench-tokenizer bench-patterns bench-tokenizer-hard: bench-%: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
+bench-tokenizer bench-patterns: bench-%: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
 	$(Q)$(PIP) gigatoken==0.10.0 tokenizers==0.23.3 awkward
-	$(Q)$(PYTHON) tests/bench/tokenizer/bench_tokenizer.py $* $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)$(GB)
+	$(Q)$(PYTHON) tests/bench/tokenizer/bench_tokenizer.py $* $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)
 ## bench-vocabulary  seconds and memory of train-vocabulary beside gigatoken and rustbpe, tokens compared (FILE=your text, V=65536, RUNS=3)
 bench-vocabulary: test-deps $(O)/bin/shardtool
 	$(Q)$(PIP) gigatoken==0.10.0 rustbpe==0.1.0 awkward
 	$(Q)mkdir -p build/bench/vocabulary
 	$(Q)$(PYTHON) tests/bench/tokenizer/bench_vocabulary.py $(O)/bin/shardtool build/bench/vocabulary "$(FILE)" "$(V)" "$(RUNS)"
-## bench-shards   datasets from JSON lines beside nanoGPT's prepare and datatrove; verify, merge, memory
+## bench-shards   datasets from JSON lines beside nanoGPT's prepare and datatrove; memory
 ## bench-formats  MB of text a second out of every format beside its library and pyarrow, to a dataset, and after a kill
 ## bench-remote   tokenize by level, and of URLs through TLS beside disk and pyarrow with tiktoken (GB=4)
 bench-shards bench-formats bench-remote: bench-%: test-deps $(O)/bin/shardtool

@@ -1,11 +1,10 @@
-"""Datasets from JSON lines beside the scripts that are used for it, and the tools over shards: bench_shards.py SHARDTOOL FOLDER.
+"""Datasets from JSON lines beside the scripts that are used for it: bench_shards.py SHARDTOOL FOLDER.
 
 The text is real (bench_corpus.py, out of Debian packages). The peers run in the same minutes on the same cores, a process for
 each core: `nanoGPT` is the steps of its prepare script (tiktoken's encode_ordinary, an end-of-text id, a memory map of u16),
 without the copies that the datasets library makes; datatrove is its own pipeline (JSON reader, DocumentTokenizer with the
 tokenizers library), where it is installed. A line has wall and CPU seconds, MB/s of wall time, peak memory and the ratio.
 """
-import hashlib
 import importlib.util
 import json
 import multiprocessing
@@ -19,24 +18,8 @@ sys.path.insert(0, __file__.rsplit("/", 3)[0] + "/oracle")
 import rooms
 from timing import best, measured
 HERE = os.path.abspath(__file__)
-MERGED = 16  # datasets: what a merge takes depends on the shards, what cp takes on the bytes
 PEER_BYTES = 30_000_000  # of the text are enough for a peer of 6 MB/s
 CORES = len(os.sched_getaffinity(0))
-
-
-def beside(result, other, name):
-    return f"{other[0] / result[0]:.2f}x the speed of {name}, {other[1] / result[1]:.2f}x by CPU seconds"
-
-
-def verify_bound(shards):
-    """What libzstd and SHA-256 alone take for the same ids: verify does both."""
-    ids = subprocess.check_output(["zstd", "-qdc", *shards])
-    decode = best(["zstd", "-qdfo", os.devnull, *shards], 5)[1]
-    begun = time.process_time()
-    hashlib.sha256(ids)
-    hash_ = time.process_time() - begun
-    size = len(ids) / 1e6
-    return f"; zstd -d alone {size / decode:.0f}, SHA-256 alone {size / hash_:.0f}, both {size / (decode + hash_):.0f}"
 
 
 def line(name, result, megabytes=None, note=""):
@@ -143,24 +126,6 @@ def main(tool, folder):
         allowed = 64 + 16 * jobs
         memory = measured(tokenize + ["-j", str(jobs), source])[2]
         print(f"{f'  peak memory with -j {jobs}':44}{memory:24.0f} MiB  {allowed} MiB allowed{' (EXCEEDED)' if memory > allowed else ''}")
-    ids = sum(shard["train_tokens"] + shard["val_tokens"] for shard in [json.loads(subprocess.getoutput(f"{tool} info --json {dataset}"))]) * 2e-6
-    shards = sorted(os.path.join(where, name) for where, _, names in os.walk(os.path.join(dataset, "train")) for name in names)
-    result = best([tool, "verify", "-q", "-j", "1", dataset], 5)
-    line("verify, one core, ids", result, ids, f"{ids / result[1]:.0f} MB per CPU second{verify_bound(shards)}")
-    result = best([tool, "verify", "-q", "--quick", "-j", "1", dataset], 5)
-    line("verify --quick, one core, ids", result, ids, f"{ids / result[1]:.0f} MB per CPU second: tables and hash of the stored bytes")
-    stored = sum(map(os.path.getsize, shards)) / 1e6
-    copy = os.path.join(folder, "copy.zst")
-    with open(copy, "wb") as file:
-        plain = best(["cat", *shards], 5, lambda: file.truncate(0) or file.seek(0), stdout=file)
-    line("cat of the shards", plain, stored)
-    merged = best([tool, "cat", "--force", "-o", copy, *shards], 5)
-    line("cat -o, shards to one shard", merged, stored, beside(merged, plain, "cat"))
-    whole, copied = os.path.join(folder, "merged"), os.path.join(folder, "copied")
-    merged = best([tool, "merge", "-q", "--force", "--allow-duplicates", "-o", whole, *[dataset] * MERGED])
-    copy = best(["cp", "-rT", whole, copied], 3, lambda: shutil.rmtree(copied, ignore_errors=True))
-    line(f"cp of {MERGED} datasets", copy, stored * MERGED)
-    line(f"merge of {MERGED} datasets, by hard links", merged, stored * MERGED, beside(merged, copy, "cp"))
     shutil.rmtree(folder)
 
 

@@ -2,9 +2,7 @@
 
 TIMER is the program made of bench_tokenizer.c. Without a file the text comes from Debian packages (bench_corpus.py). Each engine runs
 in a process of its own. Of one thread its own time counts, which a busy machine does not change. WHAT is `tokenizer`: a line has the first
-pass over the documents and the best of two more, in MB/s; `patterns`: each pattern with GPT-2's tokens; or `tokenizer-hard`: 1 MB of one
-character of each class, of random bytes, and of pieces made to be hard to merge. With a number of GB in place of the file, the last also
-takes that many of one letter, digit, sign and blank as one word, without tiktoken: the rate must be that of the megabyte.
+pass over the documents and the best of two more, in MB/s; or `patterns`: each pattern with GPT-2's tokens.
 """
 import hashlib
 import json
@@ -18,11 +16,8 @@ import time
 
 sys.path.insert(0, __file__.rsplit("/", 3)[0] + "/oracle")
 import rooms
-from timing import measured
 FOLDER = "build/bench"
 RUNS = 5  # of each pattern
-PATHS = ("avx512", "avx2", "portable")
-MB = 1_000_000
 SLOW_BYTES = 3_000_000  # of the documents are enough for an engine of 2 MB/s
 
 
@@ -145,29 +140,6 @@ def compare(timer, name, path, cores, passes):
     return rows["millrace"]["warm"]
 
 
-def time_command(command, cores):
-    """Seconds of the processor, the least of five."""
-    return min(measured(command, preexec_fn=lambda: os.sched_setaffinity(0, cores))[1] for _ in range(5))
-
-
-def compare_command(shardtool, name, path, cores):
-    """The whole process of `shardtool tokenize --raw --format text` on at least 200 MB."""
-    documents = read_documents(path)
-    text, empty = os.path.join(FOLDER, "text"), os.path.join(FOLDER, "empty")
-    with open(text, "wb") as file, open(empty, "wb"):
-        while file.tell() < 200_000_000:
-            for document in documents:
-                file.write(document)
-    size, one = os.path.getsize(text), set(cores[-1:])
-    start = time_command([shardtool, "tokenize", "--raw", "--format", "text", empty], one)
-    whole = time_command([shardtool, "tokenize", "--raw", "--format", "text", text], one)
-    print(
-        f"{name:8} shardtool tokenize --raw --format text of {size / 1e6:.0f} MB: {size / whole / 1e6:.1f} MB/s, "
-        f"{size / (whole - start) / 1e6:.1f} without the {start * 1e3:.1f} ms of an empty file"
-    )
-    os.remove(text)
-
-
 def vocabulary_of(shardtool, vocabulary, pattern):
     """The path of tokenizer.json as a dataset keeps it."""
     text, out = os.path.join(FOLDER, "word"), os.path.join(FOLDER, "pattern-" + pattern)
@@ -202,70 +174,9 @@ def compare_patterns(timer, shardtool, path, one):
         print(f"{name:10} {cold:10.0f} {warm:6.0f} {warm / best['gpt2'][1]:8.0%} {peer_cold:23.0f} {peer_warm:6.0f}")
 
 
-def cases():
-    rng = random.Random(5)
-    fill = lambda unit: (unit * (MB // len(unit) + 1))[:MB].decode("utf-8", "ignore").encode()
-    for name, unit in {
-        "letter a": "a", "letter A": "A", "digit": "0", "sign": "^", "blank": " ", "newline": "\n", "tab": "\t", "apostrophe": "'",
-        "NUL": "\0", "2-byte letter": "\u00e9", "2-byte space": "\u00a0", "3-byte letter": "\u4e2d", "3-byte space": "\u3000",
-        "combining mark": "\u0301", "4-byte letter": "\U00010400", "emoji": "\U0001f600",
-    }.items():  # fmt: skip
-        yield name, fill(unit.encode())
-    yield "random bytes", rng.randbytes(MB)
-    yield "random ASCII", bytes(rng.randrange(128) for _ in range(MB))
-    letters = lambda size: bytes(rng.choices(b"abcdefghijklmnopqrstuvwxyz", k=size))
-    yield "one word of random letters", letters(MB)
-    yield "new words of 6 letters", b" ".join(letters(6) for _ in range(MB // 7))
-    yield "new words of 40 letters", b" ".join(letters(40) for _ in range(MB // 41))
-    yield "new words of 200 letters", b" ".join(letters(200) for _ in range(MB // 201))
-    yield "new numbers of 20 digits", b" ".join(str(rng.randrange(10**19, 10**20)).encode() for _ in range(MB // 21))
-    yield "new runs of signs", b" ".join(bytes(rng.choices(b"!#$%&()*+,-./:;<=>?@[]^_`{|}~", k=12)) for _ in range(MB // 13))
-    yield "ab again and again", fill(b"ab")
-    yield "runs of a of any length", b" ".join(b"a" * rng.randrange(1, 400) for _ in range(MB // 200))[:MB]
-    yield "token beginnings", fill(b" undermanagementreestablishmentarian".replace(b" ", b""))
-    yield "random Han", "".join(chr(rng.randrange(0x4E00, 0x9FFF)) for _ in range(MB // 3)).encode()
-    yield "random emoji", "".join(chr(rng.randrange(0x1F300, 0x1F6FF)) for _ in range(MB // 4)).encode()
-
-
-def compare_hard(timer, gigabytes, one):
-    """MB/s of the first pass on every path and of tiktoken, and how often the slowest path is as fast; ids compared."""
-    import gpt2
-
-    tiktoken = gpt2.encoding()
-    tiktoken.encode_ordinary("warm")
-    document, ids, worst = f"{FOLDER}/hard.docs", f"{FOLDER}/hard.ids", []
-    cold = lambda path: measure([timer, document, "1", "1", ids], one, env={**os.environ, "MILLRACE_ISA": path})["cold"]
-    print(f"{'MB/s':30}" + "".join(f"{path:>10}" for path in PATHS) + f"{'tiktoken':>10}   slowest path / tiktoken")
-    for name, data in cases():
-        write_documents(document, [data])
-        text, seconds = data.decode("utf-8", "replace"), []
-        for _ in range(2):
-            start = time.process_time()
-            want = tiktoken.encode_ordinary(text)
-            seconds.append(time.process_time() - start)
-        rates, same = [], True
-        for path in PATHS:
-            rates.append(max(cold(path) for _ in range(3)))
-            with open(ids, "rb") as file:
-                same &= file.read() == struct.pack(f"<{len(want)}H", *want)
-        theirs = len(data) / min(seconds) / 1e6
-        worst.append((min(rates) / theirs, name))
-        print(f"{name:30}" + "".join(f"{rate:10.1f}" for rate in rates) + f"{theirs:10.1f}{worst[-1][0]:8.1f}x  {'same ids' if same else 'IDS DIFFER'}", flush=True)
-    print(f"the least margin: {min(worst)[0]:.2f}x, {min(worst)[1]}")
-    for unit in b"a0^ " if gigabytes else b"":
-        size = int(gigabytes * 1000) * MB
-        with open(document, "wb") as file:
-            file.write(struct.pack("<I", size))
-            file.writelines(bytes([unit]) * MB for _ in range(size // MB))
-        print(f"{size / 1e9:g} GB of {chr(unit)!r}: {cold(PATHS[0]):.1f} MB/s", flush=True)
-    os.remove(document)
-
-
 def main(what, timer, shardtool, file=None):
     os.makedirs(FOLDER, exist_ok=True)
     cores = sorted(os.sched_getaffinity(0))
-    if what == "tokenizer-hard":
-        return compare_hard(timer, float(file or 0), set(cores[-1:]))
     sets = ["mixed", "english", "other"]
     if file:
         data = open(file, "rb").read().decode("utf-8", "replace")
@@ -287,7 +198,6 @@ def main(what, timer, shardtool, file=None):
         one = compare(timer, sets[0], f"{FOLDER}/{sets[0]}.docs", set(cores[-1:]), 3) if sets[0] != name else one
         two = compare(timer, sets[0], f"{FOLDER}/{sets[0]}.docs", set(cores[-2:]), 3)
         print(f"the second core gives {two / one:.2f}x")
-    compare_command(shardtool, sets[0], f"{FOLDER}/{sets[0]}.docs", cores)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Datasets by URL: info, verify, cat, get and others print what they print of the same files on this disk."""
-import json, os, random, subprocess, sys
+import json, os, random, sys
 sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import remote_runs, runner
 from hostile_server import SECRET, SURVIVED, Session
