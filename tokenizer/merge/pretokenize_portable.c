@@ -1,8 +1,8 @@
 // The pretokenizer character by character, which defines the meaning of the patterns. Each row of patterns.def has a
 // copy of piece_end, in which its rules are constants.
 //
-// bench_tokenizer on worst-case texts (one core of a Xeon with AVX-512, 2026-11-21): skipping cuts between equal characters makes
-// a single word of one repeated letter 1.3x as fast.
+// bench_tokenizer (one core of a Xeon with AVX-512, 2026-11-21): skipping cuts between equal characters makes a single
+// word of one repeated letter 1.3x as fast.
 #include "common/utf8.h"
 #include "tokenizer/merge/pretokenize.h"
 #include "tokenizer/merge/unicode.h"

@@ -79,6 +79,16 @@ def port():
         return probe.getsockname()[1]
 
 
+def keygen(name):
+    """The public key of a new key file."""
+    return subprocess.run([BIN / "loader", "keygen", name], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def status_of(endpoint):
+    done = subprocess.run([BIN / "loader", "serve-status", "--json", "--endpoint", endpoint], check=True, capture_output=True)
+    return json.loads(done.stdout)
+
+
 def test_sampling_modes_have_the_numbers_of_the_table():
     table = (ROOT / "loader/protocol/sampling_mode.h").read_text()
     rows = re.findall(r"MODE\([A-Z]+, ([a-z]+), (\d+),", table)
@@ -187,8 +197,7 @@ def test_client_that_computes_does_not_let_events_of_its_socket_pile_up():
 
 def test_client_needs_an_allowed_key():
     ids = make_data()
-    keys = {name: subprocess.run([BIN / "loader", "keygen", name], check=True, capture_output=True, text=True).stdout.strip()
-            for name in ("loader.key", "client.key", "other.key")}
+    keys = {name: keygen(name) for name in ("loader.key", "client.key", "other.key")}
     pathlib.Path("allowed").write_text(keys["client.key"] + "\n")
     endpoint = f"tcp://127.0.0.1:{port()}"
     with Loader(endpoint, options=["--key", "loader.key", "--allow", "allowed"]):

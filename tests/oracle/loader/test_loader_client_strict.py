@@ -1,5 +1,4 @@
 """What the Python client (loader/python) refuses, and what it survives, in the words of the C client where it has them."""
-import json
 import logging
 import multiprocessing
 import os
@@ -106,9 +105,9 @@ def test_each_message_of_the_client_names_the_place_and_the_next_step():
 
 
 def test_key_files_are_refused_as_the_loader_does():
-    key = subprocess.run([BIN / "loader", "keygen", "mine.key"], check=True, capture_output=True, text=True).stdout.strip()
+    key = client.keygen("mine.key")
     public, secret = pathlib.Path("mine.key").read_text().split()
-    subprocess.run([BIN / "loader", "keygen", "other.key"], check=True, capture_output=True)
+    client.keygen("other.key")
     other = pathlib.Path("other.key").read_text().split()[1]
     for name, text, mode in (("readable.key", f"{public}\n{secret}\n", 0o644), ("half.key", public + "\n", 0o600),
                              ("mixed.key", f"{public}\n{other}\n", 0o600), ("swapped.key", f"{secret}\n{public}\n", 0o600),
@@ -126,8 +125,7 @@ def test_key_files_are_refused_as_the_loader_does():
 
 def test_the_keys_are_named_when_a_loader_does_not_answer_over_tcp():
     client.make_data()
-    keys = [subprocess.run([BIN / "loader", "keygen", name], check=True, capture_output=True, text=True).stdout.strip()
-            for name in ("before.key", "after.key", "client.key")]
+    keys = [client.keygen(name) for name in ("before.key", "after.key", "client.key")]
     pathlib.Path("allow").write_text(keys[2] + "\n")
     endpoint = f"tcp://127.0.0.1:{client.port()}"
     with client.Loader(endpoint, options=["--key", "before.key", "--allow", "allow"]) as loader:
@@ -256,8 +254,7 @@ def test_damaged_rows_are_counted_and_asked_for_again():
 @runner.ci
 def test_keys_work_at_a_round_trip_of_600_ms():
     ids = client.make_data()
-    keys = {name: subprocess.run([BIN / "loader", "keygen", name], check=True, capture_output=True, text=True).stdout.strip()
-            for name in ("far-loader.key", "far.key")}
+    keys = {name: client.keygen(name) for name in ("far-loader.key", "far.key")}
     pathlib.Path("far-allowed").write_text(keys["far.key"] + "\n")
     port = client.port()
     with client.Loader(f"tcp://127.0.0.1:{port}", options=["--key", "far-loader.key", "--allow", "far-allowed"]):
@@ -320,8 +317,7 @@ def test_a_client_that_closes_with_requests_on_their_way_causes_no_errors():
             for first in range(16):
                 feed.request(0, "epoch", 8, SEED, first * 8)
             feed.close()
-        command = [BIN / "loader", "serve-status", "--endpoint", "ipc://place", "--json"]
-        status = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        status = client.status_of("ipc://place")
         assert status["errors"] == 0, status
 
 
@@ -338,12 +334,8 @@ def test_objects_without_close_leave_nothing_behind():
             next(iter(TokenBatches("ipc://place", T, 4)))
         assert memory_files() == before
         end = time.monotonic() + 30
-        while True:
-            status = subprocess.run([BIN / "loader", "serve-status", "--json", "--endpoint", "ipc://place"], check=True,
-                                    capture_output=True, text=True)
-            if not json.loads(status.stdout)["clients"]:
-                break
-            assert time.monotonic() < end, status.stdout
+        while clients := client.status_of("ipc://place")["clients"]:
+            assert time.monotonic() < end, clients
             time.sleep(0.05)
 
 
@@ -385,9 +377,7 @@ def test_status_shows_the_name_and_the_address_of_a_client():
         for name, shown in ((None, here), ("müller's \"run\" 1", "müller's \"run\" 1"), ("x" * 63, "x" * 63)):
             batches = TokenBatches("ipc://place", T, 4, start=8, name=name)
             next(iter(batches))
-            status = subprocess.run([BIN / "loader", "serve-status", "--json", "--endpoint", "ipc://place"], check=True,
-                                    capture_output=True, text=True)
-            row, = [row for row in json.loads(status.stdout)["clients"] if row["name"] == shown]
+            row, = [row for row in client.status_of("ipc://place")["clients"] if row["name"] == shown]
             assert row["address"] == f"pid {os.getpid()}" and row["next_sample"] >= 12, row
             batches.close()
         for name in ("x" * 64, "ü" * 32, "a\nb", "a\0b"):
@@ -459,48 +449,6 @@ def test_an_endpoint_list_passes_over_a_loader_of_another_dataset():
         feed.request(0, "epoch", 4, SEED, 0)
         client.check(feed.next(), other, "epoch", 0)
         feed.close()
-
-
-# fault 106
-@runner.ci
-def test_two_clients_and_a_trainer_go_on_when_their_loader_is_killed_twice_in_a_row():
-    ids = client.make_data()
-    pathlib.Path("tiny.conf").write_text("n_layer=1\nn_head=2\nn_embd=32\nblock_size=16\nbatch_size=1\nmax_iters=60\n"
-                                         "gradient_accumulation_steps=1\nthreads=1\ndtype='float32'\neval_interval=20\neval_iters=1\n")
-
-    def train(endpoint, name):
-        return subprocess.Popen([BIN / "trainer", "train", "tiny.conf", "--loader=" + endpoint, "--out_dir=" + name, "--quiet"],
-                                stdout=subprocess.DEVNULL)
-
-    def losses(name):
-        rows = map(json.loads, pathlib.Path(name, "metrics.jsonl").read_text().splitlines())
-        return [(row["step"], row.get("loss"), row.get("val_loss")) for row in rows if "loss" in row or "val_loss" in row]
-
-    with client.Loader("ipc://whole"):
-        assert train("ipc://whole", "unbroken").wait() == 0
-    with client.Loader("ipc://often") as loader:
-        feeds = [(Feed("ipc://often", T, 8, timeout=60, ring=ring), mode) for ring, mode in ((True, "epoch"), (False, "documents"))]
-        trainer, requested, received = train("ipc://often", "broken"), [0, 0], [0, 0]
-        rounds = 0
-        while rounds < 15 or trainer.poll() is None:
-            for i, (feed, mode) in enumerate(feeds):
-                while feed.capacity:
-                    feed.request(0, mode, 8, SEED, requested[i])
-                    requested[i] += 8
-                for _ in range(3):
-                    client.check(feed.next(), ids, mode, received[i])
-                    received[i] += 8
-                    feed.request(0, mode, 8, SEED, requested[i])
-                    requested[i] += 8
-            rounds += 1
-            if rounds < 15:
-                for pause in (0.0, 0.004 * rounds):  # the second kill finds the loader at another place of its start
-                    loader.kill()
-                    loader.start()
-                    time.sleep(pause)
-        [feed.close() for feed, _ in feeds]
-        assert trainer.wait() == 0 and len(losses("broken")) == 64
-    assert losses("broken") == losses("unbroken")
 
 
 def test_a_stream_goes_on_over_a_reweight_and_its_states_too():

@@ -39,7 +39,7 @@ def source_of(weights, p):
 
 
 def at(schedule, sample):
-    """The same for a schedule [(from, weights), ...]; base is counted one sample at a time only by the tests below."""
+    """The same for a schedule [(from, weights), ...]."""
     base = [0] * len(schedule[0][1])
     for number, (begin, weights) in enumerate(schedule):
         last = number + 1 == len(schedule)
@@ -71,18 +71,6 @@ def test_the_header_contains_these_vectors():
     wanted = [" ".join((";".join(f"{b}:{','.join(map(str, w))}" for b, w in schedule), str(sample), "->",
                         *map(str, at(schedule, sample)))) for schedule, sample in VECTORS]
     assert lines == wanted, "\n".join(wanted)
-
-
-def test_every_window_has_exactly_the_weights_and_no_sample_is_left_out():
-    for weights in ((3, 1), (7, 0, 2)):
-        schedule, seen = [(0, weights), (SUM, weights[::-1])], [0] * len(weights)
-        for window, entry in enumerate((weights, weights[::-1])):
-            counts = [0] * len(weights)
-            for sample in range(window * SUM, (window + 1) * SUM):
-                i, number = at(schedule, sample)
-                assert number == seen[i], (weights, sample)
-                seen[i], counts[i] = seen[i] + 1, counts[i] + 1
-            assert counts == scaled(entry)
 
 
 class Mixture:
