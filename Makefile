@@ -113,7 +113,7 @@ MPICC     ?= $(if $(SAN),,$(shell command -v mpicc))
 MPICC_ABI ?= $(if $(SAN),,$(shell command -v mpicc_abi))
 MPI       := $(O)/lib/millrace
 
-## all      build shardtool, loader and trainer into build/*/bin (the default)
+## all      build millrace, shardtool, loader and trainer into build/*/bin (the default)
 all: $(PROGRAMS:%=$(O)/bin/%) $(if $(MPICC),$(MPI)/mpi.so) $(if $(MPICC_ABI),$(MPI)/mpi_abi.so)
 	@$(if $(SAN)$(filter-out build,$(BUILD)),true,ln -sfn $(notdir $(O))/bin build/bin)
 
@@ -339,7 +339,7 @@ check-aarch64: test-deps
 	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=0 all
 	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=0 CI=true MPICC= MPICC_ABI= BUILD=$(AARCH64) CC='aarch64-linux-gnu-gcc --sysroot=$(CURDIR)/$(AARCH64)/sysroot' all
 	$(Q)SYSROOT='$(CURDIR)/$(AARCH64)/sysroot' AARCH64='$(CURDIR)/$(AARCH64)/release-cpu/bin' BIN='$(CURDIR)/build/release-cpu/bin' bats tests/aarch64
-## install  PREFIX=/usr/local DESTDIR=: copies what is built: programs, manual pages, completion, configurations
+## install  PREFIX=/usr/local DESTDIR=: copies what is built: programs, manual pages, completion, configurations, job scripts
 ## uninstall  removes what install has copied
 install uninstall: ; $(Q)scripts/install.sh $@ $(if $(filter build,$(BUILD)),build,$(O))/bin "$(DESTDIR)$(PREFIX)"
 ## clean    remove build/

@@ -1,11 +1,10 @@
 // loader: serves a tokenized dataset to trainers.
 #include "common/cli/cli.h"
+#include "common/cli/commands.h"
 #include <stddef.h>
 
-#define COMMANDS(X) X(serve) X(swap) X(serve_status) X(keygen)
-
 #define DECLARE(name) extern const Command loader_##name;
-COMMANDS(DECLARE)
+LOADER_COMMANDS(DECLARE)
 
 static const ManualRow environment[] = {
     {"XDG_RUNTIME_DIR", "the default endpoint is the folder millrace in this one; else /tmp/millrace-UID",
@@ -50,9 +49,10 @@ static const ManualRow examples[] = {
 
 int main(int argc, char **argv) {
 #define ROW(name) &loader_##name,
-    static const Command *const commands[] = {COMMANDS(ROW) NULL};
+    static const Command *const commands[] = {LOADER_COMMANDS(ROW) NULL};
     static const Program program = {
         .name = "loader",
+        .installed = "millrace-loader",
         .summary = "serves a tokenized dataset to trainers",
         .commands = commands,
         .environment = environment,

@@ -11,12 +11,12 @@ cp CHANGELOG.md $pages/
 cp loader/python/README.md $pages/pytorch.md
 sed -i 's|](../loader/python/README.md|](pytorch.md|' $pages/*.md
 
-# The manual pages of a program as one page.
+# The manual pages of a program's commands as one page.
 manual() {
     local page
     echo "# $1: commands and options"
-    for page in $("$bin/$1" --man | sed -nE 's/^\.BR .*\\-([a-z-]+) \([15]\)$/\1/p'); do
-        printf '\n## %s %s\n\n' "$1" "$page"
+    for page in $("$bin/$1" --man | sed -nE 's/^\.BR millrace\\-([a-z-]+) \([15]\)$/\1/p'); do
+        printf '\n## millrace %s\n\n' "$page"
         "$bin/$1" --man "$page" | sed '/^\.SH EXIT STATUS\|^\.SH SEE ALSO/,$d' | mandoc -T html -O fragment |
             sed -E '/<table class="head">/,/<\/table>/d; /<table class="foot">/,/<\/table>/d; s/ id="[^"]*"//g; s/<a [^>]*>|<\/a>//g; s/(<\/?)h1/\1h4/g'
     done

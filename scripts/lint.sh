@@ -23,6 +23,7 @@ common
 common/file         common
 common/machine      common common/file
 common/cli          common common/machine/cpu.h
+millrace            common
 remote              common
 dataset             common remote/url_map.h
 tokenizer/merge     common

@@ -1,19 +1,14 @@
 // shardtool: tokenizes documents into shards, and reads, checks and edits shards.
 #include "common/cli/cli.h"
+#include "common/cli/commands.h"
 #include "common/file/cleanup.h"
 #include "remote/url_map.h"
 #include "shardtool/support/option_rows.h"
 #include <signal.h>
 #include <stddef.h>
 
-// clang-format off
-#define COMMANDS(X) \
-    X(tokenize) X(train_vocabulary) X(decode) X(cat) X(info) X(verify) X(diff) X(merge) X(import_tokens) X(export_tokens) \
-    X(filter) X(dedup) X(decontaminate) X(shuffle) X(split)
-// clang-format on
-
 #define DECLARE(name) extern const Command shardtool_##name;
-COMMANDS(DECLARE)
+SHARDTOOL_COMMANDS(DECLARE)
 
 // Commands that write datasets.
 #define DATASETS "tokenize import-tokens merge filter dedup decontaminate shuffle split"
@@ -114,11 +109,12 @@ static const ManualRow examples[] = {
 
 int main(int argc, char **argv) {
 #define ROW(name) &shardtool_##name,
-    static const Command *const commands[] = {COMMANDS(ROW) NULL};
+    static const Command *const commands[] = {SHARDTOOL_COMMANDS(ROW) NULL};
     static const UrlMapOptions urls = {.remote = &input_filter.remote};
     url_map_enable(&urls);
     static const Program program = {
         .name = "shardtool",
+        .installed = "shardtool",
         .summary = "tokenize documents into shards of token ids, and work with shards",
         .commands = commands,
         .environment = environment,

@@ -204,8 +204,8 @@ static Finding check_loader(char *text, size_t size) {
     char path[PATH_MAX_BYTES];
     int major, minor, patch;
     zmq_version(&major, &minor, &patch);
-    if (loader_program(path) < 0) {
-        snprintf(text, size, "%s: a run needs loader= with the endpoint of a running one", err_text());
+    if (program_find(path, "loader") < 0) {
+        snprintf(text, size, "%s; without it a run needs loader= with the endpoint of a running one", err_text());
         return err_clear(), WARNING;
     }
     snprintf(text, size, "'%s', ZeroMQ %d.%d.%d", path, major, minor, patch);

@@ -1,6 +1,7 @@
 // trainer: trains a GPT.
 #include "common/bytes.h"
 #include "common/cli/cli.h"
+#include "common/cli/commands.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/machine/launch.h"
@@ -8,11 +9,8 @@
 #include <signal.h>
 #include <string.h>
 
-#define COMMANDS(X)                                                                                                    \
-    X(train) X(plan) X(eval) X(sample) X(export) X(import) X(status) X(report) X(replay) X(which) X(doctor)
-
 #define DECLARE(name) extern const Command trainer_##name;
-COMMANDS(DECLARE)
+TRAINER_COMMANDS(DECLARE)
 
 // Appends a word of a command line as a shell reads it.
 static void print_word(Buffer *line, const char *word) {
@@ -156,9 +154,10 @@ int main(int argc, char **argv) {
     const int status = run_once(argv);
     if (status >= 0) return status;
 #define ROW(name) &trainer_##name,
-    static const Command *const commands[] = {COMMANDS(ROW) NULL};
+    static const Command *const commands[] = {TRAINER_COMMANDS(ROW) NULL};
     static const Program program = {
         .name = "trainer",
+        .installed = "millrace-trainer",
         .summary = "trains a GPT within a memory plan that is made before it starts",
         .commands = commands,
         .environment = environment,

@@ -349,10 +349,10 @@ static void reserve_descriptors(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_PATH) < 0) return;
 }
 
-// The programs are installed as shardtool, millrace-loader and millrace-trainer: help and messages use that name.
-static const char *installed_name(const char *name, const char *path) {
+// Help and usage have the name by which the user calls the program: as it is built, as it is installed, or `millrace`.
+static const char *called_name(const Program *program, const char *path) {
     const char *slash = path ? strrchr(path, '/') : NULL, *last = slash ? slash + 1 : path;
-    return last && !strncmp(last, "millrace-", 9) && !strcmp(last + 9, name) ? last : name;
+    return last && (!strcmp(last, program->installed) || !strcmp(last, "millrace")) ? last : program->name;
 }
 
 // The programs end with a segmentation fault on a smaller stack. Threads have the same limit.
@@ -367,10 +367,11 @@ static int check_stack(void) {
 int cli_main(const Program *built, int argc, char **argv) {
     reserve_descriptors();
     json_end_without_memory();
-    Program installed = *built;
+    Program called = *built;
     built_name = built->name;
-    const Program *program = &installed;
-    log_program = installed.name = installed_name(built->name, argc > 0 ? argv[0] : NULL);
+    const Program *program = &called;
+    called.name = called_name(built, argc > 0 ? argv[0] : NULL);
+    log_program = cli_is_part(program) ? built->name : called.name;
     const char *first = argc > 1 ? argv[1] : "";
     int status = -1;
     const Command *command = NULL;
@@ -390,6 +391,7 @@ int cli_main(const Program *built, int argc, char **argv) {
     }
     if (status >= 0 && check_stdout() < 0) status = -1;
     if (status >= 0) return status;
+    log_program = program->name;
     log_error(command ? command->name : "", err_text());
     return err_code() ? err_code() : EX_BUG;
 }

@@ -67,14 +67,15 @@ typedef struct {
 } Command;
 
 typedef struct {
-    const char *name, *summary;
+    const char *name, *installed; // "trainer", "millrace-trainer"; cli_main makes `name` the one that it was called by
+    const char *summary;
     const Command *const *commands; // NULL-terminated
     const ManualRow *environment;   // variables that the program reads; each table may be NULL
     const ManualRow *signals;       // that it handles
     const ManualRow *files;         // that it writes; DIR and such are arguments
     const ManualRow *descriptions;  // of commands, more than their summary
     const ManualRow *output;        // fields that commands print
-    const ManualRow *examples;      // command lines without the program's name; each is in its command's page
+    const ManualRow *examples;      // command lines, each after `millrace`; each is in its command's page
     const char *see_also;           // other pages
 } Program;
 

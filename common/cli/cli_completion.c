@@ -36,9 +36,9 @@ static void visit_options(const Program *program, const char *commands, const Op
 
 static bool takes_value(const Option *option, const char *values) { return option->type != OPT_FLAG || *values; }
 
-// The name of a shell function: "_millrace_trainer".
+// The name of a shell function: "_millrace_trainer". The scripts of `millrace` call it.
 static void function_name(const Program *program, char out[64]) {
-    snprintf(out, 64, "_%s", program->name);
+    snprintf(out, 64, "_%s", program->installed);
     for (char *c = out; *c; c++)
         if (*c == '-') *c = '_';
 }
@@ -132,7 +132,8 @@ static void print_zsh(const Program *program) {
         if ((*c)->more) visit_options(program, (*c)->name, (*c)->more->rows, true, print_zsh_option);
         printf(" \\\n            '*:file:_files' ;;\n");
     }
-    printf("    esac\n}\n%s \"$@\"\n", function);
+    printf("    esac\n}\n");
+    if (!cli_is_part(program)) printf("%s \"$@\"\n", function);
 }
 
 // ---- fish

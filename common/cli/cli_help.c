@@ -1,5 +1,6 @@
 // Help from the option tables, wrapped to the width of the terminal.
 #include "common/cli/cli_help.h"
+#include "common/log.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,18 +116,22 @@ static void print_row(const char *label, size_t indent, const char *text) {
     print_text(at < indent ? at : 0, indent, text);
 }
 
+bool cli_is_part(const Program *program) { return !strcmp(program->name, "millrace"); }
+
 void cli_print_program(const Program *program) {
+    const bool part = cli_is_part(program);
     char text[400];
-    snprintf(text, sizeof text, "%s: %s", program->name, program->summary);
+    snprintf(text, sizeof text, "%s: %s", log_program, program->summary);
     print_text(0, 0, text);
-    printf("\nusage: %s COMMAND [OPTIONS] [ARGUMENTS]\n\n", program->name);
-    for (const Command *const *c = program->commands; *c; c++) print_row((*c)->name, 13, (*c)->summary);
+    if (!part) printf("\nusage: %s COMMAND [OPTIONS] [ARGUMENTS]\n\n", program->name);
+    for (const Command *const *c = program->commands; *c; c++) print_row((*c)->name, 19, (*c)->summary);
+    printf("\n");
+    if (part) return;
     snprintf(
         text, sizeof text,
         "%s COMMAND --help explains a command; --version, --man [COMMAND] and --completion [bash|zsh|fish] print the "
         "version, a manual page and a completion script.",
         program->name);
-    printf("\n");
     print_text(0, 0, text);
 }
 

@@ -5,6 +5,8 @@
 
 extern const Option common_options[]; // those that every command has; cli.c parses them
 
+// Whether `millrace` has started the program: without a command it prints its part of what concerns all programs.
+bool cli_is_part(const Program *program);
 void cli_print_program(const Program *program);
 void cli_print_help(const Program *program, const Command *command);
 // For the shell "bash" (or NULL), "zsh" or "fish". False after fail() for another.

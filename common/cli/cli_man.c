@@ -26,18 +26,15 @@ static void print_row(const char *label, const char *text, const char *more) {
     putchar('\n');
 }
 
-// A page of this program; with an empty name, the program's own page.
-static void print_page(const Program *program, const char *name, int section) {
+static void print_own_page(const Program *program) {
     printf(".BR ");
-    print_roff(program->name);
-    printf("%s%s (%d)", *name ? "\\-" : "", name, section);
+    print_roff(program->installed);
+    printf(" (1)");
 }
 
-// A paragraph that names a page.
-static void print_page_row(const Program *program, const char *name, int section, const char *text) {
-    printf(".TP\n");
-    print_page(program, name, section);
-    putchar('\n');
+// A paragraph that names the page of a command or of keys.
+static void print_page_row(const char *name, int section, const char *text) {
+    printf(".TP\n.BR millrace\\-%s (%d)\n", name, section);
     print_roff(text);
     putchar('\n');
 }
@@ -89,7 +86,7 @@ static void print_examples(const Program *program, const Command *command) {
         char line[400], name[32];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(row->name, " "), row->name);
         if (command && strcmp(command->name, name)) continue;
-        snprintf(line, sizeof line, "%s %s", program->name, row->name);
+        snprintf(line, sizeof line, "millrace %s", row->name);
         print_row(line, row->text, "");
     }
 }
@@ -113,34 +110,40 @@ static void print_end(const Program *program, const Command *command) {
 #define EXIT_CODE(name, code, meaning) printf(".TP\n.B %d\n%s\n", code, meaning);
 #include "common/exit_codes.def"
 #undef EXIT_CODE
-    printf(".SH SEE ALSO\n");
-    if (command) print_page(program, "", 1), printf(",\n");
-    if (command && command->more) print_page(program, command->more->name, 5), printf(",\n");
+    printf(".SH SEE ALSO\n.BR millrace (1),\n");
+    if (command) print_own_page(program), printf(",\n");
+    if (command && command->more) printf(".BR millrace\\-%s (5),\n", command->more->name);
     print_roff(program->see_also);
     putchar('\n');
 }
 
 void cli_print_man(const Program *program) {
     const MoreOptions *keys = NULL;
-    print_title(program->name, 1, program->summary);
-    printf(".SH SYNOPSIS\n.B ");
-    print_roff(program->name);
-    printf("\nCOMMAND [OPTIONS] [ARGUMENTS]\n.SH COMMANDS\n");
+    if (cli_is_part(program)) {
+        printf(".SS ");
+        print_roff(program->installed);
+        printf(" (1): ");
+        print_roff(program->summary);
+        printf("\n");
+    } else {
+        print_title(program->installed, 1, program->summary);
+        printf(".SH SYNOPSIS\n.B ");
+        print_roff(program->installed);
+        printf("\nCOMMAND [OPTIONS] [ARGUMENTS]\n.SH COMMANDS\n");
+    }
     for (const Command *const *c = program->commands; *c; c++) {
-        print_page_row(program, (*c)->name, 1, (*c)->summary);
+        print_page_row((*c)->name, 1, (*c)->summary);
         if ((*c)->more) keys = (*c)->more;
     }
-    if (keys) print_page_row(program, keys->name, 5, keys->summary);
-    print_end(program, NULL);
+    if (keys) print_page_row(keys->name, 5, keys->summary);
+    if (!cli_is_part(program)) print_end(program, NULL);
 }
 
 void cli_print_man_command(const Program *program, const Command *command) {
     char name[64];
-    snprintf(name, sizeof name, "%s-%s", program->name, command->name);
+    snprintf(name, sizeof name, "millrace-%s", command->name);
     print_title(name, 1, command->summary);
-    printf(".SH SYNOPSIS\n.B ");
-    print_roff(program->name);
-    printf(" %s\n[OPTIONS] ", command->name);
+    printf(".SH SYNOPSIS\n.B millrace %s\n[OPTIONS] ", command->name);
     print_roff(command->arguments);
     printf("\n");
     print_description(program, command);
@@ -149,7 +152,7 @@ void cli_print_man_command(const Program *program, const Command *command) {
     print_options(common_options);
     if (command->more) {
         char text[128];
-        snprintf(text, sizeof text, "a key of %s-%s(5)", program->name, command->more->name);
+        snprintf(text, sizeof text, "a key of millrace-%s(5)", command->more->name);
         print_row("--KEY=VALUE", text, "");
     }
     print_end(program, command);
@@ -157,7 +160,7 @@ void cli_print_man_command(const Program *program, const Command *command) {
 
 void cli_print_man_keys(const Program *program, const MoreOptions *keys) {
     char text[1200];
-    snprintf(text, sizeof text, "%s-%s", program->name, keys->name);
+    snprintf(text, sizeof text, "millrace-%s", keys->name);
     print_title(text, 5, keys->summary);
     printf(".SH SYNOPSIS\n.B KEY = VALUE\n.SH DESCRIPTION\n");
     print_roff(keys->description);
@@ -174,6 +177,6 @@ void cli_print_man_keys(const Program *program, const MoreOptions *keys) {
     }
     print_section("EXAMPLES", keys->examples, NULL);
     printf(".SH SEE ALSO\n");
-    print_page(program, "", 1);
+    print_own_page(program);
     putchar('\n');
 }

@@ -3,6 +3,7 @@
 #include "common/machine/cpu.h"
 #include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 
 const char *const version = VERSION;
 const char *const version_date = COMMIT_DATE;
@@ -27,7 +28,7 @@ static void print_driver(void) {
 }
 
 void version_print(const char *program) {
-    printf("%s (millrace) %s\n", program, version);
+    printf("%s%s %s\n", program, strcmp(program, "millrace") ? " (millrace)" : "", version);
     *version_commit ? printf("commit %s of %s\n", version_commit, version_date) : printf("commit unknown\n");
     printf("instructions " INSTRUCTIONS "; this processor: %s\n", cpu_isa_name(cpu_isa()));
     printf("%s", version_cuda);

@@ -194,6 +194,16 @@ int program_path(char path[PATH_MAX_BYTES], const char *name) {
     return 0;
 }
 
+int program_find(char path[PATH_MAX_BYTES], const char *name) {
+    char installed[64];
+    snprintf(installed, sizeof installed, "millrace-%s", name);
+    if (program_path(path, installed) < 0) return -1;
+    if (access(path, X_OK) == 0) return 0;
+    if (program_path(path, name) < 0) return -1;
+    if (access(path, X_OK) == 0) return 0;
+    return fail(EX_NOINPUT, "no program '%s' or '%s': build or install all of millrace", installed, path);
+}
+
 // Processes of two containers may have the same pid. Then a random number is added.
 int temp_create(char temp[PATH_MAX_BYTES], const char *path, bool directory) {
     char parent[PATH_MAX_BYTES];

@@ -46,6 +46,9 @@ const char *path_split(const char *path, char directory[PATH_MAX_BYTES]);
 
 // Path of the running program (`name` NULL), or of the file `name` in its folder.
 int program_path(char path[PATH_MAX_BYTES], const char *name);
+// Path of millrace's program NAME in the same folder: millrace-NAME, as it is installed, or else NAME, as it is
+// built. -1 (66) when it is missing.
+int program_find(char path[PATH_MAX_BYTES], const char *name);
 
 // Creates .NAME.tmp.PID beside `path`, which must be new: a directory, or a file of which it returns the descriptor. -1
 // with errno.

@@ -43,9 +43,9 @@ queue_is_empty() { [ -z "$(squeue -h)" ]; }
 mkdir corpus
 for i in $(seq 7); do seq "$i" $((i * 170)) >"corpus/$i.txt"; done
 job=$(sbatch --parsable --array=1-3 --cpus-per-task=1 "$scripts/slurm/tokenize.sbatch" parts --val 0.3 corpus)
-sbatch --dependency="afterok:$job" --wrap='build/bin/shardtool merge -o data parts/part-*' >/dev/null
+sbatch --dependency="afterok:$job" --wrap='build/bin/millrace merge -o data parts/part-*' >/dev/null
 wait_until queue_is_empty
-build/bin/shardtool verify -q data
+build/bin/millrace verify -q data
 [ "$(ls parts | wc -l)" = 3 ]
 echo "passed: an array of 3 parts and a merge that depends on it"
 

@@ -52,7 +52,7 @@ static void add_programs(Buffer *out) {
     buffer_print(out, "millrace %s, commit %s, compiler %s, glibc %s, %s\n", version, version_commit, __VERSION__,
                  gnu_get_libc_version(), version_cuda);
     program_path(path, NULL) < 0 ? add_error(out) : add_hash(out, "trainer", path);
-    loader_program(path) < 0 ? add_error(out) : add_hash(out, "loader", path);
+    program_find(path, "loader") < 0 ? add_error(out) : add_hash(out, "loader", path);
 }
 
 // ---- machine

@@ -27,15 +27,6 @@ enum {
 
 extern char **environ;
 
-int loader_program(char path[PATH_MAX_BYTES]) {
-    static const char *const names[] = {"loader", "millrace-loader"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (program_path(path, names[i]) < 0) return -1;
-        if (access(path, X_OK) == 0) return 0;
-    }
-    return fail(EX_NOINPUT, "no program 'loader' or '%s'", path);
-}
-
 // Starts the loader in its own process group, without the trainer's blocked signals: Ctrl-C reaches only the trainer,
 // which stops the loader when it has saved.
 static int spawn(LoaderProcess *loader_process) {
@@ -175,7 +166,7 @@ int loader_process_open(LoaderProcess *loader_process, const Config *config, uin
     *loader_process = (LoaderProcess){.owner = -1, .cache_bytes = cache_bytes};
     if (*config->loader || !*config->dataset) return 0;
     if (!loader_process_dataset(loader_process->dataset, config)) return loader_process_no_dataset(config->dataset);
-    if (loader_program(loader_process->program) < 0 || make_directory(loader_process) < 0 ||
+    if (program_find(loader_process->program, "loader") < 0 || make_directory(loader_process) < 0 ||
         spawn(loader_process) < 0) {
         loader_process_close(loader_process);
         return -1;

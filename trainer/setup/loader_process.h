@@ -19,8 +19,6 @@ typedef struct {
     int ends;          // of loaders, until one has served
 } LoaderProcess;
 
-// `loader` in the folder of this executable, or `millrace-loader`, its installed name. -1 (66) when it is missing.
-int loader_program(char path[PATH_MAX_BYTES]);
 // The directory that the key `dataset` names; false when it is missing.
 bool loader_process_dataset(char path[PATH_MAX_BYTES], const Config *config);
 int loader_process_no_dataset(const char *name); // -1 after fail() (66) with advice for a missing dataset

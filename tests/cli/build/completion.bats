@@ -26,13 +26,17 @@ in_bash() {
     [ "$(in_bash shardtool tokenize --docs p)" = paragraphs ]
     [ "$(in_bash trainer export --dtype =)" = "float32 bfloat16 float16" ] # its own, not those of the key
     [ "$(in_bash trainer train --out_dir =)" = "" ]                         # files, by the shell
+    [ "$(in_bash millrace tra)" = "train-vocabulary train" ]                # of two programs
+    [ "$(in_bash millrace train --lr_schedule = c)" = "cosine constant" ]
+    [ "$(in_bash millrace tokenize --docs p)" = paragraphs ]
+    [ "$(in_bash millrace serve --print_c)" = "" ]
 }
 
 # bats test_tags=ci
 @test "zsh completes commands, options, keys and the words that are their values" {
     command -v zsh >/dev/null || skip "no zsh"
     mkdir functions
-    for name in trainer shardtool loader; do "$name" --completion zsh >functions/_$name && zsh -n functions/_$name; done
+    for name in trainer shardtool loader millrace; do "$name" --completion zsh >functions/_$name && zsh -n functions/_$name; done
     cat >terminal.py <<'END'
 import os, pty, select, sys, time
 typed, wanted = sys.argv[1:]
@@ -53,7 +57,8 @@ wait(wanted)
 os.close(terminal)
 END
     for line in "shardtool tok:tokenize" "loader ser:serve" "trainer train --gradient_acc:--gradient_accumulation_steps" \
-        "trainer train --lr_schedule=lin:linear" "trainer plan --dtype=bf:bfloat16" "trainer eval --ckpt=b:best"; do
+        "trainer train --lr_schedule=lin:linear" "trainer plan --dtype=bf:bfloat16" "trainer eval --ckpt=b:best" \
+        "millrace tok:tokenize" "millrace key:keygen" "millrace doc:doctor" "millrace train --lr_schedule=lin:linear" "millrace serve --endp:--endpoint"; do
         python3 terminal.py "${line%:*}" "${line#*:}"
     done
 }
@@ -61,13 +66,15 @@ END
 @test "fish completes commands, options, keys and the words that are their values" {
     command -v fish >/dev/null || skip "no fish"
     export HOME=$PWD
-    for name in trainer shardtool loader; do "$name" --completion fish; done >all.fish
+    for name in trainer shardtool loader millrace; do "$name" --completion fish; done >all.fish
     in_fish() { fish -c 'source all.fish; complete -C "$argv"' "$*" | cut -f 1 | paste -sd ' '; }
     [ "$(in_fish shardtool tok)" = tokenize ]
     [ "$(in_fish trainer train --gradient_acc)" = --gradient_accumulation_steps ]
     [ "$(in_fish trainer train --lr_schedule=lin)" = --lr_schedule=linear ]
     [ "$(in_fish trainer plan --lr_schedule c)" = "constant cosine" ]
     [ "$(in_fish trainer export --dtype=f)" = "--dtype=float16 --dtype=float32" ]
+    [ "$(in_fish millrace tra)" = "train train-vocabulary" ]
+    [ "$(in_fish millrace train --lr_schedule=lin)" = --lr_schedule=linear ]
 }
 
 @test "another shell is refused, 2" {

@@ -17,25 +17,24 @@ setup() {
 @test "install puts programs, manual pages and completion under PREFIX" {
     scripts/install.sh install "$BIN" "$BATS_TEST_TMPDIR/usr"
     cd "$BATS_TEST_TMPDIR/usr"
-    [ -x bin/shardtool ]
-    [ -x bin/millrace-loader ]
-    [ -x bin/millrace-trainer ]
+    [ "$(ls bin | paste -sd ' ')" = "millrace millrace-loader millrace-trainer shardtool" ]
     bin/shardtool --version | grep -E 'millrace\) [0-9]'
-    for program in shardtool loader trainer; do
-        name=$program
-        [ $program = shardtool ] || name=millrace-$program
+    for name in millrace shardtool millrace-loader millrace-trainer; do
         [ "$(sed 's/\\-/-/g' share/man/man1/$name.1 | grep -cE "^(\.TH $name 1 |$name - |\.B $name$)")" = 3 ]
-        for command in $("$BIN/$program" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p'); do
-            sed 's/\\-/-/g' share/man/man1/$name-$command.1 >page
-            for section in NAME SYNOPSIS OPTIONS EXAMPLES "EXIT STATUS" "SEE ALSO"; do grep -qx ".SH $section" page; done
-            [ "$(grep -c "^\.B $name $command" page)" -ge 2 ] # the synopsis and an example
-        done
     done
-    grep -q '^.B block_size = INTEGER$' share/man/man5/millrace-trainer-config.5
+    for command in $(bin/millrace --help | sed -nE 's/^  ([a-z-]+)( .*)?$/\1/p'); do
+        bin/millrace "$command" --help | grep -q "^usage: millrace $command "
+        sed 's/\\-/-/g' "share/man/man1/millrace-$command.1" >page
+        for section in NAME SYNOPSIS OPTIONS EXAMPLES "EXIT STATUS" "SEE ALSO"; do grep -qx ".SH $section" page; done
+        [ "$(grep -c "^\.B millrace $command" page)" -ge 2 ] # the synopsis and an example
+    done
+    grep -q '^.B block_size = INTEGER$' share/man/man5/millrace-config.5
     not grep -rq 'gradient_accumulation_steps = ' share/man/man1
-    [ "$(find share/man -type f | wc -l)" -ge 41 ]
+    [ "$(find share/man -type f | wc -l)" -ge 36 ]
     bash -c '. share/bash-completion/completions/millrace-loader
-        COMP_WORDS=(millrace-loader ser) COMP_CWORD=1; _millrace_loader; [ "${COMPREPLY[0]}" = serve ]'
+        COMP_WORDS=(millrace-loader ser) COMP_CWORD=1; _millrace_loader; [ "${COMPREPLY[0]}" = serve ]
+        . share/bash-completion/completions/millrace
+        COMP_WORDS=(millrace train --print_c) COMP_CWORD=2; _millrace; [ "${COMPREPLY[0]}" = --print_config ]'
     [ "$(head -n 1 share/zsh/site-functions/_millrace-loader)" = "#compdef millrace-loader" ]
     grep -q '^complete -c millrace-loader ' share/fish/vendor_completions.d/millrace-loader.fish
     bin/millrace-loader serve --help | grep -q '^usage: millrace-loader serve '
@@ -65,8 +64,10 @@ setup() {
     [ ! -e "a prefix" ]
     "$ROOT/scripts/install.sh" install "$BIN" "a prefix"
     diff -r "$ROOT/config" "a prefix/share/millrace/config"
+    diff -r "$ROOT/scripts/slurm" "a prefix/share/millrace/slurm"
     diff -r "$ROOT/docs" "a prefix/share/doc/millrace/docs"
     for program in shardtool loader trainer; do cmp "$BIN/$program" "a prefix/bin/"*"$program"; done
+    cmp "$BIN/millrace" "a prefix/bin/millrace"
 }
 
 # bats test_tags=ci

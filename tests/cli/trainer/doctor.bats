@@ -21,7 +21,7 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
     run_code 0 bash -c 'ulimit -f 1000; ./trainer doctor'
     grep -qE '^warning +limits +file size 1024000 \(ulimit -f\)' <<<"$output"
     rm loader
-    ./trainer doctor | grep -qE "^warning +loader +no program 'loader'"
+    ./trainer doctor | grep -qE "^warning +loader +no program 'millrace-loader' or '.*/loader'"
     touch file
     run_code 2 ./trainer doctor nowhere file/below
     run_code 1 ./trainer doctor file/below

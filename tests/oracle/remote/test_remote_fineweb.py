@@ -29,7 +29,8 @@ def setup():
         files[path] = open("local/" + path, "rb").read()
     hub = web.add("hub", Hub("owner/fineweb", files, token="hf_" + SECRET, survived=["cut", "503", "429", "short"], share=0.2))
     os.makedirs("build/bin")
-    os.symlink(TOOL, "build/bin/shardtool")
+    for program in ("millrace", "shardtool"):
+        os.symlink(pathlib.Path(TOOL).parent / program, f"build/bin/{program}")
 
 
 OPTIONS = ["--val", "0.01", "--shard-tokens", "40000", "--frame-tokens", "2000", "--where", "language_score>=0.65", "--retries", "3"]

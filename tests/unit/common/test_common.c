@@ -530,7 +530,8 @@ static int run_and_fail(int count, char **arguments) {
 }
 static const Command drawing = {"draw", "", "draws a progress line and fails", NULL, run_and_fail, NULL};
 static const Command *const commands[] = {&command, &drawing, NULL};
-static const Program program = {.name = "tool", .summary = "a tool", .commands = commands, .see_also = "other(1)"};
+static const Program program = {
+    .name = "tool", .installed = "millrace-tool", .summary = "a tool", .commands = commands, .see_also = "other(1)"};
 
 #define TRY(...) cli_main(&program, (int)(sizeof((char *[]){__VA_ARGS__}) / sizeof(char *)), (char *[]){__VA_ARGS__})
 
