@@ -22,9 +22,9 @@ if [ -n "$fresh" ] && [ -e "$demo" ]; then
 fi
 mkdir -p "$demo"
 
-say "shardtool train-vocabulary: 8,192 ids, because a small model spends most of its time on GPT-2's 50,257"
+say "millrace train-vocabulary: 8,192 ids, because a small model spends most of its time on GPT-2's 50,257"
 vocabulary=(--vocabulary $demo/vocabulary)
-"$bin/shardtool" train-vocabulary -V 8192 ${docs[@]+"${docs[@]}"} -o $demo/vocabulary "${files[@]}" || {
+"$bin/millrace" train-vocabulary -V 8192 ${docs[@]+"${docs[@]}"} -o $demo/vocabulary "${files[@]}" || {
     status=$?
     [ $status != 2 ] || echo "make demo: with another TEXT, FRESH=1 starts over" >&2
     [ $status = 65 ] || exit $status # 65: too little text
@@ -32,29 +32,29 @@ vocabulary=(--vocabulary $demo/vocabulary)
     vocabulary=()
 }
 
-say "shardtool tokenize: $text"
-"$bin/shardtool" tokenize --val 0.05 --seed 3 ${docs[@]+"${docs[@]}"} ${vocabulary[@]+"${vocabulary[@]}"} -o $demo/data "${files[@]}"
+say "millrace tokenize: $text"
+"$bin/millrace" tokenize --val 0.05 --seed 3 ${docs[@]+"${docs[@]}"} ${vocabulary[@]+"${vocabulary[@]}"} -o $demo/data "${files[@]}"
 
-say "loader serve: a separate process serves the batches"
-"$bin/loader" serve $demo/data --endpoint $endpoint &
+say "millrace serve: a separate process serves the batches"
+"$bin/millrace" serve $demo/data --endpoint $endpoint &
 loader=$!
 trap 'kill $loader 2>/dev/null || true; wait $loader 2>/dev/null || true' EXIT
 
-say "trainer train: a small GPT"
+say "millrace train: a small GPT"
 kept=() # a loader does not send the vocabulary's file
 [ ! -f $demo/data/tokenizer.json ] || kept=(--vocabulary=$demo/data/tokenizer.json)
-"$bin/trainer" train config/demo.conf --out_dir=$demo/run --loader=$endpoint ${kept[@]+"${kept[@]}"}
+"$bin/millrace" train config/demo.conf --out_dir=$demo/run --loader=$endpoint ${kept[@]+"${kept[@]}"}
 
 say "a sample"
-"$bin/trainer" sample --out_dir=$demo/run --start="It was" --max_new_tokens=120 --num_samples=1 --temperature=0.7 --top_k=50
+"$bin/millrace" sample --out_dir=$demo/run --start="It was" --max_new_tokens=120 --num_samples=1 --temperature=0.7 --top_k=50
 
 say "result"
-"$bin/trainer" status $demo/run
+"$bin/millrace" status $demo/run
 cat <<END
 
-your prompt  build/bin/trainer sample --out_dir=$demo/run --start="She had"
+your prompt  build/bin/millrace sample --out_dir=$demo/run --start="She had"
 your text    make demo TEXT=path FRESH=1
-GPT-2 124M   build/bin/trainer plan config/train_gpt2_124m_12gb.conf    (README.md, First steps)
+GPT-2 124M   build/bin/millrace plan config/train_gpt2_124m_12gb.conf    (README.md, First steps)
 
 The curves are in $demo/run/report.html
 END

@@ -37,13 +37,13 @@ Requires-Dist: nvidia-cublas>=13; extra == "cu13"
 Requires-Dist: nvidia-nccl-cu13; extra == "cu13"
 Description-Content-Type: text/markdown
 
-The programs `shardtool`, `millrace-loader` and `millrace-trainer`, their manual pages, completion and configurations, and
-`millrace_loader`, the loader's client for Python (with the extra `client`). They need glibc 2.31 or later and nothing else; to train on
+The command `millrace` with its programs `shardtool`, `millrace-loader` and `millrace-trainer`, manual pages, completion and
+configurations, and `millrace_loader`, the loader's client for Python (with the extra `client`). They need glibc 2.31 or later and nothing else; to train on
 a GPU, a driver and the extra `cu12` or `cu13`.
 
-    shardtool tokenize -o data/books --val 0.01 books/
-    millrace-trainer train --dataset=data/books --out_dir=runs/books
-    millrace-trainer doctor
+    millrace tokenize -o data/books --val 0.01 books/
+    millrace train --dataset=data/books --out_dir=runs/books
+    millrace doctor
 
 The manual is in `share/doc/millrace` of the environment. The licences of the libraries inside the programs are in its
 `licences`; with the CUDA backend there is NVIDIA's CUDA runtime among them, under the End User License Agreement of the CUDA Toolkit.

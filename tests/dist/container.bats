@@ -21,7 +21,7 @@ teardown_file() { [ -z "${STORE:-}" ] || store rm --all >/dev/null 2>&1 || true;
 
 @test "the programs run in the image as a user who is not root" {
     container=$(store from localhost/millrace-gpt)
-    run_match 0 "millrace-trainer (millrace)" store run "$container" -- millrace-trainer --version
+    run_match 0 "millrace " store run "$container" -- millrace --version
     [ "$(store run "$container" -- id -u)" = 1000 ]
     store copy "$container" "$ROOT/tests/dist/first_steps.sh" /tmp/first_steps.sh
     store run "$container" -- sh /tmp/first_steps.sh /opt/millrace >log 2>&1 || { tail -n 30 log && false; }

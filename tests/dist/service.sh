@@ -3,14 +3,14 @@ show() { systemctl show -P "$1" millrace-loader; }
 reloads() { journalctl -o cat -u millrace-loader | grep -c "files have been opened again" || true; }
 fails() { ! "$@"; }
 trains() { # STEPS: a run over tcp with the trainer's key
-    millrace-trainer train /usr/share/millrace/config/demo.conf --n_layer=1 --n_head=2 --n_embd=16 --block_size=16 --batch_size=2 --device=cpu --threads=1 \
+    millrace train /usr/share/millrace/config/demo.conf --n_layer=1 --n_head=2 --n_embd=16 --block_size=16 --batch_size=2 --device=cpu --threads=1 \
         --gradient_accumulation_steps=1 --eval_interval=5 --eval_iters=1 --sample_tokens=2 --dropout=0 --lr_decay_iters=20 --warmup_iters=1 --quiet \
         --max_iters="$1" --out_dir=run --loader=tcp://127.0.0.1:5555 --loader_key="$(cat loader.public)" --key_file=trainer.key
 }
 mkdir -p /srv/work && cd /srv/work
 mkdir books
 for i in $(seq 40); do seq "$i" 400 >books/"$i".txt; done
-shardtool tokenize --quiet --val 0.2 -o data books
+millrace tokenize --quiet --val 0.2 -o data books
 
 # Installed: nothing runs, and a start without a dataset is an error that names it.
 [ "$(show ActiveState)" = inactive ]
@@ -21,8 +21,8 @@ journalctl -o cat -u millrace-loader | grep "cannot open ./var/lib/millrace"
 systemctl stop millrace-loader
 
 cp -r data /var/lib/millrace/data
-millrace-loader keygen /var/lib/millrace/loader.key >loader.public
-millrace-loader keygen trainer.key >/var/lib/millrace/allowed
+millrace keygen /var/lib/millrace/loader.key >loader.public
+millrace keygen trainer.key >/var/lib/millrace/allowed
 systemctl enable --now millrace-loader || { journalctl -o cat -u millrace-loader && exit 1; }
 [ "$(show ActiveState)" = active ] # Type=notify: systemctl has waited for READY=1
 pid=$(show MainPID)
@@ -40,10 +40,10 @@ trains 10
 
 # A swap is kept in the state folder, also after a restart.
 cp -r data /var/lib/millrace/other
-millrace-loader swap /var/lib/millrace/other --endpoint tcp://127.0.0.1:5555 --key /var/lib/millrace/loader.key
+millrace swap /var/lib/millrace/other --endpoint tcp://127.0.0.1:5555 --key /var/lib/millrace/loader.key
 [ -s /var/lib/millrace/served ]
 systemctl restart millrace-loader
-millrace-loader serve-status --endpoint tcp://127.0.0.1:5555 --key /var/lib/millrace/loader.key | grep other
+millrace serve-status --endpoint tcp://127.0.0.1:5555 --key /var/lib/millrace/loader.key | grep other
 before=$(reloads)
 systemctl reload millrace-loader
 while [ "$(reloads)" = "$before" ]; do sleep 0.1; done

@@ -11,9 +11,9 @@ install_wheel() { env/bin/pip install -q --no-index --no-deps "$wheel"; }
 @test "pip installs the wheel into a new environment, its programs run there, and uninstall leaves no file" {
     new_environment
     install_wheel
-    for program in shardtool millrace-loader millrace-trainer; do cmp "$TREE/bin/$program" env/bin/$program; done
+    for program in millrace shardtool millrace-loader millrace-trainer; do cmp "$TREE/bin/$program" env/bin/$program; done
     sh "$ROOT/tests/dist/first_steps.sh" "$PWD/env" >log 2>&1 || { tail -n 30 log && false; }
-    [ -s env/share/man/man1/millrace-trainer.1 ]
+    [ -s env/share/man/man1/millrace-train.1 ]
     env/bin/pip uninstall -q -y millrace-gpt
     diff <(grep -v '\.pyc$' before) <(find env -not -type d -not -name '*.pyc' | sort)
 }
@@ -44,12 +44,12 @@ PYTHON
 @test "pip install --target gives the same programs, which find mpi.so and libraries of NVIDIA's wheels beside it" {
     python3 -m venv env
     env/bin/pip install -q --no-index --no-deps --target folder "$wheel"
-    for program in shardtool millrace-loader millrace-trainer; do cmp "$TREE/bin/$program" folder/bin/$program; done
+    for program in millrace shardtool millrace-loader millrace-trainer; do cmp "$TREE/bin/$program" folder/bin/$program; done
     for mpi in "$TREE"/lib/millrace/mpi*.so; do [ ! -e "$mpi" ] || cmp "$mpi" folder/libexec/millrace/"${mpi##*/}"; done
     sh "$ROOT/tests/dist/first_steps.sh" "$PWD/folder" >log 2>&1 || { tail -n 30 log && false; }
     [[ "$(folder/bin/millrace-trainer --version)" != *"without CUDA"* ]] || return 0
     mkdir -p folder/nvidia/cublas/lib && echo 'int in_stand_in;' | gcc -shared -x c - -o folder/nvidia/cublas/lib/libcublasLt.so.12
-    run env -u LD_LIBRARY_PATH folder/bin/millrace-trainer doctor
+    run env -u LD_LIBRARY_PATH folder/bin/millrace doctor
     [[ "$output" == *"/nvidia/cublas/lib/libcublasLt.so.12"* ]]
 }
 
