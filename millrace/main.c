@@ -2,6 +2,7 @@
 // programs (help, manual page, completion) each of them prints for itself, in turn.
 #include "common/cli/commands.h"
 #include "common/cli/nearest.h"
+#include "common/cli/successors.h"
 #include "common/cli/version.h"
 #include "common/err.h"
 #include "common/file/file.h"
@@ -51,6 +52,8 @@ static const char *program_of(const char *word, bool page) {
             nearest_add(&nearest, *name, strlen(*name));
         }
     }
+    for (size_t i = 0; i < PROGRAMS; i++)
+        if (successor_check(SUCCESSOR_COMMAND, programs[i].name, "", word) < 0) return NULL;
     if (*word == '-')
         fail(EX_USAGE, "missing command before '%s' (see millrace --help)", word);
     else if (nearest.name)

@@ -45,6 +45,8 @@ commands_of() { "$BIN/$1" --help | sed -nE 's/^  ([a-z-]+)( .*)?$/\1/p'; }
     [ "$output" = "millrace: missing command before '--quiet' (see millrace --help)" ]
     run_code 2 millrace help config # a manual page, but no command
     run_code 2 millrace ""
+    run_code 2 millrace ls
+    [ "$output" = "millrace: 'millrace ls' is now 'millrace info --shards'" ]
     run_match 2 "millrace tokenize: unknown option '--vall': did you mean --val?" millrace tokenize --vall 1
     run_match 2 "no completion for the shell 'tcsh'" millrace --completion tcsh
 }

@@ -7,14 +7,14 @@ load ../helpers
     [ "$(grep -c '^SUCCESSOR(' "$root/common/cli/successors.def")" = "$(wc -l <rows)" ]
     while IFS=: read -r kind program scope old new; do
         case $kind in
-            COMMAND) run_match 2 "'$program $old' is now '$program $new'" "$BIN/$program" "$old" ;;
+            COMMAND) run_match 2 "'$program $old' is now 'millrace $new'" "$BIN/$program" "$old" ;;
             OPTION) for command in $scope; do run_match 2 "'--$old' is now '$new'" "$BIN/$program" "$command" "--$old"; done ;;
             KEY) run_match 2 "'$old' is now '$new'" "$BIN/$program" plan "--$old=1" ;;
             WORD) run_match 2 "'$scope=$old' is now '$new'" "$BIN/$program" plan "--$scope=$old" ;;
         esac
         case $kind in
             OPTION) old="$program $scope --$old" ;;
-            COMMAND) old="$program $old" new="$program $new" ;;
+            COMMAND) old="$program $old" new="millrace $new" ;;
             WORD) old="$scope=$old" ;;
         esac
         printf '| `%s` | `%s` |\n' "${old//  / }" "$new"
