@@ -33,7 +33,8 @@ static const Option options[] = {
     {OPT_STRING, "endpoint", &address, "ENDPOINT",
      "where trainers connect: ipc://DIR (default: $XDG_RUNTIME_DIR/millrace, else /tmp/millrace-UID) or "
      "tcp://HOST:PORT"},
-    {OPT_STRING, "key", &key_file, "FILE", "the loader's key pair, needed for tcp from other machines (loader keygen)"},
+    {OPT_STRING, "key", &key_file, "FILE",
+     "the loader's key pair, needed for tcp from other machines (millrace keygen)"},
     {OPT_STRING, "allow", &allow_file, "FILE",
      "file with the public keys of the trainers that may connect, one per line"},
     {OPT_STRING, "metrics", &metrics_file, "FILE",

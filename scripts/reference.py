@@ -9,9 +9,9 @@ PAGES = {
     "the run": "train", "data": "datasets", "one step": "fit", "evaluation": "train", "the model": "model-options", "learning rate": "train",
     "optimizer": "train", "device and memory": "fit", "checks of a run": "train", "rarely needed": "several-processes",
     "shardtool": "datasets", "loader": "loader", "trainer": "train",
-    "shardtool train-vocabulary": "vocabularies", "shardtool characters": "characters", "shardtool dedup": "clean", "shardtool decontaminate": "clean",
-    "shardtool filter": "clean", "trainer plan": "fit", "trainer export": "use-a-model", "trainer import": "use-a-model", "trainer sample": "use-a-model",
-    "trainer replay": "audit", "trainer which": "audit", "trainer doctor": "troubleshooting"}  # fmt: skip
+    "train-vocabulary": "vocabularies", "dedup": "clean", "decontaminate": "clean",
+    "filter": "clean", "plan": "fit", "export": "use-a-model", "import": "use-a-model", "sample": "use-a-model",
+    "replay": "audit", "which": "audit", "doctor": "troubleshooting"}  # fmt: skip
 UNIT = r"(^step|\b(?:steps|tokens|seconds|sequences|micro-batches|heads|blocks|threads|rows|ids))\b"
 COMMON = ("-q, --quiet", "-h, --help", "--KEY=VALUE")
 ESCAPES = {r"\-": "-", r"\e": "\\", r"\(dq": '"', r"\(aq": "'", r"\(ga": "`", r"\(ha": "^", r"\(ti": "~", r"\&": ""}
@@ -82,13 +82,13 @@ def main(bin_folder):
         pages = manual(bin_folder, program)
         print(f"\n## Commands of {program}\n\nEach has `-q, --quiet` (print warnings and errors only) and `-h, --help`.")
         for name, summary in pages["COMMANDS"][1:]:
-            command = re.fullmatch(rf"\S*?{program}-(\S+) \(1\)", name)
+            command = re.fullmatch(r"millrace-(\S+) \(1\)", name)
             if not command:
                 continue
             page = manual(bin_folder, program, command[1])
             arguments = page["SYNOPSIS"][0][1].split("[OPTIONS]")[-1].strip()
-            name = f"{program} {command[1]}"
-            print(f"\n### {name}\n\n`{name} {arguments}`: {cell(summary)} ({page_of(name, program)}).")
+            name = f"millrace {command[1]}"
+            print(f"\n### {name}\n\n`{name} {arguments}`: {cell(summary)} ({page_of(command[1], program)}).")
             rows = [row for row in page["OPTIONS"][1:] if row[0] not in COMMON]
             if rows:
                 helps = [(flag, *split(text)) for flag, text in rows]

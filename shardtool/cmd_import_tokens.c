@@ -110,8 +110,8 @@ static int find_vocabulary(const Inputs *inputs, char path[PATH_MAX_BYTES]) {
             return fail(
                 EX_DATA,
                 "'%s' is beside the ids, which are of its characters and not of GPT-2's vocabulary: name a text "
-                "of these characters in their order (--vocabulary), as the characters.txt that trainer import "
-                "writes, or make the dataset from the text (shardtool train-vocabulary --characters, tokenize)",
+                "of these characters in their order (--vocabulary), as the characters.txt that millrace import "
+                "writes, or make the dataset from the text (millrace train-vocabulary --characters, tokenize)",
                 meta);
     }
     *path = '\0';

@@ -159,7 +159,7 @@ static int run(int count, char **arguments) {
     if (part_sort(arguments, count) < 0) return -1;
     for (int i = 0; i < count; i++) {
         if (strstr(arguments[i], "://"))
-            return fail(EX_USAGE, "merge links files, and '%s' is not on this file system: copy it by shardtool filter",
+            return fail(EX_USAGE, "merge links files, and '%s' is not on this file system: copy it by millrace filter",
                         arguments[i]);
         if (!dataset_is(arguments[i]))
             return fail(EX_NOINPUT, "'%s' is not a dataset: it has no dataset.jsonl", arguments[i]);

@@ -127,7 +127,7 @@ static Finding check_run(char *text, size_t size) {
     else if (access(directory, F_OK) == 0)
         snprintf(text, size, "'%s' has no checkpoint: a run starts there at step 0", directory);
     else
-        snprintf(text, size, "'%s' does not exist: 'trainer train --out_dir=%s' starts a run there", directory,
+        snprintf(text, size, "'%s' does not exist: 'millrace train --out_dir=%s' starts a run there", directory,
                  directory);
     if (*damage && !saved.config) return BLOCKED;
     return *newest && !*damage ? FINE : WARNING;
@@ -273,7 +273,7 @@ static int take_run(bool from_files) {
         return err_clear(), 0;
     }
     if (state.step < step)
-        snprintf(damage, sizeof damage, "'%s' is damaged: 'trainer train' continues from '%s', step %llu", newest,
+        snprintf(damage, sizeof damage, "'%s' is damaged: 'millrace train' continues from '%s', step %llu", newest,
                  whole, (unsigned long long)state.step);
     if (!from_files) saved_state_fill(&saved, &reader, whole);
     return 0;
@@ -314,7 +314,7 @@ static int take_arguments(int count, char **arguments) {
 static int write_report(Bytes found) {
     Buffer text = {0};
     bug_report_add(&text, &reader, found);
-    const int result = file_write_over(report, (Bytes){text.data, text.size}, strlen("Report of millrace-trainer"));
+    const int result = file_write_over(report, (Bytes){text.data, text.size}, strlen("Report of millrace"));
     if (result == 0) log_line("report for a bug: '%s'; read it before you send it", report);
     buffer_close(&text);
     return result;

@@ -20,7 +20,7 @@ static const Option options[] = {
      "nanoGPT's data, or a file of characters in the order of their ids"},
     {OPT_STRING, "end-of-text", &names.end_of_text, "TOKEN",
      "the special token of --vocabulary that ends a document, if its name does not tell"},
-    {OPT_STRING, "pattern", &names.pattern, "NAME", "the pattern of a .tiktoken, as for `shardtool tokenize`"},
+    {OPT_STRING, "pattern", &names.pattern, "NAME", "the pattern of a .tiktoken, as for `millrace tokenize`"},
     {OPT_WORD, "gelu", &gelu, "exact|tanh",
      "form of GELU of a ckpt.pt, which does not tell it: tanh before nanoGPT took nn.GELU in 2023"},
     {OPT_END, NULL, NULL, NULL, NULL},

@@ -57,7 +57,7 @@ static int print_answers(Trained *trained, const Config *config) {
     if (!config->turns.known)
         return fail(
             EX_USAGE,
-            "--turns is for models of conversations (shardtool tokenize --turns), and the vocabulary of '%s' has "
+            "--turns is for models of conversations (millrace tokenize --turns), and the vocabulary of '%s' has "
             "no <|user|> and <|assistant|>",
             trained->path);
     const Vocab *vocab = vocabulary_open(config);

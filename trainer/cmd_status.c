@@ -158,7 +158,7 @@ static int run(int count, char **arguments) {
         print_number("last_step", (double)last.step);
         print_loss("last_loss", last.loss);
         print_number("tokens_per_s", last.tokens_per_s);
-        if (!json) printf("%-22s the median of the last steps (trainer status --man)\n", "");
+        if (!json) printf("%-22s the median of the last steps (millrace status --man)\n", "");
     }
     print_usage(arguments[0]);
     print_lost(arguments[0]);

@@ -17,7 +17,7 @@ static const char *schedule;
 static bool json;
 static const Option options[] = {
     {OPT_SIZE, "steps", &step, "N", "the step, from 1 on"},
-    {OPT_STRING, "schedule", &schedule, "FILE", "the weights of a mixture from given samples on, as in loader serve"},
+    {OPT_STRING, "schedule", &schedule, "FILE", "the weights of a mixture from given samples on, as in millrace serve"},
     {OPT_FLAG, "json", &json, NULL, "print one JSON object per sample"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };

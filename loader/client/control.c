@@ -34,7 +34,7 @@ int control_send(const char *address, const char *own_key, const WireControl *co
     if (status == 0)
         status = query_send(&query, &request, (Bytes){words->data, words->size}, WAIT_MS, &reply, &sentence);
     if (status < 0 && sent && err_code() == EX_PEER)
-        fail_in("it is not known whether the change holds (see `loader serve-status`%s)",
+        fail_in("it is not known whether the change holds (see `millrace serve-status`%s)",
                 control->action == WIRE_REWEIGHT ? " and the last line of the schedule" : "");
     buffer_add(&sentence, "", 1);
     char *text = (char *)sentence.data;

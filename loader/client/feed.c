@@ -114,8 +114,9 @@ Feed *feed_open(const FeedConfig *config) {
         if (!feed->link.context) die(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
         connection_open(feed);
         if (!config->endpoint && !is_there(&feed->link.endpoint))
-            log_line("waiting for a loader at %s: give --dataset=DIR or --loader=ENDPOINT, or start `loader serve DIR`",
-                     feed->link.endpoint.name);
+            log_line(
+                "waiting for a loader at %s: give --dataset=DIR or --loader=ENDPOINT, or start `millrace serve DIR`",
+                feed->link.endpoint.name);
         if (wait_until_ready(feed) == 0) return feed;
     }
     feed_close(feed);

@@ -65,7 +65,7 @@ static int wait_for_reply(Query *query, int wait_ms) {
                                {.socket = query->monitor, .events = ZMQ_POLLIN}};
     if (zmq_poll(items, 2, wait_ms) < 0) return fail_errno("cannot wait for a reply");
     if (items[0].revents) return 0;
-    const char *hint = query->endpoint.ipc ? ": is one served there? (loader serve DATASET --endpoint ...)"
+    const char *hint = query->endpoint.ipc ? ": is one served there? (millrace serve DATASET --endpoint ...)"
                                            : ": check its address and the keys";
     if (items[1].revents)
         return fail(EX_PEER, "the loader at '%s' closed the connection%s", query->endpoint.name, hint);

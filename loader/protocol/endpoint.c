@@ -23,7 +23,7 @@ static int endpoint_parse_tcp(Endpoint *endpoint, const char *address, bool keys
     bool loopback = !strcmp(name, "localhost") || !strcmp(name, "[::1]") ||
                     (inet_pton(AF_INET, name, &ip) == 1 && ntohl(ip.s_addr) >> 24 == 127);
     if (!loopback && !keys)
-        return fail(EX_PERMISSION, "'%s' is reachable from other machines: that needs keys (loader keygen)", address);
+        return fail(EX_PERMISSION, "'%s' is reachable from other machines: that needs keys (millrace keygen)", address);
     snprintf(endpoint->zmq_address, sizeof endpoint->zmq_address, "tcp://%s%s",
              strcmp(name, "localhost") ? name : "127.0.0.1", colon);
     snprintf(endpoint->name, sizeof endpoint->name, "%.*s", ENDPOINT_PATH_MAX, address);

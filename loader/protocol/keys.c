@@ -15,7 +15,7 @@ enum { KEY_FILE_MAX = 4096, ALLOW_FILE_MAX = 1 << 20, ZAP_PARTS = 7 };
 int key_check(const char *text, const char *where) {
     uint8_t bytes[KEY_BYTES];
     if (strlen(text) == KEY_TEXT - 1 && zmq_z85_decode(bytes, text)) return 0;
-    return fail(EX_USAGE, "%s is not a key: expected 40 characters as printed by `loader keygen`", where);
+    return fail(EX_USAGE, "%s is not a key: expected 40 characters as printed by `millrace keygen`", where);
 }
 
 int keys_make(KeyPair *pair, const char *path) {
@@ -47,7 +47,7 @@ int keys_read(KeyPair *pair, const char *path) {
     int status = file_read(&text, path, KEY_FILE_MAX);
     buffer_add(&text, "", 1);
     if (status == 0 && sscanf((const char *)text.data, "%40s %40s", pair->public_key, pair->secret_key) != 2)
-        status = fail(EX_USAGE, "'%s' is not a key file of `loader keygen`", path);
+        status = fail(EX_USAGE, "'%s' is not a key file of `millrace keygen`", path);
     if (status == 0) status = key_check(pair->public_key, path);
     if (status == 0) status = key_check(pair->secret_key, path);
     if (status == 0) status = check_pair(pair, path);

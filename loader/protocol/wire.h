@@ -26,7 +26,7 @@
 //   6 NOTICE   WireError    trainer  not a reply. Code SHUTDOWN: the loader stops. DATASET: it serves another dataset
 //   7 STATS    WireStats    both     the request has all counters 0; the reply contains the loader's
 //   8 BYE      no body      loader   ends the session; there is no reply
-//   9 CONTROL  WireControl  both     `loader swap`, also of weights alone; the reply reports the result
+//   9 CONTROL  WireControl  both     `millrace swap`, also of weights alone; the reply reports the result
 //
 // HEADER. `magic`, `major` and `crc` are at the same offsets in every version. `crc` is CRC32C (reflected, initial
 // value and final exclusive or ~0; the CRC of "123456789" is E3069283) of header and body with `crc` itself 0.

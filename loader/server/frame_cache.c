@@ -401,7 +401,7 @@ int frame_fail(const CachedFrame *frame) {
     bool readable = frame->error->code == EX_DATA;
     return fail(readable ? EX_DATA : EX_IO, "%s shard %llu, frame %llu %s", split_names[frame->stream->split],
                 (unsigned long long)place->shard, (unsigned long long)place->index,
-                readable ? "is damaged: `shardtool verify` the dataset" : "cannot be read: see the loader's log");
+                readable ? "is damaged: `millrace verify` the dataset" : "cannot be read: see the loader's log");
 }
 
 // --- files that do not answer

@@ -40,7 +40,7 @@ static int fail_mapping(const ShardStream *stream) {
     if (file && fscanf(file, "%llu", &limit) != 1) limit = 0;
     if (file) fclose(file);
     return fail_in("%llu of %llu shards are mapped (vm.max_map_count is %llu; raise it, or `ulimit -v`, or make larger "
-                   "shards with shardtool merge)",
+                   "shards with millrace merge)",
                    (unsigned long long)stream->count, (unsigned long long)stream->capacity, limit);
 }
 

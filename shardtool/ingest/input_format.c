@@ -29,9 +29,9 @@ static int fail_no_format(const Stream *stream) {
         snprintf(titles + used, sizeof titles - used, "%s%s", i ? ", " : "", formats[i].title);
     }
     const bool is_ids = has_extension(stream, "bin"); // of nanoGPT, Megatron
-    return fail(
-        EX_DATA, "'%s' is binary and in none of the known formats (%s)%s", stream->name, titles,
-        is_ids ? ": token ids, as in nanoGPT's train.bin, are read by 'shardtool import-tokens --format nanogpt'" : "");
+    return fail(EX_DATA, "'%s' is binary and in none of the known formats (%s)%s", stream->name, titles,
+                is_ids ? ": token ids, as in nanoGPT's train.bin, are read by 'millrace import-tokens --format nanogpt'"
+                       : "");
 }
 
 // The format that the extension of the name promises, or NULL.

@@ -255,7 +255,7 @@ static int add_hashes(const SavedState *saved, const char *exported, Buffer *out
     buffer_print(
         out,
         "\n## Hashes\n\nThe link of step %" PRIu64 " in the chain of the run commits to the data, losses, norms and "
-        "weights of all steps; `trainer replay RUN` computes it again, and `trainer which RUN --steps=N` names "
+        "weights of all steps; `millrace replay RUN` computes it again, and `millrace which RUN --steps=N` names "
         "the data of a step:\n\n```\n%s\n```\n\nThe files (`sha256sum -c`):\n\n```\n",
         saved->state.step, hex);
     if (add_files(exported, out) < 0) return -1;

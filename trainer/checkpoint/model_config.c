@@ -154,7 +154,7 @@ static int take_config(Config *model, json_t *root, const char *path) {
     const bool options = type && !strcmp(type, "millrace");
     if (!root || !type || (strcmp(type, "gpt2") && !options))
         return fail(EX_DATA, "'%s' does not describe a GPT-2 model%s", path,
-                    type ? ": of a model that 'trainer export' wrote, name the checkpoint, RUN/ckpt-STEP" : "");
+                    type ? ": of a model that 'millrace export' wrote, name the checkpoint, RUN/ckpt-STEP" : "");
     if (!take_int(root, "n_layer", 1, 1024, &model->n_layer) || !take_int(root, "n_head", 1, 1024, &model->n_head) ||
         !take_int(root, "n_embd", 1, 1 << 16, &model->n_embd) || model->n_embd % model->n_head ||
         !take_int(root, "n_positions", 1, 1 << 16, &model->block_size))
@@ -264,14 +264,14 @@ static int refuse_file(const char *path) {
     const char *slash = strrchr(path, '/');
     if (access(path_join(folder, path, "ckpt.pt"), F_OK) == 0)
         return fail(EX_NOINPUT,
-                    "'%s' is a run of nanoGPT: `trainer import -o DIR %s` makes a model for --init_from=DIR of it",
+                    "'%s' is a run of nanoGPT: `millrace import -o DIR %s` makes a model for --init_from=DIR of it",
                     path, folder);
     if (stat(path, &status) || !S_ISREG(status.st_mode)) return 0;
     if (slash ? is_model(folder, path, (int)(slash - path), "") : is_model(folder, ".", 1, ""))
         return fail(EX_NOINPUT, "'%s' is a file of a model: name its directory, --init_from=%s", path, folder);
     return fail(EX_NOINPUT,
                 "'%s' is a file, and a model is a directory: from nanoGPT's ckpt.pt or llm.c's .bin one is made by "
-                "`trainer import -o DIR %s`, for --init_from=DIR",
+                "`millrace import -o DIR %s`, for --init_from=DIR",
                 path, path);
 }
 

@@ -46,7 +46,7 @@ static const struct {
     {20240326, "llm.c", llmc_open, NULL},
     {20240327, NULL, NULL, "the debug state of llm.c: name the model, as gpt2_124M.bin"},
     {20240328, NULL, NULL, "the tokenizer of llm.c: name the model, as gpt2_124M.bin"},
-    {20240520, NULL, NULL, "tokens of llm.c: `shardtool import-tokens --format llmc` reads them"},
+    {20240520, NULL, NULL, "tokens of llm.c: `millrace import-tokens --format llmc` reads them"},
     {20240527, NULL, NULL, "the optimizer's state of llm.c: name the model, as model_N.bin"},
     {20240803, NULL, NULL, "a Llama 3 of llm.c, which is another architecture"},
     {0x0a8a0280, NULL, NULL, "of a torch.save before version 1.6: save it again with a later one"},

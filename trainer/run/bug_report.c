@@ -202,8 +202,7 @@ static void hide_names(Buffer *text) {
 
 void bug_report_add(Buffer *out, ConfigReader *reader, Bytes checks) {
     Buffer text = {0};
-    buffer_print(&text,
-                 "Report of millrace-trainer doctor. Names of the user, the machine and endpoints are replaced.\n");
+    buffer_print(&text, "Report of millrace doctor. Names of the user, the machine and endpoints are replaced.\n");
     add_programs(&text);
     add_machine(&text, checks);
     add_configuration(&text, reader);

@@ -155,11 +155,11 @@ int loader_process_no_dataset(const char *name) {
         if (access(path, F_OK) == 0)
             return fail(
                 EX_NOINPUT,
-                "'%s%s' is a folder of nanoGPT's: shardtool import-tokens --format nanogpt -o DIR %s%s, then --dataset=DIR",
+                "'%s%s' is a folder of nanoGPT's: millrace import-tokens --format nanogpt -o DIR %s%s, then --dataset=DIR",
                 folders[i], name, folders[i], name);
     }
     return fail(EX_NOINPUT,
-                "'%s' is not a dataset directory: create one with shardtool tokenize -o DIR, or give --loader", name);
+                "'%s' is not a dataset directory: create one with millrace tokenize -o DIR, or give --loader", name);
 }
 
 int loader_process_open(LoaderProcess *loader_process, const Config *config, uint64_t cache_bytes) {

@@ -29,7 +29,7 @@ class Endpoint(NamedTuple):
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(f"'{self.directory}' is not a directory: ipc://DIR is that of a running loader")
         if os.path.exists(f"{self.directory}/dataset.jsonl"):
-            raise ValueError(f"'{self.directory}' is a dataset, not the endpoint of a loader: start one by `loader serve "
+            raise ValueError(f"'{self.directory}' is a dataset, not the endpoint of a loader: start one by `millrace serve "
                              f"{self.directory}`, which prints it")
         if status.st_uid != os.geteuid():
             raise PermissionError(f"'{self.directory}' belongs to user {status.st_uid}, this process runs as "
@@ -52,7 +52,7 @@ def _parse_tcp(address: str, keys: bool) -> Endpoint:
     if not host or len(host) > 63 or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"'{address}' is not an endpoint: tcp://HOST:PORT, with a PORT from 1 to 65535")
     if not keys and not _is_loopback(host):
-        raise PermissionError(f"'{address}' is reachable from other machines: that needs keys (loader keygen)")
+        raise PermissionError(f"'{address}' is reachable from other machines: that needs keys (millrace keygen)")
     return Endpoint(address, f"tcp://{'127.0.0.1' if host == 'localhost' else host}:{port}", None)
 
 
@@ -96,7 +96,7 @@ def _check_key(text: str, where: str) -> bytes:
             return key
     except (KeyError, struct.error):
         pass
-    raise ValueError(f"{where} is not a key: expected 40 characters as printed by `loader keygen`")
+    raise ValueError(f"{where} is not a key: expected 40 characters as printed by `millrace keygen`")
 
 
 def read_keys(key_file: Optional[str], loader_key: Optional[str]) -> Optional[Keys]:
@@ -110,7 +110,7 @@ def read_keys(key_file: Optional[str], loader_key: Optional[str]) -> Optional[Ke
             raise PermissionError(f"other users may read the secret key in '{key_file}': chmod 600 it")
         words = file.read(4096).split()
     if len(words) < 2:
-        raise ValueError(f"'{key_file}' is not a key file of `loader keygen`")
+        raise ValueError(f"'{key_file}' is not a key file of `millrace keygen`")
     public, secret = _check_key(words[0], key_file), _check_key(words[1], key_file)
     if zmq.curve_public(secret) != public:
         raise ValueError(f"'{key_file}': its public key, the first line, is not that of its secret key")

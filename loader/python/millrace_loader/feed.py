@@ -68,10 +68,10 @@ class Feed:
     max_rows         of the largest batch
     vocab_size       the most ids that a dataset may have; None: any number
     timeout          seconds without requested data after which `next` raises LoaderError
-    key_file, loader_key  the client's key file and the loader's public key, for a loader with keys (`loader keygen`)
+    key_file, loader_key  the client's key file and the loader's public key, for a loader with keys (`millrace keygen`)
     ring             share memory with a loader on this machine (ipc)
     dataset_fp       fingerprint of the dataset whose samples have been used: sets `same_samples`
-    name             of this client in `loader serve-status` and in the loader's metrics; None: HOST:PID
+    name             of this client in `millrace serve-status` and in the loader's metrics; None: HOST:PID
     """
 
     def __init__(self, endpoint: Optional[str], sequence_tokens: int, max_rows: int, window: int = 4,
@@ -339,10 +339,10 @@ class Feed:
     def _hint(self) -> str:
         endpoint = self._endpoints[self._place]
         if self._ready:
-            return f": `loader serve-status --endpoint {endpoint.name}` shows what it does"
+            return f": `millrace serve-status --endpoint {endpoint.name}` shows what it does"
         if not endpoint.directory:
             return ": check its address, and the keys on both sides"
-        return f": is one running? `loader serve DATASET --endpoint {endpoint.name}` starts it"
+        return f": is one running? `millrace serve DATASET --endpoint {endpoint.name}` starts it"
 
     def _names(self) -> str:
         return ", ".join(endpoint.name for endpoint in self._endpoints)

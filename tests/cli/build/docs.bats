@@ -10,20 +10,23 @@ commands() {
         inside { line = line $0; if (sub(/\\$/, "", line)) next; print line; line = "" }' "$1"
 }
 
-# A machine of the manual: texts, datasets, a run, a data folder of nanoGPT, and programs that train a model of 1 layer for 4 steps.
-enter_manual() {
-    cd "$BATS_TEST_TMPDIR"
+# A machine of the manual: texts, datasets, a run, a data folder of nanoGPT, and a millrace that trains a model of 1 layer for 4 steps, of
+# the build or of the installation under PREFIX.
+enter_manual() { # [PREFIX]
+    local bin=$BIN config=$ROOT/config folder=$BATS_TEST_TMPDIR/manual
+    [ -z "${1:-}" ] || bin=$1/bin config=$1/share/millrace/config folder=$folder-installed
+    mkdir "$folder" && cd "$folder"
     mkdir -p build/bin fineweb web books data runs
-    ln -s "$BIN/shardtool" "$BIN/loader" build/bin/
-    cat >build/bin/trainer <<END
+    cat >build/bin/millrace <<END
 #!/usr/bin/env bash
 small="--n_layer=1 --n_head=2 --n_embd=16 --block_size=16 --batch_size=2 --gradient_accumulation_steps=2 --max_iters=4 --lr_decay_iters=4
     --warmup_iters=1 --eval_iters=2 --eval_interval=2 --threads=1 --device=cpu --sample_tokens=4 --log_interval=1"
 [ "\$1" = train ] || small=
-exec "$BIN/trainer" "\$@" \$small
+exec "$bin/millrace" "\$@" \$small
 END
-    chmod +x build/bin/trainer
-    ln -s "$ROOT/config" config
+    chmod +x build/bin/millrace
+    PATH=$PWD/build/bin:${PATH#"$BIN:"}
+    ln -s "$config" config
     cp "$DATA/small.parquet" fineweb/a.parquet
     printf '{"text": "one"}\n{"text": "two"}\n' | zstd -q >web/a.jsonl.zst
     seq 60000 | split -l 60 -a 3 --additional-suffix=.txt - books/ && seq 500 >books/long.txt
@@ -33,9 +36,19 @@ END
 }
 add_datasets() {
     local name
-    for name in fineweb books web; do build/bin/shardtool tokenize -q --val 0.2 -o data/$name books; done
+    for name in fineweb books web; do millrace tokenize -q --val 0.2 -o data/$name books; done
 }
-add_run() { build/bin/trainer train --dataset=data/fineweb --out_dir=runs/gpt2 --quiet; }
+add_run() { millrace train --dataset=data/fineweb --out_dir=runs/gpt2 --quiet; }
+
+# each_way FUNCTION: in a manual with the programs of the build, and in one with those that make install has copied.
+each_way() {
+    enter_manual
+    "$1"
+    end_background && LOADER=
+    "$ROOT/scripts/install.sh" install "$BIN" "$BATS_TEST_TMPDIR/usr"
+    enter_manual "$BATS_TEST_TMPDIR/usr"
+    "$1"
+}
 
 # run_page PAGE COUNT: each of its commands, of which there are COUNT or more, ends as it should.
 run_page() {
@@ -158,51 +171,61 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
 
 # bats test_tags=ci
 @test "README: its first steps run as written, and it has at most 130 lines" {
-    enter_manual
-    run_page README.md 4
+    first_steps() { run_page README.md 5; }
+    each_way first_steps
     [ "$(wc -l <"$ROOT/README.md")" -le 130 ]
 }
 
 # bats test_tags=ci
 @test "docs/vocabularies.md runs as written" {
-    enter_manual
-    run_page docs/vocabularies.md 7
-    [ "$(jq -c .special chat/vocabulary.json)" = '["<|user|>","<|assistant|>","<|endoftext|>"]' ]
+    vocabularies() {
+        run_page docs/vocabularies.md 7
+        [ "$(jq -c .special chat/vocabulary.json)" = '["<|user|>","<|assistant|>","<|endoftext|>"]' ]
+    }
+    each_way vocabularies
 }
 
 # bats test_tags=ci
 @test "docs/datasets.md runs as written" {
-    enter_manual
-    run_page docs/datasets.md 15
-    [ -s out/train.bin ] # of the export, the last command
+    datasets() {
+        run_page docs/datasets.md 15
+        [ -s out/train.bin ] # of the export, the last command
+    }
+    each_way datasets
 }
 
 # bats test_tags=ci
 @test "docs/train.md, docs/audit.md, docs/use-a-model.md and docs/fit.md run as written" {
-    enter_manual
-    add_datasets
-    run_page docs/train.md 4
-    run_page docs/audit.md 3
-    run_page docs/use-a-model.md 3
-    run_page docs/fit.md 1
+    training() {
+        add_datasets
+        run_page docs/train.md 4
+        run_page docs/audit.md 3
+        run_page docs/use-a-model.md 3
+        run_page docs/fit.md 1
+    }
+    each_way training
 }
 
 # bats test_tags=ci
 @test "docs/out-of-memory.md runs as written, in each language" {
-    enter_manual
-    add_datasets
-    build/bin/shardtool export-tokens -q --format nanogpt -o nanoGPT/data/openwebtext data/books
-    for language in "" .es .fr .de; do
-        run_page "docs/out-of-memory$language.md" 2 # and a plan for --device=cuda, where the program has CUDA
-        rm -rf runs data/openwebtext
-    done
+    out_of_memory() {
+        add_datasets
+        millrace export-tokens -q --format nanogpt -o nanoGPT/data/openwebtext data/books
+        for language in "" .es .fr .de; do
+            run_page "docs/out-of-memory$language.md" 2 # and a plan for --device=cuda, where the program has CUDA
+            rm -rf runs data/openwebtext
+        done
+    }
+    each_way out_of_memory
 }
 
 # bats test_tags=ci
 @test "docs/loader.md runs as written" {
-    enter_manual
-    add_datasets
-    run_page docs/loader.md 9
+    serving() {
+        add_datasets
+        run_page docs/loader.md 9
+    }
+    each_way serving
 }
 
 @test "docs/answers.md runs as written" {
@@ -216,23 +239,33 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
 }
 
 # bats test_tags=ci
-@test "docs/gpt2-124m-12gb.md runs as written" {
-    enter_manual
-    "$ROOT/build/venv/bin/python" -c "import pyarrow, pyarrow.parquet
-pyarrow.parquet.write_table(pyarrow.table({'text': [f'document {i} of the mill and its river' for i in range(20000)]}), 'fineweb/a.parquet')" ||
-        skip "no pyarrow"
-    run_page docs/gpt2-124m-12gb.md 5
+@test "docs/answers.md and docs/characters.md run as written from an installation" {
+    "$ROOT/scripts/install.sh" install "$BIN" "$BATS_TEST_TMPDIR/usr"
+    enter_manual "$BATS_TEST_TMPDIR/usr"
+    run_page docs/answers.md 3
+    run_page docs/characters.md 3
 }
 
-@test "the plan in docs/gpt2-124m-12gb.md is what trainer plan prints, and the page's other commands take their keys" {
+# bats test_tags=ci
+@test "docs/gpt2-124m-12gb.md runs as written" {
+    card() {
+        "$ROOT/build/venv/bin/python" -c "import pyarrow, pyarrow.parquet
+pyarrow.parquet.write_table(pyarrow.table({'text': [f'document {i} of the mill and its river' for i in range(20000)]}), 'fineweb/a.parquet')" ||
+            skip "no pyarrow"
+        run_page docs/gpt2-124m-12gb.md 5
+    }
+    each_way card
+}
+
+@test "the plan in docs/gpt2-124m-12gb.md is what millrace plan prints, and the page's other commands take their keys" {
     has_cuda || skip "built without CUDA"
     cd "$ROOT"
     page=docs/gpt2-124m-12gb.md
-    eval "$(grep '^build/bin/trainer plan ' $page | sed 's|build/bin|"$BIN"|')" 2>/dev/null | sed '/^run /q' >"$BATS_TEST_TMPDIR/printed"
+    eval "$(grep '^millrace plan ' $page | sed 's|millrace|"$BIN/millrace"|')" 2>/dev/null | sed '/^run /q' >"$BATS_TEST_TMPDIR/printed"
     awk '/^```/ { inside = !inside; next } inside && /^model /, /^run /' $page >"$BATS_TEST_TMPDIR/written"
     [ "$(wc -l <"$BATS_TEST_TMPDIR/written")" -ge 15 ]
     diff "$BATS_TEST_TMPDIR/written" "$BATS_TEST_TMPDIR/printed"
-    eval "$(grep '^build/bin/trainer train ' $page | sed 's|build/bin/trainer train|"$BIN/trainer" plan --print_config|')" >"$BATS_TEST_TMPDIR/keys"
+    eval "$(grep '^millrace train ' $page | sed 's|millrace train|"$BIN/millrace" plan --print_config|')" >"$BATS_TEST_TMPDIR/keys"
     grep -qE '^warmup_iters += 700 ' "$BATS_TEST_TMPDIR/keys"
     run "$BIN/trainer" plan config/train_gpt2_124m_12gb.conf --device=cuda --optimizer=muon
     [[ "$output" =~ "  optimizer "\ +([0-9]+) ]]
@@ -262,7 +295,7 @@ section() { "$BIN"/$1 | sed -n "/^\.SH $2\$/,/^\.SH /p" | sed '/^\.SH/d; s/\\-/-
         while IFS= read -r -u 5 command; do
             case $command in
             *"&") eval "$command" 2>log 3>&- && LOADER=$! && wait_until grep -q ready log ;;
-            *) (eval "$command") >got 2>err || { [[ "$?$command" == "1shardtool diff "* ]]; } || { echo "$command" && cat err && return 1; } ;;
+            *) (eval "$command") >got 2>err || { [[ "$?$command" == "1millrace diff "* ]]; } || { echo "$command" && cat err && return 1; } ;;
             esac
         done 5<commands
     done
@@ -279,9 +312,9 @@ section() { "$BIN"/$1 | sed -n "/^\.SH $2\$/,/^\.SH /p" | sed '/^\.SH/d; s/\\-/-
     for key in $("$BIN/trainer" plan --print_config | sed -nE 's/^([a-z_0-9]+) +=.*/\1/p'); do grep -qE "^\| \`$key\` \|" docs/reference.md; done
     for program in shardtool loader trainer; do
         for command in $("$BIN/$program" --help | sed -nE 's/^  ([a-z-]+) .*/\1/p'); do
-            grep -qx "### $program $command" docs/reference.md
+            grep -qx "### millrace $command" docs/reference.md
             for option in $("$BIN/$program" "$command" --help | sed -nE '/^(keys|examples)/q; s/^  (-., )?--([a-z0-9_-]+).*/\2/p'); do
-                [[ $option =~ ^(quiet|help)$ ]] || sed -n "/^### $program $command\$/,/^##/p" docs/reference.md | grep -qE "^\| \`(-., )?--$option[ \`]"
+                [[ $option =~ ^(quiet|help)$ ]] || sed -n "/^### millrace $command\$/,/^##/p" docs/reference.md | grep -qE "^\| \`(-., )?--$option[ \`]"
             done
         done
     done

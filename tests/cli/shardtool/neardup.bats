@@ -217,7 +217,7 @@ PYTHON
 @test "docs/clean.md runs as written" {
     mkdir fineweb && cp "$DATA/small.parquet" fineweb
     echo '{"question": "how many words has an item that is long enough", "answer": "more than eight"}' | tee gsm8k.jsonl >mmlu.jsonl
-    sed -n '/^```sh/,/^```/p' "$ROOT/docs/clean.md" | grep '^shardtool' | sed 's/--min-tokens 32/--min-tokens 1/' >commands
+    sed -n '/^```sh/,/^```/p' "$ROOT/docs/clean.md" | grep '^millrace' | sed 's/--min-tokens 32/--min-tokens 1/' >commands
     [ "$(wc -l <commands)" = 4 ]
     bash -e commands
     shardtool verify -q clean

@@ -449,7 +449,7 @@ slice() { # FILE FIRST END: bytes of those ids
     run_match 2 "--val: '10%' is a percentage: write 0.1" shardtool tokenize -o out --val 10% a.txt
     shardtool tokenize -q -o out --docs lines --val 0.2 a.txt
     shardtool export-tokens -q --format nanogpt -o raw out
-    run_match 65 "token ids, as in nanoGPT's train.bin, are read by 'shardtool import-tokens --format nanogpt'" shardtool tokenize -o x raw/train.bin
+    run_match 65 "token ids, as in nanoGPT's train.bin, are read by 'millrace import-tokens --format nanogpt'" shardtool tokenize -o x raw/train.bin
     documents=$(shardtool info --json out | jq .val_documents)
     run_match 0 "the training split of 'out': --split val has $documents more documents" shardtool decode --json out
     run_code 0 shardtool decode --json --split val out

@@ -127,7 +127,7 @@ sbatch() {
 
 @test "the commands of docs/datasets.md for many machines make the same dataset" {
     inputs && mv in corpus
-    ln -s "$BIN/.." build && ln -s "$ROOT/scripts" scripts
+    ln -s "$ROOT/scripts" scripts
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 # as many ranks as we like
     sed -n '/^## On many machines/,/^## [^O]/p' "$ROOT/docs/datasets.md" | awk '/^```/ { inside = !inside; next } inside' >commands
     for engine in parallel mpirun sbatch; do

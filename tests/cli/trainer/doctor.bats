@@ -32,7 +32,7 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
     run_code 1 ./trainer doctor -q --device=cuda
     [[ "$output" == "error    device  no NVIDIA driver on this machine"* || "$output" == *"built without CUDA"* ]] && [ "${#lines[@]}" = 1 ]
     run_code 1 ./trainer doctor -q --dataset=/no/where
-    [ "$output" = "error    inputs  dataset: '/no/where' is not a dataset directory: create one with shardtool tokenize -o DIR, or give --loader" ]
+    [ "$output" = "error    inputs  dataset: '/no/where' is not a dataset directory: create one with millrace tokenize -o DIR, or give --loader" ]
     run_code 1 ./trainer doctor -q --init_from=/no/where
     [ "$output" = "error    inputs  init_from: '/no/where': No such file or directory" ]
     seq 90 >text
@@ -118,7 +118,7 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
 }
 
 @test "doctor names a directory without a run, and a report needs a run" {
-    run_match 0 "warning  run     'nowhere' does not exist: 'trainer train --out_dir=nowhere' starts a run there" ./trainer doctor nowhere
+    run_match 0 "warning  run     'nowhere' does not exist: 'millrace train --out_dir=nowhere' starts a run there" ./trainer doctor nowhere
     run_match 66 "no run in 'nowhere'" ./trainer doctor nowhere --report bug.txt
     [ ! -e bug.txt ]
     mkdir empty

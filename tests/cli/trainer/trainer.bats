@@ -346,7 +346,7 @@ END
     [ ! -e model ]
     "$BIN/trainer" export tiny.conf -q --out_dir=run -o model --ckpt=16
     cmp model/model.safetensors run/ckpt-00000016/model.safetensors
-    run_match 0 "warning  run     'run/ckpt-00000024' is damaged: 'trainer train' continues from 'run/ckpt-00000016', step 16" "$BIN/trainer" doctor run
+    run_match 0 "warning  run     'run/ckpt-00000024' is damaged: 'millrace train' continues from 'run/ckpt-00000016', step 16" "$BIN/trainer" doctor run
     printf x | dd of=run/ckpt-00000016/model.safetensors bs=1 seek=9000 conv=notrunc status=none
     run_match 1 "error    run     no undamaged checkpoint in 'run' (2 damaged)" "$BIN/trainer" doctor run
 }
@@ -675,7 +675,7 @@ END
     run_match 66 "'runs/m' is a directory: to name a run, write --out_dir=runs/m" "$BIN/trainer" eval runs/m
     mkdir llama
     echo '{"model_type": "llama"}' >llama/config.json
-    run_match 65 "does not describe a GPT-2 model: of a model that 'trainer export' wrote, name the checkpoint, RUN/ckpt-STEP" \
+    run_match 65 "does not describe a GPT-2 model: of a model that 'millrace export' wrote, name the checkpoint, RUN/ckpt-STEP" \
         train --init_from=./llama --out_dir=next
 }
 

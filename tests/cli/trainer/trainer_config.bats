@@ -232,7 +232,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
 
 @test "a folder of nanoGPT's is named with the command that imports it" {
     mkdir -p data/openwebtext && head -c 4096 /dev/zero >data/openwebtext/train.bin
-    run_match 66 "shardtool import-tokens --format nanogpt -o DIR data/openwebtext" "$BIN/trainer" train tiny.conf --dataset=openwebtext
+    run_match 66 "millrace import-tokens --format nanogpt -o DIR data/openwebtext" "$BIN/trainer" train tiny.conf --dataset=openwebtext
 }
 
 @test "the configurations in config/ are valid" {

@@ -34,7 +34,7 @@ EOF
     mkdir nanogpt && cp "$files/float32.pt" nanogpt/ckpt.pt
     for command in "train --init_from=nanogpt --out_dir=new" "train --init_from=resume --out_dir=nanogpt" "sample --out_dir=nanogpt" "eval --out_dir=nanogpt" "status nanogpt"; do
         # shellcheck disable=SC2086
-        run_match 66 "'nanogpt' is a run of nanoGPT: \`trainer import -o DIR nanogpt/ckpt.pt\` makes a model" trainer $command
+        run_match 66 "'nanogpt' is a run of nanoGPT: \`millrace import -o DIR nanogpt/ckpt.pt\` makes a model" trainer $command
     done
     # none of 50 texts ends before its 40 characters
     trainer sample -q --init_from=./out --start=a --max_new_tokens=40 --num_samples=50 --temperature=1e9 --top_k=0 --block_size=3 --device=cpu >texts
@@ -52,13 +52,13 @@ EOF
     cp "$files/float32.pt" ckpt.pt
     trainer import -q -o model --vocabulary abc "$files/llmc3.bin"
     for option in "train --init_from" "sample --init_from" "sample --out_dir" "eval --out_dir" "export -o made --out_dir"; do
-        run_match 66 "'ckpt.pt' is a file*\`trainer import -o DIR ckpt.pt\`, for --init_from=DIR" trainer $option=ckpt.pt
+        run_match 66 "'ckpt.pt' is a file*\`millrace import -o DIR ckpt.pt\`, for --init_from=DIR" trainer $option=ckpt.pt
         run_match 66 "'model/model.safetensors' is a file of a model: name its directory, --init_from=model" trainer $option=model/model.safetensors
         cd model
         run_match 66 "'config.json' is a file of a model: name its directory, --init_from=." trainer $option=config.json
         cd ..
     done
-    run_match 66 "'./ckpt.pt' is a file*\`trainer import -o DIR ./ckpt.pt\`" trainer plan --init_from=./ckpt.pt
+    run_match 66 "'./ckpt.pt' is a file*\`millrace import -o DIR ./ckpt.pt\`" trainer plan --init_from=./ckpt.pt
     run_match 66 "'model' is a model, not the directory of a run: name it by --init_from=model" trainer sample --out_dir=model
     run_match 66 "'model' is a model, not the directory of a run" trainer status model
     run_match 66 "'model' is a model, not the directory of a run" trainer train --dataset=data --out_dir=model

@@ -40,11 +40,10 @@ load ../ranks
 
 # bats test_tags=ci
 @test "the command of docs/several-processes.md runs as written, on a small model" {
-    mkdir build data
-    ln -s "$BIN" build/bin
+    mkdir data
     ln -s "$ROOT/config" config
     ln -s "$data" data/books
-    command=$(grep '^mpirun -n 4 build/bin/trainer train ' "$ROOT/docs/several-processes.md" | head -1)
+    command=$(grep '^mpirun -n 4 millrace train ' "$ROOT/docs/several-processes.md" | head -1)
     eval "$command --n_layer=1 --n_embd=32 --block_size=16 --max_iters=1 --eval_interval=0 --sample_tokens=0"
     [ -d out/ckpt-00000001 ]
 }

@@ -23,15 +23,13 @@ def test_the_readme_commands_install_the_package_and_serve_a_dataset():
         raise runner.Skip("pip cannot build a package here: no module wheel")
     client.make_data()
     os.makedirs("clone/loader", exist_ok=True)
-    os.makedirs("clone/build", exist_ok=True)
     os.makedirs("clone/data", exist_ok=True)
     subprocess.run(["cp", "-r", client.PACKAGE, "clone/loader/python"], check=True)
-    os.symlink(client.BIN, "clone/build/bin")
     os.symlink(os.path.abspath("data"), "clone/data/fineweb")
     (block,) = readme_blocks("sh")
     script = (f'pip() {{ {sys.executable} -m pip -q "$@" --no-deps --no-index --no-build-isolation --target installed; }}\n'
               f"set -e\n{block}\necho $! >pid")
-    home = {**os.environ, "XDG_RUNTIME_DIR": os.path.abspath("clone")}
+    home = {**os.environ, "XDG_RUNTIME_DIR": os.path.abspath("clone"), "PATH": f"{client.BIN}:{os.environ['PATH']}"}
     subprocess.run(["bash", "-c", script], cwd="clone", stdout=subprocess.DEVNULL, env=home, check=True)
     loader = int(pathlib.Path("clone/pid").read_text())
     try:

@@ -75,8 +75,8 @@ def test_arguments_are_checked_at_once():
 def test_each_message_of_the_client_names_the_place_and_the_next_step():
     client.make_data()
     words = refusal(lambda: Feed("./data", T, 4, timeout=1))
-    assert words == "'./data' is a dataset, not the endpoint of a loader: start one by `loader serve ./data`, which prints it", words
-    assert "for 1 s: is one running? `loader serve DATASET --endpoint ipc://nobody` starts it" in refusal(
+    assert words == "'./data' is a dataset, not the endpoint of a loader: start one by `millrace serve ./data`, which prints it", words
+    assert "for 1 s: is one running? `millrace serve DATASET --endpoint ipc://nobody` starts it" in refusal(
         lambda: Feed("ipc://nobody", T, 4, timeout=1))
     with client.Loader("ipc://place") as loader:
         assert "the loader at ipc://place refuses: " in refusal(lambda: Feed("ipc://place", T, 4, vocab_size=100, timeout=60))
@@ -94,7 +94,7 @@ def test_each_message_of_the_client_names_the_place_and_the_next_step():
         try:
             feed._timeout = 0.05
             feed.request(0, "epoch", 4, SEED, 4)
-            assert "`loader serve-status --endpoint ipc://place` shows what it does" in refusal(feed.next)
+            assert "`millrace serve-status --endpoint ipc://place` shows what it does" in refusal(feed.next)
         finally:
             os.kill(loader.process.pid, signal.SIGCONT)
         feed.close()
