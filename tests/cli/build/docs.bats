@@ -20,7 +20,7 @@ enter_manual() { # [PREFIX]
     cat >build/bin/millrace <<END
 #!/usr/bin/env bash
 small="--n_layer=1 --n_head=2 --n_embd=16 --block_size=16 --batch_size=2 --gradient_accumulation_steps=2 --max_iters=4 --lr_decay_iters=4
-    --warmup_iters=1 --eval_iters=2 --eval_interval=2 --threads=1 --device=cpu --sample_tokens=4 --log_interval=1"
+    --warmup_iters=1 --eval_tokens=64 --eval_interval=2 --threads=1 --device=cpu --sample_tokens=4 --log_interval=1"
 [ "\$1" = train ] || small=
 exec "$bin/millrace" "\$@" \$small
 END
