@@ -91,7 +91,7 @@ static const ManualRow examples[] = {
     {"info --shards data", "lists the shards", NULL},
     {"info --ids data | head", "prints the ten most frequent ids", NULL},
     {"verify data", "exits with 1 if a bit of a shard is wrong", NULL},
-    {"verify --rebuild whole.zst damaged.zst", "saves what is undamaged of a shard", NULL},
+    {"verify --rebuild saved.zst whole.zst", "copies what is undamaged of a shard", NULL},
     {"cat --ids data 0:8 100:108", "prints the first 8 ids, and 8 others", NULL},
     {"cat --random 3:8 --ids data", "prints 8 ids from each of three places", NULL},
     {"diff data web", "exits with 1 if the datasets are not equal", NULL},
