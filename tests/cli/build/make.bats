@@ -148,7 +148,7 @@ setup() {
 @test "make demo leaves the demo of before until it can read TEXT, and then beside the new one" {
     cd "$BATS_TEST_TMPDIR"
     mkdir -p build/demo fake && touch build/demo/mark
-    printf '#!/bin/sh\nexit 2\n' >fake/shardtool && chmod +x fake/shardtool
+    printf '#!/bin/sh\nexit 2\n' >fake/millrace && chmod +x fake/millrace
     run_match 66 "cannot read 'none'" "$ROOT/scripts/demo.sh" fake none 1
     [ -e build/demo/mark ]
     echo text >text

@@ -323,7 +323,7 @@ def test_a_file_of_llmc_that_does_not_fit_is_refused_by_name(folder):
         return path
 
     refused(changed(0, 20240527), 65, "it is the optimizer's state of llm.c")
-    refused(changed(0, 20240520), 65, "shardtool import-tokens --format llmc")
+    refused(changed(0, 20240520), 65, "millrace import-tokens --format llmc")
     refused(changed(0, 1), 65, "it is neither a ckpt.pt of nanoGPT nor a model of llm.c")
     refused(changed(1, 1), 65, "it has version 1 of llm.c's models")
     refused(changed(4, 3), 65, "a model of the shape in its header has")
