@@ -52,7 +52,7 @@ void forecast_log(Run *run) {
     if (log_quiet || !run_owns(run) || !evaluations[SPLIT_TRAIN].part_count) return;
 
     const double token_s = token_seconds(run, pass_rows(run, &evaluations[SPLIT_TRAIN]));
-    if (!token_s) return; // the loop ends the run
+    if (token_s <= 0) return; // the loop ends the run
     const double again = step_cost_recompute(&run->engine.model.shape, run->engine.backend, config->recompute,
                                              (int)config->recompute_layers);
     const double step_s = (3 + again) * token_s *

@@ -292,12 +292,14 @@ END
     "$BIN/trainer" plan "${large[@]}" --recompute=none >whole
     need=$(sed -nE 's/^  arena +[0-9]+ +//p' whole)
     room=$(($(sed -nE 's/^  arena +([0-9]+) .*/\1/p' whole) * 21 / 25 / 1024))
+    choice() { (ulimit -v "$1" && "$BIN/trainer" plan "${large[@]}" 2>/dev/null) | sed -nE 's/^recompute  (.*): saves.*/\1/p'; }
+    until [ "$(choice $room)" = "$(choice $((room - 24000)))" ]; do room=$((room + 8000)); done # not where a choice ends: doctor loads more
     for command in train plan; do
         run_match 82 "the plan needs $need, what the programs leave of the address space that \`ulimit -v\` allows is" within $command --recompute=none
     done
     run_match 1 "error    memory  the plan needs $need, what the programs leave of the address space" within doctor --recompute=none
     run_match 0 "recompute  *: saves" within plan # a program with CUDA has less room
-    words=$(sed -nE 's/^recompute  (.*): saves.*/\1/p' <<<"$output") && [ "$words" != none ]
+    words=$(choice $room) && [ "$words" != none ]
     run_match 0 "for a run, which takes * with batch_size 64 and recompute $words" within doctor
     run_match 0 "recompute  none: saves" "$BIN/trainer" plan "${large[@]}"
     run_match 0 "recompute  none: saves" within plan --gradient_accumulation_steps=2 --world=2 # of machines that are not here
