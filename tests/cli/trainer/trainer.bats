@@ -247,6 +247,7 @@ END
     train --quiet --out_dir=run --dataset=cut --block_size=400 --max_iters=1 --sample_tokens=0
     mkdir programs
     ln -s "$BIN/shardtool" programs
+    cp "$BIN/millrace" programs
     printf '#!/bin/sh\necho "$@"\n' | tee programs/trainer >programs/loader
     chmod +x programs/*
     run_match 0 "-V 8192 needs *GPT-2's vocabulary*6000 documents, *--loader=ipc://build/demo/loader"$'\n' bash "$ROOT/scripts/demo.sh" programs "one text.txt"

@@ -44,7 +44,7 @@ static int train(const char *out_dir, int max_iters, const char *signal_at) {
     const pid_t child = fork();
     if (!child) {
         const Command *const commands[] = {&trainer_train, NULL};
-        const Program program = {.name = "trainer", .commands = commands};
+        const Program program = {.name = "trainer", .installed = "millrace-trainer", .commands = commands};
         const int out = open("words", O_CREAT | O_TRUNC | O_WRONLY, 0644);
         dup2(out, STDOUT_FILENO), dup2(out, STDERR_FILENO);
         stop_at = signal_at;
