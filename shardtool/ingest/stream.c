@@ -31,11 +31,11 @@ ssize_t stream_read(Stream *stream, void *data, size_t size) {
 
 // A stream without `seek` is read up to the offset.
 int stream_seek(Stream *stream, uint64_t offset) {
-    assert(!stream->head_at);
     if (stream->seek) {
         stream->head_at = stream->head_size = 0;
         return stream->seek(stream, offset);
     }
+    assert(!stream->head_at);
     uint8_t dropped[65536];
     while (offset) {
         size_t size = offset < sizeof dropped ? (size_t)offset : sizeof dropped;

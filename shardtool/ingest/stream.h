@@ -49,7 +49,7 @@ struct Stream {
 };
 int stream_peek(Stream *stream, Bytes *head); // the first bytes, at most STREAM_HEAD_BYTES, without consuming them
 ssize_t stream_read(Stream *stream, void *data, size_t size);
-int stream_seek(Stream *stream, uint64_t offset); // before the first stream_read
+int stream_seek(Stream *stream, uint64_t offset); // without `seek`: before the first stream_read
 // Only for streams with read_at. Fewer than `size` bytes only at the end.
 ssize_t stream_read_at(Stream *stream, uint64_t offset, void *data, size_t size);
 // Names a stream "outer" or "outer:member", its base by the last component; control characters become '?' in `name`.
