@@ -45,20 +45,30 @@ typedef struct {
     char now[256], was[256];
 } Difference;
 
-// Whether the checkpoint has another value of a key. Older spellings of a word have the same value.
-static bool differs(const SavedState *saved, const Config *config, int key, Difference *found) {
-    const char *then = saved_text(saved, key);
-    Config earlier = *config;
-    if (config_class(key) == CLASS_PLACE || config_is_idle(config, key) || (!then && !config_omits_default(key)))
-        return false;
-    config_value(config, key, found->now, sizeof found->now);
-    if (!then)
-        config_default(key, found->was, sizeof found->was);
-    else if (config_parse(&earlier, key, then))
-        config_value(&earlier, key, found->was, sizeof found->was);
+// Sets a key to its value in the checkpoint. False: there is none, or none that is read now, which `was` receives.
+static bool take_saved(const SavedState *saved, int key, Config *config, char *was, size_t size) {
+    const char *text = saved_text(saved, key);
+    if (!text && !config_omits_default(key)) return false;
+    if (text)
+        snprintf(was, size, "%s", text);
     else
-        snprintf(found->was, sizeof found->was, "%s", then);
-    return strcmp(found->was, found->now);
+        config_default(key, was, size);
+    return config_parse(config, key, text ? text : was);
+}
+
+// Whether the checkpoint has another value of a key. Older spellings of a word have the same value. A part of a word is
+// compared with it, so that the words can be typed.
+static bool differs(const SavedState *saved, const Config *config, int key, Difference *found) {
+    char of_part[sizeof found->was];
+    const int part = config_part(key);
+    Config earlier = *config;
+    if (config_class(key) == CLASS_PLACE || config_is_part(key)) return false;
+    *found->was = 0;
+    if (part != KEY_COUNT) (void)take_saved(saved, part, &earlier, of_part, sizeof of_part);
+    if (take_saved(saved, key, &earlier, found->was, sizeof found->was))
+        config_text(&earlier, key, found->was, sizeof found->was);
+    config_text(config, key, found->now, sizeof found->now);
+    return *found->was && strcmp(found->was, found->now);
 }
 
 bool saved_state_is_of(const SavedState *saved, const Config *config) {
