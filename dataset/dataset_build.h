@@ -35,8 +35,8 @@ int dataset_build_finish(DatasetBuild *build, Dataset *dataset);
 void dataset_build_abandon(DatasetBuild *build);
 // Unlocks. Accepts a zeroed struct.
 void dataset_build_close(DatasetBuild *build);
-// Adds shard `index` of `from` to a dataset that is being built, as a hard link to its file; as a
-// copy, with a line, where the file system refuses the link.
+// Adds shard `index` of `from` to a dataset that is being built, as a hard link to its file, or as
+// a copy, with a line, where the file system refuses the link.
 int dataset_link_shard(Dataset *dataset, const Dataset *from, int split, uint64_t index);
 
 // Calls `visit` for each file in train/ and val/ of a dataset directory, with its path relative to the directory.

@@ -21,6 +21,7 @@ int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *wh
 // are set from its config.json, and the keys of evaluation and sampling that the user has not set from the run. -1
 // after fail().
 int trained_open(Trained *trained, ConfigReader *reader, const char *which);
-// The training samples of a dataset that the run had consumed at the checkpoint; 0: none, or not a checkpoint of a run.
+// Sets the training samples of a dataset that the run had consumed at the checkpoint; 0: none, or not a checkpoint of a
+// run. -1 after fail() when its state cannot be read now.
 int trained_consumed(const Trained *trained, const FeedDataset *dataset, uint64_t *consumed);
 void trained_close(Trained *trained); // accepts a zeroed struct

@@ -16,6 +16,6 @@ typedef struct {
 // - with loss_tokens = all;
 // - with crops, which have no epochs;
 // - when the dataset is served by a loader that the user started, or is not on this machine;
-// - when what is read has no answer or no whole row.
+// - when the tokens that are read hold no answer, or fill no row.
 enum { ANSWER_SHARE_TOKENS = 1 << 22 };
 int answer_share_find(AnswerShare *share, const Config *config);

@@ -13,7 +13,8 @@ void threads_share(Config *config, unsigned sharing);
 // The same before the processes are joined: config->local_world of them, each of which may use as many as this one.
 void threads_expect(Config *config);
 
-// Whether mpirun has bound its processes here to less than their part of the processors; then `text` says so.
+// Whether mpirun has bound this process to fewer processors than its share of the machine. If so, `text` receives a
+// sentence with the remedy.
 bool threads_bound(char *text, size_t size);
 
 // Opens the backend that the configuration selects and logs one line with the device, the type and the reason, which
