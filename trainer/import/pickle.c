@@ -2,53 +2,6 @@
 #include "trainer/import/pickle.h"
 #include "common/err.h"
 
-enum {
-    OP_MARK = '(',
-    OP_STOP = '.',
-    OP_NONE = 'N',
-    OP_TRUE = 0x88,
-    OP_FALSE = 0x89,
-    OP_INT1 = 'K',
-    OP_INT2 = 'M',
-    OP_INT4 = 'J',
-    OP_LONG1 = 0x8a,
-    OP_FLOAT = 'G',
-    OP_TEXT = 'X',
-    OP_EMPTY_LIST = ']',
-    OP_EMPTY_DICT = '}',
-    OP_EMPTY_TUPLE = ')',
-    OP_TUPLE1 = 0x85,
-    OP_TUPLE2 = 0x86,
-    OP_TUPLE3 = 0x87,
-    OP_TUPLE = 't',
-    OP_APPEND = 'a',
-    OP_APPENDS = 'e',
-    OP_SETITEM = 's',
-    OP_SETITEMS = 'u',
-    OP_PUT1 = 'q',
-    OP_PUT4 = 'r',
-    OP_GET1 = 'h',
-    OP_GET4 = 'j',
-    OP_GLOBAL = 'c',
-    OP_PERSISTENT = 'Q',
-    OP_REDUCE = 'R',
-    OP_BUILD = 'b',
-    OP_PROTOCOL = 0x80,
-    // of protocol 4
-    OP_TEXT1 = 0x8c,
-    OP_TEXT8 = 0x8d,
-    OP_BYTES1 = 'C',
-    OP_BYTES4 = 'B',
-    OP_NEW = 0x81,
-    OP_NEW_NAMED = 0x92,
-    OP_EMPTY_SET = 0x8f,
-    OP_ADD_ITEMS = 0x90,
-    OP_FROZEN_SET = 0x91,
-    OP_STACK_GLOBAL = 0x93,
-    OP_MEMOIZE = 0x94,
-    OP_FRAME = 0x95
-};
-
 typedef enum { GLOBAL_OTHER, GLOBAL_TENSOR, GLOBAL_PARAMETER, GLOBAL_DICT, GLOBAL_STORAGE } GlobalKind;
 
 // The globals that a pickle may name.
@@ -100,10 +53,14 @@ static PickleValue *push(Machine *machine, PickleKind kind) {
     return value;
 }
 
+static int push_empty(Machine *machine, int kind) { return push(machine, (PickleKind)kind), 0; }
+
 static int push_integer(Machine *machine, PickleKind kind, int64_t integer) {
     push(machine, kind)->integer = integer;
     return 0;
 }
+
+static int push_bool(Machine *machine, int value) { return push_integer(machine, PICKLE_BOOL, value); }
 
 static PickleValue *pop(Machine *machine) {
     PickleItems *stack = &machine->stack;
@@ -130,17 +87,28 @@ static int take_number(Machine *machine, size_t bytes, uint64_t *number) {
     return 0;
 }
 
-static int take_integer(Machine *machine, size_t bytes, bool is_signed) {
+static int take_integer(Machine *machine, int bytes) {
     uint64_t number;
-    if (take_number(machine, bytes, &number) < 0) return -1;
-    if (is_signed && bytes && bytes < 8 && number >> (8 * bytes - 1)) number |= UINT64_MAX << 8 * bytes;
+    if (take_number(machine, (size_t)bytes, &number) < 0) return -1;
+    return push_integer(machine, PICKLE_INT, (int64_t)number);
+}
+
+static int take_signed(Machine *machine, int bytes) {
+    uint64_t number;
+    if (take_number(machine, (size_t)bytes, &number) < 0) return -1;
+    if (bytes && bytes < 8 && number >> (8 * bytes - 1)) number |= UINT64_MAX << 8 * bytes;
     return push_integer(machine, PICKLE_INT, (int64_t)number);
 }
 
 static int take_long(Machine *machine) {
     uint64_t bytes;
     if (take_number(machine, 1, &bytes) < 0) return -1;
-    return bytes <= 8 ? take_integer(machine, bytes, true) : damaged(machine, "an integer has more than 64 bits");
+    return bytes <= 8 ? take_signed(machine, (int)bytes) : damaged(machine, "an integer has more than 64 bits");
+}
+
+static int skip_number(Machine *machine, int bytes) {
+    uint64_t ignored;
+    return take_number(machine, (size_t)bytes, &ignored);
 }
 
 static int take_float(Machine *machine) {
@@ -151,9 +119,9 @@ static int take_float(Machine *machine) {
     return 0;
 }
 
-static int take_text(Machine *machine, size_t length_bytes) {
+static int take_text(Machine *machine, int length_bytes) {
     uint64_t bytes;
-    if (take_number(machine, length_bytes, &bytes) < 0) return -1;
+    if (take_number(machine, (size_t)length_bytes, &bytes) < 0) return -1;
     const uint8_t *text = cursor_take(&machine->cursor, bytes);
     if (!text) return damaged(machine, "a text ends after it");
     push(machine, PICKLE_TEXT)->text = (Bytes){text, bytes};
@@ -190,6 +158,15 @@ static int make_tuple(Machine *machine, int64_t count, bool marked) {
     return 0;
 }
 
+static int add_item(Machine *machine, int kind) {
+    return take_items(machine, kind == PICKLE_DICT ? 2 : 1, false, (PickleKind)kind);
+}
+static int add_items(Machine *machine, int kind) {
+    return take_items(machine, above_mark(machine), true, (PickleKind)kind);
+}
+static int pack(Machine *machine, int count) { return make_tuple(machine, count, false); }
+static int pack_marked(Machine *machine) { return make_tuple(machine, above_mark(machine), true); }
+
 // Every place of the memo is written once, in their order.
 static int memo_add(Machine *machine) {
     const PickleItems *stack = &machine->stack;
@@ -199,15 +176,15 @@ static int memo_add(Machine *machine) {
     return 0;
 }
 
-static int memo_put(Machine *machine, size_t bytes) {
+static int memo_put(Machine *machine, int bytes) {
     uint64_t place;
-    if (take_number(machine, bytes, &place) < 0) return -1;
+    if (take_number(machine, (size_t)bytes, &place) < 0) return -1;
     return place == machine->memo.count ? memo_add(machine) : damaged(machine, "a memo out of order");
 }
 
-static int memo_get(Machine *machine, size_t bytes) {
+static int memo_get(Machine *machine, int bytes) {
     uint64_t place;
-    if (take_number(machine, bytes, &place) < 0) return -1;
+    if (take_number(machine, (size_t)bytes, &place) < 0) return -1;
     if (place >= machine->memo.count) return damaged(machine, "an empty memo is read");
     items_add(machine, &machine->stack, machine->memo.at[place]);
     return 0;
@@ -329,8 +306,13 @@ static int make_other(Machine *machine, int arguments) {
     return push(machine, PICKLE_OTHER), 0;
 }
 
+// Bytes, which are left out.
+static int take_bytes(Machine *machine, int length_bytes) {
+    return take_text(machine, length_bytes) < 0 ? -1 : make_other(machine, 1);
+}
+
 // A set, whose items are left out.
-static int make_set(Machine *machine, bool is_new) {
+static int make_set(Machine *machine, int is_new) {
     const int64_t count = above_mark(machine);
     if (count < 0) return -1;
     machine->stack.count -= (size_t)count + 1;
@@ -347,99 +329,63 @@ static int build(Machine *machine) {
     return 0;
 }
 
-// Opcodes that take values from the stack or the memo.
-static int run_stack_opcode(Machine *machine, uint8_t opcode) {
-    switch (opcode) {
-    case OP_TUPLE1:
-    case OP_TUPLE2:
-    case OP_TUPLE3:
-        return make_tuple(machine, opcode - OP_TUPLE1 + 1, false);
-    case OP_TUPLE:
-        return make_tuple(machine, above_mark(machine), true);
-    case OP_APPEND:
-        return take_items(machine, 1, false, PICKLE_LIST);
-    case OP_APPENDS:
-        return take_items(machine, above_mark(machine), true, PICKLE_LIST);
-    case OP_SETITEM:
-        return take_items(machine, 2, false, PICKLE_DICT);
-    case OP_SETITEMS:
-        return take_items(machine, above_mark(machine), true, PICKLE_DICT);
-    case OP_PUT1:
-        return memo_put(machine, 1);
-    case OP_PUT4:
-        return memo_put(machine, 4);
-    case OP_MEMOIZE:
-        return memo_add(machine);
-    case OP_GET1:
-        return memo_get(machine, 1);
-    case OP_GET4:
-        return memo_get(machine, 4);
-    case OP_GLOBAL:
-        return take_global(machine);
-    case OP_STACK_GLOBAL:
-        return take_stack_global(machine);
-    case OP_NEW:
-    case OP_NEW_NAMED:
-        return make_other(machine, opcode == OP_NEW ? 2 : 3);
-    case OP_ADD_ITEMS:
-    case OP_FROZEN_SET:
-        return make_set(machine, opcode == OP_FROZEN_SET);
-    case OP_PERSISTENT:
-        return take_persistent(machine);
-    case OP_REDUCE:
-        return reduce(machine);
-    case OP_BUILD:
-        return build(machine);
-    default:
-        return fail(EX_DATA, "the pickle has the opcode 0x%02x, which is none of tensors, numbers and text", opcode);
-    }
-}
+// By the names of pickletools.
+// clang-format off
+static const struct {
+    int (*run)(Machine *machine);
+    int (*run_with)(Machine *machine, int argument);
+    int argument;
+} opcodes[256] = {
+    ['('] = {NULL, push_empty, PICKLE_MARK},   // MARK
+    ['N'] = {NULL, push_empty, PICKLE_NONE},   // NONE
+    [0x88] = {NULL, push_bool, true},          // NEWTRUE
+    [0x89] = {NULL, push_bool, false},         // NEWFALSE
+    ['K'] = {NULL, take_integer, 1},           // BININT1
+    ['M'] = {NULL, take_integer, 2},           // BININT2
+    ['J'] = {NULL, take_signed, 4},            // BININT
+    [0x8a] = {take_long, NULL, 0},             // LONG1
+    ['G'] = {take_float, NULL, 0},             // BINFLOAT
+    ['X'] = {NULL, take_text, 4},              // BINUNICODE
+    [']'] = {NULL, push_empty, PICKLE_LIST},   // EMPTY_LIST
+    ['}'] = {NULL, push_empty, PICKLE_DICT},   // EMPTY_DICT
+    [')'] = {NULL, push_empty, PICKLE_TUPLE},  // EMPTY_TUPLE
+    [0x85] = {NULL, pack, 1},                  // TUPLE1
+    [0x86] = {NULL, pack, 2},                  // TUPLE2
+    [0x87] = {NULL, pack, 3},                  // TUPLE3
+    ['t'] = {pack_marked, NULL, 0},            // TUPLE
+    ['a'] = {NULL, add_item, PICKLE_LIST},     // APPEND
+    ['e'] = {NULL, add_items, PICKLE_LIST},    // APPENDS
+    ['s'] = {NULL, add_item, PICKLE_DICT},     // SETITEM
+    ['u'] = {NULL, add_items, PICKLE_DICT},    // SETITEMS
+    ['q'] = {NULL, memo_put, 1},               // BINPUT
+    ['r'] = {NULL, memo_put, 4},               // LONG_BINPUT
+    ['h'] = {NULL, memo_get, 1},               // BINGET
+    ['j'] = {NULL, memo_get, 4},               // LONG_BINGET
+    ['c'] = {take_global, NULL, 0},            // GLOBAL
+    ['Q'] = {take_persistent, NULL, 0},        // BINPERSID
+    ['R'] = {reduce, NULL, 0},                 // REDUCE
+    ['b'] = {build, NULL, 0},                  // BUILD
+    [0x80] = {NULL, skip_number, 1},           // PROTO
+    // of protocol 4
+    [0x8c] = {NULL, take_text, 1},             // SHORT_BINUNICODE
+    [0x8d] = {NULL, take_text, 8},             // BINUNICODE8
+    ['C'] = {NULL, take_bytes, 1},             // SHORT_BINBYTES
+    ['B'] = {NULL, take_bytes, 4},             // BINBYTES
+    [0x81] = {NULL, make_other, 2},            // NEWOBJ
+    [0x92] = {NULL, make_other, 3},            // NEWOBJ_EX
+    [0x8f] = {NULL, push_empty, PICKLE_OTHER}, // EMPTY_SET
+    [0x90] = {NULL, make_set, false},          // ADDITEMS
+    [0x91] = {NULL, make_set, true},           // FROZENSET
+    [0x93] = {take_stack_global, NULL, 0},     // STACK_GLOBAL
+    [0x94] = {memo_add, NULL, 0},              // MEMOIZE
+    [0x95] = {NULL, skip_number, 8},           // FRAME
+};
+// clang-format on
 
 static int run_opcode(Machine *machine, uint8_t opcode) {
-    uint64_t ignored;
-    switch (opcode) {
-    case OP_PROTOCOL:
-        return take_number(machine, 1, &ignored);
-    case OP_FRAME:
-        return take_number(machine, 8, &ignored);
-    case OP_MARK:
-        return push(machine, PICKLE_MARK), 0;
-    case OP_NONE:
-        return push(machine, PICKLE_NONE), 0;
-    case OP_TRUE:
-    case OP_FALSE:
-        return push_integer(machine, PICKLE_BOOL, opcode == OP_TRUE);
-    case OP_INT1:
-        return take_integer(machine, 1, false);
-    case OP_INT2:
-        return take_integer(machine, 2, false);
-    case OP_INT4:
-        return take_integer(machine, 4, true);
-    case OP_LONG1:
-        return take_long(machine);
-    case OP_FLOAT:
-        return take_float(machine);
-    case OP_TEXT:
-        return take_text(machine, 4);
-    case OP_TEXT1:
-        return take_text(machine, 1);
-    case OP_TEXT8:
-        return take_text(machine, 8);
-    case OP_BYTES1:
-    case OP_BYTES4:
-        if (take_text(machine, opcode == OP_BYTES1 ? 1 : 4) < 0) return -1;
-        return make_other(machine, 1);
-    case OP_EMPTY_SET:
-        return push(machine, PICKLE_OTHER), 0;
-    case OP_EMPTY_LIST:
-        return push(machine, PICKLE_LIST), 0;
-    case OP_EMPTY_DICT:
-        return push(machine, PICKLE_DICT), 0;
-    case OP_EMPTY_TUPLE:
-        return push(machine, PICKLE_TUPLE), 0;
-    default:
-        return run_stack_opcode(machine, opcode);
-    }
+    if (opcodes[opcode].run) return opcodes[opcode].run(machine);
+    if (opcodes[opcode].run_with) return opcodes[opcode].run_with(machine, opcodes[opcode].argument);
+    return fail(EX_DATA, "the pickle has the opcode 0x%02x, which is none of tensors, numbers and text", opcode);
 }
 
 PickleValue *pickle_read(Arena *arena, Bytes pickle) {
@@ -448,7 +394,7 @@ PickleValue *pickle_read(Arena *arena, Bytes pickle) {
     if (pickle.size > PICKLE_MAX_BYTES)
         return fail(EX_DATA, "the pickle has %zu bytes, more than %d", pickle.size, PICKLE_MAX_BYTES), NULL;
     for (uint8_t opcode; cursor_u8(&machine.cursor, &opcode);) {
-        if (opcode == OP_STOP) return pop(&machine);
+        if (opcode == '.') return pop(&machine);
         if (run_opcode(&machine, opcode) < 0) return NULL;
         if (arena_bytes(arena) - before > PICKLE_MAX_MEMORY)
             return fail(EX_DATA, "the values of the pickle take more than %d MiB", PICKLE_MAX_MEMORY >> 20), NULL;
