@@ -239,7 +239,7 @@ test-peers: test-deps
 	$(Q)$(MAKE) --no-print-directory $(JOBS) all $(O)/bench_tokenizer
 	$(Q)TIER=all tests/run.sh --peers $(O) $(T)
 ## audit    forged runs: one bit of the data, the configuration, a checkpoint or the metrics; replay accepts none (N=1000 SEED=1)
-audit: test-deps all ; $(Q)BIN=$(abspath $(O)/bin) FORGERIES=$(or $(N),1000) SEED=$(SEED) build/venv/bin/python tests/oracle/trainer/test_audit.py forged
+audit: test-deps all ; $(Q)BIN=$(abspath $(O)/bin) FORGERIES=$(or $(N),1000) SEED=$(SEED) build/venv/bin/python tests/oracle/runner.py tests/oracle/trainer/test_audit.py forged
 ## combinations  random configurations over all keys of train, and what is promised of each (S=60 seconds; SEED=n: one, with its commands; DEVICE=cuda: emulated)
 combinations: all $(if $(DEVICE),$(O)/emulated/trainer)
 	$(Q)DEVICE=$(DEVICE) python3 tests/oracle/trainer/combinations.py $(O)/bin $(or $(S),60) $(SEED)
@@ -270,7 +270,7 @@ demo-now: all
 faults: test-deps all $(O)/test ; $(Q)tests/faults/run_faults.sh $(O) $(R)
 ## fuzz     F=tokenizer, F=patterns: random texts through ours and tiktoken's or regex; F=shard and the others of tests/fuzz: random bytes (S=60)
 ifeq ($(F),patterns)
-fuzz: test-deps $(O)/bench_pieces ; $(Q)SECONDS=$(or $(S),60) BIN=$(abspath $(O)/bin) build/venv/bin/python tests/oracle/tokenizer/test_patterns.py
+fuzz: test-deps $(O)/bench_pieces ; $(Q)SECONDS=$(or $(S),60) BIN=$(abspath $(O)/bin) build/venv/bin/python tests/oracle/runner.py tests/oracle/tokenizer/test_patterns.py
 else ifeq ($(F),tokenizer)
 fuzz: test-deps $(O)/bench_$(F) ; $(Q)build/venv/bin/python tests/fuzz/fuzz_$(F).py $(O)/bench_$(F) $(S)
 else

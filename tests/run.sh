@@ -82,7 +82,7 @@ job() { # NUMBER [under CAP] KIND ARGUMENT...
         ;;
     python)
         suite=$under$(basename "$1")
-        build/venv/bin/python "$1" >"$log" 2>&1 || status=$?
+        build/venv/bin/python tests/oracle/runner.py "$1" >"$log" 2>&1 || status=$?
         rows_of_python "$log" "$suite" >"$rows"
         grep -h '^seeds ' "$log"
         ;;

@@ -1,9 +1,13 @@
-"""Runs the test_* functions of a file and prints one line for each, which tests/run.sh counts: ok NAME MILLISECONDS,
-not ok NAME MILLISECONDS, or skipped NAME: REASON.
+"""runner.py FILE [WORD]: runs the test_* functions of a file, those with the word in their name, and prints one line for each, which
+tests/run.sh counts: ok NAME MILLISECONDS, not ok NAME MILLISECONDS, or skipped NAME: REASON. All are skipped where the file imports what is
+not installed.
 
 The tests of a file run in one temporary folder, in order, after its function `setup`, if there is one; a function with an argument gets an
 empty folder of its own."""
+import importlib
 import os
+import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -50,13 +54,26 @@ def run(name, test, home):
     return True
 
 
-def main(functions, missing=None):
-    """`missing`: why this machine can run none of them."""
+def load(path):
+    """The functions of a file, or what skips its tests."""
+    try:
+        return vars(importlib.import_module(pathlib.Path(path).stem))
+    except ImportError as error:
+        if error.name and list(pathlib.Path(rooms.TESTS).glob(f"*/**/{error.name}.py")):
+            raise
+        reason = str(error)
 
-    def skip():
-        raise Skip(missing)
+    def skipped(mark):
+        def skip():
+            raise Skip(reason)
 
-    word = sys.argv[1] if len(sys.argv) > 1 else ""
+        return ci(skip) if mark else skip
+
+    return {name: skipped(mark) for mark, name in re.findall(r"^(@runner\.ci\n)?def (test_\w+)", pathlib.Path(path).read_text(), re.M)}
+
+
+def main(path, word=""):
+    functions = load(path)
     tests = [(name, test) for name, test in functions.items() if name.startswith("test_") and word in name and in_tier(test)]
     if not tests:
         sys.exit(bool(word))
@@ -64,8 +81,13 @@ def main(functions, missing=None):
     os.chdir(home)
     try:
         functions.get("setup", lambda: None)()
-        failed = [name for name, test in tests if not run(name, skip if missing else test, home)]
+        failed = [name for name, test in tests if not run(name, test, home)]
     finally:
         os.chdir("/")
         shutil.rmtree(home)
     sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.modules["runner"] = sys.modules["__main__"]  # of whose Skip a file raises
+    main(*sys.argv[1:])

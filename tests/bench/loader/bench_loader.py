@@ -10,7 +10,8 @@ import time
 
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "loader/python"))
+sys.path.insert(0, __file__.rsplit("/", 3)[0] + "/oracle")
+import rooms
 from millrace_loader import TokenBatches
 
 try:

@@ -14,7 +14,8 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "loader/python"))
+sys.path.insert(0, __file__.rsplit("/", 3)[0] + "/oracle")
+import rooms
 from millrace_loader import Feed
 
 T, ROWS, CLIENTS, BATCHES = 128, 32, 3, 200  # batches of a pass over the same samples

@@ -7,23 +7,14 @@ import pathlib
 import re
 import signal
 import subprocess
-import sys
 
 import numpy as np
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
-import runner
 import test_loader_sampling as sampling
+from millrace_loader import Feed, LoaderError, TokenBatches, wire
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BIN = pathlib.Path(os.environ["BIN"]).resolve()
 PACKAGE = str(ROOT / "loader/python")
-sys.path.insert(0, PACKAGE)
-try:
-    from millrace_loader import Feed, LoaderError, TokenBatches, wire
-except ImportError as error:
-    MISSING = str(error)
-else:
-    MISSING = None
 
 T, SEED = 64, 1337
 
@@ -210,7 +201,3 @@ def test_client_needs_an_allowed_key():
             assert False, "an unlisted key was accepted"
         except LoaderError as error:
             assert "does not allow the key" in str(error)
-
-
-if __name__ == "__main__":
-    runner.main(globals(), MISSING)

@@ -9,16 +9,15 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 import loader_proxies
 import numpy as np
 import test_loader_client as client
 import test_loader_mixture as mixture
+from millrace_loader import DatasetChanged, Feed, LoaderError, TokenBatches
 
 BIN, SEED, T = client.BIN, client.SEED, client.T
-if not client.MISSING:
-    from millrace_loader import DatasetChanged, Feed, LoaderError, TokenBatches
+logging.basicConfig(level=logging.ERROR)
 
 
 def refusal(action, *kinds):
@@ -499,8 +498,3 @@ def test_one_source_of_a_mixture_is_read_alone():
         assert "source 'mix' is not one of: 1 'mix-a', 2 'mix-b'" in refusal(
             lambda: next(iter(TokenBatches("ipc://mix", T, 4, source="mix"))), ValueError)
         [each.close() for each in (batches, by_number, one_pass)]
-
-
-if __name__ == "__main__":
-    logging.basicConfig(level=logging.ERROR)
-    runner.main(globals(), client.MISSING)

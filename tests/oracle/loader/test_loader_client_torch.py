@@ -3,24 +3,17 @@
 import json
 import logging
 import os
-import sys
 
 import numpy as np
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 import test_loader_client as client
+import torch
+from millrace_loader import TokenBatches
 from test_loader_client_package import readme_blocks
 from test_loader_client_strict import first_ids, full_rows, refusal
+from torch.utils.data import DataLoader
 
 SEED, T = client.SEED, client.T
-MISSING = client.MISSING
-if not MISSING:
-    from millrace_loader import TokenBatches
-try:
-    import torch
-    from torch.utils.data import DataLoader
-except ImportError as error:
-    torch, MISSING = None, MISSING or str(error)
 
 
 def batches_at(**options):
@@ -202,7 +195,3 @@ def test_the_other_readme_examples_run():
             seen = []
             exec(block, {"steps": 3, "train": lambda x, y: seen.append((x, y))})
             assert len(seen) >= 3, block
-
-
-if __name__ == "__main__":
-    runner.main(globals(), MISSING)

@@ -6,11 +6,8 @@ import json
 import pathlib
 import re
 import subprocess
-import sys
 
 import numpy as np
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
-import runner
 import test_loader_client as client
 import test_loader_sampling as sampling
 
@@ -75,8 +72,6 @@ def test_the_header_contains_these_vectors():
 
 class Mixture:
     def __init__(self):
-        if client.MISSING:
-            raise runner.Skip(client.MISSING)
         self.ids = [client.make_data("mix-a", 20000), client.make_data("mix-b", 7000)]
 
     def row(self, schedule, sample, mode="epoch"):
@@ -121,8 +116,6 @@ def test_the_loader_serves_a_mixture_by_the_rule():
 
 
 def test_equal_sources_have_orders_of_their_own():
-    if client.MISSING:
-        raise runner.Skip(client.MISSING)
     client.make_data("mix-b", 7000)
     with client.Loader("ipc://twins", "mix-b", ["mix-b"]):
         feed = client.Feed("ipc://twins", client.T, 256)
@@ -135,8 +128,6 @@ def test_equal_sources_have_orders_of_their_own():
 
 
 def test_a_run_of_the_order_before_is_refused_by_name():
-    if client.MISSING:
-        raise runner.Skip(client.MISSING)
     client.make_data("mix-b", 7000)
     part = bytes.fromhex(re.search('"fingerprint":"(\\w+)"', pathlib.Path("mix-b/dataset.jsonl").read_text())[1])
     shared = hashlib.sha256(f"mixture\n{part.hex()} 49152\n{part.hex()} 16384\n".encode()).digest()
@@ -218,7 +209,3 @@ def test_reweight_keeps_one_stream_over_kills_worlds_and_batch_sizes():
         _, text = run_loader("serve-status", "--json")
         tokens = {source["name"]: source["tokens"] for source in json.loads(text)["sources"]}
         assert tokens["mix-b"] >= 64 * client.T, tokens
-
-
-if __name__ == "__main__":
-    runner.main(globals())

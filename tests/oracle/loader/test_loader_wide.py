@@ -1,18 +1,13 @@
 """Datasets of more than 65,536 ids through the loader and the Python client: the ids that zstd unpacks, and who is refused."""
 import os
 import subprocess
-import sys
 
 import numpy as np
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
-import runner
 import test_loader_client as client
 import test_loader_sampling as sampling
 import wide_vocabulary
-from test_loader_client import BIN, MISSING, SEED, Loader, T
-
-if not MISSING:
-    from millrace_loader import Feed, LoaderError, wire
+from millrace_loader import Feed, LoaderError, wire
+from test_loader_client import BIN, SEED, Loader, T
 
 
 def make_wide():
@@ -68,7 +63,3 @@ def test_mixtures_of_other_widths_are_refused():
     client.make_data(lines=2000)
     done = subprocess.run([BIN / "loader", "serve", "wide:1", "data:1", "--endpoint", "ipc://mixed"], capture_output=True)
     assert done.returncode == 65 and b"have different vocabularies" in done.stderr, done
-
-
-if __name__ == "__main__":
-    runner.main(globals(), MISSING)

@@ -1,7 +1,6 @@
 """shardtool on URLs against its own runs on the same local files: a hostile server, seeded sessions, kills."""
-import base64, concurrent.futures, glob, gzip, http.server, json, lzma, os, random, re, shutil, signal, subprocess, sys, threading, time
+import base64, concurrent.futures, glob, gzip, http.server, json, lzma, os, random, re, shutil, signal, subprocess, threading, time
 import pyarrow as pa, pyarrow.parquet as pq, zstandard
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import remote_runs, runner
 from hostile_server import FATAL, SECRET, SURVIVED, Session
 from hub_server import Hub
@@ -488,7 +487,3 @@ def run_sessions(session, count, what):
 # fault 109, 113, 116
 def test_seeded_hostile_sessions_end_with_the_same_bytes_or_the_right_code():
     run_sessions(hostile, SESSIONS, "hostile sessions")
-
-
-if __name__ == "__main__":
-    runner.main(globals())

@@ -1,6 +1,5 @@
 """Datasets by URL: info, verify, cat, get and others print what they print of the same files on this disk."""
-import json, os, random, sys
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
+import json, os, random
 import remote_runs, runner
 from hostile_server import SECRET, SURVIVED, Session
 from hub_server import Hub
@@ -139,7 +138,3 @@ def test_memory_does_not_grow_with_a_shard():
     libraries = 12  # of libcurl and TLS
     print(f"verify: {here:.0f} MiB of files, {there:.0f} MiB by URL")
     assert there < here + 16 + libraries, (here, there)
-
-
-if __name__ == "__main__":
-    runner.main(globals())

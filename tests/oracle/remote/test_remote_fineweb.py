@@ -1,8 +1,7 @@
 """scripts/slurm/fineweb.sbatch on a FineWeb-shaped repository of the local hub, with a stand-in for sbatch."""
-import glob, json, os, pathlib, random, signal, subprocess, sys, time
+import glob, json, os, pathlib, random, signal, subprocess, time
 import pyarrow as pa, pyarrow.parquet as pq
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
-import remote_runs, runner
+import remote_runs
 from hostile_server import SECRET
 from hub_server import Hub
 from remote_runs import TOOL, environment, tool
@@ -80,7 +79,3 @@ def test_a_hub_that_is_away_for_a_while_only_delays_a_part():
     session.fatal = None
     log = job.communicate(timeout=100)[0]
     assert job.returncode == 0 and b"503" in log, log
-
-
-if __name__ == "__main__":
-    runner.main(globals())

@@ -1,8 +1,7 @@
 """hf:// inputs against a hub written from its API: pages, patterns, pinned revisions, hashes, tokens."""
-import gzip, hashlib, json, os, random, sys
+import gzip, hashlib, json, os, random
 import pyarrow as pa, pyarrow.parquet as pq
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
-import remote_runs, runner
+import remote_runs
 from hostile_server import SECRET
 from hub_server import Hub
 from remote_runs import has_secret, tool
@@ -119,7 +118,3 @@ def test_damaged_bytes_of_a_file_that_was_read_whole_are_found_by_its_hash():
         for named in (name, os.path.dirname(name) + "/*" + name[-8:]):
             done = hub("decode", "-0", START + "/" + named, code=65)
             assert b"hash" in done.stderr, done.stderr
-
-
-if __name__ == "__main__":
-    runner.main(globals())

@@ -1,19 +1,12 @@
 """loader serve of a dataset by URL: its rows are those of the files, whatever the server, the disk of the cache and kills do."""
 import os, random, shutil, signal, subprocess, sys, time
 import numpy as np
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import remote_runs, runner
 import test_remote_datasets as datasets
 from hostile_server import Session
+from millrace_loader import Feed
 from remote_runs import environment
 
-try:
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../loader/python"))
-    from millrace_loader import Feed
-except ImportError as error:
-    MISSING = str(error)
-else:
-    MISSING = None
 
 LOADER = os.path.join(os.environ["BIN"], "loader")
 T, BATCH, SEED = 128, 16, 7
@@ -173,7 +166,3 @@ def test_a_full_disk_of_the_cache_is_noticed_by_nobody_but_the_log():
         assert b"the disk of 'full' is full" in open("loader.log", "rb").read()
     finally:
         subprocess.run(["umount", "-l", "full"], check=True)
-
-
-if __name__ == "__main__":
-    runner.main(globals(), MISSING)

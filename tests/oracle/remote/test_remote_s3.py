@@ -1,6 +1,5 @@
 """s3:// inputs against a bucket of the hostile server, whose signatures botocore checks, and against moto, a server for tests of AWS."""
 import json, logging, os, subprocess, sys, time
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import remote_runs, runner
 from hostile_server import SECRET, Session
 from remote_runs import TOOL, environment, has_secret, tool
@@ -209,7 +208,3 @@ def test_moto_accepts_the_signatures_and_its_listings_are_read():
         read("wrong", 77)
     finally:
         server.stop()
-
-
-if __name__ == "__main__":
-    runner.main(globals())

@@ -1,9 +1,8 @@
 # peers: datatrove, megatron-core
 """export and import against NumPy, nanoGPT's way of reading, and readers written here from the public layouts of llm.c and
 Megatron-LM. The readers of datatrove and of Megatron-LM themselves are used where they are installed."""
-import glob, json, os, random, struct, subprocess, sys
+import glob, json, os, random, struct, subprocess
 import numpy as np
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 
 BIN = os.environ["BIN"]
@@ -215,7 +214,3 @@ def test_damaged_files_are_refused_and_leave_nothing(folder):
                 run("verify", "-q", f"{folder}/out")
                 subprocess.run(["rm", "-r", f"{folder}/out"], check=True)
         assert refused > 3, (name, refused)
-
-
-if __name__ == "__main__":
-    runner.main(globals())

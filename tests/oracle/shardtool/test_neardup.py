@@ -7,7 +7,6 @@ import subprocess
 import sys
 import unicodedata
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import neardup
 import runner
 from runner import call
@@ -262,6 +261,3 @@ def test_rules_of_others_on_planted_items():
         rules = any_window(text, 8), any_window(text, 13), half_a_paragraph(text), number in found
         row = f"| {name} | " + " | ".join("removed" if gone else "stays" for gone in rules) + " |"
         assert row in page, row
-
-
-runner.main(globals())

@@ -1,7 +1,6 @@
 """shardtool's Parquet reader against pyarrow: files of every codec, page version and encoding, and parquet-testing."""
-import glob, itertools, json, os, random, subprocess, sys, tempfile
+import glob, itertools, json, os, random, subprocess, tempfile
 import pyarrow as pa, pyarrow.compute as pc, pyarrow.parquet as pq
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 
 TOOL = os.path.join(os.environ["BIN"], "shardtool")
@@ -307,7 +306,3 @@ def test_parquet_testing_is_read_as_pyarrow_reads_it_or_refused(folder):
                 assert done.stdout == b"".join(value + b"\0" for value in wanted), (path, column)
                 compared += 1
     assert compared >= 60, compared
-
-
-if __name__ == "__main__":
-    runner.main(globals())

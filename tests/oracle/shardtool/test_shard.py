@@ -1,7 +1,6 @@
 """shardtool against tiktoken, zstd, python-zstandard and the json module."""
-import functools, gzip, hashlib, io, json, lzma, os, random, re, struct, subprocess, sys, tarfile
+import functools, gzip, hashlib, io, json, lzma, os, random, re, struct, subprocess, tarfile
 import zstandard
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import gpt2, runner
 
 BIN, DATA = os.environ["BIN"], os.environ["DATA"]
@@ -422,7 +421,3 @@ def test_the_manifest_has_the_fingerprints_of_its_shards():
         vocabulary += struct.pack("<I", len(token)) + token
     assert head["vocab_fp"] == hashlib.sha256(vocabulary + struct.pack("<I", EOT)).hexdigest()
     assert sum(r["documents"] for r in rows) == 62 == head["train"]["documents"]
-
-
-if __name__ == "__main__":
-    runner.main(globals())

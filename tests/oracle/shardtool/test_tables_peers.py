@@ -7,29 +7,23 @@ import re
 import subprocess
 import sys
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 
-try:
-    import chdb
-    import daft
-    import datasets
-    import deltalake
-    import duckdb
-    import fastparquet
-    import lance
-    import pandas
-    import polars
-    import pyarrow
-    import pyarrow.feather
-    import pyarrow.orc
-    import pyarrow.parquet
-    import pypaimon
-    from pyiceberg.catalog.sql import SqlCatalog
-
-    missing = None
-except ImportError as error:
-    missing = str(error)
+import chdb
+import daft
+import datasets
+import deltalake
+import duckdb
+import fastparquet
+import lance
+import pandas
+import polars
+import pyarrow
+import pyarrow.feather
+import pyarrow.orc
+import pyarrow.parquet
+import pypaimon
+from pyiceberg.catalog.sql import SqlCatalog
 
 SHARDTOOL = os.path.join(os.environ["BIN"], "shardtool")
 TEXTS = ["First, in English.", None, "Zweiter, auf Deutsch\n", "", "3: 水車 🌊 " * 50, *(f"a row {i % 7}" for i in range(3000))]
@@ -173,7 +167,3 @@ def test_the_command_of_a_refused_csv_file_writes_its_texts(folder):
         with open(name, "w", newline="") as file:
             csv.writer(file, delimiter=separator).writerows([("id", "text"), *enumerate(texts)])
         assert converted(name) == texts, name
-
-
-if __name__ == "__main__":
-    runner.main(globals(), missing)

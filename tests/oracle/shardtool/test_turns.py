@@ -2,11 +2,9 @@
 import json
 import os
 import random
-import sys
 
 import numpy as np
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import gpt2, runner
 
 BIN = os.environ["BIN"]
@@ -73,7 +71,3 @@ def test_markers_that_a_vocabulary_has_keep_their_ids():
     vocabulary["model"]["vocab"] = {token: id for token, id in ids.items() if id < 50256} | kept
     json.dump(vocabulary, open("third.json", "w", encoding="utf-8"))
     assert tokenize("third", [{"prompt": "", "completion": "b"}], "--vocabulary", "third.json") == [50258, 50260, 50257, 65, 50260, 50256]
-
-
-if __name__ == "__main__":
-    runner.main(globals())

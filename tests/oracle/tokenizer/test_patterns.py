@@ -6,11 +6,9 @@ import random
 import re
 import struct
 import subprocess
-import sys
 import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 import fuzz_tokenizer
 
@@ -167,7 +165,3 @@ def test_pieces_of_qwen2_are_those_of_its_regex():
 @runner.ci
 def test_pieces_of_o200k_are_those_of_its_regex():
     cut_as_regex("o200k")
-
-
-if __name__ == "__main__":
-    runner.main(globals())

@@ -6,7 +6,6 @@ import sys
 import sysconfig
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 import fuzz_tokenizer
 import gpt2
@@ -45,7 +44,3 @@ def test_real_text_has_the_ids_of_tiktoken_avx512():
 
 def test_random_text_has_the_ids_of_tiktoken_on_every_path_of_this_processor():
     assert fuzz_tokenizer.fuzz(TIMER, 0, seed=1, batch=5000) == 0  # more: make fuzz F=tokenizer
-
-
-if __name__ == "__main__":
-    runner.main(globals())

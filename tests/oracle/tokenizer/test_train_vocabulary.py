@@ -3,9 +3,7 @@ import base64
 import collections
 import json
 import os
-import sys
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 import test_patterns as patterns
 import training_corpora
@@ -103,7 +101,3 @@ def test_the_manifest_counts_documents_bytes_and_pieces(folder):
     assert (manifest["documents"], manifest["bytes"]) == (1, len(text))
     assert (manifest["pieces"], manifest["distinct_pieces"]) == (len(pieces), len(set(pieces)))
     assert (manifest["pattern"], manifest["size"], manifest["special"]) == ("gpt2", 301, ["<|endoftext|>"])
-
-
-if __name__ == "__main__":
-    runner.main(globals())

@@ -4,19 +4,13 @@ import os
 import subprocess
 import sys
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 import training_corpora
 from test_train_vocabulary import REGEXES, SHARDTOOL, trained
 
-try:
-    import gigatoken
-    import rustbpe
-    import tokenizers
-
-    missing = None
-except ImportError as error:
-    missing = str(error)
+import gigatoken
+import rustbpe
+import tokenizers
 
 MERGES = 400
 
@@ -68,7 +62,3 @@ def test_tokenizers_reads_tokenizer_json_and_gives_the_ids_of_encode(folder):
             done = runner.call(SHARDTOOL, "tokenize", "--ids", "--format", "text", "--vocabulary", out, stdin=corpora[name])
             want = tokenizers.Tokenizer.from_file(os.path.join(out, "tokenizer.json")).encode(corpora[name].decode()).ids
             assert list(map(int, done.stdout.split())) == want, (pattern, name)
-
-
-if __name__ == "__main__":
-    runner.main(globals(), missing)

@@ -10,9 +10,7 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 import fuzz_tokenizer
 import gpt2
@@ -442,7 +440,3 @@ def test_a_model_ends_documents_with_any_id(folder):
     text = runner.call(trainer, "sample", "--init_from=./model-b", "--start=the<|endoftext|>mill", "--num_samples=1",
                        "--max_new_tokens=1", "--device=cpu").stdout  # fmt: skip
     assert text.startswith(b"the<|endoftext|>mill"), text
-
-
-if __name__ == "__main__":
-    runner.main(globals())

@@ -11,7 +11,6 @@ import sys
 
 import numpy as np
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import rooms  # noqa: F401
 import gpt2_model, runner
 import test_loader_sampling as sampling
@@ -47,7 +46,6 @@ def counted(row):
 
 
 def test_the_python_client_has_the_rule():
-    sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/../../../loader/python")
     from millrace_loader import answer_targets
 
     rows = np.array(rows_of())
@@ -355,7 +353,3 @@ def test_a_model_stops_only_if_the_ends_of_its_answers_count():
         found = [answer(f"stops-{counts}", prompt, tokens=20)[0] for prompt, _ in pairs]
         want = [text for _, text in pairs]
         assert (found == want) if counts else all(len(text) == 20 and text.startswith(start) for text, start in zip(found, want)), (counts, found)
-
-
-if __name__ == "__main__":
-    runner.main(globals())

@@ -3,12 +3,10 @@
 model that has learned its answers answers there and stops."""
 import json
 import os
-import sys
 import urllib.request
 
 import numpy as np
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import rooms  # noqa: F401
 import gpt2_model, runner
 import test_answers as answers
@@ -115,7 +113,3 @@ def test_llama_cpp_answers_and_stops():
     for prompt, completion in pairs:
         found = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": prompt}], "temperature": 0, "max_tokens": 40})["choices"][0]
         assert (found["message"]["content"], found["finish_reason"]) == (completion, "stop"), found
-
-
-if __name__ == "__main__":
-    runner.main(globals())

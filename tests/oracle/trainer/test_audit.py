@@ -9,9 +9,7 @@ import re
 import shutil
 import struct
 import subprocess
-import sys
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 import chain
 import xxhash
@@ -324,7 +322,3 @@ def test_no_forged_run_is_accepted(home):
             accepted.append(f"{number}: {forger.__name__}: {done}")
     print({name: {code: len(numbers) for code, numbers in by_code.items()} for name, by_code in codes.items()}, flush=True)
     assert not accepted, (seed, accepted)
-
-
-if __name__ == "__main__":
-    runner.main(globals())

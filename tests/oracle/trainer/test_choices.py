@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 import gpt2
 import gpt2_model
@@ -81,7 +80,3 @@ def test_losses_of_endings_are_those_of_lm_eval():
             assert abs(loss - want) < 1e-4 * max(1, want), (context, ending, loss, want)
             compared += 1
     assert compared > 15, compared
-
-
-if __name__ == "__main__":
-    runner.main(globals())

@@ -1,9 +1,7 @@
 """Some configurations of `make combinations` keep its laws. SEEDS="1 2" takes other ones."""
 import collections
 import os
-import sys
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 import combinations
 
@@ -20,7 +18,3 @@ def test_random_configurations_keep_what_the_documentation_promises(place):
     assert not found, f"{found} violations"
     if not tool.has_ranks:
         raise runner.Skip("all but those of several processes were run: built without MPI, or mpirun is not installed")
-
-
-if __name__ == "__main__":
-    runner.main(globals())

@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 import gpt2_model
 
@@ -51,7 +50,3 @@ def test_an_evaluation_of_a_whole_split_counts_every_token():
     part = evaluate("--dataset=data", f"--eval_tokens={7 * T}", "--eval_order=sequential")["val"]  # its 7 sequences, no rest
     want = losses(weights, ids["val"])[: 7 * T].mean()
     assert part["tokens"] == 7 * T and abs(part["loss"] - want) < 1e-6 * want, (part, want)
-
-
-if __name__ == "__main__":
-    runner.main(globals())

@@ -6,10 +6,8 @@ import os
 import pathlib
 import re
 import struct
-import sys
 import tempfile
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 import chain
 import gpt2
@@ -227,7 +225,3 @@ def test_evaluations_of_mixtures_read_each_source_alone():
     seen, rules = evaluate([f"{name}:{weight}" for name, weight in zip(names, weights)], f"--eval_tokens={m * 16}")
     assert len(seen) == len(want) and seen == want, (seen, want)
     assert rules == rule(text)
-
-
-if __name__ == "__main__":
-    runner.main(globals())

@@ -7,12 +7,10 @@ import os
 import pathlib
 import struct
 import subprocess
-import sys
 import zipfile
 
 import numpy as np
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 import foreign_files as files
 
@@ -332,7 +330,3 @@ def test_a_file_of_llmc_that_does_not_fit_is_refused_by_name(folder):
     with open(path, "wb") as file:
         file.write(whole[:-4])
     refused(path, 65, f"it has {len(whole) - 4} bytes, and a model of the shape in its header has {len(whole)}")
-
-
-if __name__ == "__main__":
-    runner.main(globals())

@@ -4,11 +4,9 @@ continues with."""
 import json
 import os
 import pathlib
-import sys
 
 import numpy as np
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 
 BIN = os.environ["BIN"]
@@ -217,7 +215,3 @@ def test_untied_and_relu2_stay_a_gpt2(folder):
         config = json.load(file)
     assert (config["model_type"], config["activation_function"], config["tie_word_embeddings"]) == ("gpt2", "relu2", False)
     trainer("train", *SHAPE, f"--init_from={folder}/exported", "--max_iters=1", f"--dataset={dataset()}", f"--out_dir={folder}/tuned")
-
-
-if __name__ == "__main__":
-    runner.main(globals())
