@@ -1,6 +1,5 @@
 // Compares 32 ids at a time, as the vectors of GCC and clang: SSE2 on x86-64, NEON on arm64.
 #include "dataset/ids.h"
-#include "common/id_array.h"
 #include <string.h>
 
 typedef uint16_t Lanes __attribute__((vector_size(16)));

@@ -1,7 +1,6 @@
 // dedup: removes documents whose ids occurred before, compared by a hash of 88 bits, or with --similar those whose text
 // is nearly that of one before. Memory: one bucket of hashes (record_sort.h).
 #include "common/err.h"
-#include "common/log.h"
 #include "shardtool/similar/near_dedup.h"
 #include "shardtool/similar/words.h"
 #include "shardtool/support/dataset_vocabulary.h"

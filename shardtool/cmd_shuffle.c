@@ -1,6 +1,5 @@
 // shuffle: puts the documents of each split into random order. The order follows Philox(seed, split, number) for the
 // numbers of the documents, so it depends neither on memory nor on workers.
-#include "common/err.h"
 #include "common/rng.h"
 #include "shardtool/support/buckets.h"
 #include "shardtool/support/documents.h"

@@ -1,6 +1,5 @@
 // tokenize: turns any input into a dataset directory, or into one shard or the ids on standard output.
 #include "common/err.h"
-#include "common/machine/pool.h"
 #include "dataset/dataset_build.h"
 #include "shardtool/pipeline/append.h"
 #include "shardtool/print/id_output.h"
@@ -11,7 +10,6 @@
 #include "shardtool/support/source_overlap.h"
 #include "shardtool/support/vocabulary_options.h"
 #include "tokenizer/tokenizer.h"
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

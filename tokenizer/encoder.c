@@ -11,7 +11,6 @@
 // Memory of an encoder: its piece cache (at most 64 MB, or 16), a window with its repaired copy (below 1 MB for text
 // that can be cut at least every WINDOW bytes), and the text that encoder_encode_part holds back.
 #include "common/err.h"
-#include "common/machine/hugepages.h"
 #include "common/utf8.h"
 #include "tokenizer/cache/piece_cache.h"
 #include "tokenizer/merge/pretokenize.h"

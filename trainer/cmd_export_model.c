@@ -7,7 +7,6 @@
 #include "trainer/config/config.h"
 #include "trainer/export/export.h"
 #include "trainer/inference/trained.h"
-#include "trainer/plan/memory_plan.h"
 #include "trainer/setup/vocabulary.h"
 
 static const char *which = "", *output = NULL;

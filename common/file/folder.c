@@ -2,7 +2,6 @@
 #include "common/file/folder.h"
 #include "common/err.h"
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>

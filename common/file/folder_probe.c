@@ -4,7 +4,6 @@
 #include "common/file/file.h"
 #include "common/log.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
 #include "common/machine/pool.h"
 #include "common/bytes.h"
 #include "common/machine/cgroup.h"
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>

@@ -2,7 +2,6 @@
 #include "loader/client/batch_stream.h"
 #include "common/err.h"
 #include <assert.h>
-#include <string.h>
 
 static int feed_source_request(void *self, const FeedRequest *request) { return feed_request(self, request); }
 static uint32_t feed_source_capacity(void *self) { return feed_capacity(self); }

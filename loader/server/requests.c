@@ -1,5 +1,4 @@
 // The handlers of the messages that trainers send.
-#include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "loader/server/server_internal.h"

@@ -1,6 +1,5 @@
 // Lifecycle and poll loop of the server: one thread, a ROUTER socket, ctl.sock, and a signalfd.
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/machine/host_memory.h"
 #include "common/machine/pool.h"

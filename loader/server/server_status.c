@@ -2,7 +2,6 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "loader/server/server_internal.h"
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>

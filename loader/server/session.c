@@ -1,5 +1,4 @@
 // Sessions of trainers, and sending to them.
-#include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "loader/server/server_internal.h"

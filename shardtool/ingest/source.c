@@ -4,8 +4,6 @@
 #include "remote/remote_file.h"
 #include "shardtool/ingest/access_points.h"
 #include "shardtool/ingest/input_format.h"
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 // The table of token files of other tools.
 #include "shardtool/interchange/interchange.h"
 #include "common/err.h"
-#include "shardtool/support/dataset_vocabulary.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 //   i64 boundary[boundaries]: the sequence with which each document begins, and the number of sequences.
 #include "common/err.h"
 #include "shardtool/interchange/interchange.h"
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>

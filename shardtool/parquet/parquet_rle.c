@@ -1,6 +1,5 @@
 // A run's header is a varint: length << 1 of equal values, or groups << 1 | 1 of 8 packed values each.
 #include "shardtool/parquet/parquet_rle.h"
-#include "shardtool/parquet/thrift_compact.h"
 
 uint64_t bits_at(Bytes data, uint64_t at, unsigned width) {
     if (!width) return 0;

@@ -1,6 +1,5 @@
 // Ids to shards: cuts frames, compresses them in workers, appends them in order.
 #include "shardtool/pipeline/shard_sink.h"
-#include "common/err.h"
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,6 +1,5 @@
 // Encodes documents in one thread and prints their ids.
 #include "shardtool/print/id_output.h"
-#include "common/err.h"
 #include "common/file/file.h"
 #include "common/id_array.h"
 #include "shardtool/support/option_rows.h"

@@ -5,7 +5,6 @@
 #include "common/file/spool.h"
 #include "common/json_write.h"
 #include "common/log.h"
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>

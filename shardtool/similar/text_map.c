@@ -1,6 +1,5 @@
 // Batches of about 128 Ki ids in a pool of workers.
 #include "shardtool/similar/text_map.h"
-#include "common/err.h"
 #include "common/machine/pool.h"
 #include <stdlib.h>
 

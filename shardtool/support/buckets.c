@@ -1,6 +1,5 @@
 // External sort by buckets.
 #include "shardtool/support/buckets.h"
-#include "common/err.h"
 #include "common/file/file.h"
 #include "common/file/spool.h"
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 // Reads the run file twice: to know the memory that the pieces need, and to fill it.
 #include "shardtool/vocabulary/merging.h"
-#include "common/err.h"
 #include <stdlib.h>
 
 typedef struct {

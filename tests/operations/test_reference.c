@@ -1,7 +1,6 @@
 // The gradients of the reference (reference.h) against central differences of its forward operations, along random
 // directions, in double precision.
 #include "common/rng.h"
-#include "kernels/adamw_scalars.h"
 #include "tests/operations/reference.h"
 #include "tests/test.h"
 #include <math.h>

@@ -9,7 +9,6 @@
 #include "tests/simulate/scenario.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <malloc.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

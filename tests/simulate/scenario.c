@@ -1,6 +1,5 @@
 // The history of a seed: who takes part, what happens to them, and what must be true at the end. See scenario.h.
 #include "tests/simulate/scenario.h"
-#include "common/log.h"
 #include "loader/client/feed_internal.h"
 #include "loader/client/query.h"
 #include "loader/server/server_internal.h"
@@ -9,7 +8,6 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 World sim_world;

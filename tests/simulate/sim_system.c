@@ -1,7 +1,6 @@
 // The system of a simulated process: time, random numbers, threads, signals, and a disk that may be slow or full.
 // Files, sockets of ctl.sock and eventfds are real ones, of this process: they answer at once. A process that is killed
 // loses its descriptors.
-#include "common/file/mapguard.h"
 #include "loader/server/frame_cache.h"
 #include "tests/simulate/sim.h"
 #include <errno.h>

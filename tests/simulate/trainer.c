@@ -1,6 +1,5 @@
 // A simulated trainer: requests batches as trainers do, and checks each id, twice: when the batch arrives and when it
 // is given back, as the device may read it until then.
-#include "common/log.h"
 #include "loader/client/batch_stream.h"
 #include "loader/client/feed_internal.h"
 #include "loader/server/server_internal.h"

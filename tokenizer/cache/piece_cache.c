@@ -8,7 +8,6 @@
 #include "common/machine/hugepages.h"
 #include "tokenizer/cache/piece_cache_entry.h"
 #include "tokenizer/merge/bpe.h"
-#include "tokenizer/merge/pretokenize.h"
 #include <stdlib.h>
 
 enum {

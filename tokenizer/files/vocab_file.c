@@ -7,7 +7,6 @@
 #include "tokenizer/files/vocab_table.h"
 #include <errno.h>
 #include <fnmatch.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -2,7 +2,6 @@
 #include "tokenizer/files/vocab_table.h"
 #include "common/err.h"
 #include "common/utf8.h"
-#include "tokenizer/merge/trie.h"
 #include <stdlib.h>
 
 #define END_OF_TEXT "<|endoftext|>"

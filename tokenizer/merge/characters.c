@@ -1,6 +1,5 @@
 // Vocabularies of characters, as nanoGPT's shakespeare_char has one: the id of a character is its place in a file.
 #include "common/err.h"
-#include "common/file/file.h"
 #include "common/utf8.h"
 #include "tokenizer/merge/vocab_internal.h"
 

@@ -7,7 +7,6 @@
 #include "tokenizer/training/bpe_training.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "common/sizes.h"
 #include "tokenizer/training/pair_heap.h"
 #include <assert.h>
 #include <stdlib.h>

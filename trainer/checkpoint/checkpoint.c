@@ -3,7 +3,6 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
-#include "tokenizer/tokenizer.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/saved_state.h"

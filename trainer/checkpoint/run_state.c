@@ -1,7 +1,6 @@
 // state.json of a checkpoint, to and from text.
 #include "trainer/checkpoint/run_state.h"
 #include "common/err.h"
-#include "common/file/file.h"
 #include "common/hash.h"
 #include <jansson.h>
 #include <math.h>

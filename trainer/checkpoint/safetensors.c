@@ -4,7 +4,6 @@
 #include "common/file/file.h"
 #include "common/hash.h"
 #include "common/machine/stop.h"
-#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>

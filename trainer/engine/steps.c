@@ -1,6 +1,5 @@
 // Steps and evaluations.
 #include "trainer/engine/steps.h"
-#include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include <math.h>

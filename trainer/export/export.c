@@ -2,7 +2,6 @@
 #include "trainer/export/export.h"
 #include "common/err.h"
 #include "common/file/file.h"
-#include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/tokenizer_files.h"
 #include "trainer/export/export_llama.h"

@@ -1,11 +1,9 @@
 // report.html: curves, samples, the data log, the plan, the configuration.
 #include "trainer/records/report.h"
-#include "common/err.h"
 #include "common/file/file.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "trainer/records/chart.h"
-#include "trainer/records/evaluation.h"
 #include "trainer/records/history.h"
 #include "trainer/records/html.h"
 #include "trainer/records/metrics.h"

@@ -5,7 +5,6 @@
 #include "common/machine/stop.h"
 #include "trainer/engine/engine_data.h"
 #include <math.h>
-#include <string.h>
 #include <unistd.h>
 
 static void warn_unsaved(void) {

@@ -7,7 +7,6 @@
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/setup/loader_process.h"
 #include "trainer/shape/params.h"
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
 // The shard format: written, read back, checked against libzstd's own view, and every damage found.
-#include "common/file/file.h"
 #include "dataset/ids.h"
 #include "dataset/shard.h"
 #include "tests/test.h"

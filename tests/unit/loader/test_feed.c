@@ -4,7 +4,6 @@
 #include "loader/protocol/sampling.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <signal.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -1,12 +1,8 @@
 // The feed before loaders that are stopped, replaced, of another dataset, or that refuse.
 #include "loader/client/feed_internal.h"
 #include "tests/unit/loader/fixture_peer.h"
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
-#include <zmq.h>
 
 enum { T = PEER_T, ROWS = PEER_ROWS };
 

@@ -1,5 +1,4 @@
 // The Parquet reader on files that no library writes: each field of a small file can be given a false value.
-#include "shardtool/parquet/parquet_column.h"
 #include "shardtool/parquet/thrift_compact.h"
 #include "shardtool/parquet/where.h"
 #include "tests/unit/shardtool/fixture_documents.h"

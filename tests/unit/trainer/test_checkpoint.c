@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static RunState state_at(uint64_t step) {

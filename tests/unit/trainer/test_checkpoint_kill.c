@@ -1,10 +1,8 @@
 // Checkpoints under kill -9 at every system call: a child process saves, and its tracer kills it at the entry of its
 // n-th call, for every n.
 #include "common/file/file.h"
-#include "common/log.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/checkpoint/checkpoint_writer.h"
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ptrace.h>

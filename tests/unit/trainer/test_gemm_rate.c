@@ -1,6 +1,5 @@
 // The measured GEMM rate, on backends whose products take a known time of a virtual clock; and the peaks
 // of GPUs.
-#include "common/log.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/model/gemm_rate.h"
 #include "trainer/plan/step_cost.h"

@@ -1,7 +1,6 @@
 // Muon: singular values after a step, its state in the plan, and the same bits whatever the threads and the offload. A
 // run of it is compared with torch.optim.Muon in test_trainer_parity.c.
 #include "common/rng.h"
-#include "kernels/muon_scalars.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include <math.h>

@@ -1,6 +1,5 @@
 // Each modern option of the model, and each two of them: loss and gradients against torch in double precision
 // (tests/oracle/trainer/make_options.py).
-#include "common/machine/cpu.h"
 #include "common/rng.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/model/sample.h"
