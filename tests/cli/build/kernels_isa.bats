@@ -11,14 +11,14 @@ kernels() {
     for word in kernels_ operation_; do TIER=all "$BIN/../test" --data "$DATA" --bin "$BIN" "$word" || return; done
 }
 
-@test "kernels agree with torch and keep their bits on AVX2" {
+@test "kernels agree with the reference and keep their bits on AVX2" {
     needs_cpu avx2 bmi2 fma
     MILLRACE_ISA=avx2 run kernels
     [ "$status" -eq 0 ]
     [[ "$output" == *"does not multiply bfloat16"* ]]
 }
 
-@test "kernels agree with torch and keep their bits without vector instructions of their own" {
+@test "kernels agree with the reference and keep their bits without vector instructions of their own" {
     MILLRACE_ISA=portable run kernels
     [ "$status" -eq 0 ]
 }

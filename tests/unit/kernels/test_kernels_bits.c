@@ -1,6 +1,5 @@
 // The operations of a training step: the same bits at any number of threads.
 #include "tests/unit/trainer/fixture_trainer.h"
-#include <math.h>
 #include <xxhash.h>
 
 typedef struct {

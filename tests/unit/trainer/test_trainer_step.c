@@ -1,4 +1,4 @@
-// The network on the CPU backend: gradients against finite differences, steps, accumulation, evaluation.
+// The network on the CPU backend: steps, accumulation, evaluation.
 #include "common/machine/cpu.h"
 #include "common/machine/stop.h"
 #include "kernels/cpu/onednn.h"
@@ -6,88 +6,6 @@
 #include "trainer/model/evaluate.h"
 #include "trainer/optim/schedule.h"
 #include <math.h>
-
-// Mean loss of one batch; with `gradients` also the backward pass.
-static double batch_loss(Tiny *tiny, const uint16_t *ids, bool gradients) {
-    Network *network = &tiny->network;
-    const PassLayout *pass = &tiny->plan.train;
-    int B = pass->rows, T = tiny->model.shape.block;
-    StepScalars numbers, *at = network_at(network, tiny->plan.scalars);
-    numbers = (StepScalars){.loss_scale = 1, .dropout = {{7, 1}, 3, 0, 13107, 1.25f}};
-    tiny->backend->upload(at, &numbers, sizeof numbers);
-    network_pack(network);
-    network_tokens(network, pass, ids, B, T);
-    network_forward(network, pass, B, T);
-    network_losses(network, pass, B, T, 1.0f / (float)(B * T), gradients, false);
-    tiny->backend->sum_losses(&at->loss, network_at(network, pass->losses), B * T);
-    if (gradients) network_backward(network, pass, B, T, false);
-    tiny->backend->download(&numbers, at, sizeof numbers);
-    return numbers.loss / (B * T);
-}
-
-static void check_gradients(const TinyShape *shape) {
-    const double rtol = 0.01;
-    Tiny tiny;
-    tiny_open(&tiny, shape);
-    uint16_t ids[2 * 17];
-    for (int i = 0; i < 2 * 17; i++) ids[i] = test_row_id(0, (uint64_t)(i / 17), i % 17, 16, shape->vocab);
-    tiny.model.shape.turns =
-        (TurnIds){true, {ids[1], ids[3], ids[9], ids[13]}}; // an answer of 4 targets in the first row
-    // weights larger than the initial ones, so that every gradient is well above rounding
-    float *params = network_at(&tiny.network, tiny.plan.params);
-    for (size_t i = 0; i < tiny.model.elements; i++) params[i] *= params[i] == 1.0f ? 1.0f : 8.0f;
-    const double loss = batch_loss(&tiny, ids, true);
-    CHECK(shape->options ? loss > 0 && loss < 2 : fabs(loss - log(shape->vocab)) < 2);
-    float *gradients = tiny_read(&tiny, tiny.plan.grads);
-    for (int i = 0; i < tiny.model.count; i++) {
-        const Tensor *tensor = &tiny.model.tensors[i];
-        double dot = 0, norm = 0, wanted = 0; // along a random direction of the whole tensor
-        size_t n = (size_t)tensor->file_rows * (size_t)tensor->cols;
-        float h = 4e-3f / sqrtf((float)n), *at = params + tensor->offset;
-        float *kept = malloc(n * sizeof *kept);
-        CHECK(kept);
-        memcpy(kept, at, n * sizeof *kept);
-        for (int side = 1; side >= -1; side -= 2) {
-            for (size_t k = 0; k < n; k++)
-                at[k] = kept[k] + (float)side * h * (float)((k * 2654435761u >> 13 & 1) ? 1 : -1) * 4;
-            wanted += side * batch_loss(&tiny, ids, false);
-        }
-        memcpy(at, kept, n * sizeof *kept);
-        free(kept);
-        for (size_t k = 0; k < n; k++) {
-            double g = (double)gradients[tensor->offset + k];
-            dot += g * ((k * 2654435761u >> 13 & 1) ? 4 : -4);
-            norm += g * g * 16;
-        }
-        wanted /= 2 * (double)h;
-        if (fabs(dot - wanted) > rtol * sqrt(norm) + 1e-3)
-            print_error("%s: %g, finite differences %g (norm %g)\n", tensor->name, dot, wanted, sqrt(norm));
-        CHECK(fabs(dot - wanted) <= rtol * sqrt(norm) + 1e-3);
-        CHECK(norm > 0 || tensor->id == PARAM_QKV_B); // the bias of keys has no gradient: softmax is invariant to it
-    }
-    free(gradients);
-    tiny_close(&tiny);
-}
-
-TEST(gradients_match_finite_differences) { check_gradients(&tiny_shape); }
-
-TEST(gradients_match_finite_differences_without_bias_and_in_small_chunks) {
-    TinyShape shape = tiny_shape;
-    shape.bias = false, shape.chunk_rows = 5;
-    check_gradients(&shape);
-}
-
-TEST(gradients_match_finite_differences_with_dropout) {
-    TinyShape shape = tiny_shape;
-    shape.dropout = 0.2;
-    check_gradients(&shape);
-}
-
-TEST(gradients_match_finite_differences_where_answers_count) {
-    TinyShape shape = tiny_shape;
-    shape.options = "loss_tokens=answers,document_mask=False";
-    check_gradients(&shape);
-}
 
 // What steps have packed is what a pack of the parameters gives.
 static void check_packed(const Tiny *tiny) {
@@ -170,23 +88,6 @@ static void check_same_steps(const TinyShape *one, const TinyShape *other, int c
     free(run.params);
 }
 
-TEST(steps_repeat_bit_for_bit) { check_same_steps(&tiny_shape, &tiny_shape, 5); }
-
-// Activations computed again in the backward pass are bit-identical, for every level and for mixes of two.
-TEST(steps_are_bit_identical_for_every_recompute) {
-    enum { LAYERS = 3 };
-    for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
-        TinyShape shape = tiny_shape;
-        shape.layers = LAYERS, shape.type = type, shape.accumulation = 2, shape.chunk_rows = 20, shape.threads = 1;
-        TinyRun kept = run_tiny(&shape, 2, 1);
-        for (int run = 0; run < 10; run++) {
-            shape.recompute = (Recompute)(RECOMPUTE_GELU + run / 2), shape.recompute_layers = run % 2 * (LAYERS - 1);
-            check_same_run(&kept, &shape, 1);
-        }
-        free(kept.params);
-    }
-}
-
 // Its masks are computed, not stored: the same for every recompute, number of threads and place of the optimizer.
 TEST(steps_with_dropout_are_bit_identical_however_they_are_computed) {
     for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
@@ -199,17 +100,6 @@ TEST(steps_with_dropout_are_bit_identical_however_they_are_computed) {
             check_same_steps(&shape, &other, 3);
         }
     }
-}
-
-TEST(steps_with_dropout_match_for_any_split_into_micro_batches) {
-    TinyShape whole = tiny_shape, cut = tiny_shape;
-    whole.batch = 8, cut.batch = 2, cut.accumulation = 4, whole.dropout = cut.dropout = 0.2;
-    const TinyRun one = run_tiny(&whole, 5, 1), other = run_tiny(&cut, 5, 1);
-    for (int i = 0; i < 5; i++) CHECK(fabs(one.losses[i] - other.losses[i]) < 2e-6);
-    whole.dropout = 0;
-    const TinyRun none = run_tiny(&whole, 5, 1);
-    CHECK(fabs(one.losses[4] - none.losses[4]) > 1e-3);
-    free(one.params), free(other.params), free(none.params);
 }
 
 // A power of two changes only exponents: bit-identical after clipping (grad_clip is 1) and accumulation.
@@ -246,28 +136,6 @@ TEST(steps_are_bit_identical_with_offloaded_gradients_and_residuals) {
             check_same_run(&kept, &shape, 1);
         }
         free(kept.params);
-    }
-}
-
-TEST(optimizer_reset_clears_state_in_the_arena_and_in_host_memory) {
-    for (int offload = 0; offload < 2; offload++) {
-        TinyShape shape = tiny_shape;
-        shape.offload = offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
-        Tiny tiny;
-        tiny_open(&tiny, &shape);
-        const size_t n = tiny.model.elements;
-        float *params = tiny_read(&tiny, tiny.plan.params);
-        for (int i = 0; i < 2; i++) network_write(&tiny.network, tiny.plan.states[i], DTYPE_FP32, 0, n, params);
-        network_reset_optimizer(&tiny.network);
-        for (int i = 0; i < 2; i++) {
-            float *moments = tiny_read(&tiny, tiny.plan.states[i]);
-            for (size_t k = 0; k < n; k++) CHECK(moments[k] == 0);
-            free(moments);
-        }
-        float *after = tiny_read(&tiny, tiny.plan.params);
-        CHECK(!memcmp(params, after, n * sizeof *params));
-        free(params), free(after);
-        tiny_close(&tiny);
     }
 }
 
