@@ -1,6 +1,6 @@
 """runner.py FILE [WORD]: runs the test_* functions of a file, those with the word in their name, and prints one line for each, which
-tests/run.sh counts: ok NAME MILLISECONDS, not ok NAME MILLISECONDS, or skipped NAME: REASON. All are skipped where the file imports what is
-not installed.
+tests/run.sh counts: ok NAME MILLISECONDS, not ok NAME MILLISECONDS, or skipped NAME: REASON. A test that imports what is not
+installed is skipped, and so are all of a file that does.
 
 The tests of a file run in one temporary folder, in order, after its function `setup`, if there is one; a function with an argument gets an
 empty folder of its own."""
@@ -29,10 +29,31 @@ def call(*command, stdin=b"", code=0):
     return done
 
 
+def reason(error):
+    """Of an import of what is not installed; an import of our own raises."""
+    if error.name and list(pathlib.Path(rooms.TESTS).glob(f"*/**/{error.name}.py")):
+        raise error
+    return str(error)
+
+
 def ci(test):
     """Marks a test that CI and releases run, and `make test` does not (tests/README.md)."""
     test.ci = True
     return test
+
+
+def each(rows, quick=()):
+    """A test for each of the rows, whose name ends with it. `make test` runs those in `quick`."""
+
+    def mark(test):
+        def of_row(row):
+            run_row = lambda: test(row)
+            return run_row if row in quick else ci(run_row)
+
+        test.rows = {row: of_row(row) for row in rows}
+        return test
+
+    return mark
 
 
 def in_tier(test):
@@ -42,9 +63,12 @@ def in_tier(test):
 def run(name, test, home):
     started = time.monotonic()
     try:
-        test(*[tempfile.mkdtemp(dir=home)][: test.__code__.co_argcount])
-    except Skip as reason:
-        print(f"skipped {name}: {reason}", flush=True)
+        try:
+            test(*[tempfile.mkdtemp(dir=home)][: test.__code__.co_argcount])
+        except ImportError as error:
+            raise Skip(reason(error)) from None
+    except Skip as why:
+        print(f"skipped {name}: {why}", flush=True)
         return True
     except Exception:
         traceback.print_exc()
@@ -59,13 +83,11 @@ def load(path):
     try:
         return vars(importlib.import_module(pathlib.Path(path).stem))
     except ImportError as error:
-        if error.name and list(pathlib.Path(rooms.TESTS).glob(f"*/**/{error.name}.py")):
-            raise
-        reason = str(error)
+        why = reason(error)
 
     def skipped(mark):
         def skip():
-            raise Skip(reason)
+            raise Skip(why)
 
         return ci(skip) if mark else skip
 
@@ -74,7 +96,9 @@ def load(path):
 
 def main(path, word=""):
     functions = load(path)
-    tests = [(name, test) for name, test in functions.items() if name.startswith("test_") and word in name and in_tier(test)]
+    named = [(name, test) for name, test in functions.items() if name.startswith("test_")]
+    tests = [((f"{name}_{row}").rstrip("_"), case) for name, test in named for row, case in getattr(test, "rows", {"": test}).items()]
+    tests = [(name, test) for name, test in tests if word in name and in_tier(test)]
     if not tests:
         sys.exit(bool(word))
     home = tempfile.mkdtemp(prefix="millrace-test-")

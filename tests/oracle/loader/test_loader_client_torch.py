@@ -5,7 +5,6 @@ import logging
 import os
 
 import numpy as np
-import runner
 import test_loader_client as client
 import torch
 from millrace_loader import TokenBatches
@@ -98,10 +97,7 @@ def test_the_state_of_an_object_that_workers_read_is_refused():
 
 
 def test_a_stateful_data_loader_continues_exactly():
-    try:
-        from torchdata.stateful_dataloader import StatefulDataLoader
-    except ImportError as error:
-        raise runner.Skip(str(error))
+    from torchdata.stateful_dataloader import StatefulDataLoader
     ids = client.make_data()
     with client.Loader("ipc://place"):
         for workers in range(4):

@@ -178,12 +178,9 @@ def test_no_key_is_in_a_dataset_a_message_or_the_arguments_of_the_process():
 
 
 def test_moto_accepts_the_signatures_and_its_listings_are_read():
-    try:
-        import boto3
-        from moto import settings
-        from moto.server import ThreadedMotoServer
-    except ImportError as error:
-        raise runner.Skip(str(error))
+    import boto3
+    from moto import settings
+    from moto.server import ThreadedMotoServer
     os.environ["MOTO_S3_DEFAULT_MAX_KEYS"] = "50"  # of a page
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)

@@ -109,20 +109,14 @@ def test_datatrove_layout_has_the_same_documents():
 
 
 def test_megatron_itself_reads_the_same_documents():
-    try:
-        from megatron.core.datasets.indexed_dataset import IndexedDataset
-    except ImportError as reason:
-        raise runner.Skip(f"megatron-core cannot be imported: {reason}")
+    from megatron.core.datasets.indexed_dataset import IndexedDataset
     for split in "train", "val":
         indexed = IndexedDataset(f"{export('megatron')}/{split}")
         same_documents([indexed[i] for i in range(len(indexed))], split)
 
 
 def test_datatrove_itself_reads_the_same_ids():
-    try:
-        from datatrove.utils.dataset import DatatroveFileDataset
-    except ImportError as reason:
-        raise runner.Skip(f"datatrove cannot be imported: {reason}")
+    from datatrove.utils.dataset import DatatroveFileDataset
     for split in "train", "val":
         rows = DatatroveFileDataset(f"{export('datatrove')}/{split}.ds", seq_len=99, return_positions=False)
         want = ids_of(dataset(), split)

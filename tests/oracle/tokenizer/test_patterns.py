@@ -120,7 +120,8 @@ def dense(made_of):
     return ("x" * made_of.randint(0, 64) + text).encode()
 
 
-def cut_as_regex(name):
+@runner.each([name for name, _ in patterns()])
+def test_pieces_are_those_of_the_regex_of(name):
     pattern = compiled(dict(patterns())[name])
     seed, end = int(time.time()) if SECONDS else 1, time.monotonic() + SECONDS
     while True:
@@ -136,32 +137,3 @@ def cut_as_regex(name):
         if time.monotonic() >= end:
             return
         seed += 1
-
-
-def test_every_row_has_a_test():
-    assert [name for name, _ in patterns()] == ["gpt2", "gpt4", "llama3", "qwen2", "o200k"]
-
-
-@runner.ci
-def test_pieces_of_gpt2_are_those_of_its_regex():
-    cut_as_regex("gpt2")
-
-
-@runner.ci
-def test_pieces_of_gpt4_are_those_of_its_regex():
-    cut_as_regex("gpt4")
-
-
-@runner.ci
-def test_pieces_of_llama3_are_those_of_its_regex():
-    cut_as_regex("llama3")
-
-
-@runner.ci
-def test_pieces_of_qwen2_are_those_of_its_regex():
-    cut_as_regex("qwen2")
-
-
-@runner.ci
-def test_pieces_of_o200k_are_those_of_its_regex():
-    cut_as_regex("o200k")

@@ -85,41 +85,12 @@ def compare(encoding, *vocabulary):
         assert at == len(got)
 
 
-def against_tiktoken(name):
+@runner.each([name for name, _ in pieces.patterns()], quick=["o200k"])
+def test_ids_are_those_of_tiktoken_with_the_pattern_of(name):
     pattern = dict(pieces.patterns())[name]
-    ranks = many_ranks()
-    write_tiktoken("many.tiktoken", ranks)
-    compare(reference(ranks, pattern), "many.tiktoken", name)
-    few = few_ranks(SEED)
-    write_tiktoken("few.tiktoken", few)
-    compare(reference(few, pattern), "few.tiktoken", name)
-    wide = wide_ranks(SEED)
-    write_tiktoken("wide.tiktoken", wide)
-    compare(reference(wide, pattern), "wide.tiktoken", name)
-
-
-@runner.ci
-def test_ids_with_the_pattern_of_gpt2_are_those_of_tiktoken():
-    against_tiktoken("gpt2")
-
-
-@runner.ci
-def test_ids_with_the_pattern_of_gpt4_are_those_of_tiktoken():
-    against_tiktoken("gpt4")
-
-
-@runner.ci
-def test_ids_with_the_pattern_of_llama3_are_those_of_tiktoken():
-    against_tiktoken("llama3")
-
-
-@runner.ci
-def test_ids_with_the_pattern_of_qwen2_are_those_of_tiktoken():
-    against_tiktoken("qwen2")
-
-
-def test_ids_with_the_pattern_of_o200k_are_those_of_tiktoken():
-    against_tiktoken("o200k")
+    for ranks in many_ranks(), few_ranks(SEED), wide_ranks(SEED):
+        write_tiktoken("ranks.tiktoken", ranks)
+        compare(reference(ranks, pattern), "ranks.tiktoken", name)
 
 
 def test_the_patterns_of_gpt4_and_o200k_are_those_of_tiktoken():
@@ -134,12 +105,9 @@ def test_the_patterns_of_gpt4_and_o200k_are_those_of_tiktoken():
     compare(reference(ranks, public.cl100k_base()["pat_str"]), "many.tiktoken", "gpt4")
 
 
-def against_tokenizers(name):
-    """The tokenizer.json of a dataset in the package tokenizers."""
-    try:
-        import tokenizers
-    except ImportError:
-        raise runner.Skip("needs the package tokenizers")
+@runner.each([name for name, _ in pieces.patterns()], quick=["gpt4", "o200k"])
+def test_a_tokenizer_json_has_the_ids_of_tokenizers_with_the_pattern_of(name):
+    import tokenizers
     ranks = gpt2.ranks()
     for token in [token for token in ranks if ranks[token] > 30000]:
         del ranks[token]
@@ -163,35 +131,9 @@ class Ordinary:
         return [made.ids for made in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
 
 
-@runner.ci
-def test_a_tokenizer_json_with_the_pattern_of_gpt2_has_the_ids_of_tokenizers():
-    against_tokenizers("gpt2")
-
-
-def test_a_tokenizer_json_with_the_pattern_of_gpt4_has_the_ids_of_tokenizers():
-    against_tokenizers("gpt4")
-
-
-@runner.ci
-def test_a_tokenizer_json_with_the_pattern_of_llama3_has_the_ids_of_tokenizers():
-    against_tokenizers("llama3")
-
-
-@runner.ci
-def test_a_tokenizer_json_with_the_pattern_of_qwen2_has_the_ids_of_tokenizers():
-    against_tokenizers("qwen2")
-
-
-def test_a_tokenizer_json_with_the_pattern_of_o200k_has_the_ids_of_tokenizers():
-    against_tokenizers("o200k")
-
-
 def test_a_possessive_count_is_refused_where_tokenizers_repeats_it():
     """tiktoken's regex of cl100k_base in a tokenizer.json: tokenizers cuts no run of digits, and tiktoken after three."""
-    try:
-        import tokenizers
-    except ImportError:
-        raise runner.Skip("needs the package tokenizers")
+    import tokenizers
     import tiktoken.load
     import tiktoken_ext.openai_public as public
 
@@ -237,10 +179,7 @@ def beside(transformers, model, json_file, files):
 
 def test_what_auto_tokenizer_takes_from_files_beside_is_refused():
     """Each of these files changes the ids of AutoTokenizer."""
-    try:
-        import transformers
-    except ImportError:
-        raise runner.Skip("needs the package transformers")
+    import transformers
     write_tiktoken("beside.tiktoken", merged_ranks())
     with open("text.txt", "w") as file:
         file.write("a")
@@ -299,10 +238,7 @@ def check_answers(tokenizer):
 def test_auto_tokenizer_gives_the_ids_of_exported_models(folder):
     """From the directory that trainer export writes, against tiktoken; of each pattern, one with more than 65,536 ids.
     vocab.json and merges.txt, which have no pattern, are written only of what they describe."""
-    try:
-        import transformers
-    except ImportError:
-        raise runner.Skip("needs the package transformers")
+    import transformers
     trainer = os.path.join(os.environ["BIN"], "trainer")
     with open("words.txt", "w") as file:
         file.writelines(f"the mill of words and {i} more\n" for i in range(300))

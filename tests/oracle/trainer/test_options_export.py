@@ -66,11 +66,8 @@ def test_export_has_the_names_and_the_shapes_of_llama():
 
 
 def test_transformers_has_the_loss_and_the_text_of_the_trainer():
-    try:
-        import torch
-        import transformers
-    except ImportError as reason:
-        raise runner.Skip(f"torch or transformers cannot be imported: {reason}")
+    import torch
+    import transformers
     torch.set_num_threads(1)
     ids = {split: np.frombuffer(runner.call(f"{BIN}/shardtool", "cat", "--split", split, dataset()).stdout, "<u2").astype(np.int64)
            for split in ("train", "val")}
@@ -95,10 +92,7 @@ def test_transformers_has_the_loss_and_the_text_of_the_trainer():
 
 
 def test_transformers_has_the_tokenizer_of_a_checkpoint():
-    try:
-        import transformers
-    except ImportError as reason:
-        raise runner.Skip(f"transformers cannot be imported: {reason}")
+    import transformers
     gpt2 = transformers.AutoTokenizer.from_pretrained(model("llama"))
     text = "The wheel's  1234 turns,\n\tnaïve 水 <|endoftext|>"
     for options in [], ["--logit_softcap=30"]: # a GPT-2, and a model that only we compute
@@ -126,10 +120,7 @@ def exported_with_vocabulary(pattern, form=LLAMA):
 
 
 def test_transformers_has_the_ids_of_a_vocabulary_of_our_own():
-    try:
-        import transformers
-    except ImportError as reason:
-        raise runner.Skip(f"transformers cannot be imported: {reason}")
+    import transformers
     for pattern in "gpt2", "gpt4", "llama3", "qwen2", "o200k":
         out, text, ids = exported_with_vocabulary(pattern)
         tokenizer = transformers.AutoTokenizer.from_pretrained(out)
@@ -140,10 +131,7 @@ def test_transformers_has_the_ids_of_a_vocabulary_of_our_own():
 
 
 def test_gigatoken_has_the_ids_of_a_vocabulary_of_our_own():
-    try:
-        import gigatoken
-    except ImportError as reason:
-        raise runner.Skip(f"gigatoken cannot be imported: {reason}")
+    import gigatoken
     for pattern in "gpt2", "llama3", "qwen2", "o200k", "gpt4":
         out, text, ids = exported_with_vocabulary(pattern)
         with open(f"{out}/tokenizer.json", encoding="utf-8") as file:
@@ -157,12 +145,9 @@ def test_gigatoken_has_the_ids_of_a_vocabulary_of_our_own():
 
 
 def test_ctranslate2_has_the_logits_of_a_vocabulary_of_our_own():
-    try:
-        import ctranslate2
-        import torch
-        import transformers
-    except ImportError as reason:
-        raise runner.Skip(f"{reason}")
+    import ctranslate2
+    import torch
+    import transformers
     for form in [], LLAMA, [*LLAMA, "--qk_norm=True"]:
         out, _, ids = exported_with_vocabulary("gpt2", form)
         ctranslate2.converters.TransformersConverter(out).convert(f"{out}-ct2")
@@ -174,10 +159,7 @@ def test_ctranslate2_has_the_logits_of_a_vocabulary_of_our_own():
 
 
 def test_llama_cpp_reads_the_tokens_and_merges_of_a_vocabulary_of_our_own():
-    try:
-        import gguf
-    except ImportError as reason:
-        raise runner.Skip(f"gguf cannot be imported: {reason}")
+    import gguf
     out, _, _ = exported_with_vocabulary("llama3")
     with open(f"{out}/tokenizer.json", encoding="utf-8") as file:
         tokenizer = json.load(file)
