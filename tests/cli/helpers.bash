@@ -11,13 +11,14 @@ not() { ! "$@"; }
 
 # What a file that has no setup or teardown of its own gets: an empty folder, the programs by their names, no process left.
 enter_test() { cd "$BATS_TEST_TMPDIR" && PATH="$BIN:$PATH"; }
-setup() { enter_test; }
+setup() { if [ -e "$BATS_FILE_TMPDIR/data" ]; then setup_training; else enter_test; fi; }
 setup_training() { # also a configuration, and the dataset of make_data in setup_file
     enter_test
     data=$BATS_FILE_TMPDIR/data
     write_tiny_conf tiny.conf
     [ ! -e "$data/characters.txt" ] || echo "vocabulary = '$data/characters.txt'" >>tiny.conf # for a loader's datasets
 }
+train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 with_gpt2() { # a test that requires the vocabulary of GPT-2: the dataset of setup_file in gpt2/
     data=$BATS_FILE_TMPDIR/gpt2/data
     sed -i '/^vocabulary/d' tiny.conf
@@ -49,6 +50,8 @@ dtype = 'float32'
 checkpoint_interval = 0
 END
 }
+
+leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .window -o -name .new; } # of a killed shardtool
 
 # once NAME COMMAND...: a copy, here, of what COMMAND makes in an empty folder: once in a run of tests, for all files (run.sh), or once in
 # a run of bats.

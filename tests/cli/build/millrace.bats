@@ -1,7 +1,6 @@
 # The command `millrace`: it starts the program that has a command, from a build and from an installation.
 load ../helpers
 
-setup() { setup_training; }
 setup_file() { cd "$BATS_FILE_TMPDIR" && make_data 3000 0.1 --vocabulary ascii; }
 
 # commands_of PROGRAM: as its own help lists them

@@ -1,9 +1,6 @@
 # A vocabulary of characters, as nanoGPT's shakespeare_char: from the text to a sample.
 load ../helpers
 
-trainer() { "$BIN/trainer" "$@"; }
-shardtool() { "$BIN/shardtool" "$@"; }
-
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
     export LC_ALL=C.UTF-8
@@ -13,7 +10,7 @@ setup_file() {
 }
 
 setup() {
-    cd "$BATS_TEST_TMPDIR" && data=$BATS_FILE_TMPDIR/data abc=$BATS_FILE_TMPDIR/abc text=$BATS_FILE_TMPDIR/text.txt
+    enter_test && data=$BATS_FILE_TMPDIR/data abc=$BATS_FILE_TMPDIR/abc text=$BATS_FILE_TMPDIR/text.txt
     tiny=(--dataset="$data" --n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=4 --gradient_accumulation_steps=1
         --eval_iters=2 --eval_interval=5 --dtype=float32 --threads=1 --warmup_iters=2 --lr_decay_iters=10 --device=cpu)
 }

@@ -10,8 +10,6 @@ setup() {
     common="-q --frame-tokens 256 --shard-tokens 4096 --val 0.2"
 }
 
-leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .window -o -name .new; }
-
 same_files() { # DIR DIR: the same files with the same bytes, caches and locks apart
     diff -r -x .lock "$1" "$2"
 }

@@ -8,8 +8,6 @@ setup() {
     printf 'The second document.\n' >b.txt
 }
 
-leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .window -o -name .new; }
-
 # fault 20
 @test "after kill -9 at any moment no torn shard has a final name, and the same command completes the dataset" {
     seq 60000 >lines.txt
@@ -99,23 +97,6 @@ mapped" ]
     done
 }
 
-# bats test_tags=ci
-# fault 20
-@test "a kill at any unlink, rename or mkdir of a run leaves nothing that the same command does not clear" {
-    seq 3000 >lines.txt
-    options="-q --docs lines --val 0.1 --frame-tokens 64 --shard-tokens 4096 lines.txt"
-    shardtool tokenize -o whole $options
-    for call in unlink rename mkdir; do
-        for number in $(seq 1 40); do
-            rm -rf out
-            kill_at $call $number shardtool tokenize -o out $options || break
-            shardtool tokenize -o out $options
-            shardtool diff out whole
-            [ -z "$(leftovers)" ] || { leftovers && return 1; }
-        done
-    done
-}
-
 @test "--force keeps the old dataset until the new one is complete" {
     shardtool tokenize -q -o out a.txt
     cp -r out old
@@ -154,9 +135,6 @@ mapped" ]
     run_match 1 "'out/val/000/000000.zst' is not listed" shardtool verify out
 }
 
-# continues COMMAND...: whether the command reports that it continues after finished shards
-continues() { "$@" 2>&1 | grep -q 'continuing after'; }
-
 # fault 20
 @test "a run that writes one file removes what killed runs of it left, and nothing else" {
     shardtool tokenize -q -o - a.txt >a.zst
@@ -169,33 +147,6 @@ continues() { "$@" 2>&1 | grep -q 'continuing after'; }
         rm one.zst
     done
     [ -e .other.zst.tmp.99999999 ]
-}
-
-# fault 20
-# bats test_tags=ci
-@test "a killed run continues after its finished shards, and its bytes do not change" {
-    seq 30000 | sed 's/.*/Line & of a text that is long enough./' >lines.txt
-    seq 1 2000 | jq -c '{text: ("document \(.) " * (. % 40 + 1))}' >docs.jsonl
-    seq 100000 >long.txt # one document over many shards
-    gzip -k lines.txt && tar cf nest.tar docs.jsonl lines.txt.gz
-    common="--frame-tokens 1024 --shard-tokens 16k --val 0.1"
-    for input in "--docs lines lines.txt" docs.jsonl long.txt "--docs lines nest.tar"; do
-        rm -rf whole && shardtool tokenize -q -j 2 -o whole $common $input
-        shards=$(find whole -name '*.zst' | wc -l)
-        for number in 2 $((shards / 2)) $shards; do
-            rm -rf out
-            # a shard is renamed to its final name, then the journal gets its line
-            kill_at rename $number shardtool tokenize -j 1 -o out $common $input || continue
-            continues shardtool tokenize -j 2 -o out $common $input || [ "$number" -le 2 ]
-            shardtool diff out whole
-            cmp out/dataset.jsonl whole/dataset.jsonl
-            [ -z "$(leftovers)" ]
-        done
-        rm -rf out
-        kill_at fdatasync 3 shardtool tokenize -j 1 -o out $common $input || continue
-        continues shardtool tokenize -o out $common $input
-        cmp out/dataset.jsonl whole/dataset.jsonl
-    done
 }
 
 @test "an input that was edited since the kill, to the same size, is refused" {

@@ -42,9 +42,7 @@ after_kill() {
     if ls out/*/*/*.zst >/dev/null 2>&1; then shardtool verify -q out/*/*/*.zst || return 1; fi
     shardtool tokenize -j "$1" -o out $common $input 2>/dev/null || return 1
     diff -r -x .lock whole out || return 1
-    local left
-    left=$(find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .window -o -name .new)
-    [ -z "$left" ] || { echo "left over: $left" && return 1; }
+    [ -z "$(leftovers)" ] || { leftovers && return 1; }
 }
 
 # bats test_tags=ci

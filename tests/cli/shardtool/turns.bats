@@ -1,7 +1,6 @@
 # tokenize --turns: conversations in JSON lines.
 load ../helpers
 
-setup() { enter_test; }
 tokenize() { "$BIN/shardtool" tokenize --turns -q --val 0 "$@"; }
 
 @test "tokenize --turns refuses what it does not read, by name and line" {

@@ -1,8 +1,6 @@
 # Vocabularies of train-vocabulary and of other tools: tokenize, decode and datasets made of datasets.
 load ../helpers
 
-shardtool() { "$BIN/shardtool" "$@"; }
-
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
     seq 1 3000 | sed "s/.*/The mill's wheel, line & of 12345 \xc3\xa4pfel; it's DONE./" >text.txt
@@ -11,7 +9,7 @@ setup_file() {
 }
 
 setup() {
-    cd "$BATS_TEST_TMPDIR" && data=$BATS_FILE_TMPDIR/data vocab=$BATS_FILE_TMPDIR/vocab text=$BATS_FILE_TMPDIR/text.txt
+    enter_test && data=$BATS_FILE_TMPDIR/data vocab=$BATS_FILE_TMPDIR/vocab text=$BATS_FILE_TMPDIR/text.txt
 }
 
 @test "a trained vocabulary tokenizes, and decode gives the text back from the file in the dataset" {

@@ -2,8 +2,6 @@
 # bats file_tags=ci
 load ../helpers
 
-shardtool() { "$BIN/shardtool" "$@"; }
-
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
     for i in $(seq 700); do echo "the mill of line $i drives a wheel, sacks and $((i * 7)) carts \xc3\xa4pfel"; done >text.txt
@@ -13,7 +11,7 @@ setup_file() {
 }
 
 setup() {
-    cd "$BATS_TEST_TMPDIR" && data=$BATS_FILE_TMPDIR/data text=$BATS_FILE_TMPDIR/text.txt small=$BATS_FILE_TMPDIR/small
+    enter_test && data=$BATS_FILE_TMPDIR/data text=$BATS_FILE_TMPDIR/text.txt small=$BATS_FILE_TMPDIR/small
     wide=$BATS_FILE_TMPDIR/wide.tiktoken shard=$data/train/000/000000.zst
 }
 

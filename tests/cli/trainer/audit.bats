@@ -10,8 +10,6 @@ setup_file() {
     "$BIN/trainer" train tiny.conf --quiet --dataset=data --out_dir=runs/whole
 }
 
-setup() { setup_training; }
-
 run_copy() { cp -r "$BATS_FILE_TMPDIR/runs/whole" "$1"; } # RUN: a copy of a finished run of 24 steps
 replay() { "$BIN/trainer" replay "$@"; }
 chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\1/p" "$1/metrics.jsonl"; } # RUN STEP

@@ -1,12 +1,7 @@
 # Modern options of the model: runs, resumes, refusals, exports.
 load ../helpers
 
-setup_file() {
-    cd "$BATS_FILE_TMPDIR" || exit
-    make_data 6000 0.1 --vocabulary ascii
-}
-
-setup() { setup_training; }
+setup_file() { cd "$BATS_FILE_TMPDIR" && make_data 6000 0.1 --vocabulary ascii; }
 
 every=(--tie_embeddings=False --logit_softcap=15.3 --z_loss=1e-3 --norm=rmsnorm --qk_norm=True --mlp=swiglu --position=rope:5000
     --n_kv_head=1)

@@ -9,9 +9,6 @@ setup_file() {
     make_other_data 4000
 }
 
-setup() { setup_training; }
-
-train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 last() { checkpoint "$1" 24; }
 
 # multiply_gains CHECKPOINT DIRECTORY FACTOR: a model directory without hashes, with other gains of the last norm

@@ -1,14 +1,7 @@
 # Configurations: nanoGPT's files and flags, mistakes, warnings.
 load ../helpers
 
-setup_file() {
-    cd "$BATS_FILE_TMPDIR" || exit
-    make_data 600 0.1
-}
-
-setup() { setup_training; }
-
-train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
+setup_file() { cd "$BATS_FILE_TMPDIR" && make_data 600 0.1; }
 
 # fault 83
 @test "all mistakes of a configuration are printed, with the nearest key, 2" {

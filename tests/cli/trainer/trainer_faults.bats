@@ -1,15 +1,9 @@
 # What must not end a training run: full disks, hangups, a stdout that is gone.
 load ../helpers
 
-setup_file() {
-    cd "$BATS_FILE_TMPDIR" || exit
-    make_data 2000 0.1 --vocabulary ascii
-}
-
-setup() { setup_training; }
+setup_file() { cd "$BATS_FILE_TMPDIR" && make_data 2000 0.1 --vocabulary ascii; }
 
 large=(--n_layer=4 --n_embd=128) # checkpoints of 9 MB, steps of seconds in sequences of 1024
-train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 # bats test_tags=ci
 # fault 74
 @test "a run continues while no file can grow, and writes the missing lines later" {

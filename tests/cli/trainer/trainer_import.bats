@@ -1,9 +1,7 @@
 # trainer import: exit codes, messages and files. tests/oracle/trainer/test_model_import.py compares the models with torch.
 load ../helpers
 
-trainer() { "$BIN/trainer" "$@"; }
-
-setup() { cd "$BATS_TEST_TMPDIR" && files=$DATA/fuzz/import; }
+setup() { enter_test && files=$DATA/fuzz/import; }
 
 @test "import requires one file and a new directory" {
     run_match 2 "missing -o DIR" trainer import "$files/llmc3.bin"

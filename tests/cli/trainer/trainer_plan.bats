@@ -1,14 +1,7 @@
 # The memory plan, and how long a run takes.
 load ../helpers
 
-setup_file() {
-    cd "$BATS_FILE_TMPDIR" || exit
-    make_data 6000 0.1
-}
-
-setup() { setup_training; }
-
-train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
+setup_file() { cd "$BATS_FILE_TMPDIR" && make_data 6000 0.1; }
 
 # bats test_tags=ci
 @test "plan ends as train does with a dataset that cannot be trained on" {

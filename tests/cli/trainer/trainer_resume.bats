@@ -7,10 +7,6 @@ setup_file() {
     make_other_data 4000 --vocabulary ascii
 }
 
-setup() { setup_training; }
-
-train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
-
 # fault 66
 @test "a run stopped by a signal and resumed is bit-identical to an uninterrupted one" {
     for signal in INT TERM USR1; do
@@ -34,48 +30,6 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
         stop_run 9 137
     done
     finish killed --dataset="$data"
-}
-
-@test "losses do not depend on the number of threads" {
-    train --out_dir=one --quiet --max_iters=9
-    train --out_dir=two --quiet --max_iters=9 --threads=2
-    same_run one two 9
-}
-
-@test "losses do not depend on eval_batch_size" {
-    # on AVX2 oneDNN rounds a product by its number of rows
-    if "$BIN/trainer" doctor --device=cpu | grep -q '(avx2)' || [ -n "${DNNL_MAX_CPU_ISA:-}" ]; then export MILLRACE_ISA=portable; fi
-    train --out_dir=one --quiet --max_iters=9
-    train --out_dir=two --quiet --max_iters=9 --eval_batch_size=1
-    same_weights one two 9
-    for run in one two; do sed -nE 's/.*("step": [0-9]+, ("loss|"val_loss)": [0-9.]+).*/\1/p' $run/metrics.jsonl >$run.losses; done
-    diff one.losses two.losses
-}
-
-# bats test_tags=ci
-@test "recompute changes the memory of a step, but not its bits" {
-    short=(--quiet --n_layer=3 --max_iters=4)
-    train --out_dir=whole "${short[@]}"
-    for level in gelu norm mlp qkv block; do
-        train --out_dir=run$level "${short[@]}" --recompute=$level:2
-        same_weights whole run$level 4
-    done
-    run_match 2 "'recompute' is '7', not one of none, gelu, norm, mlp, qkv, block, auto" train --out_dir=no --recompute=7
-    run_match 2 "'recompute' is auto, which chooses the number of layers, too: name a level, as block:2" train --out_dir=no --recompute=auto:2
-}
-
-# fault 39
-@test "losses do not change when the loader is killed and restarted" {
-    serve "$data"
-    begin --loader=ipc://place --out_dir=run "${endless[@]}"
-    for _ in 1 2; do
-        wait_for_more_steps run
-        kill_loader
-        serve "$data"
-    done
-    wait_for_more_steps run 20 # more than what was fetched ahead
-    stop_run INT 75
-    finish run --dataset="$data"
 }
 
 # bats test_tags=ci
@@ -181,18 +135,6 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 }
 
 # bats test_tags=ci
-@test "offload=optimizer and all are bit-identical to offload=none, also in a run that was killed and resumed with the other one" {
-    for state in fp32 bf16 bf16_sr; do
-        [ $state = bf16 ] && back=none || back=optimizer
-        [ $state = fp32 ] && away=all || away=optimizer
-        begin_and_kill away-$state --dataset="$data" --optimizer_state=$state --offload=$away "${often[@]}"
-        train --out_dir=away-$state --quiet --optimizer_state=$state "${often[@]}" --max_iters=$end --offload=$back
-        train --out_dir=$state --quiet --optimizer_state=$state "${often[@]}" --max_iters=$end
-        same_run $state away-$state $end
-    done
-}
-
-# bats test_tags=ci
 # fault 77
 @test "optimizer_state=bf16 and bf16_sr: a killed run resumes with the same bits, and another state is an error, 2" {
     for state in bf16 bf16_sr; do
@@ -220,17 +162,6 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     [ $(($(bytes) - $(bytes "${muon[@]}"))) = $((4 * 12 * 16 * 16)) ] # 4 bytes for each number of a matrix
     "$BIN/trainer" plan tiny.conf "${muon[@]}" | grep -q '^  workspace of the update .* (inside the above)$'
     run_match 2 "'muon_learning_rate' follows the schedule of 'learning_rate', which is 0" "$BIN/trainer" plan tiny.conf "${muon[@]}" --learning_rate=0
-}
-
-# bats test_tags=ci
-@test "dropout: a killed run resumes with the same masks, also with other threads, recompute and offload" {
-    begin_and_kill killed --dataset="$data" --dropout=0.2 "${often[@]}"
-    train --out_dir=killed --quiet --dropout=0.2 "${often[@]}" --max_iters=$end --threads=2 --recompute=block --offload=optimizer
-    train --out_dir=whole --quiet --dropout=0.2 "${often[@]}" --max_iters=$end
-    same_weights whole killed $end
-    train --out_dir=none --quiet "${often[@]}" --max_iters=1
-    [ "$(losses none | grep '"step": 1, "loss"')" != "$(losses whole | grep '"step": 1, "loss"')" ]
-    [ "$(losses none | head -1)" = "$(losses whole | head -1)" ] # an evaluation has no dropout
 }
 
 # bats test_tags=ci
