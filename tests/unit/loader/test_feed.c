@@ -258,13 +258,6 @@ TEST(feed_continues_from_another_loader_of_its_list) {
     CHECK_ERROR(EX_USAGE, "'bogus' is not an endpoint");
 }
 
-TEST(feed_open_fails_with_69_without_a_loader) {
-    FeedConfig config = test_feed_config(32, 8);
-    config.timeout_ms = 200;
-    CHECK(!feed_open(&config));
-    CHECK_ERROR(EX_PEER, "no loader at ipc://p");
-}
-
 TEST(feed_stops_waiting_when_its_stop_flag_is_set) {
     static atomic_int stop = 1;
     make_test_dataset("d", &small);

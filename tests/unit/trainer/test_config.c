@@ -132,9 +132,11 @@ TEST(config_flags_override_files) {
 
 // fault 83
 TEST(config_checks_ranges_and_combinations) {
-    read_text("n_embd = 512\nn_head = 12\ndropout = 1.5\nbatch_size = 0\noptimizer = 'lion'\nbeta2 = 1.0\n");
+    read_text("n_embd = 512\nn_head = 12\ndropout = 1.5\nbatch_size = 0\noptimizer = 'lion'\nbeta2 = 1.0\n"
+              "recompute = auto:2\n");
     CHECK_EQUAL(config_check(&reader), -1);
-    CHECK_ERROR(EX_USAGE, "5 mistakes");
+    CHECK_ERROR(EX_USAGE, "6 mistakes");
+    CHECK_TEXT(mistakes(), "'recompute' is auto, which chooses the number of layers, too: name a level, as block:2");
     CHECK_TEXT(mistakes(), "a.py:1: 'n_embd' 512 is not divisible by 'n_head' 12: take 480 or 576");
     CHECK_TEXT(mistakes(), "a.py:3: 'dropout' is 1.5");
     CHECK_TEXT(mistakes(), "a.py:4: 'batch_size' is 0, outside 1 to 65536");
