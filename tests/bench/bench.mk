@@ -35,7 +35,7 @@ bench-sample: all test-deps ; $(Q)$(PYTHON) tests/bench/trainer/bench_sample.py 
 ## bench-chars  validation loss of a character model beside nanoGPT's in PyTorch, on the same ids (FILE=your text)
 bench-chars: all test-deps ; $(Q)$(PYTHON) tests/bench/trainer/bench_chars.py $(O)/bin $(FILE)
 ## bench-loader  loader throughput, latency and restart time beside nanoGPT's get_batch
-bench-loader: test-deps $(O)/bin/loader $(O)/bench_loader
+bench-loader: test-deps $(O)/bin/loader $(O)/bin/shardtool $(O)/bench_loader
 	$(Q)mkdir -p build/bench/loader
 	$(Q)$(PYTHON) tests/bench/loader/bench_loader.py $(O)/bench_loader $(O)/bin/loader build/bench/loader
 ## bench-tokenizer  MB/s beside tiktoken, gigatoken and tokenizers, ids compared (FILE=your text)

@@ -1,11 +1,8 @@
 // Reads any bytes as an archive or a compressed file, forward or with seeks: whole documents, or bad data. The bits of
 // the first byte choose the options; its upper half names the file.
-#include "common/err.h"
 #include "shardtool/ingest/input_format.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/memory_stream.h"
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 // Documents must begin and end in turn, also where damaged members are skipped.
 static int read_documents(FormatReader *reader, uint64_t left) {

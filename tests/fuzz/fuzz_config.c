@@ -1,12 +1,9 @@
 // Any bytes as a configuration file: each mistake is one line, and without a mistake each value can be written and read
 // back.
-#include "common/err.h"
+#include "tests/fuzz/fuzz.h"
 #include "trainer/config/config.h"
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_values(const Config *config) {
     for (int key = 0; key < KEY_COUNT; key++) {

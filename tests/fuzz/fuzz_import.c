@@ -1,11 +1,8 @@
 // Any bytes as a file of another trainer: the model opens with every number readable, or it is bad data. The
 // checksums of a zip archive are corrected first.
-#include "common/err.h"
+#include "tests/fuzz/fuzz.h"
 #include "trainer/import/foreign_model.h"
-#include <stdlib.h>
 #include <zlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { ENTRY_MAGIC = 0x02014b50, ENTRY_BYTES = 46, LOCAL_BYTES = 30 };
 

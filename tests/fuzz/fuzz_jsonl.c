@@ -1,10 +1,7 @@
 // Reads any bytes as text, JSON lines or an archive: the reader returns whole documents or reports bad data.
-#include "common/err.h"
 #include "shardtool/ingest/input_format.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/memory_stream.h"
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 // The bits of the first byte choose the options.
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

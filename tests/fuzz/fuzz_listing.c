@@ -1,12 +1,9 @@
 // Any bytes as what names files or keys: the first byte chooses a page of a listing of S3 or of a
 // hub, a file of profiles of AWS, or the commit of a hub.
-#include "common/err.h"
 #include "remote/aws_profile.h"
 #include "remote/hub_listing.h"
 #include "remote/s3_listing.h"
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void parse_s3(Bytes text) {
     S3Listing listing;

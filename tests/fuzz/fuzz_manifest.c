@@ -1,13 +1,10 @@
 // Any bytes as the manifest of a dataset: the dataset opens, or it is bad data. The files of its shards exist.
-#include "common/err.h"
 #include "dataset/dataset.h"
+#include "tests/fuzz/fuzz.h"
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { HASH_DIGITS = 64, SHARD_BYTES = 100 };
 

@@ -1,11 +1,8 @@
 // Any bytes as a Parquet file: whole documents, or bad data. The input is the file without its last eight bytes, before
 // which a footer's length has to be right: its last two bytes are that length.
-#include "common/err.h"
 #include "shardtool/ingest/input_format.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/memory_stream.h"
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int read_documents(Stream *stream, SourceOptions *options, uint64_t *left) {
     Part part;

@@ -1,11 +1,8 @@
 // Any bytes as the pages of one column: values that lie in memory, or bad data. Four bytes choose codec, type, levels
 // and the number of values.
-#include "common/err.h"
 #include "shardtool/parquet/parquet_column.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/memory_stream.h"
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static MemoryStream memory;

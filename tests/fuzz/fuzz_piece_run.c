@@ -1,15 +1,12 @@
 // Any bytes as a run file of counted pieces: what is read are pieces with counts in order, or the file is bad data. Its
 // checksum is correct in three files of four, and the first byte makes one file or two of the bytes.
-#include "common/err.h"
 #include "common/hash.h"
+#include "tests/fuzz/fuzz.h"
 #include "tokenizer/training/bpe_training.h"
 #include "tokenizer/training/piece_run.h"
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 typedef struct {
     BpeTraining *training;

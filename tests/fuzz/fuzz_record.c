@@ -1,9 +1,6 @@
 // Any bytes as metrics.jsonl: lines are read or refused, members lie in their line, and a line equals itself.
-#include "common/err.h"
+#include "tests/fuzz/fuzz.h"
 #include "trainer/audit/record.h"
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check(const RecordLine *line, Bytes whole) {
     static const char *const keys[] = {"loss", "chain", "config", "fingerprint", "first_sample", "data", "ms"};

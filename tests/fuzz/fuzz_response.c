@@ -1,8 +1,6 @@
 // Any bytes as the header of a response: each line is added, and what is kept is within its bounds.
 #include "remote/response.h"
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void check(const Response *response) {
     if (response->has_range && response->first >= response->end) abort();

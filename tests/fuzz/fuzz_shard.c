@@ -1,9 +1,6 @@
 // Any bytes as a shard: opens it, looks up tokens, verifies it. Every error must be bad data (65).
-#include "common/err.h"
 #include "dataset/shard.h"
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 // A wrong checksum would keep the fuzzer out of the code behind the check: correct those of the blocks B, D and E.
 static void correct(uint8_t *data, size_t size) {

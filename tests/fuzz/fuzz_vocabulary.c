@@ -1,10 +1,7 @@
 // Reads any bytes as the file of a vocabulary, by the first byte as tokenizer.json, .tiktoken, or vocab.json with
 // merges.txt after a NUL. What it accepts is written and read again: the same vocabulary.
-#include "common/err.h"
+#include "tests/fuzz/fuzz.h"
 #include "tokenizer/files/vocab_table.h"
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const Vocab *open_pair(Bytes file) {
     const uint8_t *end = memchr(file.data, 0, file.size);

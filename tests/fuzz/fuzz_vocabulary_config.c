@@ -1,16 +1,13 @@
 // Reads any bytes as the files beside a vocabulary. The first byte chooses tokenizer_config.json,
 // special_tokens_map.json or added_tokens.json, and each NUL begins the next file. Files that are accepted must name
 // special tokens alone.
-#include "common/err.h"
 #include "common/json_read.h"
+#include "tests/fuzz/fuzz.h"
 #include "tokenizer/files/vocab_config.h"
 #include "tokenizer/files/vocab_file.h"
 #include "tokenizer/tokenizer.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { FILES = 3 };
 static const char *const names[FILES] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"};

@@ -3,9 +3,7 @@
 #include "common/hash.h"
 #include "dataset/split.h"
 #include "loader/protocol/status.h"
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void decode(const uint8_t *data, size_t size) {
     WireMessage message;

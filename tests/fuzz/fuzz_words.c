@@ -1,9 +1,7 @@
 // Normalizes any bytes: the words have one blank between two, are equal for the text in parts of its bytes that are
 // UTF-8, and the normal form of a normal form is itself. The words of a set are found again.
 #include "shardtool/similar/shingles.h"
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void check(const TextWords *words) {
     const Bytes text = {words->text.data, words->text.size};

@@ -1,6 +1,7 @@
 // Measures the loader for `make bench-loader`: prints "name value" lines, which bench_loader.py compares with its
 // peers. "cpu" is CPU seconds per 10^9 tokens, of the loader and of this client together.
-//   bench_loader LOADER_PROGRAM FOLDER 0|1     creates datasets in FOLDER unless they exist; 1: the long form
+//   bench_loader LOADER_PROGRAM FOLDER 0|1     creates datasets in FOLDER unless they exist, by the shardtool beside the
+//                                              loader; 1: the long form
 #include "common/err.h"
 #include "common/log.h"
 #include "loader/client/feed.h"
@@ -18,14 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum {
-    T = 1024,
-    TRAIN_TOKENS = 48 << 20,
-    VAL_TOKENS = 1 << 20,
-    VOCAB = 50257,
-    EOT = 50256,
-    LARGE_SHARDS = 200 // of TRAIN_TOKENS each: 10^10 tokens
-};
+enum { T = 1024, TRAIN_TOKENS = 48 << 20, EOT = 50256 };
 extern char **environ;
 
 static void check(bool fine) {
@@ -47,83 +41,28 @@ static void make_ids(uint16_t *ids, size_t count) {
         }
     }
     for (size_t i = 900; i < count; i += 1000) ids[i] = EOT;
+    ids[count - 1] = EOT;
 }
 
-static void add_shard(Dataset *dataset, int split, const uint16_t *ids, size_t count) {
-    char path[PATH_MAX_BYTES], folder[PATH_MAX_BYTES];
-    dataset_shard_path(path, dataset->path, split, dataset->shard_count[split]);
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    ShardParams params = {.frame_tokens = SHARD_FRAME_TOKENS, .vocab_size = VOCAB, .eot_id = EOT};
-    memcpy(params.vocab_fp, dataset->vocab_fp, sizeof params.vocab_fp);
-    ShardWriter writer;
-    ShardEncoder *encoder = shard_encoder_open();
-    Buffer frame = {0};
-    check(dir_make(folder) == 0 && shard_writer_open(&writer, path, -1, &params, false) == 0);
-    for (size_t at = 0; at < count; at += SHARD_FRAME_TOKENS) {
-        size_t tokens = count - at < SHARD_FRAME_TOKENS ? count - at : SHARD_FRAME_TOKENS;
-        frame.size = 0;
-        check(shard_encode(encoder, &params, ids + at, tokens, &frame) == 0);
-        check(shard_writer_append(&writer, ids + at, tokens, (Bytes){frame.data, frame.size}, 0) == 0);
-    }
-    check(shard_writer_finish(&writer) == 0);
-    DatasetShard shard = {
-        .tokens = count, .documents = writer.documents, .bytes = writer.file.written, .from = {"a", 0}, .to = {"a", 1}};
-    memcpy(shard.content_hash, writer.content_hash, sizeof shard.content_hash);
-    memcpy(shard.stored_hash, writer.stored_hash, sizeof shard.stored_hash);
-    dataset_add(dataset, split, &shard);
-    buffer_close(&frame);
-    shard_encoder_close(encoder);
+static void shardtool(const char *loader, const char *arguments) {
+    char command[PATH_MAX_BYTES];
+    snprintf(command, sizeof command, "%.*s/shardtool %s", (int)(strrchr(loader, '/') - loader), loader, arguments);
+    check(system(command) == 0);
 }
 
-static void begin_dataset(Dataset *dataset, const char *path) {
-    dataset_begin(dataset, path);
-    memset(dataset->vocab_fp, 0x11, sizeof dataset->vocab_fp);
-    dataset->vocab_size = VOCAB, dataset->eot_id = EOT;
-    dataset->params = "", dataset->val = "0";
-}
-
-static void make_dataset(const char *path, const uint16_t *ids) {
-    Dataset dataset;
-    begin_dataset(&dataset, path);
-    add_shard(&dataset, SPLIT_TRAIN, ids, TRAIN_TOKENS);
-    add_shard(&dataset, SPLIT_VAL, ids, VAL_TOKENS);
-    check(dataset_save(&dataset) == 0);
-    dataset_close(&dataset);
-}
-
-// 10^10 tokens: the shard of `set` under many names, so that frames are decoded again and again while the file stays
-// in memory.
-static void make_large_dataset(void) {
-    const char *const path = "large";
-    Dataset small, large;
-    check(dataset_open(&small, "set") == 0);
-    begin_dataset(&large, path);
-    for (int i = 0; i < LARGE_SHARDS; i++) {
-        char shard[PATH_MAX_BYTES], folder[PATH_MAX_BYTES];
-        dataset_shard_path(shard, path, SPLIT_TRAIN, (uint64_t)i);
-        snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(shard, '/') - shard), shard);
-        unlink(shard);
-        check(dir_make(folder) == 0 && link(small.shards[SPLIT_TRAIN][0].path, shard) == 0);
-        dataset_add(&large, SPLIT_TRAIN, &small.shards[SPLIT_TRAIN][0]);
-    }
-    check(dataset_save(&large) == 0);
-    dataset_close(&large), dataset_close(&small);
-}
-
-static void make_datasets(void) {
-    if (access("made", F_OK) == 0) return;
+// `set`, and `large` of 10^10 tokens: its shard under many names, so that frames are decoded again and again while the
+// file stays in memory.
+static void make_datasets(const char *loader) {
+    if (access("large", F_OK) == 0) return;
     uint16_t *ids = malloc(TRAIN_TOKENS * sizeof *ids);
-    check(ids);
+    int fd = open("train.bin", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    check(ids && fd >= 0);
     make_ids(ids, TRAIN_TOKENS);
-    make_dataset("set", ids);
-    make_large_dataset();
-    const char *const files[] = {"train.bin", "made"};
-    for (int i = 0; i < 2; i++) {
-        int fd = open(files[i], O_WRONLY | O_CREAT | O_TRUNC, 0644);
-        check(fd >= 0 && fd_write(fd, ids, i ? 0 : TRAIN_TOKENS * sizeof *ids, files[i]) == 0);
-        close(fd);
-    }
+    check(fd_write(fd, ids, TRAIN_TOKENS * sizeof *ids, "train.bin") == 0);
+    close(fd);
     free(ids);
+    shardtool(loader, "import-tokens --quiet --force --format nanogpt -o set train.bin");
+    shardtool(loader, "merge --quiet --allow-duplicates -o large $(yes set | head -n 200)");
 }
 
 static double seconds_since(uint64_t ns) { return (double)(clock_ns() - ns) * 1e-9; }
@@ -374,7 +313,7 @@ int main(int argc, char **argv) {
     if (!realpath(argv[1], program) || chdir(argv[2]) < 0) return 2;
     bool whole = *argv[3] == '1';
     int kills = whole ? 1000 : 50;
-    make_datasets();
+    make_datasets(program);
     bench_read();
     pid_t pid = start_loader(program, ring_endpoint);
     bench_rates(pid);

@@ -189,18 +189,6 @@ def test_json_lines_and_shards_of_a_parquet_file_hold_its_documents(folder):
     assert ids[0] and ids[0] == ids[1]
 
 
-def test_prefixes_of_a_file_are_refused(folder):
-    path = os.path.join(folder, "whole.parquet")
-    write(path, ["some", "texts", "", "and more"] * 5, encoding="dictionary", compression="snappy")
-    data = open(path, "rb").read()
-    cut = os.path.join(folder, "cut.parquet")
-    for length in [*range(20), *range(20, len(data), 11)]:
-        with open(cut, "wb") as file:
-            file.write(data[:length])
-        done = tool("decode", "--json", cut)
-        assert done.returncode == 65 and not done.stdout, (length, done)
-
-
 def test_a_flipped_byte_is_found_or_changes_nothing_with_checksums(folder):
     path = os.path.join(folder, "whole.parquet")
     rng = random.Random(6)

@@ -390,21 +390,6 @@ TEST(every_prefix_of_a_parquet_file_is_refused) {
     buffer_close(&file);
 }
 
-TEST(parquet_in_a_pipe_is_copied_before_it_is_read) {
-    Buffer file = write_fake(&right_file);
-    static MemoryStream memory;
-    memory = memory_stream(bytes_of(file.data, file.size));
-    SourceOptions options = {.text_column = "text"};
-    FormatReader *reader;
-    Part part;
-    CHECK(reader_open(&reader, &memory.stream, &options) == 0);
-    CHECK(reader_next(reader, &part) == 1 && part.text.size == 2 && !memcmp(part.text.data, "hi", 2));
-    CHECK(reader_next(reader, &part) == 1 && part.text.size == 3 && !memcmp(part.text.data, "you", 3));
-    CHECK(reader_next(reader, &part) == 0);
-    reader_close(reader);
-    buffer_close(&file);
-}
-
 // The file has one text that is null. A flip that makes another text null was found.
 TEST(a_flipped_bit_of_a_parquet_file_is_found_or_changes_no_text) {
     Bytes small = small_file();
