@@ -7,6 +7,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/saved_state.h"
+#include "trainer/config/until.h"
 #include "trainer/records/history.h"
 #include "trainer/records/metrics.h"
 #include <jansson.h>
@@ -93,7 +94,10 @@ static void print_lost(const char *run) {
 static int print_checkpoint(const char *path) {
     SavedState saved;
     if (saved_state_read(&saved, path) < 0) return -1;
-    print_number("max_iters", strtod(json_string_value(json_object_get(saved.config, "max_iters")), NULL));
+    const Cooldown *cooldown = &saved.state.cooldown;
+    const double most = strtod(json_string_value(json_object_get(saved.config, "max_iters")), NULL);
+    if (cooldown->begun || most < UNTIL_STEPS)
+        print_number("max_iters", cooldown->begun ? (double)(cooldown->from + cooldown->steps) : most);
     Buffer text = {0};
     json_add_string(&text, path);
     if (json)

@@ -7,6 +7,7 @@
 #include "trainer/engine/engine_data.h"
 #include "trainer/inference/sample_text.h"
 #include "trainer/optim/schedule.h"
+#include "trainer/run/branch.h"
 #include "trainer/run/loop_record.h"
 #include "trainer/run/train.h"
 #include "trainer/setup/vocabulary.h"
@@ -16,10 +17,13 @@
 #include <stdio.h>
 
 static bool print_config, fresh, print_ranks;
+static const char *branch_from;
 static const Option options[] = {
     {OPT_FLAG, "print_config", &print_config, NULL,
      "print every key, its value and where it comes from, as a configuration file"},
     {OPT_FLAG, "fresh", &fresh, NULL, "start a new run; an earlier one in out_dir moves to out_dir/before-N"},
+    {OPT_STRING, "branch_from", &branch_from, "RUN[/ckpt-STEP]",
+     "begin in out_dir with the newest or this checkpoint of another run, its record and its order of samples"},
     {OPT_FLAG, "print_ranks", &print_ranks, NULL,
      "with mpirun or srun: every process prints, with the samples of each batch and their hash"},
     {OPT_END, NULL, NULL, NULL, NULL},
@@ -156,6 +160,7 @@ static int train_and_conclude(Run *run, const ConfigReader *reader) {
 
 static int train_all(const ConfigReader *reader) {
     static Run run;
+    stop_cooldown_on_usr1 = *reader->config.until;
     int result = stop_on_signals();
     if (result == 0) result = train_and_conclude(&run, reader);
     run_close(&run);
@@ -166,6 +171,9 @@ static int run(int count, char **files) {
     ConfigReader reader;
     int result = config_read(&reader, count, files);
     const bool prints = result == 0 && print_config;
+    if (result == 0 && branch_from && fresh)
+        result = fail(EX_USAGE, "--fresh and --branch_from: a branch begins in an out_dir without a run");
+    if (result == 0 && branch_from && !prints) result = branch_open(&reader.config, branch_from);
     if (result == 0) result = model_config_resolve(&reader, !fresh);
     if (result == 0 && !print_config) result = vocabulary_resolve(&reader, NULL);
     if (prints) // also without the model of init_from

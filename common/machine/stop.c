@@ -9,13 +9,17 @@
 #include <string.h>
 #include <unistd.h>
 
-atomic_int stop_requested;
+atomic_int stop_requested, stop_cooldown_requested;
+atomic_bool stop_cooldown_on_usr1;
 
 static sigset_t stopping;
 
 static void *wait_for_signals(void *none) {
     for (int number; sigwait(&stopping, &number) == 0;)
-        if (atomic_fetch_add(&stop_requested, 1) && number == SIGINT) _exit(128 + SIGINT);
+        if (number == SIGUSR1 && stop_cooldown_on_usr1)
+            stop_cooldown_requested++;
+        else if (atomic_fetch_add(&stop_requested, 1) && number == SIGINT)
+            _exit(128 + SIGINT);
     return none;
 }
 

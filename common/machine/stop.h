@@ -6,6 +6,10 @@
 // Signals so far; only the thread that waits for them writes it.
 extern atomic_int stop_requested;
 
+// SIGUSR1 signals so far, if stop_cooldown_on_usr1 is set: these do not count as requests to stop.
+extern atomic_int stop_cooldown_requested;
+extern atomic_bool stop_cooldown_on_usr1;
+
 // Starts a thread that counts SIGINT, SIGTERM, SIGUSR1 and SIGHUP (unless SIGHUP is ignored, as under nohup). A SIGINT
 // that is not the first of them ends the process with 130. Call it before any other thread is started. -1 after fail().
 int stop_on_signals(void);

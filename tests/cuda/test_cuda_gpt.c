@@ -82,8 +82,9 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     config.learning_rate = 3e-3, config.lr_schedule = LR_CONSTANT, config.warmup_iters = 0;
     const float scale = 1.0f / (ROWS * BLOCK * MICROS);
     for (int step = 0; step < STEPS; step++) {
-        step_begin(&network, &config,
-                   &(StepPosition){(uint64_t)step, (uint64_t)step, form.loss_scale > 0 ? form.loss_scale : 1, NULL});
+        step_begin(
+            &network, &config,
+            &(StepPosition){(uint64_t)step, (uint64_t)step, form.loss_scale > 0 ? form.loss_scale : 1, NULL, NULL});
         for (int micro = 0; micro < MICROS; micro++) {
             fill(slot, micro);
             network_tokens(&network, pass, slot, ROWS, BLOCK);

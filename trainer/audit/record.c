@@ -19,6 +19,8 @@ static const struct {
     {LINE_PASSED, "passed_from", "", NULL},
     {LINE_PROCESS, "arena_bytes", "arena_bytes world answer_share ", "version data loader config "},
     {LINE_ROLLED_BACK, "rolled_back_from", "rolled_back_from ", "nonfinite skip_from skip_to "},
+    {LINE_COOLDOWN, "cooldown_begun", "cooldown_begun cooldown_steps cooldown_done ", "at_once "},
+    {LINE_NOTE, "until", "until_at ", "until "},
     {LINE_NOTE, "saved_step", "saved_step save_ms ", ""},
     {LINE_NOTE, "save_wait_ms", "save_wait_ms ", ""},
     {LINE_NOTE, "lost_steps", "lost_steps ", ""},
@@ -26,6 +28,7 @@ static const struct {
     {LINE_NOTE, "processor_lost", "processor_lost ", ""},
     {LINE_NOTE, "gpu_used_bytes", "gpu_used_bytes gpu_free_bytes gpu_busy ", ""},
     {LINE_NOTE, "sample", "", "sample "},
+    {LINE_NOTE, "branched_from", "", "branched_from until "},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 

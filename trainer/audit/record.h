@@ -12,6 +12,7 @@ typedef enum {
     LINE_PASSED,     //
     LINE_PROCESS,    // a process begins or resumes the run, with this configuration
     LINE_ROLLED_BACK,
+    LINE_COOLDOWN,
     LINE_NOTE, // about the time and the disk: a replay gives other numbers
 } LineKind;
 

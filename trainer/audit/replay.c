@@ -142,6 +142,20 @@ static int roll_back(Replay *replay, const RecordLine *line) {
     return 0;
 }
 
+static int cool_down(Replay *replay, const RecordLine *line) {
+    Cooldown *cooldown = &replay->engine.state.cooldown;
+    char done[32];
+    Bytes text;
+    if (!record_number(line, "cooldown_begun", &cooldown->begun) ||
+        !record_number(line, "cooldown_steps", &cooldown->steps) || !cooldown->steps ||
+        !record_member(line, "cooldown_done", &text) || text.size >= sizeof done)
+        return fail(EX_DATA, "'%s': the cooldown of step %" PRIu64 " is damaged", replay->record.path, line->step);
+    snprintf(done, sizeof done, "%.*s", (int)text.size, (const char *)text.data);
+    cooldown->from = line->step, cooldown->done = strtod(done, NULL);
+    cooldown->at_once = record_member(line, "at_once", &text);
+    return 0;
+}
+
 // Whether the run began again where the process of `step` began, of which no step was kept. rest: the lines after it.
 static bool is_replaced(const Replay *replay, Bytes rest, uint64_t step) {
     RecordLine line;
@@ -165,6 +179,7 @@ static int next_compared(Replay *replay, RecordLine *line) {
             return 0; // of steps that are not replayed
         }
         if (line->kind == LINE_ROLLED_BACK && roll_back(replay, line) < 0) return -1;
+        if (line->kind == LINE_COOLDOWN && cool_down(replay, line) < 0) return -1;
         replay->rest = rest;
     }
 }
@@ -473,9 +488,8 @@ static int replay_round(Replay *replay) {
     ComputedStep step;
     if (stop_requested) return fail(EX_AGAIN, "stopped at step %" PRIu64, engine->state.step);
     const bool evaluates = engine_evaluation_due(engine);
-    if (!evaluates && engine->state.step >= (uint64_t)engine->config.max_iters)
-        return fail(EX_DATA, "'%s' goes on behind its max_iters, step %" PRIu64, replay->record.path,
-                    engine->state.step);
+    if (!evaluates && engine->state.step >= engine_end(engine))
+        return fail(EX_DATA, "'%s' goes on behind its last step, %" PRIu64, replay->record.path, engine->state.step);
     const FeedResult found = evaluates ? engine_evaluate(engine, evaluations) : engine_step(engine, &step);
     if (found == FEED_CHANGED) return use_dataset(replay);
     if (found == FEED_ERROR) return -1;

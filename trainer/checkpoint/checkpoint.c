@@ -219,12 +219,12 @@ static void remove_checkpoint(const char *directory) {
     rmdir(directory);
 }
 
-void checkpoint_rotate(const char *out_dir, uint64_t best_step) {
+void checkpoint_rotate(const char *out_dir, uint64_t best_step, uint64_t cooldown) {
     uint64_t steps[LIST_MAX];
     char path[PATH_MAX_BYTES];
     int count = list_steps(out_dir, steps);
     for (int i = 2; i < count; i++)
-        if (steps[i] != best_step) remove_checkpoint(step_path(path, out_dir, steps[i]));
+        if (steps[i] != best_step && steps[i] != cooldown) remove_checkpoint(step_path(path, out_dir, steps[i]));
 }
 
 bool checkpoint_is_remnant(const char *out_dir, uint64_t step) {
@@ -303,7 +303,7 @@ int checkpoint_save(Network *network, const RunState *state, const Config *confi
         return fail_in("checkpoint of step %llu", (unsigned long long)state->step);
     }
     if (dir_sync(out_dir) < 0) return -1;
-    checkpoint_rotate(out_dir, state->best_step);
+    checkpoint_rotate(out_dir, state->best_step, schedule_cooldown(config, &state->cooldown));
     return 0;
 }
 

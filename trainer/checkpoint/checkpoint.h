@@ -28,9 +28,9 @@ int64_t checkpoint_space(const char *directory, char at[PATH_MAX_BYTES]);
 // 74 when one checkpoint of `bytes` does not fit the disk of out_dir.
 int checkpoint_check_space(const char *out_dir, uint64_t bytes);
 
-// Removes all checkpoints but the last two and the best: after a save, and at the start of a run, if a kill had left a
-// part of one.
-void checkpoint_rotate(const char *out_dir, uint64_t best_step);
+// Removes all checkpoints but the last two, the best and that before the cooldown (schedule_cooldown): after a save,
+// and at the start of a run, if a kill had left a part of one.
+void checkpoint_rotate(const char *out_dir, uint64_t best_step, uint64_t cooldown);
 
 // Writes out_dir/ckpt-STEP, and removes old ones. Does nothing if it exists.
 int checkpoint_save(Network *network, const RunState *state, const Config *config, const char *out_dir);

@@ -25,6 +25,7 @@ void run_state_init(RunState *state) { *state = (RunState){.first_loss = NAN, .l
     FIELD(scaler, "scaler", &state->scaler)                                                                            \
     FIELD(series, "spike_losses", &state->spikes.loss)                                                                 \
     FIELD(series, "spike_norms", &state->spikes.norm)                                                                  \
+    FIELD(cooldown, "cooldown", &state->cooldown)                                                                      \
     FIELD(flag, "evaluated", &state->evaluated)                                                                        \
     FIELD(real, "first_loss", &state->first_loss)                                                                      \
     FIELD(real, "last_loss", &state->last_loss)                                                                        \
@@ -101,6 +102,12 @@ static json_t *scaler_json(const LossScaler *scaler) {
     if (!(scaler->scale > 0)) return NULL; // a run without loss scaling
     return json_pack("{s:f, s:o, s:o}", "scale", (double)scaler->scale, "good", number(scaler->good), "overflow_streak",
                      number(scaler->overflow_streak));
+}
+
+static json_t *cooldown_json(const Cooldown *cooldown) {
+    if (!cooldown->begun) return NULL;
+    return json_pack("{s:o, s:o, s:o, s:f, s:b}", "begun", number(cooldown->begun), "from", number(cooldown->from),
+                     "steps", number(cooldown->steps), "done", cooldown->done, "at_once", cooldown->at_once);
 }
 
 static json_t *series_json(const SpikeSeries *series) {
@@ -316,6 +323,14 @@ static bool take_scaler(const json_t *object, LossScaler *scaler) {
         return false;
     *scaler = (LossScaler){(float)scale, (uint32_t)good, (uint32_t)overflow_streak};
     return true;
+}
+
+static bool take_cooldown(const json_t *found, Cooldown *cooldown) {
+    if (!found) return true;
+    return take_number(find(found, "begun"), &cooldown->begun) && take_number(find(found, "from"), &cooldown->from) &&
+           take_number(find(found, "steps"), &cooldown->steps) && take_real(find(found, "done"), &cooldown->done) &&
+           take_flag(find(found, "at_once"), &cooldown->at_once) && cooldown->steps && cooldown->done >= 0 &&
+           cooldown->done <= 1;
 }
 
 // Checkpoints of version 0.1.0 have no series.

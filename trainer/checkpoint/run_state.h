@@ -4,6 +4,7 @@
 #include "kernels/backend.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/optim/loss_scaler.h"
+#include "trainer/optim/schedule.h"
 #include "trainer/optim/spikes.h"
 
 enum { DATASETS_MAX = 16, CHANGES_MAX = 64 };
@@ -29,6 +30,7 @@ typedef struct {
     uint64_t nonfinite, nonfinite_streak; // steps that were not finite: all, and consecutive ones up to `step`
     LossScaler scaler;
     SpikeWindow spikes;
+    Cooldown cooldown;
     bool evaluated;                          // an evaluation was made at `step`
     double first_loss, last_loss, best_loss; // validation loss at step 0, at `step`, and the lowest; NAN: none
     uint64_t best_step;                      // step with best_loss

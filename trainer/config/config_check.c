@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/config/config.h"
+#include "trainer/config/until.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -143,6 +144,19 @@ static void check_schedule(ConfigReader *reader) {
                        (long long)config->cooldown_iters, (long long)config->lr_decay_iters);
 }
 
+// The time decides when the rate falls and which step is the last. max_iters counts if it is given with the command.
+static void set_until(ConfigReader *reader) {
+    Config *config = &reader->config;
+    Until until;
+    if (!*config->until) return;
+    if (until_parse(&until, config->until, time(NULL)) < 0) {
+        config_mistake(reader, KEY_until, "%s", err_text());
+        err_clear();
+    }
+    config->lr_schedule = LR_WSD, config->cooldown_iters = 0, config->lr_decay_iters = UNTIL_STEPS;
+    if (strncmp(reader->origin[KEY_max_iters], "--", 2)) config->max_iters = UNTIL_STEPS;
+}
+
 // tokens_per_step = batch_size * gradient_accumulation_steps * block_size.
 static void split_step(ConfigReader *reader) {
     enum { ROWS_MAX = 12 }; // of a batch_size that is auto, before the plan splits the step
@@ -255,6 +269,7 @@ static void count_evaluation(ConfigReader *reader) {
 
 int config_check(ConfigReader *reader) {
     translate(reader);
+    set_until(reader);
     for (int key = 0; key < KEY_COUNT; key++) check_range(reader, key);
     check_paths(reader);
     check_model(reader);

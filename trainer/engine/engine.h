@@ -66,6 +66,10 @@ static inline DatasetUse *engine_use(Engine *engine) { return &engine->state.dat
 static inline uint64_t engine_sequences(const Engine *engine) { // in a step
     return (uint64_t)(engine->config.batch_size.value * engine->config.gradient_accumulation_steps);
 }
+// The number of steps of the run, as far as it is known.
+static inline uint64_t engine_end(const Engine *engine) {
+    return schedule_end(&engine->config, &engine->state.cooldown);
+}
 // Whether the ranks divide master parameters and optimizer state.
 static inline bool engine_divided(const Engine *engine) { return engine->plan.shards > 1; }
 // The network that checkpoints are read into and written from: the host copy if the ranks divide the state.

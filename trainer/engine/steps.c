@@ -9,7 +9,7 @@
 
 bool engine_evaluation_due(const Engine *engine) {
     const uint64_t step = engine->state.step, interval = (uint64_t)engine->config.eval_interval;
-    return interval && !engine->state.evaluated && (step % interval == 0 || step >= (uint64_t)engine->config.max_iters);
+    return interval && !engine->state.evaluated && (step % interval == 0 || step >= engine_end(engine));
 }
 
 FeedResult engine_evaluate(Engine *engine, Evaluation evaluations[SPLIT_COUNT]) {
@@ -89,7 +89,7 @@ static void start_stream(Engine *engine) {
     const Collective *ranks = &engine->collective;
     const uint64_t rows = (uint64_t)config->batch_size.value;
     const uint64_t consumed = engine_use(engine)->consumed, between = (uint64_t)config->eval_interval;
-    uint64_t until = (uint64_t)config->max_iters - state->step;
+    uint64_t until = engine_end(engine) - state->step;
     if (between && until > between - state->step % between) until = between - state->step % between;
     const FeedRequest form = {
         .split = SPLIT_TRAIN,
@@ -130,7 +130,8 @@ FeedResult engine_step(Engine *engine, ComputedStep *step) {
     start_stream(engine);
     chain_begin(&engine->chain);
     const uint64_t started = clock_ns(), waited = feed_stats(engine->feed).wait_ns, sent = collective_sent(ranks);
-    const StepPosition place = {state->step, state->updates, loss_scaler_scale(&state->scaler), &state->spikes};
+    const StepPosition place = {state->step, state->updates, loss_scaler_scale(&state->scaler), &state->spikes,
+                                &state->cooldown};
     step->first_sample = engine_use(engine)->consumed, step->loss_scale = place.loss_scale;
     FeedResult found = step_gradients(network, config, &engine->stream, &place);
     if (found == FEED_BATCH && chain_share(&engine->chain, network) < 0) found = FEED_ERROR;

@@ -7,6 +7,11 @@ static double cooldown_steps(const Config *config) {
     return config->cooldown_iters ? (double)config->cooldown_iters : (double)config->lr_decay_iters / 5;
 }
 
+// The part of a cooldown before a step.
+static double cooldown_done(const Cooldown *cooldown, uint64_t step) {
+    return cooldown->done + (1 - cooldown->done) * ((double)(step - cooldown->from) / (double)cooldown->steps);
+}
+
 // Warmup, stable, decay: the decay is 1 - sqrt(part of it) (Haegele et al., "Scaling Laws and Compute-Optimal Training
 // Beyond Fixed Training Durations", 2024).
 static double wsd_left(const Config *config, double at) {
@@ -14,10 +19,12 @@ static double wsd_left(const Config *config, double at) {
     return at <= end - steps ? 1 : 1 - sqrt((at - (end - steps)) / steps);
 }
 
-double schedule_rate(const Config *config, uint64_t step) {
+double schedule_rate(const Config *config, const Cooldown *cooldown, uint64_t step) {
     double highest = config->learning_rate, lowest = config->min_lr, at = (double)step;
     double warmup = (double)config->warmup_iters, end = (double)config->lr_decay_iters;
     if (at < warmup) return highest * (at + 1) / (warmup + 1);
+    if (cooldown && cooldown->begun && step >= cooldown->from)
+        return lowest + (1 - sqrt(fmin(1, cooldown_done(cooldown, step)))) * (highest - lowest);
     if (config->lr_schedule == LR_CONSTANT) return highest;
     if (at >= end || end <= warmup) return lowest;
     double part = (at - warmup) / (end - warmup), left = 0; // part: 0 after the warmup, 1 at the end
@@ -34,6 +41,31 @@ double schedule_rate(const Config *config, uint64_t step) {
         break;
     }
     return lowest + left * (highest - lowest);
+}
+
+uint64_t schedule_cooldown(const Config *config, const Cooldown *cooldown) {
+    const double start = (double)config->lr_decay_iters - cooldown_steps(config);
+    if (cooldown->begun) return cooldown->begun;
+    return config->lr_schedule == LR_WSD && start > (double)config->warmup_iters ? (uint64_t)start : 0;
+}
+
+uint64_t schedule_end(const Config *config, const Cooldown *cooldown) {
+    const uint64_t most = (uint64_t)config->max_iters, end = cooldown->from + cooldown->steps;
+    return cooldown->begun && end < most ? end : most;
+}
+
+Cooldown cooldown_plan(const Cooldown *now, const CooldownTime *time) {
+    const double room = (double)(time->most - time->step), slack = 16;
+    const double fit = fmax(1, floor(fmin(room, time->seconds / time->step_s)));
+    if (!now->begun) {
+        const double wanted = fmax(1, floor((double)time->step / 4));
+        if (fit > wanted && !time->begins_now) return *now;
+        return (Cooldown){
+            .begun = time->step, .from = time->step, .steps = (uint64_t)fmin(wanted, fit), .at_once = fit > wanted};
+    }
+    const double left = (double)(now->from + now->steps - time->step), much = floor(left / slack);
+    if (!isfinite(time->seconds) || (fit >= left - much && (now->at_once || fit <= left + much + 1))) return *now;
+    return (Cooldown){now->begun, time->step, (uint64_t)fit, cooldown_done(now, time->step), now->at_once};
 }
 
 void schedule_warn(const Config *config) {
@@ -55,5 +87,5 @@ void schedule_warn(const Config *config) {
     if (decays && steps && steps < end && end == *(const int64_t *)config_keys[KEY_lr_decay_iters].value)
         log_warn("the run ends at step %lld, and the learning rate falls until lr_decay_iters, %lld: it ends at %.3g, "
                  "not at min_lr %g; set lr_decay_iters=%lld",
-                 steps, end, schedule_rate(config, (uint64_t)steps - 1), config->min_lr, steps);
+                 steps, end, schedule_rate(config, NULL, (uint64_t)steps - 1), config->min_lr, steps);
 }

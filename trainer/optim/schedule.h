@@ -4,5 +4,35 @@
 
 #include "trainer/config/config.h"
 
-void schedule_warn(const Config *config);                  // of values that are probably mistakes
-double schedule_rate(const Config *config, uint64_t step); // step counts from 0
+// A decay whose steps were set during the run (key until). It begins with step `begun` and ends before step
+// `from + steps`. As its length may be set again, `done` is the part of the decay before step `from`.
+typedef struct {
+    uint64_t begun; // 0: none
+    uint64_t from, steps;
+    double done;
+    bool at_once; // it began before its time: it is not made longer
+} Cooldown;
+
+void schedule_warn(const Config *config); // of values that are probably mistakes
+
+// Of a step, which counts from 0. cooldown: may be NULL.
+double schedule_rate(const Config *config, const Cooldown *cooldown, uint64_t step);
+
+// The step before which the rate begins to fall from its highest value, if it does so at once. 0: it does not.
+uint64_t schedule_cooldown(const Config *config, const Cooldown *cooldown);
+// The number of steps of the run.
+uint64_t schedule_end(const Config *config, const Cooldown *cooldown);
+
+// What a cooldown is planned from.
+typedef struct {
+    uint64_t step;   // the next one
+    uint64_t most;   // steps of the run (max_iters)
+    double seconds;  // left for steps; INFINITY: no limit
+    double step_s;   // seconds of a step
+    bool begins_now; // whether or not it is time
+} CooldownTime;
+
+// The cooldown at this time. A fifth of all steps, so that it begins when as much time is left as a quarter of the
+// steps so far took; sooner or in fewer steps if max_iters or the time is short. Afterwards its length follows the
+// speed of the steps. At least one step is left to a cooldown that begins.
+Cooldown cooldown_plan(const Cooldown *now, const CooldownTime *time);

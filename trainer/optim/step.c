@@ -4,7 +4,6 @@
 #include "trainer/model/layer_offload.h"
 #include "trainer/optim/offload.h"
 #include "trainer/optim/recheck.h"
-#include "trainer/optim/schedule.h"
 #include <math.h>
 
 // Keys of recordings; from PARTS on the parts of a micro-batch, and then of one whose gradients are added.
@@ -12,8 +11,8 @@ enum { FIRST_MICRO_BATCH, NEXT_MICRO_BATCH, NORM, UPDATE, PARTS };
 
 void step_begin(Network *network, const Config *config, const StepPosition *position) {
     *network->scalars = (StepScalars){.loss_scale = position->loss_scale, .divisor = position->loss_scale};
-    network->plan->optimizer->prepare(network->scalars->optimizer, config, schedule_rate(config, position->step),
-                                      position->update);
+    network->plan->optimizer->prepare(network->scalars->optimizer, config,
+                                      schedule_rate(config, position->cooldown, position->step), position->update);
     if (network->plan->dropout) {
         const double p = config->dropout;
         network->scalars->dropout =
@@ -420,7 +419,7 @@ int step_apply(Network *network, const Config *config, const StepPosition *posit
     *result = (StepResult){.loss = targets > 0 ? network->scalars->loss / targets : NAN,
                            .norm = targets > 0 ? network->scalars->norm : NAN,
                            .targets = (uint64_t)targets,
-                           .learning_rate = schedule_rate(config, position->step)};
+                           .learning_rate = schedule_rate(config, position->cooldown, position->step)};
     const bool values = isfinite(result->loss) && isfinite(result->norm);
     result->finite = values || !result->targets, result->applied = applied && values;
     return 0;

@@ -3,6 +3,7 @@
 
 #include "loader/client/batch_stream.h"
 #include "trainer/model/network.h"
+#include "trainer/optim/schedule.h"
 #include "trainer/optim/spikes.h"
 
 // The position of a run before a step.
@@ -11,6 +12,7 @@ typedef struct {
     uint64_t update;           // updates applied so far
     float loss_scale;          // power of two that gradients are multiplied with; 1 unless activations are fp16
     const SpikeWindow *spikes; // with spike_action = skip: of the steps before; may be NULL
+    const Cooldown *cooldown;  // may be NULL
 } StepPosition;
 
 typedef struct {

@@ -34,6 +34,7 @@ static bool begins(const char *text, const char *with) { return !strncmp(text, w
 static bool is_known(const MetricsEnd *end, const char *members) {
     unsigned long long passed_to;
     if (begins(members, ", \"val_loss\"")) return end->evaluated;
+    if (begins(members, ", \"cooldown_begun\"")) return false; // it is set after the step was saved
     if (begins(members, ", \"rolled_back_from\"")) return end->rolled_back;
     return sscanf(members, ", \"passed_from\": %*u, \"passed_to\": %llu", &passed_to) < 1 || passed_to <= end->consumed;
 }
@@ -73,15 +74,38 @@ int metrics_replace(Metrics *metrics) {
     return same < 0 ? fail_errno("cannot open '%s'", metrics->path) : 0;
 }
 
+// Reads a record, if there is one; `kept` is its part up to `end`.
+static int read_up_to(Metrics *metrics, const MetricsEnd *end, Buffer *text, Bytes *kept) {
+    const int found = file_find(metrics->path); // what is not there is cut to nothing
+    if (found < 0 || (found && file_read(text, metrics->path, SIZE_MAX / 2) < 0)) return -1;
+    *kept = (Bytes){text->data, kept_bytes(metrics, (Bytes){text->data, text->size}, end)};
+    return 0;
+}
+
+int metrics_copy(const char *out_dir, const char *run, MetricsEnd end, Bytes members) {
+    Metrics other = {.fd = -1};
+    Buffer text = {0};
+    Bytes kept;
+    char path[PATH_MAX_BYTES];
+    path_join(other.path, run, "metrics.jsonl");
+    int result = read_up_to(&other, &end, &text, &kept);
+    if (result == 0) {
+        text.size = kept.size;
+        buffer_print(&text, "%s%lld%.*s}\n", head, (long long)end.step, (int)members.size, (const char *)members.data);
+        result = file_write(path_join(path, out_dir, "metrics.jsonl"), (Bytes){text.data, text.size});
+    }
+    buffer_close(&text);
+    return result;
+}
+
 int metrics_open(Metrics *metrics, const char *out_dir, MetricsEnd end, bool events) {
     Buffer text = {0};
+    Bytes kept;
     struct stat file = {0};
     *metrics = (Metrics){.fd = -1};
     path_join(metrics->path, out_dir, "metrics.jsonl");
-    const bool is_there = stat(metrics->path, &file) == 0; // else it is cut to nothing below
-    if (!is_there && errno != ENOENT) return fail_errno("cannot read '%s'", metrics->path);
-    if (is_there && file_read(&text, metrics->path, SIZE_MAX / 2) < 0) return -1;
-    const Bytes kept = {text.data, kept_bytes(metrics, (Bytes){text.data, text.size}, &end)};
+    if (read_up_to(metrics, &end, &text, &kept) < 0) return -1;
+    (void)stat(metrics->path, &file); // its time
     const int result = events ? event_file_open(&metrics->events, out_dir, kept, (double)file.st_mtime) : 0;
     buffer_close(&text);
     if (result < 0) return -1;

@@ -32,6 +32,11 @@
 //     data or loader  the dataset's folder, or the endpoint of a loader
 //   spike             standard deviations of the loss or norm of this step above those before; applied: whether it was
 //                     updated
+//   cooldown_begun    until only: from this step on the rate falls, which a replay takes from here; cooldown_steps: its
+//                     steps from the line's on; cooldown_done: the part of the fall before, as its length is set anew;
+//                     at_once: it began before its time
+//   until             as given; until_at: that time in seconds since 1970
+//   branched_from     the run goes on from this checkpoint of another one, whose lines are those before
 //   saved_step        a checkpoint of this step is on the disk; save_ms: the time of its save
 //   save_wait_ms      milliseconds that training has waited for a save that runs beside it
 //   lost_steps        steps that an earlier process has done and not saved: killed, or ended by an error
@@ -74,6 +79,9 @@ typedef struct {
 // again. From the lines of the step itself, those from the first on that was written later are removed, and so is a
 // torn last line. `events` adds an event file beside it.
 int metrics_open(Metrics *metrics, const char *out_dir, MetricsEnd end, bool events);
+
+// Writes out_dir/metrics.jsonl: the lines of another run up to `end`, which it may not have, and a line with `members`.
+int metrics_copy(const char *out_dir, const char *run, MetricsEnd end, Bytes members);
 
 // For a process that writes no lines while another process does: keeps its last step's. When the other process has
 // ended, metrics_take_over opens the file in its place and writes them as the lines of `step`, which may be missing.

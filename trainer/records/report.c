@@ -3,6 +3,7 @@
 #include "common/file/file.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "trainer/config/until.h"
 #include "trainer/records/chart.h"
 #include "trainer/records/history.h"
 #include "trainer/records/html.h"
@@ -37,8 +38,9 @@ static void print_evaluation(Buffer *out, json_t *evaluation) {
 static void print_summary(Buffer *out, const Report *report, const Curves *curves, const History *history) {
     const RunState *state = report->state;
     char count[16];
-    buffer_print(out, "<table>\n<tr><th>steps</th><td>%llu of %lld", (unsigned long long)state->step,
-                 (long long)report->config->max_iters);
+    const uint64_t end = schedule_end(report->config, &state->cooldown);
+    buffer_print(out, "<table>\n<tr><th>steps</th><td>%llu", (unsigned long long)state->step);
+    if (end < UNTIL_STEPS) buffer_print(out, " of %llu", (unsigned long long)end);
     if (state->nonfinite) buffer_print(out, ", %llu not finite and not applied", (unsigned long long)state->nonfinite);
     buffer_print(out, "</td></tr>\n<tr><th>tokens seen</th><td>%s</td></tr>\n",
                  human_count(count, (double)state->tokens));

@@ -42,14 +42,14 @@ static double token_seconds(Run *run, int rows) {
 
 void forecast_log(Run *run) {
     const Config *config = &run->engine.config;
-    const uint64_t step = run->engine.state.step, left = (uint64_t)config->max_iters - step;
+    const uint64_t step = run->engine.state.step, left = engine_end(&run->engine) - step;
     const uint64_t between = config->eval_interval ? (uint64_t)config->eval_interval : left + step + 1;
     const uint64_t next = between - step % between, evaluations_left = (left + step % between) / between;
     const double little = 60;
     Evaluation evaluations[SPLIT_COUNT];
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++)
         evaluation_init(&evaluations[split], config, run->engine.feed, split, engine_use(&run->engine)->consumed);
-    if (log_quiet || !run_owns(run) || !evaluations[SPLIT_TRAIN].part_count) return;
+    if (log_quiet || *config->until || !run_owns(run) || !evaluations[SPLIT_TRAIN].part_count) return;
 
     const double token_s = token_seconds(run, pass_rows(run, &evaluations[SPLIT_TRAIN]));
     if (token_s <= 0) return; // the loop ends the run

@@ -2,6 +2,8 @@
 #include "trainer/run/loop_record.h"
 #include "common/json_write.h"
 #include "common/log.h"
+#include "trainer/config/until.h"
+#include "trainer/run/run_until.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,12 +29,15 @@ void loop_print_evaluation(const Engine *engine, const Evaluation evaluations[SP
     loop_flush_lines();
 }
 
-// Time to max_iters at the mean rate since the first step of this process, evaluations and checkpoints included, as
-// "3:12:05".
+// To the time that is set; or to the last step at the mean rate since the first step of this process, evaluations and
+// checkpoints included, as "3:12:05".
 static const char *time_left(const Run *run, char out[24]) {
     double seconds = (double)(clock_ns() - run->pace.began_ns) * 1e-9 / (double)run->pace.steps;
-    uint64_t left =
-        (uint64_t)(seconds * (double)((uint64_t)run->engine.config.max_iters - run->engine.state.step) + 0.5);
+    if (run->until.at > 0)
+        seconds = fmax(0, run_until_left(run));
+    else
+        seconds *= (double)(engine_end(&run->engine) - run->engine.state.step);
+    uint64_t left = (uint64_t)(seconds + 0.5);
     snprintf(out, 24, "%u:%02u:%02u", (unsigned)(left / 3600), (unsigned)(left / 60 % 60), (unsigned)(left % 60));
     return out;
 }
@@ -62,17 +67,19 @@ static void record_usage(Run *run) {
 static void print_step(const Run *run, const ComputedStep *step, double seconds, double tokens, double flops) {
     const Engine *engine = &run->engine;
     const StepResult *result = &step->result;
-    char left[24], rate[80];
+    char left[24], rate[80], last[24] = "";
+    const uint64_t end = engine_end(engine);
     Buffer words = {0};
+    if (end < UNTIL_STEPS) snprintf(last, sizeof last, "/%llu", (unsigned long long)end);
     if (engine->state.scaler.scale > 0) buffer_print(&words, " | scale %g", (double)step->loss_scale);
     if (100 * step->wait_ns >= step->ns)
         buffer_print(&words, " | waiting for data %.0f %%", 100.0 * (double)step->wait_ns / (double)step->ns);
     if (engine->plan.answers)
         buffer_print(&words, " | %.0f %% of the targets count", 100 * (double)result->targets / tokens);
-    printf("step %6llu/%lld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %.0f tok/s | %s | %s left%.*s%s\n",
-           (unsigned long long)engine->state.step, (long long)engine->config.max_iters, result->loss,
-           (double)result->norm, result->learning_rate, seconds * 1e3, tokens / seconds, rate_text(run, flops, rate),
-           time_left(run, left), (int)words.size, (const char *)words.data,
+    printf("step %6llu%s | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %.0f tok/s | %s | %s left%.*s%s\n",
+           (unsigned long long)engine->state.step, last, result->loss, (double)result->norm, result->learning_rate,
+           seconds * 1e3, tokens / seconds, rate_text(run, flops, rate), time_left(run, left), (int)words.size,
+           (const char *)words.data,
            !result->targets   ? " | no target counts: not applied"
            : !result->finite  ? " | not finite: not applied"
            : !result->applied ? " | spike: not applied"

@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "common/machine/stop.h"
 #include "trainer/checkpoint/model_config.h"
+#include "trainer/checkpoint/saved_state.h"
 #include "trainer/engine/engine_data.h"
 #include "trainer/model/gemm_rate.h"
 #include "trainer/plan/step_cost.h"
@@ -28,20 +29,43 @@ static void measure_products(Run *run) {
              world > 1 ? ", in each process" : "");
 }
 
-// Refuses a run whose first checkpoint cannot be written, and warns if a later one may not: two are kept and the best,
-// while the next is written.
+// Refuses a run whose first checkpoint cannot be written, and warns if a later one may not: two are kept, the best and
+// that before a cooldown, while the next is written.
 static int check_disk(const Run *run) {
     enum { KEPT = 4 };
+    const bool cools = run->engine.config.lr_schedule == LR_WSD;
     const char *out_dir = run->engine.config.out_dir;
     const uint64_t bytes = checkpoint_bytes(&run->engine.model, run->engine.plan.optimizer);
     char at[PATH_MAX_BYTES], needed[16], available[16];
     if (run_is_complete(run)) return 0;
     if (checkpoint_check_space(out_dir, bytes) < 0) return -1;
     const int64_t space = checkpoint_space(out_dir, at);
-    if (space >= 0 && (uint64_t)space < KEPT * bytes)
+    if (space >= 0 && (uint64_t)space < (KEPT + cools) * bytes)
         log_warn("%s are free in '%s': a run needs room for %d checkpoints of %s",
-                 human_bytes(available, (double)space), out_dir, KEPT, human_bytes(needed, (double)bytes));
+                 human_bytes(available, (double)space), out_dir, KEPT + cools, human_bytes(needed, (double)bytes));
     return 0;
+}
+
+// A run that has cooled down, and whose rate would now be higher again.
+static void warn_cooled(const Run *run) {
+    static const int keys[] = {KEY_lr_schedule, KEY_warmup_iters, KEY_lr_decay_iters, KEY_cooldown_iters};
+    const Config *config = &run->engine.config;
+    const RunState *state = &run->engine.state;
+    Config before = *config;
+    SavedState saved;
+    if (saved_state_read(&saved, run->engine.begins_with) < 0) return err_clear();
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *text = json_string_value(json_object_get(saved.config, config_key(keys[i])));
+        if (text) config_parse(&before, keys[i], text);
+    }
+    saved_state_close(&saved);
+    const uint64_t begun = schedule_cooldown(&before, &state->cooldown);
+    if (!begun || state->step <= begun || state->cooldown.begun ||
+        schedule_rate(config, &state->cooldown, state->step) <= schedule_rate(&before, &state->cooldown, state->step))
+        return;
+    log_warn("the weights have cooled down since step %llu: --branch_from=%s/ckpt-%08llu with another out_dir goes on "
+             "from before that, while that checkpoint is kept (until the next save here)",
+             (unsigned long long)begun, config->out_dir, (unsigned long long)begun);
 }
 
 // The directory, and the state that the run begins with: of the newest checkpoint, or before the first step.
@@ -53,15 +77,21 @@ static int open_directory(Run *run, bool fresh) {
     if (run_directory_open(&run->lock, config->out_dir, fresh) < 0) return -1;
     const int found = checkpoint_find(config->out_dir, config, engine->begins_with, state);
     if (found < 0 || (!found && model_refuse(config->out_dir) < 0) || engine_take_state(engine, found) < 0) return -1;
-    if (found) checkpoint_rotate(config->out_dir, state->best_step);
-    if (run_is_complete(run))
+    if (found) checkpoint_rotate(config->out_dir, state->best_step, schedule_cooldown(config, &state->cooldown));
+    if (found) warn_cooled(run);
+    if (run_is_complete(run) && state->cooldown.begun)
+        log_line(
+            "the run in '%s' is complete: it has cooled down by step %llu; --branch_from=%s/ckpt-%08llu with another "
+            "out_dir goes on from before that",
+            config->out_dir, (unsigned long long)state->step, config->out_dir,
+            (unsigned long long)state->cooldown.begun);
+    else if (run_is_complete(run))
         log_line("the run in '%s' is complete (step %llu of %lld): nothing is trained; raise max_iters to go on",
                  config->out_dir, (unsigned long long)state->step, (long long)config->max_iters);
     return check_disk(run);
 }
 
-MetricsEnd run_metrics_end(const Run *run) {
-    const RunState *state = &run->engine.state;
+MetricsEnd run_metrics_end(const RunState *state) {
     MetricsEnd end = {(int64_t)state->step, state->evaluated, state->rolled_back, 0};
     for (int i = 0; i < state->dataset_count; i++)
         if (state->datasets[i].consumed > end.consumed) end.consumed = state->datasets[i].consumed;
@@ -74,7 +104,8 @@ static int open_output(Run *run) {
     if (stop_check("matrix products were timed") < 0) return -1;
     if (!run_owns(run)) return metrics_follow(&run->metrics), 0; // any process may have to complete the record
     if (vocabulary_keep(config, config->out_dir) < 0) return -1;
-    const MetricsEnd end = *run->engine.begins_with ? run_metrics_end(run) : (MetricsEnd){.step = -1};
+    run->until.line = metrics_last_with(config->out_dir, "until"); // which may be cut from the record
+    const MetricsEnd end = *run->engine.begins_with ? run_metrics_end(&run->engine.state) : (MetricsEnd){.step = -1};
     if (metrics_open(&run->metrics, config->out_dir, end, config->tensorboard_log) < 0) return -1;
     if (*run->engine.begins_with && run->metrics.kept_step < run->engine.state.step)
         log_warn("'%s' ends with step %llu: the steps after it up to %llu are not recorded", run->metrics.path,
@@ -158,5 +189,6 @@ void run_close(Run *run) {
     checkpoint_writer_close(&run->saves.writer);
     engine_close(&run->engine);
     metrics_close(&run->metrics);
+    json_decref(run->until.line);
     lock_drop(&run->lock);
 }

@@ -37,12 +37,27 @@ typedef struct {
     double step_seconds, step_tokens; // of all steps of this process
 } RunPace;
 
+// The time at which the run is to be finished (until.h). The seconds are measured in this process.
+typedef struct {
+    struct json_t *line; // the last one of the record about it
+    bool now;
+    clockid_t clock;
+    double at;         // by this clock; 0: no time
+    double step_s;     // of the last steps; 0: not measured
+    double evaluate_s; // of the slowest evaluation, its report included
+    double sample_s;
+    double other_s;     // of evaluations since the last step
+    uint64_t looked_ns; // before the last step
+    unsigned steps;     // measured
+} RunUntil;
+
 typedef struct {
     Engine engine;
     Lock lock;
     Metrics metrics;
     RunSaves saves;
     RunPace pace;
+    RunUntil until;
     bool stop_agreed; // all processes of the run stop
 } Run;
 
@@ -53,8 +68,8 @@ void run_close(Run *run); // accepts a zeroed struct
 
 // Whether this process reads and writes the directory: it is rank 0, or has taken over from it.
 static inline bool run_owns(const Run *run) { return run->lock.fd > 0; }
-MetricsEnd run_metrics_end(const Run *run); // of its state
+MetricsEnd run_metrics_end(const RunState *state);
 // Whether the checkpoint that the run resumes from is of its last step.
 static inline bool run_is_complete(const Run *run) {
-    return *run->engine.begins_with && run->engine.state.step >= (uint64_t)run->engine.config.max_iters;
+    return *run->engine.begins_with && run->engine.state.step >= engine_end(&run->engine);
 }

@@ -130,6 +130,7 @@ int run_save_due(Run *run) {
     const AutoInt *given = &run->engine.config.checkpoint_interval;
     const uint64_t done = run->pace.steps, since = run->engine.state.step - saves->begun;
     if (!done || !since) return 0;
+    if (run->engine.state.step == schedule_cooldown(&run->engine.config, &run->engine.state.cooldown)) return 1;
     const uint64_t each = (uint64_t)given->value;
     if (!given->is_auto) return each && run->engine.state.step / each > saves->begun / each;
     const bool due = saves->interval && since >= saves->interval, doubled = !(done & (done - 1));
@@ -156,7 +157,7 @@ static int restore(Run *run, RunState *state) {
 static int reopen_metrics(Run *run) {
     if (!run_owns(run)) return 0;
     metrics_close(&run->metrics);
-    return metrics_open(&run->metrics, run->engine.config.out_dir, run_metrics_end(run),
+    return metrics_open(&run->metrics, run->engine.config.out_dir, run_metrics_end(&run->engine.state),
                         run->engine.config.tensorboard_log);
 }
 

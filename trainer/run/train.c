@@ -8,6 +8,7 @@
 #include "trainer/run/forecast.h"
 #include "trainer/run/loop_record.h"
 #include "trainer/run/run_save.h"
+#include "trainer/run/run_until.h"
 
 // How the loop continues: with its next part, from its top, or by exiting with the pending error.
 typedef enum { NEXT_CONTINUE, NEXT_RESTART, NEXT_EXIT = -1 } Next;
@@ -40,13 +41,15 @@ void train_report(Run *run) {
 
 static Next evaluate_now(Run *run) {
     Evaluation evaluations[SPLIT_COUNT];
+    const uint64_t started = clock_ns();
     FeedResult result = engine_evaluate(&run->engine, evaluations);
     if (result != FEED_BATCH) return handle_event(run, result);
     const bool best = engine_take_evaluation(&run->engine, evaluations);
     if (!log_quiet) loop_print_evaluation(&run->engine, evaluations, best);
-    const bool last = run->engine.state.step >= (uint64_t)run->engine.config.max_iters; // train saves it
+    const bool last = run->engine.state.step >= engine_end(&run->engine); // train saves it
     if (run->engine.state.step && !last && (best || run->engine.config.always_save_checkpoint)) run_save(run, false);
     train_report(run);
+    run_until_evaluated(run, (double)(clock_ns() - started) * 1e-9);
     return NEXT_CONTINUE;
 }
 
@@ -134,7 +137,7 @@ static int save_and_exit(Run *run) {
 static Next loop_once(Run *run) {
     const RunState *state = &run->engine.state;
     run_check_save(run);
-    bool last = state->step >= (uint64_t)run->engine.config.max_iters;
+    bool last = state->step >= engine_end(&run->engine);
     if (run->engine.collective.world > 1 ? run->stop_agreed : stop_requested)
         return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
     if (engine_evaluation_due(&run->engine)) return evaluate_now(run);
@@ -142,13 +145,14 @@ static Next loop_once(Run *run) {
     const int due = run_save_due(run);
     if (due < 0) return NEXT_EXIT;
     if (due) run_save(run, false);
-    return step_now(run);
+    return run_until_look(run) < 0 ? NEXT_EXIT : step_now(run);
 }
 
 int train(Run *run) {
+    if (run_until_open(run) < 0) return -1;
     if (!run_is_complete(run)) forecast_log(run);
     run->pace.first_step = run->saves.begun = run->engine.state.step;
-    while (run->engine.state.step < (uint64_t)run->engine.config.max_iters ||
+    while (run->engine.state.step < engine_end(&run->engine) ||
            (run->engine.config.eval_interval && !run->engine.state.evaluated))
         if (loop_once(run) == NEXT_EXIT) return save_and_exit(run);
     if (run->engine.state.nonfinite_streak)

@@ -49,7 +49,7 @@ values = {  # where one that differs from the default is not enough
     "batch_size": "'auto'", "checkpoint_interval": 7, "tokens_per_step": 480, "gradient_accumulation_steps": 4, "block_size": 24, "eval_block_size": 8,
     "n_head": 2, "n_embd": 24, "lr_schedule": "'wsd:3'", "min_lr": 3e-5, "dropout": 0.123456789, "spike_action": "'skip:1e+30'", "mlp": "'gelu:tanh'",
     "position": "'rope:500.5'", "dtype": "'float32:highest'",
-    "mem_limit": "'11.3GiB'", "recompute": "'block:5'", "deterministic": True}
+    "until": "''", "mem_limit": "'11.3GiB'", "recompute": "'block:5'", "deterministic": True}
 for row in re.split(r"^(?=KEY|WORD)", open(sys.argv[1]).read(), flags=re.M)[1:]:
     kind, arguments = row.split("(", 1)
     words = re.findall(r'\bW\([^"]*"(.*?)"\)', arguments)
@@ -77,6 +77,9 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     # the size of a step is kept where batch_size was a number before it was auto
     trainer --batch_size=6 --gradient_accumulation_steps=5 --block_size=16 --batch_size=auto >one
     grep -q '^tokens_per_step *= 480 ' one
+    trainer one >two
+    diff <(values one) <(values two)
+    trainer --until=40m >one # which sets other keys
     trainer one >two
     diff <(values one) <(values two)
     trainer --batch_size=4 --gradient_accumulation_steps=2 --block_size=32 --batch_size=auto --tokens_per_step=256 | grep -q '^gradient_accumulation_steps *= 2 '

@@ -100,7 +100,7 @@ KEYS = {
     "device_timeout": Key(0.1, (7, 100), SAME),
     "loss_tokens": Key(0.25, None, FIXED),
 }
-SET_HERE = {"out_dir", "dataset", "vocabulary", "loader", "loader_key", "key_file", "init_from", "vocab_size", "device"}
+SET_HERE = {"out_dir", "until", "dataset", "vocabulary", "loader", "loader_key", "key_file", "init_from", "vocab_size", "device"}
 NANOGPT = {"decay_lr", "eval_iters", "grad_checkpoint"}  # which --help does not list
 # One configuration in six: losses that are not finite, roll-backs, spikes, loss scales that halve.
 HOT = {"learning_rate": (0.3, 1, 10, 100, 1e4, 1e8, 1e30), "max_iters": (20, 40), "lr_decay_iters": (40,), "warmup_iters": (0, 3, 10), "min_lr": (0,),

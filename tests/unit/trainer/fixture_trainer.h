@@ -5,7 +5,7 @@
 #include "tests/test.h"
 
 // The position of a run after `steps` steps, all of them applied.
-#define AFTER_STEPS(steps) (&(const StepPosition){(uint64_t)(steps), (uint64_t)(steps), 1, NULL})
+#define AFTER_STEPS(steps) (&(const StepPosition){(uint64_t)(steps), (uint64_t)(steps), 1, NULL, NULL})
 
 typedef struct {
     int layers, heads, channels, block, vocab;

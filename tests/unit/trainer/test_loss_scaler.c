@@ -63,7 +63,7 @@ static Trajectory run_trajectory(Dtype type, float scale, int steps) {
     tiny_open(&tiny, &shape);
     for (int step = 0; step < steps; step++) {
         const StepPosition place = {(uint64_t)trajectory.applied, (uint64_t)trajectory.applied,
-                                    loss_scaler_scale(&scaler), NULL};
+                                    loss_scaler_scale(&scaler), NULL, NULL};
         float *before = tiny_read(&tiny, tiny.plan.params);
         const StepResult result = tiny_step(&tiny, 0, &place);
         float *after = tiny_read(&tiny, tiny.plan.params);

@@ -38,7 +38,7 @@ static TinyRun run_tiny(const TinyShape *shape, int steps, float loss_scale) {
     Tiny tiny;
     tiny_open(&tiny, shape);
     for (int step = 0; step < steps; step++) {
-        const StepPosition place = {(uint64_t)step, (uint64_t)step, loss_scale, NULL};
+        const StepPosition place = {(uint64_t)step, (uint64_t)step, loss_scale, NULL, NULL};
         const StepResult result = tiny_step(&tiny, (uint64_t)(step * shape->batch * shape->accumulation), &place);
         CHECK(result.finite);
         run.losses[step] = result.loss;
@@ -300,20 +300,20 @@ TEST(schedule_matches_nanogpt) {
                   {20, 1e-4},
                   {1000, 1e-4}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-        CHECK(fabs(schedule_rate(&config, wanted[i].step) - wanted[i].rate) < 1e-15);
+        CHECK(fabs(schedule_rate(&config, NULL, wanted[i].step) - wanted[i].rate) < 1e-15);
     config.lr_schedule = LR_LINEAR;
-    CHECK(fabs(schedule_rate(&config, 11) - (1e-4 + 0.6 * 9e-4)) < 1e-15);
+    CHECK(fabs(schedule_rate(&config, NULL, 11) - (1e-4 + 0.6 * 9e-4)) < 1e-15);
     config.lr_schedule = LR_CONSTANT;
-    CHECK(schedule_rate(&config, 19) == 1e-3);
+    CHECK(schedule_rate(&config, NULL, 19) == 1e-3);
     config.lr_schedule = LR_WSD, config.cooldown_iters = 4; // the square root of 1/4 and of 9/16 at 17 and 18.25
-    CHECK(fabs(schedule_rate(&config, 4) - 0.0008333333333333334) < 1e-15);
-    CHECK(schedule_rate(&config, 5) == 1e-3 && schedule_rate(&config, 16) == 1e-3);
-    CHECK(fabs(schedule_rate(&config, 17) - (1e-4 + 0.5 * 9e-4)) < 1e-15);
-    CHECK(fabs(schedule_rate(&config, 20) - 1e-4) < 1e-15);
+    CHECK(fabs(schedule_rate(&config, NULL, 4) - 0.0008333333333333334) < 1e-15);
+    CHECK(schedule_rate(&config, NULL, 5) == 1e-3 && schedule_rate(&config, NULL, 16) == 1e-3);
+    CHECK(fabs(schedule_rate(&config, NULL, 17) - (1e-4 + 0.5 * 9e-4)) < 1e-15);
+    CHECK(fabs(schedule_rate(&config, NULL, 20) - 1e-4) < 1e-15);
     config.cooldown_iters = 0; // a fifth: the same four steps
-    CHECK(fabs(schedule_rate(&config, 17) - (1e-4 + 0.5 * 9e-4)) < 1e-15);
+    CHECK(fabs(schedule_rate(&config, NULL, 17) - (1e-4 + 0.5 * 9e-4)) < 1e-15);
     config.lr_schedule = LR_CONSTANT, config.warmup_iters = 0;
-    CHECK(schedule_rate(&config, 0) == 1e-3);
+    CHECK(schedule_rate(&config, NULL, 0) == 1e-3);
 }
 
 // Mean loss of the last 50 of 300 steps over the same eight rows, which a tiny model memorizes.

@@ -1,0 +1,108 @@
+# Branches, and runs that are finished at a time. What the clock decides is data: it is given here by --until=now and by a signal.
+load ../helpers
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || exit
+    make_data 6000 0.1 --vocabulary ascii
+}
+
+setup() { setup_training; }
+
+train() { "$BIN/trainer" train tiny.conf --dataset="$data" --sample_tokens=0 "$@"; }
+
+@test "--branch_from: bits, chain and record are those of a run with this end from the start, and the first run stays" {
+    wsd=(--quiet --lr_schedule=wsd --checkpoint_interval=4)
+    train --out_dir=whole "${wsd[@]}" --max_iters=30 --lr_decay_iters=30
+    train --out_dir=first "${wsd[@]}" --max_iters=20 --lr_decay_iters=60
+    find first -type f -exec sha256sum {} + | sort >before
+    train --out_dir=branch "${wsd[@]}" --max_iters=30 --lr_decay_iters=30 --branch_from=first/ckpt-00000016
+    same_run whole branch 30
+    find first -type f -exec sha256sum {} + | sort | cmp before -
+    run_match 0 "steps 1 to 30 are equal" "$BIN/trainer" replay branch
+    # it goes on by the same command, without the other run
+    rm -r branch/ckpt-00000030 && mv first moved
+    train --out_dir=branch "${wsd[@]}" --max_iters=30 --lr_decay_iters=30 --branch_from=first/ckpt-00000016
+    same_run whole branch 30
+    mkdir two && mv moved first
+    run_match 2 "is a branch of '*first/ckpt-00000016', not of 'whole'" train --out_dir=branch --branch_from=whole
+    run_match 2 "the run in 'whole' is not a branch" train --out_dir=whole --branch_from=first
+    run_match 66 "there is no checkpoint in 'two', and it is not RUN/ckpt-STEP" train --out_dir=new --branch_from=two
+    run_match 66 "cannot read 'first/ckpt-00000099'" train --out_dir=new --branch_from=first/ckpt-00000099
+    run_match 2 "*--fresh and --branch_from" train --out_dir=new --branch_from=first --fresh
+    printf x | dd of=first/ckpt-00000020/model.safetensors bs=1 seek=4000 conv=notrunc status=none
+    run_match 65 "model.safetensors" train --out_dir=new --branch_from=first/ckpt-00000020
+    not [ -e new/ckpt-00000020 ]
+}
+
+@test "a wsd run keeps the checkpoint before its cooldown, and a longer one says that its weights have cooled" {
+    long=(--lr_schedule=wsd --max_iters=30 --lr_decay_iters=30)
+    train --out_dir=run --quiet --lr_schedule=wsd --max_iters=20 --lr_decay_iters=20 --eval_interval=2
+    [ "$(echo run/ckpt-*)" = "run/ckpt-00000016 run/ckpt-00000018 run/ckpt-00000020" ]
+    run_match 0 "the weights have cooled down since step 16: --branch_from=run/ckpt-00000016" train --out_dir=run "${long[@]}" --max_iters=21
+    [[ "$(train --out_dir=other "${long[@]}" --branch_from=run/ckpt-00000016 2>&1)" != *"have cooled"* ]]
+    train --out_dir=whole --quiet "${long[@]}" --eval_interval=2
+    train --out_dir=other --quiet "${long[@]}" --eval_interval=2 --max_iters=30
+    same_weights whole other 30
+}
+
+# The rate that a step of the record must have: constant, then 1 - sqrt(the part of the cooldown), from tiny.conf's 1e-3 to 6e-5.
+check_rates() { # RUN FROM STEPS
+    jq -se --argjson from "$2" --argjson steps "$3" '[.[] | select(.loss) | {step: (.step - 1), lr}] | length == $from + $steps and all(.[];
+        (if .step < 5 then 1e-3 * (.step + 1) / 6 elif .step < $from then 1e-3 else 6e-5 + (1 - ((.step - $from) / $steps | sqrt)) * 94e-5 end) as $right
+        | (.lr / $right - 1 | fabs) < 1e-8)' "$1/metrics.jsonl"
+}
+
+@test "--until=now cools down in a fifth of the steps; it is the run of wsd with that end, resumed and replayed" {
+    train --out_dir=run --quiet --max_iters=20 --lr_schedule=constant
+    run_match 0 "cooling down in 5 steps" train --out_dir=run --until=now --checkpoint_interval=2
+    check_rates run 20 5
+    [ -e run/ckpt-00000020 ] && [ -e run/ckpt-00000025 ]
+    train --out_dir=wsd --quiet --lr_schedule=wsd:5 --max_iters=25 --lr_decay_iters=25
+    sed '/"step": 20, "val_loss"/d' -i.all run/metrics.jsonl # of the end of the run that was not to be longer
+    same_weights run wsd 25
+    mv run/metrics.jsonl.all run/metrics.jsonl
+    run_match 0 "steps 1 to 25 are equal" "$BIN/trainer" replay run
+    # from the middle of the cooldown, and from the step before it, whose decision is made again
+    for step in 24 20; do
+        cp -r run again && rm -r again/ckpt-00000025 && { [ $step = 24 ] || rm -r again/ckpt-00000024; }
+        run_match 0 "resuming at step $step" train --out_dir=again --until=now
+        same_weights again run 25 && cmp <(state again/ckpt-00000025) <(state run/ckpt-00000025)
+        rm -r again
+    done
+    run_match 0 "it has cooled down by step 25; --branch_from=run/ckpt-00000020 with another out_dir" train --out_dir=run --until=now
+    run_match 0 "max_iters*25" "$BIN/trainer" status run
+    run_match 2 "until is now, and there is no step to cool down from" train --out_dir=new --until=now
+}
+
+@test "until: SIGUSR1 cools down at once, max_iters with the command is the last step, and a replay gives the same steps" {
+    begin --dataset="$data" --out_dir=run --until=300d --sample_tokens=0
+    wait_for_more_steps run 12
+    stop_run USR1 0
+    read -r begun steps < <(jq -r 'select(.cooldown_begun) | "\(.cooldown_begun) \(.cooldown_steps)"' run/metrics.jsonl)
+    [ "$steps" -eq $((begun / 4)) ] && check_rates run "$begun" "$steps"
+    run_match 0 "steps 1 to $((begun + steps)) are equal" "$BIN/trainer" replay run
+    train --out_dir=most --quiet --until=300d --max_iters=20
+    check_rates most 16 4
+    [ "$(jq -rs '[.[] | select(.until)] | "\(length) \(.[0].until_at - now > 299 * 86400)"' most/metrics.jsonl)" = "1 true" ]
+}
+
+@test "until: the time is that of the first start; another moves it, and one that has passed or is too short ends the start" {
+    at() { jq -s '[.[] | select(.until)] | last.until_at' "$1/metrics.jsonl"; }
+    interrupt() {
+        begin --dataset="$data" --out_dir=run --sample_tokens=0 "$@"
+        wait_for_more_steps run
+        stop_run TERM 75
+        at run
+    }
+    first=$(interrupt --until=300d)
+    [ "$(interrupt --until=300d)" = "$first" ]
+    run_match 0 "now until " train --out_dir=run --until=301d --max_iters=$(($(steps run) + 5))
+    [ "$(at run)" -gt "$first" ]
+    run_match 2 "until 2020-01-01 08:00 has passed" train --out_dir=old --until="2020-01-01 08:00"
+    run_match 2 "until 1h is too short: 1000000000 steps of warmup" train --out_dir=short --until=1h --warmup_iters=1000000000
+    end=$(($(date +%s) + 86400 * 300))
+    SLURM_JOB_END_TIME=$end train --out_dir=job --quiet --until=job --max_iters=10
+    [ "$(at job)" = "$end" ]
+    run_match 2 "no SLURM_JOB_END_TIME" env -u SLURM_JOB_END_TIME "$BIN/trainer" train tiny.conf --dataset="$data" --until=job
+    run_match 2 "'soon' is not a time: write 40m" train --until=soon
+}

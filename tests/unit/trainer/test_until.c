@@ -1,0 +1,126 @@
+// The key until: times that people type, and the length of a cooldown.
+#include "common/err.h"
+#include "tests/test.h"
+#include "trainer/config/until.h"
+#include "trainer/optim/schedule.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Central European time by its rule, so that no time zone database is needed; the numbers are those of Python's
+// zoneinfo for Europe/Berlin.
+static const time_t before_spring = 1774735200 /* 2026-03-28 23:00 */,
+                    before_autumn = 1792877400 /* 2026-10-24 23:30 */;
+
+TEST(until_reads_durations_and_times_of_day_with_summer_time) {
+    static const struct {
+        const char *text;
+        time_t start, at;
+        bool duration;
+    } rows[] = {
+        {"40m", 1000, 1000 + 2400, true},
+        {"1h30m", 1000, 1000 + 5400, true},
+        {"2d3h4m5s", 0, 183845, true},
+        {"90s", 7, 97, true},
+        {"08:00", before_spring, 1774764000, false},                // the night has 23 hours
+        {"8:00", before_autumn, 1792911600, false},                 // and this one 25
+        {"23:00", before_spring, 1774735200 + 86400 - 3600, false}, // it is 23:00 now: the next one
+        {"2026-12-01 08:00", before_spring, 1796108400, false},
+        {"2026-12-01T08:00:00", before_spring, 1796108400, false},
+    };
+    setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3", 1), tzset();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Until until;
+        CHECK(until_parse(&until, rows[i].text, rows[i].start) == 0);
+        CHECK(until.at == rows[i].at && until.duration == rows[i].duration && !until.now);
+    }
+    static const char *const wrong[] = {"",
+                                        "8",
+                                        "0m",
+                                        "m",
+                                        "30m1h",
+                                        "1.5h",
+                                        "25:00",
+                                        "8:00pm",
+                                        "-40m",
+                                        "tomorrow",
+                                        "2026-13-01 08:00",
+                                        "2026-03-29 02:30",
+                                        "4h ",
+                                        "99999999h"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        Until until;
+        CHECK(until_parse(&until, wrong[i], before_spring) < 0 && err_code() == EX_USAGE);
+        err_clear();
+    }
+    unsetenv("TZ"), tzset();
+}
+
+TEST(until_takes_the_end_that_slurm_states) {
+    Until until;
+    setenv("SLURM_JOB_END_TIME", "1796108400", 1);
+    CHECK(until_parse(&until, "job", 0) == 0 && until.at == 1796108400 && !until.duration);
+    setenv("SLURM_JOB_END_TIME", "soon", 1);
+    CHECK(until_parse(&until, "job", 0) < 0);
+    err_clear();
+    unsetenv("SLURM_JOB_END_TIME");
+}
+
+// The seconds of a step at a time of the run.
+typedef double Speed(double now, double seconds);
+static double even(double now, double seconds) { return (void)now, (void)seconds, 0.5; }
+static double neighbour_begins(double now, double seconds) { return now < 0.9 * seconds ? 0.5 : 1.1; }
+static double neighbour_ends(double now, double seconds) { return now < 0.9 * seconds ? 1.1 : 0.5; }
+static double pause(double now, double seconds) { return fabs(now - 0.85 * seconds) < 0.3 ? 0.04 * seconds : 0.5; }
+
+// A run of so many seconds, whose estimate of a step follows its speed as in trainer/run/until.c.
+static void simulate(Speed *speed, double seconds) {
+    Config config = {
+        .lr_schedule = LR_WSD, .learning_rate = 1, .lr_decay_iters = UNTIL_STEPS, .max_iters = UNTIL_STEPS};
+    Cooldown cooldown = {0};
+    double now = 0, estimate = 0.5, rate = 1;
+    uint64_t step = 0;
+    for (; step < schedule_end(&config, &cooldown); step++) {
+        const CooldownTime time = {.step = step, .most = UNTIL_STEPS, .seconds = seconds - now, .step_s = estimate};
+        if (step > 2) cooldown = cooldown_plan(&cooldown, &time);
+        const double next = schedule_rate(&config, &cooldown, step), took = speed(now, seconds);
+        CHECK(next <= rate && next >= 0); // it never rises again
+        rate = next, now += took, estimate += (took - estimate) / 16;
+    }
+    CHECK(now <= seconds + 2 * estimate && now >= 0.97 * seconds); // the run leaves a step of slack before this time
+    CHECK((double)(step - cooldown.begun) >= 0.1 * (double)step && rate < 0.05);
+}
+
+TEST(cooldown_ends_in_time_at_any_speed) {
+    Speed *const speeds[] = {even, neighbour_begins, neighbour_ends, pause};
+    for (size_t i = 0; i < sizeof speeds / sizeof *speeds; i++) simulate(speeds[i], 180), simulate(speeds[i], 2400);
+}
+
+TEST(cooldown_is_a_fifth_of_the_steps_and_the_decay_of_wsd) {
+    const Config until = {.lr_schedule = LR_WSD, .learning_rate = 1e-3, .min_lr = 1e-5, .lr_decay_iters = UNTIL_STEPS},
+                 wsd = {.lr_schedule = LR_WSD, .learning_rate = 1e-3, .min_lr = 1e-5, .lr_decay_iters = 100};
+    Cooldown cooldown = {0};
+    CooldownTime time = {.step = 79, .most = UNTIL_STEPS, .seconds = 20, .step_s = 1};
+    cooldown = cooldown_plan(&cooldown, &time);
+    CHECK(!cooldown.begun); // a quarter of 79 steps take less time
+    time.step = 80;
+    cooldown = cooldown_plan(&cooldown, &time);
+    CHECK(cooldown.begun == 80 && cooldown.steps == 20 && !cooldown.at_once);
+    for (uint64_t step = 0; step < 100; step++)
+        CHECK(schedule_rate(&until, &cooldown, step) == schedule_rate(&wsd, NULL, step));
+    // its length is set anew in the middle: half of what was left, at the same rate
+    time = (CooldownTime){.step = 90, .most = UNTIL_STEPS, .seconds = 5, .step_s = 1};
+    const double before = schedule_rate(&until, &cooldown, 90);
+    cooldown = cooldown_plan(&cooldown, &time);
+    CHECK(cooldown.from == 90 && cooldown.steps == 5 && schedule_rate(&until, &cooldown, 90) == before);
+    CHECK(fabs(schedule_rate(&until, &cooldown, 94) - schedule_rate(&wsd, NULL, 98)) < 1e-18);
+    // at once: not made longer by the time that is left; max_iters ends it sooner
+    time = (CooldownTime){.step = 40, .most = 45, .seconds = 1e9, .step_s = 1, .begins_now = true};
+    cooldown = cooldown_plan(&(Cooldown){0}, &time);
+    CHECK(cooldown.steps == 5 && !cooldown.at_once);
+    time.most = UNTIL_STEPS;
+    cooldown = cooldown_plan(&(Cooldown){0}, &time);
+    CHECK(cooldown.steps == 10 && cooldown.at_once);
+    time.step = 41, time.begins_now = false;
+    CHECK(cooldown_plan(&cooldown, &time).steps == 10);
+}

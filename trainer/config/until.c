@@ -1,0 +1,85 @@
+// Times that people type.
+#include "trainer/config/until.h"
+#include "common/err.h"
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool take_duration(const char *text, time_t *seconds) {
+    static const struct {
+        char unit;
+        long seconds;
+    } units[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
+    size_t next = 0; // units come in this order, each once
+    for (*seconds = 0; *text;) {
+        char *end;
+        if (!isdigit((unsigned char)*text)) return false;
+        const unsigned long number = strtoul(text, &end, 10);
+        while (next < sizeof units / sizeof *units && units[next].unit != *end) next++;
+        if (next == sizeof units / sizeof *units || number > 1000000) return false;
+        *seconds += (time_t)number * units[next++].seconds;
+        text = end + 1;
+    }
+    return *seconds > 0;
+}
+
+// The whole text by one of the formats of strptime(3).
+static bool take_format(const char *text, const char *const formats[], struct tm *out) {
+    for (; *formats; formats++) {
+        struct tm found = *out;
+        const char *end = strptime(text, *formats, &found);
+        if (end && !*end) return *out = found, true;
+    }
+    return false;
+}
+
+// mktime() takes a time that the clock leaves out in spring for one an hour away.
+static int take_local(Until *until, struct tm given, const char *text) {
+    struct tm real = given;
+    real.tm_isdst = -1, until->at = mktime(&real);
+    if (real.tm_hour == given.tm_hour && real.tm_min == given.tm_min) return 0;
+    return fail(EX_USAGE, "the clocks here leave out '%s' on that day", text);
+}
+
+static int take_time(Until *until, const char *text, time_t start) {
+    static const char *const days[] = {"%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S",
+                                       NULL};
+    static const char *const hours[] = {"%H:%M", "%H:%M:%S", NULL};
+    struct tm given = {0};
+    if (take_format(text, days, &given)) return take_local(until, given, text);
+    localtime_r(&start, &given);
+    given.tm_sec = 0;
+    if (!take_format(text, hours, &given))
+        return fail(EX_USAGE, "'%s' is not a time: write 40m, 1h30m, 08:00, '2026-12-01 08:00', job or now", text);
+    struct tm today = given;
+    today.tm_isdst = -1;
+    if (mktime(&today) <= start) given.tm_mday++;
+    return take_local(until, given, text);
+}
+
+static int take_job(Until *until) {
+    const char *text = getenv("SLURM_JOB_END_TIME");
+    char *end;
+    const long long seconds = text ? strtoll(text, &end, 10) : 0;
+    until->at = (time_t)seconds;
+    if (seconds > 0 && !*end) return 0;
+    return fail(EX_USAGE, "the environment has no SLURM_JOB_END_TIME, which Slurm sets for a job with a time limit: "
+                          "write the time, as 4h");
+}
+
+int until_parse(Until *until, const char *text, time_t start) {
+    *until = (Until){.now = !strcmp(text, "now")};
+    time_t seconds;
+    if (until->now) return 0;
+    if (!strcmp(text, "job")) return take_job(until);
+    if (!take_duration(text, &seconds)) return take_time(until, text, start);
+    until->duration = true, until->at = start + seconds;
+    return 0;
+}
+
+const char *until_text(time_t at, char out[48]) {
+    struct tm local;
+    localtime_r(&at, &local);
+    strftime(out, 48, "%a %Y-%m-%d %H:%M:%S %Z", &local);
+    return out;
+}

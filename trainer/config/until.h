@@ -1,0 +1,20 @@
+// The key until: when a run is to be finished.
+#pragma once
+
+#include <stdbool.h>
+#include <time.h>
+
+enum { UNTIL_STEPS = 1000000000 }; // max_iters and lr_decay_iters of such a run: more steps than any run has
+
+typedef struct {
+    bool now;      // as soon as possible: the others are not set
+    bool duration; // counted from the start: a clock that is set meanwhile does not move it
+    time_t at;
+} Until;
+
+// Reads 40m, 1h30m, 08:00, 2026-12-01 08:00, job or now. A time of day is the next one; both are in the time zone of
+// the process (TZ). job is the end that Slurm states in SLURM_JOB_END_TIME. -1 after fail() (2) with what was expected.
+int until_parse(Until *until, const char *text, time_t start);
+
+// "Tue 2026-12-01 08:00:00 CET"
+const char *until_text(time_t at, char out[48]);

@@ -1,0 +1,177 @@
+// A cooldown by the clock. What it decides is recorded, so that a replay needs no clock.
+#include "trainer/run/run_until.h"
+#include "common/err.h"
+#include "common/json_write.h"
+#include "common/log.h"
+#include "common/machine/stop.h"
+#include "trainer/config/until.h"
+#include "trainer/model/sample.h"
+#include "trainer/run/run_save.h"
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+static double seconds_of(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double run_until_left(const Run *run) {
+    return run->until.at > 0 ? run->until.at - seconds_of(run->until.clock) : INFINITY;
+}
+
+static bool is_set(const Run *run) { return *run->engine.config.until; }
+
+// The time in the record, if it is that of this key.
+static void find_recorded(const Run *run, time_t *at, bool *was_other) {
+    const char *text = json_string_value(json_object_get(run->until.line, "until"));
+    const bool same = text && !strcmp(text, run->engine.config.until);
+    if (same) *at = (time_t)json_integer_value(json_object_get(run->until.line, "until_at"));
+    *was_other = *run->engine.begins_with && text && *text && !same;
+}
+
+static void record_time(Run *run, time_t at) {
+    Buffer line = {0};
+    buffer_print(&line, ", \"until\": ");
+    json_add_string(&line, run->engine.config.until);
+    buffer_print(&line, ", \"until_at\": %lld", (long long)at);
+    metrics_add_members(&run->metrics, run->engine.state.step, (Bytes){line.data, line.size});
+    buffer_close(&line);
+}
+
+static int open_time(Run *run) {
+    const Config *config = &run->engine.config;
+    const time_t start = time(NULL);
+    const bool begins = !*run->engine.begins_with;
+    Until until;
+    bool was_other;
+    char text[48];
+    if (until_parse(&until, config->until, start) < 0) return -1;
+    run->until.now = until.now;
+    if (until.now && begins) return fail(EX_USAGE, "until is now, and there is no step to cool down from");
+    if (until.now) return 0;
+    find_recorded(run, &until.at, &was_other);
+    log_line("%s until %s", was_other ? "now" : begins ? "training" : "continuing", until_text(until.at, text));
+    if (until.at <= start)
+        return fail(EX_USAGE, "until %s has passed: --until=now cools the run down, another time continues it",
+                    config->until);
+    // A duration is not moved by a clock that is set, and counts while the machine sleeps.
+    run->until.clock = until.duration ? CLOCK_BOOTTIME : CLOCK_REALTIME;
+    run->until.at = (double)until.at + seconds_of(run->until.clock) - seconds_of(CLOCK_REALTIME);
+    record_time(run, until.at);
+    return 0;
+}
+
+int run_until_open(Run *run) {
+    if (!is_set(run) || run_is_complete(run)) return 0;
+    return ranks_agree(&run->engine.collective, run_owns(run) ? open_time(run) : 0);
+}
+
+// ---- the time that the end takes
+
+void run_until_evaluated(Run *run, double seconds) {
+    run->until.evaluate_s = fmax(run->until.evaluate_s, seconds);
+    run->until.other_s += seconds;
+}
+
+// Times a few tokens of the sample that follows the last step.
+static double sample_seconds(Run *run) {
+    enum { TOKENS = 4 };
+    const Config *config = &run->engine.config;
+    uint32_t ids[TOKENS + 1] = {0};
+    const uint64_t started = clock_ns();
+    if (!config->sample_tokens) return 0;
+    const ssize_t length = sample(&run->engine.network, &(Sampler){.temperature = 1}, ids, 1, TOKENS, NULL, NULL);
+    err_clear(); // the loss is not finite: the run tells
+    return (double)(clock_ns() - started) * 1e-9 * (double)config->sample_tokens /
+           (double)(length > 1 ? length - 1 : 1);
+}
+
+static double end_seconds(const Run *run) {
+    const double unmeasured_bytes_s = 100e6, closing_s = 0.5, slower = 1.25;
+    const double bytes = (double)checkpoint_bytes(&run->engine.model, run->engine.plan.optimizer);
+    const double save_s = run->saves.seconds > 0 ? run->saves.seconds : bytes / unmeasured_bytes_s;
+    return slower * (save_s + run->until.evaluate_s + run->until.sample_s) + closing_s + run->until.step_s;
+}
+
+// ---- steps
+
+// Takes the time since the last look. The first step of a process is slower.
+static void measure_step(Run *run) {
+    enum { WINDOW = 16 };
+    RunUntil *until = &run->until;
+    const uint64_t now = clock_ns();
+    if (!until->looked_ns)
+        until->sample_s = run_owns(run) ? sample_seconds(run) : 0;
+    else if (until->steps++) {
+        const double seconds = fmax(1e-9, (double)(now - until->looked_ns) * 1e-9 - until->other_s);
+        const unsigned count = until->steps - 1 < WINDOW ? until->steps - 1 : WINDOW;
+        until->step_s += (seconds - until->step_s) / count;
+    }
+    until->other_s = 0;
+    until->looked_ns = clock_ns();
+}
+
+static int check_warmup(const Run *run, double left_s) {
+    enum { MEASURED = 4 };
+    const Config *config = &run->engine.config;
+    const uint64_t step = run->engine.state.step, warmup = (uint64_t)config->warmup_iters;
+    const double needed_s = (double)(warmup - step + warmup / 4 + 1) * run->until.step_s;
+    if (run->until.steps != MEASURED || step >= warmup || left_s >= needed_s) return 0;
+    char needed[16], given[16];
+    return fail(EX_USAGE,
+                "until %s is too short: %llu steps of warmup and its cooldown take %s, and %s are left for steps; "
+                "--warmup_iters=%.0f is a twentieth of them",
+                config->until, (unsigned long long)warmup, human_time(needed, needed_s),
+                human_time(given, fmax(0, left_s)), floor(fmax(0, left_s) / run->until.step_s / 20));
+}
+
+static int plan(Run *run, Cooldown *planned) {
+    const Engine *engine = &run->engine;
+    RunUntil *until = &run->until;
+    const Cooldown *now = &engine->state.cooldown;
+    measure_step(run);
+    *planned = *now;
+    const bool begins_now = until->now || stop_cooldown_requested;
+    const double left_s = run_until_left(run) - end_seconds(run);
+    const double interval = (double)engine->config.eval_interval;
+    if (!begins_now && until->step_s <= 0 && left_s > 0) return 0; // not measured
+    if (check_warmup(run, left_s) < 0) return -1;
+    const CooldownTime time = {.step = engine->state.step,
+                               .most = (uint64_t)engine->config.max_iters,
+                               .seconds = left_s,
+                               .step_s = fmax(1e-9, until->step_s + (interval > 0 ? until->evaluate_s / interval : 0)),
+                               .begins_now = begins_now};
+    if (time.step) *planned = cooldown_plan(now, &time);
+    return 0;
+}
+
+static void record_cooldown(Run *run, const Cooldown *cooldown) {
+    char text[48];
+    metrics_add(&run->metrics, run->engine.state.step,
+                "\"cooldown_begun\": %llu, \"cooldown_steps\": %llu, \"cooldown_done\": %.17g%s",
+                (unsigned long long)cooldown->begun, (unsigned long long)cooldown->steps, cooldown->done,
+                cooldown->at_once ? ", \"at_once\": true" : "");
+    if (cooldown->begun == cooldown->from)
+        log_line("cooling down in %llu steps%s%s", (unsigned long long)cooldown->steps,
+                 run->until.at > 0 ? ", to be finished by " : "",
+                 run->until.at > 0 ? until_text((time_t)(time(NULL) + (time_t)run_until_left(run)), text) : "");
+}
+
+int run_until_look(Run *run) {
+    RunState *state = &run->engine.state;
+    struct {
+        Cooldown cooldown;
+        int status;
+    } planned = {.cooldown = state->cooldown};
+    if (!is_set(run)) return 0;
+    if (run_owns(run)) planned.status = plan(run, &planned.cooldown);
+    if (collective_broadcast(&run->engine.collective, &planned, sizeof planned) < 0) return -1;
+    if (planned.status < 0) return ranks_agree(&run->engine.collective, run_owns(run) ? -1 : 0);
+    if (planned.cooldown.from == state->cooldown.from && planned.cooldown.steps == state->cooldown.steps) return 0;
+    if (!state->cooldown.begun && state->step != run->saves.step) run_save(run, false); // for a branch with another end
+    state->cooldown = planned.cooldown;
+    record_cooldown(run, &state->cooldown);
+    return 0;
+}

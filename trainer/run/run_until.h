@@ -1,0 +1,18 @@
+// A run that is finished at a time (key until).
+#pragma once
+
+#include "trainer/run/run.h"
+
+// Sets and records the time of the run: that of its record, if the key has not changed since, else a new one. -1 after
+// fail(): 2 when it has passed.
+int run_until_open(Run *run);
+
+// Before a step: begins the cooldown when it is time, with a checkpoint of the step before it, or sets its length anew.
+// All processes call it. -1 after fail(): 2 when the time is too short for the warmup.
+int run_until_look(Run *run);
+
+// Takes the seconds of an evaluation and its report, which are not those of a step.
+void run_until_evaluated(Run *run, double seconds);
+
+// Seconds to the time; INFINITY without one.
+double run_until_left(const Run *run);
