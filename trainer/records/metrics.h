@@ -34,7 +34,7 @@
 //                     updated
 //   cooldown_begun    until only: from this step on the rate falls, which a replay takes from here; cooldown_steps: its
 //                     steps from the line's on; cooldown_done: the part of the fall before, as its length is set anew;
-//                     at_once: it began before its time
+//                     at_once: it began before its time; end_s: seconds that the end is expected to take
 //   until             as given; until_at: that time in seconds since 1970
 //   branched_from     the run goes on from this checkpoint of another one, whose lines are those before
 //   saved_step        a checkpoint of this step is on the disk; save_ms: the time of its save

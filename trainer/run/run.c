@@ -104,7 +104,10 @@ static int open_output(Run *run) {
     if (stop_check("matrix products were timed") < 0) return -1;
     if (!run_owns(run)) return metrics_follow(&run->metrics), 0; // any process may have to complete the record
     if (vocabulary_keep(config, config->out_dir) < 0) return -1;
-    run->until.line = metrics_last_with(config->out_dir, "until"); // which may be cut from the record
+    json_t *cooldown = metrics_last_with(config->out_dir, "end_s"); // these lines may be cut from the record
+    run->until.line = metrics_last_with(config->out_dir, "until");
+    run->until.end_s = json_number_value(json_object_get(cooldown, "end_s"));
+    json_decref(cooldown);
     const MetricsEnd end = *run->engine.begins_with ? run_metrics_end(&run->engine.state) : (MetricsEnd){.step = -1};
     if (metrics_open(&run->metrics, config->out_dir, end, config->tensorboard_log) < 0) return -1;
     if (*run->engine.begins_with && run->metrics.kept_step < run->engine.state.step)

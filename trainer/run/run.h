@@ -46,6 +46,7 @@ typedef struct {
     double step_s;     // of the last steps; 0: not measured
     double evaluate_s; // of the slowest evaluation, its report included
     double sample_s;
+    double end_s;       // of all that follows the last step, as an earlier process has measured it
     double other_s;     // of evaluations since the last step
     uint64_t looked_ns; // before the last step
     unsigned steps;     // measured

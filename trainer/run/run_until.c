@@ -92,7 +92,8 @@ static double end_seconds(const Run *run) {
     const double unmeasured_bytes_s = 100e6, closing_s = 0.5, slower = 1.25;
     const double bytes = (double)checkpoint_bytes(&run->engine.model, run->engine.plan.optimizer);
     const double save_s = run->saves.seconds > 0 ? run->saves.seconds : bytes / unmeasured_bytes_s;
-    return slower * (save_s + run->until.evaluate_s + run->until.sample_s) + closing_s + run->until.step_s;
+    const double end_s = slower * (save_s + run->until.evaluate_s + run->until.sample_s) + closing_s;
+    return fmax(end_s, run->until.end_s) + run->until.step_s;
 }
 
 // ---- steps
@@ -150,9 +151,9 @@ static int plan(Run *run, Cooldown *planned) {
 static void record_cooldown(Run *run, const Cooldown *cooldown) {
     char text[48];
     metrics_add(&run->metrics, run->engine.state.step,
-                "\"cooldown_begun\": %llu, \"cooldown_steps\": %llu, \"cooldown_done\": %.17g%s",
+                "\"cooldown_begun\": %llu, \"cooldown_steps\": %llu, \"cooldown_done\": %.17g%s, \"end_s\": %.3f",
                 (unsigned long long)cooldown->begun, (unsigned long long)cooldown->steps, cooldown->done,
-                cooldown->at_once ? ", \"at_once\": true" : "");
+                cooldown->at_once ? ", \"at_once\": true" : "", end_seconds(run));
     if (cooldown->begun == cooldown->from)
         log_line("cooling down in %llu steps%s%s", (unsigned long long)cooldown->steps,
                  run->until.at > 0 ? ", to be finished by " : "",
