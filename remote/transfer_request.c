@@ -76,9 +76,18 @@ int transfer_refuse(const Transfer *transfer, int code, const char *format, ...)
 
 // Responses
 
-// An ETag may be weak ("W/") for a second after a file was written, and through a cache that compresses.
-static const char *without_weakness(const char *validator) {
-    return strncmp(validator, "W/", 2) ? validator : validator + 2;
+// An ETag may be weak ("W/") for a second after a file was written, and through a cache that compresses. The listings
+// of rclone's S3 server leave its quotes out.
+static Bytes bare_validator(const char *validator) {
+    if (!strncmp(validator, "W/", 2)) validator += 2;
+    size_t size = strlen(validator);
+    if (size > 1 && *validator == '"' && validator[size - 1] == '"') validator++, size -= 2;
+    return (Bytes){(const uint8_t *)validator, size};
+}
+
+static bool same_validator(const char *a, const char *b) {
+    const Bytes one = bare_validator(a), other = bare_validator(b);
+    return one.size == other.size && !memcmp(one.data, other.data, one.size);
 }
 
 #define START_AGAIN ": start again, or name one server where several answer by turns"
@@ -91,8 +100,7 @@ static int check_identity(Transfer *transfer) {
         return transfer_refuse(transfer, EX_DATA,
                                "the file changed: %" PRIu64 " bytes at first, now %" PRIu64 START_AGAIN, object->size,
                                response->total);
-    if (object->has_size && (*object->validator || object->seen) &&
-        strcmp(without_weakness(validator), without_weakness(object->validator)) != 0)
+    if (object->has_size && (*object->validator || object->seen) && !same_validator(validator, object->validator))
         return transfer_refuse(transfer, EX_DATA,
                                "the file changed while it was read (its ETag or date was %s, now it is %s)" START_AGAIN,
                                *object->validator ? object->validator : "missing", *validator ? validator : "missing");
@@ -189,15 +197,17 @@ int transfer_check(Transfer *transfer) {
     const Response *response = &transfer->response;
     if (transfer_check_kind(transfer) < 0) return -1;
     if (!transfer->to) return 0;
-    if (response->status == 200) return check_whole(transfer);
     // The look at a file asks for two bytes, as BusyBox sends the whole file for one; the file may have only one.
     if (!transfer->object->has_size && response->has_total && response->total == response->end &&
         response->end < transfer->end)
         transfer->end = response->end;
-    if (!response->has_range || !response->has_total || response->first != transfer_offset(transfer) ||
-        response->end != transfer->end)
-        return transfer_refuse(transfer, EX_DATA, "the server sends another range than the requested one");
-    return check_identity(transfer);
+    // The S3 server of rclone answers a range with status 200, and its Content-Range.
+    if (response->has_range && response->has_total && response->first == transfer_offset(transfer) &&
+        response->end == transfer->end)
+        return check_identity(transfer);
+    if (response->status == 200 && (!response->has_range || (!response->first && response->end == response->total)))
+        return check_whole(transfer);
+    return transfer_refuse(transfer, EX_DATA, "the server sends another range than the requested one");
 }
 
 static size_t take_line(char *data, size_t one, size_t size, void *user) {

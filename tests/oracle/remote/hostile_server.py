@@ -37,6 +37,7 @@ class Session:
         self.etag = None  # "...": of all files, whatever they hold
         self.fields = {}  # further ones of the origin's answers
         self.ranges = True  # else each answer is the whole file
+        self.range_status = 206
         self.seen = []  # (host, path, headers)
         self.lock = threading.Lock()
         self.faults = {}  # of the requests for a block, by its end
@@ -178,7 +179,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             body += b"more"
         if fault in ("short", "always short"):
             body = body[: len(body) // 2]
-        status = 206 if wanted else 200
+        status = session.range_status if wanted else 200
         if fault not in ("cut", "stall", "drip"):
             return self.answer(status, body, **fields)
         part = session.rng.randrange(len(body))

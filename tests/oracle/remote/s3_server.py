@@ -83,7 +83,7 @@ class Bucket(Session):
             key = urllib.parse.quote_plus(("outside/" if self.bad == "outside" else "") + name, safe="/*")
             if self.bad == "nul":
                 key += "%00x"
-            lines.append(f"<Contents><Key>{escape(key)}</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified><ETag>&quot;{tag}&#34;</ETag>"
+            lines.append(f"<Contents><Key>{escape(key)}</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified><ETag>{tag if self.bad == 'bare etag' else f'&quot;{tag}&#34;'}</ETag>"
                          f"<Size>{size}</Size><Owner><ID>7</ID><DisplayName>a &amp; b</DisplayName></Owner><StorageClass>STANDARD</StorageClass></Contents>")
         lines.append("<EncodingType>url</EncodingType></ListBucketResult>")
         body = "".join(lines)

@@ -57,6 +57,23 @@ def test_each_format_is_read_as_from_disk():
             assert tool("decode", "-0", url, code=code_of(name)).stdout == local[name], name
 
 
+def test_a_range_that_is_answered_with_status_200_is_a_part():
+    """As the S3 server of rclone, whose listings have ETags without quotes. The whole file with such a field is the whole file; another range
+    is refused as one."""
+    bucket = web.add("status", Bucket({**files, "one.txt": b"1"}, {KEY: (SECRET, None)}, bad="bare etag"))
+    bucket.range_status = 200
+    keys = {"AWS_ENDPOINT_URL": web.url("origin").rstrip("/"), "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+    for name in [*files, "one.txt"]:
+        assert tool("decode", "-0", f"s3://status/{name}", code=code_of(name), **keys).stdout == local.get(name, b"1\0"), name
+    assert tool("decode", "-0", "--include", "a.*", "s3://status/", **keys).stdout == b"".join(local[name] for name in sorted(files) if name[:2] == "a.")
+    bucket.fatal, bucket.fatal_from = "wrong range", bucket.requests + 2
+    assert b"another range" in tool("decode", "-0", "s3://status/a.jsonl", code=65, **keys).stderr
+    whole = web.add("whole", Session(files))
+    whole.ranges, size = False, len(files["a.jsonl"])
+    whole.fields = {"Content_Range": f"bytes 0-{size - 1}/{size}"}
+    assert tool("decode", "-0", web.url("origin", "whole/a.jsonl")).stdout == local["a.jsonl"]
+
+
 def test_an_empty_file_is_left_out():
     names = ["empty.txt", "small.jsonl.xz"]  # the answer 416 has no ETag
     tool("tokenize", "-o", "with-empty", *(web.url("origin", "plain-files/" + name) for name in names))
