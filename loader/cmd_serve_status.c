@@ -31,7 +31,8 @@ static int print_status(Query *query) {
     int result = query_send(query, &request, (Bytes){0}, WAIT_MS, &reply, &tables);
     if (result == 0 && status_decode(&status, &reply.stats, (Bytes){tables.data, tables.size}) < 0)
         result = fail(EX_PROTOCOL, "the reply from '%s' is not a status", query->endpoint.name);
-    if (result == 0) status_print(&status, json ? STATUS_JSON : prometheus ? STATUS_PROMETHEUS : STATUS_TABLE, &text);
+    const StatusForm form = json ? STATUS_JSON : prometheus ? STATUS_PROMETHEUS : STATUS_TABLE;
+    if (result == 0) status_print(&status, form, &query->endpoint, &text);
     if (text.size) fwrite(text.data, 1, text.size, stdout);
     if (result == 0 && fflush(stdout)) result = fail_errno("cannot write to stdout");
     buffer_close(&tables), buffer_close(&text);

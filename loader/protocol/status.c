@@ -2,8 +2,10 @@
 #include "loader/protocol/status.h"
 #include "common/json_write.h"
 #include "common/log.h"
+#include "common/utf8.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 // --- the message
@@ -144,30 +146,58 @@ static void prometheus_value(Buffer *out, const void *row, const Field *field) {
         buffer_print(out, " %" PRIu64 ".%09" PRIu64 "\n", value / 1000000000, value % 1000000000);
 }
 
-static void print_prometheus(const Status *status, Buffer *out) {
+// A label value is valid UTF-8, in which a backslash, a quote and a line feed are escaped, and nothing else.
+static void add_label(Buffer *out, const char *name, const char *value) {
+    buffer_print(out, "%s=\"", name);
+    for (const uint8_t *at = (const uint8_t *)value, *end = at + strlen(value); at < end;) {
+        uint32_t point;
+        const unsigned length = utf8_decode(at, end, &point);
+        if (point > UTF8_LAST)
+            buffer_print(out, UTF8_REPLACED);
+        else if (point == '\n')
+            buffer_print(out, "\\n");
+        else
+            buffer_print(out, "%s%.*s", point == '\\' || point == '"' ? "\\" : "", (int)length, (const char *)at);
+        at += length;
+    }
+    buffer_print(out, "\"");
+}
+
+// `endpoint="..."`, of each sample: node_exporter drops the second of two files that have a sample with equal labels.
+static void add_endpoint(Buffer *out, const Endpoint *endpoint) {
+    char *dir = endpoint->ipc ? realpath(endpoint->dir, NULL) : NULL, place[PATH_MAX_BYTES + 8];
+    snprintf(place, sizeof place, "ipc://%s", dir ? dir : "");
+    add_label(out, "endpoint", dir ? place : endpoint->name);
+    free(dir);
+}
+
+static void print_prometheus(const Status *status, const Endpoint *endpoint, Buffer *out) {
+    Buffer label = {0};
+    add_endpoint(&label, endpoint);
+    buffer_add(&label, "", 1);
+    const char *labels = (const char *)label.data;
     buffer_print(out,
                  "# HELP millrace_loader_start_time_seconds Time of the start, since 1970.\n"
-                 "# TYPE millrace_loader_start_time_seconds gauge\nmillrace_loader_start_time_seconds %lld\n",
-                 (long long)time(NULL) - (long long)(status->totals.uptime_ns / 1000000000));
+                 "# TYPE millrace_loader_start_time_seconds gauge\nmillrace_loader_start_time_seconds{%s} %lld\n",
+                 labels, (long long)time(NULL) - (long long)(status->totals.uptime_ns / 1000000000));
     buffer_print(out,
                  "# HELP millrace_loader_time_seconds Time of these values, since 1970: a file that stays the same is "
                  "of a loader that was killed.\n"
-                 "# TYPE millrace_loader_time_seconds gauge\nmillrace_loader_time_seconds %lld\n",
-                 (long long)time(NULL));
+                 "# TYPE millrace_loader_time_seconds gauge\nmillrace_loader_time_seconds{%s} %lld\n",
+                 labels, (long long)time(NULL));
     for (size_t i = 0; i < COUNT(total_fields); i++) {
         prometheus_head(out, "", &total_fields[i]);
-        buffer_print(out, "millrace_loader_%s", total_fields[i].metric);
+        buffer_print(out, "millrace_loader_%s{%s}", total_fields[i].metric, labels);
         prometheus_value(out, &status->totals, &total_fields[i]);
     }
     for (size_t i = 0; i < COUNT(client_fields); i++) {
         prometheus_head(out, "client_", &client_fields[i]);
         for (uint32_t c = 0; c < status->totals.clients; c++) {
             const WireClientStats *client = &status->clients[c];
-            buffer_print(out, "millrace_loader_client_%s{session=\"%016" PRIx64 "\",address=", client_fields[i].metric,
-                         client->session);
-            json_add_string(out, client->address); // a label has JSON's escapes
-            buffer_print(out, ",name=");
-            json_add_string(out, client->name);
+            buffer_print(out, "millrace_loader_client_%s{%s,session=\"%016" PRIx64 "\",", client_fields[i].metric,
+                         labels, client->session);
+            add_label(out, "address", client->address);
+            add_label(out, ",name", client->name);
             buffer_print(out, "}");
             prometheus_value(out, client, &client_fields[i]);
         }
@@ -175,14 +205,15 @@ static void print_prometheus(const Status *status, Buffer *out) {
     for (size_t i = 0; i < COUNT(source_fields); i++) {
         prometheus_head(out, "source_", &source_fields[i]);
         for (uint32_t s = 0; s < status->totals.sources; s++) {
-            buffer_print(out, "millrace_loader_source_%s{name=", source_fields[i].metric);
-            json_add_string(out, status->sources[s].name);
+            buffer_print(out, "millrace_loader_source_%s{%s,", source_fields[i].metric, labels);
+            add_label(out, "name", status->sources[s].name);
             // `source` makes the labels unique: a mixture may have a dataset that it has replaced, or one twice.
             buffer_print(out, ",fingerprint=\"%016" PRIx64 "\",source=\"%u\"}",
                          __builtin_bswap64(get_u64(status->sources[s].fp8)), s + 1); // from 1, as everywhere
             prometheus_value(out, &status->sources[s], &source_fields[i]);
         }
     }
+    buffer_close(&label);
 }
 
 // --- a table
@@ -223,7 +254,7 @@ static void print_table(const Status *status, Buffer *out) {
     }
 }
 
-void status_print(const Status *status, StatusForm form, Buffer *out) {
+void status_print(const Status *status, StatusForm form, const Endpoint *endpoint, Buffer *out) {
     switch (form) {
     case STATUS_TABLE:
         print_table(status, out);
@@ -232,6 +263,6 @@ void status_print(const Status *status, StatusForm form, Buffer *out) {
         print_json(status, out);
         return;
     case STATUS_PROMETHEUS:
-        print_prometheus(status, out);
+        print_prometheus(status, endpoint, out);
     }
 }

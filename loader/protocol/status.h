@@ -1,6 +1,7 @@
 // The report of a loader about itself (STATS in wire.h), and its printed forms.
 #pragma once
 
+#include "loader/protocol/endpoint.h"
 #include "loader/protocol/wire.h"
 
 enum { STATUS_CLIENTS_MAX = 256, STATUS_SOURCES_MAX = 32 };
@@ -18,4 +19,5 @@ void status_encode_tables(const Status *status, Buffer *out);
 int status_decode(Status *status, const WireStats *totals, Bytes tables);
 
 typedef enum { STATUS_TABLE, STATUS_JSON, STATUS_PROMETHEUS } StatusForm;
-void status_print(const Status *status, StatusForm form, Buffer *out);
+// `endpoint` is the loader's: a label of each sample of Prometheus.
+void status_print(const Status *status, StatusForm form, const Endpoint *endpoint, Buffer *out);

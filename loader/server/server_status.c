@@ -110,7 +110,7 @@ int server_write_metrics(Server *server) {
     Buffer text = {0};
     server->metrics_ns = clock_ns();
     server_status(server, &status);
-    status_print(&status, STATUS_PROMETHEUS, &text);
+    status_print(&status, STATUS_PROMETHEUS, server->endpoint, &text);
     int result = replace_file(server->config->metrics_path, server->file_mode, (Bytes){text.data, text.size});
     buffer_close(&text);
     server->metrics_written = server->metrics_written || result == 0;

@@ -66,7 +66,7 @@ static void decode_tables(Bytes part) {
     if (status_decode(&status, &totals, part) < 0) return;
     for (StatusForm form = STATUS_TABLE; form <= STATUS_PROMETHEUS; form++) {
         Buffer text = {0};
-        status_print(&status, form, &text);
+        status_print(&status, form, &(Endpoint){.name = "tcp://localhost:1"}, &text);
         for (size_t i = 0; i < text.size; i++)
             if (text.data[i] < ' ' && text.data[i] != '\n') abort();
         if (form == STATUS_PROMETHEUS) check_prometheus(&text);

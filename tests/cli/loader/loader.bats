@@ -175,10 +175,10 @@ assert client["ring"] is True and client["block_size"] == 16 and client["batches
 assert status["resident_bytes"] > 1 << 20 and status["tokens"] == status["sources"][0]["tokens"]' $TRAINER; }
     wait_until has_tokens
     "$BIN/loader" serve-status --endpoint ipc://place --prometheus >now.prom
-    grep -q '^millrace_loader_client_tokens_total{session="[0-9a-f]*",address="pid '$TRAINER'",name="[^"]*:'$TRAINER' run"} [1-9]' now.prom
-    grep -q '^millrace_loader_source_tokens_total{name="set",fingerprint="[0-9a-f]*",source="1"} [1-9]' now.prom
-    now=$(sed -n 's/^millrace_loader_time_seconds //p' now.prom)
-    [ "$now" -le "$(date +%s)" ] && [ "$now" -ge "$(sed -n 's/^millrace_loader_start_time_seconds //p' now.prom)" ]
+    grep -q '^millrace_loader_client_tokens_total{endpoint="ipc://'"$PWD"'/place",session="[0-9a-f]*",address="pid '$TRAINER'",name="[^"]*:'$TRAINER' run"} [1-9]' now.prom
+    grep -q '^millrace_loader_source_tokens_total{endpoint="[^"]*",name="set",fingerprint="[0-9a-f]*",source="1"} [1-9]' now.prom
+    now=$(sed -n 's/^millrace_loader_time_seconds{[^}]*} //p' now.prom)
+    [ "$now" -le "$(date +%s)" ] && [ "$now" -ge "$(sed -n 's/^millrace_loader_start_time_seconds{[^}]*} //p' now.prom)" ]
     # The names follow the rules of promtool.
     python3 -c '
 import re, sys

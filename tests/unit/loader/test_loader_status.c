@@ -1,14 +1,18 @@
 // What the loader reports of its clients and datasets.
 #include "tests/unit/loader/fixture_peer.h"
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { T = PEER_T, ROWS = PEER_ROWS };
 
-static const char *printed(const Status *status, StatusForm form) {
+static const char *printed(const Status *status, StatusForm form, const char *address) {
     static Buffer text;
+    static Endpoint endpoint;
     text.size = 0;
-    status_print(status, form, &text);
+    CHECK_EQUAL(endpoint_parse(&endpoint, address, false), 0);
+    status_print(status, form, &endpoint, &text);
     buffer_add(&text, "", 1);
     return (const char *)text.data;
 }
@@ -36,12 +40,12 @@ TEST(loader_status_shows_who_a_client_is_where_it_is_and_what_it_has_not_read) {
     CHECK_TEXT(client->name, "a\"b\\c 1?millrace_loader_forged 1?[2J???");
     CHECK_EQUAL(client->next_sample, FIRST + BIG);
     CHECK(client->unread_bytes >= BIG * (T + 1) * 2);
-    const char *metrics = printed(&status, STATUS_PROMETHEUS);
+    const char *metrics = printed(&status, STATUS_PROMETHEUS, "ipc://p");
     CHECK(strstr(metrics, ",name=\"a\\\"b\\\\c 1?millrace_loader_forged 1?[2J???\"} 61000\n"));
     CHECK(!strstr(metrics, "\nmillrace_loader_forged") && !strchr(metrics, 0x1b));
-    CHECK(strstr(printed(&status, STATUS_JSON),
+    CHECK(strstr(printed(&status, STATUS_JSON, "ipc://p"),
                  "\"name\": \"a\\\"b\\\\c 1?millrace_loader_forged 1?[2J???\", \"address\""));
-    CHECK(strstr(printed(&status, STATUS_TABLE), " a\"b\\c 1?millrace_loader_forged 1?[2J???\n"));
+    CHECK(strstr(printed(&status, STATUS_TABLE, "ipc://p"), " a\"b\\c 1?millrace_loader_forged 1?[2J???\n"));
 
     // An evaluation of the train split does not move the position; a name that does not end is refused.
     WireMessage answer;
@@ -60,6 +64,26 @@ TEST(loader_status_shows_who_a_client_is_where_it_is_and_what_it_has_not_read) {
     CHECK(answer.error.code == WIRE_PROTO && strstr(answer.error.text, "'name'"));
     peer_close(&peer);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+TEST(loader_metrics_have_the_place_of_their_loader_in_each_sample) {
+    static const Status status = {.totals = {.clients = 1, .sources = 1}, .sources = {{.name = "tab\there"}}};
+    char *here = realpath(".", NULL), label[PATH_MAX_BYTES];
+    CHECK(mkdir("a\"b\\c\nd\te\xff", 0700) == 0 && symlink("a\"b\\c\nd\te\xff", "link") == 0);
+    snprintf(label, sizeof label, "{endpoint=\"ipc://%s/a\\\"b\\\\c\\nd\te\xEF\xBF\xBD\"", here);
+    const char *text = printed(&status, STATUS_PROMETHEUS, "ipc://link");
+    unsigned samples = 0;
+    for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+        const char *open = strchr(line, '{');
+        if (*line == '#') continue;
+        samples++;
+        CHECK(open && open < end && !strncmp(open, label, strlen(label)));
+    }
+    CHECK_EQUAL(samples, 2 + 16 + 10 + 7);
+    CHECK(strstr(text, ",name=\"tab\there\",fingerprint=\"0000000000000000\",source=\"1\"} 0\n"));
+    CHECK(strstr(printed(&status, STATUS_PROMETHEUS, "tcp://localhost:1"),
+                 "_sessions{endpoint=\"tcp://localhost:1\"} 0\n"));
+    free(here);
 }
 
 TEST(loader_status_shows_the_newest_name_and_address_of_a_session) {
