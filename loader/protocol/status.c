@@ -81,7 +81,7 @@ static const Field client_fields[] = {
 
 static const Field source_fields[] = {
     SOURCE("weight", "weight", "Weight of a dataset.", weight),
-    SOURCE("batches", "batches_total", "Batches sent of a dataset, or of the mixture it is in.", batches),
+    SOURCE("batches", "batches_total", "Batches sent of a dataset alone, or of its mixture.", batches),
     SOURCE("tokens", "tokens_total", "Tokens sent of a dataset for training.", tokens),
     SOURCE("highest_sample", "highest_sample", "Train samples requested, the last one + 1.", highest),
     SOURCE("replaced", "replaced", "1: another dataset has replaced it.", replaced),

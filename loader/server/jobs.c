@@ -86,6 +86,12 @@ static void describe_batch(const Server *server, const Job *job, WireBatch *batc
     batch->payload_crc = job->crc;
 }
 
+static void count_batch(const Job *job) {
+    Served *served = job->copy.served;
+    const unsigned source = job->copy.get.source;
+    for (unsigned i = 0; i < served->source_count; i++) served->source_batches[i] += !source || i + 1 == source;
+}
+
 // Counts samples for training: evaluations read modes that end, or the sources apart.
 static void count_training(const Job *job) {
     Served *served = job->copy.served;
@@ -106,7 +112,7 @@ static void job_answer(Server *server, Job *job) {
     server->stats.tokens += tokens;
     server->stats.payload_bytes += batch->length;
     server->stats.produce_ns += took_ns;
-    job->copy.served->batches++;
+    count_batch(job);
     count_training(job);
     Session *session = session_find(server, job->header.session);
     if (session) session_count(session, &job->copy.get, batch, took_ns);

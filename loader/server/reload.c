@@ -89,7 +89,7 @@ static void replace_dataset(Server *server, Served *fresh, Buffer *text) {
     server->current = fresh;
     if (!memcmp(dataset->fingerprint, before->dataset.fingerprint, 32)) {
         buffer_print(text, "the dataset is the same as before: its files have been opened again");
-        fresh->batches = before->batches;
+        memcpy(fresh->source_batches, before->source_batches, sizeof fresh->source_batches);
         keep_counters(fresh, before);
         served_retire(&server->closing, before);
         return;

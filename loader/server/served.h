@@ -38,12 +38,13 @@ typedef struct Served {
     char *name;                            // of the mixture
     uint64_t highest;                      // of the train samples that were requested, the last one + 1
     uint64_t source_tokens[SOURCES_MAX];   // sent for training
+    uint64_t source_batches[SOURCES_MAX];  // sent of the source alone, or of all together
     ServedSource sources[SOURCES_MAX + 1]; // of more than one, the last is all of them joined
     unsigned source_count;
     ShardStream streams[SPLIT_COUNT];
-    unsigned users;                 // requests in progress
-    uint64_t requested_ns, batches; // the last request; sent
-    struct Served *next;            // in a list of those to be closed
+    unsigned users;        // requests in progress
+    uint64_t requested_ns; // the last request
+    struct Served *next;   // in a list of those to be closed
 } Served;
 
 // A sample of a request as a sample of one source, or of all sources joined.

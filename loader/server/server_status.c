@@ -44,7 +44,7 @@ static void add_source(const Served *served, unsigned i, bool replaced, Status *
     const bool mixed = served->source_count > 1;
     const Dataset *dataset = mixed ? &served->parts[i] : &served->dataset;
     *source = (WireSourceStats){.weight = 1,
-                                .batches = served->batches,
+                                .batches = served->source_batches[i],
                                 .tokens = served->source_tokens[i],
                                 .highest = served->highest,
                                 .replaced = replaced};

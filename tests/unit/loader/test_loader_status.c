@@ -134,6 +134,8 @@ static void check_training_tokens(const char *dataset, const char *other, const 
             CHECK_EQUAL(status.sources[i].highest, ROWS);
         }
     }
+    CHECK_EQUAL(status.sources[0].batches, 5);
+    if (other) CHECK_EQUAL(status.sources[1].batches, 3); // without those of source 1 alone
     peer_close(&peer);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
