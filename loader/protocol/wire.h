@@ -5,11 +5,13 @@
 // T): see sampling.h, and mixture.h for several datasets. Nothing else may change a byte of it, so any request may be
 // repeated, on any connection, at any time.
 //
-// SOCKETS. The loader binds a ZeroMQ ROUTER socket, the trainer connects a DEALER socket with a routing id that is
-// new for each connection. With ipc, the endpoint is a directory DIR (mode 0700): the ZeroMQ socket is
-// ipc://DIR/data.sock, and DIR/ctl.sock receives rings (below). With tcp there is no ring. A loader with keys accepts
-// only CURVE connections whose public key is on its allow-list (ZAP, ZeroMQ RFC 27); other peers fail in the ZeroMQ
-// handshake. A session then belongs to the key that opened it: a message of another key gets ERROR PROTO.
+// SOCKETS. The loader binds a ZeroMQ ROUTER socket, the trainer connects a DEALER socket with a routing id that is new
+// for each connection. With ipc, the endpoint is a directory DIR (mode 0700): the ZeroMQ socket is ipc://DIR/data.sock,
+// and DIR/ctl.sock receives rings (below). With tcp there is no ring. A loader with keys accepts only CURVE connections
+// whose public key is on its allow-list (ZAP, ZeroMQ RFC 27); other peers fail in the ZeroMQ handshake. Keys are texts
+// of 40 characters (Z85). The allow-list has one a line, the rest of the line is a comment; at SIGHUP the loader reads
+// it again, and a message of a key that is gone gets ERROR AUTH. A session belongs to the key that opened it: a message
+// of another key gets ERROR PROTO.
 //
 // MESSAGES. A message is one ZeroMQ message part, a WireHeader followed by the body of its type. A BATCH that is sent
 // inline has a second part, a piece of the rows, unless it has no rows. WELCOME has one, its sources, the reply to
@@ -34,10 +36,14 @@
 // carries the request's session, req_id, sent_ns (a time of the trainer's own clock) and attach_id. `loader_instance`
 // is random and new in each loader process; it is 0 in messages to the loader.
 //
-// ERRORS. A receiver drops and counts a message with a wrong magic, length or CRC, or with session 0. A message of
-// another major version is refused with ERROR PROTO; a trainer that receives one of another version gives up. An
-// intact message with a field value that the loader does not accept (an unknown type or mode, a reserved field that
-// is not 0) gets ERROR PROTO, which names the field. Newer minor versions may give a meaning to reserved fields.
+// ERRORS. A receiver drops and counts a message with a wrong magic, length or CRC, or with session 0. A loader does so
+// with a part of more than WIRE_REQUEST_MAX bytes, with more parts than the type has, and with a second part where the
+// type has none. A part of more than WIRE_PART_MAX bytes ends the connection, without an answer or a count. ZeroMQ
+// hands a message over when it is whole. So a loader closes a connection on which more than 2 MiB arrive between two
+// messages, or more than 16 KiB while all connections together have 16 MiB, and counts it as dropped. A message of
+// another major version is refused with ERROR PROTO; a trainer that receives one of another version gives up. An intact
+// message with a field value that the loader does not accept (an unknown type or mode, a reserved field that is not 0)
+// gets ERROR PROTO, which names the field. Newer minor versions may give a meaning to reserved fields.
 //
 // LIMITS. In HELLO, max_rows * (sequence_tokens + 1) * bytes of an id is at most WIRE_PAYLOAD_MAX; `slot` of a GET is
 // below WIRE_SLOTS_MAX, also with attach_id 0. Other values get ERROR PROTO. The names of WELCOME and STATS are cut at
@@ -55,8 +61,9 @@
 // shorter, with ascending `offset`, so that progress is visible on a slow connection: a trainer does not resend while
 // pieces arrive. After a resend, pieces that have arrived before are dropped. Unread answers are limited to `window`
 // batches of `max_rows` and to WIRE_PAYLOAD_MAX bytes, but at least one batch: a GET beyond that gets ERROR BUSY. The
-// unread bytes of all connections together have a limit, too. A GET that exceeds it gets ERROR BUSY. A GET for at
-// most one piece is exempt if its connection has no other unread bytes.
+// unread bytes of all connections together are limited to a quarter of the loader's cache, but at least 64 MiB. A GET
+// that exceeds this gets the same ERROR BUSY. One for at most one piece is exempt if its connection has no other
+// unread bytes.
 //
 // RING. For ipc, if WELCOME offers it. The trainer creates a memfd of slot_count slots of slot_bytes (a multiple of
 // 4096), sealed with F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL. It connects to DIR/ctl.sock (SOCK_SEQPACKET, same
@@ -68,15 +75,18 @@
 // its slot is dropped; one with the generation and req_id of the last answer is answered again without writing to the
 // slot.
 //
-// STATS. A row of T+1 ids is T `tokens`, and `payload_bytes` are the bytes of ids, without headers.
+// STATS. A row of T+1 ids is T `tokens`, and `payload_bytes` are the bytes of ids, without headers. A GET for a source
+// alone, or in a mode that ends, is an evaluation: it counts in `batches`, not in the `tokens` of a source.
 //
 // CONTROL. The second part of the request has `words` texts, each with a NUL byte at its end, also the last; other
 // bytes are refused (76). SWAP: the datasets to serve from now on, DIR or DIR:WEIGHT as on the command line of `loader
 // serve`, then the path of a schedule when `has_schedule` is 1. REWEIGHT: a weight for each source of the mixture that
 // is served; they hold from `from_sample` on (0: the loader chooses), and the loader appends them to its schedule. The
 // reply comes when the loader has made or refused the change; its second part is one sentence without a NUL byte, its
-// `exit_code` is 0 or says why not (common/exit_codes.def). Paths are on the loader's machine, so CONTROL is refused
-// (77) except over ipc, and from a peer that has the loader's own key.
+// `exit_code` is 0 or says why not (common/exit_codes.def). It is 76 for datasets with another vocabulary, and 65 for a
+// split that is too short for a live session. It is 2 for weights of a single dataset, of a mixture that was served
+// without a schedule, or from a sample that may have been requested. Paths are on the loader's machine, so CONTROL is
+// refused (77) except over ipc, and from a peer that has the loader's own key.
 #pragma once
 
 #include "common/bytes.h"
@@ -96,7 +106,8 @@ enum {
     WIRE_WINDOW_MAX = 64,
     WIRE_WORDS_MAX = MIXTURE_SOURCES_MAX + 1, // of CONTROL: the sources of a mixture, and a schedule
     WIRE_WELCOME_MAX = 5 << 20,               // bytes of the second part of WELCOME: 65,535 entries
-    WIRE_REQUEST_MAX = 4096,                  // bytes of a part that a loader receives
+    WIRE_REQUEST_MAX = 4096,                  // bytes of a part of a message to the loader; a larger one is dropped
+    WIRE_PART_MAX = 64 << 10,                 // a part of more bytes ends the connection
     WIRE_CLIENT_NAME = 64,                    // bytes of a trainer's name, with its NUL byte
     WIRE_ADDRESS = 48,                        // bytes of a trainer's address, with its NUL byte
     WIRE_BATCH_REPLACED = 1                   // BATCH.flags: of a dataset that another has replaced; HELLO tells which
@@ -183,7 +194,7 @@ typedef struct {
 
 typedef struct {
     uint64_t first_sample;
-    uint32_t rows; // fewer than requested only at the end of a sequential split, 0 past it
+    uint32_t rows; // fewer than requested only at the end of a mode that ends, 0 past it; rest has one row
     uint32_t sequence_tokens, slot, generation;
     uint32_t offset, length; // the bytes of this message; all rows have rows * (sequence_tokens + 1) ids
     uint32_t payload_crc;    // CRC32C of these bytes
@@ -224,10 +235,10 @@ typedef struct {
 typedef struct {
     char name[56];
     uint8_t fp8[8];
-    uint64_t weight;                 // 1, or of a mixture: as given
-    uint64_t batches, tokens;        // tokens: for training, of the train split in modes without an end
-    uint64_t highest;                // of the train samples requested, the last one + 1
-    uint64_t replaced;               // 1: another dataset has replaced it, for new sessions
+    uint64_t weight;          // 1, or of a mixture: as given
+    uint64_t batches, tokens; // batches: of the source alone, or of all together; tokens: for training (STATS above)
+    uint64_t highest;         // of the train samples requested, the last one + 1
+    uint64_t replaced;        // 1: another dataset has replaced it, for new sessions
     uint64_t next_weight, next_from; // the next entry of the schedule, and its first sample; 0, 0: no next entry
 } WireSourceStats;
 

@@ -2,6 +2,7 @@
 // included: without a free descriptor, the connection gets a spare one and is closed at once.
 #include "loader/server/descriptors.h"
 #include "common/log.h"
+#include "loader/server/unfinished.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -49,6 +50,7 @@ int accept4(int listener, struct sockaddr *address, unsigned *bytes, int flags);
 
 int accept4(int listener, struct sockaddr *address, unsigned *bytes, int flags) {
     long peer = syscall(SYS_accept4, listener, address, bytes, flags);
+    if (peer >= 0) unfinished_begin((int)peer);
     if (peer >= 0 || (errno != EMFILE && errno != ENFILE)) return (int)peer;
     refuse(listener);
     errno = ECONNABORTED; // which every caller of accept4() has to expect

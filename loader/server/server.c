@@ -5,6 +5,7 @@
 #include "common/machine/pool.h"
 #include "loader/server/descriptors.h"
 #include "loader/server/server_internal.h"
+#include "loader/server/unfinished.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -58,7 +59,7 @@ static int bind_sockets(Server *server, const Endpoint *endpoint) {
     endpoint_set(server->router, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
     if (strchr(endpoint->zmq_address, '[')) endpoint_set(server->router, ZMQ_IPV6, 1);
     if (!endpoint->ipc) endpoint_keep_alive(server->router, PEER_SILENCE_MS);
-    int64_t most = WIRE_REQUEST_MAX;
+    int64_t most = WIRE_PART_MAX;
     zmq_setsockopt(server->router, ZMQ_MAXMSGSIZE, &most, sizeof most);
     if (server->config->keys) {
         endpoint_set(server->router, ZMQ_CURVE_SERVER, 1);
@@ -175,8 +176,11 @@ static bool receive_message(Server *server) {
         if (part == &surplus) zmq_msg_close(part);
     }
     if (!count) return false;
+    const char *fd = count > 1 ? zmq_msg_gets(&parts[1], "__fd") : NULL; // as ZMQ_SRCFD
+    if (fd) unfinished_delivered(atoi(fd));
     Sender peer = {.route.size = zmq_msg_size(&parts[0])};
-    if (count >= 2 && count <= PARTS && !more && peer.route.size <= ROUTE_MAX) {
+    if (count >= 2 && count <= PARTS && !more && peer.route.size <= ROUTE_MAX &&
+        zmq_msg_size(&parts[1]) <= WIRE_REQUEST_MAX && (count < PARTS || zmq_msg_size(&parts[2]) <= WIRE_REQUEST_MAX)) {
         memcpy(peer.route.bytes, zmq_msg_data(&parts[0]), peer.route.size);
         peer.key = server->zap ? zmq_msg_gets(&parts[1], "User-Id") : NULL;
         peer.address = zmq_msg_gets(&parts[1], "Peer-Address");

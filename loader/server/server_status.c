@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "loader/server/server_internal.h"
+#include "loader/server/unfinished.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -71,6 +72,7 @@ void server_status(const Server *server, Status *status) {
     totals->frames_decoded = cache.decoded, totals->cache_hits = cache.hits, totals->cache_misses = cache.misses;
     totals->cache_bytes = cache.bytes, totals->cache_limit = cache.limit;
     totals->uptime_ns = clock_ns() - server->started_ns;
+    totals->dropped += unfinished_closed();
     totals->resident_bytes = resident_bytes();
     for (const Session *session = server->sessions; session < server->sessions + SESSIONS_MAX; session++)
         if (session_is_live(session)) add_client(server, session, status);

@@ -1,6 +1,11 @@
 // What the loader holds and sends has limits, whatever its clients do not read.
 #include "tests/unit/loader/fixture_peer.h"
+#include <netinet/in.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #ifdef __SANITIZE_THREAD__ // whose own memory is a multiple of the loader's
 #define MOST_BYTES (2000ull << 20)
@@ -51,6 +56,59 @@ TEST(loader_limits_the_answers_that_all_clients_together_do_not_read) {
     for (int i = 0; i < PEERS; i++) peer_close(&peers[i]);
     peer_close(&watch);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+// A DEALER by hand: ZeroMQ's own keeps a message until its last part is there. ZMTP 3.0: a greeting, and READY.
+static int connect_by_hand(const char *place) {
+    static const uint8_t greeting[64] = {0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x7F, 3, 0, 'N', 'U', 'L', 'L'};
+    static const uint8_t ready[] = "\4\x1c\5READY\x0bSocket-Type\0\0\0\6DEALER";
+    const char *port = strrchr(place, ':');
+    struct sockaddr_in tcp = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_un ipc = {.sun_family = AF_UNIX, .sun_path = "p/data.sock"};
+    uint8_t reply[64 + 43];
+    if (port) tcp.sin_port = htons((uint16_t)atoi(port + 1));
+    const int fd = socket(port ? AF_INET : AF_UNIX, SOCK_STREAM, 0);
+    CHECK(connect(fd, port ? (void *)&tcp : (void *)&ipc, port ? sizeof tcp : sizeof ipc) == 0);
+    CHECK(send(fd, greeting, sizeof greeting, 0) == sizeof greeting);
+    CHECK(recv(fd, reply, 64, MSG_WAITALL) == 64);
+    CHECK(send(fd, ready, sizeof ready - 1, 0) == sizeof ready - 1);
+    CHECK(recv(fd, reply, 43, MSG_WAITALL) == 43);
+    return fd;
+}
+
+// Sends `parts` parts of which none is the last from each peer, until the loader has closed a connection.
+static void check_unfinished(const char *place, Peer *watch, int peers, int parts, const void *part, size_t size) {
+    const uint64_t dropped = peer_stats(watch).dropped;
+    int fds[20];
+    for (int i = 0; i < peers; i++) {
+        fds[i] = connect_by_hand(place);
+        for (int k = 0; k < parts && send(fds[i], part, size, MSG_NOSIGNAL) == (ssize_t)size; k++) {
+        }
+    }
+    while (peer_stats(watch).dropped == dropped) {
+    }
+    CHECK(peer_stats(watch).resident_bytes < MOST_BYTES);
+    for (int i = 0; i < peers; i++) close(fds[i]);
+}
+
+TEST(loader_limits_the_messages_that_do_not_end) {
+    static uint8_t small[3 << 10],
+        large[9 + 4000] = {3, 0, 0, 0, 0, 0, 0, 0xF, 0xA0}; // 1,024 parts of one byte, and one
+    for (size_t i = 0; i < sizeof small; i += 3) small[i] = small[i + 1] = 1;
+    make_test_dataset("d", &test_small);
+    for (int i = 0; i < 2; i++) {
+        const pid_t pid =
+            i ? start_loader("d", "p") : start_loader_with("d", tcp_endpoint(), "--insecure", "--cache=64M");
+        const char *place = i ? "p" : tcp_endpoint();
+        wait_for_loader(i ? "p" : "tcp", 1);
+        Peer watch = peer_open(place);
+        for (int k = 0; k < 40000; k++) peer_send(&watch, WIRE_BYE, 0); // 2.6 MB of messages that do
+        CHECK_EQUAL(peer_stats(&watch).dropped, 0);
+        check_unfinished(place, &watch, 1, 3 << 10, small, sizeof small); // 9 MiB, of which a byte would cost 21
+        check_unfinished(place, &watch, 20, 300, large, sizeof large);    // 24 MB, of less than a connection may have
+        peer_close(&watch);
+        CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+    }
 }
 
 // fault 50

@@ -28,9 +28,18 @@ TEST(loader_drops_and_counts_corrupt_messages) {
     peer.message.header.body_len = UINT32_MAX;
     CHECK(zmq_send(peer.socket, frame.data, frame.size, 0) >= 0);
     CHECK_EQUAL(peer_stats(&peer).dropped - dropped, sizeof noise + 2);
+    // Parts that are too large, of a message of one and of two.
+    uint8_t *much = calloc(1, 1 << 20);
+    CHECK(zmq_send(peer.socket, much, WIRE_REQUEST_MAX + 1, 0) >= 0);
+    memset(&peer.message, 0, sizeof peer.message);
+    peer.message.header.session = 1;
+    peer.message.header.type = WIRE_CONTROL, peer.message.control = (WireControl){.action = WIRE_SWAP, .words = 1};
+    frame = wire_encode(&peer.message);
+    CHECK(zmq_send(peer.socket, frame.data, frame.size, ZMQ_SNDMORE) >= 0);
+    CHECK(zmq_send(peer.socket, much, WIRE_PART_MAX, 0) >= 0);
+    CHECK_EQUAL(peer_stats(&peer).dropped - dropped, sizeof noise + 4);
     // Larger than any message of the protocol: the loader closes the connection and continues.
     Peer big = peer_open("p");
-    uint8_t *much = calloc(1, 1 << 20);
     CHECK(zmq_socket_monitor(big.socket, "inproc://big", ZMQ_EVENT_DISCONNECTED) == 0);
     void *monitor = zmq_socket(big.context, ZMQ_PAIR);
     CHECK(zmq_connect(monitor, "inproc://big") == 0);
