@@ -18,7 +18,7 @@
 //
 // The train split is mixed in this way in the modes without an end: sample b of source i is the sample that sampling.h
 // gives for the tokens of that source's split, with c = i, the first source being 0. The val split, and modes
-// sequential and permuted, read all sources joined in their order, as one split (c = 0).
+// sequential, permuted and rest, read all sources joined in their order, as one split (c = 0).
 //
 // Fingerprint of a mixture: F[0] = SHA-256 of "mixture of streams\n", then "FINGERPRINT w\n" for each source (in hex; w
 // of entry 0). For each further entry, F[k] = SHA-256 of "F[k-1] from w[0] w[1] ...\n". So the samples before `from` of

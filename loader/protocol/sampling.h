@@ -4,7 +4,8 @@
 // exclusive or.
 //
 // c is the place of a dataset in its mixture (mixture.h), from 0 on, so that each has a random stream of its own. It is
-// 0 for a dataset alone, for all sources of a mixture joined, and in the modes that end (sequential, permuted).
+// 0 for a dataset that is served alone, for all sources of a mixture joined, and in the modes that end (sequential,
+// permuted, rest). A source of a mixture that is requested alone keeps its c: i - 1 for WireGet.source i.
 //
 //   crop        first = high 64 bits of the 128-bit product philox64(seed, split, c, sample) * (N - T). As the
 //               random crops of nanoGPT, with replacement.

@@ -8,7 +8,8 @@
 //              (ignore_merges of tokenizer.json), else 0. C is the number of ids that are not special. A merge is three
 //              ids: left, right, and their token. An id has 16 bits, or 32 in a vocabulary of more than 65,536
 //              ids. Merges are sorted by the third id, then by the first, then by the second; none occurs twice
-//   tokens     for each id from 0: the length of its token as u32, and its bytes; of a special token, its name
+//   tokens     for each id from 0: the length of its token as u32, and its bytes; of a special token, its name. The
+//              ids of characters are their places in characters.txt; the end follows them, as <|endoftext|>
 //   end        the id of the end of a text as u32
 //   special    the ids of the special tokens as u32, ascending, but nothing if they are the last ids of the vocabulary
 #pragma once

@@ -3,8 +3,10 @@
 //   model.safetensors      fp32, Hugging Face GPT-2's names and layout (transformers loads the directory)
 //   config.json            the model, in the format of transformers
 //   optimizer.safetensors  the ranges that the optimizer's row names (adamw.m.NAME, adamw.v.NAME), in our own layout
-//   state.json             the rest of the run: RunState, the configuration, the hashes of the other files;
-//                          its last key is the hash of the text before it
+//   state.json             the rest of the run: RunState, the configuration, the hashes of the other files. The last
+//                          key is "hash", of the text before its comma; model_hash and optimizer_hash are of the
+//                          JSON headers of the .safetensors files, which have those of the tensors;
+//                          model_config_hash is of config.json. All are XXH3-128, canonical
 //   vocab.json, ...        the tokenizer for other tools (tokenizer_files.h), with characters.txt for its own: hard
 //                          links to the files of the checkpoint before
 #pragma once

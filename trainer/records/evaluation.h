@@ -9,7 +9,8 @@
 // Each source of a mixture is read alone (WireGet.source), with its own N. A source takes part if it has a sample, and
 // a weight that is not 0. w is its weight of 65,536 (mixture.h) for the next train sample, W the sum of these w. It has
 // ceil(m w / W) samples, or all of its own. Rounding up gives each source a sample and keeps the samples of a smaller
-// evaluation within the samples of a larger one. If none takes part, the mixture is read as one split.
+// evaluation within the samples of a larger one. In the rule of mode rest, ceil(m w / W) stands for m. If none takes
+// part, the mixture is read as one split, and its fingerprint is that of the dataset in eval_rule.
 //
 // The loss of a source is the mean over its targets that count, the loss of the split the mean of its sources by
 // weight. Bits per byte are computed as in nanochat: the losses of the targets with a text, in bits, by the bytes of
