@@ -126,6 +126,8 @@ $hits"
 hits=$(scripts/figures.sh README.md loader/python/README.md docs/*.md)
 [ -z "$hits" ] || say "$hits"
 
+hits=$(scripts/peers.py) || say "$hits"
+
 scripts/formats.sh page | cmp -s - docs/formats.md || say "docs/formats.md is old: scripts/formats.sh page >docs/formats.md"
 
 hits=$(tests/faults/run_faults.sh --check)

@@ -171,6 +171,19 @@ END
     [ "$output" = "0badc0d: no commit of the history, in $page" ]
 }
 
+@test "lint refuses a row of peers.md that has neither a test that exists nor a commit and date" {
+    page=$BATS_TEST_TMPDIR/page.md
+    peers() { printf '| peer, version | what | source |\n| --- | --- | --- |\n| a 1 | b | %s |\n' "$1" >"$page" && run "$ROOT/scripts/peers.py" "$page"; }
+    for source in '`lint.bats row of peers.md`' '`test_remote.py without ranges`' '`test_wire.c every flipped bit`' 'by hand, 2026-11-28, c81446a' \
+        'read; `lint.bats row of peers.md`' 'by hand, 2026-11-28, c81446a; `lint.bats row of peers.md`'; do
+        peers "$source" && [ "$status" = 0 ] && [ -z "$output" ]
+    done
+    for source in test read 'by hand, 2026-11-28' '`lint.bats no such test`' '`none.bats row`' 'by hand, 2026-11-28; `lint.bats row of peers.md`' \
+        'by hand, 2026-11-28, c81446a; `lint.bats no such test`'; do
+        peers "$source" && [ "$status" = 1 ] && [ "$output" = "$page: neither a test that exists nor \`by hand, DATE, COMMIT\`: | a 1 | b | $source |" ]
+    done
+}
+
 @test "lint refuses a sentence of more than 40 words, and pages whose sentences have more than 20 on average" {
     page=$BATS_TEST_TMPDIR/page.md
     words() { seq -f 'word%.0f' "$1" | paste -sd ' '; }
