@@ -80,6 +80,7 @@ typedef struct {
     Bytes map;
     bool borrowed;       // the map belongs to the caller
     struct UrlFile *url; // of a file by URL (remote/url_map.h), whose tables are held; else NULL
+    uint64_t foreign;    // of a file by URL: a number of its own, for its decoders; else 0
     ShardFrame *frames;
     Shard *members;
     uint64_t frame_count, member_count, tokens, documents, source_bytes;

@@ -68,3 +68,7 @@ extern const char *test_data; // absolute path of tests/data
 extern const char *test_bin;  // absolute path of the programs' folder
 void write_file(const char *path, const void *data, size_t size);
 char *read_file(const char *path, size_t *size); // malloc'ed, NUL-terminated; a test may leak it
+// From now on, each piece of memory of at least so many bytes that our code takes is counted (malloc_counter.c), and
+// those that begin as zeros. 0: none is.
+void test_watch_memory(size_t least);
+void test_watched_memory(uint64_t *count, uint64_t *zeroed);

@@ -6,6 +6,7 @@
 #include "common/machine/cgroup.h"
 #include "common/machine/host_memory.h"
 #include "common/machine/pool.h"
+#include "common/zstd_decoder.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/saved_state.h"
@@ -73,6 +74,8 @@ static Finding check_cuda(char *text, size_t size) {
 }
 
 static Finding check_mpi(char *text, size_t size) { return collective_library(text, size), FINE; }
+
+static Finding check_zstd(char *text, size_t size) { return snprintf(text, size, "%s", zstd_version_text()), FINE; }
 
 static Finding check_cores(char *text, size_t size) {
     const CgroupLimits limits = cgroup_limits();
@@ -242,8 +245,8 @@ static const struct {
     Finding (*check)(char *text, size_t size);
 } checks[] = {
     {"device", check_device}, {"memory", check_memory}, {"onednn", check_onednn}, {"cuda", check_cuda},
-    {"mpi", check_mpi},       {"cores", check_cores},   {"run", check_run},       {"disk", check_disk},
-    {"limits", check_limits}, {"loader", check_loader}, {"inputs", check_inputs},
+    {"mpi", check_mpi},       {"zstd", check_zstd},     {"cores", check_cores},   {"run", check_run},
+    {"disk", check_disk},     {"limits", check_limits}, {"loader", check_loader}, {"inputs", check_inputs},
 };
 
 static void add_checks(Buffer *out, Finding *worst) {

@@ -2,6 +2,7 @@
 // stream from a truncated one.
 #include "shardtool/ingest/codec.h"
 #include "common/err.h"
+#include "common/zstd_decoder.h"
 #include <bzlib.h>
 #include <limits.h>
 #include <lzma.h>
@@ -185,8 +186,7 @@ typedef struct {
 
 static void *zstd_open(void) {
     Zstd *zstd = allocate_zeroed(1, sizeof *zstd);
-    zstd->context = ZSTD_createDCtx();
-    if (!zstd->context) die(EX_MEMORY, "out of memory: zstd decoder");
+    zstd->context = zstd_decoder_open();
     ZSTD_DCtx_setParameter(zstd->context, ZSTD_d_windowLogMax, ZSTD_WINDOW_LOG_MAX);
     return zstd;
 }

@@ -1,6 +1,7 @@
 // One function per codec. Each is given the room that the page header declares and must fill it exactly.
 #include "shardtool/parquet/parquet_codec.h"
 #include "common/err.h"
+#include "common/zstd_decoder.h"
 #include <brotli/decode.h>
 #include <limits.h>
 #include <lz4.h>
@@ -39,7 +40,7 @@ static bool decompress_gzip(ParquetDecompressor *decompressor, Bytes page, uint8
 }
 
 static bool decompress_zstd(ParquetDecompressor *decompressor, Bytes page, uint8_t *out, size_t size) {
-    if (!decompressor->zstd && !(decompressor->zstd = ZSTD_createDCtx())) die(EX_MEMORY, "no memory for zstd");
+    if (!decompressor->zstd) decompressor->zstd = zstd_decoder_open();
     return ZSTD_decompressDCtx(decompressor->zstd, out, size, page.data, page.size) == size;
 }
 

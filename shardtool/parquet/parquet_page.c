@@ -34,6 +34,7 @@ void parquet_pages_begin(ParquetPageReader *reader, Stream *stream, const Parque
     reader->stream = stream, reader->chunk = *chunk, reader->max_definition = max_definition;
     reader->at = reader->window_at = chunk->begin;
     reader->window.size = 0;
+    parquet_decompressor_close(&reader->decompressor); // which threads read which chunks changes no byte
 }
 
 // Lends the next `size` bytes of the chunk, which must have as many left. Reads more than that if they are few.

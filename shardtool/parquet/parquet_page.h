@@ -29,7 +29,7 @@ typedef struct {
     ParquetDecompressor decompressor;
 } ParquetPageReader;
 
-// Starts a chunk; the buffers of the previous chunk are reused. The reader is zeroed first.
+// Starts a chunk; the buffers of the previous chunk are reused, its decompressor is not. The reader is zeroed first.
 void parquet_pages_begin(ParquetPageReader *reader, Stream *stream, const ParquetChunk *chunk, unsigned max_definition);
 int parquet_pages_next(ParquetPageReader *reader, ParquetPage *page); // 1, 0 at the end of the chunk, -1 after fail()
 void parquet_pages_close(ParquetPageReader *reader);                  // accepts a zeroed struct

@@ -91,6 +91,18 @@ TEST(shard_reads_back_as_written) {
         CHECK_EQUAL(shard.frames[i].first, i * 4096);
         CHECK(!memcmp(got, ids + shard.frames[i].first, shard.frames[i].tokens * sizeof *got));
     }
+    // Files by URL, of which each gets a decoder of its own, and one of this machine.
+    static const uint64_t foreign[] = {1, 1, 2, 1, 0, 0, 1};
+    test_watch_memory(90000);
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        shard.foreign = foreign[i];
+        CHECK(shard_decode(&shard, cursor, i, got) == 0);
+    }
+    shard.foreign = 0;
+    uint64_t opened, zeroed;
+    test_watched_memory(&opened, &zeroed);
+    test_watch_memory(0);
+    CHECK(opened == 4 && zeroed == 4);
     for (uint64_t token = 0; token < COUNT; token += 977) CHECK_EQUAL(shard_frame_at(&shard, token), token / 4096);
     CHECK(shard_verify(&shard, cursor, false) == 0);
     CHECK(shard_verify(&shard, cursor, true) == 0);

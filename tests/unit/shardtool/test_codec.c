@@ -1,9 +1,11 @@
 // Codecs: every flipped bit and every truncation of a compressed stream is an error or leaves its content unchanged.
 #include "common/bytes.h"
 #include "shardtool/ingest/codec.h"
+#include "shardtool/parquet/parquet_page.h"
 #include "tests/unit/shardtool/fixture_documents.h"
 #include <bzlib.h>
 #include <lzma.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -192,4 +194,41 @@ TEST(decoding_begins_at_each_block_of_a_gzip_member_and_checks_its_checksum) {
     codec->close(whole);
     free(saved), free(out);
     buffer_close(&text), buffer_close(&input), buffer_close(&got);
+}
+
+// The decoders, and buffers of their windows, that a file gets: how many, and that each begins as zeros although malloc
+// gives other bytes.
+TEST(zstd_decoders_begin_as_zeros_and_serve_one_file) {
+    enum { BYTES = 1 << 20, LEAST = 90000 }; // a decoder has 96 KB
+    mallopt(M_PERTURB, 0x5A);
+    uint8_t *plain = malloc(BYTES), *out = malloc(BYTES), *zstd = malloc(ZSTD_compressBound(BYTES));
+    for (size_t i = 0; i < BYTES; i++) plain[i] = (uint8_t)(i * i >> 8);
+    const Bytes file = {zstd, ZSTD_compress(zstd, ZSTD_compressBound(BYTES), plain, BYTES, 1)};
+    const Codec *codec = codec_find(file);
+    uint64_t count, zeroed;
+    for (int i = 0; i < 2; i++) { // in steps, so that it needs a window
+        test_watch_memory(LEAST);
+        void *decoder = codec->open();
+        CodecStep step = {.in = file, .ended = true, .out = out, .space = BYTES / 2};
+        CHECK(codec->decode(decoder, &step) == CODEC_MORE);
+        step.space += BYTES / 2;
+        CHECK(codec->decode(decoder, &step) == CODEC_END && !memcmp(out, plain, BYTES));
+        codec->close(decoder);
+        test_watched_memory(&count, &zeroed);
+        CHECK(count == 2 && zeroed == 2);
+    }
+    ParquetPageReader reader = {0};
+    const ParquetChunk chunk = {0};
+    for (int i = 0; i < 2; i++) { // one for all pages of a chunk
+        test_watch_memory(LEAST);
+        parquet_pages_begin(&reader, NULL, &chunk, 0);
+        for (int page = 0; page < 2; page++)
+            CHECK(parquet_decompress(&reader.decompressor, PARQUET_ZSTD, file, out, BYTES) == 0);
+        test_watched_memory(&count, &zeroed);
+        CHECK(count == 1 && zeroed == 1 && !memcmp(out, plain, BYTES));
+    }
+    parquet_pages_close(&reader);
+    test_watch_memory(0);
+    mallopt(M_PERTURB, 0);
+    free(plain), free(out), free(zstd);
 }
