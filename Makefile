@@ -324,9 +324,12 @@ check-dist:
 	$(Q)scripts/deps.sh check-dist
 	$(Q)$(MAKE) --no-print-directory dist
 	$(Q)TREE='$(CURDIR)/$(TREE)' bats tests/dist
+## library-faults  published faults of the libraries inside the packages, and what is done about each (scripts/dist/faults.txt); after make dist also its versions
+library-faults: ; $(Q)scripts/dist/faults.sh '' '$(abspath $(wildcard $(FLOOR)/versions))'
 ## release  test-all, make dist and check-dist, then build/release-files: tarball, wheel, .deb, source, SHA256SUMS, NOTES.md
 release:
 	$(Q)scripts/dist/release.sh check
+	$(Q)$(MAKE) --no-print-directory library-faults
 	$(Q)$(MAKE) --no-print-directory test-all
 	$(Q)$(MAKE) --no-print-directory check-dist
 	$(Q)scripts/dist/release.sh pack $(DIST) build/release-files

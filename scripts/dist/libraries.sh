@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # libraries.sh FLOOR: what `make dist` links, in FLOOR/sysroot: glibc 2.31 of Debian 11, so that the programs start on each
-# system since 2020, and every other library as a static one. Those are the packages of Debian 12, and four that are compiled here:
+# system since 2020, and every other library as a static one. Those are the packages of Debian 12, and others that are compiled here:
 #   libarchive  without XML, of which its package links libxml2 and ICU (34 MB); we read tar and zip
 #   libzmq      with libsodium alone; its package also links Kerberos, PGM and NORM
 #   snappy      because it is in C++, whose library in Debian 12 needs a later glibc
+#   zstd        only if a later Debian has a version without the fault of Debian 12's (zstd_floor below, faults.txt)
 #   oneDNN      3, of Debian 13, with products and reorders alone: the package has every operation (40 MB), and no static library
 # The compiler is that of Debian 12, as in other builds; the library of C++ is that of Debian 11.
 # Packages come from the mirror that apt uses on this machine.
@@ -67,10 +68,11 @@ source_of() {
 
 # compile PACKAGE TARGET OPTION...: a static library by cmake, into the sysroot.
 compile() {
-    local package=$1 target=$2 build=build/$1
+    local package=$1 target=$2 build=build/$1 source=src/$1
     shift 2
+    [ ! -e "$source/build/cmake/CMakeLists.txt" ] || source+=/build/cmake
     echo "  $package"
-    cmake -S "src/$package" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=x86_64 \
+    cmake -S "$source" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=x86_64 \
         -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_SYSROOT="$sysroot" -DCMAKE_LIBRARY_ARCHITECTURE="$triplet" \
         -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=ONLY \
         -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" "$@" >"$build.log" 2>&1 &&
@@ -83,6 +85,9 @@ mkdir -p licences src build
 packages floor bullseye
 packages static bookworm bookworm-security
 packages later trixie
+packages newest trixie sid
+zstd_floor=1.6.0 zstd=libzstd-dev
+if dpkg --compare-versions "$(APT_CONFIG=$floor/apt/newest/conf apt-cache showsrc libzstd | sed -n 's/^Version: //p' | sort -V | tail -1)" ge $zstd_floor; then zstd=; fi
 unpack floor gcc-10-base libc6 libc6-dev linux-libc-dev libstdc++-10-dev libgcc-10-dev
 find sysroot -type l -lname '/*' | while read -r link; do ln -sfnr "sysroot$(readlink "$link")" "$link"; done
 cp sysroot/usr/lib/gcc/"$triplet"/10/{libstdc++.a,libgcc_eh.a} "$("$cc" -print-file-name=libgomp.a)" "$libraries"
@@ -92,14 +97,19 @@ echo '#include <new>
 namespace std { void __throw_bad_array_new_length() { throw bad_array_new_length(); } }' |
     "$cxx" -O2 -ffunction-sections -x c++ -c - -o length.o
 ar rD "$libraries/libstdc++.a" length.o
-unpack static zlib1g-dev libzstd-dev liblzma-dev libbz2-1.0 libbz2-dev liblz4-dev libbrotli-dev libjansson-dev libxxhash-dev libssl-dev libsodium-dev libcurl4-openssl-dev # its headers: programs load the library
-for library in z zstd lzma bz2 lz4 brotlidec brotlicommon jansson xxhash crypto sodium; do
+unpack static zlib1g-dev $zstd liblzma-dev libbz2-1.0 libbz2-dev liblz4-dev libbrotli-dev libjansson-dev libxxhash-dev libssl-dev libsodium-dev libcurl4-openssl-dev # its headers: programs load the library
+for library in z ${zstd:+zstd} lzma bz2 lz4 brotlidec brotlicommon jansson xxhash crypto sodium; do
     [ -s "$libraries/lib$library.a" ] || { echo "no static lib$library" && exit 1; }
     rm -f "$libraries/lib$library.so"*
 done
 
 # -B: else the linker takes the start files and libraries of this machine first.
 flags="-B$libraries -O2 -ffunction-sections -fdata-sections -ffile-prefix-map=$floor=."
+if [ -z "$zstd" ]; then
+    source_of newest libzstd
+    cp src/libzstd/lib/z*.h sysroot/usr/include
+    compile libzstd libzstd_static -DZSTD_BUILD_PROGRAMS=OFF -DZSTD_BUILD_SHARED=OFF -DZSTD_BUILD_TESTS=OFF
+fi
 for package in libarchive zeromq3 snappy; do source_of static $package; done
 source_of later onednn --skip-patches # one of them requires spdlog
 compile snappy snappy -DSNAPPY_BUILD_TESTS=OFF -DSNAPPY_BUILD_BENCHMARKS=OFF

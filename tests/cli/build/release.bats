@@ -96,3 +96,23 @@ for line in open("SHA256SUMS"):
     while read -r file; do [ -s "../target/$file" ] || { echo "no $file" && false; }; done <files
     [ -s ../target/libexec/millrace/mpi.so ] && [ "$(wc -l <files)" -gt 50 ]
 }
+
+@test "make library-faults fails for a fault of a linked version about which nothing is done, and for another version than that of the table" {
+    faults() { run "$ROOT/scripts/dist/faults.sh" "$PWD/faults.txt" "$@"; }
+    plant() { cp "$ROOT/scripts/dist/faults.txt" . && echo "$1" >>faults.txt && faults; }
+    run_code 0 "$ROOT/scripts/dist/faults.sh"
+    known=$output
+    for fault in 'lz4 | 1.9.0 | 1.9.5 | CVE-0 | blocks | -' 'lz4 | 0 | 1.9.4-2 | CVE-0 | blocks | -' 'lz4 | 1.9.4-1 | 2 | CVE-0 | blocks | -'; do
+        plant "$fault" && [ "$status" = 1 ] && [ "$output" = "$known
+lz4 1.9.4-1 has CVE-0 (blocks): nothing is done" ]
+    done
+    for fault in 'lz4 | 1.9.5 | 2 | CVE-0 | blocks | -' 'lz4 | 0 | 1.9.4-1 | CVE-0 | blocks | -' 'lz4 | 0 | 1.9.4-1~deb12u1 | CVE-0 | blocks | -'; do
+        plant "$fault" && [ "$status" = 0 ] && [ "$output" = "$known" ]
+    done
+    plant 'lz4 | 1.9.0 | 1.10 | CVE-0 | blocks | not called' && [ "$status" = 0 ] && [[ "$output" == *"lz4 1.9.4-1 has CVE-0 (blocks): not called" ]]
+    for row in 'xpress | 0 | 1 | CVE-0 | a | -' 'xpress | libxpress | 1.0 | yesterday' 'lz4 | 0 | 1'; do plant "$row" && [ "$status" = 1 ]; done
+    cp "$ROOT/scripts/dist/faults.txt" .
+    printf 'liblz4-dev 1.9.4-1\nzlib1g-dev 1:1.2.13.dfsg-1\nlibc6 2.31\n' >versions && faults "$PWD/versions" && [ "$status" = 0 ]
+    echo 'libbrotli-dev 1.0.9-2' >>versions && faults "$PWD/versions" && [ "$status" = 1 ]
+    [[ "$output" == *"libbrotli-dev: linked is 1.0.9-2, the table has 1.0.9-2+deb12u1" ]]
+}
