@@ -21,6 +21,7 @@ unsigned utf8_decode_long(const uint8_t *at, const uint8_t *end, uint32_t *point
 }
 
 size_t utf8_valid(Bytes text) {
+    if (!text.size) return 0; // its data may be NULL
     const uint8_t *at = text.data, *end = at + text.size;
     while (at < end) {
         if (end - at >= 8 && !(get_u64(at) & 0x8080808080808080)) {

@@ -47,6 +47,12 @@ static inline unsigned utf8_encode(uint32_t point, uint8_t bytes[UTF8_BYTES_MAX]
     return length;
 }
 
+// The text without the byte order mark at its head.
+static inline Bytes utf8_unmarked(Bytes text) {
+    const bool marked = text.size >= 3 && !memcmp(text.data, "\xEF\xBB\xBF", 3);
+    return marked ? (Bytes){text.data + 3, text.size - 3} : text;
+}
+
 // How many bytes at the start of the text are valid: text.size when all are.
 size_t utf8_valid(Bytes text);
 

@@ -39,7 +39,7 @@ kernels/cuda        common kernels kernels/cuda/libraries
 kernels/cuda/attention common kernels kernels/cuda
 kernels/mpi         kernels
 shardtool/ingest    common remote dataset
-shardtool/jsonl     common shardtool/ingest/input_format.h shardtool/ingest/stream.h
+shardtool/jsonl     common shardtool/ingest/source_options.h shardtool/ingest/input_format.h shardtool/ingest/stream.h
 shardtool/parquet   common shardtool/ingest/input_format.h shardtool/ingest/stream.h
 shardtool/pipeline  common dataset shardtool/ingest tokenizer
 shardtool/vocabulary common shardtool/ingest shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pretokenize.h tokenizer/training

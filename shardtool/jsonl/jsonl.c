@@ -5,15 +5,14 @@
 #include "common/log.h"
 #include "common/utf8.h"
 #include "shardtool/ingest/input_format.h"
-#include "shardtool/jsonl/jsonl_scan.h"
 #include "shardtool/jsonl/jsonl_turns.h"
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum {
     PATH_KEYS_MAX = 16,
-    PENDING_MAX = 4096 // lines without the key before the first with it
+    PENDING_MAX = 4096,         // lines without the key before the first with it
+    TURNS_BYTES_MAX = 256 << 20 // a longer line is refused: its value is built as a whole
 };
 
 static const char NO_TEXT[] = "no text at the key";
@@ -34,12 +33,16 @@ typedef struct {
     bool is_null;     // the text
     bool is_other;    // the key of the text has a value that is neither a string nor null
     bool streamed;    // a part of the text was returned
+    bool refused;     // the rest of the line is skipped
 } LineText;
 
 typedef struct {
     FormatReader reader;
     SourceOptions *options;
-    JsonlScan scan;
+    Stream *stream;
+    JsonEvents json;
+    uint64_t start;           // offset in the stream of window[0]
+    uint64_t number, line_at; // of the line, from 1; its offset in the stream
     TextPath path;
     bool joins; // all strings of the line, for the path *
     LineText line;
@@ -48,9 +51,20 @@ typedef struct {
     // Spark and DataFusion leave out a key whose value is null. A line without the key is thus a null text if another
     // line of the file has the key, and waits until one has.
     bool has_key;
-    Buffer pending;    // uint64_t, their numbers
-    Error pending_why; // of the first
+    Buffer pending;                          // uint64_t, their numbers
+    Error pending_why;                       // of the first
+    JsonTree tree;                           // with turns: the line
+    uint8_t window[STREAM_WINDOW_BYTES + 1]; // and a line end after the last line
 } JsonlReader;
+
+// A JSON line starts with a brace and a key, or is {}.
+int jsonl_bid(Bytes head) {
+    Bytes rest = bytes_trimmed(utf8_unmarked(head));
+    if (!rest.size || *rest.data != '{') return BID_NONE;
+    const uint8_t *end = rest.data + rest.size, *at = rest.data + 1;
+    while (at < end && (*at == ' ' || *at == '\t' || *at == '\r')) at++;
+    return at < end && (*at == '"' || *at == '}') ? BID_CONTENT : BID_NONE;
+}
 
 static int split_path(JsonlReader *jsonl, const char *path) {
     if ((jsonl->joins = !strcmp(path, "*"))) return 0;
@@ -67,7 +81,8 @@ static int split_path(JsonlReader *jsonl, const char *path) {
 
 void jsonl_close(FormatReader *reader) {
     JsonlReader *jsonl = (JsonlReader *)reader;
-    jsonl_scan_close(&jsonl->scan);
+    json_events_close(&jsonl->json);
+    json_tree_close(&jsonl->tree);
     buffer_close(&jsonl->text);
     buffer_close(&jsonl->pending);
     free(jsonl);
@@ -76,12 +91,34 @@ void jsonl_close(FormatReader *reader) {
 FormatReader *jsonl_open(Stream *stream, SourceOptions *options) {
     if (refuse_conditions(stream, options) < 0) return NULL;
     JsonlReader *jsonl = allocate_zeroed(1, sizeof *jsonl);
-    jsonl->options = options;
-    jsonl->has_key = stream->start.byte; // a document lies before
-    if (jsonl_scan_open(&jsonl->scan, stream, options->turns) == 0 && split_path(jsonl, options->text_field) == 0)
+    const ReadPlace start = stream->start;
+    jsonl->options = options, jsonl->stream = stream;
+    jsonl->json = (JsonEvents){.bytes = jsonl->window, .lines = true};
+    jsonl->start = jsonl->line_at = start.byte, jsonl->number = start.byte ? start.number : 1;
+    jsonl->has_key = start.byte; // a document lies before
+    if (split_path(jsonl, options->text_field) == 0 && (!start.byte || stream_seek(stream, start.byte) == 0))
         return &jsonl->reader;
     jsonl_close(&jsonl->reader);
     return NULL;
+}
+
+// Moves the unread bytes to the front of the window and reads more. Adds a missing line end to the last line. 0 when
+// the stream has ended, -1 after fail().
+static int refill(JsonlReader *jsonl) {
+    JsonEvents *json = &jsonl->json;
+    if (json->ended) return 0;
+    const bool first = jsonl->start == 0 && json->end == 0;
+    jsonl->start += json->at;
+    memmove(jsonl->window, jsonl->window + json->at, json->end - json->at);
+    json->end -= json->at, json->at = 0;
+    const size_t space = STREAM_WINDOW_BYTES - json->end;
+    const ssize_t got = stream_read(jsonl->stream, jsonl->window + json->end, space);
+    if (got < 0) return -1;
+    json->end += (size_t)got;
+    json->ended = (size_t)got < space;
+    if (json->ended) jsonl->window[json->end++] = '\n';
+    if (first) json->at = json->end - utf8_unmarked((Bytes){jsonl->window, json->end}).size;
+    return 1;
 }
 
 static const json_t *text_value(const JsonlReader *jsonl, const json_t *value) {
@@ -104,8 +141,10 @@ static const char *value_type(const JsonlReader *jsonl, const json_t *value) {
 // The line up to the byte that is read; NULL if that is not an object, or more than the window holds.
 static json_t *parse_window(const JsonlReader *jsonl) {
     json_error_t error;
-    const Bytes line = jsonl_scan_line(&jsonl->scan);
-    return line.data ? json_parse(line, JSON_ALLOW_NUL, &error) : NULL;
+    if (jsonl->line_at < jsonl->start) return NULL;
+    const size_t at = (size_t)(jsonl->line_at - jsonl->start);
+    const Bytes line = {jsonl->window + at, jsonl->json.at - at};
+    return json_parse(jsonl->line_at ? line : utf8_unmarked(line), JSON_ANY_TEXT, &error);
 }
 
 // Prints which key has no text, the type of its value, and which keys there are, as far as the window holds the line.
@@ -127,11 +166,10 @@ static void name_keys(const JsonlReader *jsonl, Buffer *out) {
 }
 
 static void fail_line(const JsonlReader *jsonl, const char *why) {
-    const JsonlWindow *window = &jsonl->scan.window;
-    const uint64_t byte = window->start - window->line_at + window->at;
+    const uint64_t byte = jsonl->start - jsonl->line_at + jsonl->json.at;
     Buffer keys = {0};
     if (why == NO_TEXT || why == NO_TURNS || why == IS_TURNS) name_keys(jsonl, &keys);
-    fail(EX_DATA, "'%s' line %" PRIu64 ", byte %" PRIu64 ": %s%s", window->stream->name, window->line, byte, why,
+    fail(EX_DATA, "'%s' line %" PRIu64 ", byte %" PRIu64 ": %s%s", jsonl->stream->name, jsonl->number, byte, why,
          keys.size ? (const char *)keys.data : "");
     buffer_close(&keys);
 }
@@ -140,7 +178,7 @@ static void fail_line(const JsonlReader *jsonl, const char *why) {
 static int skip_pending(JsonlReader *jsonl) {
     const uint64_t *lines = (const uint64_t *)(const void *)jsonl->pending.data;
     const size_t count = jsonl->pending.size / sizeof *lines;
-    const char *name = jsonl->scan.window.stream->name;
+    const char *name = jsonl->stream->name;
     int status = 0;
     for (size_t i = 0; status == 0 && i < count; i++) {
         if (!jsonl->has_key && i) fail(EX_DATA, "'%s' line %" PRIu64 ": %s", name, lines[i], NO_TEXT);
@@ -152,13 +190,14 @@ static int skip_pending(JsonlReader *jsonl) {
 }
 
 static void begin_line(JsonlReader *jsonl) {
-    jsonl_scan_begin_line(&jsonl->scan);
+    json_events_begin_line(&jsonl->json);
+    json_tree_clear(&jsonl->tree);
     jsonl->line = (LineText){0};
+    jsonl->number++, jsonl->line_at = jsonl->start + jsonl->json.at;
 }
 
 static int skip_null(JsonlReader *jsonl) {
-    const JsonlWindow *window = &jsonl->scan.window;
-    if (skips_add_null(&jsonl->options->skips, window->stream->name, "line", window->line) < 0) return -1;
+    if (skips_add_null(&jsonl->options->skips, jsonl->stream->name, "line", jsonl->number) < 0) return -1;
     begin_line(jsonl);
     return 0;
 }
@@ -167,9 +206,9 @@ static int skip_null(JsonlReader *jsonl) {
 static int skip_keyless(JsonlReader *jsonl) {
     if (jsonl->has_key) return skip_null(jsonl);
     if (!jsonl->pending.size) fail_line(jsonl, NO_TEXT), err_take(&jsonl->pending_why);
-    buffer_add(&jsonl->pending, &jsonl->scan.window.line, sizeof jsonl->scan.window.line);
+    buffer_add(&jsonl->pending, &jsonl->number, sizeof jsonl->number);
     begin_line(jsonl);
-    return jsonl->pending.size < PENDING_MAX * sizeof jsonl->scan.window.line ? 0 : skip_pending(jsonl);
+    return jsonl->pending.size < PENDING_MAX * sizeof jsonl->number ? 0 : skip_pending(jsonl);
 }
 
 static int return_part(JsonlReader *jsonl, Part *part, bool last) {
@@ -177,7 +216,7 @@ static int return_part(JsonlReader *jsonl, Part *part, bool last) {
                    .first = !jsonl->line.streamed,
                    .last = last,
                    .has_place = true,
-                   .place = {jsonl->scan.window.line_at, jsonl->scan.window.line}};
+                   .place = {jsonl->line_at, jsonl->number}};
     jsonl->text.size = 0; // the bytes stay valid until the next call
     jsonl->line.streamed = !last;
     return 1;
@@ -185,38 +224,43 @@ static int return_part(JsonlReader *jsonl, Part *part, bool last) {
 
 // Skips a bad line. 1 when its document had begun, which ends.
 static int refuse_line(JsonlReader *jsonl, const char *why, Part *part) {
-    const JsonlWindow *window = &jsonl->scan.window;
     fail_line(jsonl, why);
-    if (skips_add(&jsonl->options->skips, window->stream->name, "line", window->line) < 0) return -1;
-    jsonl_scan_skip(&jsonl->scan);
+    if (skips_add(&jsonl->options->skips, jsonl->stream->name, "line", jsonl->number) < 0) return -1;
+    json_events_skip_line(&jsonl->json);
+    json_tree_clear(&jsonl->tree);
+    jsonl->line.refused = true;
     if (!jsonl->line.streamed) return 0;
     jsonl->text.size = 0;
     return return_part(jsonl, part, true);
+}
+
+static bool is_key(const JsonlReader *jsonl, const char *key, size_t bytes) {
+    return jsonl->json.key.size == bytes && !memcmp(jsonl->json.key.data, key, bytes);
 }
 
 // Whether the value of the key just read is on the path of the text, or the text. If two keys are equal, the last wins,
 // so the value of an earlier one is dropped; false if that was returned.
 static bool match_key(JsonlReader *jsonl) {
     LineText *line = &jsonl->line;
-    const unsigned level = jsonl->scan.depth - 1;
-    const Buffer *key = &jsonl->scan.key;
+    const TextPath *path = &jsonl->path;
+    const unsigned level = jsonl->json.depth - 1;
     if (line->matched > level) line->matched = level;
-    if (line->matched != level || level >= jsonl->path.count || key->size != jsonl->path.key_bytes[level] ||
-        memcmp(key->data, jsonl->path.keys[level], key->size))
+    if (line->matched != level || level >= path->count || !is_key(jsonl, path->keys[level], path->key_bytes[level]))
         return true;
     line->matched++;
     line->found = line->is_null = false;
     return !line->streamed;
 }
 
-// Whether a value whose key is at `depth` belongs to the last key of the path.
+// Whether a value whose key is at `depth` is the text.
 static bool is_text(const JsonlReader *jsonl, unsigned depth) {
-    return jsonl->line.matched == jsonl->path.count && depth == jsonl->path.count && depth && !jsonl->options->turns;
+    const unsigned count = jsonl->path.count;
+    return count && jsonl->line.matched == count && depth == count;
 }
 
 static void begin_string(JsonlReader *jsonl) {
-    jsonl->scan.capture = jsonl->joins || is_text(jsonl, jsonl->scan.depth) ? &jsonl->text : NULL;
-    if (!jsonl->scan.capture) return;
+    jsonl->json.capture = jsonl->joins || is_text(jsonl, jsonl->json.depth) ? &jsonl->text : NULL;
+    if (!jsonl->json.capture) return;
     if (jsonl->joins && jsonl->line.found)
         buffer_add(&jsonl->text, " ", 1);
     else
@@ -226,26 +270,12 @@ static void begin_string(JsonlReader *jsonl) {
 
 // The conversation or the text of a whole line. NULL, or why the line is bad.
 static const char *read_turns(JsonlReader *jsonl) {
-    json_error_t error;
-    Buffer repaired = {0};
-    Bytes raw = jsonl_scan_whole_line(&jsonl->scan);
-    if (jsonl->options->replaces && utf8_valid(raw) < raw.size) {
-        jsonl->options->replaced += utf8_replace(raw, &repaired);
-        raw = (Bytes){repaired.data, repaired.size};
-    }
-    json_t *line = json_parse(raw, JSON_ALLOW_NUL, &error);
-    buffer_close(&repaired);
-    if (!line) {
-        snprintf(jsonl->why, sizeof jsonl->why, "%s", error.text);
-        return jsonl->why;
-    }
-    const json_t *text = text_value(jsonl, line);
+    const json_t *text = text_value(jsonl, jsonl->tree.root);
     jsonl->text.size = 0;
-    const LineContent content = jsonl_turns_read(line, text, &jsonl->text, jsonl->why);
+    const LineContent content = jsonl_turns_read(jsonl->tree.root, text, jsonl->options, &jsonl->text, jsonl->why);
+    if (content == LINE_BAD) return jsonl->why;
     jsonl->line.is_null = content == LINE_WITHOUT_TEXT && json_is_null(text);
     jsonl->line.found = content > LINE_WITHOUT_TEXT;
-    json_decref(line);
-    if (content == LINE_BAD) return jsonl->why;
     return jsonl->line.found || jsonl->line.is_null ? NULL : NO_TURNS;
 }
 
@@ -278,32 +308,49 @@ static int end_line(JsonlReader *jsonl, Part *part) {
     return 1;
 }
 
+// An event within a line, of which the text is read.
+static int take_event(JsonlReader *jsonl, JsonEvent event, Part *part) {
+    const JsonEvents *json = &jsonl->json;
+    if (event == EVENT_KEY && !match_key(jsonl))
+        return refuse_line(jsonl, "duplicate key of the text, after a text too long to hold", part);
+    if (event == EVENT_STRING)
+        begin_string(jsonl);
+    else if (event == EVENT_SCALAR && is_text(jsonl, json->depth))
+        jsonl->line.is_null = *json->scalar.data == 'n', jsonl->line.is_other = !jsonl->line.is_null;
+    else if (event == EVENT_OPEN && is_text(jsonl, json->depth - 1))
+        jsonl->line.is_other = true;
+    return event == EVENT_PART ? return_part(jsonl, part, false) : 0;
+}
+
+// Why the line is not read further, or NULL.
+static const char *too_long(const JsonlReader *jsonl) {
+    const JsonEvents *json = &jsonl->json;
+    if (json->at == 0 && json->end == STREAM_WINDOW_BYTES) return "number longer than the window";
+    if (!jsonl->options->turns || jsonl->line.refused) return NULL;
+    return jsonl->start + json->at - jsonl->line_at > TURNS_BYTES_MAX ? "the line is longer than 256 MiB" : NULL;
+}
+
 int jsonl_next(FormatReader *reader, Part *part) {
     JsonlReader *jsonl = (JsonlReader *)reader;
-    JsonlScan *scan = &jsonl->scan;
+    const bool turns = jsonl->options->turns;
     for (;;) {
         int status = 0;
-        const ScanEvent event = jsonl_scan_next(scan);
-        if (event == SCAN_KEY && !match_key(jsonl))
-            status = refuse_line(jsonl, "duplicate key of the text, after a text too long to hold", part);
-        else if (event == SCAN_STRING)
-            begin_string(jsonl);
-        else if (event == SCAN_SCALAR && is_text(jsonl, scan->depth))
-            jsonl->line.is_null = scan->scalar == 'n', jsonl->line.is_other = scan->scalar != 'n';
-        else if (event == SCAN_OPEN && is_text(jsonl, scan->depth - 1))
-            jsonl->line.is_other = true;
-        else if (event == SCAN_PART)
-            status = return_part(jsonl, part, false);
-        else if (event == SCAN_LINE)
+        const JsonEvent event = json_events_next(&jsonl->json);
+        if (event == EVENT_LINE)
             status = end_line(jsonl, part);
-        else if (event == SCAN_GAP)
+        else if (event == EVENT_GAP)
             begin_line(jsonl);
-        else if (event == SCAN_BAD)
-            status = refuse_line(jsonl, scan->bad, part);
-        else if (event == SCAN_MORE) {
-            const int more = jsonl_scan_refill(scan);
+        else if (event == EVENT_BAD)
+            status = refuse_line(jsonl, jsonl->json.bad, part);
+        else if (event == EVENT_MORE || (turns && event == EVENT_PART)) {
+            const char *why = too_long(jsonl);
+            const int more = why ? 1 : refill(jsonl);
             if (more <= 0) return more < 0 ? -1 : skip_pending(jsonl);
-        }
+            if (why) status = refuse_line(jsonl, why, part);
+        } else if (turns)
+            json_tree_add(&jsonl->tree, &jsonl->json, event);
+        else
+            status = take_event(jsonl, event, part);
         if (status) return status;
     }
 }

@@ -2,6 +2,7 @@
 #include "shardtool/jsonl/jsonl_turns.h"
 #include "common/log.h"
 #include "common/turns.h"
+#include "common/utf8.h"
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -22,71 +23,88 @@ static bool is_set(const json_t *value) {
     return value && !json_is_null(value) && !(json_is_array(value) && !json_array_size(value));
 }
 
-static void add_message(Buffer *out, Turn role, const json_t *content) {
-    buffer_add(out, &(uint8_t){(uint8_t)(TURN_BYTE + role)}, 1);
-    buffer_add(out, json_string_value(content), json_string_length(content));
-    buffer_add(out, &(uint8_t){TURN_BYTE + TURN_END}, 1);
+// A conversation on its way to `out`.
+typedef struct {
+    SourceOptions *options;
+    Buffer *out;
+    char *why;
+} Turns;
+
+static LineContent add_text(const Turns *turns, const json_t *string) {
+    const Bytes text = {(const uint8_t *)json_string_value(string), json_string_length(string)};
+    const size_t valid = utf8_valid(text);
+    if (valid < text.size && !turns->options->replaces)
+        return bad(turns->why, "a text has the byte 0x%02x, which is not UTF-8", text.data[valid]);
+    turns->options->replaced += utf8_replace(text, turns->out);
+    return LINE_OF_TEXT;
+}
+
+static LineContent add_message(const Turns *turns, Turn role, const json_t *content) {
+    buffer_add(turns->out, &(uint8_t){(uint8_t)(TURN_BYTE + role)}, 1);
+    if (add_text(turns, content) == LINE_BAD) return LINE_BAD;
+    buffer_add(turns->out, &(uint8_t){TURN_BYTE + TURN_END}, 1);
+    return LINE_OF_TURNS;
 }
 
 // Returns the role, or TURN_COUNT: then `why` is set.
-static Turn read_message(json_t *message, size_t number, Buffer *out, char why[TURNS_WHY_BYTES]) {
+static Turn read_message(const Turns *turns, json_t *message, size_t number) {
     const json_t *content = json_object_get(message, "content");
     const char *name = json_string_value(json_object_get(message, "role")), *key;
     json_t *value;
     Turn role = TURN_SYSTEM;
     json_object_foreach(message, key, value)
         if (strcmp(key, "role") && strcmp(key, "content") && is_set(value))
-            return bad(why, "message %zu has '%s', and only role and content are read", number, key), TURN_COUNT;
+            return bad(turns->why, "message %zu has '%s', and only role and content are read", number, key), TURN_COUNT;
     while (role < TURN_END && name && strcmp(name, roles[role])) role++;
     if (!name || role == TURN_END)
-        bad(why, "message %zu has %s%.100s%s, not the role system, user or assistant", number,
+        bad(turns->why, "message %zu has %s%.100s%s, not the role system, user or assistant", number,
             name ? "the role '" : "no role", name ? name : "", name ? "'" : "");
     else if (!json_is_string(content))
-        bad(why, "message %zu has %s as content, not a string", number,
+        bad(turns->why, "message %zu has %s as content, not a string", number,
             json_is_array(content) ? "an array"
             : is_set(content)      ? "another value"
                                    : "nothing");
     else
-        return add_message(out, role, content), role;
+        return add_message(turns, role, content) == LINE_BAD ? TURN_COUNT : role;
     return TURN_COUNT;
 }
 
-static LineContent read_messages(const json_t *messages, Buffer *out, char why[TURNS_WHY_BYTES]) {
+static LineContent read_messages(const Turns *turns, const json_t *messages) {
     bool answered = false;
-    if (!json_is_array(messages)) return bad(why, "its messages are not an array");
+    if (!json_is_array(messages)) return bad(turns->why, "its messages are not an array");
     for (size_t i = 0; i < json_array_size(messages); i++) {
-        const Turn role = read_message(json_array_get(messages, i), i, out, why);
+        const Turn role = read_message(turns, json_array_get(messages, i), i);
         if (role == TURN_COUNT) return LINE_BAD;
         answered |= role == TURN_ASSISTANT;
     }
-    return answered ? LINE_OF_TURNS : bad(why, "it has no message of an assistant");
+    return answered ? LINE_OF_TURNS : bad(turns->why, "it has no message of an assistant");
 }
 
-static LineContent read_pair(const json_t *prompt, const json_t *completion, Buffer *out, char why[TURNS_WHY_BYTES]) {
+static LineContent read_pair(const Turns *turns, const json_t *prompt, const json_t *completion) {
     if (json_is_array(prompt) && json_is_array(completion))
-        return bad(why, "its prompt and completion are arrays of messages: convert it with jq -c "
-                        "'{messages: (.prompt + .completion)}'");
+        return bad(turns->why, "its prompt and completion are arrays of messages: convert it with jq -c "
+                               "'{messages: (.prompt + .completion)}'");
     if (!json_is_string(prompt) || !json_is_string(completion))
-        return bad(why, "its %s is not a string", json_is_string(prompt) ? "completion" : "prompt");
-    add_message(out, TURN_USER, prompt);
-    add_message(out, TURN_ASSISTANT, completion);
-    return LINE_OF_TURNS;
+        return bad(turns->why, "its %s is not a string", json_is_string(prompt) ? "completion" : "prompt");
+    return add_message(turns, TURN_USER, prompt) == LINE_BAD ? LINE_BAD
+                                                             : add_message(turns, TURN_ASSISTANT, completion);
 }
 
-LineContent jsonl_turns_read(const json_t *line, const json_t *text, Buffer *out, char why[TURNS_WHY_BYTES]) {
+LineContent jsonl_turns_read(const json_t *line, const json_t *text, SourceOptions *options, Buffer *out,
+                             char why[TURNS_WHY_BYTES]) {
     static const char *const refused[] = {
         "tools",  "functions", "documents", "weight",          "weights",         "train",
         "system", "label",     "labels",    "images",          "image",           "videos",
         "video",  "audio",     "audios",    "assistant_masks", "completion_mask", "chat_template_kwargs"};
+    const Turns turns = {options, out, why};
     const json_t *messages = json_object_get(line, "messages"), *prompt = json_object_get(line, "prompt"),
                  *completion = json_object_get(line, "completion");
     const bool has_messages = messages && !json_is_null(messages), has_pair = is_set(prompt) && is_set(completion);
     for (size_t i = 0; i < sizeof refused / sizeof *refused && (has_messages || has_pair); i++)
         if (is_set(json_object_get(line, refused[i]))) return bad(why, "it has '%s', which is not read", refused[i]);
     if (has_messages && is_set(completion)) return bad(why, "it has messages and a completion");
-    if (has_messages) return read_messages(messages, out, why);
-    if (has_pair) return read_pair(prompt, completion, out, why);
+    if (has_messages) return read_messages(&turns, messages);
+    if (has_pair) return read_pair(&turns, prompt, completion);
     if (!json_is_string(text)) return LINE_WITHOUT_TEXT;
-    buffer_add(out, json_string_value(text), json_string_length(text));
-    return LINE_OF_TEXT;
+    return add_text(&turns, text);
 }

@@ -1,12 +1,12 @@
 // config.json of a model directory.
 #include "trainer/checkpoint/model_config.h"
 #include "common/err.h"
+#include "common/json_read.h"
 #include "common/log.h"
 #include "common/utf8.h"
 #include "tokenizer/files/vocab_file.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/saved_state.h"
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,7 +198,8 @@ int model_config_read(Config *model, const char *directory) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
     if (file_read(&text, path_join(path, directory, "config.json"), 1 << 20) < 0) return -1;
-    json_t *root = json_loadb((const char *)text.data, text.size, 0, NULL);
+    json_error_t error;
+    json_t *root = json_parse((Bytes){text.data, text.size}, 0, &error);
     int result = take_config(model, root, path);
     const bool padded = model->vocab_size == padded_vocab(GPT2_VOCAB);
     if (result == 0 && (padded || model->vocab_size == GPT2_VOCAB) && is_of_gpt2(directory, padded)) {

@@ -5,6 +5,7 @@
 #include "common/file/file.h"
 #include "common/json_read.h"
 #include "common/log.h"
+#include "common/utf8.h"
 #include "tokenizer/tokenizer.h"
 #include <stdlib.h>
 
@@ -123,7 +124,7 @@ static int evaluate_line(Choices *choices, Bytes line) {
     ChoicesItem *item = &choices->item;
     const int rows = choices->network->plan->eval.rows;
     json_error_t error;
-    json_t *object = json_parse(line, JSON_ALLOW_NUL, &error);
+    json_t *object = json_parse(line, JSON_ANY_TEXT, &error);
     const int result = json_is_object(object) ? read_item(choices, object)
                        : object               ? fail(EX_DATA, "not a JSON object")
                                               : fail(EX_DATA, "not a JSON object: %s", error.text);
@@ -146,9 +147,9 @@ static int evaluate_lines(Choices *choices, Bytes text, const char *path,
     uint64_t number = 0, items = 0;
     int result = 0;
     progress_start(&progress, "evaluating choices", "B", text.size);
-    for (Bytes rest = text, line; result == 0 && bytes_next_line_or_rest(&rest, &line);) {
+    for (Bytes rest = utf8_unmarked(text), line; result == 0 && bytes_next_line_or_rest(&rest, &line);) {
         number++;
-        if (!line.size) continue;
+        if (!bytes_trimmed(line).size) continue;
         result = evaluate_line(choices, line);
         if (result == 0)
             items++, found(context, &choices->item);

@@ -28,7 +28,6 @@ tokenize() { "$BIN/shardtool" tokenize --turns -q --val 0 "$@"; }
 {"prompt": "a", "completion": 3}	its completion is not a string
 {"conversations": [{"from": "human", "value": "x"}]}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys conversations
 {"instruction": "x", "output": "y"}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys instruction, output
-{"prompt": "a", "completion": "\ud800"}	invalid Unicode '?uD800'
 {"prompt": "a", "completion": "b"	the line ends within an object
 END
     { echo '{"prompt": "a", "completion": "b"}' && cut -f1 rows; } >bad.jsonl

@@ -38,6 +38,10 @@ def ids_of(talk):
 def tokenize(name, lines, *options):
     with open(f"{name}.jsonl", "w", encoding="utf-8") as file:
         file.writelines(json.dumps(line, ensure_ascii=len(lines) % 2 == 0) + "\n" for line in lines)
+    return ids_of_file(name, *options)
+
+
+def ids_of_file(name, *options):
     runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--turns", "--val", "0", "-o", name, *options, f"{name}.jsonl")
     return np.frombuffer(runner.call(f"{BIN}/shardtool", "cat", name).stdout, "<u2").tolist()
 
@@ -55,6 +59,33 @@ def test_ids_are_those_of_each_text_alone_with_markers_between():
     info = json.loads(runner.call(f"{BIN}/shardtool", "info", "--json", "talks1").stdout)
     assert info["vocab_size"] == 50261
     runner.call(f"{BIN}/shardtool", "verify", "talks1")
+
+
+def random_line(made_of):
+    """A conversation or a text, spelled in ways that the json module reads, beside keys that are not read."""
+    pieces = ["a", "\\n", "\\u0041", "\\ud83d\\ude00", "\\ud83d", "\\ude00", "\\u0000", '\\"', "\\\\", "é", "🙂", "\\/", "<|end|>"]
+    values = ["18446744073709551615", "1" * 30, "-0.5e+3", "1e400", "-Infinity", "NaN", "null", '"\\ud83d"', '[1, [{"messages": 7}]]', '{"text": "no"}']
+    text = lambda: '"' + "".join(made_of.choices(pieces, k=made_of.randrange(12))) + '"'
+    talk = lambda: '[{"role": "user", "content": %s}, {"content": "", "content": %s, "role": "assis\\u0074ant", "name": null}]' % (text(), text())
+    fields = made_of.choice([lambda: [f'"messages": {talk()}'], lambda: [f'"m\\u0065ssages":{talk()}'], lambda: [f'"messages": 7, "messages": {talk()}'],
+                             lambda: [f'"prompt": {text()}', f'"completion": {text()}'], lambda: [f'"text": {text()}']])()  # fmt: skip
+    fields += [f'"k{number}\\u0000": {made_of.choice(values)}' for number in range(made_of.randrange(4))]
+    made_of.shuffle(fields)
+    return "{" + ",\t".join(fields) + "}" + made_of.choice(["", " ", "\r", "\n", "\n \r"])
+
+
+def test_lines_are_read_as_by_the_json_module():
+    made_of, want = random.Random(2), []
+    lines = [random_line(made_of) for _ in range(2000)]
+    with open("spelled.jsonl", "w", encoding="utf-8-sig", newline="") as file:
+        file.write("\n".join(lines))
+    whole = lambda text: text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    for line in map(json.loads, lines):
+        if "prompt" in line:
+            line["messages"] = [{"role": "user", "content": line["prompt"]}, {"role": "assistant", "content": line["completion"]}]
+        talk = [message | {"content": whole(message["content"])} for message in line.get("messages", [])]
+        want += ids_of(talk) if talk else [*ENCODING.encode_ordinary(whole(line["text"])), END_OF_TEXT]
+    assert ids_of_file("spelled") == want
 
 
 def test_markers_that_a_vocabulary_has_keep_their_ids():
