@@ -21,7 +21,7 @@ static const Option options[] = {
     {OPT_STRING, "report", &report_path, "FILE",
      "write a line of JSON for each removed document; without -o nothing else is written. - is standard output"},
     {OPT_STRING, "text-field", &text_field, "KEY",
-     "key of the text in a JSON line of --against; a.b is key b of object a, * joins all strings of the line"},
+     "key of the text in a JSON line of --against; a.b is that key, or key b of object a, * joins all strings of the line"},
     {OPT_STRING, "text-column", &source_options.text_column, "NAME",
      "column of the text in a Parquet file of --against"},
     {OPT_WORD, "docs", &docs, DOCS_WORDS, "unit of one item in plain text"},

@@ -29,6 +29,8 @@ typedef struct {
 // What was found in the line so far.
 typedef struct {
     unsigned matched; // number of path keys on the current nesting
+    bool at_whole;    // the current key of the line is the whole path, dots included
+    bool has_whole;   // there was one, which counts before nested keys
     bool found;       // the text
     bool is_null;     // the text
     bool is_other;    // the key of the text has a value that is neither a string nor null
@@ -122,6 +124,8 @@ static int refill(JsonlReader *jsonl) {
 }
 
 static const json_t *text_value(const JsonlReader *jsonl, const json_t *value) {
+    const json_t *whole = json_object_get(value, jsonl->options->text_field);
+    if (whole) return whole;
     for (unsigned i = 0; i < jsonl->path.count; i++)
         value = json_object_getn(value, jsonl->path.keys[i], jsonl->path.key_bytes[i]);
     return value;
@@ -245,9 +249,16 @@ static bool match_key(JsonlReader *jsonl) {
     const TextPath *path = &jsonl->path;
     const unsigned level = jsonl->json.depth - 1;
     if (line->matched > level) line->matched = level;
-    if (line->matched != level || level >= path->count || !is_key(jsonl, path->keys[level], path->key_bytes[level]))
-        return true;
-    line->matched++;
+    if (level == 0) {
+        line->at_whole = is_key(jsonl, jsonl->options->text_field, strlen(jsonl->options->text_field));
+        line->has_whole |= line->at_whole;
+    }
+    if (!line->at_whole || level) {
+        if (line->has_whole || line->matched != level || level >= path->count ||
+            !is_key(jsonl, path->keys[level], path->key_bytes[level]))
+            return true;
+        line->matched++;
+    }
     line->found = line->is_null = false;
     return !line->streamed;
 }
@@ -255,6 +266,7 @@ static bool match_key(JsonlReader *jsonl) {
 // Whether a value whose key is at `depth` is the text.
 static bool is_text(const JsonlReader *jsonl, unsigned depth) {
     const unsigned count = jsonl->path.count;
+    if (jsonl->line.at_whole) return depth == 1;
     return count && jsonl->line.matched == count && depth == count;
 }
 

@@ -34,7 +34,7 @@ extern const char *input_max_bad;
      "format of all inputs, inside archives and compressed files too"}, \
     {OPT_WORD, "docs", &source_options.docs, DOCS_WORDS, "unit of one document in plain text"}, \
     {OPT_STRING, "text-field", &source_options.text_field, "KEY", \
-     "key of the text in a JSON line; a.b is key b of object a"}, \
+     "key of the text in a JSON line; a.b is that key, or key b of object a"}, \
     {OPT_STRING, "text-column", &source_options.text_column, "NAME", \
      "column of the text in a Parquet file; a.b is column b of struct a"}, \
     {OPT_LIST, "where", &source_options.where, "COND", \

@@ -304,6 +304,13 @@ def test_dotted_paths_and_long_lines_are_read():
     rows = [json.dumps({"text": "no", "meta": {"pad": "p" * 600000, "body": {"text": t}, "x": 1}}) for t in texts]
     write("deep.jsonl", "\n".join(rows).encode())
     assert documents_of("--text-field", "meta.body.text", "deep.jsonl") == texts
+    # a key that is spelled with dots counts before the nested one, as of columns of Parquet
+    flat = {"meta.body.text": "spelled", "meta": {"body": {"text": "nested"}}}
+    rows = [flat, dict(reversed(flat.items())), {"meta.body.text": None} | flat, {"meta": {"meta.body.text": "no", "body.text": "no", "body": {"text": "nested"}}}]
+    write("flat.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
+    assert documents_of("--text-field", "meta.body.text", "flat.jsonl") == ["spelled"] * 3 + ["nested"]
+    run("tokenize", "--turns", "--val", "0", "--text-field", "meta.body.text", "-o", "flat", "flat.jsonl")
+    assert documents_of("flat") == ["spelled"] * 3 + ["nested"]
 
 
 def paragraphs(text):
