@@ -27,6 +27,7 @@ typedef struct {
     bool records_warned;                     // that a text looks like JSON, JSON lines or a table; once a run
     uint64_t left_out;                       // rows that do not meet `where`
     uint64_t replaced;                       // places that `replaces` has replaced
+    StringList ignored;                      // keys beside conversations that were not read; the first ones, owned
     uint64_t inputs_read[INPUT_FORMATS_MAX]; // files and members read, by row of the table
 } SourceOptions;
 

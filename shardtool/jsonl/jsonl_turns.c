@@ -23,6 +23,38 @@ static bool is_set(const json_t *value) {
     return value && !json_is_null(value) && !(json_is_array(value) && !json_array_size(value));
 }
 
+static void note_ignored(StringList *keys, const char *key) {
+    for (size_t i = 0; i < keys->count; i++)
+        if (!strcmp(keys->items[i], key)) return;
+    if (keys->count < STRING_LIST_MAX) keys->items[keys->count++] = allocate_text(key, strlen(key));
+}
+
+// Returns the name of a key beside the conversation that would change its text, or what of it counts. Other keys that
+// are not read are noted.
+static const char *find_refused(const json_t *line, bool has_messages, SourceOptions *options) {
+    static const char *const refused[] = {"assistant_masks", "audio",           "audios",      "chat_template_kwargs",
+                                          "chosen",          "completion_mask", "context",     "documents",
+                                          "function_call",   "functions",       "history",     "image",
+                                          "images",          "input",           "instruction", "instructions",
+                                          "label",           "labels",          "loss",        "loss_mask",
+                                          "loss_weight",     "loss_weights",    "mask",        "masks",
+                                          "rejected",        "sample_weight",   "system",      "system_message",
+                                          "system_prompt",   "tool_calls",      "tools",       "train",
+                                          "train_on_input",  "train_on_inputs", "video",       "videos",
+                                          "weight",          "weights"};
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)line, key, value) {
+        const bool is_read =
+            has_messages ? !strcmp(key, "messages") : !strcmp(key, "prompt") || !strcmp(key, "completion");
+        if (is_read || !is_set(value) || (json_is_string(value) && !json_string_length(value))) continue;
+        for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+            if (!strcmp(key, refused[i])) return key;
+        note_ignored(&options->ignored, key);
+    }
+    return NULL;
+}
+
 // A conversation on its way to `out`.
 typedef struct {
     SourceOptions *options;
@@ -46,12 +78,22 @@ static LineContent add_message(const Turns *turns, Turn role, const json_t *cont
     return LINE_OF_TURNS;
 }
 
+// Polars and pandas write objects so that are texts in Parquet.
+#define FROM_JSON "convert it with jq -c '.messages%s |= fromjson', or write the lines with DuckDB or datasets"
+static bool holds_json(const json_t *value, char first) {
+    return json_is_string(value) && *json_string_value(value) == first;
+}
+
 // Returns the role, or TURN_COUNT: then `why` is set.
 static Turn read_message(const Turns *turns, json_t *message, size_t number) {
     const json_t *content = json_object_get(message, "content");
     const char *name = json_string_value(json_object_get(message, "role")), *key;
     json_t *value;
     Turn role = TURN_SYSTEM;
+    if (holds_json(message, '{'))
+        return bad(turns->why, "message %zu is a text that holds JSON, not an object: " FROM_JSON, number, "[]"),
+               TURN_COUNT;
+    if (!json_is_object(message)) return bad(turns->why, "message %zu is not an object", number), TURN_COUNT;
     json_object_foreach(message, key, value)
         if (strcmp(key, "role") && strcmp(key, "content") && is_set(value))
             return bad(turns->why, "message %zu has '%s', and only role and content are read", number, key), TURN_COUNT;
@@ -71,6 +113,8 @@ static Turn read_message(const Turns *turns, json_t *message, size_t number) {
 
 static LineContent read_messages(const Turns *turns, const json_t *messages) {
     bool answered = false;
+    if (holds_json(messages, '['))
+        return bad(turns->why, "its messages are a text that holds JSON, not an array: " FROM_JSON, "");
     if (!json_is_array(messages)) return bad(turns->why, "its messages are not an array");
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const Turn role = read_message(turns, json_array_get(messages, i), i);
@@ -92,16 +136,12 @@ static LineContent read_pair(const Turns *turns, const json_t *prompt, const jso
 
 LineContent jsonl_turns_read(const json_t *line, const json_t *text, SourceOptions *options, Buffer *out,
                              char why[TURNS_WHY_BYTES]) {
-    static const char *const refused[] = {
-        "tools",  "functions", "documents", "weight",          "weights",         "train",
-        "system", "label",     "labels",    "images",          "image",           "videos",
-        "video",  "audio",     "audios",    "assistant_masks", "completion_mask", "chat_template_kwargs"};
     const Turns turns = {options, out, why};
     const json_t *messages = json_object_get(line, "messages"), *prompt = json_object_get(line, "prompt"),
                  *completion = json_object_get(line, "completion");
     const bool has_messages = messages && !json_is_null(messages), has_pair = is_set(prompt) && is_set(completion);
-    for (size_t i = 0; i < sizeof refused / sizeof *refused && (has_messages || has_pair); i++)
-        if (is_set(json_object_get(line, refused[i]))) return bad(why, "it has '%s', which is not read", refused[i]);
+    const char *refused = has_messages || has_pair ? find_refused(line, has_messages, options) : NULL;
+    if (refused) return bad(why, "it has '%s', which is not read", refused);
     if (has_messages && is_set(completion)) return bad(why, "it has messages and a completion");
     if (has_messages) return read_messages(&turns, messages);
     if (has_pair) return read_pair(&turns, prompt, completion);

@@ -100,6 +100,17 @@ static void log_small_split(const Summary *summary, uint64_t documents) {
                  train ? "validation" : "training", train ? val : train, summary->val, train ? "larger" : "smaller");
 }
 
+// The keys beside conversations that no line of the run needed.
+static void log_ignored(void) {
+    Buffer keys = {0};
+    const StringList *ignored = &source_options.ignored;
+    for (size_t i = 0; i < ignored->count; i++) buffer_print(&keys, "%s%s", i ? ", " : "", ignored->items[i]);
+    if (!keys.size) return;
+    text_printable((char *)keys.data);
+    log_line("ignored keys: %s%s", (const char *)keys.data, ignored->count < STRING_LIST_MAX ? "" : ", ...");
+    buffer_close(&keys);
+}
+
 void summary_print(const Summary *summary) {
     const Dataset *dataset = summary->dataset;
     const PipelineResult *result = summary->result;
@@ -127,6 +138,7 @@ void summary_print(const Summary *summary) {
     if (source_options.left_out)
         log_line("%" PRIu64 " row%s not meet --where and %s left out", source_options.left_out,
                  source_options.left_out == 1 ? " does" : "s do", source_options.left_out == 1 ? "is" : "are");
+    log_ignored();
     log_skips();
     log_replaced(result->replaced, sums.source_bytes);
     log_small_split(summary, documents);

@@ -22,6 +22,9 @@ tokenize() { "$BIN/shardtool" tokenize --turns -q --val 0 "$@"; }
 {"messages": [{"role": "assistant", "content": "x"}], "chat_template_kwargs": {"enable_thinking": false}}	it has 'chat_template_kwargs', which is not read
 {"messages": [{"role": "assistant", "content": "x"}], "assistant_masks": [0, 1]}	it has 'assistant_masks', which is not read
 {"messages": [{"role": "assistant", "content": "x", "reasoning_content": "y"}]}	message 0 has 'reasoning_content', and only role and content are read
+{"messages": ["{\"role\": \"assistant\"}"]}	message 0 is a text that holds JSON, not an object: convert it with jq -c '.messages[] |= fromjson', or
+{"messages": "[{\"role\": \"assistant\"}]"}	its messages are a text that holds JSON, not an array: convert it with jq -c '.messages |= fromjson', or
+{"messages": ["hello"]}	message 0 is not an object
 {"prompt": "a", "chosen": "b", "rejected": "c"}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys prompt, chosen, rejected
 {"prompt": [{"role": "user"}], "completion": "b"}	its prompt is not a string
 {"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}	its prompt and completion are arrays of messages: convert it with jq -c '{messages: (.prompt + .completion)}'
@@ -38,6 +41,21 @@ END
         [[ "$error" == $message* ]] || { echo "no '$message' in: $error" && return 1; }
     done < <(cut -f2 rows) 3<errors
     [ "$(jq -s 'map(.line) == [range(2; length + 2)]' out/skipped.jsonl)" = true ] && [ "$(wc -l <errors)" = "$(wc -l <rows)" ]
+}
+
+@test "tokenize --turns refuses masks and texts beside messages and beside a prompt, each by its name" {
+    # names of LlamaFactory, TRL, axolotl, ms-swift, OpenAI and Alpaca; the values are of the type that each has there
+    names='loss_mask loss_weights mask train_on_input history system_prompt instruction context input rejected chosen
+        tools functions documents weight weights train system label labels images image videos video audio audios assistant_masks
+        completion_mask chat_template_kwargs loss sample_weight'
+    for name in $names; do
+        printf '{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}], "id": 1, "%s": [0, 1]}\n' "$name"
+        printf '{"%s": "z", "prompt": "x", "completion": "y"}\n' "$name"
+    done >beside.jsonl
+    echo '{"prompt": "x", "completion": "y"}' >>beside.jsonl
+    tokenize --max-bad 100% -o out beside.jsonl
+    for name in $names; do echo "$name" "$name"; done | xargs -n 1 printf "it has '%s', which is not read\\n" >want
+    jq -r .error out/skipped.jsonl | sed 's/.*: it has/it has/' | cmp - want
 }
 
 @test "tokenize --turns skips a line of more than 256 MiB and reads on" {
@@ -62,11 +80,16 @@ END
     gzip -k good.jsonl
     tokenize -o zipped good.jsonl.gz
     cmp <("$BIN/shardtool" cat out) <("$BIN/shardtool" cat zipped)
+    # the keys that are not read are named once
+    sed -E 's/"prompt_id": "7"/"id": 1, "so\\u0075rce\\n": ["x"], "system": "", "input": null/p' good.jsonl >named.jsonl
+    run_match 0 "ignored keys: prompt, id, source?" "$BIN/shardtool" tokenize --turns --val 0 -o named named.jsonl
+    [ "$(grep -c ignored <<<"$output")" = 1 ]
+    cmp <("$BIN/shardtool" decode named | head -c 60) <("$BIN/shardtool" decode out | head -c 60)
     # without --turns the options and the ids are others
     run_match 2 "*turns=1*" "$BIN/shardtool" tokenize -q --val 0 --max-bad 100% --vocabulary out -o out good.jsonl
 }
 
-@test "tokenize names what converts the conversations of nanochat, TRL and ShareGPT" {
+@test "tokenize names what converts the conversations of nanochat, TRL, ShareGPT and polars" {
     echo '[{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]' >nanochat.jsonl
     run_match 65 "'nanochat.jsonl' has a conversation that is an array of messages*jq -c '{messages: .}'" tokenize -o out nanochat.jsonl
     jq -c '{messages: .}' nanochat.jsonl >a.jsonl
@@ -75,6 +98,12 @@ END
     echo '{"prompt": [{"role": "user", "content": "x"}], "completion": [{"role": "assistant", "content": "y"}]}' >trl.jsonl
     run_code 65 tokenize -o out trl.jsonl
     jq -c "$(sed "s/.*jq -c '\(.*\)'.*/\1/" <<<"$output")" trl.jsonl | cmp - a.jsonl
+    # polars and pandas write the messages of Parquet so
+    for json in '.messages[] |= tojson' '.messages |= tojson'; do
+        jq -c "$json" a.jsonl >texts.jsonl
+        run_code 65 tokenize -o out texts.jsonl
+        jq -c "$(sed "s/.*jq -c '\([^']*\)'.*/\1/" <<<"$output")" texts.jsonl | cmp - a.jsonl
+    done
     tokenize -o out a.jsonl b.jsonl
     [ "$("$BIN/shardtool" decode out)" = "<|user|>x<|end|><|assistant|>y<|end|><|endoftext|><|user|>x<|end|><|assistant|>y<|end|><|endoftext|>" ]
 }
