@@ -1,5 +1,6 @@
 // Plain text: the whole stream is one document, or each line, or each paragraph.
 #include "common/err.h"
+#include "common/utf8.h"
 #include "shardtool/ingest/input_format.h"
 #include <stdlib.h>
 
@@ -40,9 +41,11 @@ FormatReader *text_open(Stream *stream, SourceOptions *options) {
     return NULL;
 }
 
-// Moves the unread bytes to the front of the window and reads more. False when the window is full or the stream ended.
+// Moves the unread bytes to the front of the window and reads more. A byte order mark at the head of the stream is no
+// text. False when the window is full or the stream ended.
 static bool refill(TextReader *text, int *status) {
     if (text->ended || (text->at == 0 && text->end == sizeof text->window)) return false;
+    const bool first = text->window_at == 0 && text->end == 0;
     memmove(text->window, text->window + text->at, text->end - text->at);
     text->window_at += text->at, text->end -= text->at, text->at = 0;
     size_t space = sizeof text->window - text->end;
@@ -50,6 +53,7 @@ static bool refill(TextReader *text, int *status) {
     *status = got < 0 ? -1 : 0;
     text->ended = got < (ssize_t)space;
     if (got > 0) text->end += (size_t)got;
+    if (first) text->at = text->end - utf8_unmarked((Bytes){text->window, text->end}).size;
     return true;
 }
 
@@ -71,7 +75,7 @@ static int next_file_part(TextReader *text, Part *part) {
     text->at = text->end;
     if (!refill(text, &status)) return 0;
     if (status < 0) return -1;
-    return text->end == 0 && !text->open ? 0 : return_part(text, part, text->end, text->end, text->ended);
+    return text->end == text->at && !text->open ? 0 : return_part(text, part, text->end, text->end, text->ended);
 }
 
 static size_t without_return(const TextReader *text, size_t stop) {

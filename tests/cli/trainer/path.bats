@@ -31,13 +31,13 @@ setup() { cd "$BATS_FILE_TMPDIR" || exit; }
 import os
 want = []
 for folder, _, names in os.walk("Mühlen & Bäche"):
-    want += [open(os.path.join(folder, name), "rb").read().decode("utf-8", "replace") for name in names]
+    want += [open(os.path.join(folder, name), "rb").read().decode("utf-8-sig", "replace") for name in names]
 back = open("back", encoding="utf-8", newline="").read()
 assert back.endswith("<|endoftext|>")
 marked = "<|endoftext|> inside"  # in a text it is text, not the end of a document
 got = back.replace(marked, "\0").split("<|endoftext|>")[:-1]
-strip = lambda text: text.removeprefix("\ufeff").replace(marked, "\0")
-assert sorted(map(strip, got)) == sorted(map(strip, want)), "the documents are not those of the folder"
+plain = lambda text: text.replace(marked, "\0")
+assert sorted(map(plain, got)) == sorted(map(plain, want)), "the documents are not those of the folder"
 END
     "$BIN/shardtool" verify --quiet "Das Mühlrad/"
 }

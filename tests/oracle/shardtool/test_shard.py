@@ -329,6 +329,16 @@ def test_lines_and_paragraphs_become_documents():
         assert documents_of("--docs", "lines", "t.txt") == [l.removesuffix("\r") for l in text.split("\n") if l.removesuffix("\r")]
         assert documents_of("--docs", "paragraphs", "t.txt") == paragraphs(text), repr(text)
     assert run("decode", "-0", "--docs", "lines", stdin=b"a\nb\xff\n") == b"a\0b\xff\0"
+    # a byte order mark at the head of a file is none of its text
+    text = "é\n\nb\ufeff"
+    for marks in range(3):
+        write("marked.txt", b"\xef\xbb\xbf" * marks + text.encode())
+        want = open("marked.txt", encoding="utf-8-sig").read()
+        write("again.txt", b"\xef\xbb\xbf")
+        assert documents_of("marked.txt", "again.txt") == [want]
+        assert documents_of("--docs", "lines", "marked.txt", "again.txt") == want.split("\n\n")
+        assert documents_of("--docs", "paragraphs", "marked.txt", "again.txt") == paragraphs(want)
+        assert run("train-vocabulary", "--characters", "marked.txt").decode() == "".join(sorted(set(want)))
     assert documents_of(stdin=b"\xff\xe2\x28\xf0\x9f") == [b"\xff\xe2\x28\xf0\x9f".decode("utf-8", "replace")]
 
 
@@ -380,7 +390,8 @@ def test_every_cut_of_a_compressed_file_is_bad_data():
 
 def test_decode_inverts_encode():
     rng = random.Random(9)
-    texts = [text for text in vectors(300) if text] + [words(rng, 9000) * 30]  # an empty file has no document
+    # an empty file has no document, and a byte order mark at the head of a file is no text
+    texts = [text for text in vectors(300) if text and text[0] != "\ufeff"] + [words(rng, 9000) * 30]
     for i, text in enumerate(texts):
         write(f"v/{i:03}", text.encode())
     paths = [f"v/{i:03}" for i in range(len(texts))]
