@@ -47,7 +47,7 @@ static int find_columns(ParquetReader *parquet) {
     const SourceOptions *options = parquet->options;
     ParquetColumn *text = &parquet->text_column;
     if (parquet_find_column(&parquet->footer.schema, options->text_column, text) < 0) return fail_in("--text-column");
-    if (!parquet_is_text(text))
+    if (!parquet_is_text(text) && !parquet_is_null(text))
         return fail(EX_DATA, "'%s': column '%s' is %s, not text: name another with --text-column",
                     parquet->stream->name, options->text_column,
                     text->logical ? text->logical : parquet_type_name((int)text->type));
@@ -117,6 +117,10 @@ static int next_row(ParquetReader *parquet, ParquetValue *text, bool *wanted) {
     }
     if (parquet_column_next(&parquet->text, text) < 0)
         return fail_at(parquet, parquet->group - 1, parquet->options->text_column);
+    if (!text->null && parquet_is_null(&parquet->text_column)) {
+        fail(EX_DATA, "a column of the type null has a value");
+        return fail_at(parquet, parquet->group - 1, parquet->options->text_column);
+    }
     parquet->rows_left--, parquet->row++;
     parquet->text_bytes += 1 + (text->null ? 0 : text->bytes.size);
     return 0;

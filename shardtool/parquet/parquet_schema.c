@@ -147,6 +147,8 @@ bool parquet_is_text(const ParquetColumn *column) {
     return text && column->type == PARQUET_BYTE_ARRAY;
 }
 
+bool parquet_is_null(const ParquetColumn *column) { return column->logical && !strcmp(column->logical, "UNKNOWN"); }
+
 // "id (STRING), score (DOUBLE) and 3 more", for a message.
 static void print_columns(const ParquetSchema *schema, Buffer *text) {
     Buffer path = {0};

@@ -38,4 +38,5 @@ uint32_t parquet_column_count(const ParquetSchema *schema);
 // a group, a list or a map.
 int parquet_find_column(const ParquetSchema *schema, const char *path, ParquetColumn *column);
 bool parquet_is_text(const ParquetColumn *column); // BYTE_ARRAY, annotated as a string or not at all
+bool parquet_is_null(const ParquetColumn *column); // of the type null: pyarrow writes it if all values are null
 void parquet_column_path(const ParquetSchema *schema, const ParquetColumn *column, Buffer *path); // appends

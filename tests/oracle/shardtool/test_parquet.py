@@ -107,6 +107,13 @@ def test_nulls_empty_texts_no_rows_and_small_pages_are_read(folder):
         for wanted in [None] * 100, [""] * 100, [], [None] * 50 + ["a"] + [None] * 50, texts(rng, 3000):
             write(path, wanted, encoding=encoding, data_page_version=version, data_page_size=1, write_batch_size=3)
             assert documents(path) == values(path), (version, encoding, wanted[:3])
+    # pyarrow's type where all values are null
+    pq.write_table(pa.table({"text": [None] * 7, "id": range(7)}), path)
+    assert pq.read_schema(path).field("text").type == pa.null()
+    write(os.path.join(folder, "other.parquet"), ["a", None, "b"])
+    done = subprocess.run([TOOL, "tokenize", "--json", "--val", "0", "-o", os.path.join(folder, "nulls"), path,
+                           os.path.join(folder, "other.parquet")], capture_output=True, check=True)  # fmt: skip
+    assert {"documents": 2, "null_texts": 8}.items() <= json.loads(done.stdout).items(), done.stdout
 
 
 def test_columns_inside_structs_are_read(folder):
