@@ -143,7 +143,7 @@ static void *xz_open(void) {
 static const char *xz_error(lzma_ret status) {
     switch (status) {
     case LZMA_MEMLIMIT_ERROR:
-        return "its xz dictionary is larger than 128 MiB";
+        return "its xz dictionary is larger than 128 MiB: xz -dc FILE | millrace tokenize -o DIR -";
     case LZMA_UNSUPPORTED_CHECK:
         return "its xz checksum type is not supported";
     case LZMA_OPTIONS_ERROR:
@@ -166,6 +166,7 @@ static CodecStatus xz_decode(void *state, CodecStep *step) {
     if (step->unchecked || status == LZMA_OK || status == LZMA_BUF_ERROR) return CODEC_MORE;
     if (status == LZMA_MEM_ERROR) die(EX_MEMORY, "out of memory: xz decoder");
     step->error = xz_error(status);
+    step->whole = status == LZMA_MEMLIMIT_ERROR || status == LZMA_UNSUPPORTED_CHECK || status == LZMA_OPTIONS_ERROR;
     return CODEC_BAD;
 }
 
@@ -208,7 +209,14 @@ static CodecStatus zstd_decode(void *state, CodecStep *step) {
         case ZSTD_error_memory_allocation:
             die(EX_MEMORY, "out of memory: zstd decoder");
         case ZSTD_error_frameParameter_windowTooLarge:
-            step->error = "its zstd window is larger than 128 MiB";
+            step->whole = true;
+            step->error =
+                "its zstd window is larger than 128 MiB: zstd -dc --long=31 FILE | millrace tokenize -o DIR -";
+            break;
+        case ZSTD_error_dictionary_wrong:
+            step->whole = true;
+            step->error =
+                "a zstd frame was made with a dictionary: zstd -dc -D DICTIONARY FILE | millrace tokenize -o DIR -";
             break;
         case ZSTD_error_prefix_unknown:
             step->error = "data after the last zstd frame";

@@ -6,7 +6,7 @@
 typedef enum {
     CODEC_MORE, // continue with more input or more space
     CODEC_END,  // a gzip member, xz stream, zstd frame or bzip2 stream is complete; another may follow
-    CODEC_BAD   // damaged; `error` says how
+    CODEC_BAD   // damaged, or not read; `error` says why
 } CodecStatus;
 
 typedef struct {
@@ -17,6 +17,7 @@ typedef struct {
     bool blocks;    // return after each block, so that `save` finds an end
     bool unchecked; // a frame or stream without a checksum has begun
     const char *error;
+    bool whole; // with `error`: it is not damage, but a form that is not read; `error` has the command that reads it
 } CodecStep;
 
 // The state with which a decoder begins within a gzip member, between two blocks. All zero between members or frames.

@@ -101,7 +101,9 @@ static int decode(Decoder *decoder, uint8_t *data, size_t size, size_t *done) {
         if (step.unchecked) note_unchecked(decoder);
         if (status == CODEC_BAD) {
             decoder->out_bytes += space - step.space;
-            return fail_damaged(decoder, step.error);
+            if (!step.whole) return fail_damaged(decoder, step.error);
+            return fail(EX_DATA, "'%s' at byte %" PRIu64 ": %s", decoder->outer->name,
+                        decoder->in_bytes - decoder->in.size, step.error);
         }
         if (check_ratio(decoder, space - step.space) < 0) return -1;
         if (decoder->complete) decoder->verified = decoder->out_bytes;

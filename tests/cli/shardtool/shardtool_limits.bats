@@ -126,9 +126,23 @@ sys.stdout.buffer.write(table * 2000000)' >x.zst
     (ulimit -v 300000 && run_code 65 shardtool info x.zst && [[ "$output" == *"too few entries"* ]])
 }
 
-@test "a zstd window above 128 MiB is refused by name" {
+@test "frames of zstd and xz that are whole but not read are refused with the command that reads them" {
+    refused() { # FILE REASON
+        rm -rf DIR
+        run_match 65 "'$1' at byte *: $2: * | millrace tokenize -o DIR -" shardtool tokenize -q -o DIR "$1"
+        local command=${output##*: }
+        command=${command/FILE/$1} command=${command/DICTIONARY/dictionary}
+        PATH=$BIN:$PATH bash -c "$command --quiet --force --val 0"
+        shardtool decode DIR | cmp - <(seq 1000 && printf '<|endoftext|>')
+    }
     seq 1000 | zstd -q --ultra --long=31 >x.zst
-    run_match 65 "zstd window is larger than 128 MiB" shardtool decode --json x.zst
+    refused x.zst "its zstd window is larger than 128 MiB"
+    for i in {1..200}; do seq "$i" 400 >"sample$i"; done
+    zstd -q --train sample* -o dictionary --maxdict=2048
+    seq 1000 | zstd -q -D dictionary >d.zst
+    refused d.zst "a zstd frame was made with a dictionary"
+    seq 1000 | xz --lzma2=dict=256MiB >x.xz
+    refused x.xz "its xz dictionary is larger than 128 MiB"
 }
 
 @test "a stack that is too small ends the program with 71" {
