@@ -174,6 +174,8 @@ static int read_root(VocabTable *table, const json_t *root) {
     if (!json_is_object(model))
         return fail(EX_DATA,
                     "it is not tokenizer.json: it has no 'model'; of vocab.json with merges.txt name the directory");
+    if (json_object_get(root, "version") && !is_text(root, "version", "1.0"))
+        return fail(EX_DATA, "its version is not \"1.0\", the only one that is known");
     if (check_model(root, model) < 0) return -1;
     if (read_pre_tokenizer(json_object_get(root, "pre_tokenizer"), &table->pattern) < 0) return -1;
     if (choose_pattern(table->named.pattern, &table->pattern) < 0) return -1;

@@ -234,11 +234,12 @@ END
         jq "$1" "$data/tokenizer.json" >bad.json
         run_match 65 "$2" shardtool tokenize --ids --format text --vocabulary bad.json "$text"
     }
+    refused '.version = "2.0"' 'its version is not "1.0"'
     refused '.normalizer = {"type": "NFC"}' "its normalizer NFC is not supported"
     refused '.model.type = "Unigram"' "its model Unigram is not supported: only BPE is"
     refused '.model.type = "WordPiece"' "its model WordPiece is not supported"
     refused '.model.dropout = 0.1' "its dropout is not supported"
-    for same in '.model.dropout = 0.0' '.normalizer = {"type": "Sequence", "normalizers": []}' \
+    for same in 'del(.version)' '.model.dropout = 0.0' '.normalizer = {"type": "Sequence", "normalizers": []}' \
         '.pre_tokenizer = {"type": "Sequence", "pretokenizers": [.pre_tokenizer]}' '.truncation = {"max_length": 8}'; do
         jq "$same" "$data/tokenizer.json" >same.json
         shardtool tokenize --ids --format text --vocabulary same.json "$text" | cmp - <(shardtool tokenize --ids --format text --vocabulary "$data" "$text")
