@@ -170,15 +170,19 @@ static int check_left_out(const TensorFiles *files, bool bias) {
     enum { NAMED_MAX = 4 };
     Buffer names = {0};
     int count = 0;
+    bool has_head = false;
     for (size_t i = 0; i < files->count; i++)
         for (size_t k = 0; k < files->files[i].count; k++) {
             const SafeTensor *tensor = &files->files[i].tensors[k];
             if (tensor->used || can_be_left_out(files, &files->files[i], tensor, bias)) continue;
+            has_head |= !strcmp(tensor->name, "lm_head.weight");
             if (count++ < NAMED_MAX) buffer_print(&names, "%s'%s'", names.size ? ", " : "", tensor->name);
         }
     if (count > NAMED_MAX) buffer_print(&names, " and %d more", count - NAMED_MAX);
-    int result =
-        count ? fail(EX_DATA, "not part of the model that config.json describes: %s", (const char *)names.data) : 0;
+    int result = count
+                     ? fail(EX_DATA, "not part of the model that config.json describes: %s%s", (const char *)names.data,
+                            has_head ? "; a head of its own needs \"tie_word_embeddings\": false there" : "")
+                     : 0;
     buffer_close(&names);
     return result;
 }

@@ -102,6 +102,18 @@ variant("wide", n_inner=100)
 variant("epsilon", layer_norm_epsilon=1e-6)
 variant("untied", tie_word_embeddings=False)
 variant("bert", model_type="bert")
+for name, tied in ("loose", True), ("own", False): # a head that is not the embedding
+    variant(name, tie_word_embeddings=tied)
+    with open(f"{source}/model.safetensors", "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        data = file.read()
+    wte = next(header[key] for key in header if key.endswith("wte.weight"))
+    begin, end = wte["data_offsets"]
+    header["lm_head.weight"] = wte | {"data_offsets": [len(data), len(data) + end - begin]}
+    text = json.dumps(header).encode()
+    os.unlink(f"{name}/model.safetensors")
+    with open(f"{name}/model.safetensors", "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + data + data[begin:end][::-1])
 END
     refused() { # DIRECTORY WORDS
         run "$BIN/trainer" train --init_from=./$1 --out_dir=run "${few[@]}"
@@ -114,6 +126,8 @@ END
     refused wide "n_inner has a value that is not supported"
     refused epsilon "layer_norm_epsilon has a value"
     refused untied "there is no tensor 'lm_head.weight'"
+    refused loose "not part of the model that config.json describes: 'lm_head.weight'; a head of its own needs \"tie_word_embeddings\": false there"
+    "$BIN/trainer" plan --init_from=./own "${few[@]}"
     refused bert "does not describe a GPT-2 model"
 }
 
