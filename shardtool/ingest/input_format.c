@@ -121,6 +121,7 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
     is = foreign_find(head);
     if (!is && (*format = highest_bid(head, INPUT_CONTAINER, BID_MAGIC))) return 0;
     if (forced) {
+        if (is && compressed_bid(head)) return refuse(stream, is); // a shard
         *format = forced;
         is = forced->bid == jsonl_bid ? not_lines_find(head) : NULL;
         return is ? refuse(stream, is) : 0;
@@ -160,8 +161,17 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
     return !has_extension(stream, "bin") && (is = utf16_find(head)) ? refuse(stream, is) : fail_no_format(stream);
 }
 
+// What --format text reads may be of a format that is not text.
+static void warn_forced(const Stream *stream, SourceOptions *options, Bytes head) {
+    const char *is = promises_text(stream) ? NULL : foreign_find(head);
+    if (!is || options->records_warned) return;
+    options->records_warned = true;
+    log_warn("'%s' %s; --format text reads its bytes as they are", stream->name, is);
+}
+
 // As text, JSON lines are one document, with all their keys and quotes, and a table is one with all its columns.
 static void warn_records(const Stream *stream, SourceOptions *options, Bytes head) {
+    if (options->format) warn_forced(stream, options, head);
     if (options->format || options->records_warned) return;
     size_t lines;
     const bool json = looks_like_json_lines(head, &lines);
@@ -191,7 +201,9 @@ int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options) {
     if (!head.size) return check_empty(stream);
     if (choose_format(stream, options, head, &format) < 0) return -1;
     if (options->turns && format->kind == INPUT_DOCUMENTS && format->bid != jsonl_bid)
-        return fail(EX_DATA, "'%s' is %s: --turns reads JSON lines", stream->name, format->title);
+        return fail(
+            EX_DATA, "'%s' is %s: --turns reads JSON lines%s", stream->name, format->title,
+            format->bid == parquet_bid ? ", which duckdb -c \"copy 'FILE' to 'FILE.jsonl' (format json)\" writes" : "");
     if (format->bid == text_bid) warn_records(stream, options, head);
     SpooledStream *spooled = NULL;
     if (format->needs_seek && !stream->read_at) {

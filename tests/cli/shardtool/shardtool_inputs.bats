@@ -493,6 +493,16 @@ open("lost.zip", "wb").write(data)'
     printf 'a stray \0 on a page\n' >in/page.txt && shardtool decode --json in >text
 }
 
+@test "--format text refuses a shard, and names other formats whose bytes it reads" {
+    echo words >a.txt && shardtool tokenize -q --val 0 -o out a.txt
+    cp out/train/000/000000.zst shard.zst
+    run_match 65 "'shard.zst' is a shard already: use cat, decode or merge" shardtool tokenize -q --val 0 --format text -o raw shard.zst
+    zstd -q a.txt && shardtool decode -0 --format text a.txt.zst | tr '\0' '\n' | grep -qx words # compressed text is decompressed
+    printf '\4"M\x18words' >a.lz4 && cp a.lz4 b.lz4
+    run_match 0 "'a.lz4' is an LZ4 file: decompress it first; --format text reads its bytes as they are" shardtool tokenize -q --val 0 --format text -o raw a.lz4 b.lz4
+    [ "$(grep -c "LZ4" <<<"$output")" = 1 ]
+}
+
 @test "--max-bad 100% with nothing but bad inputs counts them" {
     printf '{"bad": 1}\n{"bad": 2}\n' >a.jsonl
     for command in "decode --json" "tokenize -o out"; do

@@ -111,6 +111,8 @@ END
 @test "tokenize --turns refuses other formats, and vocabularies without special tokens" {
     echo text >a.txt
     run_match 65 "'a.txt' is text: --turns reads JSON lines" tokenize -o out a.txt
+    printf PAR1 >a.parquet
+    run_match 65 "'a.parquet' is Parquet: --turns reads JSON lines, which duckdb -c \"copy 'FILE' to 'FILE.jsonl' (format json)\" writes" tokenize -o out a.parquet
     seq 32 126 | awk '{ printf "%c", $1 }' >characters
     echo '{"prompt": "a", "completion": "b"}' >a.jsonl
     run_match 65 "conversations need special tokens, and a vocabulary of characters has none" tokenize --vocabulary characters -o out a.jsonl
