@@ -18,6 +18,11 @@ jsonl) # the first byte chooses the options
         (printf "$option" && tar -c lines.jsonl | gzip -n) >"seeds/tar${option#*x}"
         (printf "$option" && xz <lines.jsonl) >"seeds/xz${option#*x}"
     done
+    for option in '\x10' '\x18' '\x38'; do
+        jq -c '{messages: [{role: "user", content: .text}, {role: "assistant", content: .text}], id: 1e9}, {prompt: .text, completion: .text}, .' \
+            lines.jsonl | (printf "$option" && cat) >"seeds/turns${option#*x}"
+    done
+    jq -c '{a: [.text, 1, -0.5e3, null, true, {}]}' lines.jsonl | awk '{ printf "\20%s", $0 >"seeds/value" NR }'
     ;;
 archive) # the first byte chooses the options and the name
     mkdir -p in && echo one >in/a.txt && head -3 "$vectors" >in/b.jsonl && echo three >in/c.md
