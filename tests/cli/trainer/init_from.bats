@@ -103,7 +103,7 @@ variant("epsilon", layer_norm_epsilon=1e-6)
 variant("untied", tie_word_embeddings=False)
 variant("bert", model_type="bert")
 for name, tied in ("loose", True), ("own", False): # a head that is not the embedding
-    variant(name, tie_word_embeddings=tied)
+    variant(name, tie_word_embeddings=tied, large=10**30)
     with open(f"{source}/model.safetensors", "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         data = file.read()
