@@ -9,12 +9,10 @@ typedef struct {
 // Of the gradients and the loss of each step, which has two micro-batches, and of the parameters at the end.
 static uint64_t hash_after_steps(Dtype dtype, int threads, Size size, uint64_t steps) {
     enum { MICROS = 2 };
-    TinyShape shape = tiny_shape;
-    shape.layers = 1, shape.heads = size.H, shape.channels = size.C, shape.block = size.T, shape.vocab = size.vocab;
-    shape.batch = size.B, shape.accumulation = MICROS, shape.chunk_rows = size.chunk;
-    shape.type = dtype, shape.threads = threads;
     Tiny tiny;
-    tiny_open(&tiny, &shape);
+    tiny_open(&tiny, TINY_SHAPE(.layers = 1, .heads = size.H, .channels = size.C, .block = size.T, .vocab = size.vocab,
+                                .batch = size.B, .accumulation = MICROS, .chunk_rows = size.chunk, .type = dtype,
+                                .threads = threads));
     const size_t bytes = tiny.model.elements * sizeof(float);
     uint64_t hash = 0;
     for (uint64_t step = 0; step < steps; step++) {

@@ -164,20 +164,10 @@ void read_status(Status *status, const char *endpoint) {
     query_close(&query);
 }
 
-FeedConfig test_feed_config(uint32_t T, uint32_t rows) {
-    return (FeedConfig){
-        .endpoint = "ipc://p", .vocab_size = 50304, .sequence_tokens = T, .max_rows = rows, .timeout_ms = FOREVER};
-}
-
 Feed *open_test_feed(const FeedConfig *config) {
     Feed *feed = feed_open(config);
     CHECK(feed && feed_attach(feed) == 0);
     return feed;
-}
-
-Feed *open_plain_feed(uint32_t T, uint32_t rows) {
-    const FeedConfig config = test_feed_config(T, rows);
-    return open_test_feed(&config);
 }
 
 void request_rows(Feed *feed, uint32_t rows, uint64_t first) {

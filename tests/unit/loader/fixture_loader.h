@@ -37,10 +37,17 @@ void free_endpoint(char endpoint[40]);                              // tcp, at a
 const char *tcp_endpoint(void);                                     // of this process, at a port that was free
 void read_status(Status *status, const char *endpoint);             // of a loader without keys
 
-enum { FOREVER = 120000 };                              // ms, a limit that only a defect reaches
-FeedConfig test_feed_config(uint32_t T, uint32_t rows); // of a loader at ipc://p
-Feed *open_test_feed(const FeedConfig *config);         // attached
-Feed *open_plain_feed(uint32_t T, uint32_t rows);       // the same of test_feed_config
+enum { FOREVER = 120000 }; // ms, a limit that only a defect reaches
+// A configuration of a loader at ipc://p; members that are named, as in TEST_FEED(T, ROWS, .window = 1), come twice.
+#pragma GCC diagnostic ignored "-Woverride-init"
+#define TEST_FEED(T, rows, ...)                                                                                        \
+    (&(const FeedConfig){.endpoint = "ipc://p",                                                                        \
+                         .vocab_size = 50304,                                                                          \
+                         .sequence_tokens = (T),                                                                       \
+                         .max_rows = (rows),                                                                           \
+                         .timeout_ms = FOREVER,                                                                        \
+                         __VA_ARGS__})
+Feed *open_test_feed(const FeedConfig *config); // attached
 
 // Requests `rows` rows of the train split in order, from sample `first` on.
 void request_rows(Feed *feed, uint32_t rows, uint64_t first);

@@ -44,7 +44,7 @@ typedef struct {
 
 // The hash of samples [0, samples), requested by `world` trainers in turn.
 static void hash_stream(const Transport *way, Sampling mode, uint32_t T, uint64_t samples, uint8_t digest[32]) {
-    FeedConfig config = test_feed_config(T, way->rows);
+    FeedConfig config = *TEST_FEED(T, way->rows);
     config.window = way->window, config.inline_only = way->inline_only;
     if (way->tcp) config.endpoint = tcp_endpoint();
     Feed *feeds[4];
@@ -113,7 +113,7 @@ TEST(feed_reads_one_source_of_a_mixture_and_its_weights) {
     make_test_dataset("e", &other);
     write_file("s", "5000 1 1\n", 9);
     pid_t pid = start_loader_with("d:3", "p", "e:1", "--schedule=s");
-    Feed *feed = open_plain_feed(T, ROWS);
+    Feed *feed = open_test_feed(TEST_FEED(T, ROWS));
     const FeedDataset *dataset = feed_dataset(feed);
     CHECK_EQUAL(dataset->source_count, 2);
     CHECK(!strcmp(dataset->sources[0].name, "d") && !strcmp(dataset->sources[1].name, "e"));
@@ -195,7 +195,7 @@ static FeedResult end_of_batches(Stream *stream) {
 
 static void kill_loaders(const char *place, bool inline_only, int kills) {
     pid_t pid = start_loader("d", place);
-    FeedConfig config = test_feed_config(128, 16);
+    FeedConfig config = *TEST_FEED(128, 16);
     config.inline_only = inline_only;
     bool tcp = strstr(place, "://");
     if (tcp) config.endpoint = place;
@@ -231,9 +231,7 @@ static void kill_in_turn(const char *first, const char *second) {
     char endpoints[200];
     snprintf(endpoints, sizeof endpoints, "%s%s,%s%s", strstr(first, "://") ? "" : "ipc://", first,
              strstr(second, "://") ? "" : "ipc://", second);
-    FeedConfig config = test_feed_config(128, 16);
-    config.endpoint = endpoints;
-    Stream stream = stream_of(&config);
+    Stream stream = stream_of(TEST_FEED(128, 16, .endpoint = endpoints));
     for (int round = 0; round < 6; round++) {
         const int victim = round % 2;
         receive(&stream, 10);
@@ -252,16 +250,14 @@ TEST(feed_continues_from_another_loader_of_its_list) {
     make_test_dataset("d", &small);
     kill_in_turn("p", "q");
     kill_in_turn("r", tcp_endpoint());
-    FeedConfig config = test_feed_config(128, 16);
-    config.endpoint = "ipc://p,bogus";
-    CHECK(!feed_open(&config));
+    CHECK(!feed_open(TEST_FEED(128, 16, .endpoint = "ipc://p,bogus")));
     CHECK_ERROR(EX_USAGE, "'bogus' is not an endpoint");
 }
 
 TEST(feed_stops_waiting_when_its_stop_flag_is_set) {
     static atomic_int stop = 1;
     make_test_dataset("d", &small);
-    FeedConfig config = test_feed_config(32, 8);
+    FeedConfig config = *TEST_FEED(32, 8);
     config.stop = &stop;
     CHECK(!feed_open(&config));
     CHECK_ERROR(EX_AGAIN, "");
@@ -281,7 +277,7 @@ TEST(feed_refuses_another_vocabulary_and_names_both) {
     foreign.other_vocabulary = true;
     make_test_dataset("d", &foreign);
     pid_t pid = start_loader("d", "p");
-    FeedConfig config = test_feed_config(32, 8);
+    FeedConfig config = *TEST_FEED(32, 8);
     memset(config.vocab_fp, 0x11, 32);
     CHECK(!feed_open(&config));
     CHECK_TEXT(err_text(), "2222222222222222");
@@ -302,8 +298,7 @@ TEST(feed_follows_a_reload_of_the_loader) {
     make_test_dataset("c", &foreign);
     CHECK(symlink("a", "d") == 0);
     pid_t pid = start_loader("d", "p");
-    FeedConfig config = test_feed_config(64, 8);
-    Stream stream = stream_of(&config);
+    Stream stream = stream_of(TEST_FEED(64, 8));
     receive(&stream, 20);
     for (int turn = 0; turn < 4; turn++) { // b, c with another vocabulary, no dataset, a
         static const char *const to[] = {"b", "c", "nowhere", "a"};

@@ -19,7 +19,7 @@ TEST(feeds_receive_batches_while_another_feed_reads_none) {
     Feed *feeds[FEEDS];
     uint64_t taken[FEEDS] = {0};
     for (int i = 0; i < FEEDS; i++) {
-        FeedConfig config = test_feed_config(T, ROWS);
+        FeedConfig config = *TEST_FEED(T, ROWS);
         config.window = WINDOW, config.inline_only = i % 2;
         feeds[i] = open_test_feed(&config);
         CHECK(feed_stats(feeds[i]).ring == !config.inline_only);

@@ -19,11 +19,7 @@ static void unpin(void *address) {
     pinned[address == pinned[1]] = NULL;
 }
 
-static Feed *open_feed(void) {
-    FeedConfig config = test_feed_config(T, ROWS);
-    config.pin = pin, config.unpin = unpin;
-    return open_test_feed(&config);
-}
+static Feed *open_feed(void) { return open_test_feed(TEST_FEED(T, ROWS, .pin = pin, .unpin = unpin)); }
 
 static void check_rows(const FeedBatch *batch) {
     for (uint64_t i = 0; i < batch->rows; i++)
@@ -58,7 +54,7 @@ static int continue_after_requests(void *self) {
 TEST(feed_fails_after_the_timeout_when_the_loader_is_stopped) {
     pid_t pid = serve_test_dataset(&test_small);
     Stopped stopped = {.pid = pid};
-    FeedConfig config = test_feed_config(T, ROWS);
+    FeedConfig config = *TEST_FEED(T, ROWS);
     config.while_waiting = continue_after_requests, config.while_waiting_self = &stopped;
     Feed *feed = open_test_feed(&config);
     uint64_t requested = take(feed, 0, 10);

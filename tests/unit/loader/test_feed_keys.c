@@ -10,10 +10,8 @@
 enum { T = 64, ROWS = 8 };
 
 static Feed *open_feed(const char *key_file, const char *loader_key, uint64_t timeout_ms) {
-    FeedConfig config = test_feed_config(T, ROWS);
-    config.endpoint = tcp_endpoint(), config.timeout_ms = timeout_ms;
-    config.key_file = key_file, config.loader_key = loader_key;
-    return feed_open(&config);
+    return feed_open(TEST_FEED(T, ROWS, .endpoint = tcp_endpoint(), .timeout_ms = timeout_ms, .key_file = key_file,
+                               .loader_key = loader_key));
 }
 
 static pid_t start_with_keys(void) {

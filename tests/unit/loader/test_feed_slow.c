@@ -77,9 +77,7 @@ TEST(feed_receives_a_batch_that_takes_longer_than_its_deadline) {
     const TestDataset small = {.salt = 1, .train_tokens = 600000, .shard_tokens = 600000, .frame_tokens = 4096};
     make_test_dataset("d", &small);
     pid_t pid = start_loader_with("d", tcp_endpoint(), NULL, NULL);
-    FeedConfig config = test_feed_config(T, ROWS);
-    config.endpoint = start_proxy(), config.window = 1;
-    Feed *feed = open_test_feed(&config);
+    Feed *feed = open_test_feed(TEST_FEED(T, ROWS, .endpoint = start_proxy(), .window = 1));
     for (uint64_t first = 0; first < 2; first++) read_rows(feed, 1, ROWS, T, first);
     feed_close(feed);
     stop_proxy();
@@ -95,9 +93,8 @@ TEST_CI(feed_connects_with_keys_over_a_connection_of_long_delay) {
     make_test_dataset("d", &small);
     pid_t pid = start_loader_with("d", tcp_endpoint(), "--key=loader.key", "--allow=allow");
     delay_ms = 300; // so that a round trip takes longer than the feed waits at first
-    FeedConfig config = test_feed_config(T, 1);
-    config.endpoint = start_proxy(), config.key_file = "trainer.key", config.loader_key = loader.public_key;
-    Feed *feed = open_test_feed(&config);
+    Feed *feed = open_test_feed(
+        TEST_FEED(T, 1, .endpoint = start_proxy(), .key_file = "trainer.key", .loader_key = loader.public_key));
     read_rows(feed, 1, 1, T, 0);
     feed_close(feed);
     delay_ms = 0;

@@ -130,9 +130,7 @@ TEST(feed_drops_every_answer_that_does_not_match_its_request) {
     WrongLoader loader = {.context = zmq_ctx_new()};
     pthread_t thread;
     CHECK(mkdir("p", 0700) == 0 && pthread_create(&thread, NULL, send_wrong_answers, &loader) == 0);
-    FeedConfig config = test_feed_config(T, ROWS);
-    config.window = 1;
-    Feed *feed = open_test_feed(&config);
+    Feed *feed = open_test_feed(TEST_FEED(T, ROWS, .window = 1));
     for (uint64_t first = 0; first < BATCHES; first++) {
         FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 0, first, 0, 0};
         FeedBatch batch;

@@ -177,9 +177,7 @@ static uint64_t frames_decoded(void) {
 // Batches of an epoch for clients with seeds of their own, one batch for each in turn.
 static void read_batches(const TestDataset *spec, unsigned clients) {
     Feed *feeds[CLIENTS];
-    FeedConfig config = test_feed_config(T, ROWS);
-    config.window = 2;
-    for (unsigned i = 0; i < clients; i++) feeds[i] = open_test_feed(&config);
+    for (unsigned i = 0; i < clients; i++) feeds[i] = open_test_feed(TEST_FEED(T, ROWS, .window = 2));
     for (uint64_t batch_number = 0; batch_number < BATCHES; batch_number++)
         for (unsigned i = 0; i < clients; i++) {
             FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 1000 + i, batch_number * ROWS, 0, 0};

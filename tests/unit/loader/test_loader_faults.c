@@ -17,8 +17,7 @@ static const TestDataset other = {
 // A feed that was opened when the loader `*pid` served one dataset, and attached after another loader has begun to
 // serve "b": the trainer initializes its weights in between, which takes seconds. Replaces *pid.
 static Feed *attach_to_another(pid_t *pid) {
-    const FeedConfig config = test_feed_config(T, ROWS);
-    Feed *feed = feed_open(&config);
+    Feed *feed = feed_open(TEST_FEED(T, ROWS));
     stop_loader(*pid, SIGKILL);
     *pid = start_loader("b", "p");
     wait_for_loader("p", 2);
@@ -61,9 +60,7 @@ TEST(feed_waits_while_the_loader_serves_a_dataset_that_is_too_short) {
     make_test_dataset("c", &short_val);
     CHECK(symlink("c", "d") == 0);
     pid_t pid = start_loader("a", "p"), to_repair = 0;
-    FeedConfig config = test_feed_config(T, ROWS);
-    config.while_waiting = repair_dataset, config.while_waiting_self = &to_repair;
-    Feed *feed = open_test_feed(&config);
+    Feed *feed = open_test_feed(TEST_FEED(T, ROWS, .while_waiting = repair_dataset, .while_waiting_self = &to_repair));
     read_rows(feed, 1, ROWS, T, 0);
     stop_loader(pid, SIGKILL);
     to_repair = pid = start_loader("d", "p");
@@ -85,7 +82,7 @@ TEST(loader_refuses_a_reload_that_a_connected_trainer_cannot_use) {
     make_test_dataset("c", &short_train);
     CHECK(symlink("a", "d") == 0);
     pid_t pid = start_loader("d", "p");
-    Feed *feed = open_plain_feed(T, ROWS);
+    Feed *feed = open_test_feed(TEST_FEED(T, ROWS));
     CHECK(unlink("d") == 0 && symlink("c", "d") == 0);
     kill(pid, SIGHUP);
     wait_for_line("p", "the train split of 'd' has 64 tokens, a connected trainer needs 65", 1);
@@ -115,14 +112,14 @@ TEST(loader_serves_a_repaired_shard_after_a_reload) {
     CHECK(system("cp d/train/000/000000.zst whole") == 0);
     damage_frame("d/train/000/000000.zst", 2);
     pid_t pid = start_loader("d", "p");
-    Feed *feed = open_plain_feed(T, ROWS);
+    Feed *feed = open_test_feed(TEST_FEED(T, ROWS));
     CHECK_EQUAL(result_of_rows(feed, ROWS, 2 * 4096 / T), FEED_ERROR);
     CHECK_ERROR(EX_DATA, "");
     feed_close(feed);
     CHECK(rename("whole", "d/train/000/000000.zst") == 0);
     kill(pid, SIGHUP);
     wait_for_line("p", "files have been opened again", 1);
-    feed = open_plain_feed(T, ROWS);
+    feed = open_test_feed(TEST_FEED(T, ROWS));
     read_rows(feed, 1, ROWS, T, 2 * 4096 / T);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
@@ -132,13 +129,13 @@ TEST(loader_serves_a_repaired_shard_after_a_reload) {
 TEST(loader_logs_a_truncated_shard_once_not_for_each_frame) {
     const uint64_t began_ns = clock_ns();
     pid_t pid = serve_test_dataset(&test_small);
-    Feed *feed = open_plain_feed(T, ROWS);
+    Feed *feed = open_test_feed(TEST_FEED(T, ROWS));
     CHECK(truncate("d/train/000/000001.zst", 4096) == 0);
     for (int frame = 1; frame < 9; frame++) {
         CHECK_EQUAL(result_of_rows(feed, 1, (60000 + (uint64_t)frame * 4096) / T + 1), FEED_ERROR);
         err_clear();
         feed_close(feed);
-        feed = open_plain_feed(T, ROWS);
+        feed = open_test_feed(TEST_FEED(T, ROWS));
     }
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
@@ -150,7 +147,7 @@ TEST(loader_logs_a_truncated_shard_once_not_for_each_frame) {
 // fault 31
 TEST(loader_survives_a_shard_that_is_truncated_while_it_is_served) {
     pid_t pid = serve_test_dataset(&test_small);
-    Feed *feed = open_plain_feed(T, ROWS);
+    Feed *feed = open_test_feed(TEST_FEED(T, ROWS));
     CHECK(system("cp d/train/000/000001.zst whole") == 0);
     CHECK(truncate("d/train/000/000001.zst", 4096) == 0); // before the first request, which starts the prefetching
     CHECK_EQUAL(result_of_rows(feed, ROWS, (60000 + 9 * 4096) / T + 1), FEED_ERROR);
@@ -161,10 +158,10 @@ TEST(loader_survives_a_shard_that_is_truncated_while_it_is_served) {
     // Repaired in place, it is read again.
     CHECK(system("cat whole >d/train/000/000001.zst") == 0);
     nanosleep(&(struct timespec){1, 100000000}, NULL); // a frame that failed is not tried again sooner
-    feed = open_plain_feed(T, ROWS);
+    feed = open_test_feed(TEST_FEED(T, ROWS));
     read_rows(feed, 1, ROWS, T, (60000 + 9 * 4096) / T + 1);
     feed_close(feed);
-    feed = open_plain_feed(T, ROWS); // the loader still runs and serves the other shard
+    feed = open_test_feed(TEST_FEED(T, ROWS)); // the loader still runs and serves the other shard
     for (uint64_t first = 0; first < 900; first += 64) read_rows(feed, 1, ROWS, T, first);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);

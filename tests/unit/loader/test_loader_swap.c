@@ -9,11 +9,7 @@
 
 enum { T = 64, ROWS = 8 };
 
-static Feed *open_feed(bool inline_only) {
-    FeedConfig config = test_feed_config(T, ROWS);
-    config.inline_only = inline_only;
-    return open_test_feed(&config);
-}
+static Feed *open_feed(bool inline_only) { return open_test_feed(TEST_FEED(T, ROWS, .inline_only = inline_only)); }
 
 // The exit code of `loader ARGUMENTS --endpoint ipc://p`; its output is in the file out.
 static int loader_command(const char *arguments) {

@@ -4,15 +4,7 @@
 #include "trainer/model/evaluate.h"
 #include "trainer/model/sample.h"
 
-const TinyShape tiny_shape = {.layers = 2,
-                              .heads = 2,
-                              .channels = 32,
-                              .block = 16,
-                              .vocab = 97,
-                              .batch = 2,
-                              .accumulation = 1,
-                              .eval_batch = 2,
-                              .bias = true};
+const TinyShape tiny_shape = {TINY_MEMBERS};
 
 static void set_options(Config *config, const char *options) {
     char text[256];

@@ -26,7 +26,14 @@ typedef struct {
     const char *cache_dir;      // of the backend; NULL: none
     const char *options;        // of the model, as "norm=rmsnorm,mlp=swiglu"; NULL: none
 } TinyShape;
-extern const TinyShape tiny_shape; // what most tests start from
+
+// What most tests start from; TINY_SHAPE(.batch = 4) has other values for members, which then come twice.
+#pragma GCC diagnostic ignored "-Woverride-init"
+#define TINY_MEMBERS                                                                                                   \
+    .layers = 2, .heads = 2, .channels = 32, .block = 16, .vocab = 97, .batch = 2, .accumulation = 1, .eval_batch = 2, \
+    .bias = true
+#define TINY_SHAPE(...) (&(const TinyShape){TINY_MEMBERS, __VA_ARGS__})
+extern const TinyShape tiny_shape;
 
 // Serves requests in order, at most `window` outstanding; returns `event` instead of batch `event_at`, once.
 typedef struct {

@@ -40,11 +40,8 @@ TEST(targets_count_behind_the_marker_of_an_assistant_and_in_plain_documents) {
 }
 
 static TinyShape shape_of(int batch, int accumulation, const char *options) {
-    TinyShape shape = tiny_shape;
-    shape.vocab = VOCAB, shape.batch = batch, shape.accumulation = accumulation, shape.chunk_rows = 20,
-    shape.threads = 1;
-    shape.options = options;
-    return shape;
+    return *TINY_SHAPE(.vocab = VOCAB, .batch = batch, .accumulation = accumulation, .chunk_rows = 20, .threads = 1,
+                       .options = options);
 }
 
 static void open_tiny(Tiny *tiny, const TinyShape *shape) {

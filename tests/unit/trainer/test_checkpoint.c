@@ -141,10 +141,8 @@ static void check_flips(const char *directory, Network *network) {
 // fault 88
 TEST(a_changed_bit_of_a_tensor_is_found_in_a_checkpoint_an_export_and_an_import) {
     static const char *const directories[] = {"run/ckpt-00000001", "exported", "imported"};
-    TinyShape shape = tiny_shape; // that of the file imported
-    shape.layers = 1, shape.channels = 4, shape.block = 3, shape.vocab = 11;
     Tiny tiny;
-    tiny_open(&tiny, &shape);
+    tiny_open(&tiny, TINY_SHAPE(.layers = 1, .channels = 4, .block = 3, .vocab = 11));
     ForeignModel foreign;
     char path[PATH_MAX_BYTES];
     snprintf(path, sizeof path, "%s/fuzz/import/float32.pt", test_data);
@@ -163,10 +161,8 @@ TEST(a_changed_bit_of_a_tensor_is_found_in_a_checkpoint_an_export_and_an_import)
 // What training changes while the thread writes is not in the checkpoint.
 TEST(checkpoint_writer_saves_the_network_as_it_was_at_the_start) {
     for (int offload = 0; offload < 2; offload++) {
-        TinyShape shape = tiny_shape;
-        shape.offload = offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
         Tiny tiny;
-        tiny_open(&tiny, &shape);
+        tiny_open(&tiny, TINY_SHAPE(.offload = offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE));
         scramble(&tiny);
         char out[32], path[PATH_MAX_BYTES];
         snprintf(out, sizeof out, "beside%d", offload);
@@ -207,10 +203,8 @@ TEST(checkpoint_writer_saves_the_network_as_it_was_at_the_start) {
 TEST_CI(checkpoint_detects_every_flipped_bit) {
     enum { FLIPS = 250 };
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json", "config.json"};
-    TinyShape shape = tiny_shape;
-    shape.layers = 1, shape.heads = 1, shape.channels = 8, shape.vocab = 16, shape.block = 4;
     Tiny tiny;
-    tiny_open(&tiny, &shape);
+    tiny_open(&tiny, TINY_SHAPE(.layers = 1, .heads = 1, .channels = 8, .vocab = 16, .block = 4));
     CHECK(dir_make("run") == 0);
     RunState now = state_at(1), found;
     CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
@@ -383,21 +377,15 @@ TEST(metrics_open_removes_later_steps_and_a_torn_line) {
     CHECK(metrics_open(&metrics, ".", (MetricsEnd){.step = 2, .evaluated = true}, false) == 0);
     metrics_add(&metrics, 3, "\"loss\": %d", 1);
     metrics_close(&metrics);
-    char *kept = read_file("metrics.jsonl", NULL);
-    CHECK(!strcmp(kept, "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n{\"step\": 2, \"val_loss\": "
+    CHECK(!strcmp(read_file("metrics.jsonl", NULL), "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n{\"step\": 2, \"val_loss\": "
                         "2}\n{\"step\": 3, \"loss\": 1}\n"));
-    free(kept);
     // A checkpoint that was saved before the evaluation of its step: the evaluation is repeated.
     CHECK(metrics_open(&metrics, ".", (MetricsEnd){.step = 2, .evaluated = false}, false) == 0);
     metrics_close(&metrics);
-    kept = read_file("metrics.jsonl", NULL);
-    CHECK(!strcmp(kept, "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n"));
-    free(kept);
+    CHECK(!strcmp(read_file("metrics.jsonl", NULL), "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n"));
     CHECK(metrics_open(&metrics, ".", (MetricsEnd){.step = -1, .evaluated = true}, false) == 0);
     metrics_close(&metrics);
-    kept = read_file("metrics.jsonl", NULL);
-    CHECK(!*kept);
-    free(kept);
+    CHECK(!*read_file("metrics.jsonl", NULL));
 }
 
 // A run that rolled back to a step was killed before its next checkpoint.
@@ -434,9 +422,7 @@ TEST(metrics_go_on_in_a_new_file_when_theirs_was_removed) {
     err_clear();
     CHECK(metrics_replace(&metrics) == 0 && metrics_sync(&metrics) == 0);
     metrics_close(&metrics);
-    char *kept = read_file("metrics.jsonl", NULL);
-    CHECK(!strcmp(kept, "{\"step\": 2, \"loss\": 2}\n"));
-    free(kept);
+    CHECK(!strcmp(read_file("metrics.jsonl", NULL), "{\"step\": 2, \"loss\": 2}\n"));
 }
 
 // fault 65
@@ -470,9 +456,7 @@ TEST(metrics_are_written_where_the_event_file_cannot_be) {
     CHECK(metrics_sync(&metrics) == 0);
     metrics_close(&metrics);
     close(full);
-    char *kept = read_file("metrics.jsonl", NULL);
-    CHECK_TEXT(kept, "{\"step\": 1, \"loss\": 1}\n");
-    free(kept);
+    CHECK_TEXT(read_file("metrics.jsonl", NULL), "{\"step\": 1, \"loss\": 1}\n");
 }
 
 // The process that wrote the record ended before, between and after its lines of the last step, or a step later.

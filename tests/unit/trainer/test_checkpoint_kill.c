@@ -95,9 +95,7 @@ static void check_recovery(void) {
 static void start_over(void) { CHECK(system("rm -rf run && cp -r start run") == 0); }
 
 static void open_runs(void) {
-    TinyShape shape = tiny_shape;
-    shape.threads = 1;
-    tiny_open(&tiny, &shape);
+    tiny_open(&tiny, TINY_SHAPE(.threads = 1));
     RunState state = state_at(OLDEST_STEP);
     CHECK(dir_make("run") == 0 && checkpoint_save(&tiny.network, &state, &tiny.config, "run") == 0);
     state.step = OLD_STEP;

@@ -55,12 +55,10 @@ typedef struct {
 
 // Runs `steps` steps on the same eight rows, with a scaler that starts at `scale`.
 static Trajectory run_trajectory(Dtype type, float scale, int steps) {
-    TinyShape shape = tiny_shape;
-    shape.batch = 4, shape.accumulation = 2, shape.type = type;
     Tiny tiny;
     Trajectory trajectory = {0};
     LossScaler scaler = {.scale = scale};
-    tiny_open(&tiny, &shape);
+    tiny_open(&tiny, TINY_SHAPE(.batch = 4, .accumulation = 2, .type = type));
     for (int step = 0; step < steps; step++) {
         const StepPosition place = {(uint64_t)trajectory.applied, (uint64_t)trajectory.applied,
                                     loss_scaler_scale(&scaler), NULL, NULL};

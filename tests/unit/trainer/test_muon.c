@@ -56,10 +56,8 @@ static void make_gradient(int rows, int cols, uint64_t seed, float *gradient, do
 
 // One step with a learning rate of 1, from gradients whose singular vectors are known.
 static void check_orthogonalization(Dtype type, double limit) {
-    TinyShape shape = tiny_shape;
-    shape.optimizer = optimizer_of(OPTIMIZER_MUON), shape.type = type;
     Tiny tiny;
-    tiny_open(&tiny, &shape);
+    tiny_open(&tiny, TINY_SHAPE(.optimizer = optimizer_of(OPTIMIZER_MUON), .type = type));
     tiny.config.learning_rate = 1, tiny.config.lr_schedule = LR_CONSTANT, tiny.config.warmup_iters = 0,
     tiny.config.weight_decay = 0;
     const ParamId ids[] = {PARAM_QKV_W, PARAM_ATT_W, PARAM_FC_W, PARAM_PROJ_W};
@@ -100,10 +98,8 @@ TEST(muon_orthogonalizes_in_float16) { check_orthogonalization(DTYPE_FP16, 1e-2)
 // ---- the plan
 
 TEST(muon_keeps_one_number_for_each_of_a_matrix_and_two_for_the_rest) {
-    TinyShape shape = tiny_shape;
-    shape.optimizer = optimizer_of(OPTIMIZER_MUON);
     Tiny tiny;
-    tiny_open(&tiny, &shape);
+    tiny_open(&tiny, TINY_SHAPE(.optimizer = optimizer_of(OPTIMIZER_MUON)));
     const MemoryPlan *plan = &tiny.plan;
     size_t matrices = 0;
     for (int i = 0; i < tiny.model.count; i++)

@@ -54,10 +54,7 @@ static const Optimizer momentum_row = {
 };
 
 static void open_momentum(Tiny *tiny, bool offload) {
-    TinyShape shape = tiny_shape;
-    shape.optimizer = &momentum_row;
-    shape.offload = offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
-    tiny_open(tiny, &shape);
+    tiny_open(tiny, TINY_SHAPE(.optimizer = &momentum_row, .offload = offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE));
     tiny->config.learning_rate = 0.1;
 }
 

@@ -11,10 +11,8 @@ static const char every_option[] =
     "position=rope,n_kv_head=2";
 
 static TinyShape shape_of(const char *options, Dtype type) {
-    TinyShape shape = tiny_shape;
-    shape.heads = 4, shape.bias = false, shape.chunk_rows = 20, shape.type = type, shape.threads = 1;
-    shape.options = strcmp(options, "-") ? options : NULL;
-    return shape;
+    return *TINY_SHAPE(.heads = 4, .bias = false, .chunk_rows = 20, .type = type, .threads = 1,
+                       .options = strcmp(options, "-") ? options : NULL);
 }
 
 // The weights of make_options.py.

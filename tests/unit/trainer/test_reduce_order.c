@@ -12,10 +12,8 @@ enum { MICROS = 5 };
 static const float scale = 1 / 64.0f;
 
 static TinyShape shape_of(Dtype type, OffloadMode offload, const char *options) {
-    TinyShape shape = tiny_shape;
-    shape.layers = 4, shape.batch = 2, shape.accumulation = MICROS, shape.type = type, shape.offload = offload;
-    shape.chunk_rows = 20, shape.options = options, shape.threads = 1;
-    return shape;
+    return *TINY_SHAPE(.layers = 4, .batch = 2, .accumulation = MICROS, .type = type, .offload = offload,
+                       .chunk_rows = 20, .options = options, .threads = 1);
 }
 
 static void put_tokens(Tiny *tiny, int micro) {

@@ -5,11 +5,7 @@
 
 enum { BLOCK = 48, TOKENS = 80 };
 
-static TinyShape shape_of(Dtype type) {
-    TinyShape shape = tiny_shape;
-    shape.block = BLOCK, shape.type = type, shape.threads = 1;
-    return shape;
-}
+static TinyShape shape_of(Dtype type) { return *TINY_SHAPE(.block = BLOCK, .type = type, .threads = 1); }
 
 TEST_ON_EACH_ISA(sampling_gives_the_same_text_with_its_cache_and_without) {
     const Sampler samplers[] = {{.temperature = 0},

@@ -83,9 +83,7 @@ TEST(shards_of_a_layer_hold_nothing_that_is_computed_later) {
 
 TEST(shards_of_any_number_of_ranks_give_the_norm_the_same_bits) {
     Tiny tiny;
-    TinyShape shape = tiny_shape;
-    shape.channels = 64, shape.layers = 3, shape.vocab = 1000;
-    tiny_open(&tiny, &shape);
+    tiny_open(&tiny, TINY_SHAPE(.channels = 64, .layers = 3, .vocab = 1000));
     const Backend *ops = tiny.backend;
     float *gradients = network_at(&tiny.network, tiny.plan.grads), norm, first = 0;
     const float one = 1;

@@ -57,12 +57,10 @@ static void check_matrices(const Tiny *tiny, FILE *file) {
 
 static void check_parity(FILE *file, bool bias, double dropout, int end_of_text, OptimizerName optimizer, Dtype type,
                          double atol) {
-    TinyShape shape = tiny_shape;
-    shape.batch = 4, shape.accumulation = 2, shape.eval_batch = 1, shape.bias = bias, shape.dropout = dropout;
-    shape.end_of_text = end_of_text, shape.type = type, shape.optimizer = optimizer_of(optimizer);
     Tiny tiny;
     float losses[STEPS], norms[STEPS];
-    tiny_open(&tiny, &shape);
+    tiny_open(&tiny, TINY_SHAPE(.batch = 4, .accumulation = 2, .eval_batch = 1, .bias = bias, .dropout = dropout,
+                                .end_of_text = end_of_text, .type = type, .optimizer = optimizer_of(optimizer)));
     tiny.config.learning_rate = 1e-2, tiny.config.min_lr = 1e-3, tiny.config.muon_learning_rate = 5e-3;
     check_logits(&tiny, file, "logits_before", atol);
     for (int step = 0; step < STEPS; step++) {

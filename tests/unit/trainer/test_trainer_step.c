@@ -175,10 +175,8 @@ TEST(steps_and_evaluations_allocate_nothing) {
 
 // fault 66
 TEST(step_stopped_between_micro_batches_changes_nothing) {
-    TinyShape shape = tiny_shape;
-    shape.accumulation = 3;
     Tiny tiny;
-    tiny_open(&tiny, &shape);
+    tiny_open(&tiny, TINY_SHAPE(.accumulation = 3));
     float *before = tiny_read(&tiny, tiny.plan.params);
     tiny_start(&tiny, 0);
     stop_requested = 1;
@@ -195,10 +193,8 @@ TEST(step_stopped_between_micro_batches_changes_nothing) {
 }
 
 static void check_not_applied(bool offload) {
-    TinyShape shape = tiny_shape;
-    shape.offload = offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
     Tiny tiny;
-    tiny_open(&tiny, &shape);
+    tiny_open(&tiny, TINY_SHAPE(.offload = offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE));
     float *params = network_at(&tiny.network, tiny.plan.params), infinite = INFINITY;
     size_t bad = model_tensor(&tiny.model, PARAM_LNF_W, 0)->offset;
     params[bad] = infinite;
@@ -214,10 +210,8 @@ static void check_not_applied(bool offload) {
 TEST(step_with_a_non_finite_loss_is_not_applied) { check_not_applied(false), check_not_applied(true); }
 
 static double evaluate_in(int rows, Dtype type, size_t *train_end) {
-    TinyShape shape = tiny_shape;
-    shape.eval_batch = rows, shape.type = type, shape.batch = 8, shape.chunk_rows = 50;
     Tiny tiny;
-    tiny_open(&tiny, &shape);
+    tiny_open(&tiny, TINY_SHAPE(.eval_batch = rows, .type = type, .batch = 8, .chunk_rows = 50));
     EvaluateResult found;
     CHECK(evaluate(&tiny.network, &tiny.source, &(EvaluateRequest){.split = SPLIT_VAL, .samples = 21}, &found) ==
           FEED_BATCH);
@@ -245,10 +239,8 @@ TEST(evaluation_is_bit_identical_for_every_batch_size) {
 TEST(evaluation_has_no_dropout) {
     EvaluateResult found[2];
     for (int i = 0; i < 2; i++) {
-        TinyShape shape = tiny_shape;
-        shape.dropout = i ? 0.2 : 0;
         Tiny tiny;
-        tiny_open(&tiny, &shape);
+        tiny_open(&tiny, TINY_SHAPE(.dropout = i ? 0.2 : 0));
         CHECK(evaluate(&tiny.network, &tiny.source, &five_samples, &found[i]) == FEED_BATCH);
         tiny_close(&tiny);
     }
@@ -319,10 +311,8 @@ TEST(schedule_matches_nanogpt) {
 // Mean loss of the last 50 of 300 steps over the same eight rows, which a tiny model memorizes.
 static double learn(OptimizerState optimizer_state) {
     enum { STEPS = 300, LAST = 50 };
-    TinyShape shape = tiny_shape;
-    shape.batch = 8, shape.optimizer_state = optimizer_state;
     Tiny tiny;
-    tiny_open(&tiny, &shape);
+    tiny_open(&tiny, TINY_SHAPE(.batch = 8, .optimizer_state = optimizer_state));
     tiny.config.learning_rate = 3e-3, tiny.config.min_lr = 3e-4, tiny.config.lr_decay_iters = STEPS;
     double last = 0;
     for (int step = 0; step < STEPS; step++) {
