@@ -128,10 +128,12 @@ int file_read_stream(Buffer *out, const char *path, size_t limit) {
     return status;
 }
 
-ssize_t fd_read(int fd, void *data, size_t size, const char *what) {
+// offset NULL: from where the file stands.
+static ssize_t read_whole(int fd, const uint64_t *offset, void *data, size_t size, const char *what) {
     size_t done = 0;
     while (done < size) {
-        ssize_t got = read(fd, (char *)data + done, size - done);
+        char *const to = (char *)data + done;
+        const ssize_t got = offset ? pread(fd, to, size - done, (off_t)(*offset + done)) : read(fd, to, size - done);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return fail_errno("cannot read '%s'", what);
         if (got == 0) break;
@@ -140,16 +142,10 @@ ssize_t fd_read(int fd, void *data, size_t size, const char *what) {
     return (ssize_t)done;
 }
 
+ssize_t fd_read(int fd, void *data, size_t size, const char *what) { return read_whole(fd, NULL, data, size, what); }
+
 ssize_t fd_read_at(int fd, uint64_t offset, void *data, size_t size, const char *what) {
-    size_t done = 0;
-    while (done < size) {
-        ssize_t got = pread(fd, (char *)data + done, size - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return fail_errno("cannot read '%s'", what);
-        if (got == 0) break;
-        done += (size_t)got;
-    }
-    return (ssize_t)done;
+    return read_whole(fd, &offset, data, size, what);
 }
 
 int fd_write(int fd, const void *data, size_t size, const char *what) {
