@@ -10,17 +10,14 @@ setup() {
 
 start() { serve_until_ready set "$@"; }
 
-@test "serve logs one line when it is ready, and exits with 0 on SIGTERM" {
-    start
-    [ "$(wc -l <log)" -eq 1 ]
-    grep -q "ready: serving 'set', [0-9]* train and 0 val tokens, fingerprint [0-9a-f]\{16\}, at ipc://place" log
-    [ "$(stat -c %a place)" = 700 ]
-    stop_loader
-}
-
-@test "serve exits with 0 on SIGINT" {
-    start
-    stop_loader INT
+@test "serve logs one line when it is ready, and exits with 0 on SIGTERM and SIGINT" {
+    for signal in TERM INT; do
+        start
+        [ "$(wc -l <log)" -eq 1 ]
+        grep -q "ready: serving 'set', [0-9]* train and 0 val tokens, fingerprint [0-9a-f]\{16\}, at ipc://place" log
+        [ "$(stat -c %a place)" = 700 ]
+        stop_loader $signal
+    done
 }
 
 # fault 43

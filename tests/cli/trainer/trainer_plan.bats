@@ -237,14 +237,18 @@ setup_file() { cd "$BATS_FILE_TMPDIR" && make_data 6000 0.1; }
     cmp whole part
 }
 
+# A model for a control group, `large`, and its arena.
+plan_for_group() {
+    needs_address_limit
+    in_group 200 true || skip "cannot make a control group"
+    large=(--n_embd=64 --block_size=64 --batch_size=4 --max_iters=3 --checkpoint_interval=1 --sample_tokens=0)
+    arena=$("$BIN/trainer" plan tiny.conf "${large[@]}" | sed -nE 's/^  arena +([0-9]+) .*/\1/p')
+}
+
 # bats test_tags=ci
 # fault 125
 @test "a plan that is accepted in a control group trains and saves there, and another ends with 82" {
-    needs_address_limit
-    in_group 200 true || skip "cannot make a control group"
-    local large=(--n_embd=64 --block_size=64 --batch_size=4 --max_iters=3 --checkpoint_interval=1 --sample_tokens=0)
-    "$BIN/trainer" plan tiny.conf "${large[@]}" >plan
-    arena=$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan)
+    plan_for_group
     for more in 2 20 50 70 120 250; do
         rm -rf run
         status=0
@@ -258,11 +262,7 @@ setup_file() { cd "$BATS_FILE_TMPDIR" && make_data 6000 0.1; }
 # bats test_tags=ci
 # fault 128
 @test "of two runs that start at once in a control group with room for one, none is killed: 82" {
-    needs_address_limit
-    in_group 200 true || skip "cannot make a control group"
-    local large=(--n_embd=64 --block_size=64 --batch_size=4 --max_iters=3 --checkpoint_interval=1 --sample_tokens=0)
-    "$BIN/trainer" plan tiny.conf "${large[@]}" >plan
-    arena=$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan)
+    plan_for_group
     cat >two.sh <<'END'
 for i in 1 2; do "$BIN/trainer" train tiny.conf --out_dir=run$i "$@" 2>output$i & pids[i]=$!; done
 for i in 1 2; do wait ${pids[i]}; echo $? >status$i; done

@@ -53,14 +53,32 @@ def make_data(name="data", lines=20000):
                                   for p in shards), dtype="<u2")
 
 
-def wanted(ids, mode, sample, seed=SEED, place=0):
-    return sampling.row(mode, ids, seed, 0, T, sample, c=place)
+def wanted(ids, mode, sample, seed=SEED, place=0, eot=50256):
+    return sampling.row(mode, ids, seed, 0, T, sample, eot, c=place)
 
 
-def check(rows, ids, mode, first, place=0):
-    """`place` is that of the source in its mixture."""
+def check(rows, ids, mode, first, **more):
+    """place=...: that of the source in its mixture."""
     for i, row in enumerate(rows):
-        assert np.array_equal(row, wanted(ids, mode, first + i, place=place)), (mode, first + i)
+        assert np.array_equal(row, wanted(ids, mode, first + i, **more)), (mode, first + i)
+
+
+def check_every_mode(data, ids, count, **more):
+    """The rows of a dataset over the ring, ipc and tcp, `count` at a time."""
+    tcp = f"tcp://127.0.0.1:{port()}"
+    with Loader("ipc://place", data), Loader(tcp, data, options=["--insecure"]):
+        for endpoint, ring in (("ipc://place", True), ("ipc://place", False), (tcp, False)):
+            feed = Feed(endpoint, T, count, ring=ring, timeout=60)
+            assert bool(feed._connection.attach_id) == ring
+            for mode in wire.MODES:
+                ends = mode in ("permuted", "sequential")
+                firsts = [0, 24, 1000, (len(ids) - 1) // T - 5] + ([10**9, 2**62] if not ends else [])
+                for first in firsts:
+                    feed.request(0, mode, count, SEED, first)
+                    rows = feed.next()
+                    assert rows.dtype == ids.dtype and len(rows) == (count if not ends else min(count, (len(ids) - 1) // T - first))
+                    check(rows, ids, mode, first, **more)
+            feed.close()
 
 
 def port():
@@ -88,21 +106,7 @@ def test_sampling_modes_have_the_numbers_of_the_table():
 
 
 def test_client_rows_equal_zstd_in_every_mode_over_ring_ipc_and_tcp():
-    ids = make_data()
-    tcp = f"tcp://127.0.0.1:{port()}"
-    with Loader("ipc://place"), Loader(tcp, options=["--insecure"]):
-        for endpoint, ring in (("ipc://place", True), ("ipc://place", False), (tcp, False)):
-            feed = Feed(endpoint, T, 24, ring=ring, timeout=60)
-            assert bool(feed._connection.attach_id) == ring
-            for mode in wire.MODES:
-                ends = mode in ("permuted", "sequential")
-                firsts = [0, 24, 1000, (len(ids) - 1) // T - 5] + ([10**9, 2**62] if not ends else [])
-                for first in firsts:
-                    feed.request(0, mode, 24, SEED, first)
-                    rows = feed.next()
-                    assert len(rows) == (24 if not ends else min(24, (len(ids) - 1) // T - first))
-                    check(rows, ids, mode, first)
-            feed.close()
+    check_every_mode("data", make_data(), 24)
 
 
 def test_client_stream_is_the_same_when_loaders_are_killed():

@@ -4,10 +4,9 @@ import subprocess
 
 import numpy as np
 import test_loader_client as client
-import test_loader_sampling as sampling
 import wide_vocabulary
-from millrace_loader import Feed, LoaderError, wire
-from test_loader_client import BIN, SEED, Loader, T
+from millrace_loader import Feed, LoaderError
+from test_loader_client import BIN, Loader, T
 
 
 def make_wide():
@@ -25,21 +24,7 @@ def make_wide():
 
 
 def test_rows_equal_zstd_in_every_mode_over_ring_ipc_and_tcp():
-    ids = make_wide()
-    tcp = f"tcp://127.0.0.1:{client.port()}"
-    with Loader("ipc://place", "wide"), Loader(tcp, "wide", options=["--insecure"]):
-        for endpoint, ring in (("ipc://place", True), ("ipc://place", False), (tcp, False)):
-            feed = Feed(endpoint, T, 600, ring=ring, timeout=60)  # 600 rows: several pieces
-            assert bool(feed._connection.attach_id) == ring and feed.dataset.vocab_size == 65793
-            for mode in wire.MODES:
-                ends = mode in ("permuted", "sequential")
-                for first in [0, 24, (len(ids) - 1) // T - 5] + ([10**9] if not ends else []):
-                    feed.request(0, mode, 600, SEED, first)
-                    rows = feed.next()
-                    assert rows.dtype == np.uint32 and len(rows) == (600 if not ends else min(600, (len(ids) - 1) // T - first))
-                    for i, row in enumerate(rows):
-                        assert np.array_equal(row, sampling.row(mode, ids, SEED, 0, T, first + i, 65792)), (mode, first + i)
-            feed.close()
+    client.check_every_mode("wide", make_wide(), 600, eot=65792)  # 600 rows: several pieces
 
 
 def refused(*arguments, **named):

@@ -1,5 +1,5 @@
 """shardtool's Parquet reader against pyarrow: files of every codec, page version and encoding, and parquet-testing."""
-import glob, itertools, json, os, random, subprocess, tempfile
+import glob, itertools, json, os, random, subprocess
 import pyarrow as pa, pyarrow.compute as pc, pyarrow.parquet as pq
 import runner
 

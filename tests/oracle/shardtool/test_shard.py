@@ -374,20 +374,6 @@ def test_members_of_archives_are_read_and_filtered():
     assert documents_of("nest.tar") == ["deep"]
 
 
-# fault 1
-def test_every_cut_of_a_compressed_file_is_bad_data():
-    rng = random.Random(8)
-    text = "".join(json.dumps({"text": words(rng, 30)}) + "\n" for _ in range(20)).encode()
-    for name, squeeze in {"xz": lzma.compress, "gz": gzip.compress,
-                          "zst": zstandard.ZstdCompressor(write_checksum=True).compress}.items():
-        data = squeeze(text)
-        for length in list(range(8, len(data), 61)) + [len(data) - 1]:
-            write("cut." + name, data[:length])
-            done = subprocess.run([TOOL, "decode", "--json", "cut." + name], capture_output=True)
-            assert done.returncode == 65, (name, length, len(data), done.returncode, done.stderr)
-            assert b"cut." in done.stderr
-
-
 def test_decode_inverts_encode():
     rng = random.Random(9)
     # an empty file has no document, and a byte order mark at the head of a file is no text
