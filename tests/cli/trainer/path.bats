@@ -150,22 +150,6 @@ breakable_loader() {
     run_match 2 "must be given together" "$BIN/trainer" train tiny.conf --quiet --loader="$endpoint" --key_file=miller.key --out_dir=further
 }
 
-@test "a dataset changed under a run is recorded, and survives Ctrl-C and resume" {
-    fingerprint() { "$BIN/shardtool" info --json "$1" | sed 's/.*"fingerprint":"\([0-9a-f]*\)".*/\1/'; }
-    serve "Das Mühlrad"
-    begin --loader=ipc://place --out_dir=swapped "${endless[@]}"
-    wait_for_steps swapped 6
-    kill_loader
-    serve still
-    wait_until grep -q '"dataset": "still"' swapped/metrics.jsonl
-    stop_run INT 75
-    end=$(($(steps swapped) + 4))
-    begin --loader=ipc://place --out_dir=swapped --max_iters=$end
-    ends 0
-    for set in "Das Mühlrad" still; do grep -q "$(fingerprint "$set" | head -c 16)" "$(checkpoint swapped $end)/state.json"; done
-    [ "$(steps swapped)" -eq $end ]
-}
-
 @test "a run from another folder with a relative path to its dataset is the same" {
     mkdir -p elsewhere/deep
     cd elsewhere/deep

@@ -167,10 +167,6 @@ END
     run_code 66 "$BIN/trainer" report refused none
 }
 
-@test "without a loader the trainer exits with 69" {
-    run_match 69 "no loader at ipc://nowhere" "$BIN/trainer" train tiny.conf --loader=ipc://nowhere --data_timeout=1 --out_dir=run
-}
-
 @test "the evaluation of a model whose loss is not finite exits with 81" {
     train --out_dir=run --quiet --max_iters=1 --eval_interval=0
     multiply_gains run/ckpt-00000001 broken nan
@@ -256,10 +252,6 @@ END
     # with enough text it has a vocabulary of its own
     python3 -c 'import random; r = random.Random(1); print(*("".join(r.choices("abcdefghij", k=6)) for i in range(9000)))' >words.txt
     run_match 0 "*8192 ids *--loader=ipc://build/demo/loader --vocabulary=build/demo/data/tokenizer.json"$'\n' bash "$ROOT/scripts/demo.sh" programs words.txt 1
-}
-
-@test "a directory without a dataset is an error, 66" {
-    run_match 66 "'nowhere' is not a dataset directory" "$BIN/trainer" train tiny.conf --dataset=nowhere --out_dir=run
 }
 
 # fault 80
@@ -643,13 +635,6 @@ END
     LOADER=$!
     wait_until grep -q . watched
     jq -e '.step == 3 and .loss == null' watched
-}
-
-@test "init_from starts a run with the weights of another run" {
-    train --out_dir=run --quiet --max_iters=4
-    run_code 0 train --out_dir=next --init_from=run/ckpt-00000004 --max_iters=1
-    before=$(sed -n 's/{"step": 4, "val_loss": \([0-9.]*\).*/\1/p' run/metrics.jsonl)
-    grep -q "{\"step\": 0, \"val_loss\": $before" next/metrics.jsonl
 }
 
 @test "eval, sample and export with init_from and out_dir read the one that is meant, and name it" {

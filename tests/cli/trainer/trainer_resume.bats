@@ -73,6 +73,8 @@ setup_file() {
     old=$(sed -n 's/.*"dataset": "data", "fingerprint": "\([0-9a-f]*\)".*/\1/p' run/metrics.jsonl)
     grep '"dataset": "data2"' run/metrics.jsonl | grep -q "\"old\": \"$old\""
     grep -q "\"old\": \"$old\"" "$(checkpoint run "$(steps run)")/state.json"
+    train --quiet --out_dir=run --dataset="$BATS_FILE_TMPDIR/data2" --max_iters=$(($(steps run) + 4))
+    grep -q "\"old\": \"$old\"" "$(checkpoint run "$(steps run)")/state.json"
 }
 
 # fault 40

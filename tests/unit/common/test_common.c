@@ -294,16 +294,6 @@ TEST(philox_gives_the_published_answers) {
     }
 }
 
-TEST(rng_normal_has_mean_zero_and_variance_one) {
-    double sum = 0, squares = 0;
-    enum { N = 200000 };
-    for (uint64_t i = 0; i < N; i++) {
-        double x = rng_normal(1337, 3, i);
-        sum += x, squares += x * x;
-    }
-    CHECK(fabs(sum / N) < 0.01 && fabs(squares / N - 1) < 0.02);
-}
-
 TEST(hashes_give_the_published_answers) {
     uint8_t digest[32], back[32];
     char hex[65];
