@@ -1,7 +1,7 @@
 // Measures the loader for `make bench-loader`: prints "name value" lines, which bench_loader.py compares with its
 // peers. "cpu" is CPU seconds per 10^9 tokens, of the loader and of this client together.
-//   bench_loader LOADER_PROGRAM FOLDER 0|1     creates datasets in FOLDER unless they exist, by the shardtool beside the
-//                                              loader; 1: the long form
+//   bench_loader LOADER_PROGRAM FOLDER 0|1     creates datasets in FOLDER unless they exist, by the shardtool that lies
+//                                              beside the loader; 1: the long form
 #include "common/err.h"
 #include "common/log.h"
 #include "loader/client/feed.h"

@@ -377,8 +377,9 @@ TEST(metrics_open_removes_later_steps_and_a_torn_line) {
     CHECK(metrics_open(&metrics, ".", (MetricsEnd){.step = 2, .evaluated = true}, false) == 0);
     metrics_add(&metrics, 3, "\"loss\": %d", 1);
     metrics_close(&metrics);
-    CHECK(!strcmp(read_file("metrics.jsonl", NULL), "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n{\"step\": 2, \"val_loss\": "
-                        "2}\n{\"step\": 3, \"loss\": 1}\n"));
+    CHECK(!strcmp(read_file("metrics.jsonl", NULL),
+                  "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n{\"step\": 2, \"val_loss\": "
+                  "2}\n{\"step\": 3, \"loss\": 1}\n"));
     // A checkpoint that was saved before the evaluation of its step: the evaluation is repeated.
     CHECK(metrics_open(&metrics, ".", (MetricsEnd){.step = 2, .evaluated = false}, false) == 0);
     metrics_close(&metrics);
