@@ -160,28 +160,28 @@ mapped" ]
     shardtool diff out whole
 }
 
+# rest_of_a_killed_run PLACES FILES OPTION...: that of a run that was killed after most of its shards. $bytes: what it reads of the files
+rest_of_a_killed_run() {
+    rm -rf whole out
+    shardtool tokenize -q -o whole "${@:3}" 2>/dev/null
+    shards=$(find whole -name '*.zst' | wc -l)
+    kill_at rename $((shards * 9 / 10 + $1)) shardtool tokenize -q -j 1 -o out "${@:3}"
+    strace -f -qq -y -e trace=read,rename -o calls shardtool tokenize -q -o out "${@:3}" 2>/dev/null
+    cmp out/dataset.jsonl whole/dataset.jsonl
+    bytes=$(grep -F "$2>" calls | awk '$NF ~ /^[0-9]+$/ { sum += $NF } END { print sum }')
+    [ -z "$(leftovers)" ]
+}
+
 # bats test_tags=ci
 @test "a run that continues tokenizes only what is missing" {
     seq 200000 | sed 's/.*/Line & of a text that is long enough to take some time./' >lines.txt
-    options="--docs lines --frame-tokens 1024 --shard-tokens 64k lines.txt"
-    shardtool tokenize -q -o whole $options
-    shards=$(find whole/train -name '*.zst' | wc -l)
-    kill_at rename $((shards * 9 / 10 + 2)) shardtool tokenize -q -j 1 -o out $options # two of the probe of the folder
-    strace -f -qq -c -e trace=rename -o calls shardtool tokenize -q -o out $options
-    cmp out/dataset.jsonl whole/dataset.jsonl
+    rest_of_a_killed_run 2 lines.txt --docs lines --frame-tokens 1024 --shard-tokens 64k lines.txt # two of the probe of the folder
     # the renames of the rest: shards, manifest; of the probe
-    [ "$(awk '$NF == "rename" { print $4 }' calls)" -le $((shards / 5 + 2)) ]
+    renames=$(grep -c 'rename(' calls) && [ "$renames" -le $((shards / 5 + 2)) ]
     # of the text as well, cut by lines or by paragraphs, only the rest is read
     sed -i 'n;G' lines.txt
     for docs in lines paragraphs; do
-        options="--docs $docs --frame-tokens 1024 --shard-tokens 64k lines.txt"
-        rm -rf whole out
-        shardtool tokenize -q -o whole $options
-        shards=$(find whole/train -name '*.zst' | wc -l)
-        kill_at rename $((shards * 9 / 10)) shardtool tokenize -q -j 1 -o out $options
-        strace -f -qq -y -e trace=read -o calls shardtool tokenize -q -o out $options
-        cmp out/dataset.jsonl whole/dataset.jsonl
-        bytes=$(awk '/lines\.txt>/ && $NF ~ /^[0-9]+$/ { sum += $NF } END { print sum }' calls)
+        rest_of_a_killed_run 0 lines.txt --docs $docs --frame-tokens 1024 --shard-tokens 64k lines.txt
         [ "$bytes" -le $((131072 + $(stat -c %s lines.txt) / 5)) ]
     done
 }
@@ -337,21 +337,12 @@ END
 @test "a run that continues reads only what is missing, with --val 0.1 and 0.9" {
     seq 20000 | jq -c '{text: "Line \(.) of a text that is long enough to take some time."}' >docs.jsonl
     mkdir folder && split -n l/40 --additional-suffix .jsonl docs.jsonl folder/
+    size=$(stat -c %s docs.jsonl)
     for val in 0.1 0.9; do
-        for input in docs.jsonl folder; do
-            options="-q --val $val --frame-tokens 1024 --shard-tokens 8k $input"
-            rm -rf whole out
-            shardtool tokenize -o whole $options 2>/dev/null
-            shards=$(find whole -name '*.zst' | wc -l)
-            kill_at rename $((shards * 9 / 10)) shardtool tokenize -j 1 -o out $options
-            strace -f -qq -y -e trace=read -o calls shardtool tokenize -o out $options 2>/dev/null
-            cmp out/dataset.jsonl whole/dataset.jsonl
-            # the digest of a file reads its first and last 64 KiB
-            bytes=$(awk '/\.jsonl>/ && $NF ~ /^[0-9]+$/ { sum += $NF } END { print sum }' calls)
-            size=$(stat -c %s docs.jsonl)
-            [ $input = folder ] && limit=$((size + size / 5)) || limit=$((131072 + size / 5))
-            [ "$bytes" -le $limit ] || { echo "$input, --val $val: read $bytes of $size bytes" && return 1; }
-            [ -z "$(leftovers)" ]
+        # the digest of a file reads its first and last 64 KiB
+        for row in "docs.jsonl $((131072 + size / 5))" "folder $((size + size / 5))"; do
+            rest_of_a_killed_run 0 .jsonl --val $val --frame-tokens 1024 --shard-tokens 8k "${row% *}"
+            [ "$bytes" -le "${row#* }" ] || { echo "$row, --val $val: read $bytes of $size bytes" && return 1; }
         done
     done
 }
