@@ -38,8 +38,9 @@ static int run(int count, char **arguments) {
     hex_encode(link, result.link, 32);
     char from[64] = "the initial weights";
     if (result.from) snprintf(from, sizeof from, "the checkpoint of step %" PRIu64, result.from);
-    printf("steps %" PRIu64 " to %" PRIu64 " are equal, and %u checkpoint%s; computed from %s\nchain %s\n",
-           result.first, result.last, result.checkpoints, PLURAL(result.checkpoints), from, link);
+    printf("steps %" PRIu64 " to %" PRIu64 " are equal, and %u checkpoint%s; computed from %s\nchain %s%s\n",
+           result.first, result.last, result.checkpoints, PLURAL(result.checkpoints), from, link,
+           result.rule ? "" : ", by rule 1 of chains");
     return 0;
 }
 

@@ -139,6 +139,17 @@ uint64_t feed_weights_end(const Feed *feed, uint64_t sample) {
     return next < feed->weight_count ? feed->weights[next].from : UINT64_MAX;
 }
 
+const uint8_t *feed_fingerprint(const Feed *feed, uint64_t sample) {
+    return feed->weights[entry_at(feed, sample)].fingerprint;
+}
+
+uint64_t feed_same_samples(const Feed *feed, const uint8_t fingerprint[32]) {
+    for (unsigned i = 0; i < feed->entry_count; i++)
+        if (!memcmp(feed->weights[i].fingerprint, fingerprint, 32))
+            return i + 1 == feed->entry_count ? UINT64_MAX : feed->weights[i + 1].from;
+    return 0;
+}
+
 int feed_attach(Feed *feed) {
     if (feed_ring_allocate(feed) < 0 || connection_attach(feed) < 0) return -1;
     return wait_until_ready(feed);

@@ -18,11 +18,12 @@
 #include <stdbool.h>
 
 typedef struct {
-    const char *endpoint;     // "ipc://DIR" or "tcp://HOST:PORT", or several, separated by commas, which are tried in
-                              // turn; NULL = the default directory, where feed_open waits for at most 5 s
-    uint32_t vocab_size;      // of the model
-    uint8_t vocab_fp[32];     // of the model's vocabulary; zero = accept the loader's (a fresh run)
-    uint8_t dataset[32];      // fingerprint of the dataset that the run has used last; zero = none
+    const char *endpoint; // "ipc://DIR" or "tcp://HOST:PORT", or several, separated by commas, which are tried in
+                          // turn; NULL = the default directory, where feed_open waits for at most 5 s
+    uint32_t vocab_size;  // of the model
+    uint8_t vocab_fp[32]; // of the model's vocabulary; zero = accept the loader's (a fresh run)
+    uint8_t dataset[32];  // fingerprint of the dataset that the run has used last; zero = none
+    bool as_before;       // describe a mixture as it was with this fingerprint, without weights from later samples on
     uint32_t sequence_tokens; // T: rows are T+1 ids
     uint32_t max_rows;        // of the largest batch that will be requested
     uint32_t window;          // most outstanding requests; 0 = 4
@@ -47,7 +48,6 @@ typedef struct {
     uint8_t fingerprint[32], vocab_fp[32];
     uint64_t tokens[SPLIT_COUNT], documents[SPLIT_COUNT];
     uint32_t vocab_size, eot_id;
-    uint64_t same_samples; // train samples before this number are as in the dataset before, or FeedConfig.dataset
     char name[64];
     unsigned source_count; // datasets of a mixture; 1: the dataset itself
     struct {
@@ -91,6 +91,11 @@ const FeedDataset *feed_dataset(const Feed *feed);
 // The weight of a source, the first being 0, for the train sample of this number; the sum over all sources is 65,536.
 uint32_t feed_weight(const Feed *feed, unsigned source, uint64_t sample);
 uint64_t feed_weights_end(const Feed *feed, uint64_t sample); // the next sample with other weights; UINT64_MAX: none
+// The fingerprint of the dataset; of a mixture, without the weights that hold from a sample after this one on.
+const uint8_t *feed_fingerprint(const Feed *feed, uint64_t sample);
+// The train samples before this number are those of the dataset with this fingerprint: UINT64_MAX if the loader serves
+// it, 0 if it is neither that nor an earlier one of its schedule.
+uint64_t feed_same_samples(const Feed *feed, const uint8_t fingerprint[32]);
 int feed_attach(Feed *feed);
 int feed_request(Feed *feed, const FeedRequest *request); // does not wait; the caller checks feed_capacity first
 uint32_t feed_capacity(const Feed *feed);                 // number of further requests that are possible now

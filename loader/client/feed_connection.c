@@ -53,7 +53,7 @@ static void send_hello(Feed *feed) {
     WireHello *hello = &message.hello;
     hello->vocab_size = config->vocab_size, hello->sequence_tokens = config->sequence_tokens;
     hello->max_rows = config->max_rows, hello->window = feed->queue.window;
-    memcpy(hello->dataset_fp8, feed->known ? feed->dataset.fingerprint : config->dataset, 8);
+    memcpy(hello->dataset_fp8, feed->known ? feed->served : config->dataset, 8);
     memcpy(hello->name, feed->link.name, sizeof hello->name);
     memcpy(hello->vocab_fp, feed->known ? feed->dataset.vocab_fp : config->vocab_fp, 32);
     Bytes frame = wire_encode(&message);
@@ -158,7 +158,7 @@ void connection_send(Feed *feed, PendingRequest *request) {
     message.header.sent_ns = now;
     message.header.attach_id = feed->shared.attach_id;
     WireGet *get = &message.get;
-    memcpy(get->dataset_fp8, feed->dataset.fingerprint, sizeof get->dataset_fp8);
+    memcpy(get->dataset_fp8, feed->served, sizeof get->dataset_fp8);
     get->seed = request->what.seed, get->first_sample = request->what.first_sample;
     get->rows = request->what.rows, get->sequence_tokens = request->what.sequence_tokens;
     get->split = request->what.split, get->mode = request->what.mode, get->source = request->what.source;
@@ -213,7 +213,7 @@ static void on_ctl_readable(Feed *feed) {
 
 static void store_dataset(Feed *feed, const WireWelcome *welcome, const WireSource *sources) {
     FeedDataset *dataset = &feed->dataset;
-    memcpy(dataset->fingerprint, welcome->dataset_fp, 32);
+    memcpy(dataset->fingerprint, welcome->dataset_fp, 32), memcpy(feed->served, welcome->dataset_fp, 32);
     memcpy(dataset->vocab_fp, welcome->vocab_fp, 32);
     for (int split = 0; split < SPLIT_COUNT; split++) {
         dataset->tokens[split] = welcome->tokens[split];
@@ -273,15 +273,9 @@ static int accept_dataset(Feed *feed, const WireMessage *message, const WireSour
     int split = unfit_split(feed, welcome);
     if (split >= 0) return wait_for_another_dataset(feed, welcome, split);
     feed->unfit = false;
-    bool other = feed->known && memcmp(feed->dataset.fingerprint, welcome->dataset_fp, 32);
-    if (other) {
+    if (feed->known && memcmp(feed->served, welcome->dataset_fp, 32)) {
         feed_cancel(feed);
-        // The caller may not know of an earlier change yet: then only samples that both changes keep are the same.
-        uint64_t before = feed->changed ? feed->dataset.same_samples : UINT64_MAX;
         feed->changed = true;
-        feed->dataset.same_samples = welcome->same_samples < before ? welcome->same_samples : before;
-    } else if (!feed->known) {
-        feed->dataset.same_samples = welcome->same_samples;
     }
     store_dataset(feed, welcome, sources);
     feed->known = true, feed->link.dataset_endpoint = feed->link.endpoint_number;
@@ -290,6 +284,15 @@ static int accept_dataset(Feed *feed, const WireMessage *message, const WireSour
     if (feed->queue.window > welcome->window && !feed->queue.outstanding) feed->queue.window = welcome->window;
     note_reception(feed);
     return WELCOME_ACCEPTED;
+}
+
+// Describes the mixture as it was with the fingerprint of FeedConfig, if its schedule begins with that one's.
+static void leave_out_later(Feed *feed) {
+    for (unsigned i = 0; i < feed->entry_count; i++)
+        if (!memcmp(feed->weights[i].fingerprint, feed->config.dataset, 32)) {
+            feed->weight_count = i + 1;
+            memcpy(feed->dataset.fingerprint, feed->config.dataset, 32);
+        }
 }
 
 static int on_welcome(Feed *feed, const WireMessage *message, Bytes part) {
@@ -306,7 +309,8 @@ static int on_welcome(Feed *feed, const WireMessage *message, Bytes part) {
     const int status = accept_dataset(feed, message, sources);
     free(status == WELCOME_ACCEPTED ? feed->weights : weights);
     if (status != WELCOME_ACCEPTED) return status;
-    feed->weights = weights, feed->weight_count = welcome->entries;
+    feed->weights = weights, feed->weight_count = feed->entry_count = welcome->entries;
+    if (feed->config.as_before) leave_out_later(feed);
     return connection_attach(feed);
 }
 

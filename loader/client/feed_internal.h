@@ -89,8 +89,9 @@ typedef struct {
 struct Feed {
     FeedConfig config;
     FeedDataset dataset;
-    WireWeights *weights; // of the dataset's sources: the schedule
-    unsigned weight_count;
+    uint8_t served[32];                 // the dataset's fingerprint as the loader has it
+    WireWeights *weights;               // of the dataset's sources: the schedule
+    unsigned weight_count, entry_count; // entry_count: of the loader's; weight_count: without later ones (as_before)
     FeedStats stats;
     bool known;   // `dataset` is set
     bool changed; // FEED_CHANGED has not been returned yet

@@ -201,7 +201,7 @@ bool wire_decode_sources(const WireWelcome *welcome, Bytes part, WireSource *sou
         for (unsigned k = 0; k < welcome->sources; k++) sum += weights[i].weights[k];
         if (sum != MIXTURE_SUM || (i ? weights[i].from <= weights[i - 1].from : weights[i].from)) return false;
     }
-    return true;
+    return !memcmp(weights[welcome->entries - 1].fingerprint, welcome->dataset_fp, sizeof welcome->dataset_fp);
 }
 
 const char *wire_code_name(unsigned code) {

@@ -105,7 +105,7 @@ enum {
     WIRE_SLOTS_MAX = 1024,
     WIRE_WINDOW_MAX = 64,
     WIRE_WORDS_MAX = MIXTURE_SOURCES_MAX + 1, // of CONTROL: the sources of a mixture, and a schedule
-    WIRE_WELCOME_MAX = 5 << 20,               // bytes of the second part of WELCOME: 65,535 entries
+    WIRE_WELCOME_MAX = 7 << 20,               // bytes of the second part of WELCOME: 65,535 entries
     WIRE_REQUEST_MAX = 4096,                  // bytes of a part of a message to the loader; a larger one is dropped
     WIRE_PART_MAX = 64 << 10,                 // a part of more bytes ends the connection
     WIRE_CLIENT_NAME = 64,                    // bytes of a trainer's name, with its NUL byte
@@ -180,6 +180,7 @@ typedef struct {
 typedef struct {
     uint64_t from;
     uint32_t weights[MIXTURE_SOURCES_MAX]; // their sum is MIXTURE_SUM
+    uint8_t fingerprint[32];               // of the mixture up to this entry (mixture.h); of the last one: dataset_fp
 } WireWeights;
 
 typedef struct {
@@ -269,7 +270,7 @@ typedef struct {
 _Static_assert(sizeof(WireHeader) == 64, "layout");
 _Static_assert(sizeof(WireHello) == 128, "layout");
 _Static_assert(sizeof(WireWelcome) == 184, "layout");
-_Static_assert(sizeof(WireSource) == 88 && sizeof(WireWeights) == 72, "layout");
+_Static_assert(sizeof(WireSource) == 88 && sizeof(WireWeights) == 104, "layout");
 _Static_assert(sizeof(WireGet) == 64, "layout");
 _Static_assert(sizeof(WireBatch) == 64, "layout");
 _Static_assert(sizeof(WireError) == 208, "layout");

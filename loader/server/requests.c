@@ -38,9 +38,14 @@ static void add_sources(const Served *served, WireWelcome *welcome, Buffer *part
     for (unsigned i = 0; mixed && i < mixture->entry_count; i++) {
         WireWeights entry = {.from = mixture->entries[i].from};
         memcpy(entry.weights, mixture->entries[i].weights, sizeof entry.weights);
+        memcpy(entry.fingerprint, mixture->entries[i].fingerprint, sizeof entry.fingerprint);
         buffer_add(part, &entry, sizeof entry);
     }
-    if (!mixed) buffer_add(part, &(WireWeights){.weights = {MIXTURE_SUM}}, sizeof(WireWeights));
+    if (!mixed) {
+        WireWeights whole = {.weights = {MIXTURE_SUM}};
+        memcpy(whole.fingerprint, served->dataset.fingerprint, sizeof whole.fingerprint);
+        buffer_add(part, &whole, sizeof whole);
+    }
     welcome->sources = (uint8_t)served->source_count;
     welcome->entries = (uint16_t)(mixed ? mixture->entry_count : 1);
     welcome->sources_crc = crc32c(0, part->data, part->size);

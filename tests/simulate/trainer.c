@@ -88,9 +88,11 @@ int describe_dataset(const Feed *feed, LawDataset *dataset) {
         dataset->entries[k].from = feed->weights[k].from;
         memcpy(dataset->entries[k].weights, feed->weights[k].weights, sizeof dataset->entries[k].weights);
         if (k && !was_asked(dataset, k)) sim_fail("weights that nobody asked for, or that were refused");
+        law_fingerprint(dataset, k + 1, fingerprint);
+        if (memcmp(fingerprint, feed_fingerprint(feed, dataset->entries[k].from), 32))
+            sim_fail("the fingerprint is not that of the sources and weights");
     }
-    law_fingerprint(dataset, dataset->entry_count, fingerprint);
-    if (memcmp(fingerprint, told->fingerprint, 32)) sim_fail("the fingerprint is not that of the sources and weights");
+    if (memcmp(fingerprint, told->fingerprint, 32)) sim_fail("the fingerprint is not that of the last weights");
     const int spec = spec_of(dataset);
     if (spec < 0) sim_fail("a dataset that nobody asked for, or that was refused");
     law_prepare(dataset);
@@ -100,14 +102,15 @@ int describe_dataset(const Feed *feed, LawDataset *dataset) {
 // FEED_CHANGED, or a new connection of a trainer that has used `before`.
 static void learn_dataset(Run *run, bool again) {
     const LawDataset before = run->dataset;
-    const uint64_t same = feed_dataset(run->feed)->same_samples;
+    uint8_t old[32];
     describe_dataset(run->feed, &run->dataset);
+    if (again) law_fingerprint(&before, before.entry_count, old);
+    const uint64_t same = again ? feed_same_samples(run->feed, old) : 0;
     sim_event("dataset", get_u32(feed_dataset(run->feed)->fingerprint), same);
     if (!again) return;
     if (sim_world.differ) sim_fail("another loader's dataset replaces that of the trainer");
     const uint64_t law = law_same_samples(&before, &run->dataset);
-    const bool one_change = run->settled; // before the first batch there may have been several
-    if (same > law || (same < law && one_change))
+    if (same != law)
         sim_fail("%llx samples are said to be the same, %llx are", (unsigned long long)same, (unsigned long long)law);
     run->settled = true;
 }

@@ -400,7 +400,6 @@ static int use_dataset(Replay *replay) {
     Engine *engine = &replay->engine;
     const FeedDataset *dataset = feed_dataset(engine->feed);
     char hex[65], other[65];
-    engine->dataset_name = replay->dataset.name;
     if (!memcmp(replay->dataset.fingerprint, dataset->fingerprint, 32)) return engine_data_update(engine, false);
     hex_encode(hex, replay->dataset.fingerprint, 32), hex_encode(other, dataset->fingerprint, 32);
     return fail(EX_NOINPUT,
@@ -409,11 +408,14 @@ static int use_dataset(Replay *replay) {
                 engine->state.step + 1, replay->dataset.name, hex, dataset->name, other);
 }
 
-// The state of the checkpoint, or before the first step; the backend then makes its choices as the run did.
-static int begin(Replay *replay, const char *choices) {
+// The state of the checkpoint, or before the first step; choices of the backend and rule of the chain are then of `of`.
+static int begin(Replay *replay, const RunState *of) {
     Engine *engine = &replay->engine;
     RunState *state = &engine->state;
-    if (!replay->from) snprintf(state->choices, sizeof state->choices, "%s", choices);
+    if (!replay->from) {
+        snprintf(state->choices, sizeof state->choices, "%s", of->choices);
+        state->chain_rule = of->chain_rule;
+    }
     const int found =
         replay->from ? checkpoint_of_step(engine->config.out_dir, replay->from, engine->begins_with, state) : 0;
     return found < 0 ? -1 : engine_take_state(engine, found);
@@ -422,7 +424,8 @@ static int begin(Replay *replay, const char *choices) {
 static int open_replay(Replay *replay, ReplayResult *result, const char *directory, ConfigReader *reader) {
     Engine *engine = &replay->engine;
     RecordStep step;
-    RunState state = {0};
+    RunState state;
+    run_state_init(&state);
     if (record_open(&replay->record, directory) < 0 || find_start(replay, result, directory, &state) < 0 ||
         record_find(&replay->record, result->from + 1, &step) < 0 || take_dataset(replay, &step.dataset) < 0 ||
         take_config(reader, directory, replay, &step, &state) < 0 || verify_dataset(&reader->config) < 0 ||
@@ -430,10 +433,10 @@ static int open_replay(Replay *replay, ReplayResult *result, const char *directo
         return -1;
     if (check_order(&reader->config, &step.process) < 0) return -1;
     replay->from = result->from;
-    engine->record = compare, engine->record_self = replay;
-    if (stop_on_signals() < 0 || engine_open(engine, &reader->config, false, false) < 0 ||
-        begin(replay, state.choices) < 0 || engine_connect(engine) < 0 || engine_open_weights(engine, true) < 0 ||
-        feed_attach(engine->feed) < 0 || use_dataset(replay) < 0)
+    engine->record = compare, engine->record_self = replay, engine->recorded = &replay->dataset;
+    if (stop_on_signals() < 0 || engine_open(engine, &reader->config, false, false) < 0 || begin(replay, &state) < 0 ||
+        engine_connect(engine) < 0 || engine_open_weights(engine, true) < 0 || feed_attach(engine->feed) < 0 ||
+        use_dataset(replay) < 0)
         return -1;
     return 0;
 }
@@ -462,22 +465,25 @@ static int check_end(Replay *replay, uint64_t last) {
 static int change_dataset(Replay *replay, const RecordLine *line) {
     static char path[PATH_MAX_BYTES];
     Engine *engine = &replay->engine;
-    if (*engine->config.loader)
+    const bool served = *engine->config.loader;
+    if (take_dataset(replay, line) < 0) return -1;
+    batch_stream_cancel(&engine->stream);
+    feed_close(engine->feed);
+    engine->feed = NULL;
+    if (!served) {
+        find_dataset(replay, path);
+        engine->config.dataset = path;
+        loader_process_close(&engine->loader_process);
+        if (verify_dataset(&engine->config) < 0 ||
+            loader_process_open(&engine->loader_process, &engine->config, LOADER_CACHE_LEAST) < 0)
+            return -1;
+    }
+    if (engine_data_open(engine) < 0 || feed_attach(engine->feed) < 0) return -1;
+    if (served && !feed_same_samples(engine->feed, replay->dataset.fingerprint))
         return fail(EX_USAGE,
                     "after step %" PRIu64 " the loader had another dataset: replay the steps up to it, and those "
                     "from %" PRIu64 " on, apart",
                     line->step, line->step + 1);
-    if (take_dataset(replay, line) < 0) return -1;
-    find_dataset(replay, path);
-    engine->config.dataset = path;
-    batch_stream_cancel(&engine->stream);
-    feed_close(engine->feed);
-    engine->feed = NULL;
-    loader_process_close(&engine->loader_process);
-    if (verify_dataset(&engine->config) < 0 ||
-        loader_process_open(&engine->loader_process, &engine->config, LOADER_CACHE_LEAST) < 0 ||
-        engine_data_open(engine) < 0 || feed_attach(engine->feed) < 0)
-        return -1;
     return use_dataset(replay);
 }
 
@@ -490,6 +496,12 @@ static int replay_round(Replay *replay) {
     const bool evaluates = engine_evaluation_due(engine);
     if (!evaluates && engine->state.step >= engine_end(engine))
         return fail(EX_DATA, "'%s' goes on behind its last step, %" PRIu64, replay->record.path, engine->state.step);
+    const uint64_t same = feed_same_samples(engine->feed, replay->dataset.fingerprint);
+    if (!evaluates && engine_use(engine)->consumed + engine_sequences(engine) > same)
+        return fail(EX_NOINPUT,
+                    "step %" PRIu64 ": the loader's schedule has weights from sample %" PRIu64
+                    " on that the run did not have: serve it without them",
+                    engine->state.step + 1, same);
     const FeedResult found = evaluates ? engine_evaluate(engine, evaluations) : engine_step(engine, &step);
     if (found == FEED_CHANGED) return use_dataset(replay);
     if (found == FEED_ERROR) return -1;
@@ -531,6 +543,7 @@ int replay(ReplayResult *result, const char *directory, ConfigReader *reader, in
     int status = open_replay(&replay, result, directory, reader);
     if (status == 0) status = err_code() ? -1 : replay_steps(&replay, result);
     memcpy(result->link, replay.engine.state.chain, sizeof result->link);
+    result->rule = replay.engine.state.chain_rule;
     result->checkpoints = replay.checkpoints;
     engine_close(&replay.engine);
     record_close(&replay.record);

@@ -10,6 +10,7 @@ typedef struct {
     uint64_t from;        // the checkpoint that it begins with; 0: the initial weights
     unsigned checkpoints; // that were compared
     uint8_t link[32];     // of the last step
+    uint64_t rule;        // of the chain: CHAIN_RULE, or 0
 } ReplayResult;
 
 // Replays steps result->first to result->last of the run in `directory` (0: from its first, to its last). Keys that the

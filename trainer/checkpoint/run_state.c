@@ -9,7 +9,9 @@
 
 enum { FORMAT = 1, HASH_DIGITS = 2 * SAFE_HASH_BYTES };
 
-void run_state_init(RunState *state) { *state = (RunState){.first_loss = NAN, .last_loss = NAN, .best_loss = NAN}; }
+void run_state_init(RunState *state) {
+    *state = (RunState){.chain_rule = CHAIN_RULE, .first_loss = NAN, .last_loss = NAN, .best_loss = NAN};
+}
 
 // The fields of state.json, in its order: FIELD(kind, name, where `state` or `hashes` holds it). A kind has two
 // functions: KIND_json returns the JSON, or NULL for a field that is left out, and take_KIND reads it. false: it is
@@ -19,6 +21,7 @@ void run_state_init(RunState *state) { *state = (RunState){.first_loss = NAN, .l
     FIELD(number, "updates", &state->updates)                                                                          \
     FIELD(new_number, "tokens", &state->tokens)                                                                        \
     FIELD(link, "chain", state->chain)                                                                                 \
+    FIELD(rule, "chain_rule", &state->chain_rule)                                                                      \
     FIELD(new_number, "sampling_number", &state->sampling)                                                             \
     FIELD(number, "nonfinite", &state->nonfinite)                                                                      \
     FIELD(number, "nonfinite_streak", &state->nonfinite_streak)                                                        \
@@ -65,6 +68,7 @@ uint64_t run_state_own_samples(const RunState *state, int dataset) {
 static json_t *number(uint64_t value) { return json_integer((json_int_t)value); }
 static json_t *number_json(const uint64_t *value) { return number(*value); }
 static json_t *new_number_json(const uint64_t *value) { return number(*value); }
+static json_t *rule_json(const uint64_t *value) { return *value ? number(*value) : NULL; }
 static json_t *index_json(const int *value) { return json_integer(*value); }
 static json_t *real_json(const double *value) { return isfinite(*value) ? json_real(*value) : json_null(); }
 static json_t *flag_json(const bool *value) { return json_boolean(*value); }
@@ -279,6 +283,9 @@ static bool take_hash(const json_t *found, uint8_t *value) { return take_hex(fou
 
 // Checkpoints of version 0.1.0 lack the fields that are new.
 static bool take_new_number(const json_t *found, uint64_t *value) { return !found || take_number(found, value); }
+static bool take_rule(const json_t *found, uint64_t *value) {
+    return take_new_number(found, value) && *value <= CHAIN_RULE;
+}
 static bool take_new_hash(const json_t *found, CheckpointHashes *hashes) {
     hashes->has_model_config = found;
     return !found || take_hash(found, hashes->model_config);

@@ -108,7 +108,8 @@ static void first_link(const Config *config, RunState *state) {
     buffer_close(&text);
 }
 
-void chain_end(Chain *chain, const Network *network, const Config *config, const StepResult *result, RunState *state) {
+void chain_end(Chain *chain, const Network *network, const Config *config, const uint8_t fingerprint[32],
+               const StepResult *result, RunState *state) {
     static const uint8_t none[sizeof state->chain];
     uint8_t data[32], weights[32] = {0};
     Sha256 sha;
@@ -118,7 +119,8 @@ void chain_end(Chain *chain, const Network *network, const Config *config, const
     begin_hash(&sha, "step");
     sha256_add(&sha, state->chain, sizeof state->chain);
     add_u64(&sha, state->step);
-    sha256_add(&sha, state->datasets[state->dataset].fingerprint, sizeof state->datasets->fingerprint);
+    if (state->chain_rule < CHAIN_RULE) fingerprint = state->datasets[state->dataset].fingerprint;
+    sha256_add(&sha, fingerprint, sizeof state->datasets->fingerprint);
     sha256_add(&sha, data, sizeof data);
     add_real(&sha, result->loss), add_real(&sha, (double)result->norm);
     sha256_add(&sha, weights, sizeof weights);

@@ -39,7 +39,7 @@ typedef struct {
     // Receives the members of each line about a result; NULL: nothing is recorded. Its step is state.step.
     void (*record)(void *self, Bytes members);
     void *record_self;
-    const char *dataset_name; // in these lines; NULL: as the loader calls it
+    const DatasetUse *recorded; // of a replay: the dataset as the run had it, by name and fingerprint; else NULL
 } Engine;
 
 // Processes, backend and plan. With `fresh` the checkpoints in out_dir do not count; with `print_ranks` all processes

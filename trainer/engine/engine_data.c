@@ -41,6 +41,8 @@ int engine_data_open(Engine *engine) {
                     "by --vocabulary",
                     config->vocabulary, config->out_dir);
     if (engine->state.dataset_count) memcpy(feed.dataset, engine_use(engine)->fingerprint, sizeof feed.dataset);
+    if (engine->recorded) memcpy(feed.dataset, engine->recorded->fingerprint, sizeof feed.dataset);
+    feed.as_before = engine->recorded;
     engine->feed = feed_open(&feed);
     if (!engine->feed || data_check(config, feed_dataset(engine->feed)) < 0) return -1;
     engine->source = source_of_feed(engine->feed);
@@ -55,7 +57,7 @@ static DatasetUse *find_use(Engine *engine, const FeedDataset *dataset) {
     if (state->dataset_count == DATASETS_MAX) return NULL;
     DatasetUse *use = &state->datasets[state->dataset_count++];
     memcpy(use->fingerprint, dataset->fingerprint, 32);
-    snprintf(use->name, sizeof use->name, "%s", engine->dataset_name ? engine->dataset_name : dataset->name);
+    snprintf(use->name, sizeof use->name, "%s", engine->recorded ? engine->recorded->name : dataset->name);
     return use;
 }
 
@@ -139,9 +141,10 @@ int engine_data_update(Engine *engine, bool trains) {
     if (old && !memcmp(old->fingerprint, dataset->fingerprint, 32)) return trains ? check_pass(engine, old) : 0;
     if (data_check(&engine->config, dataset) < 0) return -1;
     // A mixture with further weights from a later sample on is the same stream of samples until there.
-    const bool extended = old && dataset->same_samples && old->consumed <= dataset->same_samples;
+    const uint64_t same = old ? feed_same_samples(engine->feed, old->fingerprint) : 0;
+    const bool extended = same && old->consumed <= same;
     if (extended)
-        log_line("the weights of '%s' change at sample %llu", dataset->name, (unsigned long long)dataset->same_samples);
+        log_line("the weights of '%s' change at sample %llu", dataset->name, (unsigned long long)same);
     else if (old && log_change(engine, old, dataset) < 0)
         return -1;
     DatasetUse *use = find_use(engine, dataset);
@@ -155,6 +158,6 @@ int engine_data_update(Engine *engine, bool trains) {
         log_line(
             "in this order of samples the %u datasets of '%s' are one split: their weights count in evaluations alone",
             dataset->source_count, dataset->name);
-    record_use(engine, use, old, extended ? dataset->same_samples : 0);
+    record_use(engine, use, old, extended ? same : 0);
     return 0;
 }

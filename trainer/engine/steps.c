@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 // ---- evaluation
 
@@ -104,7 +105,7 @@ static void start_stream(Engine *engine) {
 }
 
 // The state after a step.
-static void take_step(Engine *engine, const StepResult *result) {
+static void take_step(Engine *engine, const uint8_t fingerprint[32], const StepResult *result) {
     const Config *config = &engine->config;
     RunState *state = &engine->state;
     if (!state->step) engine->start = *state;
@@ -116,7 +117,7 @@ static void take_step(Engine *engine, const StepResult *result) {
     state->evaluated = false, state->last_loss = NAN;
     state->nonfinite += !result->finite;
     state->nonfinite_streak = result->finite ? 0 : state->nonfinite_streak + 1;
-    chain_end(&engine->chain, &engine->network, config, result, state);
+    chain_end(&engine->chain, &engine->network, config, fingerprint, result, state);
     if (result->targets) loss_scaler_step(&state->scaler, isfinite(result->loss), isfinite(result->norm));
 }
 
@@ -133,12 +134,15 @@ FeedResult engine_step(Engine *engine, ComputedStep *step) {
     const StepPosition place = {state->step, state->updates, loss_scaler_scale(&state->scaler), &state->spikes,
                                 &state->cooldown};
     step->first_sample = engine_use(engine)->consumed, step->loss_scale = place.loss_scale;
+    uint8_t fingerprint[32];
+    memcpy(fingerprint, feed_fingerprint(engine->feed, step->first_sample + engine_sequences(engine) - 1),
+           sizeof fingerprint);
     FeedResult found = step_gradients(network, config, &engine->stream, &place);
     if (found == FEED_BATCH && chain_share(&engine->chain, network) < 0) found = FEED_ERROR;
     if (found == FEED_BATCH && step_apply(network, config, &place, result) < 0) found = FEED_ERROR;
     if (found != FEED_BATCH) return batch_stream_cancel(&engine->stream), found;
     step->spike = spike_score(&state->spikes, result->loss, (double)result->norm);
-    take_step(engine, result);
+    take_step(engine, fingerprint, result);
     step->ns = clock_ns() - started, step->wait_ns = feed_stats(engine->feed).wait_ns - waited;
     step->sent = collective_sent(ranks) - sent;
     return FEED_BATCH;

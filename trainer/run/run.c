@@ -153,8 +153,8 @@ static int check_complete(const Run *run) {
     const FeedDataset *dataset = feed_dataset(run->engine.feed);
     const RunState *state = &run->engine.state;
     const DatasetUse *last = &state->datasets[state->dataset];
-    if (!run_is_complete(run) || !state->dataset_count || dataset->same_samples) return 0;
-    if (!memcmp(last->fingerprint, dataset->fingerprint, sizeof last->fingerprint)) return 0;
+    if (!run_is_complete(run) || !state->dataset_count || feed_same_samples(run->engine.feed, last->fingerprint))
+        return 0;
     return fail(EX_USAGE,
                 "the run in '%s' is complete (step %llu of %lld), nothing was trained: the dataset is '%s', was '%s' "
                 "(raise max_iters to go on; another out_dir, or --fresh, starts a new run)",

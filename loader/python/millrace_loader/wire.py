@@ -19,14 +19,14 @@ ROWS_MAX = TOKENS_MAX = 1 << 20
 WINDOW_MAX = 64
 PAYLOAD_MAX = 64 << 20
 IDS_MAX = 1 << 20  # of a vocabulary
-MESSAGE_MAX = 5 << 20  # of a part: the schedule of a WELCOME
+MESSAGE_MAX = 7 << 20  # of a part: the schedule of a WELCOME
 NAME_MAX = 63  # bytes of the name of a client
 
 _HEADER = struct.Struct("<I4B2I6Q")
 _HELLO = struct.Struct("<4I32s8s8x64s")
 _WELCOME = struct.Struct("<IBBH5Q2I32s32s56sI4x")
 _SOURCE = struct.Struct("<56s4Q")
-_WEIGHTS = struct.Struct("<Q16I")
+_WEIGHTS = struct.Struct("<Q16I32x")
 _GET = struct.Struct("<8s2Q2I2BH2I20x")
 _BATCH = struct.Struct("<Q8IQI12x")
 _ERROR = struct.Struct("<H2xI200s")

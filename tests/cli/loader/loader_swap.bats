@@ -77,8 +77,7 @@ assert 2.5 < sources[0]["tokens"] / sources[1]["tokens"] < 3.5, sources'
     kill_loader
     serve a:3 b:1 --schedule schedule
     "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place --max_iters="$(steps run)" --out_dir=whole 3>&-
-    # The links of the chain have the fingerprint of the mixture, and that its schedule.
-    diff <(losses whole | sed 's/, "chain.*//') <(losses run | sed 's/, "chain.*//')
+    diff <(losses whole) <(losses run)
     python3 -c '
 import json, sys
 state = json.load(open(sys.argv[1]))

@@ -336,6 +336,28 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     [ "$("$BIN/trainer" which run --steps=3 --json "$data" "$data" | jq .first_token | uniq -c | awk '{print $1}' | xargs)" = "2 2" ]
 }
 
+@test "weights of later samples change no link, and the loader's own schedule replays the steps before" {
+    two=$BATS_FILE_TMPDIR/data2
+    : >schedule
+    serve_until_ready "$data:3" "$two:1" --schedule schedule
+    train() { "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place --eval_interval=8 --sample_tokens=0 --lr_decay_iters=24 --out_dir="$@"; }
+    train whole --max_iters=16
+    cp -r whole killed
+    rm -r killed/ckpt-00000016
+    "$BIN/loader" swap :1 :1 --endpoint ipc://place # holds from a sample that no run reaches
+    train whole --max_iters=24
+    train killed --max_iters=24
+    [ "$(chain whole 24)" = "$(chain killed 24)" ]
+    cmp {whole,killed}/ckpt-00000024/model.safetensors
+    for run in whole killed; do
+        run_match 0 "steps 1 to 16 are equal" replay $run --steps=1..16 --loader=ipc://place
+        run_match 0 "steps 1 to 24 are equal, and 2 checkpoints" replay $run --loader=ipc://place
+        run_match 0 "steps 17 to 24 are equal" replay $run --steps=17..24 --loader=ipc://place
+        "$BIN/trainer" which $run --steps=9 --schedule=schedule --json "$data:3" "$two:1" >which-$run
+    done
+    cmp which-whole which-killed
+}
+
 @test "the card and both reports have every value that a key had, and from which step on" {
     resume() { "$BIN/trainer" train tiny.conf --quiet --out_dir=run --eval_interval=4 "$@"; }
     resume --dataset="$data" --max_iters=4

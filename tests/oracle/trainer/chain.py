@@ -55,13 +55,13 @@ def first_link(config, vocabulary):
     return digest("run", "".join(lines).encode(), vocabulary)
 
 
-def link(before, step, fingerprint, config, ids, first_sample, loss, norm, weights=NONE):
-    rows, micros, t = int(config["batch_size"]), int(config["gradient_accumulation_steps"]), int(config["block_size"])
+def link(before, step, fingerprint, config, row, first_sample, loss, norm, weights=NONE):
+    """row(sample) are the ids of a sample."""
+    rows, micros = int(config["batch_size"]), int(config["gradient_accumulation_steps"])
     batches = []
     for micro in range(micros):
         first = first_sample + micro * rows
-        samples = [sampling.row(config["sampling"], ids, int(config["seed"]), 0, t, first + i) for i in range(rows)]
-        batches.append(digest("batch", struct.pack("<QII", first, rows, 2), *[row.tobytes() for row in samples]))
+        batches.append(digest("batch", struct.pack("<QII", first, rows, 2), *[row(first + i).tobytes() for i in range(rows)]))
     return digest("step", before, struct.pack("<Q", step), fingerprint, digest("data", *batches), real(loss), real(norm), weights)
 
 
@@ -74,12 +74,20 @@ class Chain:
         self.fingerprint = next(bytes.fromhex(line["fingerprint"]) for line in lines if "fingerprint" in line)
         self.vocabulary = vocabulary
 
+    def row(self, sample, ids=None, place=0):
+        config = self.config
+        return sampling.row(config["sampling"], self.ids if ids is None else ids, int(config["seed"]), 0, int(config["block_size"]), sample, c=place)
+
+    def fingerprint_at(self, sample):
+        return self.fingerprint
+
     def links(self):
         last = first_link(self.config, self.vocabulary)
         for line in self.lines:
             if "loss" not in line:
                 continue
             step, between = line["step"], int(self.config["eval_interval"])
-            last = link(last, step, self.fingerprint, self.config, self.ids, line["first_sample"], line["loss"], line["norm"],
+            end = line["first_sample"] + int(self.config["batch_size"]) * int(self.config["gradient_accumulation_steps"]) - 1
+            last = link(last, step, self.fingerprint_at(end), self.config, self.row, line["first_sample"], line["loss"], line["norm"],
                         self.weights[step] if step % between == 0 else NONE)
             yield step, last.hex()

@@ -14,6 +14,9 @@ import runner
 import chain
 import xxhash
 
+sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/loader")
+import test_loader_mixture as mixture
+
 BIN = pathlib.Path(os.environ["BIN"])
 TRAINER, SHARDTOOL = BIN / "trainer", BIN / "shardtool"
 KEPT = 3, 6  # steps with a checkpoint
@@ -93,7 +96,7 @@ def test_the_chain_is_that_of_its_specification(folder):
             own = chain_of(place)
             eot = json.loads(runner.call(SHARDTOOL, "info", "--json", place / "data").stdout)["eot_id"]
             row = chain.sampling.row
-            chain.sampling.row = lambda *arguments: row(*arguments, eot=eot)
+            chain.sampling.row = lambda *arguments, **place: row(*arguments, eot=eot, **place)
             links = dict(own.links())
             chain.sampling.row = row
         assert links == recorded, (options, links, recorded)
@@ -111,6 +114,72 @@ def test_the_chain_of_several_processes_has_the_same_definition(folder):
     train(folder, "--gradient_accumulation_steps=6", launcher=("mpirun", "-n", "3"))
     recorded = {line["step"]: line["chain"] for line in read_lines(folder) if "loss" in line}
     assert dict(chain_of(folder).links()) == recorded
+
+
+class MixtureChain(chain.Chain):
+    """That of a mixture with a schedule [(from, weights), ...]; by rule 1 each link has the fingerprint of the whole schedule."""
+
+    def open(self, datasets, schedule, rule):
+        self.sources = [chain.train_ids(SHARDTOOL, data) for data in datasets]
+        self.schedule, self.rule = schedule, rule
+        own = [bytes.fromhex(json.loads((data / "dataset.jsonl").read_text().splitlines()[0])["fingerprint"]) for data in datasets]
+        self.fingerprints = mixture.fingerprints(own, schedule)
+        return self
+
+    def row(self, sample):
+        place, number = mixture.at(self.schedule, sample)
+        return super().row(number, self.sources[place], place)
+
+    def fingerprint_at(self, sample):
+        holds = sum(begin <= sample for begin, _ in self.schedule)
+        return self.fingerprints[holds - 1 if self.rule == 2 else -1]
+
+
+def test_the_chain_of_a_mixture_has_the_weights_of_its_samples_and_an_earlier_run_keeps_its_rule(folder):
+    folder = pathlib.Path(folder)
+    make_dataset(folder, text())
+    make_dataset(folder / "other", text().replace("mills", "hills"))
+    datasets = folder / "data", folder / "other/data"
+    (folder / "schedule").write_text("10 1 3\n1000 1 1\n")
+    schedule = [(0, (3, 1)), (10, (1, 3)), (1000, (1, 1))]
+    options = "--dataset=", "--loader=ipc://place", "--vocabulary=abc.txt"
+    here = os.getcwd()
+    os.chdir(folder)
+    try:
+        with mixture.client.Loader("ipc://place", "data:3", ["other/data:1", "--schedule", "schedule"]) as loader:
+            train(folder, *options)
+            for rule in 2, 1:
+                lines = read_lines(folder)
+                state = json.loads((checkpoint(folder, KEPT[-1]) / "state.json").read_text())
+                assert state.get("chain_rule", 1) == rule
+                weights = {step: chain.weights(checkpoint(folder, step)) for step in KEPT}
+                own = MixtureChain(lines, bytes.fromhex(state["vocabulary"]), None, weights)
+                recorded = {line["step"]: line["chain"] for line in lines if "loss" in line}
+                assert dict(own.open(datasets, schedule, rule).links()) == recorded, rule
+                done = replay(folder, "--loader=ipc://place")
+                assert done.returncode == 0 and (", by rule 1" in done.stdout) == (rule == 1), (done.stdout, done.stderr)
+                if rule == 1:
+                    break
+                # As a run of an earlier version, which goes on; and its loader has further weights then.
+                shutil.rmtree(checkpoint(folder, 6))
+                links = dict(own.open(datasets, schedule, 1).links())
+                metrics = (folder / "run/metrics.jsonl").read_text()
+                for step in recorded:
+                    metrics = metrics.replace(recorded[step], links[step])
+                (folder / "run/metrics.jsonl").write_text(metrics)
+                change_state(folder, 3, recorded[3], links[3])
+                change_state(folder, 3, ' "chain_rule": 2,\n', "")
+                train(folder, *options)
+            (folder / "schedule").write_text("10 1 3\n1000 1 1\n2000 5 1\n")
+            loader.kill()
+            loader.start()
+            assert replay(folder, "--loader=ipc://place", "--steps=2..5").returncode == 0
+            (folder / "schedule").write_text("10 1 3\n12 1 1\n")
+            loader.kill()
+            loader.start()
+            assert replay(folder, "--loader=ipc://place").returncode == 66  # other weights than the run had
+    finally:
+        os.chdir(here)
 
 
 # tests/data/config_75497fde.json is "config" in state.json of a run by commit 75497fde, before decay_lr and eval_iters became
