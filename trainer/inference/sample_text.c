@@ -125,6 +125,7 @@ typedef struct {
     size_t length, room;
     unsigned bytes;
     TurnIds turns;
+    bool forgot; // and said so
 } Conversation;
 
 static void add_id(Conversation *talk, uint32_t id) {
@@ -139,13 +140,19 @@ static void forget_pair(Conversation *talk) {
     memmove((char *)talk->ids + talk->bytes, (char *)talk->ids + next * talk->bytes,
             (talk->length - next) * talk->bytes);
     talk->length -= next - 1;
+    if (!talk->forgot)
+        log_warn(
+            "the conversation no longer fits the %zu tokens that the model reads: its oldest messages are forgotten",
+            talk->room);
+    talk->forgot = true;
 }
 
 // Adds a message and the beginning of its answer. False: it does not fit.
 static bool add_message(Conversation *talk, const void *ids, size_t count, uint64_t answer) {
     enum { MARKERS = 4, LEAST = 1 }; // with the <|end|> of the answer; tokens of an answer
+    const size_t share = talk->room / SAMPLE_ANSWER_SHARE, kept = answer < share ? answer : share;
     if (1 + count + MARKERS + LEAST > talk->room) return false;
-    while (talk->length > 1 && talk->length + count + MARKERS + answer > talk->room) forget_pair(talk);
+    while (talk->length > 1 && talk->length + count + MARKERS + kept > talk->room) forget_pair(talk);
     add_id(talk, talk->turns.ids[TURN_USER]);
     for (size_t i = 0; i < count; i++) add_id(talk, id_at(ids, i, talk->bytes));
     add_id(talk, talk->turns.ids[TURN_END]);
@@ -198,7 +205,7 @@ int sample_turns(Network *network, const Vocab *vocab, const Sampler *sampler, u
     add_id(&talk, vocab_end_of_text(vocab));
     while ((before ? before() : (void)0, status = next_message(&line, in)) > 0) {
         if (line.size == strlen("/clear") && !memcmp(line.data, "/clear", line.size)) {
-            talk.length = 1;
+            talk.length = 1, talk.forgot = false;
             continue;
         }
         buffer_reserve(&ids, encoder_ids_max(line.size) * talk.bytes);

@@ -17,8 +17,10 @@ int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, By
 
 // Reads lines of `in`, each a message of a user, and passes the answer of the model to `emit`, with a line end after
 // it. An answer ends at <|end|>, at the marker of a role, which is not emitted, or after `tokens` tokens. A line
-// "/clear" forgets all messages. If they do not fit a block with the answer, the oldest pairs of messages are
-// forgotten; a message that does not fit alone is refused with a warning. Ends with the input. `before` (may be NULL)
-// is called before each line. -1 after fail().
+// "/clear" forgets all messages. If they leave less of a block than `tokens` and than 1 / SAMPLE_ANSWER_SHARE of it,
+// the oldest pairs of messages are forgotten, with one warning; the answer may use all that is left. A message that
+// does not fit alone is refused with a warning. Ends with the input. `before` (may be NULL) is called before each line.
+// -1 after fail().
+enum { SAMPLE_ANSWER_SHARE = 4 };
 int sample_turns(Network *network, const Vocab *vocab, const Sampler *sampler, uint64_t tokens, FILE *in,
                  void (*before)(void), void (*emit)(void *context, Bytes text), void *context);

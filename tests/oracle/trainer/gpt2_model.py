@@ -109,10 +109,10 @@ def linear(x, weights, name):
     return x @ weights[name + ".weight"] + weights[name + ".bias"]
 
 
-def losses(weights, exact, ids, T):
-    """The loss of each of T predictions from T+1 ids."""
-    erf = np.vectorize(math.erf)
-    x = weights["wte.weight"][ids[:T]] + weights["wpe.weight"][:T]
+def logits(weights, exact, ids, H=H):
+    """Of the id behind each of `ids`."""
+    erf, T, C = np.vectorize(math.erf), len(ids), weights["wte.weight"].shape[1]
+    x = weights["wte.weight"][ids] + weights["wpe.weight"][:T]
     for i in range(L):
         q, k, v = np.split(linear(norm(x, weights, f"h.{i}.ln_1"), weights, f"h.{i}.attn.c_attn"), 3, axis=-1)
         heads = []
@@ -125,9 +125,14 @@ def losses(weights, exact, ids, T):
         u = linear(norm(x, weights, f"h.{i}.ln_2"), weights, f"h.{i}.mlp.c_fc")
         gelu = erf(u / math.sqrt(2)) if exact else np.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u**3))
         x = x + linear(0.5 * u * (1 + gelu), weights, f"h.{i}.mlp.c_proj")
-    logits = norm(x, weights, "ln_f") @ weights["wte.weight"].T
-    largest = logits.max(-1)
-    return largest + np.log(np.exp(logits - largest[:, None]).sum(-1)) - logits[np.arange(T), ids[1 : T + 1]]
+    return norm(x, weights, "ln_f") @ weights["wte.weight"].T
+
+
+def losses(weights, exact, ids, T):
+    """The loss of each of T predictions from T+1 ids."""
+    found = logits(weights, exact, ids[:T])
+    largest = found.max(-1)
+    return largest + np.log(np.exp(found - largest[:, None]).sum(-1)) - found[np.arange(T), ids[1 : T + 1]]
 
 
 def loss(arguments):

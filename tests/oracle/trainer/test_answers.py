@@ -312,6 +312,39 @@ def test_a_model_learns_its_answers_and_stops():
     assert refused.returncode == 74 and "cannot read standard input: Is a directory" in refused.stderr, refused
 
 
+def test_a_conversation_is_kept_as_far_as_it_leaves_a_quarter_of_the_block_to_the_answer():
+    """Each answer is the most likely continuation, by numpy, of the messages that this rule keeps."""
+    if not os.path.exists("learned"):
+        learn()
+    block, lines = 64, [f"number {i}" for i in (5, 11, 3, 7, 14, 2, 9)]
+    (directory,) = (f"learned/{name}" for name in os.listdir("learned") if name.startswith("ckpt-"))
+    weights = gpt2_model.read(directory)
+    with open("pairs/tokenizer.json", encoding="utf-8") as file:
+        special = {token["content"]: token["id"] for token in json.load(file)["added_tokens"]}
+    first, user, assistant, end = (special[f"<|{name}|>"] for name in ("endoftext", "user", "assistant", "end"))
+    encoded = [[int(id) for id in runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--ids", "--vocabulary", "small", "-", stdin=line.encode()).stdout.split()] for line in lines]
+    forgotten = {}
+    for tokens in (500, 16, 5):
+        talk = subprocess.run([f"{BIN}/trainer", "sample", "--turns", "--out_dir=learned", "--temperature=0", f"--max_new_tokens={tokens}", "--threads=1",
+                               "--device=cpu"], input="\n".join(lines) + "\n", capture_output=True, text=True, check=True)  # fmt: skip
+        kept, forgotten[tokens] = [], 0
+        for ids, got in zip(encoded, talk.stdout.split("\n"), strict=False):
+            message = [user, *ids, end, assistant]
+            while kept and 1 + sum(map(len, kept)) + len(message) + min(tokens, block // 4) + 1 > block:
+                kept.pop(0)
+                forgotten[tokens] += 1
+            read = [first, *sum(kept, []), *message]
+            begin = len(read)
+            while len(read) < min(begin + tokens, block - 1) and read[-1] not in special.values() or len(read) == begin:
+                read.append(int(gpt2_model.logits(weights, False, np.array(read), 2)[-1].argmax()))
+            reply = read[begin:-1] if read[-1] in special.values() else read[begin:]
+            want = runner.call(f"{BIN}/shardtool", "decode", "--raw", "--vocabulary", "pairs/tokenizer.json", "-", stdin=np.array(reply, "<u2").tobytes()).stdout.decode()
+            assert got == want, (tokens, kept, got, want)
+            kept.append([*message, *reply, end])
+        assert talk.stderr.count("its oldest messages are forgotten") == (forgotten[tokens] > 0), talk.stderr
+    assert len(lines) - 1 > forgotten[500] == forgotten[16] > forgotten[5] > 0, forgotten
+
+
 @runner.ci
 def test_the_page_goes_from_a_file_of_pairs_to_a_model_that_answers_and_stops(folder):
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs", "answers.md")
