@@ -284,6 +284,16 @@ static int check_stored_hash(const char *path, const DatasetShard *shard) {
     return status;
 }
 
+int dataset_fail_vocabularies(const char *path, const uint8_t vocab_fp[32], uint32_t vocab_size, const char *other,
+                              const uint8_t other_fp[32], uint32_t other_size) {
+    char hex[17], other_hex[17];
+    hex_encode(hex, vocab_fp, 8), hex_encode(other_hex, other_fp, 8);
+    return fail(EX_DATA,
+                "'%s' and '%s' have different vocabularies: %s of %u ids, and %s of %u: tokenize both with one "
+                "--vocabulary",
+                path, other, hex, vocab_size, other_hex, other_size);
+}
+
 int dataset_check_size(const char *path, uint64_t bytes) {
     struct stat st;
     if (url_map_takes(path)) return 0; // compared when it is opened

@@ -12,8 +12,9 @@
 //   eot_id        N: the id that ends a document, up to 2^32-1
 //   params        text: the options that decide the bytes of the shards; "merge" if they differ between merged datasets
 //   part          text, only of an unfinished dataset: I/N HASH, of `tokenize --part I/N`
-//   val_share     text: the share of the documents in val, as a decimal number; "mixed" of merged datasets
-//   val_seed      N: the seed by which documents were chosen for val
+//   val_share     text: the share of the documents in val, as a decimal number; "mixed" of datasets that were joined
+//                 and have other shares or seeds
+//   val_seed      N: the seed by which documents were chosen for val (below)
 //   sources       a list of the arguments of the command: `path` as typed, the N `files` and `bytes`, and the HEX of 16
 //                 bytes `digest`, by which shardtool finds that inputs have changed
 //   source_bytes  N: bytes of the documents before they were tokenized
@@ -38,6 +39,12 @@
 // The order of the lines of a split is the order of its tokens.
 //
 // The directory may also hold skipped.jsonl, the bad inputs that the run skipped, and .lock.
+//
+// A document is in val if val_share is 1, or if the XXH3-64 of its text, of which the first 65,536 bytes count, with
+// the seed val_seed is below val_share * 2^64, rounded down. The text is that of the input, before bytes that are not
+// UTF-8 are replaced; the markers of a conversation are bytes in it (common/turns.h). So its split depends on nothing
+// else: not on the file or archive that holds it, nor on other documents. If datasets with the same val_share and
+// val_seed are joined, no document is in both splits.
 //
 // Dataset fingerprint = SHA-256 over lines `split tokens documents content_hash\n` in manifest order, `val=P seed=S\n`,
 // and vocab_fp in lower-case hex. P is the text of val_share, S is val_seed. The fingerprint identifies the data,
@@ -111,6 +118,9 @@ struct json_t; // of libjansson
 // or the file does not pass the check.
 void dataset_write_shard(Buffer *out, int split, uint64_t number, const DatasetShard *shard);
 int dataset_read_shard(Dataset *dataset, const struct json_t *object, ShardFileCheck check);
+// 65 for two parts of one whole with different vocabularies.
+int dataset_fail_vocabularies(const char *path, const uint8_t vocab_fp[32], uint32_t vocab_size, const char *other,
+                              const uint8_t other_fp[32], uint32_t other_size);
 int dataset_check_size(const char *path, uint64_t bytes); // 65 when the file is missing or has another size
 
 // "DIR/train/000/000017.zst"; dies when the path is too long.

@@ -153,6 +153,7 @@ static int decontaminate_all(void *context, const DocumentInputs *inputs, Output
     Decontamination *work = context;
     const Vocab *vocab;
     work->inputs = inputs, work->output = output;
+    if (output && documents_check_splits(inputs) < 0) return -1;
     if (output && output->vocab) return search_documents(work, output->vocab);
     if (dataset_vocabulary_need(&vocab, &inputs->inputs, inputs->params.vocab_fp) < 0) return -1;
     const int status = search_documents(work, vocab);

@@ -63,7 +63,7 @@ static int parse_ids(Buffer *settings) {
 
 static int filter_all(void *context, const DocumentInputs *inputs, Output *output) {
     (void)context;
-    int status = 0;
+    int status = documents_check_splits(inputs);
     for (int i = 0; status == 0 && i < SPLIT_COUNT; i++) {
         DocumentCursor cursor = {.inputs = inputs, .split = i};
         if (documents_has(output, i)) status = filter_split(&cursor, output);

@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "dataset/dataset_build.h"
 #include "shardtool/support/dataset_vocabulary.h"
+#include "shardtool/support/documents.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/run_compare.h"
 #include "shardtool/support/run_part.h"
@@ -27,8 +28,9 @@ static void mix_options(Dataset *whole, const Dataset *part, const char *differe
     if (strcmp(whole->params, "merge")) log_line("the options differ (%s)", difference);
     whole->params = "merge";
     sha256("merge\n", strlen("merge\n"), whole->params_fp);
-    if (strcmp(whole->val, part->val)) whole->val = "mixed";
-    if (whole->val_seed != part->val_seed) whole->val_seed = 0;
+    const ValRule rule = val_rule_of(whole), other = val_rule_of(part);
+    if (!val_rule_same(&rule, &other)) whole->val = "mixed";
+    if (!val_rule_same(&rule, &other) || whole->val_seed != part->val_seed) whole->val_seed = 0;
 }
 
 // Checks that a part fits the first one, and adds its options and sources.
@@ -36,7 +38,8 @@ static int take_part(Dataset *whole, const Dataset *part, const Dataset *first) 
     Buffer difference = {0};
     int status = 0;
     if (memcmp(part->vocab_fp, first->vocab_fp, 32))
-        status = fail(EX_DATA, "'%s' and '%s' have different vocabularies", first->path, part->path);
+        status = dataset_fail_vocabularies(first->path, first->vocab_fp, first->vocab_size, part->path, part->vocab_fp,
+                                           part->vocab_size);
     else if (!compare_options(first, part, &difference) && part->part)
         status =
             fail(EX_USAGE, "%s: make the parts again with the same options and --force", (const char *)difference.data);
@@ -117,6 +120,15 @@ static void begin_whole(Dataset *whole, const Dataset *first, const char *direct
     memcpy(whole->params_fp, first->params_fp, 32);
 }
 
+static int check_splits(int count, char **paths) {
+    DocumentInputs inputs;
+    if (allow_duplicates) return 0;
+    int status = documents_open(&inputs, count, paths);
+    if (status == 0) status = documents_check_splits(&inputs);
+    documents_close(&inputs);
+    return status;
+}
+
 static int merge_locked(DatasetBuild *build, int count, char **paths) {
     Dataset whole = {0}, first = {0};
     if (build->has_manifest && !force)
@@ -139,6 +151,7 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
         dataset_close(&part);
     }
     if (status == 0 && !document_count(&whole)) status = fail(EX_NOINPUT, "no part of '%s' has a document", output);
+    if (status == 0) status = check_splits(count, paths);
     if (status == 0) status = join_skips(build->target, count, paths);
     if (status == 0) status = dataset_build_finish(build, &whole);
     if (status == 0) status = dataset_vocabulary_copy(output, vocabulary);

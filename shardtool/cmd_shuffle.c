@@ -67,7 +67,7 @@ static int shuffle_split(const DocumentInputs *inputs, Output *output, int numbe
 
 static int shuffle_all(void *context, const DocumentInputs *inputs, Output *output) {
     (void)context;
-    int status = 0;
+    int status = documents_check_splits(inputs);
     for (int i = 0; status == 0 && i < SPLIT_COUNT; i++)
         if (documents_has(output, i) && inputs->tokens[i]) status = shuffle_split(inputs, output, i);
     return status;

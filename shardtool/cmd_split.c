@@ -105,7 +105,7 @@ static int split_inputs(const DocumentInputs *inputs) {
     if (count > most)
         return fail(EX_USAGE, "--parts %" PRIu64 " is above the %" PRIu64 " documents of the inputs", parts, most);
     if (count > 1000000) return fail(EX_USAGE, "%" PRIu64 " parts are more than 1000000", count);
-    if (check_others(count) < 0) return -1;
+    if (check_others(count) < 0 || documents_check_splits(inputs) < 0) return -1;
     char settings[64];
     snprintf(settings, sizeof settings, "parts=%" PRIu64 ";tokens=%" PRIu64, parts, part_tokens);
     Ahead aheads[SPLIT_COUNT] = {0};

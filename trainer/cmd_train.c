@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/machine/stop.h"
+#include "trainer/audit/base_data.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/config/config.h"
 #include "trainer/engine/engine_data.h"
@@ -154,6 +155,7 @@ static int train_and_conclude(Run *run, const ConfigReader *reader) {
     log_model(&run->engine);
     config_warn(reader);
     schedule_warn(&reader->config);
+    if (run_owns(run)) base_data_compare(&run->engine);
     if (train(run) < 0) return -1;
     return run_owns(run) ? conclude(run) : 0;
 }

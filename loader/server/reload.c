@@ -106,7 +106,7 @@ static void replace_dataset(Server *server, Served *fresh, Buffer *text) {
         buffer_print(text, ", with the new weights from sample %" PRIu64 " on", control->from_sample);
     else if (control->action == WIRE_SWAP && server->spec.schedule && !control->has_schedule)
         buffer_print(text, ", without a schedule: '%s' was that of the datasets before", server->spec.schedule);
-    served_name_equal(fresh, text);
+    served_add_warnings(fresh, text);
     server_notify_all(server, WIRE_DATASET, "the loader serves another dataset now");
 }
 
@@ -195,7 +195,7 @@ static int finish(Server *server, Buffer *text) {
             return 0;
         }
         buffer_print(text, "'%s' can be served, %" PRIu64 " train tokens", dataset->name, dataset->tokens[SPLIT_TRAIN]);
-        served_name_equal(reload->fresh, text);
+        served_add_warnings(reload->fresh, text);
     }
     served_close(reload->fresh);
     if (reload->appended && truncate(reload->spec.schedule, (off_t)reload->schedule_bytes) < 0)

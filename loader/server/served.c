@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
+#include "dataset/val_rule.h"
 #include "loader/protocol/sampling_mode.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -65,7 +66,8 @@ int served_spec_load(ServedSpec *spec, char **text, const char *path) {
 
 static int check_part(const Dataset *first, const Dataset *part) {
     if (!memcmp(first->vocab_fp, part->vocab_fp, 32) && first->vocab_size == part->vocab_size) return 0;
-    return fail(EX_DATA, "'%s' and '%s' have different vocabularies", first->path, part->path);
+    return dataset_fail_vocabularies(first->path, first->vocab_fp, first->vocab_size, part->path, part->vocab_fp,
+                                     part->vocab_size);
 }
 
 // Describes several sources as one dataset, for trainers.
@@ -97,13 +99,32 @@ static int sum_up(Served *served, const ServedSpec *spec) {
     return 0;
 }
 
-void served_name_equal(const Served *served, Buffer *text) {
+// One clause for all datasets whose rule is not that of the first.
+static void name_other_rules(const Served *served, Buffer *text) {
+    char rule_text[VAL_RULE_TEXT], other_text[VAL_RULE_TEXT];
+    const ValRule rule = val_rule_of(&served->parts[0]);
+    unsigned count = 0, first = 0;
+    for (unsigned i = served->source_count; i-- > 1;) {
+        const ValRule other = val_rule_of(&served->parts[i]);
+        if (!val_rule_same(&rule, &other)) first = i, count++;
+    }
+    if (!count) return;
+    const ValRule other = val_rule_of(&served->parts[first]);
+    buffer_print(text,
+                 "; '%s' was made with %s, '%s' with %s%s: a document of both may be in training and in validation, "
+                 "which only merge and dedup compare: tokenize with one --val and --seed",
+                 served->parts[0].name, val_rule_text(&rule, rule_text), served->parts[first].name,
+                 val_rule_text(&other, other_text), count > 1 ? ", and others differ" : "");
+}
+
+void served_add_warnings(const Served *served, Buffer *text) {
     for (unsigned i = 0; i < served->source_count; i++)
         for (unsigned k = 0; k < i; k++)
             if (!memcmp(served->parts[i].fingerprint, served->parts[k].fingerprint, 32))
                 buffer_print(text,
                              "; datasets %u and %u of the mixture, '%s' and '%s', are equal: each has its own order",
                              k + 1, i + 1, served->parts[k].name, served->parts[i].name);
+    name_other_rules(served, text);
 }
 
 // Appends a line, on a line of its own. A failure leaves the file as it was. The space comes first, so that a full disk

@@ -53,8 +53,8 @@ MixtureSample served_sample(const Served *served, const WireGet *get, uint64_t s
 // Opens every shard of the sources. NULL after fail(): 65 when a shard does not fit the manifest or the sources have
 // different vocabularies, 74 when one cannot be read, 2 for weights that are not valid.
 Served *served_open(const ServedSpec *spec);
-// Adds a clause for each two sources that are the same dataset.
-void served_name_equal(const Served *served, Buffer *text);
+// Adds a clause for each two sources that are the same dataset, and one for those with other rules for validation.
+void served_add_warnings(const Served *served, Buffer *text);
 // Adds a change of the weights, to `served` and to the file `schedule`, durably. *schedule_bytes is the size of the
 // file before, so that a refused change can be undone with truncate().
 int served_reweight(Served *served, uint64_t from, const uint32_t *weights, const char *schedule,

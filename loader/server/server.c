@@ -103,7 +103,7 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
         server_close(server);
         return NULL;
     }
-    served_name_equal(server->current, &equal);
+    served_add_warnings(server->current, &equal);
     if (equal.size) log_warn("%.*s", (int)equal.size - 2, (char *)equal.data + 2);
     buffer_close(&equal);
     return server;

@@ -70,8 +70,6 @@ static void set_found(ArchiveReader *archive, const char *member, uint64_t numbe
 static bool find_member(ArchiveReader *archive, struct archive_entry *entry) {
     const char *name = archive_entry_pathname(entry);
     if (!name) name = "?";
-    const char *last = strrchr(name, '/');
-    last = last ? last + 1 : name;
     size_t root;
     const TableFormat *table = table_log_in(name, &root);
     if (table) { // no option passes over it
@@ -82,7 +80,7 @@ static bool find_member(ArchiveReader *archive, struct archive_entry *entry) {
     const char *link = archive_entry_hardlink(entry);
     if (link && !archive->links++)
         log_warn("skipped '%s:%s': the same file as '%s' of the archive", archive->outer->name, name, link);
-    if (archive_entry_filetype(entry) != AE_IFREG || link || *last == '.') return false;
+    if (archive_entry_filetype(entry) != AE_IFREG || link || input_is_left_out(name)) return false;
     if (archive->options->filter && !input_member_is_wanted(archive->options->filter, archive->outer->name, name))
         return false;
     if (archive->files++ < archive->first) return false;

@@ -177,6 +177,17 @@ static FolderFile folder_file(const char *name) {
     return input_format_has_records(name) ? FOLDER_FILE_RECORDS : FOLDER_FILE_OTHER;
 }
 
+bool input_is_left_out(const char *path) {
+    for (size_t length; *path; path += length, path += *path == '/') {
+        char name[256];
+        length = strcspn(path, "/");
+        snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), path);
+        if (*name == '.' && strcmp(name, ".") && strcmp(name, "..")) return true;
+        if (folder_file(name) == FOLDER_FILE_INDEX) return true;
+    }
+    return false;
+}
+
 // The names in the directory `path`, sorted. Directories end in a slash, so that sorted names are in byte order of
 // paths.
 typedef struct {
@@ -190,7 +201,7 @@ SMALL_FRAME static int list_names(Walk *walk, Names *names) {
     int status = 0;
     for (struct dirent *entry; status == 0 && (errno = 0, entry = readdir(directory));) {
         char text[sizeof entry->d_name + 1];
-        if (entry->d_name[0] == '.' || folder_file(entry->d_name) == FOLDER_FILE_INDEX) continue;
+        if (entry->d_name[0] == '.' || input_is_left_out(entry->d_name)) continue;
         bool is_directory = entry->d_type == DT_DIR;
         struct stat st;
         if (entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK) // add_listed names one that has no target
@@ -333,7 +344,7 @@ static int walk_url(Walk *walk) {
         walk->path.size = 0;
         buffer_add(&walk->path, name, strlen(name));
         if (argument->folder_length) {
-            if (*base == '.' || folder_file(base) == FOLDER_FILE_INDEX || strstr(name, "/_temporary/")) continue;
+            if (input_is_left_out(name + argument->folder_length)) continue;
             if (!input_is_wanted(walk->filter, name + argument->folder_length)) continue;
             note_kind(walk, base);
         }

@@ -36,6 +36,9 @@ typedef struct InputFilter {
     RemoteOptions remote;
 } InputFilter;
 
+// Whether a path in a folder or an archive has a part that holds no documents by its name: one that begins with a dot,
+// or an index or the uncommitted rows of Spark.
+bool input_is_left_out(const char *path);
 // Whether the filter leaves a file in a folder, by its path below the argument.
 bool input_is_wanted(const InputFilter *filter, const char *below);
 // Whether it leaves a member of an archive. A pattern that chose the archive, or one around it, chooses all its

@@ -1,9 +1,9 @@
 // The shingles of a document: the set of the hashes of 5 words in a row, and its MinHash.
 #pragma once
 
-#include "shardtool/similar/hash_set.h"
 #include "shardtool/similar/minhash.h"
 #include "shardtool/similar/words.h"
+#include "shardtool/support/hash_set.h"
 
 enum { SHINGLE_WORDS = 5 };
 

@@ -1,6 +1,8 @@
 // Reads documents from datasets and shards, in order.
 #include "shardtool/support/documents.h"
 #include "common/err.h"
+#include "common/log.h"
+#include "shardtool/support/hash_set.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <xxhash.h>
@@ -15,10 +17,22 @@ static int add_params(DocumentInputs *inputs, const char *path, const ShardFile 
     }
     if (memcmp(params->vocab_fp, shard->vocab_fp, 32) || params->vocab_size != shard->vocab_size ||
         params->eot_id != shard->eot_id)
-        return fail(EX_DATA, "'%s' and '%s' have different vocabularies", inputs->inputs.arguments[0].path, path);
+        return dataset_fail_vocabularies(inputs->inputs.arguments[0].path, params->vocab_fp, params->vocab_size, path,
+                                         shard->vocab_fp, shard->vocab_size);
     if (shard->members->index.data[0] & SHARD_CONTINUES_BEFORE)
         return fail(EX_DATA, "'%s' begins inside a document: give its whole dataset", path);
     return 0;
+}
+
+// The rule of the datasets so far and of this one.
+static void add_rule(DocumentInputs *inputs, const Dataset *dataset) {
+    const ValRule rule = val_rule_of(dataset);
+    if (!inputs->val) {
+        inputs->val = allocate_text(dataset->val, strlen(dataset->val)), inputs->val_seed = dataset->val_seed;
+        inputs->rule = rule;
+    } else if (!val_rule_same(&inputs->rule, &rule)) {
+        inputs->mixed = true;
+    }
 }
 
 static int add_split(DocumentInputs *inputs, InputArgument *argument, const char *path, int split, Sha256 *digest) {
@@ -38,9 +52,7 @@ static int add_split(DocumentInputs *inputs, InputArgument *argument, const char
         argument->bytes += dataset_bytes(&tokens.dataset, split);
         sha256_add(digest, tokens.dataset.fingerprint, 32);
         inputs->documents[split] += tokens.dataset.documents[split];
-        if (!inputs->val)
-            inputs->val = allocate_text(tokens.dataset.val, strlen(tokens.dataset.val)),
-            inputs->val_seed = tokens.dataset.val_seed;
+        if (split == SPLIT_TRAIN) add_rule(inputs, &tokens.dataset);
     }
     argument->files += token_reader_shards(&tokens);
     inputs->tokens[split] += tokens.tokens;
@@ -55,7 +67,9 @@ int documents_open(DocumentInputs *inputs, int count, char **paths) {
     inputs->inputs.arguments = allocate_zeroed((size_t)count, sizeof(InputArgument));
     inputs->inputs.file_count = inputs->inputs.argument_count = (uint64_t)count;
     int status = 0;
+    bool has_shards = false;
     for (int i = 0; status == 0 && i < count; i++) {
+        has_shards |= !dataset_is(paths[i]);
         InputArgument *argument = &inputs->inputs.arguments[i];
         argument->path = paths[i];
         Sha256 digest;
@@ -65,6 +79,11 @@ int documents_open(DocumentInputs *inputs, int count, char **paths) {
             status = add_split(inputs, argument, paths[i], split, &digest);
         sha256_close(&digest, hash);
         memcpy(argument->digest, hash, sizeof argument->digest);
+    }
+    inputs->mixed |= inputs->val && has_shards; // which do not tell their rule
+    if (inputs->mixed) {
+        free(inputs->val);
+        inputs->val = allocate_text("mixed", strlen("mixed")), inputs->val_seed = 0;
     }
     if (!inputs->val) inputs->val = allocate_text("0", 1);
     if (status == 0 && inputs->tokens[SPLIT_TRAIN] + inputs->tokens[SPLIT_VAL] == 0)
@@ -153,6 +172,60 @@ int documents_copy(DocumentCursor *cursor, Output *output) {
     if (documents_begin(output, cursor->inputs, cursor->split, cursor->position) < 0) return -1;
     DocumentCopy copy = {output, cursor->split, cursor->position};
     return documents_read(cursor, copy_ids, &copy);
+}
+
+// Finds a document of a split by its hash: 1 with the cursor at it.
+static int find_document(DocumentCursor *cursor, const DocumentHash *wanted) {
+    DocumentHash hash;
+    int status;
+    while ((status = documents_next(cursor)) > 0) {
+        if (documents_hash(cursor, &hash) < 0) return -1;
+        if (hash.low == wanted->low && hash.high == wanted->high) break;
+    }
+    return status;
+}
+
+static int fail_both(const DocumentCursor *train, const DocumentCursor *val) {
+    const char *paths[] = {train->inputs->inputs.arguments[train->position.file].path,
+                           train->inputs->inputs.arguments[val->position.file].path};
+    char texts[2][VAL_RULE_TEXT];
+    for (int i = 0; i < 2; i++) {
+        Dataset dataset;
+        ValRule rule = {.share = "mixed"};
+        if (dataset_is(paths[i]) && dataset_open_manifest(&dataset, paths[i]) == 0)
+            rule = val_rule_of(&dataset), dataset_close(&dataset);
+        val_rule_text(&rule, texts[i]);
+    }
+    return fail(EX_USAGE,
+                "document %" PRIu64 " of the training split of '%s' (%s) is document %" PRIu64
+                " of the validation split of '%s' (%s): make both with one --val and --seed, or join them by dedup, "
+                "which keeps one of the two",
+                train->position.document, paths[0], texts[0], val->position.document, paths[1], texts[1]);
+}
+
+int documents_check_splits(const DocumentInputs *inputs) {
+    if (!inputs->mixed || !inputs->documents[SPLIT_VAL] || !inputs->documents[SPLIT_TRAIN]) return 0;
+    log_line("the datasets have other rules for validation: comparing their documents");
+    DocumentCursor val = {.inputs = inputs, .split = SPLIT_VAL}, train = {.inputs = inputs, .split = SPLIT_TRAIN};
+    HashSet hashes = {0};
+    DocumentHash hash;
+    int status, found = 0;
+    hash_set_clear(&hashes, inputs->documents[SPLIT_VAL]);
+    while ((status = documents_next(&val)) > 0 && (status = documents_hash(&val, &hash)) == 0)
+        hash_set_add(&hashes, hash.low);
+    documents_end(&val);
+    while (status == 0 && !found && (status = documents_next(&train)) > 0) {
+        status = documents_hash(&train, &hash);
+        if (status < 0 || !hash_set_has(&hashes, hash.low)) continue;
+        val = (DocumentCursor){.inputs = inputs, .split = SPLIT_VAL};
+        found = find_document(&val, &hash);
+        if (found > 0) status = fail_both(&train, &val);
+        if (found < 0) status = -1;
+        documents_end(&val);
+    }
+    documents_end(&train);
+    hash_set_close(&hashes);
+    return status;
 }
 
 OutputPlan documents_plan(const DocumentInputs *inputs, const char *command, const char *settings) {

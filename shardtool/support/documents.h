@@ -2,14 +2,17 @@
 #pragma once
 
 #include "dataset/document_reader.h"
+#include "dataset/val_rule.h"
 #include "shardtool/support/output.h"
 
 // The arguments of a command. The documents of shards belong to the train split.
 typedef struct {
     Inputs inputs; // paths and digests, for the manifest
     ShardParams params;
-    char *val; // of the first dataset, "0" without one
+    char *val; // of the datasets: "mixed" if their rules differ (val_rule.h), "0" without one
     uint64_t val_seed;
+    ValRule rule; // of the first dataset
+    bool mixed;   // a document may be in both splits
     uint64_t tokens[SPLIT_COUNT], documents[SPLIT_COUNT];
 } DocumentInputs;
 
@@ -41,6 +44,10 @@ void documents_end(DocumentCursor *cursor);                     // accepts a zer
 // one document.
 int documents_begin(const Output *output, const DocumentInputs *inputs, int split, InputPosition position);
 int documents_copy(DocumentCursor *cursor, Output *output); // adds the current document to the output
+
+// Compares the documents of the training splits with those of the validation splits, unless all inputs have one rule.
+// -1 (2) with the first document that is in both.
+int documents_check_splits(const DocumentInputs *inputs);
 
 // The plan of an output that is made from the inputs.
 OutputPlan documents_plan(const DocumentInputs *inputs, const char *command, const char *settings);

@@ -1,5 +1,5 @@
 // A set of hashes.
-#include "shardtool/similar/hash_set.h"
+#include "shardtool/support/hash_set.h"
 
 void hash_set_clear(HashSet *set, size_t room) {
     size_t slots = 16;
