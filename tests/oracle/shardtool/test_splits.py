@@ -1,6 +1,6 @@
 """Two laws of validation splits, for every command that makes or joins datasets. The split of a document depends on its bytes, --val and
 --seed alone, however its file is packed. And no document that one dataset validates on is trained on, unnoticed, after it was joined with
-another. The expected splits are those of dataset/val_rule.h, by Python's xxhash."""
+another. The expected splits are those of dataset/dataset.h, by Python's xxhash."""
 import bz2
 import gzip
 import io
@@ -11,7 +11,6 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import sys
 import tarfile
 import zipfile
 
@@ -20,7 +19,6 @@ import pyarrow.parquet
 import xxhash
 import zstandard
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0])
 import runner
 
 BIN = pathlib.Path(os.environ["BIN"]).resolve()
@@ -306,7 +304,3 @@ def test_a_run_that_begins_with_a_model_compares_the_rules_of_both_datasets(home
     assert "the base was trained" not in train("more", "runs/on-more", "--max_iters=2")  # goes on
     os.rename("base", "moved")
     assert "how that and 'more' chose their validation documents is not known here" in train("more", "runs/late", checkpoint)
-
-
-if __name__ == "__main__":
-    runner.main(globals())

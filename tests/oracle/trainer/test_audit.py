@@ -14,9 +14,6 @@ import runner
 import chain
 import xxhash
 
-sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/loader")
-import test_loader_mixture as mixture
-
 BIN = pathlib.Path(os.environ["BIN"])
 TRAINER, SHARDTOOL = BIN / "trainer", BIN / "shardtool"
 KEPT = 3, 6  # steps with a checkpoint
@@ -119,15 +116,15 @@ def test_the_chain_of_several_processes_has_the_same_definition(folder):
 class MixtureChain(chain.Chain):
     """That of a mixture with a schedule [(from, weights), ...]; by rule 1 each link has the fingerprint of the whole schedule."""
 
-    def open(self, datasets, schedule, rule):
+    def open(self, mixture, datasets, schedule, rule):
         self.sources = [chain.train_ids(SHARDTOOL, data) for data in datasets]
-        self.schedule, self.rule = schedule, rule
+        self.at, self.schedule, self.rule = mixture.at, schedule, rule
         own = [bytes.fromhex(json.loads((data / "dataset.jsonl").read_text().splitlines()[0])["fingerprint"]) for data in datasets]
         self.fingerprints = mixture.fingerprints(own, schedule)
         return self
 
     def row(self, sample):
-        place, number = mixture.at(self.schedule, sample)
+        place, number = self.at(self.schedule, sample)
         return super().row(number, self.sources[place], place)
 
     def fingerprint_at(self, sample):
@@ -136,6 +133,8 @@ class MixtureChain(chain.Chain):
 
 
 def test_the_chain_of_a_mixture_has_the_weights_of_its_samples_and_an_earlier_run_keeps_its_rule(folder):
+    import test_loader_mixture as mixture  # which needs what the Python client needs
+
     folder = pathlib.Path(folder)
     make_dataset(folder, text())
     make_dataset(folder / "other", text().replace("mills", "hills"))
@@ -155,14 +154,14 @@ def test_the_chain_of_a_mixture_has_the_weights_of_its_samples_and_an_earlier_ru
                 weights = {step: chain.weights(checkpoint(folder, step)) for step in KEPT}
                 own = MixtureChain(lines, bytes.fromhex(state["vocabulary"]), None, weights)
                 recorded = {line["step"]: line["chain"] for line in lines if "loss" in line}
-                assert dict(own.open(datasets, schedule, rule).links()) == recorded, rule
+                assert dict(own.open(mixture, datasets, schedule, rule).links()) == recorded, rule
                 done = replay(folder, "--loader=ipc://place")
                 assert done.returncode == 0 and (", by rule 1" in done.stdout) == (rule == 1), (done.stdout, done.stderr)
                 if rule == 1:
                     break
                 # As a run of an earlier version, which goes on; and its loader has further weights then.
                 shutil.rmtree(checkpoint(folder, 6))
-                links = dict(own.open(datasets, schedule, 1).links())
+                links = dict(own.open(mixture, datasets, schedule, 1).links())
                 metrics = (folder / "run/metrics.jsonl").read_text()
                 for step in recorded:
                     metrics = metrics.replace(recorded[step], links[step])
