@@ -8,6 +8,8 @@
 #include "common/machine/processors.h"
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define DECLARE(name) extern const Command trainer_##name;
 TRAINER_COMMANDS(DECLARE)
@@ -36,11 +38,9 @@ static int refuse_torchrun(char **argv, const Launch *launch) {
 
 // Under a launcher, rank 0 alone runs a command other than train. Returns an exit code for the processes that end here,
 // else -1.
-static int run_once(char **argv) {
+static int run_once(char **argv, bool trains) {
     Launch launch;
-    if (!argv[0] || !argv[1]) return -1;
     if (launch_find(&launch) < 0) return err_clear(), -1; // the command reports it
-    const bool trains = !strcmp(argv[1], "train");
     if (trains && launch.world > 1 && !strcmp(launch.launcher, LAUNCH_TORCHRUN)) return refuse_torchrun(argv, &launch);
     if (trains || !launch.rank) return -1;
     log_line("'%s' runs once, in rank 0: rank %u of the %u processes of %s ends here", argv[1], launch.rank,
@@ -147,11 +147,27 @@ static const ManualRow examples[] = {
     {NULL, NULL, NULL},
 };
 
+// A scheduler's SIGUSR1 must not end a run that has just started: it is blocked before the constructors of libraries,
+// which take milliseconds, until train waits for signals. The runtime of a sanitizer may start later.
+__attribute__((no_sanitize("address", "thread", "undefined"))) static void hold_usr1(void) {
+    const uint64_t usr1 = UINT64_C(1) << (SIGUSR1 - 1);
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &usr1, NULL, sizeof usr1);
+}
+__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(void) = hold_usr1;
+
+static void release_usr1(void) {
+    sigset_t usr1;
+    sigemptyset(&usr1), sigaddset(&usr1, SIGUSR1);
+    sigprocmask(SIG_UNBLOCK, &usr1, NULL);
+}
+
 int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); // a write beyond `ulimit -f` is an error with a message
     log_program = "trainer";
     processors_restore();
-    const int status = run_once(argv);
+    const bool trains = argc > 1 && !strcmp(argv[1], "train");
+    if (!trains) release_usr1();
+    const int status = argc > 1 ? run_once(argv, trains) : -1;
     if (status >= 0) return status;
 #define ROW(name) &trainer_##name,
     static const Command *const commands[] = {TRAINER_COMMANDS(ROW) NULL};

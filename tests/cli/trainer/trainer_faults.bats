@@ -214,6 +214,13 @@ large=(--n_layer=4 --n_embd=128) # checkpoints of 9 MB, steps of seconds in sequ
     done
 }
 
+@test "a SIGUSR1 before main is held until train waits for signals, and ends other commands" {
+    preload early_signal
+    early() { ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_PRELOAD=$PWD/early_signal.so "$BIN/trainer" "$@"; }
+    run_code 75 early train tiny.conf --dataset="$data" --out_dir=run "${endless[@]}"
+    run_code 138 early plan tiny.conf
+}
+
 # bats test_tags=ci
 @test "thousands of signals do not damage a step" {
     # a signal handled inside of a float32 product on AVX2 damages the heap: the stack pointer is elsewhere there
