@@ -236,35 +236,46 @@ static void set_for_answers(ConfigReader *reader) {
 // A key gets its value from a key of nanoGPT, whose place is then its place.
 static void take_place(ConfigReader *reader, int key, int from) { strcpy(reader->origin[key], reader->origin[from]); }
 
+// Whether a key of nanoGPT sets `key` to a value that differs: not where a later source, as the command line after a
+// file, sets `key` itself. Both in one source are a mistake.
+static bool prevails(ConfigReader *reader, int nanogpt, int key) {
+    char its[64], others[64];
+    if (reader->source[nanogpt] != reader->source[key]) return reader->source[nanogpt] > reader->source[key];
+    config_text(&reader->config, nanogpt, its, sizeof its), config_text(&reader->config, key, others, sizeof others);
+    config_mistake(reader, nanogpt, "'%s' is %s, and '%s' is %s (%s): set one of them", config_key(nanogpt), its,
+                   config_key(key), others, reader->origin[key]);
+    return false;
+}
+
 // Translates the keys of nanoGPT that keys.def does not list, once: they are at their defaults then.
 static void translate(ConfigReader *reader) {
     Config *config = &reader->config;
-    if (config->grad_checkpoint && config->recompute != RECOMPUTE_AUTO && config->recompute != RECOMPUTE_BLOCK)
-        config_mistake(reader, KEY_grad_checkpoint,
-                       "'grad_checkpoint' is True, which is recompute = block, and 'recompute' is set");
-    else if (config->grad_checkpoint && config->recompute == RECOMPUTE_AUTO) {
+    if (config->grad_checkpoint && config->recompute != RECOMPUTE_BLOCK &&
+        prevails(reader, KEY_grad_checkpoint, KEY_recompute)) {
         log_line("grad_checkpoint: recompute = block");
         config->recompute = RECOMPUTE_BLOCK, take_place(reader, KEY_recompute, KEY_grad_checkpoint);
     }
     config->grad_checkpoint = false;
-    if (!config->decay_lr) {
-        if (config_is_set(reader, KEY_lr_schedule) && config->lr_schedule != LR_CONSTANT)
-            log_warn("%s: 'lr_schedule' has no effect where decay_lr is False", reader->origin[KEY_lr_schedule]);
+    if (!config->decay_lr && (config->lr_schedule == LR_CONSTANT || !config_is_set(reader, KEY_lr_schedule) ||
+                              prevails(reader, KEY_decay_lr, KEY_lr_schedule))) {
         config->lr_schedule = LR_CONSTANT, config->warmup_iters = config->cooldown_iters = 0;
         take_place(reader, KEY_lr_schedule, KEY_decay_lr), take_place(reader, KEY_warmup_iters, KEY_decay_lr);
     }
     config->decay_lr = true;
-    if (!config_in_range(config, KEY_eval_iters)) return;
-    if (!config_is_default(config, KEY_eval_iters) && !config->eval_tokens) reader->eval_iters = config->eval_iters;
+    if (!config_is_set(reader, KEY_eval_iters) || !config_in_range(config, KEY_eval_iters)) return;
+    if (prevails(reader, KEY_eval_iters, KEY_eval_tokens)) {
+        config->eval_tokens = 0, take_place(reader, KEY_eval_tokens, KEY_eval_iters);
+        reader->eval_iters = config_is_default(config, KEY_eval_iters) ? 0 : config->eval_iters;
+    }
     config->eval_iters = *(const int64_t *)config_keys[KEY_eval_iters].value;
+    strcpy(reader->origin[KEY_eval_iters], "default");
 }
 
 // The size of the batch may still change: with init_from, and as the plan splits the step.
 static void count_evaluation(ConfigReader *reader) {
     Config *config = &reader->config;
-    if (!reader->eval_iters) return;
-    config->eval_tokens = reader->eval_iters * config->batch_size.value * config_eval_block(config);
-    take_place(reader, KEY_eval_tokens, KEY_eval_iters);
+    if (reader->eval_iters)
+        config->eval_tokens = reader->eval_iters * config->batch_size.value * config_eval_block(config);
 }
 
 int config_check(ConfigReader *reader) {

@@ -179,12 +179,29 @@ static bool set_word(ConfigReader *reader, int key, const char *text) {
     if (part == KEY_COUNT || !colon) return false;
     strcpy(reader->origin[part], reader->origin[key]);
     return config_parse(config, key, copy_text(reader, text, (size_t)(colon - text))) && config_is_used(config, part) &&
-           config_parse(config, part, colon + 1);
+           config_parse(config, part, colon + 1) && (config_is_word(part) || config_number(config, part) != 0);
+}
+
+// After set_word has failed: what the part takes, if the word before the colon may have one.
+static bool explain_part(const Assignment *place, const char *at, const Option *option, const char *text) {
+    const Config *config = &place->reader->config;
+    const int key = key_index(place->reader, option), part = config_part(key);
+    const char *colon = strrchr(text, ':');
+    char word[NAME_BYTES];
+    if (part == KEY_COUNT || !colon || !config_is_used(config, part)) return false;
+    config_value(config, key, word, sizeof word);
+    if (strlen(word) != (size_t)(colon - text) || strncmp(text, word, strlen(word))) return false;
+    Buffer takes = {0};
+    if (config_is_word(part)) config_words(part, &takes);
+    if (!config_is_word(part)) buffer_print(&takes, "%s above 0", type_names[place->reader->options[part].type]);
+    mistake(place, column(place, at), "'%s' is '%s': '%s:' takes %s%s", option->name, text, word,
+            config_is_word(part) ? "one of " : "", (const char *)takes.data);
+    return buffer_close(&takes), true;
 }
 
 static void store_word(const Assignment *place, const char *at, const Option *option, const char *text) {
     int key = key_index(place->reader, option);
-    if (set_word(place->reader, key, text)) return;
+    if (set_word(place->reader, key, text) || explain_part(place, at, option, text)) return;
     if (is_gone(place, column(place, at), SUCCESSOR_WORD, option->name, text)) return;
     Buffer words = {0};
     config_words(key, &words);
@@ -237,12 +254,12 @@ static bool take_origin(const Assignment *place, const Option *option, const cha
     ConfigReader *reader = place->reader;
     int key = key_index(reader, option);
     char *origin = reader->origin[key];
-    if (reader->file[key] == reader->files) {
+    if (reader->source[key] == reader->files) {
         mistake(place, column(place, at), "'%s' is set twice, first at %s: remove one (nanoGPT takes the last)",
                 option->name, origin);
         return false;
     }
-    reader->file[key] = reader->files;
+    reader->source[key] = reader->files;
     snprintf(origin, sizeof reader->origin[0], "%.*s:%d", (int)sizeof reader->origin[0] - 16, place->file,
              place->number);
     return true;
@@ -398,6 +415,7 @@ void config_flag(ConfigReader *reader, const char *assignment) {
         return;
     }
     snprintf(reader->origin[key_index(reader, option)], sizeof reader->origin[0], "--%s", option->name);
+    reader->source[key_index(reader, option)] = reader->files + 1;
     const char *value = equals ? equals + 1 : "True";
     const bool is_word = config_is_word(key_index(reader, option));
     if (option->type == OPT_STRING && !is_word && *value != '"' && *value != '\'')

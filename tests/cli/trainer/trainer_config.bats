@@ -96,13 +96,51 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     [[ "$output" != *"rises"* ]]
     warns "the warmup of 24 steps ends after lr_decay_iters 24" --warmup_iters=24
     warns "the warmup of 2 steps is not shorter than the run of 1" --warmup_iters=2
-    warns "--lr_schedule: 'lr_schedule' has no effect where decay_lr is False" --lr_schedule=linear --decay_lr=False
     warns "the cooldown of 20 steps begins before the warmup of 5 steps ends" --lr_schedule=wsd:20 --warmup_iters=5
     warns "the cooldown of 2 steps begins before the warmup of 7 steps ends" --lr_schedule=wsd --lr_decay_iters=8 --warmup_iters=7
     # max_iters without lr_decay_iters: the rate of its last step by the formula of the cosine is still that of the first
     warns "the run ends at step 1, and the learning rate falls until lr_decay_iters, 600000: it ends at 0.001, not at min_lr 6e-05; set lr_decay_iters=1" --lr_decay_iters=600000
     warns "" --lr_decay_iters=600000 --decay_lr=False
     [[ "$output" != *"lr_decay_iters"* ]]
+}
+
+@test "of two names of one setting the later source holds, and both in one source are refused with both values" {
+    printf '%s\n' 'eval_tokens = 96' "lr_schedule = 'linear'" "recompute = 'mlp'" >new.conf
+    printf '%s\n' 'eval_iters = 5' 'decay_lr = False' 'grad_checkpoint = True' 'batch_size = 2' 'block_size = 16' >nanogpt.conf
+    while read -r key new nanogpt old want; do
+        value() { "$BIN/trainer" plan "$@" --print_config 2>/dev/null | sed -nE "s/^$key *= *([^ ]*) .*/\1/p"; }
+        [ "$(value new.conf --batch_size=2 --block_size=16 "--$nanogpt=$old")" = "$want" ]
+        [ "$(value new.conf nanogpt.conf)" = "${want/96/160}" ]
+        for source in "nanogpt.conf --$key=$new" "nanogpt.conf new.conf"; do
+            # shellcheck disable=SC2086
+            [ "$(value $source)" = "$new" ]
+        done
+        run_match 2 "--$nanogpt: '$nanogpt' is $old, and '$key' is ${new//\'/} (--$key): set one of them" \
+            "$BIN/trainer" plan new.conf "--$nanogpt=$old" "--$key=$new"
+    done <<'END'
+eval_tokens 96 eval_iters 5 160
+lr_schedule 'linear' decay_lr False 'constant'
+recompute 'mlp' grad_checkpoint True 'block'
+END
+    # the default of nanoGPT's key, over another size of a file
+    run_match 0 "eval_tokens  *= 0  *# --eval_iters" "$BIN/trainer" plan new.conf --eval_iters=200 --print_config
+}
+
+@test "what a word takes behind its colon is named, and 0 is not taken for its default" {
+    while IFS='|' read -r given want; do
+        run_match 2 "$want" "$BIN/trainer" plan "--$given"
+    done <<'END'
+lr_schedule=wsd:abc|'lr_schedule' is 'wsd:abc': 'wsd:' takes an integer above 0
+lr_schedule=wsd:0|'lr_schedule' is 'wsd:0': 'wsd:' takes an integer above 0
+recompute=mlp:|'recompute' is 'mlp:': 'mlp:' takes an integer above 0
+recompute=mlp:0|'recompute' is 'mlp:0': 'mlp:' takes an integer above 0
+mlp=gelu:|'mlp' is 'gelu:': 'gelu:' takes one of exact, tanh
+mlp=gelu:erf|'mlp' is 'gelu:erf': 'gelu:' takes one of exact, tanh
+mlp=relu2:tanh|'mlp' is 'relu2:tanh', not one of gelu, relu2, swiglu
+dtype=float32:low|'float32:' takes one of highest, high
+position=rope:x|'rope:' takes a number above 0
+spike_action=skip:x|'skip:' takes a number above 0
+END
 }
 
 @test "keys that have no effect warn, unless their value is the default" {

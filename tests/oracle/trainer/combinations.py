@@ -90,7 +90,7 @@ KEYS = {
     "dtype": Key(0.9, ("auto", "float32", "float32", "float32:highest", "bfloat16", "float16"), LOGGED),
     "threads": Key(0.2, (1, 2), SAME),
     "mem_limit": Key(0.1, ("1MiB", "2MiB", "100MiB"), None),
-    "recompute": Key(0.5, lambda rng, keys: rng.choice(("auto", "none", rng.choice(LEVELS), f"{rng.choice(LEVELS)}:{rng.randint(0, of(keys, 'n_layer'))}")), SAME),
+    "recompute": Key(0.5, lambda rng, keys: rng.choice(("auto", "none", rng.choice(LEVELS), f"{rng.choice(LEVELS)}:{rng.randint(1, of(keys, 'n_layer'))}")), SAME),
     "grad_checkpoint": Key(0.1, ("True", "False"), SAME),
     "offload": Key(0.2, None, SAME),
     "loss_chunk_rows": Key(0.3, (1, 5, 16, 64, 1000), LOGGED),
@@ -171,7 +171,8 @@ class Tool:
         if "tokens_per_step" in keys:
             keys.pop("gradient_accumulation_steps", 0)
             keys["batch_size"] = rng.choice((of(keys, "batch_size"), "auto"))
-        for key, refused in {"grad_checkpoint": "recompute" in keys, "recheck_interval": keys.get("deterministic") == "False"}.items():
+        for key, refused in {"grad_checkpoint": "recompute" in keys, "eval_iters": "eval_tokens" in keys, "decay_lr": "lr_schedule" in keys,
+                             "recheck_interval": keys.get("deterministic") == "False"}.items():
             if refused:
                 keys.pop(key, 0)
         data = rng.choice(("A", "B", "T", "A:3 B:1", "B:1 T:2 A:1"))
