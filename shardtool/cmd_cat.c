@@ -32,6 +32,14 @@ static const Option options[] = {
     ROW_END,
 };
 
+enum { RANDOM, RANGES, TO_STDOUT, TO_FILE };
+static const char *const modes[] = {"with --random", "with ranges or --ids", "without -o", "with -o"};
+static const OptionModes option_modes[] = {
+    {"seed", 1 << RANDOM},
+    {"force", 1 << TO_FILE},
+    {NULL, 0},
+};
+
 // A frame to be decoded by a worker.
 typedef struct {
     const ShardFile *shard;
@@ -249,6 +257,8 @@ static int run(int count, char **arguments) {
     if (jobs_check(threads) < 0) return -1;
     bool is_part = decimal || random_ranges;
     for (int i = 0; i < count; i++) is_part |= id_range_is(arguments[i]);
+    const unsigned mode = random_ranges ? RANDOM : is_part ? RANGES : output ? TO_FILE : TO_STDOUT;
+    if (cli_check_mode(option_modes, modes, mode) < 0) return -1;
     return is_part ? print_paths(count, arguments) : write_all(count, arguments);
 }
 

@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { BLOCK_BYTES = 1 << 16 };
@@ -36,6 +37,16 @@ static const Option options[] = {
     ROW_JOBS(&threads),
     INPUT_ROWS,
     ROW_END,
+};
+
+enum { OF_IDS, OF_TOKENS, OF_INPUTS };
+static const char *const modes[] = {"on ids", "on a shard or dataset", "on inputs"};
+static const OptionModes option_modes[] = {
+    {"raw", 1 << OF_IDS},
+    {"doc split", 1 << OF_TOKENS},
+    {"vocabulary end-of-text pattern", 1 << OF_IDS | 1 << OF_TOKENS},
+    {INPUT_NAMES, 1 << OF_INPUTS},
+    {NULL, 0},
 };
 
 typedef struct {
@@ -100,7 +111,8 @@ static int decode_stream(TextDecoding *decoding, int fd, bool has_ranges, bool *
         if (got < 0) return -1;
         *is_shard = !raw && decoding->offset == 0 && shard_begins((Bytes){decoding->block, decoding->block_bytes});
         if (*is_shard) return 0;
-        if (document || has_ranges) return fail(EX_USAGE, "--doc and ranges need a shard or dataset");
+        if (has_ranges) return fail(EX_USAGE, "ranges need a shard or dataset");
+        if (cli_check_mode(option_modes, modes, OF_IDS) < 0) return -1;
         decoding->out.size = 0;
         int status = 0;
         for (ssize_t i = 0; status == 0 && i < got; i++) {
@@ -211,6 +223,7 @@ static int check_vocabulary(const TextDecoding *decoding, TokenReader *tokens, c
 static int decode_shard(TextDecoding *decoding, int count, char **arguments) {
     const char *path = arguments[0];
     TokenReader tokens;
+    if (cli_check_mode(option_modes, modes, OF_TOKENS) < 0) return -1;
     if (take_vocabulary(decoding, path) < 0 || token_reader_open(&tokens, path, split) < 0) return -1;
     const uint64_t others = split == SPLIT_TRAIN ? tokens.dataset.documents[SPLIT_VAL] : 0;
     if (others && !document && count == 1)
@@ -222,6 +235,11 @@ static int decode_shard(TextDecoding *decoding, int count, char **arguments) {
     return status;
 }
 
+static bool is_folder(int fd) {
+    struct stat status;
+    return fstat(fd, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 // Ids, or a shard: no decimal begins as a shard does. `count` arguments: a PATH and its ranges.
 static int decode_path(TextDecoding *decoding, int count, char **arguments) {
     const char *path = arguments[0];
@@ -229,6 +247,10 @@ static int decode_path(TextDecoding *decoding, int count, char **arguments) {
     bool is_stdin = !strcmp(path, "-");
     int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fail_errno("cannot open '%s'", path);
+    if (is_folder(fd)) {
+        close(fd);
+        return fail(EX_USAGE, "'%s' is a folder, and no dataset: --json prints the documents in it", path);
+    }
     bool is_shard = false;
     int status = decode_stream(decoding, fd, count > 1, &is_shard);
     if (is_shard && is_stdin) status = stdin_spool((Bytes){decoding->block, decoding->block_bytes});
@@ -277,7 +299,8 @@ static int print_documents(int count, char **arguments) {
     if (tokens && input)
         return fail(EX_USAGE, "'%s' holds ids and '%s' is an input: decode one after the other", tokens, input);
     if (tokens) return decode_paths(paths_count, paths);
-    if (range || document) return fail(EX_USAGE, "--doc and ranges need a shard or dataset");
+    if (range) return fail(EX_USAGE, "ranges need a shard or dataset");
+    if (cli_check_mode(option_modes, modes, OF_INPUTS) < 0) return -1;
     return input_set_threads(threads) < 0 ? -1 : input_read(count, arguments, print_inputs);
 }
 

@@ -50,6 +50,14 @@ static const Option options[] = {
     ROW_END,
 };
 
+enum { TO_DATASET, TO_SHARD, TO_IDS };
+static const char *const modes[] = {"with -o DIR", "with -o -", "with --ids or --raw"};
+static const OptionModes option_modes[] = {
+    {"val seed shard-tokens append force json", 1 << TO_DATASET},
+    {"part frame-tokens level turns", 1 << TO_DATASET | 1 << TO_SHARD},
+    {NULL, 0},
+};
+
 typedef struct {
     PipelineOptions pipeline;
     const char *part; // for the manifest; NULL: the whole
@@ -82,14 +90,13 @@ static int check_options(bool to_stdout) {
     if (input_check() < 0 || input_set_threads(threads) < 0) return -1;
     if (!output && !to_stdout)
         return fail(EX_USAGE, "missing -o DIR (-o - writes one shard to standard output, --ids prints ids)");
-    if ((decimal || raw) && (source_options.turns || part_option || (output && strcmp(output, "-") != 0)))
-        return fail(EX_USAGE, "--ids and --raw print the ids of texts: not with -o DIR, --part or --turns");
-    if (to_stdout && json) return fail(EX_USAGE, "--json and -o - would both write to standard output");
+    if ((decimal || raw) && output && strcmp(output, "-") != 0)
+        return fail(EX_USAGE, "--ids and --raw print the ids of texts: not with -o DIR");
+    if (cli_check_mode(option_modes, modes, decimal || raw ? TO_IDS : to_stdout ? TO_SHARD : TO_DATASET) < 0) return -1;
     if (source_options.turns && invalid_utf8 == INVALID_BYTES)
         return fail(EX_USAGE, "--turns reads JSON, which is UTF-8: --invalid-utf8 replace or fail");
     source_options.replaces = invalid_utf8 == INVALID_REPLACE;
-    if (append && (force || to_stdout))
-        return fail(EX_USAGE, "--append adds to a dataset: not with %s", force ? "--force" : "-o -");
+    if (append && force) return fail(EX_USAGE, "--append adds to a dataset: not with --force");
     if (!(val >= 0 && val <= 1)) return fail(EX_USAGE, "--val %g is not between 0 and 1", val);
     if (frame_tokens < 1 || frame_tokens > SHARD_FRAME_TOKENS_MAX)
         return fail(EX_USAGE, "--frame-tokens %" PRIu64 " is not between 1 and %d", frame_tokens,

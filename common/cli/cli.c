@@ -7,6 +7,7 @@
 #include "common/err.h"
 #include "common/json_read.h"
 #include "common/log.h"
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -201,6 +202,37 @@ void option_print(const Option *option, char *out, size_t size) {
     }
 }
 
+static const Option *given_options[64]; // each once
+static size_t given_count;
+
+static void note_given(const Option *option) {
+    for (size_t i = 0; i < given_count; i++)
+        if (given_options[i] == option) return;
+    assert(given_count < sizeof given_options / sizeof *given_options);
+    given_options[given_count++] = option;
+}
+
+// Whether `word` is one of `words`, which spaces separate.
+static bool has_word(const char *words, const char *word) {
+    for (size_t length; *words; words += length + (words[length] == ' '))
+        if ((length = strcspn(words, " ")) == strlen(word) && !memcmp(words, word, length)) return true;
+    return false;
+}
+
+int cli_check_mode(const OptionModes *rows, const char *const *names, unsigned mode) {
+    for (size_t i = 0; i < given_count; i++)
+        for (const OptionModes *row = rows; row->options; row++) {
+            const char *name = option_long_name(given_options[i]);
+            if (row->modes >> mode & 1 || !has_word(row->options, name)) continue;
+            char others[200] = "";
+            for (unsigned m = 0, used = 0; row->modes >> m; m++)
+                if (row->modes >> m & 1)
+                    used += (unsigned)snprintf(others + used, sizeof others - used, "%s%s", used ? " or " : "", names[m]);
+            return fail(EX_USAGE, "--%s has no effect %s, only %s", name, names[mode], others);
+        }
+    return 0;
+}
+
 static const char *built_name; // of the program, also when it is installed under another one
 
 // Fails for a name that is not an option of the command. Names of `more` options, and those that resemble one of them
@@ -237,6 +269,7 @@ static int parse_long(const Command *command, const char *given, const char *nex
         if (!negated) option = NULL;
     }
     if (!option) return fail_unknown(command, given, length) < 0 ? -1 : command->more->take(given, next);
+    note_given(option);
     if (option->type == OPT_FLAG && !equals) return *(bool *)option->value = !negated, 1;
     const char *value = equals ? equals + 1 : next;
     if (!value) return fail(EX_USAGE, "option '--%s' needs a value: %s", option_long_name(option), option->argument);
@@ -248,6 +281,7 @@ static int parse_long(const Command *command, const char *given, const char *nex
 static int parse_short(const Command *command, const char *given, const char *next) {
     const Option *option = option_find(command->options, given, 1);
     if (!option) return fail(EX_USAGE, "unknown option '-%s' (see --help)", given);
+    note_given(option);
     if (option->type == OPT_FLAG && !given[1]) return *(bool *)option->value = true, 1;
     if (given[1] == '=')
         return fail(EX_USAGE, "'-%s' has an = behind a short option: write -%c %s", given, *given,

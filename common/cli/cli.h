@@ -92,6 +92,15 @@ const char *option_nearest(const Option *options, const char *name); // NULL whe
 void option_print(const Option *option, char *out, size_t size);     // the variable's present value
 bool option_takes_path(const Option *option);                        // its argument is DIR, FILE or ENDPOINT
 
+// The modes of a command in which options have an effect: a bit for each. A table of them ends with a row of NULL.
+typedef struct {
+    const char *options; // long names, separated by spaces
+    unsigned modes;
+} OptionModes;
+
+// -1 (2) when an option was given that has no effect in `mode`. names: of the modes, by bit, as "on inputs".
+int cli_check_mode(const OptionModes *rows, const char *const *names, unsigned mode);
+
 // The word of an OPT_WORD list with this number.
 void word_print(const char *words, unsigned number, char *out, size_t size);
 

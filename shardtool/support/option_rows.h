@@ -44,6 +44,8 @@ extern const char *input_max_bad;
     {OPT_SIZE, "max-ratio", &source_options.max_ratio, "N", \
      "refuse inputs that expand more than N times, 0 = no limit"}, \
     REMOTE_ROWS
+// Of INPUT_ROWS, those that do nothing but for documents of inputs.
+#define INPUT_NAMES "files-from include exclude format docs text-field text-column where max-bad max-depth max-ratio"
 // clang-format on
 
 int jobs_check(uint64_t threads);        // the value of -j; 2 when it is too large

@@ -7,7 +7,7 @@ mkdir -p "build/fuzz/$name/seeds" "build/fuzz/$name/found" && cd "build/fuzz/$na
 case $name in
 shard)
     for tokens in 64 1024; do
-        grep "^{\"text\"" "$vectors" | head -40 | "$shardtool" tokenize -q -o - --frame-tokens $tokens --shard-tokens 4096 - >seeds/$tokens.zst
+        grep "^{\"text\"" "$vectors" | head -40 | "$shardtool" tokenize -q -o - --frame-tokens $tokens - >seeds/$tokens.zst
     done
     cp ../../../tests/data/fuzz/shard/wide* seeds # of ids of 4 bytes
     ;;

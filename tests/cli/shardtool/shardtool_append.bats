@@ -92,7 +92,7 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     refuses "'d/1.txt' lies in 'd'" d/1.txt
     refuses "lies in 'd'" "$PWD/d/1.txt"
     shardtool tokenize -q --append -o out d/2.txt
-    [ "$(shardtool decode --raw out)" = "$(printf '0\n<|endoftext|>1\n<|endoftext|>2\n<|endoftext|>')" ]
+    [ "$(shardtool decode out)" = "$(printf '0\n<|endoftext|>1\n<|endoftext|>2\n<|endoftext|>')" ]
 
     echo '{"text": "1"}' >x.jsonl && rm -rf out
     shardtool tokenize -q -o out x.jsonl

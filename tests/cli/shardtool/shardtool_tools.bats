@@ -83,7 +83,30 @@ sys.stdout.buffer.write(data[3:])' | shardtool decode - | cmp - train.txt
     run_match 2 "--doc $documents is not below the $documents documents of the input" shardtool decode --doc "$documents" d
     run_code 2 shardtool decode --doc x d
     run_code 2 shardtool decode d 5:4
-    run_match 2 "--doc and ranges need a shard or dataset" bash -c 'echo 5 | shardtool decode --doc 0'
+    mkdir folder
+    run_match 2 "'folder' is a folder, and no dataset: --json prints the documents in it" shardtool decode --doc 3 folder
+}
+
+@test "an option that has no effect in this mode is refused by name" {
+    dataset
+    echo '{"text": "five"}' >five.jsonl && echo 5 >five
+    refused() { run_match 2 "$1 has no effect $2" shardtool "${@:3}"; }
+    refused --doc "on ids, only on a shard or dataset" decode --doc 0 five
+    refused --split "on ids, only on a shard or dataset" decode --split val five
+    refused --text-field "on ids, only on inputs" decode --text-field x five
+    refused --raw "on a shard or dataset, only on ids" decode --raw d
+    refused --max-bad "on a shard or dataset, only on inputs" decode --json --max-bad 1 d
+    refused --split "on inputs, only on a shard or dataset" decode --json --split val five.jsonl
+    refused --doc "on inputs, only on a shard or dataset" decode --json --doc 0 five.jsonl
+    refused --raw "on inputs, only on ids" decode --json --raw five.jsonl
+    refused --vocabulary "on inputs, only on ids or on a shard or dataset" decode -0 --vocabulary d five.jsonl
+    refused --seed "without -o, only with --random" cat --seed 3 d
+    refused --seed "with ranges or --ids, only with --random" cat --ids --seed=3 d
+    refused --force "without -o, only with -o" cat --force d
+    refused --val "with --ids or --raw, only with -o DIR" tokenize --ids --val 0.1 five
+    refused --part "with --ids or --raw, only with -o DIR or with -o -" tokenize --raw --part 1/2 five
+    refused --shard-tokens "with -o -, only with -o DIR" tokenize -o - --shard-tokens 5k five
+    refused --json "with -o -, only with -o DIR" tokenize -o - --json five
 }
 
 @test "diff says how to compare unlike things" {
@@ -300,5 +323,5 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
     echo 15496 995 >ids
     [ "$(shardtool decode --json ids)" = '{"text": "15496 995\n"}' ]
     run_match 2 "'d' holds ids and 'in' is an input" shardtool decode --json d in
-    for wrong in "ids 0:1" "--doc 0 ids"; do run_match 2 "--doc and ranges need a shard or dataset" shardtool decode --json $wrong; done
+    run_match 2 "ranges need a shard or dataset" shardtool decode --json ids 0:1
 }
