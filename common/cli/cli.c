@@ -280,6 +280,7 @@ static int parse_long(const Command *command, const char *given, const char *nex
 // "-j4", "-j 4", "-q": returns how many arguments it took, or -1.
 static int parse_short(const Command *command, const char *given, const char *next) {
     const Option *option = option_find(command->options, given, 1);
+    if (!option && successor_check(SUCCESSOR_OPTION, built_name, command->name, (char[]){*given, 0}) < 0) return -1;
     if (!option) return fail(EX_USAGE, "unknown option '-%s' (see --help)", given);
     note_given(option);
     if (option->type == OPT_FLAG && !given[1]) return *(bool *)option->value = true, 1;

@@ -8,12 +8,13 @@ load ../helpers
     while IFS=: read -r kind program scope old new; do
         case $kind in
             COMMAND) run_match 2 "'$program $old' is now 'millrace $new'" "$BIN/$program" "$old" ;;
-            OPTION) for command in $scope; do run_match 2 "'--$old' is now '$new'" "$BIN/$program" "$command" "--$old"; done ;;
+            OPTION) [ ${#old} = 1 ] && old=-$old || old=--$old
+                for command in $scope; do run_match 2 "'$old' is now '$new'" "$BIN/$program" "$command" "$old"; done ;;
             KEY) run_match 2 "'$old' is now '$new'" "$BIN/$program" plan "--$old=1" ;;
             WORD) run_match 2 "'$scope=$old' is now '$new'" "$BIN/$program" plan "--$scope=$old" ;;
         esac
         case $kind in
-            OPTION) old="$program $scope --$old" ;;
+            OPTION) old="$program $scope $old" ;;
             COMMAND) old="$program $old" new="millrace $new" ;;
             WORD) old="$scope=$old" ;;
         esac
