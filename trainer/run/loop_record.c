@@ -76,9 +76,12 @@ static void print_step(const Run *run, const ComputedStep *step, double seconds,
         buffer_print(&words, " | waiting for data %.0f %%", 100.0 * (double)step->wait_ns / (double)step->ns);
     if (engine->plan.answers)
         buffer_print(&words, " | %.0f %% of the targets count", 100 * (double)result->targets / tokens);
-    printf("step %6llu%s | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %.0f tok/s | %s | %s left%.*s%s\n",
-           (unsigned long long)engine->state.step, last, result->loss, (double)result->norm, result->learning_rate,
-           seconds * 1e3, tokens / seconds, rate_text(run, flops, rate), time_left(run, left), (int)words.size,
+    char loss[32] = "-", norm[32] = "-"; // of a step without targets
+    if (result->targets) snprintf(loss, sizeof loss, "%.4f", result->loss);
+    if (result->targets) snprintf(norm, sizeof norm, "%.3f", (double)result->norm);
+    printf("step %6llu%s | loss %s | norm %s | lr %.2e | %.1f ms | %.0f tok/s | %s | %s left%.*s%s\n",
+           (unsigned long long)engine->state.step, last, loss, norm, result->learning_rate, seconds * 1e3,
+           tokens / seconds, rate_text(run, flops, rate), time_left(run, left), (int)words.size,
            (const char *)words.data,
            !result->targets   ? " | no target counts: not applied"
            : !result->finite  ? " | not finite: not applied"
@@ -97,6 +100,12 @@ void loop_record_step(Run *run, const ComputedStep *step) {
     const double flops = tokens / seconds * model_token_flops(&engine->model);
     if (!run->pace.steps++) run->pace.began_ns = clock_ns() - step->ns;
     run->pace.step_seconds += seconds, run->pace.step_tokens += tokens;
+    if (!step->result.targets && !run->warned_of_targets) {
+        run->warned_of_targets = true;
+        log_warn("no target of step %llu counts with loss_tokens=answers, so it changes nothing: it has no answer, or "
+                 "prompts are longer than a sequence (block_size)",
+                 (unsigned long long)engine->state.step);
+    }
     if (logged && !log_quiet) print_step(run, step, seconds, tokens, flops);
     Buffer line = {0};
     step_add_members(&line, engine, step);

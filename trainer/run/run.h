@@ -59,6 +59,7 @@ typedef struct {
     RunSaves saves;
     RunPace pace;
     RunUntil until;
+    bool warned_of_targets; // that no target of a step counts
     bool stop_agreed; // all processes of the run stop
 } Run;
 

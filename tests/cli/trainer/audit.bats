@@ -47,6 +47,16 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     "$BIN/trainer" export --quiet --out_dir=base -o model
     rm model/tokenizer.json model/vocab.json # GPT-2's, as of a model whose directory names none
     run_match 66 "'pears' is not a dataset directory" "$BIN/trainer" train --dataset=pears --out_dir=tuned "${few[@]}" --loss_tokens=answers
+    # rows of prompts alone
+    jq -nc '{prompt: ("far " * 400), completion: "x"}' >far.jsonl
+    "$BIN/shardtool" tokenize --quiet --turns --val 0 -o far far.jsonl
+    for quiet in "" --quiet; do
+        # shellcheck disable=SC2086
+        run_match 0 "no target of step 1 counts with loss_tokens=answers, so it changes nothing: it has no answer, or prompts are longer than a sequence (block_size)" \
+            "$BIN/trainer" train $quiet --dataset=far --init_from=./model --out_dir="far$quiet" "${few[@]}" --loss_tokens=answers
+        [ "$(grep -c "no target of step" <<<"$output")" = 1 ]
+        [ -n "$quiet" ] || [[ "$output" == *"step      1/2 | loss - | norm - | lr "* && "$output" != *nan* ]]
+    done
     run_match 0 " % of the targets count" "$BIN/trainer" train --dataset=pairs --init_from=./model --out_dir=tuned "${few[@]}" --loss_tokens=answers
     run_match 0 "steps 1 to 2 are equal, and 1 checkpoint; computed from the initial weights" replay tuned
 }
