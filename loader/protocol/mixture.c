@@ -189,15 +189,24 @@ int weight_parse(const char *text, uint32_t *weight) {
     char *end;
     unsigned long value = strtoul(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || value > WEIGHT_MAX)
-        return fail(EX_USAGE, "'%s': a weight is a whole number up to %d", text, WEIGHT_MAX);
+        return fail(EX_USAGE, "'%s': a weight is a whole number up to %d: 3 and 7 for 0.3 and 0.7", text, WEIGHT_MAX);
     *weight = (uint32_t)value;
     return 0;
+}
+
+// Whether what follows a colon is a number of any form, of which a weight has one: 3, -3, 0.3, 1e-9, 1/3.
+static bool is_number(const char *text) {
+    char *end;
+    strtod(text, &end);
+    if (end > text && *end == '/') text = end + 1, strtod(text, &end);
+    return end > text && !*end && text[strspn(text, "-+.eE0123456789")] == 0;
 }
 
 int weight_cut(char *word, uint32_t *weight) {
     char *colon = strrchr(word, ':');
     *weight = 1;
-    if (!colon || !colon[1] || colon[1 + strspn(colon + 1, "-.0123456789")] || access(word, F_OK) == 0) return 0;
+    if (!colon || !is_number(colon + 1) || access(word, F_OK) == 0) return 0;
+    if (strchr(colon, '/') && strstr(word, "://")) return 0; // http://HOST:PORT/1
     *colon = 0;
     return weight_parse(colon + 1, weight) < 0 ? fail_in("'%s'", word) : 0;
 }
