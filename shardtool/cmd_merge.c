@@ -174,6 +174,8 @@ static int run(int count, char **arguments) {
         if (strstr(arguments[i], "://"))
             return fail(EX_USAGE, "merge links files, and '%s' is not on this file system: copy it by millrace filter",
                         arguments[i]);
+        struct stat status;
+        if (stat(arguments[i], &status)) return fail_errno("cannot open '%s'", arguments[i]);
         if (!dataset_is(arguments[i]))
             return fail(EX_NOINPUT, "'%s' is not a dataset: it has no dataset.jsonl", arguments[i]);
         if (refuse_as_output(arguments[i], output) < 0) return -1;

@@ -90,6 +90,11 @@ END
 
 @test "a directory without dataset.jsonl is refused" {
     mkdir folder
+    ln -s loop loop
+    run_match 66 "'folder' is not a dataset: it has no dataset.jsonl" shardtool merge -o out folder
+    run_match 66 "cannot open 'nothing': No such file" shardtool merge -o out nothing
+    run shardtool merge -o out loop
+    [[ "$status" != 0 && "$output" == *"cannot open 'loop': Too many levels of symbolic links"* ]]
     for command in info verify cat "info --lengths"; do
         run shardtool $command folder
         [ "$status" -ne 0 ]
