@@ -80,13 +80,16 @@ bool saved_state_is_of(const SavedState *saved, const Config *config) {
     return true;
 }
 
-// Lists the different keys of one kind: a resumed run may change them, or they make another run.
-static void list_differences(const SavedState *saved, const Config *config, bool may_change, Buffer *out) {
+// Lists the different keys of one kind: a resumed run may change them, or they make another run. Returns their number.
+static int list_differences(const SavedState *saved, const Config *config, bool may_change, Buffer *out) {
     Difference found;
-    for (int key = 0; key < KEY_COUNT; key++)
-        if (config_may_change(key) == may_change && differs(saved, config, key, &found))
-            buffer_print(out, "%s%s is %s, was %s", out->size ? "; " : "", config_key(key), value_text(key, found.now),
-                         value_text(key, found.was));
+    int count = 0;
+    for (int key = 0; key < KEY_COUNT; key++) {
+        if (config_may_change(key) != may_change || !differs(saved, config, key, &found)) continue;
+        buffer_print(out, "%s%s is %s, was %s", count++ ? "; " : "", config_key(key), value_text(key, found.now),
+                     value_text(key, found.was));
+    }
+    return count;
 }
 
 static void log_changes(const SavedState *saved, const Config *config) {
@@ -104,11 +107,11 @@ int saved_state_compare(const SavedState *saved, const Config *config, const cha
     const bool complete = step >= last && !config->eval_only;
     Difference vocabulary;
     int result = 0;
-    list_differences(saved, config, false, &other);
+    const int others = list_differences(saved, config, false, &other);
     list_differences(saved, config, true, &changes);
-    if (other.size)
-        result = fail(differs(saved, config, KEY_vocab_size, &vocabulary) ? EX_PROTOCOL : EX_USAGE,
-                      "the checkpoint '%s' is of another run: %s (another out_dir, or --fresh, starts a new one)", path,
+    if (others) // of another vocabulary alone, or of a configuration that was not given
+        result = fail(others == 1 && differs(saved, config, KEY_vocab_size, &vocabulary) ? EX_PROTOCOL : EX_USAGE,
+                      "the checkpoint '%s' is of another run: %s (another out_dir, or train --fresh, starts a new one)", path,
                       (const char *)other.data);
     else if (complete && step > last)
         result = fail(EX_USAGE, "nothing to do: step %llu of the run in '%s' is beyond max_iters %llu", step,
@@ -116,7 +119,7 @@ int saved_state_compare(const SavedState *saved, const Config *config, const cha
     else if (complete && changes.size)
         result = fail(EX_USAGE,
                       "the run in '%s' is complete (step %llu of %llu), nothing was trained: %s (raise max_iters to go "
-                      "on; another out_dir, or --fresh, starts a new run)",
+                      "on; another out_dir, or train --fresh, starts a new run)",
                       config->out_dir, step, last, (const char *)changes.data);
     else
         log_changes(saved, config);

@@ -90,7 +90,7 @@ static int check_init_from(const Engine *engine) {
     if (!strncmp(given, first, sizeof engine->state.init_from - 1)) return 0;
     return fail(EX_USAGE,
                 "init_from is '%s', and the run in '%s', at step %llu, began from '%s': leave init_from out to resume "
-                "it (another out_dir, or --fresh, starts a new run)",
+                "it (another out_dir, or train --fresh, starts a new run)",
                 given, engine->config.out_dir, (unsigned long long)engine->state.step, *first ? first : "scratch");
 }
 

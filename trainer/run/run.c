@@ -157,7 +157,7 @@ static int check_complete(const Run *run) {
         return 0;
     return fail(EX_USAGE,
                 "the run in '%s' is complete (step %llu of %lld), nothing was trained: the dataset is '%s', was '%s' "
-                "(raise max_iters to go on; another out_dir, or --fresh, starts a new run)",
+                "(raise max_iters to go on; another out_dir, or train --fresh, starts a new run)",
                 run->engine.config.out_dir, (unsigned long long)state->step, (long long)run->engine.config.max_iters,
                 dataset->name, last->name);
 }

@@ -114,6 +114,7 @@ setup() {
     tr 'D' 'E' <"$text" >other.txt
     shardtool train-vocabulary --characters other.txt >abc2
     shardtool tokenize -q --docs lines --val 0.2 --vocabulary abc2 -o other other.txt
+    run_match 2 "n_layer is 12, was 1"*"vocab_size is GPT-2's 50257, was $n" trainer train --dataset=gpt2 --out_dir=run # no configuration
     run_code 76 trainer train "${tiny[@]}" --dataset=other --out_dir=run --max_iters=7
     run_match 76 "has another vocabulary than 'abc2', of as many ids" trainer train "${tiny[@]}" --vocabulary=abc2 --out_dir=run --max_iters=7
     run_code 76 trainer train "${tiny[@]}" --dataset=other --vocabulary=abc2 --out_dir=run --max_iters=7
