@@ -227,7 +227,6 @@ static Finding check_inputs(char *text, size_t size) {
     const int found = data_check_find(config, &dataset);
     int status = found < 0 ? -1 : found ? data_check(config, &dataset) : 0;
     if (status == 0 && found) status = data_check_pass(config, &dataset, 0, 0);
-    if (!found && *config->dataset && !*config->loader) status = loader_process_no_dataset(config->dataset);
     if (status < 0) return snprintf(text, size, "dataset: %s", err_text()), err_clear(), BLOCKED;
     if (found) snprintf(text, size, "dataset '%s'", dataset.name);
     const bool starts = !checkpoint_any(config->out_dir, model, &(uint64_t){0}); // else no initial weights are read

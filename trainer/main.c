@@ -92,8 +92,8 @@ static const ManualRow descriptions[] = {
      NULL},
     {"plan",
      "The plan lists every buffer of the one allocation, the time of the run, and the memory of other levels of "
-     "recompute and sizes of a micro-batch. Nothing is allocated, and no GPU is needed. 83 or 82: it does not fit. An "
-     "existing dataset is checked and refused as by train.",
+     "recompute and sizes of a micro-batch. Nothing is allocated, and no GPU is needed. 83 or 82: it does not fit. The "
+     "dataset is checked and refused as by train.",
      NULL},
     {"replay",
      "The training loop computes the steps, from the last kept checkpoint before them or else from the initial "

@@ -65,7 +65,8 @@ int data_check_find(const Config *config, FeedDataset *dataset) {
     char path[PATH_MAX_BYTES];
     Dataset found;
     *dataset = (FeedDataset){.source_count = 1};
-    if (*config->loader || !*config->dataset || !loader_process_dataset(path, config)) return 0;
+    if (*config->loader || !*config->dataset) return 0;
+    if (!loader_process_dataset(path, config)) return loader_process_no_dataset(config->dataset);
     const int result = dataset_open_manifest(&found, path);
     if (result == 0) {
         dataset->vocab_size = found.vocab_size, dataset->eot_id = found.eot_id;

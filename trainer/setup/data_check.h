@@ -11,6 +11,6 @@ int data_check(const Config *config, const FeedDataset *dataset);
 // steps and taken `consumed` samples of this dataset.
 int data_check_pass(const Config *config, const FeedDataset *dataset, uint64_t step, uint64_t consumed);
 
-// Describes the dataset that the key `dataset` names, by its manifest, as a loader would. 1; 0 when it is not here, or
-// the configuration names a loader; -1 after fail() (65).
+// Describes the dataset that the key `dataset` names, by its manifest, as a loader would. 1; 0 when the
+// configuration names none, or a loader; -1 after fail() (66, 65).
 int data_check_find(const Config *config, FeedDataset *dataset);

@@ -25,9 +25,11 @@ setup_file() { cd "$BATS_FILE_TMPDIR" && make_data 6000 0.1; }
     ends 76 "the dataset 'chars' has a vocabulary of 18 ids, and the model one of 19" --dataset=chars --vocabulary=more
     ends 76 "the dataset 'chars' has another vocabulary than 'upper', of as many ids" --dataset=chars --vocabulary=upper
     ends 65 "damaged" --dataset=damaged
+    mkdir texts
+    for name in nowhere texts; do ends 66 "'$name' is not a dataset directory: create one with" --dataset=$name; done
     [ ! -e run/metrics.jsonl ]
     run_match 0 "arena" "$BIN/trainer" plan tiny.conf --dataset=noval --eval_interval=0
-    run_match 0 "arena" "$BIN/trainer" plan tiny.conf --dataset=nowhere # that is not made yet
+    run_match 0 "arena" "$BIN/trainer" plan tiny.conf
 }
 
 # fault 58
