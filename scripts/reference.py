@@ -13,7 +13,7 @@ PAGES = {
     "filter": "clean", "plan": "fit", "export": "use-a-model", "import": "use-a-model", "sample": "use-a-model",
     "replay": "audit", "which": "audit", "doctor": "troubleshooting"}  # fmt: skip
 UNIT = r"(^step|\b(?:steps|tokens|seconds|sequences|micro-batches|heads|blocks|threads|rows|ids))\b"
-COMMON = ("-q, --quiet", "-h, --help", "--KEY=VALUE")
+COMMON = ("-q, --quiet", "-h, --help", "SIZE", "--KEY=VALUE")
 ESCAPES = {r"\-": "-", r"\e": "\\", r"\(dq": '"', r"\(aq": "'", r"\(ga": "`", r"\(ha": "^", r"\(ti": "~", r"\&": ""}
 
 

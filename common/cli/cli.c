@@ -46,25 +46,28 @@ const char *option_nearest(const Option *options, const char *name) {
     return nearest.name;
 }
 
+// The power that a unit stands for, or 0: k, K, KiB and Ki are 1024, KB is 1000, and so on to T. Of a number of things,
+// which are no bytes, all are binary.
+static double unit_scale(const char *unit, bool of_things) {
+    static const char letters[] = "kmgt";
+    if (!*unit) return 1;
+    const char *letter = strchr(letters, tolower((unsigned char)*unit)), *rest = unit + (letter != NULL);
+    const bool in_bytes = !strcasecmp(rest, "B"), decimal = in_bytes && !of_things;
+    if (*rest && !in_bytes && strcasecmp(rest, "iB") && (!letter || strcasecmp(rest, "i"))) return 0;
+    return letter ? pow(decimal ? 1000 : 1024, (double)(letter - letters + 1)) : 1;
+}
+
 static int set_size(const Option *option, const char *value) {
     char *end;
     double number = strtod(value, &end);
-    const char *number_end = end;
-    static const char letters[] = "kmgt";
-    double scale = 1;
-    if (*end) {
-        const char *at = strchr(letters, tolower((unsigned char)*end));
-        for (const char *letter = letters; at && letter <= at; letter++) scale *= 1024;
-        if (at) end++;
-        if (!strcasecmp(end, "iB") || !strcasecmp(end, "B")) end += strlen(end);
-    }
-    number *= scale;
-    bool decimal = strspn(value, "0123456789.eE+-") >= (size_t)(number_end - value); // strtod reads 0x10 too
     const bool is_number = option->argument && !strcmp(option->argument, "N"); // a configuration key has no argument
-    if (end == value || !decimal || *end || !isdigit((unsigned char)*value) || !(number >= 0 && number < 0x1p63) ||
-        (is_number && number != (double)(uint64_t)number))
+    const double scale = unit_scale(end, is_number);
+    const bool decimal = strspn(value, "0123456789.eE+-") >= (size_t)(end - value); // strtod reads 0x10 too
+    number *= scale;
+    if (end == value || !decimal || scale == 0 || !isdigit((unsigned char)*value) ||
+        !(number >= 0 && number < 0x1p63) || (is_number && number != (double)(uint64_t)number))
         return fail(EX_USAGE, "'%s' is not a %s", value,
-                    is_number ? "number such as 4 or 64k" : "size such as 4096, 64k or 1.5GiB");
+                    is_number ? "number such as 4 or 64k" : "size such as 4096, 64k, 1.5GiB or 12GB");
     if (number > 0 && number < 1)
         return fail(EX_USAGE, "'%s' is less than 1: the unit is missing, as in 0.5GiB", value);
     *(uint64_t *)option->value = (uint64_t)number;
@@ -227,7 +230,8 @@ int cli_check_mode(const OptionModes *rows, const char *const *names, unsigned m
             char others[200] = "";
             for (unsigned m = 0, used = 0; row->modes >> m; m++)
                 if (row->modes >> m & 1)
-                    used += (unsigned)snprintf(others + used, sizeof others - used, "%s%s", used ? " or " : "", names[m]);
+                    used +=
+                        (unsigned)snprintf(others + used, sizeof others - used, "%s%s", used ? " or " : "", names[m]);
             return fail(EX_USAGE, "--%s has no effect %s, only %s", name, names[mode], others);
         }
     return 0;

@@ -51,6 +51,16 @@ const char *option_long_name(const Option *option) {
     return option->name[0] && option->name[1] == ',' ? option->name + 2 : option->name;
 }
 
+static bool has_size(const Option *options) {
+    for (const Option *o = options; o && o->type != OPT_END; o++)
+        if (o->type == OPT_SIZE && (!o->argument || !strcmp(o->argument, "SIZE"))) return true;
+    return false;
+}
+
+const char *command_size_help(const Command *command) {
+    return has_size(command->options) || (command->more && has_size(command->more->rows)) ? SIZE_HELP : NULL;
+}
+
 const char *key_value_name(const Option *key) {
     switch (key->type) {
     case OPT_FLAG:
@@ -185,6 +195,7 @@ void cli_print_help(const Program *program, const Command *command) {
     printf("\n");
     print_options(command->options);
     print_options(common_options);
+    if (command_size_help(command)) print_row("SIZE", OPTION_INDENT, command_size_help(command));
     if (command->more) print_keys(command->more);
     print_examples(program, command);
 }

@@ -3,6 +3,9 @@
 
 #include "common/cli/cli.h"
 
+#define SIZE_HELP                                                                                                      \
+    "Bytes, as 4096, 64k, 1.5GiB or 12GB: KB, MB, GB and TB are powers of 1000; k, M, G, T and KiB to TiB of 1024"
+
 extern const Option common_options[]; // those that every command has; cli.c parses them
 
 // Whether `millrace` has started the program: without a command it prints its part of what concerns all programs.
@@ -21,6 +24,8 @@ void cli_print_man_keys(const Program *program, const MoreOptions *keys);
 void option_flag(const Option *option, char *out, size_t size);
 void option_default(const Option *option, char *out, size_t size);
 const char *option_long_name(const Option *option); // "output"
+// What a SIZE is, if an option or key of the command takes one, else NULL.
+const char *command_size_help(const Command *command);
 // The name of a key's value, as INTEGER or DIR; its help with the range or the words of its values; and the title of
 // the group that it begins, or NULL.
 const char *key_value_name(const Option *key);

@@ -150,6 +150,7 @@ void cli_print_man_command(const Program *program, const Command *command) {
     printf(".SH OPTIONS\n");
     print_options(command->options);
     print_options(common_options);
+    if (command_size_help(command)) print_row("SIZE", command_size_help(command), "");
     if (command->more) {
         char text[128];
         snprintf(text, sizeof text, "a key of millrace-%s(5)", command->more->name);

@@ -41,8 +41,11 @@ int successor_check(SuccessorKind kind, const char *program, const char *scope, 
         case SUCCESSOR_WORD:
             return fail(EX_USAGE, "'%s=%s' is now '%s'", scope, row->old, row->new);
         default:
-            return fail(EX_USAGE, "'%s%s' is now '%s'", kind == SUCCESSOR_KEY ? "" : row->old[1] ? "--" : "-", row->old,
-                        row->new);
+            return fail(EX_USAGE, "'%s%s' is now '%s'",
+                        kind == SUCCESSOR_KEY ? ""
+                        : row->old[1]         ? "--"
+                                              : "-",
+                        row->old, row->new);
         }
     }
     return 0;

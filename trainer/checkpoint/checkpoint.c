@@ -400,7 +400,8 @@ static int find_whole(const char *out_dir, bool rename_damaged, char path[PATH_M
         err_clear();
     }
     if (!count) return 0;
-    return fail(EX_DATA, "no undamaged checkpoint in '%s' (%d damaged); train --fresh starts a new run", out_dir, count);
+    return fail(EX_DATA, "no undamaged checkpoint in '%s' (%d damaged); train --fresh starts a new run", out_dir,
+                count);
 }
 
 static int find(const char *out_dir, const Config *config, bool rename, char path[PATH_MAX_BYTES], RunState *state) {

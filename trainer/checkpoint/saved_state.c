@@ -111,8 +111,8 @@ int saved_state_compare(const SavedState *saved, const Config *config, const cha
     list_differences(saved, config, true, &changes);
     if (others) // of another vocabulary alone, or of a configuration that was not given
         result = fail(others == 1 && differs(saved, config, KEY_vocab_size, &vocabulary) ? EX_PROTOCOL : EX_USAGE,
-                      "the checkpoint '%s' is of another run: %s (another out_dir, or train --fresh, starts a new one)", path,
-                      (const char *)other.data);
+                      "the checkpoint '%s' is of another run: %s (another out_dir, or train --fresh, starts a new one)",
+                      path, (const char *)other.data);
     else if (complete && step > last)
         result = fail(EX_USAGE, "nothing to do: step %llu of the run in '%s' is beyond max_iters %llu", step,
                       config->out_dir, last);

@@ -93,7 +93,7 @@ typedef struct {
     int mistake_count, unreadable;    // unreadable: of files that could not be read
     bool has_number[KEY_COUNT];       // an AUTO key was set to a number, which a later auto keeps
     int64_t eval_iters;               // nanoGPT's size of an evaluation, 0 = not set
-    int files, source[KEY_COUNT];     // files read, and what set a key last: a file, from 1, or flags, files + 1; 0: nothing
+    int files, source[KEY_COUNT];     // files read; what set a key: a file, from 1, or flags, files + 1
     struct ConfigVariable *variables; // names set by files that are no keys, newest first
     Arena strings;                    // strings and variables of the files
 } ConfigReader;

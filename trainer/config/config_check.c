@@ -124,7 +124,7 @@ static void check_model(ConfigReader *reader) {
                        "'recheck_interval' compares bits, which needs deterministic = True");
     if (config->mem_limit && config->mem_limit < MEM_LIMIT_LEAST)
         config_mistake(reader, KEY_mem_limit,
-                       "'mem_limit' is %llu bytes, too few for any plan: the unit is as in 11.3GiB",
+                       "'mem_limit' is %llu bytes, too few for any plan: the unit is as in 10.8GiB",
                        (unsigned long long)config->mem_limit);
     if (!*config->out_dir) config_mistake(reader, KEY_out_dir, "'out_dir' is empty");
 }

@@ -126,7 +126,7 @@ static void unknown_key(const Assignment *place, int at, const char *name) {
 static const char *const type_names[] = {
     [OPT_FLAG] = "True or False",        [OPT_INT] = "an integer",
     [OPT_AUTO] = "an integer or 'auto'", [OPT_FLOAT] = "a number",
-    [OPT_STRING] = "a quoted string",    [OPT_SIZE] = "a number of bytes, as 1000000 or '11.3GiB'",
+    [OPT_STRING] = "a quoted string",    [OPT_SIZE] = "a number of bytes, as 1000000 or '10.8GiB'",
 };
 
 // Integers must be exact: 2^53 is far beyond any sensible setting.
@@ -478,7 +478,8 @@ const MoreOptions config_options = {
     .description =
         "A configuration file has a line KEY = VALUE for each key, as nanoGPT's files, which are read as they are. A "
         "command line has --KEY=VALUE. A key that is set several times has the last value, and one that is "
-        "not set has its default. A word may have a value of its own behind a colon, as recompute=mlp:4. "
+        "not set has its default. A size is in bytes, as '10.8GiB' or '12GB': KB to TB are powers of 1000, k to T and "
+        "KiB to TiB of 1024. A word may have a value of its own behind a colon, as recompute=mlp:4. "
         "nanoGPT's decay_lr, eval_iters and eval_only, and grad_checkpoint of its forks, are read too.",
     .examples = examples,
     .rows = config_keys,

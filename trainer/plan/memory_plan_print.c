@@ -41,7 +41,7 @@ static void print_run(const MemoryPlan *plan, const Config *config, const Model 
     buffer_print(out, "backend    %s%s\n\n", backend->name, config_world(config) > 1 ? "; of each process:" : "");
 }
 
-static void print_table(const MemoryPlan *plan, Buffer *out) {
+static void print_table(const MemoryPlan *plan, const Backend *backend, Buffer *out) {
     const double link = 20e9; // bytes/s
     const PlanRow *rows = plan->table.rows;
     char bytes[16];
@@ -50,7 +50,8 @@ static void print_table(const MemoryPlan *plan, Buffer *out) {
         if (!rows[i].copied)
             buffer_print(out, "  %-30s %14zu  %10s%s\n", rows[i].name, rows[i].bytes,
                          human_bytes(bytes, (double)rows[i].bytes), rows[i].overlaid ? "  (inside the above)" : "");
-    buffer_print(out, "  %-30s %14zu  %10s\n", "arena", plan->bytes, human_bytes(bytes, (double)plan->bytes));
+    buffer_print(out, "  %-30s %14zu  %10s%s\n", "arena", plan->bytes, human_bytes(bytes, (double)plan->bytes),
+                 backend->in_host_memory ? "" : "  (beside it the CUDA context and libraries take about 0.5 GiB)");
     for (int i = 0; i < plan->table.count; i++)
         if (rows[i].copied)
             buffer_print(out, "  %-30s %14zu  %10s  (%.2f s of copies %s, at %.1f GiB/s each way)\n", rows[i].name,
@@ -62,7 +63,7 @@ void memory_plan_print(const MemoryPlan *plan, const Config *config, const Model
                        Buffer *out) {
     char bytes[16];
     print_run(plan, config, model, backend, out);
-    print_table(plan, out);
+    print_table(plan, backend, out);
     buffer_print(out, "  %-30s %14zu  %10s  (for checkpoints)\n", "host buffer", plan->staging,
                  human_bytes(bytes, (double)plan->staging));
     if (plan->copy_bytes)

@@ -60,7 +60,7 @@ typedef struct {
     RunPace pace;
     RunUntil until;
     bool warned_of_targets; // that no target of a step counts
-    bool stop_agreed; // all processes of the run stop
+    bool stop_agreed;       // all processes of the run stop
 } Run;
 
 // `fresh` moves an earlier run in out_dir to a sub-directory; with `print_ranks` all processes print. -1 after fail():

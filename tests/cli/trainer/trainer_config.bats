@@ -206,7 +206,7 @@ END
     run_match 0 "ignored: \`\`\`python, model, scaler, \`\`\`" "$BIN/trainer" plan tiny.conf chat.py
     echo 'max_iters = round(3)' >call.py
     run_match 2 "call.py:1:13: 'max_iters' takes an integer" "$BIN/trainer" plan tiny.conf call.py
-    run_match 2 "'mem_limit' is 12 bytes, too few for any plan: the unit is as in 11.3GiB" "$BIN/trainer" plan tiny.conf --mem_limit=12
+    run_match 2 "'mem_limit' is 12 bytes, too few for any plan: the unit is as in 10.8GiB" "$BIN/trainer" plan tiny.conf --mem_limit=12
     run_match 2 "unknown key 'prompt', did you mean 'start'?" "$BIN/trainer" sample --prompt=x
     echo "model = 'gpt2'" >bad.py
     run_match 2 "bad.py:1:1: unknown key 'model'" "$BIN/trainer" plan tiny.conf bad.py

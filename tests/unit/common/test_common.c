@@ -366,6 +366,44 @@ TEST(cli_parses_every_form_of_an_option) {
     CHECK(size == 9007199254740993u);
 }
 
+TEST(cli_sizes_are_decimal_with_KB_to_TB_alone) {
+    static const struct {
+        const char *text;
+        uint64_t bytes, things; // UINT64_MAX: refused
+    } rows[] = {
+        {"4096", 4096, 4096},
+        {"4096B", 4096, 4096},
+        {"64k", 65536, 65536},
+        {"64K", 65536, 65536},
+        {"64Ki", 65536, 65536},
+        {"64kB", 64000, 65536},
+        {"3MB", 3000000, 3145728},
+        {"3mb", 3000000, 3145728},
+        {"3M", 3145728, 3145728},
+        {"3mib", 3145728, 3145728},
+        {"12GB", 12000000000, 12884901888},
+        {"12G", 12884901888, 12884901888},
+        {"1.5GiB", 1610612736, 1610612736},
+        {"1.5TB", 1500000000000, 1649267441664},
+        {"2T", 2199023255552, 2199023255552},
+        {"2TiB", 2199023255552, 2199023255552},
+        {"2PB", UINT64_MAX, UINT64_MAX},
+        {"2GBs", UINT64_MAX, UINT64_MAX},
+        {"2iB", 2, 2},
+        {"2i", UINT64_MAX, UINT64_MAX},
+        {"-2k", UINT64_MAX, UINT64_MAX},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int of_things = 0; of_things < 2; of_things++) {
+            uint64_t got = UINT64_MAX;
+            const Option option = {OPT_SIZE, "size", &got, of_things ? "N" : "SIZE", ""};
+            const uint64_t want = of_things ? rows[i].things : rows[i].bytes;
+            CHECK_EQUAL(option_set(&option, rows[i].text), want == UINT64_MAX ? -1 : 0);
+            CHECK_EQUAL(got, want);
+            err_clear();
+        }
+}
+
 TEST(cli_uses_the_last_of_several_equal_options) {
     CHECK_EQUAL(TRY("tool", "pack", "--json", "-j4", "--threads=7", "--no-json", "-o", "a", "--output=b", "-j", "5"),
                 0);

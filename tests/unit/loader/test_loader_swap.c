@@ -22,6 +22,31 @@ static int loader_command(const char *arguments) {
 
 static void check_output(const char *part) { CHECK_TEXT(read_file("out", NULL), part); }
 
+static const struct {
+    const char *arguments, *reason;
+    int code;
+} cases[] = {
+    {"swap foreign", "the new dataset has another vocabulary", EX_PROTOCOL},
+    {"swap a foreign", "have different vocabularies", EX_DATA},
+    {"swap brief", "the val split of 'brief' has 64 tokens, a connected trainer needs 65", EX_DATA},
+    {"swap a:3 tiny:1", "the train split of 'tiny' has 64 tokens, a connected trainer needs 65", EX_DATA},
+    {"swap cut", "000001.zst", EX_DATA},
+    {"swap nowhere", "nowhere", EX_NOINPUT},
+    {"swap a:0 a:0", "all 0", EX_USAGE},
+    {"swap a:9999999999", "a weight is a whole number", EX_USAGE},
+    {"swap a:0.7", "'a': '0.7': a weight is a whole number up to 1000000: 3 and 7 for 0.3 and 0.7", EX_USAGE},
+    {"swap a:1/3 a:2/3", "'1/3': a weight is a whole number", EX_USAGE},
+    {"swap a:1e-9", "'1e-9': a weight is a whole number", EX_USAGE},
+    {"swap a --schedule x", "--schedule needs several datasets", EX_USAGE},
+    {"swap a a:2 --schedule x", "/x", EX_NOINPUT},
+    {"swap", "swap needs 1 to 16 arguments", EX_USAGE},
+    {"swap :1 :2", "a single dataset has no weights", EX_USAGE},
+    {"swap :1", "swap needs a :WEIGHT argument for each dataset", EX_USAGE},
+    {"swap a :1", "for all datasets or none", EX_USAGE},
+    {"swap a a --from 5", "--from is for weights alone", EX_USAGE},
+    {"swap :1 :1 --check", "not for weights alone", EX_USAGE},
+};
+
 // fault 40
 TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
     TestDataset foreign = test_small, brief = test_small, tiny = test_small;
@@ -34,30 +59,6 @@ TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
     CHECK(system("truncate -s -10 cut/train/000/000001.zst") == 0);
     pid_t pid = start_loader("a", "p");
     Feed *feed = open_feed(false);
-    static const struct {
-        const char *arguments, *reason;
-        int code;
-    } cases[] = {
-        {"swap foreign", "the new dataset has another vocabulary", EX_PROTOCOL},
-        {"swap a foreign", "have different vocabularies", EX_DATA},
-        {"swap brief", "the val split of 'brief' has 64 tokens, a connected trainer needs 65", EX_DATA},
-        {"swap a:3 tiny:1", "the train split of 'tiny' has 64 tokens, a connected trainer needs 65", EX_DATA},
-        {"swap cut", "000001.zst", EX_DATA},
-        {"swap nowhere", "nowhere", EX_NOINPUT},
-        {"swap a:0 a:0", "all 0", EX_USAGE},
-        {"swap a:9999999999", "a weight is a whole number", EX_USAGE},
-        {"swap a:0.7", "'a': '0.7': a weight is a whole number up to 1000000: 3 and 7 for 0.3 and 0.7", EX_USAGE},
-        {"swap a:1/3 a:2/3", "'1/3': a weight is a whole number", EX_USAGE},
-        {"swap a:1e-9", "'1e-9': a weight is a whole number", EX_USAGE},
-        {"swap a --schedule x", "--schedule needs several datasets", EX_USAGE},
-        {"swap a a:2 --schedule x", "/x", EX_NOINPUT},
-        {"swap", "swap needs 1 to 16 arguments", EX_USAGE},
-        {"swap :1 :2", "a single dataset has no weights", EX_USAGE},
-        {"swap :1", "swap needs a :WEIGHT argument for each dataset", EX_USAGE},
-        {"swap a :1", "for all datasets or none", EX_USAGE},
-        {"swap a a --from 5", "--from is for weights alone", EX_USAGE},
-        {"swap :1 :1 --check", "not for weights alone", EX_USAGE},
-    };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK_EQUAL(loader_command(cases[i].arguments), cases[i].code);
         check_output(cases[i].reason);

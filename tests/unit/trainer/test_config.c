@@ -96,7 +96,7 @@ TEST(config_reports_all_mistakes_at_once) {
         "a.py:11:1: 'max_iters' is set twice, first at a.py:9: remove one (nanoGPT takes the last)\n",
         "a.py:12:1: not a 'key = value' line, as n_layer = 12\n",
         "a.py:13:1: unknown key 'gradient_checkpoint'",
-        "a.py:14:13: 'mem_limit' takes a number of bytes, as 1000000 or '11.3GiB'\n",
+        "a.py:14:13: 'mem_limit' takes a number of bytes, as 1000000 or '10.8GiB'\n",
     };
     close_with(wanted, sizeof wanted / sizeof *wanted);
 }
