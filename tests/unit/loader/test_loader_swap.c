@@ -34,7 +34,7 @@ static const struct {
     {"swap nowhere", "nowhere", EX_NOINPUT},
     {"swap a:0 a:0", "all 0", EX_USAGE},
     {"swap a:9999999999", "a weight is a whole number", EX_USAGE},
-    {"swap a:0.7", "'a': '0.7': a weight is a whole number up to 1000000: 3 and 7 for 0.3 and 0.7", EX_USAGE},
+    {"swap a:0.7", "a': '0.7': a weight is a whole number up to 1000000: 3 and 7 for 0.3 and 0.7", EX_USAGE},
     {"swap a:1/3 a:2/3", "'1/3': a weight is a whole number", EX_USAGE},
     {"swap a:1e-9", "'1e-9': a weight is a whole number", EX_USAGE},
     {"swap a --schedule x", "--schedule needs several datasets", EX_USAGE},
