@@ -18,6 +18,8 @@ static int find_array(RunPart *part) {
     int has_min = launch_number("SLURM_ARRAY_TASK_MIN", &min), has_max = launch_number("SLURM_ARRAY_TASK_MAX", &max);
     if (has_id < 0 || has_count < 0 || has_min < 0 || has_max < 0) return -1;
     if (launch_number("SLURM_ARRAY_TASK_STEP", &step) < 0) return -1;
+    if (has_id && has_count && count == 1)
+        log_warn("this Slurm array has one task, which takes all inputs: to repeat one part, add --part I/N");
     if (!has_id || !has_count || count < 2) return 0;
     if (!has_min) min = 0;
     if (!has_max) max = min + (count - 1) * step;

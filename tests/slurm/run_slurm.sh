@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run_slurm.sh BUILD: the job scripts under a Slurm of its own on this machine (as root; packages slurm-wlm and munge): an array of 3
 # parts and a merge that depends on it, and a training job that is stopped in the middle, queued again, and ends with the bits of
-# one that was not stopped.
+# one that was not stopped; a sweep by an array.
 set -eu
 cd "$(dirname "$0")/../.."
 [ "$(id -u)" = 0 ] || { echo "needs root" >&2 && exit 77; }
@@ -62,3 +62,16 @@ sbatch --ntasks=2 --cpus-per-task=1 "$scripts/slurm/train.sbatch" "${training[@]
 wait_until queue_is_empty
 same_run whole run 300
 echo "passed: a training job that was queued again in the middle has the bits of one that was not"
+
+job=$(sbatch --parsable --array=1-2 --cpus-per-task=1 --output=sweep.%a "$scripts/slurm/sweep.sbatch" sweep learning_rate=1e-9,1e-3 "${training[@]}" \
+    --eval_interval=100 --eval_iters=2)
+wait_for_steps sweep/learning_rate=1e-3 5
+scancel --signal=USR1 "${job}_2" # the last task, whose job has the id of the array
+is_second_queued() { grep -q 'stopped at step' sweep.2 && [ "$(squeue -h -j "${job}_2" -o %T)" = PENDING ]; }
+wait_until is_second_queued
+scontrol update jobid="${job}_2" StartTime=now
+wait_until queue_is_empty
+[ "$(grep -c 'resuming at step' sweep.1 || true) $(grep -c 'resuming at step' sweep.2)" = "0 1" ]
+sbatch --wait --output=best "$scripts/slurm/sweep.sbatch" sweep >/dev/null
+[ "$(sed -n '1s/.* //p' best) $(wc -l <best)" = "sweep/learning_rate=1e-3 2" ] && [ -s sweep/runs.html ]
+echo "passed: a sweep, of which one task of the array was queued again, and its best run"

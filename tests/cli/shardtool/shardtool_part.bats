@@ -86,6 +86,7 @@ shards() { (cd "$1" && find train val -type f -exec sha256sum {} + | sort -k2); 
             "${@:6}"
     }
     run_match 0 "part 3 of 3 (from the Slurm array): 4 of 13 files, to 'parts/part-3-of-3'" array 6 2 6 2 3 shardtool tokenize -o parts in
+    run_match 0 "this Slurm array has one task, which takes all inputs: to repeat one part, add --part I/N" array 3 3 3 1 1 shardtool tokenize -o one in
     run_match 2 "has gaps" array 6 1 6 1 3 shardtool tokenize -o parts in # --array=1,2,6
     run_code 0 array 6 1 6 1 3 shardtool tokenize --part 2/3 -o parts in
     run_code 0 array 5 5 5 1 1 shardtool tokenize -o alone in

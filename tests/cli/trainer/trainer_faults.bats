@@ -214,6 +214,11 @@ large=(--n_layer=4 --n_embd=128) # checkpoints of 9 MB, steps of seconds in sequ
     done
 }
 
+@test "a process of a Slurm job of several tasks that trains alone is told how to start all" {
+    run_match 0 "this Slurm job has 2 tasks, and this process trains alone: type \`srun --mpi=pmix\` before its command" \
+        env SLURM_JOB_ID=1 SLURM_NTASKS=2 SLURM_PROCID=0 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --max_iters=1
+}
+
 @test "a SIGUSR1 before main is held until train waits for signals, and ends other commands" {
     preload early_signal
     early() { ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_PRELOAD=$PWD/early_signal.so "$BIN/trainer" "$@"; }

@@ -91,6 +91,10 @@ END
     job --max_iters=$end
     [ "$(steps run)" = $end ]
     [ "$(wc -l <requeued)" = 1 ]
+    # the last task of an array, whose job has the id of the array
+    printf '#!/bin/bash\nexit 75\n' >fake/srun
+    run_code 75 env SLURM_ARRAY_JOB_ID=17 SLURM_ARRAY_TASK_ID=3 PATH="$PWD/fake:$PATH" SLURM_JOB_ID=17 bash "$ROOT/scripts/slurm/train.sbatch"
+    [ "$(tail -n 1 requeued)" = "requeue 17_3" ]
     # SIGTERM, after which mpirun leaves the processes one second, or what this says. It no longer reads their output then: a
     # process that prints more than a terminal holds would wait until it is killed.
     OMPI_MCA_odls_base_sigkill_timeout=5 mpirun -n 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run \
