@@ -30,13 +30,17 @@ void backend_warn_of_change(const char *was, const char *now) {
         was, now);
 }
 
+static const Backend *open_gpu(const BackendChoice *choice, char why[256]) {
+    return choice->planned ? backend_planned(choice, why) : backend_cuda(choice, why);
+}
+
 const Backend *backend_open(const BackendChoice *choice, char why[256]) {
     char reason[128] = "as requested";
-    if (choice->device >= DEVICE_CUDA) return backend_cuda(choice, why);
+    if (choice->device >= DEVICE_CUDA) return open_gpu(choice, why);
     if (choice->device == DEVICE_AUTO) {
         const char *missing = no_gpu();
         if (!missing) {
-            const Backend *found = backend_cuda(choice, why);
+            const Backend *found = open_gpu(choice, why);
             if (found) return found;
             missing = err_text();
         }

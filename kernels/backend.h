@@ -107,6 +107,14 @@ typedef struct {
     double busy;       // share of the last moment in which it computed, 0 to 1
 } DeviceUsage;
 
+// A GPU: as its driver states it, or of a card that is elsewhere. A zeroed one is not known.
+typedef struct {
+    const char *card;    // its name and other facts on which its speed depends
+    int capability;      // 86: compute capability 8.6
+    size_t memory_bytes; // all of it, whoever uses it
+    size_t free_bytes;   // that an arena can have
+} GpuProperties;
+
 // Entries marked optional may be NULL.
 typedef struct {
     const char *name; // "cpu", "cuda"
@@ -114,6 +122,7 @@ typedef struct {
     char note[128];   // a sentence for the log at the start, or ""
 
     // Facts. They hold without a device, so that a plan can be made for a card that is not there.
+    bool is_planned;     // no device is open: there are facts alone
     bool in_host_memory; // device memory is host memory: uploads and downloads are plain copies
     bool needs_warm_up;  // the first call with a new shape allocates or compiles: run one step before measuring
     Dtype act_type;      // of activations, and of every other type below that has two bytes, but moments
@@ -124,7 +133,7 @@ typedef struct {
     size_t (*packed_bytes)(int rows, int cols);
     size_t (*scratch_bytes)(const Shape *shape);
 
-    // Facts of an open device with memory of its own.
+    // Facts of an open device with memory of its own, or of a card for which a plan is made.
     size_t free_bytes;                                // that an arena can have; 0: unknown
     size_t memory_bytes;                              // all of the device, whoever uses it; 0: unknown
     void (*other_processes)(char *text, size_t size); // optional; lists who uses the rest, "" when unknown or nobody
@@ -183,9 +192,9 @@ typedef struct {
     int threads; // CPU: 0 = all this process may use
     bool deterministic;
     OptimizerState optimizer_state;
-    bool without_device;   // only the facts are needed, for a plan: no device is opened
-    const char *cache_dir; // a folder for measurements of a device; NULL: none is kept
-    int timeout_s;         // of a wait for a GPU, after which the program exits (80); 0: waits do not end
+    const GpuProperties *planned; // of a GPU, only the facts are needed, for a plan for this one; NULL: it is opened
+    const char *cache_dir;        // a folder for measurements of a device; NULL: none is kept
+    int timeout_s;                // of a wait for a GPU, after which the program exits (80); 0: waits do not end
     MatmulPrecision matmul_precision;
 } BackendChoice;
 
@@ -197,10 +206,11 @@ const Backend *backend_open(const BackendChoice *choice, char why[256]);
 void backend_warn_of_change(const char *was, const char *now);
 
 // The backends, for backend_open, of kernels/cpu and of kernels/cuda. backend_cpu describes itself in `how`: "2
-// threads, bfloat16 (avx512)"; NULL after fail() (71). backend_cuda needs no device when only facts are needed; NULL
-// after fail() (2 or 80).
+// threads, bfloat16 (avx512)"; NULL after fail() (71). backend_cuda opens a device; backend_planned, which is in every
+// build, has the facts of choice->planned; NULL after fail() (2 or 80).
 const Backend *backend_cpu(const BackendChoice *choice, char how[96]);
 const Backend *backend_cuda(const BackendChoice *choice, char why[256]);
+const Backend *backend_planned(const BackendChoice *choice, char why[256]);
 
 // Prints which oneDNN was found. False: the CPU backend cannot work with it, and why.
 bool backend_cpu_library(char *text, size_t size);

@@ -112,9 +112,12 @@ static int print_plan(Config *config) {
     take_choices(config);
     // A device that is not here is planned without its free memory, as are the processes of --world, which may be
     // elsewhere.
-    const Backend *backend = backend_for(config, false, NULL);
+    const Backend *backend = backend_for(config, NULL, NULL);
     const bool here = backend && (config_world(config) == 1 || config->local_world);
-    if (!backend) err_clear(), backend = backend_for(config, true, NULL);
+    if (!backend && config->device >= DEVICE_CUDA) {
+        log_line("a plan alone, as no GPU was opened: %s", err_text());
+        err_clear(), backend = backend_for(config, &(GpuProperties){0}, NULL);
+    }
     if (!backend) return -1;
     const int64_t chunk_rows = config->loss_chunk_rows;
     Model model;

@@ -1,7 +1,6 @@
 // The CUDA backend: its facts, its memory, and the table of its operations.
 #include "common/err.h"
 #include "common/log.h"
-#include "common/sizes.h"
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/libraries/nvml.h"
 #include "kernels/cuda/libraries/product_choices.h"
@@ -11,38 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Left free on the device: for the code of kernels, which is loaded at their first launch, for graphs, and for the page
-// tables of pinned host memory. An H200 took up to 50 MiB of it, with 17 GiB of pinned memory.
-enum { RESERVED = 256 << 20 };
-
 static Backend backend;
-
-static int check_shape(int channels, int heads) {
-    int width = channels / heads;
-    if (width % 8 || width > HEAD_MAX)
-        return fail(EX_USAGE, "device=cuda does heads of up to %d channels, a multiple of 8, not n_embd / n_head = %d",
-                    HEAD_MAX, width);
-    if (channels > CHANNELS_MAX)
-        return fail(EX_USAGE, "device=cuda does n_embd up to %d, not %d", CHANNELS_MAX, channels);
-    return 0;
-}
-
-static size_t packed_bytes(int rows, int cols) {
-    (void)rows, (void)cols;
-    return 0; // cuBLASLt reads the parameters as they are
-}
-
-#define NO_SCRATCH(NAME, act, ...)                                                                                     \
-    size_t cuda_no_scratch_##act(const Shape *shape) { return (void)shape, 0; }
-CUDA_ACTS(NO_SCRATCH, )
-
-static size_t scratch_bytes(const Shape *shape) {
-    size_t bytes = 0;
-#define OP(name, scratch, arguments) bytes = size_larger(bytes, OF_DEVICE(cuda_##scratch##_scratch)(shape));
-#include "kernels/ops.def"
-#undef OP
-    return round_up(bytes, 256) + UPLOAD_BYTES;
-}
 
 static void *alloc(size_t bytes) {
     void *arena = NULL;
@@ -82,7 +50,7 @@ static size_t query_free_bytes(size_t *total) {
 }
 
 static size_t arena_bytes(size_t free_bytes, size_t total) {
-    const size_t bytes = free_bytes > RESERVED ? free_bytes - RESERVED : 1; // not 0, which means unknown
+    const size_t bytes = free_bytes > GPU_RESERVED ? free_bytes - GPU_RESERVED : 1; // not 0, which means unknown
     return wddm_is_there() && bytes > wddm_limit(total) ? wddm_limit(total) : bytes;
 }
 
@@ -105,7 +73,7 @@ static size_t open_rest(double used_before, const char *cache_dir, size_t *total
     log_line("GPU memory of %s: %s %s, libraries %s, reserved for code that is loaded later %d MiB, for the arena %s%s",
              human_bytes(all, (double)total), known ? "context" : "context and other processes",
              human_bytes(context, (double)(total - with_context) - (known ? used_before : 0)),
-             human_bytes(libraries, (double)with_context - (double)free_bytes), RESERVED >> 20,
+             human_bytes(libraries, (double)with_context - (double)free_bytes), GPU_RESERVED >> 20,
              human_bytes(left, (double)arena),
              wddm_is_there() ? " (0.80 of the card at most: Windows moves what is more to system memory)" : "");
     return arena;
@@ -131,60 +99,28 @@ static void choices_set(const char *text) {
 }
 
 const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
-    const bool full = choice->optimizer_state == STATE_FP32, stochastic = choice->optimizer_state == STATE_BF16_SR;
-    cuda.wide_moments = full, cuda.no_master = stochastic,
-    cuda.act_type = choice->dtype == DTYPE_AUTO ? DTYPE_BF16 : choice->dtype;
-    cuda.tf32 = choice->matmul_precision == PRECISION_HIGH && cuda.act_type == DTYPE_FP32;
-    cuda.timeout_s = choice->timeout_s;
-    snprintf(why, 256, "cuda: planned for, not opened; %s", dtype_name(cuda.act_type));
-    size_t free_bytes = 0, total = 0;
-    if (!choice->without_device) {
-        // Kernels are loaded at their first use: cuBLASLt alone has some 0.3 GiB of code, of which a run needs little.
-        // RESERVED is for kernels that are loaded after free memory has been measured. CUDA reads it once.
-        setenv("CUDA_MODULE_LOADING", "LAZY", 0);
-        const double used_before =
-            nvml_used_bytes(choice->device > DEVICE_CUDA ? (int)(choice->device - DEVICE_CUDA) : 0);
-        if (device_open(choice, why) < 0) return NULL;
-        free_bytes = open_rest(used_before, choice->cache_dir, &total);
-    }
-    cuda.deterministic = choice->deterministic;
-    backend = (Backend){
-        .name = "cuda",
-        .card = *cuda.card ? cuda.card : NULL,
-        .act_type = cuda.act_type,
-        .free_bytes = free_bytes,
-        .memory_bytes = total,
-        .act_bytes = dtype_bytes(cuda.act_type),
-        .par_bytes = dtype_bytes(cuda.act_type),
-        .grad_bytes = 4,
-        .res_bytes = dtype_bytes(cuda.act_type),
-        .master_bytes = stochastic || cuda.act_type == DTYPE_FP32 ? 0 : 4, // float32 parameters are their own master
-        .moment_bytes = full ? 4 : 2,
-        .needs_warm_up = true,
-        .check_shape = check_shape,
-        .other_processes = nvml_other_processes,
-        .usage = device_usage,
-        .collective = &collective_nccl,
-        .packed_bytes = packed_bytes,
-        .scratch_bytes = scratch_bytes,
-        .alloc = alloc,
-        .release = release,
-        .bind_scratch = bind_scratch,
-        .pin = cuda_pin,
-        .unpin = cuda_unpin,
-        .upload = cuda_upload,
-        .download = cuda_download,
-        .zero = cuda_zero,
-        .close = close_device,
-        .copy_in_async = cuda_copy_in_async,
-        .copy_in_wait = cuda_copy_in_wait,
-        .copy_out_async = cuda_copy_out_async,
-        .copy_out_wait = cuda_copy_out_wait,
-        .choices_set = choices_set,
-        .choices_get = product_choices_get,
-        .graph_begin = graph_begin,
-        .graph_end = graph_end,
-    };
+    cuda.wide_moments = choice->optimizer_state == STATE_FP32;
+    cuda.no_master = choice->optimizer_state == STATE_BF16_SR;
+    cuda.deterministic = choice->deterministic, cuda.timeout_s = choice->timeout_s;
+    // Kernels are loaded at their first use: cuBLASLt alone has some 0.3 GiB of code, of which a run needs little.
+    // GPU_RESERVED is for kernels that are loaded after free memory has been measured. CUDA reads it once.
+    setenv("CUDA_MODULE_LOADING", "LAZY", 0);
+    const double used_before = nvml_used_bytes(choice->device > DEVICE_CUDA ? (int)(choice->device - DEVICE_CUDA) : 0);
+    if (device_open(choice, why) < 0) return NULL;
+    GpuProperties gpu = {.card = cuda.card, .capability = cuda.capability};
+    gpu.free_bytes = open_rest(used_before, choice->cache_dir, &gpu.memory_bytes);
+    backend = gpu_facts(choice, &gpu);
+    backend.other_processes = nvml_other_processes;
+    backend.usage = device_usage;
+    backend.collective = &collective_nccl;
+    backend.alloc = alloc, backend.release = release, backend.bind_scratch = bind_scratch;
+    backend.pin = cuda_pin, backend.unpin = cuda_unpin;
+    backend.upload = cuda_upload, backend.download = cuda_download, backend.zero = cuda_zero;
+    backend.close = close_device;
+    backend.copy_in_async = cuda_copy_in_async, backend.copy_in_wait = cuda_copy_in_wait;
+    backend.copy_out_async = cuda_copy_out_async, backend.copy_out_wait = cuda_copy_out_wait;
+    backend.choices_set = choices_set, backend.choices_get = product_choices_get;
+    backend.graph_begin = graph_begin, backend.graph_end = graph_end;
 #define OP(name, scratch, arguments) backend.name = OF_DEVICE(cuda_##name);
 #include "kernels/ops.def"
 #undef OP

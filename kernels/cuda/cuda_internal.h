@@ -1,7 +1,7 @@
 // Shared by the files of the CUDA backend: the open device, and the functions that launch the operations. C and C++.
 #pragma once
 
-#include "kernels/backend.h"
+#include "kernels/gpu_facts.h"
 #include <cuda_runtime_api.h>
 
 #ifdef __cplusplus
@@ -18,9 +18,6 @@ extern "C" {
 #define DECLARE_ACT(result, name, arguments)                        CUDA_ACTS(DECLARE_ACT_, result, name, arguments)
 #define IF_DEVICE_(NAME, act, word, name, ...)                      cuda.act_type == DTYPE_##NAME ? name##_##act:
 #define OF_DEVICE(name)                                             (CUDA_ACTS(IF_DEVICE_, name) NULL)
-
-// The most channels that the kernels support: of a head (attention), and of a row (layer norm keeps it in registers).
-enum { HEAD_MAX = 128, CHANNELS_MAX = 7 * 256 };
 
 typedef struct {
     cudaStream_t stream; // every operation runs here, in order
@@ -116,16 +113,11 @@ DECLARE_ACT(void, column_sums, (Grad * out, const Act *x, int N, int C, bool add
 DECLARE_ACT(void, add_parts, (Grad * a, Grad *b, const float *parts, int blocks, int split, int columns, bool add))
 // The number of parts that column_sums and gelu_backward divide N rows into. It depends on N alone, so that the sums do
 // not depend on the card.
-enum { ROW_BLOCKS = 128, ROWS_AT_ONCE = 8 };
+enum { ROWS_AT_ONCE = 8 };
 static inline int row_blocks(int N) {
     int blocks = (N + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
     return blocks < ROW_BLOCKS ? blocks : ROW_BLOCKS;
 }
-
-// The scratch column of ops.def, once for each type.
-#define OP(name, scratch, arguments) DECLARE_ACT(size_t, cuda_##scratch##_scratch, (const Shape *shape))
-#include "kernels/ops.def"
-#undef OP
 
 // graph.c: CUDA graphs.
 bool graph_begin(int key, bool captured);
@@ -134,11 +126,6 @@ bool graph_is_warmup_run(void); // during the uncaptured first run of a graph: a
 void graph_clear(void);
 
 // upload.c: copies ordered with the operations, and pinned host memory.
-enum {
-    UPLOAD_STAGES = 2,     // batches in flight while an earlier one is in use
-    STAGE_BYTES = 1 << 20, // 524,288 token ids of 2 bytes
-    UPLOAD_BYTES = UPLOAD_STAGES * STAGE_BYTES
-};
 void upload_open(void);
 void upload_close(void);
 void upload_bind(void *memory); // UPLOAD_BYTES of the device for the stages

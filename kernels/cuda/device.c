@@ -10,8 +10,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-enum { CAPABILITY_NEEDED = 75 }; // the lowest that the fp16 kernels are built for; bf16 needs 8.0
-
 Cuda cuda;
 AttentionForm cuda_attention_form;
 
@@ -93,9 +91,6 @@ static int fail_without_device(cudaError_t error) {
     return fail(EX_GPU, "cannot use the GPU: %s (CUDA error %d)", cudaGetErrorString(error), (int)error);
 }
 
-#define CARD(NAME, name, number, word, file, range, on, card, ...) card,
-static const int cards[] = {DTYPES(CARD, )};
-
 int device_open(const BackendChoice *choice, char why[256]) {
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
@@ -106,13 +101,7 @@ int device_open(const BackendChoice *choice, char why[256]) {
     struct cudaDeviceProp device;
     error = cudaGetDeviceProperties(&device, card);
     if (error != cudaSuccess) return fail_without_device(error);
-    if (device.major * 10 + device.minor < CAPABILITY_NEEDED)
-        return fail(EX_GPU, "the GPU '%s' has compute capability %d.%d, 7.5 is needed: use device=cpu", device.name,
-                    device.major, device.minor);
-    const int needed = choice->dtype == DTYPE_AUTO ? 0 : cards[choice->dtype];
-    if (device.major * 10 + device.minor < needed)
-        return fail(EX_USAGE, "the GPU '%s' has compute capability %d.%d, %s needs %d.%d: use dtype=float16",
-                    device.name, device.major, device.minor, dtype_name(choice->dtype), needed / 10, needed % 10);
+    if (gpu_check_capability(choice, device.name, device.major * 10 + device.minor) < 0) return -1;
     if (cublaslt_load() < 0) return -1;
     error = cudaSetDevice(card);
     if (error != cudaSuccess) return fail_without_device(error);
@@ -124,7 +113,8 @@ int device_open(const BackendChoice *choice, char why[256]) {
              device.major, device.minor, device.multiProcessorCount, driver);
     cuda.shared_bytes = device.sharedMemPerBlockOptin;
     cuda.cache_bytes = (size_t)device.l2CacheSize;
-    if (device.major < 8 && cuda.act_type == DTYPE_BF16) cuda.act_type = DTYPE_FP16; // a card without bf16
+    cuda.act_type = gpu_act_type(choice, cuda.capability);
+    cuda.tf32 = choice->matmul_precision == PRECISION_HIGH && cuda.act_type == DTYPE_FP32;
     (void)prctl(PR_SET_TIMERSLACK, 1UL); // else a sleep of SLEEP_US takes 50 us longer
     cuda.wgmma = cuda.capability == 90 && OF_DEVICE(attention_has_wgmma)();
     cuda_check(cudaStreamCreateWithFlags(&cuda.stream, cudaStreamNonBlocking), "creating a stream");

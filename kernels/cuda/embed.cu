@@ -3,7 +3,7 @@
 
 enum { THREADS = 256 };
 #ifndef SORTED_TOKENS // tests set a smaller number, so that small batches have many chunks
-#define SORTED_TOKENS 1024
+#define SORTED_TOKENS EMBED_SORTED
 #endif
 enum { SORTED = SORTED_TOKENS };                          // tokens that one block of embed_sort_tokens sorts
 enum { PLACE_BITS = 10, PLACES = (1 << PLACE_BITS) - 1 }; // of a key, below the token, which has at most 20
@@ -36,7 +36,7 @@ void FOR_ACT(cuda_embed_forward)(Res *out, const void *rows, const Par *wte, con
 // and adds them in order. No atomics of sums, and rows of dwte that nothing belongs to are not touched. A run of more
 // than MANY rows makes its token a frequent one: of text at B = 64 the first has 2,000 rows. Blocks of STRANDS warps
 // add pieces of its runs, and then the sums of the warps in order.
-enum { STRANDS = 32, PIECE = SORTED / STRANDS, MANY = SORTED < 256 ? 2 : 8, FREQUENT_BLOCKS = 128 };
+enum { STRANDS = 32, PIECE = SORTED / STRANDS, MANY = SORTED < 256 ? 2 : EMBED_MANY, FREQUENT_BLOCKS = 128 };
 
 static __global__ void __launch_bounds__(SORTED)
     embed_sort_tokens(uint32_t *keys, uint32_t *frequent, const void *rows, unsigned bytes, int N, int T) {
@@ -159,11 +159,6 @@ __global__ void __launch_bounds__(THREADS)
         for (int k = 0; k < 8; k++) sum[k] += row[k];
     }
     add8(dwpe + (size_t)i * 8, sum, add);
-}
-
-size_t FOR_ACT(cuda_embed_scratch)(const Shape *shape) {
-    const size_t places = (size_t)blocks_of((size_t)shape->B * shape->T, SORTED) * SORTED;
-    return (places + 1 + places / (MANY + 1)) * sizeof(uint32_t);
 }
 
 void FOR_ACT(cuda_embed_backward)(Grad *dwte, Grad *dwpe, const Res *dout, const void *rows, int B, int T, int C,

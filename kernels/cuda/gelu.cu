@@ -49,10 +49,6 @@ __global__ void __launch_bounds__(THREADS) gelu_gradient(act *d, float *parts, c
     if (c < C) parts[(size_t)blockIdx.y * C + c] = total;
 }
 
-size_t FOR_ACT(cuda_gelu_scratch)(const Shape *shape) {
-    return (size_t)ROW_BLOCKS * 4 * (size_t)shape->C * sizeof(float);
-}
-
 void FOR_ACT(cuda_gelu_backward)(Act *d, Grad *dbias, const Act *in, int N, int C, Activation form, bool add) {
     int blocks = row_blocks(N);
     float *parts = dbias ? (float *)cuda.scratch : NULL;

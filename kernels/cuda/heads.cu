@@ -149,10 +149,6 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-size_t FOR_ACT(cuda_heads_scratch)(const Shape *shape) {
-    return (size_t)ROW_BLOCKS * 3 * (size_t)shape->C * sizeof(float);
-}
-
 void FOR_ACT(cuda_heads_backward)(Act *din, Grad *dq_gain, Grad *dk_gain, Grad *dbias, const Act *dqkv, const Act *in,
                                   const Heads *of, bool add) {
     const HeadCounts h = counts_of(of);

@@ -4,7 +4,7 @@
 // card.
 #include "kernels/cuda/ptx.cuh"
 
-enum { WARPS = 4, GRID = 384 };
+enum { WARPS = 4, GRID = LAYERNORM_BLOCKS };
 
 // dsum_act may be dsum, and is then written once
 template <int VECTORS, int BLOCKS>
@@ -77,10 +77,6 @@ __global__ void __launch_bounds__(WARPS * 32, sizeof(act) == 4 ? 1 : BLOCKS)
     }
     for (int c = threadIdx.x * 4; c < 2 * C; c += WARPS * 32 * 4)
         *(float4 *)(parts + (size_t)blockIdx.x * 2 * C + c) = *(float4 *)(sums + c);
-}
-
-size_t FOR_ACT(cuda_layernorm_scratch)(const Shape *shape) {
-    return (size_t)GRID * 2 * (size_t)shape->C * sizeof(float);
 }
 
 void FOR_ACT(cuda_layernorm_backward)(Res *dsum, Act *dsum_act, const NormGradients *gradients, const Act *dout,

@@ -19,7 +19,6 @@
 #include <string.h>
 
 enum {
-    WORKSPACE_LEAST = 32 << 20, // the recommendation for Hopper; older cards need 4 MiB
     WORKSPACE_MOST = 128 << 20, // the sums of a weight gradient that is split seven times need 50 MiB
     PLANS = 256,                // a step needs about 20; sampling one per text length, and the oldest plan is replaced
     CANDIDATES = 16,
@@ -30,7 +29,6 @@ enum {
 #define OP(name, scratch, arguments) void cuda_##name arguments;
 #include "kernels/ops.def"
 #undef OP
-size_t cuda_matmul_scratch(const Shape *shape);
 
 // D (m,n) = epilogue(op(A) op(B) [+ D]), all column-major, k the shared dimension.
 typedef struct {
@@ -96,8 +94,6 @@ void cuda_matmul_close(void) {
     handle = NULL;
     product_choices_close();
 }
-
-size_t cuda_matmul_scratch(const Shape *shape) { return (void)shape, WORKSPACE_LEAST; }
 
 // The scratch memory of other operations is a workspace, too. Powers of two: a choice holds for one size of workspace.
 static size_t workspace_bytes(void) {
@@ -486,7 +482,6 @@ void cuda_pack(const Weight *w) { (void)w; } // packed_bytes is 0
 
 #define SAME_(NAME, act, word, name, ...) extern __typeof__(name) name##_##act __attribute__((alias(#name)));
 #define SAME(name)                        CUDA_ACTS(SAME_, name)
-SAME(cuda_matmul_scratch)
 SAME(cuda_matmul_forward)
 SAME(cuda_matmul_backward_input)
 SAME(cuda_matmul_backward_weight)

@@ -41,11 +41,6 @@ __global__ void __launch_bounds__(THREADS) swiglu_gradient(act *in, const act *d
     store8(in + gate + F, u);
 }
 
-// 2F is at most 8C.
-size_t FOR_ACT(cuda_swiglu_scratch)(const Shape *shape) {
-    return (size_t)ROW_BLOCKS * 8 * (size_t)shape->C * sizeof(float);
-}
-
 void FOR_ACT(cuda_swiglu_backward)(Act *in, Grad *dbias, const Act *dout, int N, int F, bool add) {
     const size_t vectors = (size_t)N * F / 8;
     LAUNCH(swiglu_gradient, blocks_of(vectors, THREADS), THREADS, 0, cuda.stream, (act *)in, (const act *)dout, vectors,

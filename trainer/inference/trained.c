@@ -68,7 +68,7 @@ int trained_open(Trained *trained, ConfigReader *reader, const char *which) {
         return -1;
     log_line("model: '%s'", trained->path);
 
-    const Backend *backend = backend_for(config, false, NULL);
+    const Backend *backend = backend_for(config, NULL, NULL);
     if (!backend) return -1;
     config->batch_size.is_auto = false;
     ModelShape shape = model_shape(config);

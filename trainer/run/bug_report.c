@@ -116,7 +116,7 @@ static void add_configuration(Buffer *out, const ConfigReader *given) {
 }
 
 static void add_plan(Buffer *out, Config config) {
-    const Backend *backend = backend_for(&config, true, NULL);
+    const Backend *backend = backend_for(&config, &(GpuProperties){0}, NULL);
     add_title(out, "plan");
     if (!backend) {
         add_error(out);

@@ -50,16 +50,11 @@ bool threads_bound(char *text, size_t size) {
     return bound * launch.local_world < count;
 }
 
-static const Backend *open_on(Device device, const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]) {
-    const BackendChoice choice = {device,
-                                  config->dtype,
-                                  (int)config->threads,
-                                  config->deterministic,
-                                  config->optimizer_state,
-                                  without_device,
-                                  backend_cache_dir(),
-                                  (int)config->device_timeout,
-                                  config->matmul_precision};
+static const Backend *open_on(Device device, const Config *config, const GpuProperties *planned,
+                              char text[BACKEND_TEXT_BYTES]) {
+    const BackendChoice choice = {
+        device,  config->dtype,       (int)config->threads,        config->deterministic,   config->optimizer_state,
+        planned, backend_cache_dir(), (int)config->device_timeout, config->matmul_precision};
     char why[BACKEND_TEXT_BYTES];
     const Backend *backend = backend_open(&choice, why);
     if (!backend) return NULL;
@@ -79,15 +74,15 @@ static const Backend *open_on(Device device, const Config *config, bool without_
     return backend;
 }
 
-const Backend *backend_for(const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]) {
-    return open_on(config->device, config, without_device, text);
+const Backend *backend_for(const Config *config, const GpuProperties *planned, char text[BACKEND_TEXT_BYTES]) {
+    return open_on(config->device, config, planned, text);
 }
 
 const Backend *backend_for_rank(const Config *config, unsigned local, char text[BACKEND_TEXT_BYTES]) {
     if (local && (config->device == DEVICE_AUTO || config->device == DEVICE_CUDA)) {
-        const Backend *backend = open_on((Device)(DEVICE_CUDA + local), config, false, text);
+        const Backend *backend = open_on((Device)(DEVICE_CUDA + local), config, NULL, text);
         if (backend) return backend;
         err_clear();
     }
-    return backend_for(config, false, text);
+    return backend_for(config, NULL, text);
 }

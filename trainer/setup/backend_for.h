@@ -18,8 +18,9 @@ void threads_expect(Config *config);
 bool threads_bound(char *text, size_t size);
 
 // Opens the backend that the configuration selects and logs one line with the device, the type and the reason, which
-// is also copied to `text` unless it is NULL. NULL after fail().
-const Backend *backend_for(const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]);
+// is also copied to `text` unless it is NULL. planned: of a GPU, only the facts are needed, for a plan for this one;
+// NULL: it is opened. NULL after fail().
+const Backend *backend_for(const Config *config, const GpuProperties *planned, char text[BACKEND_TEXT_BYTES]);
 
 // The same for one of several processes on a machine, whose number there is `local`: with device=cuda or auto it opens
 // the GPU of that number, or the first when the launcher shows it no such GPU.

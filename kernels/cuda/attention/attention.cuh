@@ -6,7 +6,7 @@
 #include "kernels/cuda/attention/wave_order.h"
 #include "kernels/cuda/wgmma.cuh"
 
-enum { TILE = 64 }; // rows of scratch are padded to it
+enum { TILE = ATTENTION_TILE };
 
 // Turing: a block has at most 64 KiB of shared memory, and so has a multiprocessor. A kernel that needs more is not
 // launched there, and of the others one block at a time has all registers.
@@ -212,12 +212,6 @@ static inline int wave_of(dim3 grid, int resident) {
 
 static inline AttentionMask attention_mask(const Attention &a) {
     return {a.starts, a.dropout, (uint32_t)(a.layer * DROPOUT_SITES + DROPOUT_ATTENTION)};
-}
-
-// The kernel width for a head of D channels.
-static inline int attention_width(int D) {
-    assert(D % 8 == 0 && D <= HEAD_MAX);
-    return D <= 64 ? 64 : D <= 96 ? 96 : 128;
 }
 
 // On compute capability 9.0, by code that was compiled for it, heads of 64 channels; tiles are not larger than a

@@ -412,22 +412,11 @@ __global__ void __launch_bounds__(C::THREADS, blocks_at_once<C::BLOCKS>)
                     pack(dq[n][2 * r] * root, dq[n][2 * r + 1] * root);
 }
 
-// Where the three arrays lie in the scratch; the sums of dQ come first, since they need the most alignment. Returns
-// their bytes.
-static size_t lay_out(AttentionGradient *c, char *base) {
-    const Attention &a = c->a;
-    c->padded = (a.T + TILE - 1) / TILE * TILE;
-    const size_t rows = (size_t)a.B * a.H * c->padded, sums = rows * attention_width(a.D) * sizeof(float);
-    c->turn_count = 1 + (int)(rows / 16); // of the shortest tile
-    c->dq_sums = (float4 *)base, c->statistics = (float2 *)(base + sums);
-    c->turns = (int *)(base + sums + rows * sizeof(float2));
-    return sums + rows * sizeof(float2) + (size_t)c->turn_count * sizeof(int);
-}
-
-size_t FOR_ACT(cuda_attention_scratch)(const Shape *shape) {
-    AttentionGradient c = {};
-    c.a.B = shape->B, c.a.T = shape->T, c.a.H = shape->H, c.a.D = shape->C / shape->H;
-    return lay_out(&c, NULL);
+// The sums of dQ come first, since they need the most alignment.
+static void lay_out(AttentionGradient *c, char *base) {
+    const GradientScratch at = attention_scratch(c->a.B, c->a.T, c->a.H, c->a.D);
+    c->padded = at.padded, c->turn_count = at.turn_count;
+    c->dq_sums = (float4 *)base, c->statistics = (float2 *)(base + at.statistics), c->turns = (int *)(base + at.turns);
 }
 
 namespace { // it differs from type to type

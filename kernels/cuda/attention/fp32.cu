@@ -358,10 +358,6 @@ void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const
     LAUNCH(kernel, grid_of(a, a.from), THREADS, 0, cuda.stream, (float *)out, lse, (const float *)qkv, heads_of(a));
 }
 
-size_t FOR_ACT(cuda_attention_scratch)(const Shape *shape) {
-    return (size_t)shape->B * (size_t)shape->T * (size_t)shape->H * sizeof(float);
-}
-
 void FOR_ACT(cuda_attention_backward)(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
                                       const Act *qkv, const Attention *attention, bool add) {
     const Attention &a = *attention;

@@ -17,17 +17,19 @@
 #include <unistd.h>
 #include <vector>
 
-static int number(const char *name, int otherwise) {
+static uint64_t bytes(const char *name, uint64_t otherwise) {
     const char *text = getenv(name);
-    return text ? atoi(text) : otherwise;
+    return text ? strtoull(text, nullptr, 10) : otherwise;
 }
+static int number(const char *name, int otherwise) { return (int)bytes(name, (uint64_t)otherwise); }
 
 // EMU_HANG: while a file of this name exists.
 static bool is_hung_by_file() { return access(getenv("EMU_HANG"), F_OK) == 0; }
 
-struct EmuDevice emu_device = {0, 13000, number("EMU_CAPABILITY", 80), 12ull << 30,
+struct EmuDevice emu_device = {0, 13000, number("EMU_CAPABILITY", 80), bytes("EMU_MEMORY", 12ull << 30),
                                number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), 130001, 4, 1, true, -1, getenv("EMU_NVML") != nullptr, true, 2, 1 << 20, -1,
-                               getenv("EMU_HANG") ? is_hung_by_file : nullptr, nullptr};
+                               getenv("EMU_HANG") ? is_hung_by_file : nullptr, nullptr,
+                               getenv("EMU_NAME") ? getenv("EMU_NAME") : "emulated GPU", bytes("EMU_CONTEXT", 0)};
 struct EmuCounts emu_counts;
 
 // How much of each stream is ordered before a piece of work, an event or what the host does next.
@@ -293,7 +295,7 @@ const char *cudaGetErrorString(cudaError_t error) { return error ? "an emulated 
 cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int) { return snprintf(text, (size_t)size, "0000:01:00.0"), cudaSuccess; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *device, int) {
     memset(device, 0, sizeof *device);
-    strcpy(device->name, "emulated GPU");
+    snprintf(device->name, sizeof device->name, "%s", emu_device.name);
     const int card = number("EMU_CARD", (int)getpid()); // one for each process
     memcpy(device->uuid.bytes, &card, sizeof card);
     device->major = emu_device.capability / 10, device->minor = emu_device.capability % 10;
@@ -313,12 +315,12 @@ static size_t allocated() {
     return bytes;
 }
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
-    *total = emu_device.memory, *free_bytes = *total - allocated();
+    *total = emu_device.memory, *free_bytes = *total - emu_device.context - allocated();
     return cudaSuccess;
 }
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
     NEED(!capturing());
-    if (bytes > emu_device.memory - allocated()) return cudaErrorMemoryAllocation;
+    if (bytes > emu_device.memory - emu_device.context - allocated()) return cudaErrorMemoryAllocation;
     if (posix_memalign(memory, 256, bytes)) return cudaErrorMemoryAllocation;
     memset(*memory, 0xff, bytes); // NaN
     allocations[*memory] = bytes;

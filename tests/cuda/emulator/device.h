@@ -14,7 +14,7 @@ extern struct EmuDevice {
     int error;                     // returned when devices are counted, a cudaError_t
     int driver;                    // its version, 0: none
     int capability;                // 75, 80, 90, 120; from the environment: EMU_CAPABILITY
-    uint64_t memory;               // of the device
+    uint64_t memory;               // of the device, in bytes; from the environment: EMU_MEMORY
     int multiprocessors;           // from the environment: EMU_MULTIPROCESSORS
     int blocks_per_multiprocessor; // of any kernel: EMU_BLOCKS
     int cublaslt;                  // the version of the library that is found, 0: none
@@ -29,6 +29,8 @@ extern struct EmuDevice {
     int fast_when_cached; // the candidate that takes 1 us where the product before it had its operands; -1: none
     bool (*hangs)(void);  // a kernel hangs as long as it returns true; called at each step and query; NULL: none does
     const char *slow;     // a kernel with this in its name takes 100 us; NULL: none does
+    const char *name;     // of the device: EMU_NAME
+    uint64_t context;     // bytes that the context takes: EMU_CONTEXT
 } emu_device;
 
 // Counted since the program started.

@@ -169,7 +169,7 @@ workspace_key|matmul_cublaslt.c|s/gemm_name(p, workspace_bytes(), name);/gemm_na
 workspace_given|kernels/cuda/libraries/product_choices.c|s/(given \&\& !entry->given)/given/|for_each_workspace|rror
 cached|matmul_cublaslt.c|/cudaMemsetAsync(cuda.scratch/d|no_cache_holds|rror
 tf32|matmul_cublaslt.c|s/cuda.tf32 ? "tf32" : //|to_tf32|rror
-precision|kernels/cuda/backend_cuda.c|s/== PRECISION_HIGH \&\&/== PRECISION_HIGHEST \&\&/|to_tf32|rror
+precision|device.c|s/== PRECISION_HIGH \&\&/== PRECISION_HIGHEST \&\&/|to_tf32|rror
 replaced|matmul_cublaslt.c|/the product's plan may have replaced it/d;/const float apart_ms/i GemmPlan *plan = gemm_plan_for(ways->both, \&ways->of_both);|full_table|rror
 other_cards|device.c|s/cuda.capability == 90/cuda.capability >= 90/|attention_of_64|a card that has none|sm_120
 gaps|trainer/model/layer_offload.c|s/network->ops->zero(network_at(network, gradients->kept), gradients->bytes);/(void)0;/|gradients_and_residuals|rror

@@ -83,20 +83,6 @@ TEST(cuda_selects_a_type_that_the_card_supports) {
     emu_device = good;
 }
 
-TEST(cuda_plans_without_a_card) {
-    struct EmuDevice good = emu_device;
-    emu_device.error = cudaErrorInsufficientDriver;
-    BackendChoice plan = choice;
-    plan.without_device = true;
-    char why[256];
-    const Backend *backend = backend_cuda(&plan, why);
-    emu_device = good;
-    CHECK(backend && backend->par_bytes == 2);
-    const Shape shape = {12, 1024, 768, 12, 50304, 1024, 1};
-    CHECK(backend->scratch_bytes(&shape) > 32 << 20);
-    backend->close();
-}
-
 TEST(cuda_names_the_shapes_that_no_kernel_supports) {
     const Backend *backend = opened();
     CHECK_EQUAL(backend->check_shape(576, 12), 0); // heads of 48

@@ -145,7 +145,7 @@ static Config config_124m(void) {
 
 static const Backend *cpu(void) {
     char why[256];
-    const BackendChoice choice = {.device = DEVICE_CPU, .dtype = DTYPE_FP32, .threads = 1, .without_device = true};
+    const BackendChoice choice = {.device = DEVICE_CPU, .dtype = DTYPE_FP32, .threads = 1};
     const Backend *backend = backend_open(&choice, why);
     CHECK(backend);
     return backend;
