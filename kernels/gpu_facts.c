@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/sizes.h"
 #include <stdio.h>
+#include <string.h>
 
 enum { CAPABILITY_NEEDED = 75 }; // the lowest that the fp16 kernels are built for; bf16 needs 8.0
 
@@ -116,10 +117,11 @@ static void close_nothing(void) {}
 const Backend *backend_planned(const BackendChoice *choice, char why[256]) {
     static Backend backend;
     const GpuProperties *gpu = choice->planned;
-    if (gpu->capability && gpu_check_capability(choice, gpu->card, gpu->capability) < 0) return NULL;
+    char name[128];
+    snprintf(name, sizeof name, "%.*s", gpu->card ? (int)strcspn(gpu->card, ",") : 0, gpu->card ? gpu->card : "");
+    if (gpu->capability && gpu_check_capability(choice, name, gpu->capability) < 0) return NULL;
     backend = gpu_facts(choice, gpu);
     backend.is_planned = true, backend.close = close_nothing;
-    snprintf(why, 256, "cuda: planned for%s%.150s, not opened; %s", gpu->card ? " " : "", gpu->card ? gpu->card : "",
-             dtype_name(backend.act_type));
+    snprintf(why, 256, "cuda: planned for%s%s, not opened; %s", *name ? " " : "", name, dtype_name(backend.act_type));
     return &backend;
 }

@@ -36,7 +36,7 @@ done
 strip --strip-unneeded "$pack"/bin/* "$pack/test-gpu" "$pack/bench_gpu" "$pack"/lib/*
 git rev-parse --short=7 HEAD >"$pack/commit"
 cp tests/operations/test_operations.c "$pack/tests/operations"
-mkdir -p "$pack/trainer/plan" && cp trainer/plan/gpu_peaks.def "$pack/trainer/plan" # for report.py
+mkdir -p "$pack/trainer/plan" && cp trainer/plan/gpu_cards.def "$pack/trainer/plan" # for report.py
 cp -r tests/cuda/device tests/cuda/*.c "$pack/tests/cuda" # the names of the tests are read from the sources
 cp tests/bench/gpu/*.{py,json} "$pack/tests/bench/gpu"
 cp tests/bench/{nanogpt_model,timing}.py "$pack/tests/bench"

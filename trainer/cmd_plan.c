@@ -7,8 +7,10 @@
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/config/config.h"
 #include "trainer/model/gemm_rate.h"
+#include "trainer/plan/gpu_card.h"
 #include "trainer/plan/plan_check.h"
 #include "trainer/plan/plan_choices.h"
+#include "trainer/plan/step_cost.h"
 #include "trainer/records/metrics.h"
 #include "trainer/setup/answer_share.h"
 #include "trainer/setup/backend_for.h"
@@ -19,12 +21,15 @@
 enum { WORLD_MAX = 1024 };
 static bool print_config;
 static int64_t world = 0;
+static const char *card_name;
 static const Option options[] = {
     {OPT_FLAG, "print_config", &print_config, NULL,
      "print every key, its value and where it comes from, as a configuration file"},
     {OPT_INT, "world", &world, "N",
      "the plan of each of N processes, in memory of any size; 0 = as many as mpirun or srun has started, after mpirun "
      "in the free memory of this machine"},
+    {OPT_STRING, "card", &card_name, "NAME",
+     "the plan for a GPU that need not be here, as \"RTX 3060\": its memory, and the hours by its data sheet"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
@@ -50,8 +55,29 @@ static void print_measured(const Config *config, double tokens, Buffer *text) {
     buffer_print(text, "\n");
 }
 
-// Prints the size of the run and its time: at the median rate of the last steps of the run in out_dir, at the rate of a
-// probe of the CPU's products, which no whole step reaches, or at given rates.
+// The hours by the share of the data sheet's peak that steps reach, with what is computed again, and the steps of four
+// days.
+static void print_card_time(const Config *config, const Model *model, const Backend *backend, double flops,
+                            const char *each, Buffer *text) {
+    const double days = 4, steps = (double)config->max_iters;
+    const double again = step_cost_recompute(&model->shape, backend, config->recompute, (int)config->recompute_layers);
+    const GpuCard *card = gpu_card_of(backend->card);
+    const double least_s = flops * (1 + again) / (card->most_share * card->flops);
+    const double most_s = flops * (1 + again) / (card->least_share * card->flops);
+    char least[16], most[16], fewest[16], more[16];
+    buffer_print(text, ": %s to %s, %sat %.2f to %.2f of the card's %.0f TFLOP/s (%s)", human_time(least, least_s),
+                 human_time(most, most_s), each, card->least_share, card->most_share, card->flops * 1e-12,
+                 card->ran ? "measured on such a card" : "an estimate, nothing has run on such a card");
+    if (again > 0) buffer_print(text, ", with %.1f %% more for what is computed again", 100 * again);
+    if (offload_includes(config, OFFLOAD_OPTIMIZER)) buffer_print(text, ", without the copies of what is offloaded");
+    if (steps > 0)
+        buffer_print(text, "\n           in four days %s to %s steps",
+                     human_count(fewest, days * 86400 / most_s * steps),
+                     human_count(more, days * 86400 / least_s * steps));
+}
+
+// Prints the size of the run and its time: of a card that is known; else at the rate of a probe of the CPU's products,
+// which no whole step reaches, or at given rates; and at the median rate of the last steps of the run in out_dir.
 static void print_time(const Config *config, const Model *model, const Backend *backend, uint64_t train_tokens,
                        Buffer *text) {
     const double tokens = (double)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size);
@@ -61,11 +87,14 @@ static void print_time(const Config *config, const Model *model, const Backend *
     buffer_print(text, "\nrun        %lld steps, %s tokens, ", (long long)config->max_iters, human_count(count, total));
     if (train_tokens) buffer_print(text, "%.2f epochs of '%s', ", total / (double)train_tokens, config->dataset);
     buffer_print(text, "%.3g FLOP", flops);
+    const bool card = backend->card && gpu_card_of(backend->card) && backend->act_bytes == 2; // the peak's types
     const double rate = backend->in_host_memory ? gemm_rate_probe(backend, &model->shape,
                                                                   (int)(config->batch_size.value * config->block_size))
                                                 : 0;
     if (processes > 1) snprintf(each, sizeof each, "with %u processes, ", processes);
-    if (rate > 0)
+    if (card)
+        print_card_time(config, model, backend, flops / processes, each, text);
+    else if (rate > 0)
         buffer_print(text,
                      ": at least %s, %sat the %.3g TFLOP/s of matrix products alone in a short probe%s, which other "
                      "programs slow down",
@@ -105,20 +134,31 @@ static void take_choices(Config *config) {
     saved_state_close(&saved);
 }
 
-static int print_plan(Config *config) {
+// The backend of the configuration, or of facts alone: of `card`, or of a device that could not be opened.
+static const Backend *open_backend(const Config *config, const GpuCard *card) {
+    static char text[GPU_CARD_TEXT];
+    const GpuProperties gpu = card ? gpu_card_properties(card, text) : (GpuProperties){0};
+    const Backend *backend = card ? NULL : backend_for(config, NULL, NULL);
+    if (backend || config->device < DEVICE_CUDA) return backend;
+    if (!card) {
+        log_line(
+            "no GPU is open, and --card names none, so the plan has rates of an H200 and no limit but mem_limit: %s",
+            err_text());
+        err_clear();
+    }
+    return backend_for(config, &gpu, NULL);
+}
+
+static int print_plan(Config *config, const GpuCard *card) {
     FeedDataset dataset;
     const int found = data_check_find(config, &dataset);
     if (found < 0) return -1;
     take_choices(config);
     // A device that is not here is planned without its free memory, as are the processes of --world, which may be
     // elsewhere.
-    const Backend *backend = backend_for(config, NULL, NULL);
-    const bool here = backend && (config_world(config) == 1 || config->local_world);
-    if (!backend && config->device >= DEVICE_CUDA) {
-        log_line("a plan alone, as no GPU was opened: %s", err_text());
-        err_clear(), backend = backend_for(config, &(GpuProperties){0}, NULL);
-    }
+    const Backend *backend = open_backend(config, card);
     if (!backend) return -1;
+    const bool here = !backend->is_planned && (config_world(config) == 1 || config->local_world);
     const int64_t chunk_rows = config->loss_chunk_rows;
     Model model;
     MemoryPlan plan;
@@ -126,6 +166,7 @@ static int print_plan(Config *config) {
     Error unfit;
     const bool fits = memory_plan_of_run(&plan, &model, config, backend, here) == 0;
     err_take(&unfit); // found before the probe of print_time takes memory
+    if (card) gpu_card_print(card, &text);
     memory_plan_print(&plan, config, &model, backend, &text);
     print_time(config, &model, backend, dataset.tokens[SPLIT_TRAIN], &text);
     int result = print_answers(config, &text);
@@ -147,7 +188,12 @@ static int run(int count, char **files) {
     const bool launched = !world;
     if (launched) world = launch.world;
     if (world < 1 || world > WORLD_MAX) return fail(EX_USAGE, "--world is a number of processes, 1 to %d", WORLD_MAX);
+    const GpuCard *card = NULL;
+    if (card_name && gpu_card_find(&card, card_name) < 0) return -1;
     int result = config_read(&reader, count, files);
+    if (result == 0 && card && reader.config.device == DEVICE_CPU)
+        result = fail(EX_USAGE, "--card plans for a GPU, and device is cpu: leave one of them out");
+    if (card && reader.config.device == DEVICE_AUTO) reader.config.device = DEVICE_CUDA;
     if (result == 0) result = model_config_resolve(&reader, true);
     reader.config.world = (unsigned)world, reader.config.local_world = launched ? launch.local_world : 0;
     if (result == 0 && !print_config) result = vocabulary_resolve(&reader, NULL);
@@ -156,7 +202,7 @@ static int run(int count, char **files) {
     else if (result == 0) {
         config_warn(&reader);
         threads_expect(&reader.config);
-        result = print_plan(&reader.config);
+        result = print_plan(&reader.config, card);
     }
     config_close(&reader);
     return result;

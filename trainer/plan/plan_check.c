@@ -141,11 +141,12 @@ static int refuse_arena(const MemoryPlan *plan, const Config *config, const Back
     char need[16], most[16], holders[256] = "";
     human_bytes(need, (double)plan->bytes), human_bytes(most, (double)limits->arena);
     const bool card = !backend->in_host_memory, given = limits->arena == config->mem_limit;
-    const char *what = given ? "the limit" : "the GPU's free memory", *where = "";
+    const char *what = given ? "the limit" : backend->is_planned ? "the card's memory for it" : "the GPU's free memory";
+    const char *where = "";
     if (!card && !given) host_memory_free(&where), what = "what the programs leave of ";
     if (!card && !given && config->local_world > 1) what = "the part of a process in what the programs leave of ";
     if (limits->arena == 1) strcpy(most, "nothing");
-    if (card && !given) backend->other_processes(holders, sizeof holders);
+    if (card && !given && !backend->is_planned) backend->other_processes(holders, sizeof holders);
     return fail(card ? EX_VRAM : EX_MEMORY, "the plan needs %s, %s%s is %s%s%s%s%s", need, what, where, most,
                 *holders ? " (" : "", holders, *holders ? ")" : "", near);
 }

@@ -10,7 +10,7 @@ MemoryLimits memory_limits(const Config *config, const Backend *backend, bool he
     MemoryLimits limits = {.arena = config->mem_limit,
                            .host = part > HOST_REST ? part - HOST_REST : part > 0,
                            .copy_sharers = here && config->local_first == 0 ? processes : 0};
-    const uint64_t left = !here ? 0 : backend->in_host_memory ? limits.host : backend->free_bytes;
+    const uint64_t left = backend->in_host_memory ? limits.host : here || backend->is_planned ? backend->free_bytes : 0;
     if (left && (!limits.arena || left < limits.arena)) limits.arena = left;
     return limits;
 }

@@ -14,8 +14,8 @@ typedef struct {
 enum { HOST_REST = 64 << 20 };
 
 // arena: mem_limit or, if the arena is allocated on this machine (`here`), the free memory of the device, whichever is
-// smaller. host: the free memory of this machine without HOST_REST, if `here`; the processes of a machine have equal
-// parts, of which each leaves an equal part of rank 0's copy to rank 0.
+// smaller; a card that is planned for counts as free. host: the free memory of this machine without HOST_REST, if
+// `here`; the processes of a machine have equal parts, of which each leaves an equal part of rank 0's copy to rank 0.
 MemoryLimits memory_limits(const Config *config, const Backend *backend, bool here);
 
 // The memory of this machine that the plan needs, without copies for checkpoints.

@@ -2,11 +2,11 @@
 // by operation, on a core with AVX-512 and AMX, 2026-11-22 (now make bench-kernels S=threads=1). The sums of gradients
 // were timed on one core of an AMD EPYC, 2026-11-24.
 //
-// Times of a GPU are shares of its data sheet's peaks (gpu_peaks.def), and of an H200's if the card is not known: of an
+// Times of a GPU are shares of its data sheet's peaks (gpu_cards.def), and of an H200's if the card is not known: of an
 // H200 they give a step of 124M within 10 % of its time (docs/gpu-results.md). An RTX 4070 has 115 FLOP for a byte of
 // memory, an H200 206: a norm that is computed again is a smaller part of a step there.
 #include "trainer/plan/step_cost.h"
-#include <string.h>
+#include "trainer/plan/gpu_card.h"
 
 typedef struct {
     const char *source;
@@ -20,18 +20,13 @@ typedef struct {
 static const Rates cpu_float = {"rates of one CPU core", 95e9, 40e9, 49e9, 0.86e9, 0.53e9, 0.98e9, 2.5e9};
 static const Rates cpu_half = {"rates of one CPU core", 360e9, 82e9, 97e9, 0.93e9, 0.75e9, 0.91e9, 2.5e9};
 
-GpuPeak gpu_peak(const char *text) {
-#define GPU_PEAK(name, tflops, gigabytes)                                                                              \
-    if (strstr(text, name)) return (GpuPeak){(tflops)*1e12, (gigabytes)*1e9};
-#include "trainer/plan/gpu_peaks.def"
-    return (GpuPeak){0, 0};
-}
-
 static const char *const unknown_card = "H200";
 
-static GpuPeak peak_of(const Backend *backend) {
-    const GpuPeak peak = gpu_peak(backend->card ? backend->card : unknown_card);
-    return peak.flops > 0 ? peak : gpu_peak(unknown_card);
+static const GpuCard *known_card(const Backend *backend) { return backend->card ? gpu_card_of(backend->card) : NULL; }
+
+static const GpuCard *card_of(const Backend *backend) {
+    const GpuCard *known = known_card(backend);
+    return known ? known : gpu_card_of(unknown_card);
 }
 
 // Products reach 0.75 of the peak (0.72 of an H200's; 0.80 and more is reported of desktop cards) and copies 0.85.
@@ -39,13 +34,12 @@ static GpuPeak peak_of(const Backend *backend) {
 // step of 124M 5 % shorter; the older shares stay, as the plan of an unknown card depends on them. Cards whose peak is
 // below 500 TFLOP/s are assumed to have twice these shares.
 static Rates gpu_rates(const Backend *backend) {
-    const bool known = backend->card && gpu_peak(backend->card).flops > 0;
-    const GpuPeak peak = peak_of(backend);
-    const double attention = peak.flops > 500e12 ? 1 : 2, bytes = 0.85 * peak.bytes;
-    return (Rates){.source = known ? "rates by the card's data sheet" : "rates of an H200",
-                   .products = 0.75 * peak.flops,
-                   .attention_forward = 0.25 * attention * peak.flops,
-                   .attention_backward = 0.19 * attention * peak.flops,
+    const double flops = card_of(backend)->flops, bytes = 0.85 * card_of(backend)->bytes;
+    const double attention = flops > 500e12 ? 1 : 2;
+    return (Rates){.source = known_card(backend) ? "rates by the card's data sheet" : "rates of an H200",
+                   .products = 0.75 * flops,
+                   .attention_forward = 0.25 * attention * flops,
+                   .attention_backward = 0.19 * attention * flops,
                    .gelu = bytes / 4, // an activation is read and one written
                    .norm = bytes / 8, // two and two
                    .loss = bytes / 4,
@@ -62,7 +56,7 @@ const char *step_cost_source(const Backend *backend) { return rates_of(backend).
 // The time of the launches does not depend on the card: a slow one computes fewer tokens in it.
 double step_cost_fixed(const Backend *backend) {
     if (backend->in_host_memory) return 256;
-    return 4096 * peak_of(backend).flops / gpu_peak(unknown_card).flops;
+    return 4096 * card_of(backend)->flops / gpu_card_of(unknown_card)->flops;
 }
 
 // Seconds for each token of one layer's operations of the forward pass, by the level that computes them again.

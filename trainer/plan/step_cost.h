@@ -18,9 +18,3 @@ double step_cost_sums(const Model *model, const Backend *backend, const Config *
 double step_cost_fixed(const Backend *backend);
 
 const char *step_cost_source(const Backend *backend); // where the rates are from, for people
-
-// The peaks of a GPU by its data sheet (gpu_peaks.def), whose name is in the text. flops 0: not known.
-typedef struct {
-    double flops, bytes; // a second
-} GpuPeak;
-GpuPeak gpu_peak(const char *text);

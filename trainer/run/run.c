@@ -9,7 +9,7 @@
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/engine/engine_data.h"
 #include "trainer/model/gemm_rate.h"
-#include "trainer/plan/step_cost.h"
+#include "trainer/plan/gpu_card.h"
 #include "trainer/run/run_directory.h"
 #include "trainer/setup/answer_share.h"
 #include "trainer/setup/vocabulary.h"
@@ -24,7 +24,8 @@ static void measure_products(Run *run) {
     const Engine *engine = &run->engine;
     const double rate = network_gemm_rate(&run->engine.network);
     const unsigned world = engine->collective.world;
-    run->pace.gemm_rate = world * rate, run->pace.peak_rate = world * gpu_peak(engine->backend_text).flops;
+    const GpuCard *card = gpu_card_of(engine->backend_text);
+    run->pace.gemm_rate = world * rate, run->pace.peak_rate = card ? world * card->flops : 0;
     log_line("measured peak: %.3g TFLOP/s, of matrix products of this model%s", rate * 1e-12,
              world > 1 ? ", in each process" : "");
 }

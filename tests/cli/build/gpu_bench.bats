@@ -44,7 +44,7 @@ END
     grep -q '^| matmul_forward | 24 | 18.000 | 450 | 11.4 | \*\*off\*\* |$' gpu-results.md
     grep -q '^| step |  | 125.000 | - | 119.6 |  |$' gpu-results.md
     grep -qF 'with the context (1.00 GiB with libraries)' gpu-results.md
-    grep -q ' | 411 | 42% | 53% | - | - | 1755 | 690 |  |$' gpu-results.md # of 989 TFLOP/s, trainer/plan/gpu_peaks.def
+    grep -q ' | 411 | 42% | 53% | - | - | 1755 | 690 |  |$' gpu-results.md # of 989 TFLOP/s, trainer/plan/gpu_cards.def
     # a section without new results, and results of another commit, keep the line of their own commit
     echo 1234567 >commit
     report --begin tests.txt "NVIDIA H200, 570.1, 143771 MiB" && printf '%s\n' "passed loss (1 s)" "FAILED gelu: exit 3" >tests.txt && report
@@ -80,7 +80,7 @@ END
 }
 
 @test "a planner that cannot run is not a model that does not fit" {
-    mkdir -p "$out"/{fake,build/bin,trainer/plan} && cp -r tests "$out" && cp trainer/plan/gpu_peaks.def "$out/trainer/plan" # in a checkout the report also goes to docs
+    mkdir -p "$out"/{fake,build/bin,trainer/plan} && cp -r tests "$out" && cp trainer/plan/gpu_cards.def "$out/trainer/plan" # in a checkout the report also goes to docs
     cd "$out" && export PATH="$PWD/fake:$PATH"
     printf '#!/bin/sh\necho "NVIDIA of this test"\n' >fake/nvidia-smi
     printf '#!/bin/sh\necho broken >&2; exit 127\n' >build/bin/trainer

@@ -25,6 +25,23 @@ gpu() { "$BIN/trainer" train tiny.conf --device=cuda "${options[@]}" "$@"; }
     "$BIN/trainer" status --json without | jq -e 'has("gpu_busy") | not'
 }
 
+@test "the plan for a card by its name is the one that the driver of such a card leads to" {
+    local model=(plan --batch_size=64 --gradient_accumulation_steps=8 --n_layer=12)
+    while IFS=, read -r card device; do
+        run_code 0 "$BIN/trainer" "${model[@]}" --card "$card"
+        [[ "$output" =~ "compute capability "([0-9]+)"."([0-9])", "([0-9]+)" multiprocessors".*"memory     "([0-9]+)" bytes".*"context    "([0-9]+)" bytes" ]]
+        EMU_NAME=$device EMU_CAPABILITY=${BASH_REMATCH[1]}${BASH_REMATCH[2]} EMU_MULTIPROCESSORS=${BASH_REMATCH[3]} EMU_MEMORY=${BASH_REMATCH[4]} \
+            EMU_CONTEXT=${BASH_REMATCH[5]} "$BIN/trainer" "${model[@]}" --device=cuda >device
+        "$BIN/trainer" "${model[@]}" --card "$card" | sed '1,/^$/d' >named
+        diff named device
+    done <<'END'
+RTX 3060,NVIDIA GeForce RTX 3060
+GTX 1660,NVIDIA GeForce GTX 1660
+RTX 4090,NVIDIA GeForce RTX 4090
+H200,NVIDIA H200
+END
+}
+
 @test "the passes before the first batch read no start of a document that nothing has written" {
     gpu --out_dir=run --document_mask=True --n_layer=1 --n_embd=32 --batch_size=2 --gradient_accumulation_steps=1 --eval_tokens=16 --eval_interval=1 --warmup_iters=0 --max_iters=1
     gpu --out_dir=large --document_mask=True --n_layer=1 --n_embd=32 --batch_size=2 --gradient_accumulation_steps=1 --eval_tokens=128 --eval_batch_size=4 --eval_interval=0 --warmup_iters=0 --max_iters=1

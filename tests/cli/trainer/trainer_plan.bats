@@ -157,6 +157,31 @@ setup_file() { cd "$BATS_FILE_TMPDIR" && make_data 6000 0.1; }
     run_match 83 "no batch size fits" "$BIN/trainer" "${card[@]/11.3GiB/8GiB}" --n_layer=48 --n_head=25 --n_embd=1600
 }
 
+@test "plan for a card by its name: what it has for the arena, the hours of the run and the steps of four days" {
+    model=(plan --n_layer=4 --n_head=4 --n_embd=256 --max_iters=20000)
+    run_code 0 "$BIN/trainer" "${model[@]}" --card "rtx 3060 12GB"
+    [[ "$output" =~ "memory     "([0-9]+)" bytes".*"context    "([0-9]+)" bytes".*"reserve    "([0-9]+)" bytes".*"arena      at most "([0-9]+)" bytes" ]]
+    [ $((BASH_REMATCH[1] - BASH_REMATCH[2] - BASH_REMATCH[3])) = "${BASH_REMATCH[4]}" ]
+    [[ "$output" =~ ", "([0-9.e+]+)" FLOP: "([0-9.]+)" h to "([0-9.]+)" h, at 0.47 to 0.75 of the card's 26 TFLOP/s (an estimate,".*"in four days "([0-9.]+)" k to "([0-9.]+)" k steps" ]]
+    python3 - "${BASH_REMATCH[@]:1}" <<'END'
+import sys
+flop, least, most, fewest, more = map(float, sys.argv[1:])
+for share, hours, steps in (0.75, least, more), (0.47, most, fewest):
+    expected = flop / (share * 26e12) / 3600
+    assert abs(hours / expected - 1) < 0.01 and abs(steps * 1000 / (20000 * 96 / expected) - 1) < 0.01, sys.argv
+END
+    run_match 0 "cuda: planned for GTX 1660, not opened; float16*" "$BIN/trainer" "${model[@]}" --card "GTX 1660"
+    run_match 0 " at 0.46 to 0.60 of the card's 989 TFLOP/s (measured on such a card)" "$BIN/trainer" "${model[@]}" --card H200
+    run_match 0 " with 2 processes, at 0.47" "$BIN/trainer" "${model[@]}" --card "RTX 3060" --world=2
+    run_match 0 " at 10 TFLOP/s" "$BIN/trainer" "${model[@]}" --card "RTX 3060" --dtype=float32 # the peak is of 16 bits
+    run_match 83 "the card's memory for it is 11.0 GiB; these fit: --batch_size=" "$BIN/trainer" "${model[@]}" --card "RTX 3060" --recompute=none --batch_size=400
+    run_match 2 "bfloat16 needs 8.0: use dtype=float16" "$BIN/trainer" "${model[@]}" --card "GTX 1660" --dtype=bfloat16
+    run_match 80 "'V100-SXM' has compute capability 7.0, 7.5 is needed" "$BIN/trainer" "${model[@]}" --card V100-SXM
+    run_match 2 "'RTX 3060 Super' names no card that is known; near it: RTX 3060 Ti, RTX 3060 8GB, RTX 3060" "$BIN/trainer" "${model[@]}" --card "RTX 3060 Super"
+    CUDA_VISIBLE_DEVICES= run_match 0 "no GPU is open, and --card names none, so the plan has rates of an H200"*"arena " "$BIN/trainer" "${model[@]}" --device=cuda
+    run_match 2 "--card plans for a GPU, and device is cpu" "$BIN/trainer" "${model[@]}" --card "RTX 3060" --device=cpu
+}
+
 @test "the largest batch_size that a plan prints fits, and one more does not" {
     card=(plan --device=cuda --mem_limit=10.8GiB --gradient_accumulation_steps=1 --eval_batch_size=1 --offload=none --recompute=none)
     run "$BIN/trainer" "${card[@]}" --batch_size=12

@@ -19,7 +19,7 @@ Results of `make test-gpu` and `make bench-gpu`, with the device they ran on. Th
 """
 EXPECTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/gpu/bench_gpu_expected.json")
 TOLERANCE = 0.25
-PEAKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../trainer/plan/gpu_peaks.def")
+PEAKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../trainer/plan/gpu_cards.def")
 
 STATES = {"bf16": "moments in bf16", "bf16_sr": "moments and parameters in bf16"}
 
@@ -62,9 +62,9 @@ def settings(row):
 
 
 def peak_of(device):
-    """TFLOP/s by the data sheet, of the first row of gpu_peaks.def whose words are in the device's line."""
+    """TFLOP/s by the data sheet, of the first row of gpu_cards.def whose words are in the device's line."""
     with open(PEAKS) as file:
-        rows = re.findall(r'^GPU_PEAK\("([^"]+)", *([0-9]+),', file.read(), re.M)
+        rows = re.findall(r'^GPU_CARD\("([^"]+)", *([0-9]+),', file.read(), re.M)
     return next((int(rate) for name, rate in rows if name in device + ","), 0)
 
 

@@ -2,7 +2,7 @@
 // of GPUs.
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/model/gemm_rate.h"
-#include "trainer/plan/step_cost.h"
+#include "trainer/plan/gpu_card.h"
 #include <math.h>
 #include <string.h>
 
@@ -114,6 +114,50 @@ TEST(gemm_rate_of_the_cpu_is_measured_with_and_without_a_network) {
     tiny_close(&tiny);
 }
 
+// Each row by its own name, as a user may write it and as a plan for it has it; a part of a name is refused.
+TEST(each_card_is_found_by_its_name) {
+    static const char *const names[] = {
+#define GPU_CARD(name, ...) name,
+#include "trainer/plan/gpu_cards.def"
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char given[64], text[GPU_CARD_TEXT];
+        const GpuCard *card = NULL;
+        snprintf(given, sizeof given, "nvidia %.*s", (int)strcspn(names[i], ","), names[i]);
+        for (char *c = given; *c; c++) *c = *c == ' ' ? '-' : *c;
+        CHECK_EQUAL(gpu_card_find(&card, given), 0);
+        CHECK(card->name == names[i] || !strcmp(card->name, names[i]));
+        const GpuProperties gpu = gpu_card_properties(card, text);
+        CHECK(gpu_card_of(gpu.card) == card && gpu.capability == card->capability);
+        CHECK(gpu.free_bytes < gpu.memory_bytes);
+    }
+    static const struct {
+        const char *given, *name; // NULL: none, with these names near it
+        const char *near;
+    } rows[] = {
+        {"NVIDIA GeForce RTX 3060", "RTX 3060,", NULL},
+        {"rtx3060 12GB", "RTX 3060,", NULL},
+        {"RTX 3060 8GB", "RTX 3060 8GB,", NULL},
+        {"T4 16GB", "T4,", NULL},
+        {"H200 141 GB", "H200", NULL},
+        {"A100 40GB", "A100", NULL},
+        {"RTX 3060 10GB", NULL, "near it: RTX 3060 Ti, RTX 3060 8GB, RTX 3060"},
+        {"3090", NULL, "near it: RTX 3090 Ti, RTX 3090"},
+        {"RTX 4060 Laptop GPU", NULL, "near it: RTX 4060 Ti 16GB, RTX 4060 Ti, RTX 4060"},
+        {"", NULL, "near it: GB200, B200,"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const GpuCard *card = NULL;
+        if (rows[i].name) {
+            CHECK_EQUAL(gpu_card_find(&card, rows[i].given), 0);
+            CHECK_TEXT(card->name, rows[i].name);
+        } else {
+            CHECK_EQUAL(gpu_card_find(&card, rows[i].given), -1);
+            CHECK_ERROR(EX_USAGE, rows[i].near);
+        }
+    }
+}
+
 TEST(gpu_peak_is_found_by_the_name_of_the_card) {
     static const struct {
         const char *text;
@@ -130,6 +174,8 @@ TEST(gpu_peak_is_found_by_the_name_of_the_card) {
         {"cuda: NVIDIA L4, compute capability 8.9, 22.0 GiB, bfloat16", 121},
         {"cpu: as requested; 2 threads, bfloat16 (avx512)", 0},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_true(gpu_peak(cases[i].text).flops == cases[i].tflops * 1e12);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const GpuCard *card = gpu_card_of(cases[i].text);
+        assert_true((card ? card->flops : 0) == cases[i].tflops * 1e12);
+    }
 }

@@ -330,7 +330,7 @@ static void other_processes(char *text, size_t size) { snprintf(text, size, "pid
 TEST(plan_stays_below_the_free_memory_of_the_device) {
     const Backend *found = opened(DEVICE_CUDA, DTYPE_AUTO, STATE_FP32);
     Backend backend = *found;
-    backend.free_bytes = 3ull << 30, backend.other_processes = other_processes;
+    backend.free_bytes = 3ull << 30, backend.other_processes = other_processes, backend.is_planned = false;
     Config config = gpt2_124m();
     config.batch_size.value = 8, config.gradient_accumulation_steps = 8, config.recompute = RECOMPUTE_AUTO;
     const MemoryLimits limits = memory_limits(&config, &backend, true);
@@ -343,6 +343,9 @@ TEST(plan_stays_below_the_free_memory_of_the_device) {
     CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, false), 0); // on another machine, without a limit
     CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, true), -1);
     CHECK_ERROR(EX_VRAM, "the GPU's free memory is 3.0 GiB (pid 4711 holds 8.0 GiB); these fit: --batch_size=");
+    backend.is_planned = true; // a card that is named has what it leaves, wherever it is
+    CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, false), -1);
+    CHECK_ERROR(EX_VRAM, "the card's memory for it is 3.0 GiB; these fit: --batch_size=");
     config.mem_limit = 2867ull << 20; // the smaller of the two
     CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, true), -1);
     CHECK_TEXT(err_text(), "the limit is 2.8 GiB; these fit");
