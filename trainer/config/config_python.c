@@ -15,27 +15,22 @@ static const char *const computed_names[] = {
     "tokens_per_iter", "ddp_world_size", "master_process", "seed_offset",   "device_type", "ptdtype",
     "config_keys",     "config",         "iter_num",       "best_val_loss", NULL};
 
-// The names of keys and words in other programs: for the hint in a mistake.
+// The names of words, and of keys, in other programs: for the hint in a mistake.
 typedef struct {
     const char *name, *ours;
 } Synonym;
 static const Synonym key_synonyms[] = {
-    {"lr", "learning_rate"},
-    {"wd", "weight_decay"},
-    {"bs", "batch_size"},
-    {"steps", "max_iters"},
-    {"max_steps", "max_iters"},
-    {"epochs", "max_iters"},
-    {"seq_len", "block_size"},
-    {"context_length", "block_size"},
-    {"warmup", "warmup_iters"},
-    {"precision", "dtype"},
-    {"output_dir", "out_dir"},
-    {"data", "dataset"},
-    {"hidden_size", "n_embd"},
-    {"gpu", "device"},
-    {"grad_accum", "gradient_accumulation_steps"},
-    {"prompt", "start"}, // of sample
+#define SAME(name, key)       {name, #key},
+#define SET(name, key, value) {name, #key "=" value},
+#define NONE(name, sentence)
+#include "trainer/config/peer_keys.def"
+    {NULL, NULL},
+};
+static const Synonym missing_keys[] = {
+#define SAME(name, key)
+#define SET(name, key, value)
+#define NONE(name, sentence) {name, sentence},
+#include "trainer/config/peer_keys.def"
     {NULL, NULL},
 };
 static const Synonym word_synonyms[] = {
@@ -72,6 +67,7 @@ bool python_is_computed(const char *name, size_t length) { return is_among(compu
 bool python_is_ignored(const char *statement) { return beginning(ignored_statements, statement); }
 const char *python_docstring(const char *statement) { return beginning(docstrings, statement); }
 const char *python_key(const char *name) { return find_synonym(key_synonyms, name); }
+const char *python_missing(const char *name) { return find_synonym(missing_keys, name); }
 const char *python_word(const char *text) { return find_synonym(word_synonyms, text); }
 
 const char *python_next_statement(const char *statement) {

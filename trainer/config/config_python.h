@@ -16,4 +16,5 @@ bool python_takes_keys(const char *statement);
 
 // Our name for a key or word of another program, for the hint in a mistake. NULL: the name is not known.
 const char *python_key(const char *name);
+const char *python_missing(const char *name); // a sentence, of a key for what is not done here; or NULL
 const char *python_word(const char *text);

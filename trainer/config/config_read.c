@@ -115,6 +115,11 @@ static bool is_gone(const Assignment *place, int at, SuccessorKind kind, const c
 
 static void unknown_key(const Assignment *place, int at, const char *name) {
     if (is_gone(place, at, SUCCESSOR_KEY, "", name)) return;
+    const char *missing = python_missing(name);
+    if (missing) {
+        mistake(place, at, "unknown key '%s': %s", name, missing);
+        return;
+    }
     const char *near = python_key(name);
     if (!near) near = option_nearest(place->reader->options, name);
     mistake(place, at, "unknown key '%s'%s%s%s", name, near ? ", did you mean '" : "", near ? near : "",

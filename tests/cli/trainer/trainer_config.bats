@@ -207,7 +207,7 @@ END
     echo 'max_iters = round(3)' >call.py
     run_match 2 "call.py:1:13: 'max_iters' takes an integer" "$BIN/trainer" plan tiny.conf call.py
     run_match 2 "'mem_limit' is 12 bytes, too few for any plan: the unit is as in 10.8GiB" "$BIN/trainer" plan tiny.conf --mem_limit=12
-    run_match 2 "unknown key 'prompt', did you mean 'start'?" "$BIN/trainer" sample --prompt=x
+    run_match 2 "unknown key 'prompt': the beginning of a text is 'millrace sample --start=TEXT'" "$BIN/trainer" sample --prompt=x
     echo "model = 'gpt2'" >bad.py
     run_match 2 "bad.py:1:1: unknown key 'model'" "$BIN/trainer" plan tiny.conf bad.py
 }
@@ -217,7 +217,8 @@ END
         <("$BIN/trainer" plan --print_config tiny.conf --n_layer=2 --bias=False --dtype=float32 2>&1)
     run_match 2 "--n_layer: write --n_layer=VALUE" "$BIN/trainer" plan tiny.conf --n_layer --bias
     run_match 2 "--lr=3: unknown key 'lr', did you mean 'learning_rate'?" "$BIN/trainer" plan tiny.conf --lr=3
-    run_match 2 "did you mean 'max_iters'?" "$BIN/trainer" plan tiny.conf --epochs=3
+    run_match 2 "did you mean 'recompute=block'?" "$BIN/trainer" plan tiny.conf --gradient-checkpointing
+    run_match 2 "--lora_rank=8: unknown key 'lora_rank': there are no adapters: init_from=DIR trains all weights" "$BIN/trainer" plan tiny.conf --lora_rank=8
     run_match 66 "cannot open 'none.conf'" "$BIN/trainer" plan none.conf
     run_match 2 "unknown key 'x'" "$BIN/trainer" plan none.conf --x=3
     run_match 2 "did you mean 'float16'?" "$BIN/trainer" plan tiny.conf --dtype=fp16

@@ -1,6 +1,7 @@
 // nanoGPT's configuration files and flags.
 #include "tests/test.h"
 #include "trainer/config/config.h"
+#include <ctype.h>
 #include <math.h>
 
 static ConfigReader reader;
@@ -367,6 +368,50 @@ TEST(config_reports_expressions_that_have_no_value) {
         "a.py:9:11: 'n_layer' takes an integer: the number has more than 63 digits\n",
     };
     close_with(wanted, sizeof wanted / sizeof *wanted);
+}
+
+// Whether each key=VALUE of a sentence has one of our keys; not meant: --option=VALUE.
+static bool names_our_keys(const char *sentence) {
+    for (const char *end = sentence; (end = strchr(end, '=')); end++) {
+        const char *at = end;
+        while (at > sentence && (isalnum((unsigned char)at[-1]) || at[-1] == '_')) at--;
+        const Option *option = option_find(config_keys, at, (size_t)(end - at));
+        if (!(at > sentence && at[-1] == '-') && !(option && strlen(option->name) == (size_t)(end - at))) return false;
+    }
+    return true;
+}
+
+// A row of peer_keys.def: the mistake has its answer, and what that names can be set.
+static void check_peer_key(const char *name, int key, const char *value, const char *sentence) {
+    char flag[128], wanted[512];
+    const char *placeholder = strchr(value, ':'); // wsd:STEPS
+    if (sentence)
+        snprintf(wanted, sizeof wanted, "unknown key '%s': %s\n", name, sentence);
+    else
+        snprintf(wanted, sizeof wanted, "unknown key '%s', did you mean '%s%s%s'?\n", name, config_key(key),
+                 *value ? "=" : "", value);
+    config_open(&reader);
+    snprintf(flag, sizeof flag, "%s=1", name);
+    config_flag(&reader, flag);
+    close_with((const char *[]){wanted}, 1);
+    if (sentence) {
+        CHECK(names_our_keys(sentence));
+        return;
+    }
+    CHECK(!config_is_part(key));
+    config_open(&reader);
+    snprintf(flag, sizeof flag, "%s=%.*s%s", config_key(key),
+             (int)(placeholder ? placeholder - value : (long)strlen(value)), value, placeholder ? ":5" : "");
+    if (*value) config_flag(&reader, flag);
+    CHECK_EQUAL(reader.mistake_count, 0);
+    config_close(&reader);
+}
+
+TEST(each_key_of_another_program_is_answered_with_a_key_that_exists) {
+#define SAME(name, key)       check_peer_key(name, KEY_##key, "", NULL);
+#define SET(name, key, value) check_peer_key(name, KEY_##key, value, NULL);
+#define NONE(name, sentence)  check_peer_key(name, 0, "", sentence);
+#include "trainer/config/peer_keys.def"
 }
 
 TEST(config_skips_a_byte_order_mark_and_reports_nul_bytes) {
