@@ -96,7 +96,7 @@ static int print_checkpoint(const char *path) {
     if (saved_state_read(&saved, path) < 0) return -1;
     const Cooldown *cooldown = &saved.state.cooldown;
     const double most = strtod(json_string_value(json_object_get(saved.config, "max_iters")), NULL);
-    if (cooldown->begun || most < UNTIL_STEPS)
+    if (cooldown->begun || most != UNTIL_STEPS)
         print_number("max_iters", cooldown->begun ? (double)(cooldown->from + cooldown->steps) : most);
     Buffer text = {0};
     json_add_string(&text, path);

@@ -44,8 +44,9 @@ static int run_once(char **argv, bool trains) {
     if (trains && launch.world > 1 && !strcmp(launch.launcher, LAUNCH_TORCHRUN)) return refuse_torchrun(argv, &launch);
     unsigned tasks = 1;
     if (trains && launch.world == 1 && launch_number("SLURM_NTASKS", &tasks) > 0 && tasks > 1)
-        log_warn("this Slurm job has %u tasks, and this process trains alone: type `srun --mpi=pmix` before its command",
-                 tasks);
+        log_warn(
+            "this Slurm job has %u tasks, and this process trains alone: type `srun --mpi=pmix` before its command",
+            tasks);
     err_clear();
     if (trains || !launch.rank) return -1;
     log_line("'%s' runs once, in rank 0: rank %u of the %u processes of %s ends here", argv[1], launch.rank,

@@ -40,7 +40,7 @@ static void print_summary(Buffer *out, const Report *report, const Curves *curve
     char count[16];
     const uint64_t end = schedule_end(report->config, &state->cooldown);
     buffer_print(out, "<table>\n<tr><th>steps</th><td>%llu", (unsigned long long)state->step);
-    if (end < UNTIL_STEPS) buffer_print(out, " of %llu", (unsigned long long)end);
+    if (end != UNTIL_STEPS) buffer_print(out, " of %llu", (unsigned long long)end);
     if (state->nonfinite) buffer_print(out, ", %llu not finite and not applied", (unsigned long long)state->nonfinite);
     buffer_print(out, "</td></tr>\n<tr><th>tokens seen</th><td>%s</td></tr>\n",
                  human_count(count, (double)state->tokens));

@@ -70,7 +70,7 @@ static void print_step(const Run *run, const ComputedStep *step, double seconds,
     char left[24], rate[80], last[24] = "";
     const uint64_t end = engine_end(engine);
     Buffer words = {0};
-    if (end < UNTIL_STEPS) snprintf(last, sizeof last, "/%llu", (unsigned long long)end);
+    if (end != UNTIL_STEPS) snprintf(last, sizeof last, "/%llu", (unsigned long long)end);
     if (engine->state.scaler.scale > 0) buffer_print(&words, " | scale %g", (double)step->loss_scale);
     if (100 * step->wait_ns >= step->ns)
         buffer_print(&words, " | waiting for data %.0f %%", 100.0 * (double)step->wait_ns / (double)step->ns);
