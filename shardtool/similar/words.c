@@ -71,24 +71,26 @@ static uint32_t entry_of(uint32_t point) {
 
 static uint64_t mix(uint64_t digits, uint32_t value) { return (digits ^ (value + 1)) * 0x9E3779B97F4A7C15u; }
 
-// Passes decimal digits; returns whether there was one.
+// Passes decimal digits, and invisible characters and marks among them; returns whether there was a digit.
 static bool take_digits(Folding *folding) {
-    const uint8_t *const first = folding->at;
+    bool found = false;
     uint64_t digits = folding->words->digits;
     while (folding->at < folding->end) {
-        uint32_t point, value = (uint32_t)(*folding->at - '0');
+        uint32_t point, entry = 0, value = (uint32_t)(*folding->at - '0');
         unsigned length = 1;
         if (*folding->at >= 0x80) {
             length = utf8_decode(folding->at, folding->end, &point);
-            const uint32_t entry = entry_of(point);
+            entry = entry_of(point);
             value = entry % 8 == FOLD_DIGIT ? entry / 8 : 10;
         }
-        if (value > 9) break;
-        digits = mix(digits, value);
+        if (value <= 9)
+            digits = mix(digits, value), found = true;
+        else if (entry != FOLD_DROP)
+            break;
         folding->at += length;
     }
     folding->words->digits = digits;
-    return folding->at > first;
+    return found;
 }
 
 // The decimal separators of datatrove: point, comma, Arabic comma and separator, and the symbols of Unicode.

@@ -1,14 +1,14 @@
 // The words of a text as near-duplicates and n-grams compare them, and the hashes of n words in a row.
 //
-// Normal form, version 1: lower case, decomposed (NFD, by code point), without nonspacing marks (Mn) and format
-// characters (Cf); each number, decimal digits with at most one inner decimal separator, is 0; punctuation, symbols,
-// blanks, controls and bytes that are not UTF-8 separate words. In scripts without blanks (Han, Kana, Thai, Lao, Khmer,
-// Burmese) each character is a word.
+// Normal form, version 2: lower case, decomposed (NFD, by code point), without nonspacing marks (Mn) and format
+// characters (Cf); then each number, decimal digits with at most one inner decimal separator, is 0; punctuation,
+// symbols, blanks, controls and bytes that are not UTF-8 separate words. In scripts without blanks (Han, Kana, Thai,
+// Lao, Khmer, Burmese) each character is a word. Version 1 cut a number at a mark or format character.
 #pragma once
 
 #include "common/bytes.h"
 
-enum { WORDS_VERSION = 1 };
+enum { WORDS_VERSION = 2 };
 
 // Zero it before the first use; the next text replaces the one before. `text` has one blank between two words.
 typedef struct {

@@ -13,8 +13,6 @@ WITHOUT_BLANKS = "CJK UNIFIED", "CJK COMPATIBILITY", "HIRAGANA", "KATAKANA", "HA
 def fold(character):
     """What stands for a character after lower case and numbers."""
     category = unicodedata.category(character)
-    if category in ("Mn", "Cf"):
-        return ""
     if category[0] in "PSZ" or category in ("Cc", "Cs"):
         return " "
     folded = "".join(part for part in unicodedata.normalize("NFD", character) if unicodedata.category(part) != "Mn")
@@ -24,7 +22,8 @@ def fold(character):
 
 
 def words(text):
-    text = NUMBER.sub("0", text.lower().replace("ς", "σ"))
+    seen = "".join(part for part in text.lower().replace("ς", "σ") if unicodedata.category(part) not in ("Mn", "Cf"))
+    text = NUMBER.sub("0", seen)
     return "".join(map(fold, text)).split(" ")
 
 

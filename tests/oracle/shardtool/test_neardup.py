@@ -14,7 +14,7 @@ from runner import call
 ROOT = os.path.abspath(__file__).rsplit("/", 4)[0]
 SHARDTOOL, STAGE = os.path.join(os.environ["BIN"], "shardtool"), os.path.join(os.environ["BIN"], "..", "bench_neardup")
 ISAS = ["portable", "avx2", "avx512"] if os.uname().machine == "x86_64" else ["portable"]  # a set that the processor lacks is the next lower one
-LANGUAGES = [  # 20, with numbers, marks and several scripts
+LANGUAGES = [  # 20, with numbers, marks and several scripts, and a line of numbers
     "The 3 quick-brown foxes (born in 1,984.5) don't JUMP; over 12.50 lazy dogs!",
     "Die Straße führt über 20 Brücken; ÄÖÜ äöü ß ẞ – „GROSS“ und klein, 3,14 %.",
     "L’été, à Noël, où est-il ? Ça coûte 1.234,56 € — cœur, œuvre, ÉLÈVE.",
@@ -34,6 +34,7 @@ LANGUAGES = [  # 20, with numbers, marks and several scripts
     "ভাষা আন্দোলন ২১ ফেব্রুয়ারি, কো কৌ; রবীন্দ্রনাথ।",
     "தமிழ் மொழி: கொ கோ கௌ, 12 மாதங்கள்.",
     "ภาษาไทยไม่มีช่องว่าง ๑๒๓ น้ำใจ ABC ປະເທດລາວ ខ្មែរ ៤៥ မြန်မာ ၆",
+    "1\u200b2.\u00ad5 9\u200d8\ufeff7\u0301 1.\u20602.3 4\u200b,x \u200b6 3.14 1,000 1,000,000 2.17.1.1 192.168.100.14 2026-11-28 rfc2046 a_b $5+6",
     "中文没有空格，第3章：２０２４年。日本語のがぎぐゲームー々〇。한국어 조합형: 각 \u1100\u1161\u11a8 12개 \ufa10 \uff76\uff9e",
 ]
 

@@ -37,8 +37,16 @@ TEST(numbers_are_equal_words_but_have_other_digits) {
         digits[i] = words.digits;
         for (unsigned k = 0; k < i; k++) CHECK(digits[k] != digits[i]);
     }
-    words_of(&words, "IN, 125: days");
-    CHECK(words.digits == digits[0]);
+    // zero-width space, soft hyphen, joiner, byte order mark and an accent are no part of a number
+    static const char *const same[] = {"IN, 125: days",     "in 1\u200b25 days", "in 12\u00ad5 days",
+                                       "in 1\u200d25 days", "in 12\ufeff5 days", "in 12\u03015 days"};
+    for (unsigned i = 0; i < sizeof same / sizeof *same; i++) {
+        CHECK_TEXT(words_of(&words, same[i]), "in 0 days");
+        CHECK(words.digits == digits[0]);
+    }
+    CHECK_TEXT(words_of(&words, "in 12\u200b.\u200b5 days"), "in 0 days");
+    CHECK(words.digits == digits[1]);
+    CHECK_TEXT(words_of(&words, "3.14 1,000 1,000,000 2.17.1.1 2026-11-28 rfc2046 a_b"), "0 0 0 0 0 0 0 0 0 rfc0 a b");
     words_close(&words);
 }
 
