@@ -14,7 +14,8 @@
 //
 // The loss of a source is the mean over its targets that count, the loss of the split the mean of its sources by
 // weight. Bits per byte are computed as in nanochat: the losses of the targets with a text, in bits, by the bytes of
-// these texts. Special tokens, as the ends of texts, count in neither.
+// these texts. Special tokens, as the ends of texts, count in neither. Of a mixture they are the sum of w b / t over
+// the sum of w y / t: b these losses of a source, y these bytes, t its targets that count.
 //
 // eval_rule is (x >> 1) | 1 in 16 hex digits. x is the first 8 bytes, little-endian, of the SHA-256 of these texts
 // about the evaluation of val:
