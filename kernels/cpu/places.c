@@ -1,6 +1,7 @@
 // Loans of processors: whether a thread runs is read from its clock of processor time, and its affinity moves it.
 #include "kernels/cpu/places.h"
 #include "common/machine/cgroup.h"
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -85,14 +86,26 @@ static bool is_as_left(const PlacedThread *t) {
     return pthread_getaffinity_np(t->id, sizeof now, &now) == 0 && CPU_EQUAL(&now, &left);
 }
 
+// Whether a cpuset, not somebody, has moved a bound thread: its processor cannot be requested. Linux would bind it
+// again when the cpuset has the processor again.
+static bool is_displaced(const PlacedThread *t) {
+    const cpu_set_t one = only(t->bound_to);
+    cpu_set_t now;
+    if (pthread_getaffinity_np(t->id, sizeof now, &now) != 0) return false;
+    if (pthread_setaffinity_np(t->id, sizeof one, &one) == EINVAL) return true;
+    pthread_setaffinity_np(t->id, sizeof now, &now);
+    return false;
+}
+
 static bool set_free(PlacedThread *t) {
     if (t->bound_to < 0) return true;
-    if (!is_as_left(t) || pthread_setaffinity_np(t->id, sizeof places.requested, &places.requested) != 0) return false;
+    if (!is_as_left(t) && !is_displaced(t)) return false;
+    if (pthread_setaffinity_np(t->id, sizeof places.requested, &places.requested) != 0) return false;
     t->bound_to = -1;
     return true;
 }
 
-// Frees the threads whose masks are as they were left.
+// Frees the threads whose masks nobody else has set.
 static bool end(void) {
     places.state = PLACES_OFF;
     for (int t = 0; t < places.threads; t++) set_free(&places.thread[t]);

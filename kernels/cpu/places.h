@@ -15,7 +15,7 @@
 //
 // Somebody else who changes a mask (taskset -p of one thread or of all, a cpuset) ends the loans: that mask is kept,
 // and the other threads are free. A thread that is freed requests all processors if the run was given all of its
-// cpuset, so that it follows a cpuset that grows.
+// cpuset, so that it follows a cpuset that grows, also after it has shrunk.
 //
 // All functions take the number of the calling thread, 0 for the caller of a loop, and times of CLOCK_MONOTONIC.
 #pragma once

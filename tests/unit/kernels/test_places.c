@@ -10,11 +10,12 @@
 #include <semaphore.h>
 #include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOOKS = 100000, UNBOUND_NS = 2000000000 };
+enum { LOOKS = 100000, UNBOUND_NS = 2000000000, NO_GROUP = 77 };
 
 static sem_t go, reached;
 
@@ -104,6 +105,37 @@ static int keep_the_pin_of_a_worker(const cpu_set_t *all) {
     return CPU_EQUAL(&after, &pinned) && CPU_EQUAL(&callers, all) && !places_lent() ? 0 : 11;
 }
 
+static char group[64]; // a control group, which is removed after the check
+
+static bool group_put(const char *file, const char *text) {
+    char path[96];
+    snprintf(path, sizeof path, "%s/%s", group, file);
+    FILE *out = fopen(path, "w");
+    return out && (fputs(text, out) < 0) + fclose(out) == 0;
+}
+
+static bool group_allow(const cpu_set_t *set) {
+    char list[32] = "";
+    for (size_t processor = 0; processor < CPU_SETSIZE; processor++)
+        if (CPU_ISSET(processor, set)) sprintf(list + strlen(list), "%zu,", processor);
+    return group_put("cpuset.cpus", list);
+}
+
+// The run's cpuset loses the processor to which the worker is bound, and gets it back.
+static int free_after_a_smaller_cpuset(const cpu_set_t *all) {
+    pthread_t worker;
+    if (mkdir(group, 0755) < 0 || !group_put("cpuset.mems", "0") || !group_allow(all)) return NO_GROUP;
+    const int wrong = group_put("cgroup.procs", "0") ? run_loans(all, &worker) : 14;
+    if (wrong) return wrong;
+    cpu_set_t smaller = processors(worker);
+    CPU_XOR(&smaller, &smaller, all);
+    if (!group_allow(&smaller) || lend(0, 100) || places_lent()) return 15;
+    const cpu_set_t moved = processors(worker);
+    if (!CPU_EQUAL(&moved, &smaller) || !group_allow(all)) return 16;
+    const cpu_set_t after = processors(worker), callers = processors(pthread_self());
+    return CPU_EQUAL(&after, all) && CPU_EQUAL(&callers, all) ? 0 : 17;
+}
+
 static int refuse_where_binding_is_not_permitted(const cpu_set_t *all) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -137,6 +169,8 @@ static void with_two_processors(int (*check)(const cpu_set_t *)) {
     if (child == 0) _exit(sched_setaffinity(0, sizeof two, &two) == 0 ? check(&two) : 20);
     int status = -1;
     CHECK(waitpid(child, &status, 0) == child);
+    rmdir(group);
+    if (WEXITSTATUS(status) == NO_GROUP) SKIP("no control group with a cpuset can be made");
     CHECK_EQUAL(WEXITSTATUS(status), 0);
     CHECK(WIFEXITED(status));
 }
@@ -144,5 +178,10 @@ static void with_two_processors(int (*check)(const cpu_set_t *)) {
 TEST(places_of_threads_that_wait_are_lent_to_one_that_does_not_run) { with_two_processors(free_after_the_last_loan); }
 TEST(places_are_no_longer_lent_after_another_mask_of_the_run) { with_two_processors(free_after_another_mask); }
 TEST(places_leave_a_worker_where_somebody_else_has_pinned_it) { with_two_processors(keep_the_pin_of_a_worker); }
+TEST(places_leave_a_worker_free_after_a_cpuset_that_shrank_and_grew) {
+    const char *parent = access("/sys/fs/cgroup/cpuset", F_OK) ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpuset";
+    snprintf(group, sizeof group, "%s/millrace-%d", parent, (int)getpid());
+    with_two_processors(free_after_a_smaller_cpuset);
+}
 TEST(places_are_not_lent_where_binding_is_not_permitted) { with_two_processors(refuse_where_binding_is_not_permitted); }
 TEST(places_are_not_lent_if_the_variable_forbids_it) { with_two_processors(refuse_by_the_variable); }
