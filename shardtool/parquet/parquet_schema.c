@@ -179,19 +179,22 @@ static int fail_column(const ParquetSchema *schema, const char *path, const char
 
 int parquet_find_column(const ParquetSchema *schema, const char *wanted, ParquetColumn *column) {
     size_t size = strlen(wanted);
-    unsigned found = 0, inside = 0;
+    unsigned found = 0, flat = 0, inside = 0; // flat: a column of the root, whose own name may hold points
     Buffer path = {0};
     for (uint32_t i = 0; i < parquet_column_count(schema); i++) {
         path.size = 0;
         parquet_column_path(schema, &columns_of(schema)[i], &path);
         if (path.size < size || memcmp(path.data, wanted, size)) continue;
-        if (path.size == size)
-            *column = columns_of(schema)[i], found++;
-        else
+        const bool at_root = !elements_of(schema)[columns_of(schema)[i].element].parent;
+        if (path.size != size) {
             inside += path.data[size] == '.';
+            continue;
+        }
+        if (at_root || !flat) *column = columns_of(schema)[i];
+        found++, flat += at_root;
     }
     buffer_close(&path);
-    if (found == 1 && !column->repeated) return 0;
+    if ((found == 1 || flat == 1) && !column->repeated) return 0;
     return fail_column(schema, wanted,
                        found > 1 ? "has more than one column"
                        : found   ? "has in every row a list, not one value, in column"

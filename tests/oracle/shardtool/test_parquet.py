@@ -121,6 +121,10 @@ def test_columns_inside_structs_are_read(folder):
     inner = [{"text": "a", "n": 1}, None, {"text": None, "n": 2}, {"text": "bé", "n": 3}] * 30
     pq.write_table(pa.table({"doc": pa.array(inner), "docs": pa.array([["x"], [], None, ["y", "z"]] * 30)}), path)
     assert documents("--text-column", "doc.text", path) == values(path, "doc.text") == [b"a", "bé".encode()] * 30
+    twice = os.path.join(folder, "twice.parquet")  # pyarrow, polars and duckdb read the column whose own name it is
+    for order in (0, 1), (1, 0):
+        pq.write_table(pa.table({"doc": pa.array(inner), "doc.text": ["flat"] * 120}).select(order), twice)
+        assert documents("--text-column", "doc.text", twice) == [row["doc.text"].encode() for row in pq.read_table(twice, columns=["doc.text"]).to_pylist()]
     for column in "doc", "docs", "docs.list.element", "text":
         done = tool("decode", "--json", "--text-column", column, path)
         assert done.returncode == 65 and b"its columns: doc.n (INT64), doc.text (STRING)" in done.stderr, done
