@@ -9,6 +9,8 @@
 
 #define INTERCHANGE_FORMATS(X) X(nanogpt) X(llmc) X(megatron) X(datatrove) X(npy)
 
+#define NPY_MAGIC "\x93NUMPY" // of a file of NumPy
+
 // Where the end-of-text id is; auto is the place that the other tool expects.
 #define EOT_WORDS "auto|after|before"
 typedef enum { EOT_AUTO, EOT_AFTER, EOT_BEFORE } EotPlace;

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAGIC "\x93NUMPY"
-
 // The text after "'key':" of the header; NULL without that key.
 static const char *find_value(const char *header, const char *key) {
     const char *at = strstr(header, key);
@@ -37,7 +35,7 @@ static int parse_header(const char *header, uint64_t *count, unsigned *id_bytes)
 
 static int read_ids(Importer *importer, Bytes file) {
     enum { HEADER_MAX = 65535 };
-    if (file.size < 12 || memcmp(file.data, MAGIC, 6)) return fail(EX_DATA, "not a NumPy file");
+    if (file.size < 12 || memcmp(file.data, NPY_MAGIC, 6)) return fail(EX_DATA, "not a NumPy file");
     unsigned version = file.data[6];
     if (version < 1 || version > 3) return fail(EX_DATA, "NumPy format %u, this program reads 1 to 3", version);
     size_t start = version == 1 ? 10 : 12, length = version == 1 ? get_u16(file.data + 8) : get_u32(file.data + 8);
@@ -57,8 +55,8 @@ static int write_ids(Exporter *exporter) {
     enum { HEADER_BYTES = 128 }; // a multiple of 64, so that the ids are aligned in a map
     char header[HEADER_BYTES + 1];
     int length = snprintf(header, sizeof header,
-                          MAGIC "%c%c%c%c{'descr': '<u%u', 'fortran_order': False, 'shape': (%" PRIu64 ",), }", 1, 0,
-                          HEADER_BYTES - 10, 0, exporter->tokens->id_bytes, exporter->count);
+                          NPY_MAGIC "%c%c%c%c{'descr': '<u%u', 'fortran_order': False, 'shape': (%" PRIu64 ",), }", 1,
+                          0, HEADER_BYTES - 10, 0, exporter->tokens->id_bytes, exporter->count);
     memset(header + length, ' ', HEADER_BYTES - (size_t)length);
     header[HEADER_BYTES - 1] = '\n';
     return exporter_write(exporter, ".npy", (Bytes){(const uint8_t *)header, HEADER_BYTES}, exporter->count);

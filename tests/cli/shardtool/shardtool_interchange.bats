@@ -97,6 +97,7 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     for type in '<i4' '<i8' '>u2'; do
         { printf '\x93NUMPY\1\0\x76\0' && printf "%-117s\n" "{'descr': '$type', 'fortran_order': False, 'shape': (1,), }" && printf '\1\0\0\0\0\0\0\0'; } >ids.npy
         run_match 65 "of type '$type'*astype" shardtool import-tokens --format npy -o out ids.npy
+        run_match 65 "'ids.npy': it begins as a file of NumPy*--format npy" shardtool import-tokens --format nanogpt -o out ids.npy
     done
     run_match 65 "'train.bin': not a NumPy file" shardtool import-tokens --format npy -o out train.bin
     run_match 66 "train.idx" shardtool import-tokens --format megatron -o out train.bin
