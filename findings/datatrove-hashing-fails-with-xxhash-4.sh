@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Behaviour: datatrove 0.10.1 gives text to xxhash as str, which xxhash 4 refuses. Its requirements allow xxhash 4, so a fresh
-#   install has it, and MinHash, exact, sentence and Bloom-filter deduplication with the default hash end with a TypeError.
+# Behaviour: datatrove 0.10.1 gives text to xxhash as str, which xxhash 4 refuses. Without its extra `processing`, which asks for
+#   xxhash below 4, a fresh install has it, and MinHash, exact, sentence and Bloom-filter deduplication with the default hash end with
+#   a TypeError.
 #   hash_fc="sha1" works with both. xxhash 3.6.0 hashes a str as its UTF-8, so the values of old signatures are those of bytes.
 # Guess: a fresh install of the current release works; a new major version of a hash changes names at most, not what it takes.
 # Versions: datatrove 0.10.1 with xxhash 4.1.0 and 3.6.0
