@@ -13,7 +13,7 @@ enum { PENDING_LEAST = 1 << 20, PACK_LEVEL = 1 };
 
 #define NUMBERS_DIFFER (1ull << 63) // in `removed`
 
-// Of a kept document, before its words in the file.
+// Of a kept document, before its bitmap and its words in the file.
 typedef struct {
     uint64_t number, removed; // removed: documents that it stands for
     uint64_t packed;          // bytes of the words, compressed; 0: they are as they were
@@ -22,10 +22,11 @@ typedef struct {
 
 struct KeptSets {
     double least;
-    int file;         // of KeptHead and words
+    int file;         // of KeptHead, bitmap and words
     uint64_t written; // bytes of it; `pending` follows
     uint64_t pending_most;
     Buffer pending, packed, candidates;
+    Buffer bitmap;       // of the other
     HashSet set, shared; // of the document that is compared; what the other has of it
     Shingler shingler;   // of the other
     ZSTD_CCtx *compress;
@@ -76,6 +77,7 @@ void kept_sets_close(KeptSets *kept) {
     if (kept->file >= 0) close(kept->file);
     buffer_close(&kept->pending);
     buffer_close(&kept->packed);
+    buffer_close(&kept->bitmap);
     buffer_close(&kept->candidates);
     hash_set_close(&kept->set);
     hash_set_close(&kept->shared);
@@ -154,12 +156,27 @@ static int count_removed(KeptSets *kept, uint64_t place, KeptHead *head, const S
     return write_head(kept, place, head);
 }
 
+// Whether the sets may be near-duplicates, by their sizes and bitmaps: 1, 0, or -1 after fail().
+static int may_be_near(KeptSets *kept, uint64_t place, const ShingleHead *own, const uint8_t *bitmap,
+                       const ShingleHead *other) {
+    const uint64_t least = own->count < other->count ? own->count : other->count, sum = own->count + other->count;
+    const size_t bytes = bitmap_filter_bytes(other->count);
+    if ((double)least / (double)(sum - least) < kept->least) return 0;
+    kept->statistics.comparisons++;
+    kept->bitmap.size = 0;
+    buffer_reserve(&kept->bitmap, bytes);
+    if (read_at(kept, place, kept->bitmap.data, bytes) < 0) return -1;
+    const uint64_t shared = bitmap_filter_shared_most(bitmap, own->count, kept->bitmap.data, other->count);
+    return (double)shared / (double)(sum - shared) >= kept->least;
+}
+
 int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, Bytes set, uint64_t *number,
                    double *similarity) {
     size_t candidates;
     ShingleHead own;
     if (find_candidates(kept, memberships, count, &candidates) < 0) return -1;
     memcpy(&own, set.data, sizeof own);
+    const uint8_t *const hashes = set.data + sizeof own, *const bitmap = hashes + own.count * sizeof(uint64_t);
     bool is_ready = false;
     uint64_t last = 0;
     for (size_t i = 0; i < candidates; i++) {
@@ -169,16 +186,16 @@ int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, By
         if (candidate == last) continue;
         last = candidate;
         if (read_at(kept, place, &head, sizeof head) < 0) return -1;
-        const uint64_t least = own.count < head.set.count ? own.count : head.set.count;
-        const uint64_t most = own.count + head.set.count - least;
-        if ((double)least / (double)most < kept->least) continue;
+        const int is_near = may_be_near(kept, place + sizeof head, &own, bitmap, &head.set);
+        if (is_near < 0) return -1;
+        if (!is_near) continue;
         if (!is_ready) {
             hash_set_clear(&kept->set, own.count);
-            for (uint64_t k = 0; k < own.count; k++) hash_set_add(&kept->set, get_u64(set.data + sizeof own + k * 8));
+            for (uint64_t k = 0; k < own.count; k++) hash_set_add(&kept->set, get_u64(hashes + k * sizeof(uint64_t)));
             is_ready = true;
         }
-        kept->statistics.comparisons++;
-        if (read_words(kept, place + sizeof head, &head) < 0) return -1;
+        kept->statistics.texts++;
+        if (read_words(kept, place + sizeof head + bitmap_filter_bytes(head.set.count), &head) < 0) return -1;
         shingler_hash_again(&kept->shingler);
         *similarity = compare(kept, own.count, head.set.count), *number = head.number;
         if (*similarity >= kept->least) return count_removed(kept, place, &head, &own) < 0 ? -1 : 1;
@@ -186,12 +203,16 @@ int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, By
     return 0;
 }
 
-// Adds a head and the words. They are compressed when the memory begins to fill: that takes more time than they save.
-static void add_words(KeptSets *kept, KeptHead *head, Bytes words) {
+// Adds a head, the bitmap and the words. These are compressed when the memory begins to fill: that takes more time than
+// they save.
+static void add_set(KeptSets *kept, KeptHead *head, Bytes set) {
+    const Bytes words = {set.data + set.size - head->set.bytes, head->set.bytes};
+    const size_t bitmap_bytes = bitmap_filter_bytes(head->set.count);
     Buffer *const pending = &kept->pending;
     const size_t most = ZSTD_compressBound(words.size), start = pending->size;
     const bool is_packed = kept->written + start > kept->pending_most / 4;
     buffer_add(pending, head, sizeof *head);
+    buffer_add(pending, words.data - bitmap_bytes, bitmap_bytes);
     if (!is_packed) {
         buffer_add(pending, words.data, words.size);
         return;
@@ -220,7 +241,7 @@ int kept_sets_keep(KeptSets *kept, const uint64_t *memberships, size_t count, By
     if (!is_needed) return 0;
     KeptHead head = {.number = number};
     memcpy(&head.set, set.data, sizeof head.set);
-    add_words(kept, &head, (Bytes){set.data + set.size - head.set.bytes, head.set.bytes});
+    add_set(kept, &head, set);
     if (kept->pending.size < kept->pending_most) return 0;
     if (lseek(kept->file, (off_t)kept->written, SEEK_SET) < 0) return fail_errno("cannot write a temporary file");
     if (fd_write(kept->file, kept->pending.data, kept->pending.size, "a temporary file") < 0) return -1;

@@ -1,6 +1,6 @@
-// The kept documents that later documents are compared with. Their words are in a temporary file; hashes are recomputed
-// from them. Another file holds the slots: for each group (documents that share a band), the places of its first kept
-// documents.
+// The kept documents that later documents are compared with. Their bitmaps and words are in a temporary file; hashes
+// are recomputed from the words of those that the bitmaps leave. Another file holds the slots: for each group
+// (documents that share a band), the places of its first kept documents.
 #pragma once
 
 #include "shardtool/similar/shingles.h"
@@ -39,7 +39,9 @@ int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, By
 int kept_sets_keep(KeptSets *kept, const uint64_t *memberships, size_t count, Bytes set, uint64_t number);
 
 typedef struct {
-    uint64_t comparisons, largest; // removed documents of one kept document, at most
+    uint64_t comparisons; // of pairs whose sizes are near
+    uint64_t texts;       // comparisons that needed the words: the others were refused by the bitmaps
+    uint64_t largest;     // removed documents of one kept document, at most
     // Removed documents that are equal to the kept one but for their numbers, and the kept documents of these.
     uint64_t number_documents, number_families;
     // Kept documents that share a band with GROUP_KEPT_MAX earlier ones that stay: copies of them may be missed.

@@ -187,8 +187,9 @@ static void log_statistics(const BandPass *bands, const ComparePass *compare) {
                  " documents that stay share a band with %d others that stay, as texts with much common text do: "
                  "later copies of them are compared with those others, and may stay",
                  statistics.crowded, GROUP_KEPT_MAX);
-    log_line("%" PRIu64 " comparisons; at most %" PRIu64 " document%s removed for one that stays",
-             statistics.comparisons, statistics.largest, PLURAL(statistics.largest));
+    log_line("%" PRIu64 " comparisons, %" PRIu64 " of them by text; at most %" PRIu64
+             " document%s removed for one that stays",
+             statistics.comparisons, statistics.texts, statistics.largest, PLURAL(statistics.largest));
     if (statistics.number_documents)
         log_line("%" PRIu64 " removed document%s equal to the one that stays but for the numbers in them, for %" PRIu64
                  " document%s",

@@ -28,14 +28,16 @@ void shingler_set(Shingler *shingler, Bytes text, Buffer *out) {
     const Bytes normal = {words->text.data, words->text.size};
     ShingleHead head = {0, XXH3_64bits(normal.data, normal.size), words->digits, normal.size};
     hash_set_clear(&shingler->seen, count);
-    buffer_reserve(out, sizeof head + count * sizeof(uint64_t));
+    buffer_reserve(out, sizeof head + count * sizeof(uint64_t) + bitmap_filter_bytes(count));
     uint8_t *const first = out->data + out->size;
     for (size_t i = 0; i < count; i++) {
         const uint64_t hash = get_u64(shingler->hashes.data + i * sizeof hash);
         if (hash_set_add(&shingler->seen, hash)) put_u64(first + sizeof head + head.count++ * sizeof hash, hash);
     }
     memcpy(first, &head, sizeof head);
-    out->size += sizeof head + head.count * sizeof(uint64_t);
+    uint8_t *const hashes = first + sizeof head, *const bitmap = hashes + head.count * sizeof(uint64_t);
+    bitmap_filter_set(bitmap, hashes, head.count);
+    out->size = (size_t)(bitmap - out->data) + bitmap_filter_bytes(head.count);
     buffer_add(out, normal.data, normal.size);
 }
 

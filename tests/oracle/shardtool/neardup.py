@@ -91,14 +91,18 @@ def greedy(count, pairs):
 
 
 def near_duplicates(lists, signatures, least):
-    """{removed: (kept, similarity)} as dedup --similar finds them, from the shingles of each document and their MinHash."""
-    tables, removed = {}, {}
+    """{removed: (kept, similarity)} as dedup --similar finds them, from the shingles of each document and their MinHash; comparisons."""
+    tables, removed, comparisons = {}, {}, 0
     sets = [set(hashes) for hashes in lists]
     for number, signature in enumerate(signatures):
         if signature is None:
             continue
         groups = [tables.setdefault((band, tuple(signature[band * ROWS : band * ROWS + ROWS])), []) for band in range(BANDS)]
         for kept in sorted({kept for group in groups for kept in group}):
+            sizes = sorted((len(sets[number]), len(sets[kept])))
+            if sizes[0] / sizes[1] < least:
+                continue
+            comparisons += 1
             similarity = jaccard(sets[number], sets[kept])
             if similarity >= least:
                 removed[number] = kept, similarity
@@ -107,7 +111,7 @@ def near_duplicates(lists, signatures, least):
             for group in groups:
                 if len(group) < KEPT_MAX:
                     group.append(number)
-    return removed
+    return removed, comparisons
 
 
 def contaminated(texts, items, length=13, least_words=8):

@@ -1,4 +1,4 @@
-// TextWords, MinHash, sorted records and kept sets of dedup --similar. Whole runs: tests/oracle/test_neardup.py.
+// What dedup --similar is made of. Whole runs: tests/oracle/shardtool/test_neardup.py.
 #include "common/rng.h"
 #include "shardtool/similar/kept_sets.h"
 #include "shardtool/similar/shingles.h"
@@ -113,6 +113,52 @@ TEST(record_sort_returns_records_by_key_and_equal_keys_as_they_were_added) {
         }
 }
 
+// A set of the hashes [first, end) of a family, so that their limits say what two sets share.
+typedef struct {
+    uint64_t family, first, end;
+    uint8_t bitmap[512];
+} HashRange;
+
+// Of even families as those of texts; of odd ones, numbers whose lower bits agree.
+static uint64_t range_hash(uint64_t family, uint64_t i) {
+    return family % 2 ? family << 40 | i << family % 9 : rng_u64(1, family, i);
+}
+
+static void draw_range(HashRange *range, uint64_t number, uint64_t family) {
+    const uint64_t size = 1 + rng_u64(2, family, 0) % 1000, cut = family % 4 < 2 ? size / 4 : size;
+    uint8_t hashes[2048 * sizeof(uint64_t)];
+    range->family = family, range->first = rng_u64(3, number, 0) % (cut + 1);
+    range->end = range->first + 1 + size - rng_u64(3, number, 1) % (cut + 1) / 2;
+    for (uint64_t i = range->first; i < range->end; i++)
+        put_u64(hashes + (i - range->first) * sizeof(uint64_t), range_hash(family, i));
+    CHECK(bitmap_filter_bytes(range->end - range->first) <= sizeof range->bitmap);
+    bitmap_filter_set(range->bitmap, hashes, range->end - range->first);
+}
+
+TEST(a_bitmap_refuses_no_pair_that_is_similar_and_most_that_are_not) {
+    enum { SETS = 1450, FAMILY = 29 }; // 1,050,525 pairs
+    HashRange *ranges = allocate_zeroed(SETS, sizeof *ranges);
+    uint64_t wrong = 0, similar = 0, far = 0, left = 0;
+    for (uint64_t i = 0; i < SETS; i++) draw_range(&ranges[i], i, i / FAMILY);
+    for (const HashRange *a = ranges; a < ranges + SETS; a++)
+        for (const HashRange *b = ranges; b < a; b++) {
+            const uint64_t a_count = a->end - a->first, b_count = b->end - b->first, sum = a_count + b_count;
+            const uint64_t first = a->first > b->first ? a->first : b->first, end = a->end < b->end ? a->end : b->end;
+            const uint64_t shared = a->family == b->family && first < end ? end - first : 0;
+            const uint64_t most = bitmap_filter_shared_most(a->bitmap, a_count, b->bitmap, b_count);
+            const double similarity = (double)shared / (double)(sum - shared);
+            wrong += most < shared || most != bitmap_filter_shared_most(b->bitmap, b_count, a->bitmap, a_count);
+            similar += similarity >= 0.8;
+            if (a->family % 2 || b->family % 2 || similarity >= 0.7) continue;
+            far++, left += (double)most / (double)(sum - most) >= 0.8;
+        }
+    free(ranges);
+    CHECK_EQUAL(wrong, 0);
+    CHECK(similar > 2000);
+    CHECK(far > 200000);
+    CHECK(left * 20 < far);
+}
+
 // The set of a text of the words `first` and so on: `count` sequences.
 static Bytes set_of(Buffer *set, uint64_t first, uint64_t count) {
     static Shingler shingler;
@@ -168,6 +214,8 @@ TEST(sets_that_do_not_fit_in_memory_are_compared_as_those_that_do) {
         CHECK(differs > 11 || (number == i && similarity == (double)(99 - differs) / (double)(99 + differs)));
     }
     CHECK_EQUAL(kept_sets_statistics(kept).comparisons, DOCUMENTS);
+    // The near ones, and a part of those with similarities of 0.68 to 0.78.
+    CHECK(kept_sets_statistics(kept).texts >= DOCUMENTS / 20 * 12 && kept_sets_statistics(kept).texts < DOCUMENTS);
     kept_sets_close(kept);
     buffer_close(&set);
 }
