@@ -13,31 +13,31 @@ enum { PENDING_LEAST = 1 << 20, PACK_LEVEL = 1 };
 
 #define NUMBERS_DIFFER (1ull << 63) // in `removed`
 
-// Of a kept document, before its bitmap and its words in the file.
+// Of a kept document, before its bitmap, and its hashes or words, in the file.
 typedef struct {
     uint64_t number, removed; // removed: documents that it stands for
-    uint64_t packed;          // bytes of the words, compressed; 0: they are as they were
+    uint64_t packed;          // bytes of the words, compressed; 0: hashes follow
     ShingleHead set;
 } KeptHead;
 
 struct KeptSets {
     double least;
-    int file;         // of KeptHead, bitmap and words
+    int file;         // of KeptHead and what follows it
     uint64_t written; // bytes of it; `pending` follows
     uint64_t pending_most;
-    Buffer pending, packed, candidates;
+    Buffer pending, stored, candidates;
     Buffer bitmap;       // of the other
     HashSet set, shared; // of the document that is compared; what the other has of it
     Shingler shingler;   // of the other
     ZSTD_CCtx *compress;
     ZSTD_DCtx *decompress;
-    int slot_file; // of places of heads in the file + 1, 0: free
+    uint64_t *slots; // places of heads in the file + 1, 0: free. NULL: in the slot file
+    int slot_file;
     KeptStatistics statistics;
 };
 
 // Not mapped: there are file systems without shared maps.
 static int open_slots(KeptSets *kept, const char *folder, uint64_t bytes) {
-    if (!bytes) return 0;
     if ((kept->slot_file = spool_create(folder, "the groups of documents")) < 0) return -1;
     // a full disk is noticed now
     if ((errno = posix_fallocate(kept->slot_file, 0, (off_t)bytes))) return fail_errno("cannot write a temporary file");
@@ -46,27 +46,34 @@ static int open_slots(KeptSets *kept, const char *folder, uint64_t bytes) {
 
 // The places of the group of a membership that earlier members have taken: 0 with their number, or -1.
 static int read_slots(const KeptSets *kept, uint64_t membership, uint64_t slots[GROUP_KEPT_MAX], uint64_t *taken) {
-    const uint64_t before = membership_before(membership), at = membership_slot(membership) * sizeof *slots;
-    if (before && fd_read_at(kept->slot_file, at, slots, before * sizeof *slots, "a temporary file") < 0) return -1;
+    const uint64_t before = membership_before(membership), first = membership_slot(membership);
+    const size_t bytes = before * sizeof *slots;
+    if (kept->slots)
+        memcpy(slots, kept->slots + first, bytes);
+    else if (before && fd_read_at(kept->slot_file, first * sizeof *slots, slots, bytes, "a temporary file") < 0)
+        return -1;
     for (*taken = 0; *taken < before && slots[*taken];) ++*taken;
     return 0;
 }
 
 static int write_slot(const KeptSets *kept, uint64_t membership, uint64_t index, uint64_t place) {
-    const off_t at = (off_t)((membership_slot(membership) + index) * sizeof place);
-    if (pwrite(kept->slot_file, &place, sizeof place, at) == sizeof place) return 0;
+    const uint64_t slot = membership_slot(membership) + index;
+    if (kept->slots) return kept->slots[slot] = place, 0;
+    if (pwrite(kept->slot_file, &place, sizeof place, (off_t)(slot * sizeof place)) == sizeof place) return 0;
     return fail_errno("cannot write a temporary file");
 }
 
 KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least, uint64_t memory) {
     KeptSets *kept = allocate_zeroed(1, sizeof *kept);
+    const uint64_t bytes = slots * sizeof *kept->slots;
+    if (bytes <= memory / 4) kept->slots = allocate_zeroed(slots + 1, sizeof *kept->slots), memory -= bytes;
     kept->pending_most = memory / 2 > PENDING_LEAST ? memory / 2 : PENDING_LEAST; // a Buffer doubles
     kept->least = least, kept->slot_file = -1;
     shingler_open(&kept->shingler);
     kept->compress = ZSTD_createCCtx(), kept->decompress = ZSTD_createDCtx();
     if (!kept->compress || !kept->decompress) die(EX_MEMORY, "no memory for a compressor");
     kept->file = spool_create(folder, "the words of documents");
-    if (kept->file >= 0 && open_slots(kept, folder, slots * sizeof(uint64_t)) == 0) return kept;
+    if (kept->file >= 0 && (kept->slots || open_slots(kept, folder, bytes) == 0)) return kept;
     kept_sets_close(kept);
     return NULL;
 }
@@ -75,8 +82,9 @@ void kept_sets_close(KeptSets *kept) {
     if (!kept) return;
     if (kept->slot_file >= 0) close(kept->slot_file);
     if (kept->file >= 0) close(kept->file);
+    free(kept->slots);
     buffer_close(&kept->pending);
-    buffer_close(&kept->packed);
+    buffer_close(&kept->stored);
     buffer_close(&kept->bitmap);
     buffer_close(&kept->candidates);
     hash_set_close(&kept->set);
@@ -92,17 +100,22 @@ static int read_at(const KeptSets *kept, uint64_t place, void *data, size_t size
     return fd_read_at(kept->file, place, data, size, "a temporary file") < 0 ? -1 : 0;
 }
 
-static int read_words(KeptSets *kept, uint64_t place, const KeptHead *head) {
-    Buffer *const words = &kept->shingler.words.text, *const packed = &kept->packed;
-    words->size = 0;
+// Sets `hashes` to those of a kept document, equal ones too. They are valid until the next call.
+static int read_hashes(KeptSets *kept, uint64_t place, const KeptHead *head, Bytes *hashes) {
+    Buffer *const words = &kept->shingler.words.text, *const stored = &kept->stored;
+    const size_t bytes = head->packed ? head->packed : head->set.count * sizeof(uint64_t);
+    stored->size = words->size = 0;
+    buffer_reserve(stored, bytes);
+    *hashes = (Bytes){stored->data, bytes};
+    if (read_at(kept, place, stored->data, bytes) < 0) return -1;
+    if (!head->packed) return 0;
     buffer_reserve(words, head->set.bytes);
     words->size = head->set.bytes;
-    if (!head->packed) return read_at(kept, place, words->data, words->size);
-    buffer_reserve(packed, head->packed);
-    if (read_at(kept, place, packed->data, head->packed) < 0) return -1;
-    if (ZSTD_decompressDCtx(kept->decompress, words->data, words->size, packed->data, head->packed) == words->size)
-        return 0;
-    return fail(EX_IO, "a temporary file has other bytes than were written");
+    if (ZSTD_decompressDCtx(kept->decompress, words->data, words->size, stored->data, bytes) != words->size)
+        return fail(EX_IO, "a temporary file has other bytes than were written");
+    shingler_hash_again(&kept->shingler);
+    *hashes = (Bytes){kept->shingler.hashes.data, kept->shingler.hashes.size};
+    return 0;
 }
 
 static int write_head(KeptSets *kept, uint64_t place, const KeptHead *head) {
@@ -116,12 +129,22 @@ static int by_place(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+// Prefetches a head and the beginning of its bitmap, so that the cache misses of all candidates overlap.
+static void prefetch(const KeptSets *kept, uint64_t place) {
+    if (place < kept->written) return;
+    const uint8_t *const head = kept->pending.data + (place - kept->written);
+    __builtin_prefetch(head);
+    __builtin_prefetch(head + 64);
+}
+
 // The places of the kept documents in the groups, in the order of the documents. Some may come several times.
 static int find_candidates(KeptSets *kept, const uint64_t *memberships, size_t count, size_t *found) {
     uint64_t slots[GROUP_KEPT_MAX] = {0}, taken;
     kept->candidates.size = 0;
+    for (size_t i = 0; kept->slots && i < count; i++) __builtin_prefetch(kept->slots + membership_slot(memberships[i]));
     for (size_t i = 0; i < count; i++) {
         if (read_slots(kept, memberships[i], slots, &taken) < 0) return -1;
+        for (uint64_t k = 0; k < taken; k++) prefetch(kept, slots[k] - 1);
         buffer_add(&kept->candidates, slots, taken * sizeof *slots);
     }
     *found = kept->candidates.size / sizeof(uint64_t);
@@ -129,15 +152,14 @@ static int find_candidates(KeptSets *kept, const uint64_t *memberships, size_t c
     return 0;
 }
 
-// The similarity with a set of `other` distinct hashes that the shingler has; 0 when it is too small.
-static double compare(KeptSets *kept, uint64_t own, uint64_t other) {
+// The similarity with the set of `hashes`, of which `other` are distinct; 0 when it is too small.
+static double compare(KeptSets *kept, uint64_t own, uint64_t other, Bytes hashes) {
     // shared / (own + other - shared) >= least, with one in favour of rounding
     const double needed = kept->least / (1 + kept->least) * (double)(own + other) - 1;
-    const Buffer *hashes = &kept->shingler.hashes;
     uint64_t shared = 0;
     hash_set_clear(&kept->shared, own < other ? own : other);
-    for (size_t at = 0; at < hashes->size; at += sizeof(uint64_t)) {
-        const uint64_t hash = get_u64(hashes->data + at), rest = hashes->size / sizeof hash - at / sizeof hash - 1;
+    for (size_t at = 0; at < hashes.size; at += sizeof(uint64_t)) {
+        const uint64_t hash = get_u64(hashes.data + at), rest = hashes.size / sizeof hash - at / sizeof hash - 1;
         shared += hash_set_has(&kept->set, hash) && hash_set_add(&kept->shared, hash);
         if ((double)(shared + rest) < needed) return 0;
     }
@@ -183,6 +205,7 @@ int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, By
         const uint64_t candidate = get_u64(kept->candidates.data + i * sizeof candidate);
         const uint64_t place = candidate - 1;
         KeptHead head;
+        Bytes other;
         if (candidate == last) continue;
         last = candidate;
         if (read_at(kept, place, &head, sizeof head) < 0) return -1;
@@ -195,31 +218,30 @@ int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, By
             is_ready = true;
         }
         kept->statistics.texts++;
-        if (read_words(kept, place + sizeof head + bitmap_filter_bytes(head.set.count), &head) < 0) return -1;
-        shingler_hash_again(&kept->shingler);
-        *similarity = compare(kept, own.count, head.set.count), *number = head.number;
+        if (read_hashes(kept, place + sizeof head + bitmap_filter_bytes(head.set.count), &head, &other) < 0) return -1;
+        *similarity = compare(kept, own.count, head.set.count, other), *number = head.number;
         if (*similarity >= kept->least) return count_removed(kept, place, &head, &own) < 0 ? -1 : 1;
     }
     return 0;
 }
 
-// Adds a head, the bitmap and the words. These are compressed when the memory begins to fill: that takes more time than
-// they save.
+// Adds a head, the bitmap and the hashes. When the memory begins to fill, compressed words take the place of the
+// hashes: they need less room and more time.
 static void add_set(KeptSets *kept, KeptHead *head, Bytes set) {
-    const Bytes words = {set.data + set.size - head->set.bytes, head->set.bytes};
-    const size_t bitmap_bytes = bitmap_filter_bytes(head->set.count);
+    const size_t hash_bytes = head->set.count * sizeof(uint64_t), bitmap_bytes = bitmap_filter_bytes(head->set.count);
+    const uint8_t *const hashes = set.data + sizeof head->set, *const words = hashes + hash_bytes + bitmap_bytes;
     Buffer *const pending = &kept->pending;
-    const size_t most = ZSTD_compressBound(words.size), start = pending->size;
+    const size_t most = ZSTD_compressBound(head->set.bytes), start = pending->size;
     const bool is_packed = kept->written + start > kept->pending_most / 4;
     buffer_add(pending, head, sizeof *head);
-    buffer_add(pending, words.data - bitmap_bytes, bitmap_bytes);
+    buffer_add(pending, hashes + hash_bytes, bitmap_bytes);
     if (!is_packed) {
-        buffer_add(pending, words.data, words.size);
+        buffer_add(pending, hashes, hash_bytes);
         return;
     }
     buffer_reserve(pending, most);
     head->packed =
-        ZSTD_compressCCtx(kept->compress, pending->data + pending->size, most, words.data, words.size, PACK_LEVEL);
+        ZSTD_compressCCtx(kept->compress, pending->data + pending->size, most, words, head->set.bytes, PACK_LEVEL);
     if (ZSTD_isError(head->packed)) die(EX_MEMORY, "cannot compress: %s", ZSTD_getErrorName(head->packed));
     memcpy(pending->data + start, head, sizeof *head);
     pending->size += head->packed;

@@ -1,6 +1,6 @@
-// The kept documents that later documents are compared with. Their bitmaps and words are in a temporary file; hashes
-// are recomputed from the words of those that the bitmaps leave. Another file holds the slots: for each group
-// (documents that share a band), the places of its first kept documents.
+// The kept documents that later documents are compared with: the bitmap of each, and its hashes or words, from which
+// the hashes are computed again. The slots hold the places of the first kept documents of each group (documents that
+// share a band). What does not fit in the memory is in two temporary files.
 #pragma once
 
 #include "shardtool/similar/shingles.h"
@@ -26,8 +26,8 @@ static inline uint64_t group_slots(uint64_t documents) {
 
 typedef struct KeptSets KeptSets;
 
-// For groups with `slots` slots in all. Sets with a Jaccard similarity of at least `least` are near-duplicates. Words
-// beyond `memory` go to a file; the files are in `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
+// For groups with `slots` slots in all. Sets with a Jaccard similarity of at least `least` are near-duplicates. What is
+// beyond `memory` goes to files; these are in `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
 KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least, uint64_t memory);
 void kept_sets_close(KeptSets *kept); // accepts NULL
 

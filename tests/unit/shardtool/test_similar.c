@@ -197,7 +197,7 @@ TEST(a_set_is_compared_with_the_first_32_kept_ones_of_its_group) {
 }
 
 TEST(sets_that_do_not_fit_in_memory_are_compared_as_those_that_do) {
-    enum { DOCUMENTS = 3000 }; // 2 MB of words: as they are, then compressed, then in the file
+    enum { DOCUMENTS = 3000 }; // 2 MB of words: as hashes, then compressed, then in the file
     Buffer set = {0};
     KeptSets *kept = kept_sets_open(".", DOCUMENTS, 0.8, 0);
     uint64_t number;
