@@ -232,7 +232,7 @@ static void add_set(KeptSets *kept, KeptHead *head, Bytes set) {
     const uint8_t *const hashes = set.data + sizeof head->set, *const words = hashes + hash_bytes + bitmap_bytes;
     Buffer *const pending = &kept->pending;
     const size_t most = ZSTD_compressBound(head->set.bytes), start = pending->size;
-    const bool is_packed = kept->written + start > kept->pending_most / 4;
+    const bool is_packed = kept->written + start + hash_bytes > kept->pending_most / 4;
     buffer_add(pending, head, sizeof *head);
     buffer_add(pending, hashes + hash_bytes, bitmap_bytes);
     if (!is_packed) {
