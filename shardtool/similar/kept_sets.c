@@ -27,6 +27,7 @@ struct KeptSets {
     uint64_t pending_most;
     Buffer pending, stored, candidates;
     Buffer bitmap;       // of the other
+    HashSet found;       // candidates, each multiplied: their lower bits are alike
     HashSet set, shared; // of the document that is compared; what the other has of it
     Shingler shingler;   // of the other
     ZSTD_CCtx *compress;
@@ -87,6 +88,7 @@ void kept_sets_close(KeptSets *kept) {
     buffer_close(&kept->stored);
     buffer_close(&kept->bitmap);
     buffer_close(&kept->candidates);
+    hash_set_close(&kept->found);
     hash_set_close(&kept->set);
     hash_set_close(&kept->shared);
     shingler_close(&kept->shingler);
@@ -137,15 +139,23 @@ static void prefetch(const KeptSets *kept, uint64_t place) {
     __builtin_prefetch(head + 64);
 }
 
-// The places of the kept documents in the groups, in the order of the documents. Some may come several times.
+// The places of the kept documents in the groups, each once, in the order of the documents. Most are in several groups.
 static int find_candidates(KeptSets *kept, const uint64_t *memberships, size_t count, size_t *found) {
-    uint64_t slots[GROUP_KEPT_MAX] = {0}, taken;
+    uint64_t slots[GROUP_KEPT_MAX] = {0}, taken, most = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t first = membership_slot(memberships[i]), before = membership_before(memberships[i]);
+        for (uint64_t k = 0; kept->slots && k < before; k += 64 / sizeof k) __builtin_prefetch(kept->slots + first + k);
+        most += before;
+    }
+    hash_set_clear(&kept->found, most);
     kept->candidates.size = 0;
-    for (size_t i = 0; kept->slots && i < count; i++) __builtin_prefetch(kept->slots + membership_slot(memberships[i]));
     for (size_t i = 0; i < count; i++) {
         if (read_slots(kept, memberships[i], slots, &taken) < 0) return -1;
-        for (uint64_t k = 0; k < taken; k++) prefetch(kept, slots[k] - 1);
-        buffer_add(&kept->candidates, slots, taken * sizeof *slots);
+        for (uint64_t k = 0; k < taken; k++) {
+            if (!hash_set_add(&kept->found, __builtin_bswap64(slots[k] * 0x9E3779B97F4A7C15))) continue; // 2^64 / phi
+            prefetch(kept, slots[k] - 1);
+            buffer_add(&kept->candidates, &slots[k], sizeof slots[k]);
+        }
     }
     *found = kept->candidates.size / sizeof(uint64_t);
     if (*found > 1) qsort(kept->candidates.data, *found, sizeof(uint64_t), by_place);
@@ -200,14 +210,10 @@ int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, By
     memcpy(&own, set.data, sizeof own);
     const uint8_t *const hashes = set.data + sizeof own, *const bitmap = hashes + own.count * sizeof(uint64_t);
     bool is_ready = false;
-    uint64_t last = 0;
     for (size_t i = 0; i < candidates; i++) {
-        const uint64_t candidate = get_u64(kept->candidates.data + i * sizeof candidate);
-        const uint64_t place = candidate - 1;
+        const uint64_t place = get_u64(kept->candidates.data + i * sizeof place) - 1;
         KeptHead head;
         Bytes other;
-        if (candidate == last) continue;
-        last = candidate;
         if (read_at(kept, place, &head, sizeof head) < 0) return -1;
         const int is_near = may_be_near(kept, place + sizeof head, &own, bitmap, &head.set);
         if (is_near < 0) return -1;
