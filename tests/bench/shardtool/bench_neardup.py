@@ -5,7 +5,7 @@ peers run in turn with ours in each of two rounds, and the best round counts. CP
 the load of its tokenizer. datatrove (one task, the four stages, 14 buckets of 8) gets the first PEER_MB of the same documents; its
 words are those of spaCy. rensa gets the words between blanks in lower case, of which Python makes the sequences of 5. The disk
 is the most that the temporary files of a run take at once, and what it writes without the dataset; for datatrove it is its files
-of all stages, which stay. A run with little memory takes more. One thread runs on one processor, and then, as its reading and its
+of all stages, which stay. A run with little memory takes more. Before the disk come the comparisons of a run. One thread runs on one processor, and then, as its reading and its
 compression are threads of their own, on both. With DOCUMENTS, the peak memory and the disk of as many pieces of 200 to 600
 characters of the same text, alone.
 """
@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -140,14 +141,18 @@ def temporary_bytes(pid):
 
 
 def alone(tool, folder, data, *options):
-    """Bytes that the temporary files of a run without a dataset take at most, and that it writes less the report; its seconds and MiB."""
+    """Bytes that the temporary files of a run without a dataset take at most, and that it writes less the report; its seconds and MiB.
+    Prints how many documents it compared and removed."""
     begun = time.monotonic()
-    command = [tool, "dedup", "-q", "--similar", "0.8", "-j", "2", "--report", f"{folder}/report", *options, f"{folder}/{data}"]
-    pid, most, done = subprocess.Popen(command, stderr=subprocess.DEVNULL).pid, 0, 0
-    while not done:
-        most = max(most, temporary_bytes(pid))
-        time.sleep(0.002)
-        done, status, usage = os.wait4(pid, os.WNOHANG)
+    command = [tool, "dedup", "--similar", "0.8", "-j", "2", "--report", f"{folder}/report", *options, f"{folder}/{data}"]
+    with open(f"{folder}/log", "w+") as log:
+        pid, most, done = subprocess.Popen(command, stderr=log).pid, 0, 0
+        while not done:
+            most = max(most, temporary_bytes(pid))
+            time.sleep(0.002)
+            done, status, usage = os.wait4(pid, os.WNOHANG)
+        log.seek(0)
+        print(*re.findall(r"[0-9]+ comparisons.*by text|removed [0-9]+ of.*documents", log.read()), sep="; ")
     assert status == 0
     written = usage.ru_oublock * 512 - os.path.getsize(f"{folder}/report")
     return most, written, time.monotonic() - begun, usage.ru_maxrss / 1024
