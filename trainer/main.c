@@ -69,6 +69,7 @@ static const ManualRow environment[] = {
      "set by srun --mpi=pmix and by launchers of Open MPI: without it and PMI_RANK processes of srun are refused",
      "train"},
     {"PMI_RANK", "set by mpiexec of MPICH and by srun with its plug-in", "train"},
+    {"SLURM_JOB_END_TIME", "when the job ends, in seconds since 1970, which Slurm sets: for until=job", "train"},
     {"TMPDIR", "folder, in place of /tmp, of millrace-UID/; not if its path has more than 32 bytes", "train eval"},
     {"XDG_CACHE_HOME", "folder, in place of ~/.cache, of millrace/, which keeps the measurements of a GPU", COMPUTE},
     {NULL, NULL, NULL},
