@@ -104,7 +104,9 @@ static bool is_encoding_of(ParquetType type, ParquetEncoding encoding) {
     case PARQUET_DELTA_BYTE_ARRAY:
         return type == PARQUET_BYTE_ARRAY;
     case PARQUET_BYTE_STREAM_SPLIT:
-        return type != PARQUET_BYTE_ARRAY;
+        return type != PARQUET_BYTE_ARRAY && type != PARQUET_BOOLEAN;
+    case PARQUET_RLE:
+        return type == PARQUET_BOOLEAN;
     default:
         return false;
     }
@@ -129,8 +131,13 @@ static int open_body(ParquetColumnReader *reader) {
     reader->indices = (RleReader){.width = 0};
     reader->numbers = reader->prefixes = (DeltaReader){.left = 0};
     reader->joined.size = 0;
+    if (page->encoding == PARQUET_PLAIN && reader->column.type == PARQUET_BOOLEAN) { // a bit each, the lowest first
+        reader->plain = cursor_init((Bytes){body.data, 0});
+        reader->indices = (RleReader){.width = 1, .packed = true, .run_left = 8 * (uint64_t)body.size, .bits = body};
+    }
     if (page->encoding == PARQUET_PLAIN) return 0;
-    if (page->encoding == PARQUET_PLAIN_DICTIONARY || page->encoding == PARQUET_RLE_DICTIONARY) {
+    if (reader->column.type != PARQUET_BOOLEAN &&
+        (page->encoding == PARQUET_PLAIN_DICTIONARY || page->encoding == PARQUET_RLE_DICTIONARY)) {
         if (!body.size) return 0;
         if (*body.data > 32) return fail(EX_DATA, "dictionary indices of %u bits", *body.data);
         reader->indices = rle_open((Bytes){body.data + 1, body.size - 1}, *body.data);
@@ -141,6 +148,11 @@ static int open_body(ParquetColumnReader *reader) {
                     parquet_encoding_name((int)page->encoding), parquet_type_name((int)reader->column.type));
     if (!body.size) return 0;
     if (page->encoding == PARQUET_BYTE_STREAM_SPLIT) return open_split(reader);
+    if (page->encoding == PARQUET_RLE) { // after the number of its bytes
+        if (body.size < sizeof(uint32_t)) return fail(EX_DATA, "its RLE values are malformed");
+        reader->indices = rle_open((Bytes){body.data + sizeof(uint32_t), body.size - sizeof(uint32_t)}, 1);
+        return 0;
+    }
     if (page->encoding == PARQUET_DELTA_BYTE_ARRAY)
         opened = delta_open(&reader->prefixes, body, 32) && delta_rest(&reader->prefixes, &body);
     opened = opened && delta_open(&reader->numbers, body, reader->column.type == PARQUET_INT64 ? 64 : 32) &&
@@ -209,6 +221,10 @@ static bool take_split_number(ParquetColumnReader *reader, ParquetValue *value) 
 static bool take_value(ParquetColumnReader *reader, ParquetValue *value) {
     uint32_t index;
     const uint8_t *at;
+    if (reader->column.type == PARQUET_BOOLEAN) {
+        value->integer = rle_next(&reader->indices, &index) ? (int64_t)index : -1;
+        return value->integer >= 0;
+    }
     switch (reader->page.encoding) {
     case PARQUET_PLAIN:
         if (reader->column.type == PARQUET_BYTE_ARRAY) return take_string(&reader->plain, &value->bytes);
@@ -243,6 +259,7 @@ static bool page_is_used_up(const ParquetColumnReader *reader) {
         return is_padding(reader->plain);
     case PARQUET_PLAIN_DICTIONARY:
     case PARQUET_RLE_DICTIONARY:
+    case PARQUET_RLE:
         return true; // the last run may be longer
     case PARQUET_DELTA_BINARY_PACKED:
         return !reader->numbers.left;
