@@ -39,11 +39,12 @@ kernels/cuda        common kernels kernels/cuda/libraries
 kernels/cuda/attention common kernels kernels/cuda
 kernels/mpi         kernels
 shardtool/ingest    common remote dataset
-shardtool/jsonl     common shardtool/ingest/source_options.h shardtool/ingest/input_format.h shardtool/ingest/stream.h
-shardtool/parquet   common shardtool/ingest/input_format.h shardtool/ingest/stream.h
+shardtool/where     common
+shardtool/jsonl     common shardtool/where shardtool/ingest/source_options.h shardtool/ingest/input_format.h shardtool/ingest/stream.h
+shardtool/parquet   common shardtool/where shardtool/ingest/input_format.h shardtool/ingest/stream.h
 shardtool/pipeline  common dataset shardtool/ingest tokenizer
 shardtool/vocabulary common shardtool/ingest shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pretokenize.h tokenizer/training
-shardtool/support   common remote/url_map.h dataset shardtool/ingest shardtool/parquet/where.h shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pattern.h
+shardtool/support   common remote/url_map.h dataset shardtool/ingest shardtool/where shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pattern.h
 shardtool/print     common dataset shardtool/ingest shardtool/support tokenizer
 shardtool/interchange common remote/url_map.h dataset shardtool/support
 shardtool/similar   common remote/url_map.h dataset shardtool/ingest shardtool/support tokenizer tokenizer/files

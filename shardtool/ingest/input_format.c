@@ -257,6 +257,9 @@ int ratio_check(const char *name, const SourceOptions *options, uint64_t in_byte
 
 int refuse_conditions(const Stream *stream, const SourceOptions *options) {
     if (!options->where.count) return 0;
-    return fail(EX_DATA, "'%s' has no columns, so --where '%s' cannot choose its documents: it is for Parquet files",
-                stream->name, options->where.items[0]);
+    return fail(
+        EX_DATA,
+        "'%s' has neither columns nor keys, so --where '%s' cannot choose its documents: it is for Parquet and JSON "
+        "lines",
+        stream->name, options->where.items[0]);
 }

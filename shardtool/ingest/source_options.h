@@ -13,7 +13,7 @@ typedef struct {
     SourceDocs docs;         // how plain text is cut into documents
     const char *text_field;  // dotted path of the text in a JSON line
     const char *text_column; // dotted path of the text in a Parquet file
-    StringList where;        // conditions on columns; rows of Parquet files that do not meet all are left out
+    StringList where;        // conditions (where.h); rows of Parquet and JSON lines that do not meet all are left out
     bool turns;              // JSON lines may have conversations (jsonl_turns.h); no other format is read
     bool replaces;           // with turns: bytes that are not UTF-8 become U+FFFD; else they are refused
     unsigned format;         // 0 = choose by content, else the number of the row among the INPUT_DOCUMENTS rows
@@ -25,7 +25,7 @@ typedef struct {
     const struct InputFilter *filter;        // of the members of archives; NULL: all
     struct AccessPoints *points;             // of the input files, for a run that may be continued; else NULL
     bool records_warned;                     // that a text looks like JSON, JSON lines or a table; once a run
-    uint64_t left_out;                       // rows that do not meet `where`
+    uint64_t left_out;                       // rows and lines that do not meet `where`
     uint64_t replaced;                       // places that `replaces` has replaced
     StringList ignored;                      // keys beside conversations that were not read; the first ones, owned
     uint64_t inputs_read[INPUT_FORMATS_MAX]; // files and members read, by row of the table
@@ -35,5 +35,6 @@ typedef struct {
 // `in_bytes` of input exceed --max-ratio.
 int level_check(const Stream *stream, const SourceOptions *options);
 int ratio_check(const char *name, const SourceOptions *options, uint64_t in_bytes, uint64_t out_bytes);
-// Formats whose documents have no columns refuse conditions (65), which would be ignored without a message.
+// Formats whose documents have neither columns nor keys refuse conditions (65), which would be ignored without a
+// message.
 int refuse_conditions(const Stream *stream, const SourceOptions *options);

@@ -6,13 +6,13 @@
 #include "common/utf8.h"
 #include "shardtool/ingest/input_format.h"
 #include "shardtool/jsonl/jsonl_turns.h"
+#include "shardtool/jsonl/jsonl_where.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
 enum {
-    PATH_KEYS_MAX = 16,
     PENDING_MAX = 4096,         // lines without the key before the first with it
-    TURNS_BYTES_MAX = 256 << 20 // a longer line is refused: its value is built as a whole
+    WHOLE_BYTES_MAX = 256 << 20 // of a line that is held as a whole; a longer one is refused
 };
 
 static const char NO_TEXT[] = "no text at the key";
@@ -20,22 +20,13 @@ static const char NO_TURNS[] = "no messages, no prompt with a completion, and no
 static const char IS_TURNS[] = "a conversation, which only tokenize --turns reads (train-vocabulary: --text-field '*' "
                                "takes all its strings), and no text at the key";
 
-typedef struct {
-    const char *keys[PATH_KEYS_MAX];
-    size_t key_bytes[PATH_KEYS_MAX];
-    unsigned count;
-} TextPath;
-
 // What was found in the line so far.
 typedef struct {
-    unsigned matched; // number of path keys on the current nesting
-    bool at_whole;    // the current key of the line is the whole path, dots included
-    bool has_whole;   // there was one, which counts before nested keys
-    bool found;       // the text
-    bool is_null;     // the text
-    bool is_other;    // the key of the text has a value that is neither a string nor null
-    bool streamed;    // a part of the text was returned
-    bool refused;     // the rest of the line is skipped
+    bool found;    // the text
+    bool is_null;  // the text
+    bool is_other; // the key of the text has a value that is neither a string nor null
+    bool streamed; // a part of the text was returned
+    bool refused;  // the rest of the line is skipped
 } LineText;
 
 typedef struct {
@@ -45,11 +36,13 @@ typedef struct {
     JsonEvents json;
     uint64_t start;           // offset in the stream of window[0]
     uint64_t number, line_at; // of the line, from 1; its offset in the stream
-    TextPath path;
+    bool whole;               // the text is returned when the line is whole: with turns or conditions
+    KeyPath path;
     bool joins; // all strings of the line, for the path *
     LineText line;
     Buffer text;
-    char why[TURNS_WHY_BYTES];
+    JsonlWhere where;
+    char why[WHERE_WHY_BYTES]; // also for TURNS_WHY_BYTES
     // Spark and DataFusion leave out a key whose value is null. A line without the key is thus a null text if another
     // line of the file has the key, and waits until one has.
     bool has_key;
@@ -68,38 +61,30 @@ int jsonl_bid(Bytes head) {
     return at < end && (*at == '"' || *at == '}') ? BID_CONTENT : BID_NONE;
 }
 
-static int split_path(JsonlReader *jsonl, const char *path) {
-    if ((jsonl->joins = !strcmp(path, "*"))) return 0;
-    for (const char *at = path;; at++) {
-        size_t length = strcspn(at, ".");
-        if (jsonl->path.count == PATH_KEYS_MAX || length == 0)
-            return fail(EX_USAGE, "--text-field '%s' is not a path of 1 to %d keys", path, PATH_KEYS_MAX);
-        jsonl->path.keys[jsonl->path.count] = at;
-        jsonl->path.key_bytes[jsonl->path.count++] = length;
-        at += length;
-        if (!*at) return 0;
-    }
-}
-
 void jsonl_close(FormatReader *reader) {
     JsonlReader *jsonl = (JsonlReader *)reader;
     json_events_close(&jsonl->json);
     json_tree_close(&jsonl->tree);
+    jsonl_where_close(&jsonl->where);
     buffer_close(&jsonl->text);
     buffer_close(&jsonl->pending);
     free(jsonl);
 }
 
 FormatReader *jsonl_open(Stream *stream, SourceOptions *options) {
-    if (refuse_conditions(stream, options) < 0) return NULL;
     JsonlReader *jsonl = allocate_zeroed(1, sizeof *jsonl);
     const ReadPlace start = stream->start;
     jsonl->options = options, jsonl->stream = stream;
     jsonl->json = (JsonEvents){.bytes = jsonl->window, .lines = true};
     jsonl->start = jsonl->line_at = start.byte, jsonl->number = start.byte ? start.number : 1;
     jsonl->has_key = start.byte; // a document lies before
-    if (split_path(jsonl, options->text_field) == 0 && (!start.byte || stream_seek(stream, start.byte) == 0))
-        return &jsonl->reader;
+    jsonl->joins = !strcmp(options->text_field, "*");
+    jsonl->whole = options->turns || options->where.count;
+    int status = jsonl_where_open(&jsonl->where, &options->where);
+    if (!key_path_open(&jsonl->path, options->text_field))
+        status = fail(EX_USAGE, "--text-field '%s' is not a path of 1 to %d keys", options->text_field, PATH_KEYS_MAX);
+    if (status == 0 && start.byte) status = stream_seek(stream, start.byte);
+    if (status == 0) return &jsonl->reader;
     jsonl_close(&jsonl->reader);
     return NULL;
 }
@@ -123,14 +108,6 @@ static int refill(JsonlReader *jsonl) {
     return 1;
 }
 
-static const json_t *text_value(const JsonlReader *jsonl, const json_t *value) {
-    const json_t *whole = json_object_get(value, jsonl->options->text_field);
-    if (whole) return whole;
-    for (unsigned i = 0; i < jsonl->path.count; i++)
-        value = json_object_getn(value, jsonl->path.keys[i], jsonl->path.key_bytes[i]);
-    return value;
-}
-
 // The type of the value at the key of the text; NULL without that key.
 static const char *value_type(const JsonlReader *jsonl, const json_t *value) {
     static const char *const types[] = {
@@ -138,7 +115,7 @@ static const char *value_type(const JsonlReader *jsonl, const json_t *value) {
         [JSON_INTEGER] = "a number",    [JSON_REAL] = "a number",  [JSON_TRUE] = "true or false",
         [JSON_FALSE] = "true or false", [JSON_NULL] = "null",
     };
-    value = text_value(jsonl, value);
+    value = key_path_value(&jsonl->path, value);
     return value ? types[json_typeof(value)] : NULL;
 }
 
@@ -197,6 +174,8 @@ static void begin_line(JsonlReader *jsonl) {
     json_events_begin_line(&jsonl->json);
     json_tree_clear(&jsonl->tree);
     jsonl->line = (LineText){0};
+    key_path_begin(&jsonl->path);
+    jsonl_where_begin(&jsonl->where);
     jsonl->number++, jsonl->line_at = jsonl->start + jsonl->json.at;
 }
 
@@ -238,36 +217,16 @@ static int refuse_line(JsonlReader *jsonl, const char *why, Part *part) {
     return return_part(jsonl, part, true);
 }
 
-static bool is_key(const JsonlReader *jsonl, const char *key, size_t bytes) {
-    return jsonl->json.key.size == bytes && !memcmp(jsonl->json.key.data, key, bytes);
-}
-
-// Whether the value of the key just read is on the path of the text, or the text. If two keys are equal, the last wins,
-// so the value of an earlier one is dropped; false if that was returned.
+// If two keys are equal, the last wins, so the value of an earlier one is dropped; false if that was returned.
 static bool match_key(JsonlReader *jsonl) {
-    LineText *line = &jsonl->line;
-    const TextPath *path = &jsonl->path;
-    const unsigned level = jsonl->json.depth - 1;
-    if (line->matched > level) line->matched = level;
-    if (level == 0) {
-        line->at_whole = is_key(jsonl, jsonl->options->text_field, strlen(jsonl->options->text_field));
-        line->has_whole |= line->at_whole;
-    }
-    if (!line->at_whole || level) {
-        if (line->has_whole || line->matched != level || level >= path->count ||
-            !is_key(jsonl, path->keys[level], path->key_bytes[level]))
-            return true;
-        line->matched++;
-    }
-    line->found = line->is_null = false;
-    return !line->streamed;
+    if (jsonl->joins || !key_path_enter(&jsonl->path, &jsonl->json)) return true;
+    jsonl->line.found = jsonl->line.is_null = false;
+    return !jsonl->line.streamed;
 }
 
 // Whether a value whose key is at `depth` is the text.
 static bool is_text(const JsonlReader *jsonl, unsigned depth) {
-    const unsigned count = jsonl->path.count;
-    if (jsonl->line.at_whole) return depth == 1;
-    return count && jsonl->line.matched == count && depth == count;
+    return !jsonl->joins && key_path_ends(&jsonl->path, depth);
 }
 
 static void begin_string(JsonlReader *jsonl) {
@@ -282,7 +241,7 @@ static void begin_string(JsonlReader *jsonl) {
 
 // The conversation or the text of a whole line. NULL, or why the line is bad.
 static const char *read_turns(JsonlReader *jsonl) {
-    const json_t *text = text_value(jsonl, jsonl->tree.root);
+    const json_t *text = key_path_value(&jsonl->path, jsonl->tree.root);
     jsonl->text.size = 0;
     const LineContent content = jsonl_turns_read(jsonl->tree.root, text, jsonl->options, &jsonl->text, jsonl->why);
     if (content == LINE_BAD) return jsonl->why;
@@ -303,15 +262,21 @@ static bool is_conversation(const JsonlReader *jsonl) {
 // 1 with the last part of a document, 0 without one, -1 after fail().
 static int end_line(JsonlReader *jsonl, Part *part) {
     const LineText *line = &jsonl->line;
-    const char *why = NULL;
-    if (jsonl->options->turns)
+    const char *why;
+    const bool met = jsonl_where_met(&jsonl->where, jsonl->why, &why);
+    if (met && !why && jsonl->options->turns)
         why = read_turns(jsonl);
-    else if (!line->found && is_conversation(jsonl))
+    else if (met && !why && !line->found && is_conversation(jsonl))
         why = IS_TURNS;
     if (why) return refuse_line(jsonl, why, part);
     if ((line->found || line->is_null) && !jsonl->has_key) {
         jsonl->has_key = true;
         if (skip_pending(jsonl) < 0) return -1;
+    }
+    if (!met) {
+        jsonl->options->left_out++;
+        begin_line(jsonl);
+        return 0;
     }
     if (line->is_null) return skip_null(jsonl);
     if (!line->found) return line->is_other ? refuse_line(jsonl, NO_TEXT, part) : skip_keyless(jsonl);
@@ -338,8 +303,8 @@ static int take_event(JsonlReader *jsonl, JsonEvent event, Part *part) {
 static const char *too_long(const JsonlReader *jsonl) {
     const JsonEvents *json = &jsonl->json;
     if (json->at == 0 && json->end == STREAM_WINDOW_BYTES) return "number longer than the window";
-    if (!jsonl->options->turns || jsonl->line.refused) return NULL;
-    return jsonl->start + json->at - jsonl->line_at > TURNS_BYTES_MAX ? "the line is longer than 256 MiB" : NULL;
+    if (!jsonl->whole || jsonl->line.refused) return NULL;
+    return jsonl->start + json->at - jsonl->line_at > WHOLE_BYTES_MAX ? "the line is longer than 256 MiB" : NULL;
 }
 
 int jsonl_next(FormatReader *reader, Part *part) {
@@ -354,15 +319,18 @@ int jsonl_next(FormatReader *reader, Part *part) {
             begin_line(jsonl);
         else if (event == EVENT_BAD)
             status = refuse_line(jsonl, jsonl->json.bad, part);
-        else if (event == EVENT_MORE || (turns && event == EVENT_PART)) {
+        else if (event == EVENT_MORE || (jsonl->whole && event == EVENT_PART)) {
             const char *why = too_long(jsonl);
             const int more = why ? 1 : refill(jsonl);
             if (more <= 0) return more < 0 ? -1 : skip_pending(jsonl);
             if (why) status = refuse_line(jsonl, why, part);
-        } else if (turns)
-            json_tree_add(&jsonl->tree, &jsonl->json, event);
-        else
-            status = take_event(jsonl, event, part);
+        } else {
+            if (turns)
+                json_tree_add(&jsonl->tree, &jsonl->json, event);
+            else
+                status = take_event(jsonl, event, part);
+            if (jsonl->where.list.count) jsonl_where_take(&jsonl->where, &jsonl->json, event);
+        }
         if (status) return status;
     }
 }

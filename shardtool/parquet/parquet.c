@@ -3,7 +3,8 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "shardtool/ingest/input_format.h"
-#include "shardtool/parquet/where.h"
+#include "shardtool/parquet/parquet_column.h"
+#include "shardtool/where/where.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +20,10 @@ typedef struct {
     uint64_t rows_left;  // of the group before it
     uint64_t row;        // of the file, the next one
     uint64_t text_bytes; // of all rows so far, one more for each
-    ParquetColumn text_column, where_columns[STRING_LIST_MAX];
-    ParquetColumnReader text, where[STRING_LIST_MAX];
-    Where conditions[STRING_LIST_MAX];
+    ParquetColumn text_column, where_columns[WHERE_MAX];
+    ParquetColumnReader text, where[WHERE_MAX];
+    WhereList conditions;
     Bytes text_left; // of the last row, not yet returned
-    WhereTest tests[STRING_LIST_MAX];
 } ParquetReader;
 
 int parquet_bid(Bytes head) {
@@ -43,6 +43,46 @@ static void warn_json(ParquetReader *parquet) {
              parquet->stream->name, parquet->options->text_column);
 }
 
+static WhereType where_type(const ParquetColumn *column) {
+    switch (column->type) {
+    case PARQUET_BYTE_ARRAY:
+        return parquet_is_text(column) ? WHERE_TEXT : WHERE_OTHER;
+    case PARQUET_INT32:
+    case PARQUET_INT64:
+        return column->logical ? WHERE_OTHER : WHERE_INTEGER; // a date or a decimal
+    case PARQUET_BOOLEAN:
+        return WHERE_BOOL;
+    case PARQUET_FLOAT:
+        return WHERE_SINGLE;
+    case PARQUET_DOUBLE:
+        return WHERE_DOUBLE;
+    default:
+        return WHERE_OTHER;
+    }
+}
+
+static WhereValue where_value(const ParquetColumn *column, const ParquetValue *value) {
+    const WhereType type = value->null ? WHERE_NULL : where_type(column);
+    if (type == WHERE_NULL) return (WhereValue){.type = type};
+    if (type == WHERE_TEXT) return (WhereValue){.type = type, .text = value->bytes};
+    return (WhereValue){.type = type,
+                        .number = type == WHERE_SINGLE || type == WHERE_DOUBLE ? (long double)value->real
+                                  : column->is_unsigned                        ? (long double)(uint64_t)value->integer
+                                                                               : (long double)value->integer};
+}
+
+static int find_condition(ParquetReader *parquet, unsigned i) {
+    const Where *where = &parquet->conditions.items[i];
+    ParquetColumn *column = &parquet->where_columns[i];
+    if (parquet_find_column(&parquet->footer.schema, where->name, column) < 0)
+        return fail_in("--where '%s'", where->text);
+    const WhereType type = parquet_is_null(column) ? WHERE_NULL : where_type(column);
+    char why[WHERE_WHY_BYTES];
+    if (where_fits(where, type, column->logical ? column->logical : parquet_type_name((int)column->type), why))
+        return 0;
+    return fail(type == WHERE_OTHER ? EX_DATA : EX_USAGE, "'%s': %s", parquet->stream->name, why);
+}
+
 static int find_columns(ParquetReader *parquet) {
     const SourceOptions *options = parquet->options;
     ParquetColumn *text = &parquet->text_column;
@@ -52,14 +92,9 @@ static int find_columns(ParquetReader *parquet) {
                     parquet->stream->name, options->text_column,
                     text->logical ? text->logical : parquet_type_name((int)text->type));
     warn_json(parquet);
-    for (unsigned i = 0; i < options->where.count; i++) {
-        Where *where = &parquet->conditions[i];
-        ParquetColumn *column = &parquet->where_columns[i];
-        if (where_parse(where, options->where.items[i]) < 0) return -1;
-        if (parquet_find_column(&parquet->footer.schema, where->column, column) < 0)
-            return fail_in("--where '%s'", where->text);
-        if (where_bind(&parquet->tests[i], where, column) < 0) return fail_in("'%s'", parquet->stream->name);
-    }
+    if (where_parse(&parquet->conditions, &options->where) < 0) return -1;
+    for (unsigned i = 0; i < parquet->conditions.count; i++)
+        if (find_condition(parquet, i) < 0) return -1;
     return 0;
 }
 
@@ -70,13 +105,13 @@ static int fail_at(const ParquetReader *parquet, size_t group, const char *colum
 // Finds the pages of all columns in a row group; with `begin`, starts reading them.
 static int find_group(ParquetReader *parquet, size_t group, bool begin) {
     const SourceOptions *options = parquet->options;
-    for (unsigned i = 0; i <= options->where.count; i++) {
-        bool is_text = i == options->where.count;
+    for (unsigned i = 0; i <= parquet->conditions.count; i++) {
+        bool is_text = i == parquet->conditions.count;
         const ParquetColumn *column = is_text ? &parquet->text_column : &parquet->where_columns[i];
         ParquetColumnReader *reader = is_text ? &parquet->text : &parquet->where[i];
         ParquetChunk chunk;
         if (parquet_find_chunk(&parquet->footer, group, column, &chunk) < 0)
-            return fail_at(parquet, group, is_text ? options->text_column : parquet->conditions[i].column);
+            return fail_at(parquet, group, is_text ? options->text_column : parquet->conditions.items[i].name);
         if (begin) parquet_column_begin(reader, parquet->stream, column, &chunk);
     }
     return 0;
@@ -102,18 +137,19 @@ void parquet_close(FormatReader *reader) {
     ParquetReader *parquet = (ParquetReader *)reader;
     parquet_footer_close(&parquet->footer);
     parquet_column_close(&parquet->text);
-    for (unsigned i = 0; i < STRING_LIST_MAX; i++) parquet_column_close(&parquet->where[i]);
+    for (unsigned i = 0; i < WHERE_MAX; i++) parquet_column_close(&parquet->where[i]);
     free(parquet);
 }
 
 // The text of the next row, and whether the row meets all conditions.
 static int next_row(ParquetReader *parquet, ParquetValue *text, bool *wanted) {
     *wanted = true;
-    for (unsigned i = 0; i < parquet->options->where.count; i++) {
+    for (unsigned i = 0; i < parquet->conditions.count; i++) {
         ParquetValue value;
         if (parquet_column_next(&parquet->where[i], &value) < 0)
-            return fail_at(parquet, parquet->group - 1, parquet->conditions[i].column);
-        *wanted &= where_holds(&parquet->tests[i], &value);
+            return fail_at(parquet, parquet->group - 1, parquet->conditions.items[i].name);
+        const WhereValue compared = where_value(&parquet->where_columns[i], &value);
+        *wanted &= where_holds(&parquet->conditions.items[i], &compared);
     }
     if (parquet_column_next(&parquet->text, text) < 0)
         return fail_at(parquet, parquet->group - 1, parquet->options->text_column);

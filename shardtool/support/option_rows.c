@@ -2,7 +2,7 @@
 #include "shardtool/support/option_rows.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "shardtool/parquet/where.h"
+#include "shardtool/where/where.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ void log_skips(void) {
 int fail_no_documents(void) {
     Buffer text = {0};
     if (source_options.left_out && !source_options.skips.count)
-        return fail(EX_NOINPUT, "none of the %" PRIu64 " rows meets --where '%s'%s", source_options.left_out,
+        return fail(EX_NOINPUT, "none of the %" PRIu64 " documents meets --where '%s'%s", source_options.left_out,
                     source_options.where.items[0], source_options.where.count > 1 ? " and the other conditions" : "");
     if (!source_options.skips.count) return fail(EX_NOINPUT, "the inputs contain no documents");
     skips_print(&source_options.skips, &text);
@@ -82,11 +82,8 @@ void log_replaced(uint64_t replaced, uint64_t text_bytes) {
 
 int input_check(void) {
     if (skips_parse_limit(&source_options.skips, input_max_bad) < 0) return -1;
-    for (size_t i = 0; i < source_options.where.count; i++) {
-        Where where;
-        if (where_parse(&where, source_options.where.items[i]) < 0) return -1;
-    }
-    return 0;
+    WhereList conditions;
+    return where_parse(&conditions, &source_options.where);
 }
 
 void input_print_params(Buffer *line) {

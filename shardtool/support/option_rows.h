@@ -38,7 +38,7 @@ extern const char *input_max_bad;
     {OPT_STRING, "text-column", &source_options.text_column, "NAME", \
      "column of the text in a Parquet file; a.b is column b of struct a"}, \
     {OPT_LIST, "where", &source_options.where, "COND", \
-     "read only rows of Parquet files with 'COLUMN OP VALUE', OP one of < <= > >= == !=; all of several"}, \
+     "read only Parquet rows and JSON lines with 'NAME OP VALUE and ...', OP one of = != < <= > >=; all of several"}, \
     {OPT_STRING, "max-bad", &input_max_bad, "N|P%", "skip up to N bad lines, rows, members and files, each counted as one, or P percent of them and the documents; 100% for all"}, \
     {OPT_SIZE, "max-depth", &source_options.max_depth, "N", "levels of archives and compressed files to open"}, \
     {OPT_SIZE, "max-ratio", &source_options.max_ratio, "N", \

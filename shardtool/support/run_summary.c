@@ -136,7 +136,7 @@ void summary_print(const Summary *summary) {
     if (result->is_full)
         log_line("ended at --max-tokens %" PRIu64 ": documents after that are left out", summary->max_tokens);
     if (source_options.left_out)
-        log_line("%" PRIu64 " row%s not meet --where and %s left out", source_options.left_out,
+        log_line("%" PRIu64 " document%s not meet --where and %s left out", source_options.left_out,
                  source_options.left_out == 1 ? " does" : "s do", source_options.left_out == 1 ? "is" : "are");
     log_ignored();
     log_skips();

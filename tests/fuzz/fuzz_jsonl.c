@@ -1,5 +1,5 @@
-// Reads any bytes as text, JSON lines, conversations or an archive: the reader returns whole documents or reports bad
-// data. What jansson parses has the same value here.
+// Reads any bytes as text, JSON lines, conversations or an archive, also with any condition: the reader returns whole
+// documents or reports bad data. What jansson parses has the same value here.
 #include "common/json_read.h"
 #include "common/turns.h"
 #include "common/utf8.h"
@@ -32,15 +32,20 @@ static void check_turns(Bytes text) {
     if (open) abort();
 }
 
-// The bits of the first byte choose the options.
+// The bits of the first byte choose the options. The first line may be a condition.
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static MemoryStream memory;
     if (!size) return 0;
-    memory = memory_stream((Bytes){data + 1, size - 1});
-    compare_with_jansson((Bytes){data + 1, size - 1});
+    Bytes text = {data + 1, size - 1}, line = {0};
+    char condition[512] = "";
+    if (data[0] & 64 && bytes_next_line(&text, &line) && line.size < sizeof condition)
+        memcpy(condition, line.data, line.size);
+    memory = memory_stream(text);
+    compare_with_jansson(text);
     SourceOptions options = {.docs = (SourceDocs)(data[0] % 3), .text_field = data[0] & 4 ? "a.text" : "text"};
     options.skips.max = data[0] & 8 ? 1000 : 0;
     options.turns = data[0] & 16, options.replaces = data[0] & 32;
+    if (data[0] & 64) options.where.items[options.where.count++] = condition;
     FormatReader *reader;
     Part part;
     bool open = false;
@@ -54,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (status == 0 && open) abort();
         reader_close(reader);
     }
-    if (status < 0 && err_code() != EX_DATA) abort();
+    if (status < 0 && err_code() != EX_DATA && !(data[0] & 64 && err_code() == EX_USAGE)) abort();
     for (size_t i = 0; i < options.ignored.count; i++) free((char *)(uintptr_t)options.ignored.items[i]);
     err_clear();
     return 0;

@@ -23,7 +23,7 @@ static int read_documents(Stream *stream, SourceOptions *options, uint64_t *left
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static MemoryStream memory;
-    static const char *const conditions[] = {"n>=3", "text!='x'"};
+    static const char *const conditions[] = {"n>=3 and text!='x'", "b=true"};
     if (size < 2) return 0;
     Buffer file = {0};
     uint32_t footer_bytes = get_u16(data + size - 2);
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     buffer_add(&file, &footer_bytes, sizeof footer_bytes);
     buffer_add(&file, "PAR1", 4);
     memory = memory_file((Bytes){file.data, file.size});
-    for (size_t count = 0; count <= 2; count += 2) {
+    for (size_t count = 0; count <= 2; count++) {
         SourceOptions options = {.text_column = "text", .skips.max_share = 1};
         uint64_t left = 1 << 20;
         for (size_t i = 0; i < count; i++) options.where.items[options.where.count++] = conditions[i];

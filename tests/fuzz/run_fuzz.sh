@@ -22,6 +22,10 @@ jsonl) # the first byte chooses the options
         jq -c '{messages: [{role: "user", content: .text}, {role: "assistant", content: .text}], id: 1e9}, {prompt: .text, completion: .text}, .' \
             lines.jsonl | (printf "$option" && cat) >"seeds/turns${option#*x}"
     done
+    for option in '\x48' '\x5c'; do # with a condition
+        jq -c '{a: {n: .text[:1]}, n: (.text | length), b: true, text: .text}, {n: 0.5, text: .text}' lines.jsonl |
+            (printf "$option%s\n" "a.n >= 'A' and n<>3 and \"b\"=true" && cat) >"seeds/where${option#*x}"
+    done
     jq -c '{a: [.text, 1, -0.5e3, null, true, {}]}' lines.jsonl | awk '{ printf "\20%s", $0 >"seeds/value" NR }'
     ;;
 archive) # the first byte chooses the options and the name

@@ -105,6 +105,58 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     run_match 65 "'late.jsonl' line 1, *no text at the key" shardtool decode --json late.jsonl
 }
 
+@test "--where reads the JSON lines that meet every condition, in which an absent key is null" {
+    cat >a.jsonl <<'END'
+{"text": "a", "score": 3, "lang": "en", "m": {"q": 1.5}}
+{"text": "b", "score": 18446744073709551615, "lang": "it's", "ok": true}
+{"score": 1e400, "m": {"q": 1}, "m.q": 9, "lang": null, "text": "c"}
+{"text": "d", "score": NaN, "lang": "", "m": {"q": null}}
+{"text": "e", "score": -0.0, "lang": "EN", "m": [{"q": 2}], "ok": false}
+{"text": "f", "score": 5, "score": null, "m": 4}
+{"text": null, "score": 3, "lang": "en"}
+{"score": 3, "lang": "en"}
+{"text": "g", "score": 9007199254740993, "lang": "en"}
+END
+    while IFS=$'\t' read -r condition want; do
+        found=$(shardtool decode -0 -q --where "$condition" a.jsonl 2>/dev/null | tr -d '\0')
+        [ "$found" = "$want" ] || { echo "$condition: $found" && return 1; }
+    done <<'END'
+lang = 'en' and score >= 3	ag
+lang == "en" AND score<4	a
+lang != 'en'	bde
+lang='it''s'	b
+score >= 18446744073709551615.5	cd
+score = 18446744073709551615	b
+score = 'nan'	d
+score = 0	e
+score < 9007199254740993	ae
+score <= 9007199254740993 and score > 9007199254740992	g
+score = 9007199254740992e0	g
+m.q >= 1	ac
+"m.q" = 9	c
+ok = true	b
+ok < 1	e
+text > 'a' and text <> 'e'	bcdfg
+END
+    run_match 66 "none of the 9 documents meets --where 'absent = 1'" shardtool decode --json --where 'absent = 1' a.jsonl
+    run_match 65 "'a.jsonl' line 1, byte 56: --where 'lang > 5': 'lang' is a text, which is compared byte by byte: quote the value, '5', to compare it so" \
+        shardtool decode --json --where 'lang > 5' a.jsonl
+    run_match 65 "--where 'score > 'x'': 'score' is a number, and 'x' is not a number" shardtool decode --json --where "score > 'x'" a.jsonl
+    run_match 65 "--where 'm = 1': 'm' is an object or an array; only" shardtool decode --json --where 'm = 1' a.jsonl
+    run_match 0 '"documents":2,*"null_texts":2,"left_out":5,' shardtool tokenize --json -o out --where 'lang = en' a.jsonl
+}
+
+@test "--where is applied before a text of several parts is read, and to conversations" {
+    { printf '{"text": "' && head -c 3000000 /dev/zero | tr '\0' x && printf '", "keep": "no"}\n{"text": "y", "keep": "yes"}\n'; } >long.jsonl
+    [ "$(shardtool decode -0 --where 'keep = yes' long.jsonl | tr '\0' ' ')" = "y " ]
+    [ "$(shardtool decode -0 --where 'keep = no' long.jsonl | wc -c)" = 3000001 ]
+    [ "$(shardtool decode -0 --where "text > 'xx'" long.jsonl | wc -c)" = 3000003 ]
+    printf '{"prompt": "a", "completion": "b", "score": %s}\n' 1 '"x"' 5 >turns.jsonl
+    run_match 0 '"documents":1,*"skipped":1,*"left_out":1,' shardtool tokenize --turns --max-bad 1 --json --val 0 -o turns --where 'score > 3' turns.jsonl
+    shardtool tokenize --turns -q --val 0 -o want <(tail -1 turns.jsonl)
+    shardtool diff --ids turns want
+}
+
 @test "a plain file with a compressed name is read, with a warning" {
     printf '{"text": "a"}\n{"text": "b"}\n' >lines && cp lines x.jsonl.gz && cp "$DATA/small.parquet" y.parquet.zst
     run_match 0 "'x.jsonl.gz' is named like *, but holds JSON lines" shardtool decode --json x.jsonl.gz

@@ -124,6 +124,7 @@ lines_input() {
     lines | paragraphs) options="--docs $1" && jq -r '.text, "", .text' docs.jsonl | fold -w 3000 >text.txt && input=text.txt ;;
     parquet) input=docs.parquet ;;
     where) input=docs.parquet options="--where number>=40" ;;
+    where-lines) options="--where number>=40" ;;
     max-tokens) options="--max-tokens 50000" ;;
     append) options="--append" ;;
     esac
@@ -132,7 +133,7 @@ lines_input() {
 # bats test_tags=ci
 # fault 87
 @test "kill -9 after lines of the journal, 2 to 6 times in a row, loses no id of any kind of input" {
-    local rounds=11 kinds=(jsonl gz zst nest long lines paragraphs parquet where max-tokens append) shares=(0.01 0.1 0.3 0.5 0.7)
+    local rounds=12 kinds=(jsonl gz zst nest long lines paragraphs parquet where where-lines max-tokens append) shares=(0.01 0.1 0.3 0.5 0.7)
     local round kind kills next
     [ -z "${MILLRACE_SWEEP:-}" ] || rounds=${MILLRACE_KILLS:-500}
     RANDOM=2

@@ -146,6 +146,7 @@ def fineweb(path, rows=3000, **options):
         "int_score": pa.array([rng.randrange(-3, 6) for _ in range(rows)], pa.int32()),
         "unsigned": pa.array([rng.choice([0, 1, 2**63, 2**64 - 1]) for _ in range(rows)], pa.uint64()),
         "unsigned32": pa.array([rng.choice([0, 1, 2**31, 2**32 - 1]) for _ in range(rows)], pa.uint32()),
+        "truth": [rng.choice([True, False, None]) for _ in range(rows)],
         "large": pa.array([rng.choice([2**53, 2**53 + 1, -(2**63), 2**63 - 1]) for _ in range(rows)], pa.int64()),
     })  # fmt: skip
     with pq.ParquetWriter(path, table.schema, **options) as writer:
@@ -158,11 +159,12 @@ def test_conditions_choose_the_rows(folder):
     path = os.path.join(folder, "fineweb.parquet")
     single = pa.array([0.1], pa.float32()).to_pylist()[0]
     rows = [
-        (["language_score>=0.65"], lambda r: r["language_score"] is not None and r["language_score"] >= 0.65),
+        (["language_score>=0.65"], lambda r: r["language_score"] is not None and not r["language_score"] < 0.65),  # or NaN
         (["language_score == 0.65"], lambda r: r["language_score"] == 0.65),
         (["language_score!=0.65"], lambda r: r["language_score"] is not None and r["language_score"] != 0.65),
-        (["language==en", "token_count<2500"], lambda r: r["language"] == "en" and r["token_count"] < 2500),
+        (["language=en and token_count<2500"], lambda r: r["language"] == "en" and r["token_count"] < 2500),
         (["language>'de'"], lambda r: r["language"] == "en"),
+        (["truth=false"], lambda r: r["truth"] is False),
         (["small==0.1"], lambda r: r["small"] == single),
         (["int_score>2.5"], lambda r: r["int_score"] > 2.5),
         (["int_score<=-1"], lambda r: r["int_score"] <= -1),

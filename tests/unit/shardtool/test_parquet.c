@@ -1,6 +1,7 @@
 // The Parquet reader on files that no library writes: each field of a small file can be given a false value.
+#include "shardtool/parquet/parquet_column.h"
 #include "shardtool/parquet/thrift_compact.h"
-#include "shardtool/parquet/where.h"
+#include "shardtool/where/where.h"
 #include "tests/unit/shardtool/fixture_documents.h"
 
 static Bytes bytes_of(const void *data, size_t size) { return (Bytes){data, size}; }
@@ -136,43 +137,58 @@ TEST(delta_refuses_impossible_blocks) {
 
 // Conditions
 
-TEST(conditions_are_parsed_or_refused_with_the_reason) {
+TEST(conditions_are_parsed_or_refused_with_the_position) {
     static const struct {
-        const char *text, *column, *literal;
+        const char *text, *name, *value; // of the last comparison
         WhereOperator op;
+        unsigned count;
     } rows[] = {
-        {"language_score>=0.65", "language_score", "0.65", WHERE_GREATER_EQUAL},
-        {" a.b == \" x \" ", "a.b", " x ", WHERE_EQUAL},
-        {"a!=''", "a", "", WHERE_NOT_EQUAL},
-        {"a<-1", "a", "-1", WHERE_LESS},
-        {"a <= 'b=c'", "a", "b=c", WHERE_LESS_EQUAL},
-        {"a>b", "a", "b", WHERE_GREATER},
+        {"language_score>=0.65", "language_score", "0.65", WHERE_GREATER_EQUAL, 1},
+        {" a.b == \" x \" ", "a.b", " x ", WHERE_EQUAL, 1},
+        {"a!=''", "a", "", WHERE_NOT_EQUAL, 1},
+        {"a<>b", "a", "b", WHERE_NOT_EQUAL, 1},
+        {"a<-1", "a", "-1", WHERE_LESS, 1},
+        {"a <= 'b=c'", "a", "b=c", WHERE_LESS_EQUAL, 1},
+        {"a>b", "a", "b", WHERE_GREATER, 1},
+        {"a=1 and b = 'c and d''e' AND \"f \"\"g\" = and", "f \"g", "and", WHERE_EQUAL, 3},
+        {"a='b'and\"c\"=\"d'\"", "c", "d'", WHERE_EQUAL, 2},
     };
-    Where where;
+    WhereList list;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        CHECK(where_parse(&where, rows[i].text) == 0);
-        CHECK(!strcmp(where.column, rows[i].column) && where.op == rows[i].op);
-        CHECK(where.literal.size == strlen(rows[i].literal));
-        CHECK(!memcmp(where.literal.data, rows[i].literal, where.literal.size));
+        CHECK(where_parse(&list, &(StringList){{rows[i].text}, 1}) == 0);
+        const Where *last = &list.items[list.count - 1];
+        CHECK(list.count == rows[i].count && last->op == rows[i].op);
+        CHECK(!strcmp(last->name, rows[i].name) && !strcmp(last->value, rows[i].value));
     }
-    static const char *const wrong[] = {"",
-                                        "a",
-                                        "a=1",
-                                        "==1",
-                                        "a=>1",
-                                        "a<>1",
-                                        "a===1",
-                                        "a!1",
-                                        "a>=",
-                                        "a >= ", //
-                                        "a<=b=c",
-                                        "a!=de and b>0.65",
-                                        "a==de&b>0.65",
-                                        "a=='de' and b=='en'"};
+    static const struct {
+        const char *text, *message;
+    } wrong[] = {
+        {"", "character 1: expected the name"},
+        {"a", "character 2: expected one of = == != <> < <= > >="},
+        {"==1", "character 1: expected the name"},
+        {"'a'=1", "character 1: expected the name"},
+        {"a=>1", "character 3: expected a value"},
+        {"a===1", "character 4: expected a value"},
+        {"a!1", "character 2: expected one of"},
+        {"a b=1", "character 3: expected one of"},
+        {"a >= ", "character 6: expected a value"},
+        {"a<=b=c", "character 5: expected 'and' or the end"},
+        {"a=1 or b=2", "character 5: expected 'and' or the end"},
+        {"a=1 and (b=2)", "character 9: expected the name"},
+        {"a=1 and", "character 5: expected 'and' or the end"},
+        {"a=1 andb=2", "character 5: expected 'and' or the end"},
+        {"a==de&b>0.65", "character 6: expected 'and' or the end"},
+        {"a='it's'", "character 7: expected 'and' or the end"},
+        {"a='b", "character 3: expected a closing quote"},
+    };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        CHECK(where_parse(&where, wrong[i]) < 0);
-        CHECK_ERROR(EX_USAGE, "--where");
+        CHECK(where_parse(&list, &(StringList){{wrong[i].text}, 1}) < 0);
+        CHECK_ERROR(EX_USAGE, wrong[i].message);
     }
+    char long_word[300] = "a='";
+    memset(long_word + 3, 'x', 256), strcpy(long_word + 259, "'");
+    CHECK(where_parse(&list, &(StringList){{long_word}, 1}) < 0);
+    CHECK_ERROR(EX_USAGE, "character 3: expected at most 255 bytes");
 }
 
 // Whole files: "PAR1", one page of column `text`, the footer. Every number can be replaced by a false one.
