@@ -104,8 +104,8 @@ int metrics_open(Metrics *metrics, const char *out_dir, MetricsEnd end, bool eve
     struct stat file = {0};
     *metrics = (Metrics){.fd = -1};
     path_join(metrics->path, out_dir, "metrics.jsonl");
+    if (stat(metrics->path, &file) < 0 && errno != ENOENT) return fail_errno("cannot read '%s'", metrics->path);
     if (read_up_to(metrics, &end, &text, &kept) < 0) return -1;
-    (void)stat(metrics->path, &file); // its time
     const int result = events ? event_file_open(&metrics->events, out_dir, kept, (double)file.st_mtime) : 0;
     buffer_close(&text);
     if (result < 0) return -1;

@@ -14,7 +14,7 @@ int main(int count, char **names) {
 }
 C
     gcc -D_GNU_SOURCE -I"$ROOT" main.c "$ROOT"/kernels/cuda/libraries/library_search.c "$ROOT"/common/*.c "$ROOT"/common/file/*.c \
-        -o search -ljansson -lcrypto -ldl -lpthread -lm
+        -o search -ljansson -lzstd -lcrypto -ldl -lpthread -lm
     echo 'int in_stand_in;' | gcc -shared -x c - -o stand-in.so
 }
 setup() {

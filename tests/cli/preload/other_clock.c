@@ -1,6 +1,11 @@
 // For LD_PRELOAD: CLOCK_MONOTONIC is what BODY makes of `ns`, the time, at its call number `call`.
 #define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
