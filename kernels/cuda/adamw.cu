@@ -93,3 +93,43 @@ void FOR_ACT(cuda_adamw)(Moment *m, Moment *v, const Update *of, const AdamW *ad
     else
         launch_adamw<bf16, false>(m, v, of, adamw);
 }
+
+// With MASTER params has another type, or is the master.
+template <bool MASTER>
+__global__ void __launch_bounds__(THREADS)
+    average_kernel(float *__restrict__ average, const act *__restrict__ params, const float *__restrict__ master,
+                   size_t count, const float *__restrict__ take, const float *__restrict__ norm) {
+    const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8;
+    if (i >= count || !isfinite(*norm)) return;
+    float p[8], kept[8];
+    if (MASTER)
+        load8(p, master + i);
+    else
+        load8(p, params + i);
+    load8(kept, average + i);
+#pragma unroll
+    for (int k = 0; k < 8; k++) kept[k] = fmaf(*take, p[k] - kept[k], kept[k]);
+    store8(average + i, kept);
+}
+
+void FOR_ACT(cuda_average)(float *average, const Update *of, const float *take) {
+    assert(of->count % 8 == 0);
+    LAUNCH(cuda.no_master ? average_kernel<false> : average_kernel<true>, blocks_of(of->count / 8, THREADS), THREADS, 0,
+           cuda.stream, average, (const act *)of->params, of->master, of->count, take, of->norm);
+}
+
+// params may be master.
+static __global__ void __launch_bounds__(THREADS)
+    average_swap_kernel(float *average, act *params, float *master, size_t count) {
+    const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8;
+    if (i >= count) return;
+    float p[8], kept[8];
+    load8(p, master + i), load8(kept, average + i);
+    store8(master + i, kept), store8(params + i, kept), store8(average + i, p);
+}
+
+void FOR_ACT(cuda_average_swap)(float *average, const Update *of) {
+    assert(!cuda.no_master && of->count % 8 == 0);
+    LAUNCH(average_swap_kernel, blocks_of(of->count / 8, THREADS), THREADS, 0, cuda.stream, average, (act *)of->params,
+           of->master, of->count);
+}

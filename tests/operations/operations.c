@@ -434,6 +434,32 @@ void operation_adamw(size_t count, size_t decay_count) {
     pair_close();
 }
 
+// Of a finite norm, and of one that is not; then a swap.
+void operation_average(size_t count) {
+    pair_open((Shape){1, 64, 64, 8, ANY, ANY, 1});
+    const bool has_master = pair_backend(TESTED)->master_bytes > 0;
+    Array *params = array_normal(PARS, count, 0.02, 0), *master = array_normal(FLOATS, count, 0, 0);
+    Array *average = array_normal(FLOATS, count, 0.02, 0), *take = array_filled(FLOATS, 1, 0.001);
+    Array *norms[] = {array_filled(FLOATS, 1, 0.5), array_filled(FLOATS, 1, NAN)};
+    memcpy(master->start, params->start, count * sizeof(double));
+#define OF(of_norm)                                                                                                    \
+    Update update = {                                                                                                  \
+        .count = count,                                                                                                \
+        .params = AT(params),                                                                                          \
+        .master = run && has_master ? AT(master) : AT(params),                                                         \
+        .norm = AT(of_norm)                                                                                            \
+    }
+    for (int i = 0; i < 2; i++) {
+        ON_BOTH(OF(norms[i]); on->average(AT(average), &update, AT(take)));
+        CHECK_NEAR(average, 1e-7);
+    }
+    ON_BOTH(OF(norms[1]); on->average_swap(AT(average), &update));
+#undef OF
+    CHECK_NEAR(average, 0);
+    check_params(params, has_master ? master : NULL);
+    pair_close();
+}
+
 void operation_muon(int rows, int cols) {
     pair_open((Shape){1, 64, 64, 64 / 8, ANY, ANY, 1});
     const size_t count = (size_t)rows * (size_t)cols, square_count = (size_t)cols * (size_t)cols;

@@ -428,6 +428,18 @@ static void reference_muon_update(const Update *of, float scale, const Muon *muo
         params[i] = params[i] * (double)muon->shrink - (double)scale * (double)muon->rate * IN(of->gradients)[i];
 }
 
+static void reference_average(float *average, const Update *of, const float *take) {
+    for (size_t i = 0; i < of->count && isfinite(*of->norm); i++)
+        average[i] = (float)((double)average[i] + (double)*take * (IN(of->params)[i] - (double)average[i]));
+}
+
+static void reference_average_swap(float *average, const Update *of) {
+    for (size_t i = 0; i < of->count; i++) {
+        const double kept = (double)average[i];
+        average[i] = (float)IN(of->params)[i], OUT(of->params)[i] = kept;
+    }
+}
+
 static void reference_pack(const Weight *w) { (void)w; }
 
 static void *reference_alloc(size_t bytes) { return calloc(bytes + 1, 1); }

@@ -178,6 +178,11 @@ OPERATION(rounding_to_bf16_agrees_with_the_reference) {
 
 OPERATION(update_agrees_with_the_reference) { operation_adamw(20480 + 264, 8 * 999); }
 
+OPERATION(average_agrees_with_the_reference) {
+    operation_average(4096);
+    if (pair_device == DEVICE_CPU) operation_average(65536 + 3);
+}
+
 OPERATION(muon_agrees_with_the_reference) {
     operation_muon(72, 136);
     operation_muon(200, 64);

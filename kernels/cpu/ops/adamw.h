@@ -168,6 +168,29 @@ TEAM_LOOP(update_and_pack, int, (const AdamWRange *, u), (int, rows), (int, cols
     }
 }
 
+TEAM_LOOP(average_range, size_t, (float *, average), (const float *, params), (float, take)) {
+    for (size_t i = first; i < end; i += W) {
+        const int left = end - i < W ? (int)(end - i) : W;
+        const V kept = v_load_part(average + i, left);
+        v_store_part(average + i, v_fma(v_load_part(params + i, left) - kept, v_set(take), kept), left);
+    }
+}
+
+static void cpu_average(float *average, const Update *of, const float *take) {
+    if (isfinite(*of->norm)) average_range(of->count, ADAMW_PIECE, average, (const float *)of->params, *take);
+}
+
+TEAM_LOOP(average_swap_range, size_t, (float *, average), (float *, params)) {
+    for (size_t i = first; i < end; i++) {
+        const float kept = average[i];
+        average[i] = params[i], params[i] = kept;
+    }
+}
+
+static void cpu_average_swap(float *average, const Update *of) {
+    average_swap_range(of->count, ADAMW_PIECE, average, (float *)of->params);
+}
+
 static void cpu_adamw(Moment *m, Moment *v, const Update *of, const AdamW *hyper) {
     if (!isfinite(*of->norm)) return;
     const AdamWRange u = {.params = (float *)of->params,

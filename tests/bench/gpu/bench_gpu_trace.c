@@ -151,6 +151,8 @@ TIMED(muon_operand, (Act * out, Act *transposed, const Grad *in, int rows, int c
       (out, transposed, in, rows, cols, norm))
 TIMED(muon_polynomial, (Act * out, const Grad *gram, const Grad *square, int n), (out, gram, square, n))
 TIMED(muon_update, (const Update *update, float scale, const Muon *muon), (update, scale, muon))
+TIMED(average, (float *average, const Update *update, const float *take), (average, update, take))
+TIMED(average_swap, (float *average, const Update *update), (average, update))
 TIMED(pack, (const Weight *w), (w))
 
 static bool run_graph(int key, bool captured) { return (void)key, (void)captured, true; }
