@@ -307,7 +307,7 @@ static int take_arguments(int count, char **arguments) {
     Model model;
     const ModelShape shape = model_shape(config);
     model_open(&model, &shape);
-    checkpoint_size = (double)checkpoint_bytes(&model, optimizer_of(config->optimizer));
+    checkpoint_size = (double)checkpoint_bytes(&model, optimizer_for(config));
     sized = true;
     model_close(&model);
     return 0;

@@ -13,8 +13,7 @@
 static bool json;
 static const char *which = "", *choices, *wanted_split = "";
 static const Option options[] = {
-    {OPT_STRING, "ckpt", &which, "newest|best|STEP",
-     "checkpoint; without it the newest, or the best if only the best are saved"},
+    {OPT_STRING, "ckpt", &which, TRAINED_WHICH, TRAINED_MEANING},
     {OPT_STRING, "split", &wanted_split, "train|val", "this split alone; without it both, or the one that has samples"},
     {OPT_STRING, "choices", &choices, "FILE",
      "accuracy on multiple-choice items instead: JSON lines of ctx, endings and label, as HellaSwag's; - is standard "

@@ -13,8 +13,7 @@ static double temperature = 0.8, top_p = 1;
 static bool turns;
 
 static const Option options[] = {
-    {OPT_STRING, "ckpt", &which, "newest|best|STEP",
-     "checkpoint; without it the newest, or the best if only the best are saved"},
+    {OPT_STRING, "ckpt", &which, TRAINED_WHICH, TRAINED_MEANING},
     {OPT_STRING, "start", &start, "TEXT",
      "beginning of each text; FILE:path reads it from a file, '' is <|endoftext|>"},
     {OPT_INT, "num_samples", &num_samples, "N", "number of texts"},

@@ -2,7 +2,8 @@
 //
 //   model.safetensors      fp32, Hugging Face GPT-2's names and layout (transformers loads the directory)
 //   config.json            the model, in the format of transformers
-//   optimizer.safetensors  the ranges that the optimizer's row names (adamw.m.NAME, adamw.v.NAME), in our own layout
+//   optimizer.safetensors  the ranges that the optimizer's row names (adamw.m.NAME, adamw.v.NAME), in our own layout;
+//                          with `ema` also the averaged weights (ema.NAME)
 //   state.json             the rest of the run: RunState, the configuration, the hashes of the other files. The last
 //                          key is "hash", of the text before its comma; model_hash and optimizer_hash are of the
 //                          JSON headers of the .safetensors files, which have those of the tensors;
@@ -85,6 +86,10 @@ int checkpoint_verify_model(const char *directory);
 // lists; tensors may be F32, F16 or BF16, and wpe may have more rows than the model's block. 65 when a tensor is
 // missing, is damaged, does not fit, or is not part of the model.
 int checkpoint_load(Network *network, const char *path, bool optimizer);
+// The same for the averaged weights of a checkpoint of a run with `ema`; 2 if it has none.
+int checkpoint_load_average(Network *network, const char *path);
+// Writes them as the model.safetensors of the checkpoint would have them.
+int checkpoint_write_average(const char *path, const char *to);
 // The same for a model that lacks the last `added` ids of the network: their rows become the mean of the others, summed
 // in double precision.
 int checkpoint_load_model(Network *network, const char *path, unsigned added);

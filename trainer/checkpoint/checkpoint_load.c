@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/saved_state.h"
 #include <fnmatch.h>
 #include <jansson.h>
 #include <limits.h>
@@ -187,23 +188,38 @@ static int check_left_out(const TensorFiles *files, bool bias) {
     return result;
 }
 
-static int load_model(Network *network, const char *directory, unsigned added) {
+// The tensors of optimizer.safetensors with the averaged weights.
+static const char average_prefix[] = "ema.";
+
+static int open_average(TensorFiles *files, const char *directory) {
+    SavedState saved = {0};
+    *files = (TensorFiles){0};
+    if (saved_state_read(&saved, directory) < 0) return -1;
+    const uint64_t updates = saved.state.updates;
+    saved_state_close(&saved);
+    if (files_add(files, directory, "optimizer.safetensors") < 0) return -1;
+    for (size_t i = 0; updates && i < files->files->count; i++)
+        if (!strncmp(files->files->tensors[i].name, average_prefix, sizeof average_prefix - 1)) return 0;
+    return fail(EX_USAGE, "there are no averaged weights: the run has no --ema, or no update yet");
+}
+
+static int load_model(Network *network, const char *directory, unsigned added, bool average) {
     const MemoryPlan *plan = network->plan;
     const size_t ranges[] = {plan->params, plan->master};
     const Dtype types[] = {par_type(network->ops), DTYPE_FP32};
     Destination to = {0, ranges, types, plan->master == plan->params ? 1 : 2};
     TensorFiles files;
     const SafeFile *file;
-    int result = files_open(&files, directory);
+    int result = (average ? open_average : files_open)(&files, directory);
     // Files of GPT2LMHeadModel have the prefix, GPT2Model's do not.
     const bool prefixed = result == 0 && find_tensor(&files, "transformer.wte.weight", &file);
     for (int i = 0; i < network->model->count && result == 0; i++) {
         const Tensor *tensor = &network->model->tensors[i];
         to.offset = tensor->offset;
-        result = load_tensor(network, &files, prefixed ? tensor_prefix(tensor) : "", tensor, tensor_transposed(tensor),
-                             added, &to);
+        const char *prefix = average ? average_prefix : prefixed ? tensor_prefix(tensor) : "";
+        result = load_tensor(network, &files, prefix, tensor, !average && tensor_transposed(tensor), added, &to);
     }
-    if (result == 0) result = check_left_out(&files, network->model->shape.bias);
+    if (result == 0 && !average) result = check_left_out(&files, network->model->shape.bias);
     if (result < 0) fail_in("'%s'", directory);
     files_close(&files);
     return result;
@@ -231,15 +247,19 @@ static int load_optimizer(Network *network, const char *directory) {
     return result;
 }
 
-static int load(Network *network, const char *path, bool optimizer, unsigned added) {
-    if (load_model(network, path, added) < 0) return -1;
+static int load(Network *network, const char *path, bool optimizer, unsigned added, bool average) {
+    if (load_model(network, path, added, average) < 0) return -1;
     if (optimizer && load_optimizer(network, path) < 0) return -1;
     if (!optimizer) network_reset_optimizer(network);
     network_pack(network);
     return 0;
 }
 
-int checkpoint_load(Network *network, const char *path, bool optimizer) { return load(network, path, optimizer, 0); }
+int checkpoint_load(Network *network, const char *path, bool optimizer) {
+    return load(network, path, optimizer, 0, false);
+}
+
+int checkpoint_load_average(Network *network, const char *path) { return load(network, path, false, 0, true); }
 
 int checkpoint_load_model(Network *network, const char *path, unsigned added) {
     if (added)
@@ -247,5 +267,52 @@ int checkpoint_load_model(Network *network, const char *path, unsigned added) {
             "the model in '%s' has no ids for %u markers of conversations: their embeddings begin as the mean of its "
             "others",
             path, added);
-    return load(network, path, false, added);
+    return load(network, path, false, added, false);
+}
+
+// Writes a tensor of model.safetensors: its average, or, of a bias that the model lacks, its own values, which are 0.
+static int write_average(SafeWriter *writer, const SafeTensor *tensor, const SafeFile *model,
+                         const SafeFile *averages) {
+    static const char whole_model[] = "transformer.";
+    const size_t prefix = strncmp(tensor->name, whole_model, sizeof whole_model - 1) ? 0 : sizeof whole_model - 1;
+    char name[SAFE_NAME_BYTES + sizeof average_prefix];
+    snprintf(name, sizeof name, "%s%s", average_prefix, tensor->name + prefix);
+    const SafeTensor *found = safe_find(averages, name);
+    const SafeFile *file = found ? averages : model;
+    if (!found) found = tensor;
+    if (safe_check(file, found) < 0) return -1;
+    const size_t count = (size_t)(tensor->end - tensor->begin) / sizeof(float);
+    const size_t rows = (size_t)tensor->shape[0], cols = count / rows;
+    if (strcmp(found->dtype, "F32") || found->end - found->begin != tensor->end - tensor->begin)
+        return fail(EX_DATA, "'%s' has another type or shape than '%s'", found->name, tensor->name);
+    const bool turned = fnmatch("*.c_*.weight", tensor->name, 0) == 0 && found != tensor; // Hugging Face's Conv1D
+    float *values = allocate_zeroed(cols, sizeof *values);
+    int result = 0;
+    for (size_t r = 0; r < rows && result == 0; r++) {
+        for (size_t c = 0; c < cols; c++)
+            memcpy(&values[c], file->data + found->begin + (turned ? c * rows + r : r * cols + c) * sizeof *values,
+                   sizeof *values);
+        result = safe_write(writer, values, cols);
+    }
+    free(values);
+    return result;
+}
+
+int checkpoint_write_average(const char *path, const char *to) {
+    TensorFiles model = {0}, averages;
+    SafeWriter writer = {0};
+    int result = open_average(&averages, path);
+    if (result == 0) result = files_open(&model, path);
+    if (result == 0) result = safe_create(&writer, to, DTYPE_FP32);
+    for (size_t i = 0; result == 0 && i < model.files->count; i++) {
+        const SafeTensor *tensor = &model.files->tensors[i];
+        safe_name(&writer, tensor->name, tensor->shape[0], tensor->dims == 2 ? tensor->shape[1] : 0);
+    }
+    for (size_t i = 0; result == 0 && i < model.files->count; i++)
+        result = write_average(&writer, &model.files->tensors[i], model.files, averages.files);
+    if (result == 0) result = safe_finish(&writer, NULL);
+    if (result < 0) fail_in("'%s'", path);
+    safe_abandon(&writer);
+    files_close(&model), files_close(&averages);
+    return result;
 }

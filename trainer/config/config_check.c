@@ -119,6 +119,10 @@ static void check_model(ConfigReader *reader) {
     if (config->muon_learning_rate > 0 && !(config->learning_rate > 0))
         config_mistake(reader, KEY_muon_learning_rate,
                        "'muon_learning_rate' follows the schedule of 'learning_rate', which is 0");
+    if (config->ema > 0 && config->optimizer_state == STATE_BF16_SR)
+        config_mistake(reader, KEY_ema,
+                       "'ema' swaps the parameters with their average to evaluate it, which optimizer_state=bf16_sr, "
+                       "without fp32 parameters, would round: use bf16 or fp32");
     if (config->recheck_interval && !config->deterministic)
         config_mistake(reader, KEY_recheck_interval,
                        "'recheck_interval' compares bits, which needs deterministic = True");

@@ -16,9 +16,9 @@
 //
 // The keys of link 0 and their order are seed, sampling, block_size, loss_tokens*, n_layer, n_head, n_embd, vocab_size,
 // bias, gelu, mlp*, norm*, position*, rope_theta*, n_kv_head*, qk_norm*, tie_embeddings*, logit_softcap*, z_loss*,
-// optimizer, optimizer_state. Those with * are left out at their default. VALUE is the text of "config" in state.json,
-// which leaves them out too, and vocab_fp is its "vocabulary". A configuration has gelu and rope_theta behind the words
-// of mlp and position, as mlp=gelu:tanh.
+// optimizer, ema*, optimizer_state. Those with * are left out at their default. VALUE is the text of "config" in
+// state.json, which leaves them out too, and vocab_fp is its "vocabulary". A configuration has gelu and rope_theta
+// behind the words of mlp and position, as mlp=gelu:tanh.
 //
 // So the chain does not depend on the number of processes, on batches that were requested again, or on where the state
 // of the run lies. A run that an earlier version began has link 0 before its first step with this one.

@@ -186,6 +186,7 @@ int engine_load(Engine *engine) {
 static void warm_up_all(Engine *engine) {
     log_line("warming up");
     sample_warm_up(&engine->network, engine->network.staging);
+    for (int time = 0; time < 2 && engine->plan.optimizer->averages; time++) step_swap_average(&engine->network);
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++) {
         Evaluation evaluation;
         evaluation_init(&evaluation, &engine->config, engine->feed, split, engine_use(engine)->consumed);

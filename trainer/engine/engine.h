@@ -72,6 +72,10 @@ static inline uint64_t engine_end(const Engine *engine) {
 }
 // Whether the ranks divide master parameters and optimizer state.
 static inline bool engine_divided(const Engine *engine) { return engine->plan.shards > 1; }
+// Whether there is an average of the parameters: not before the first update.
+static inline bool engine_has_average(const Engine *engine) {
+    return engine->plan.optimizer->averages && engine->state.updates;
+}
 // The network that checkpoints are read into and written from: the host copy if the ranks divide the state.
 static inline Network *engine_whole(Engine *engine) {
     return engine_divided(engine) ? &engine->copy.view : &engine->network;

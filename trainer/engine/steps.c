@@ -13,8 +13,7 @@ bool engine_evaluation_due(const Engine *engine) {
     return interval && !engine->state.evaluated && (step % interval == 0 || step >= engine_end(engine));
 }
 
-FeedResult engine_evaluate(Engine *engine, Evaluation evaluations[SPLIT_COUNT]) {
-    batch_stream_cancel(&engine->stream);
+static FeedResult evaluate_splits(Engine *engine, Evaluation evaluations[SPLIT_COUNT]) {
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++) {
         evaluation_init(&evaluations[split], &engine->config, engine->feed, split, engine_use(engine)->consumed);
         FeedResult result = evaluation_run(&evaluations[split], &engine->network, &engine->source, engine->token_bytes);
@@ -22,6 +21,19 @@ FeedResult engine_evaluate(Engine *engine, Evaluation evaluations[SPLIT_COUNT]) 
         if (result != FEED_BATCH) return result;
     }
     return FEED_BATCH;
+}
+
+FeedResult engine_evaluate(Engine *engine, Evaluation evaluations[SPLIT_COUNT]) {
+    Evaluation averaged[SPLIT_COUNT];
+    batch_stream_cancel(&engine->stream);
+    FeedResult result = evaluate_splits(engine, evaluations);
+    if (result != FEED_BATCH || !engine_has_average(engine)) return result;
+    step_swap_average(&engine->network);
+    result = evaluate_splits(engine, averaged);
+    step_swap_average(&engine->network);
+    for (int split = SPLIT_TRAIN; split <= SPLIT_VAL && result == FEED_BATCH; split++)
+        evaluations[split].ema_loss = averaged[split].loss;
+    return result;
 }
 
 // Losses of another rule are not compared.
@@ -54,6 +66,10 @@ bool engine_take_evaluation(Engine *engine, const Evaluation evaluations[SPLIT_C
     Buffer members = {0};
     evaluation_add_value(&members, "val_loss", val->loss, DIGITS);
     evaluation_add_value(&members, "train_loss", trained->loss, DIGITS);
+    if (engine_has_average(engine)) {
+        evaluation_add_value(&members, "ema_val_loss", val->ema_loss, DIGITS);
+        evaluation_add_value(&members, "ema_train_loss", trained->ema_loss, DIGITS);
+    }
     evaluation_add_value(&members, "val_bpb", val->bits_per_byte, DIGITS);
     evaluation_add_value(&members, "train_bpb", trained->bits_per_byte, DIGITS);
     evaluation_add_sources(&members, val, DIGITS);

@@ -42,8 +42,12 @@ static int choose(const ConfigReader *reader, const char *path) {
         config->init_from);
 }
 
-int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *which) {
+int trained_find(char path[PATH_MAX_BYTES], bool *average, ConfigReader *reader, const char *which) {
     Config *config = &reader->config, run = *config;
+    char word[32];
+    const size_t length = strlen(which);
+    *average = length >= 4 && length < sizeof word && !strcmp(which + length - 4, ":ema");
+    if (*average) snprintf(word, sizeof word, "%.*s", (int)length - 4, which), which = word;
     const bool names_model = strcmp(config->init_from, "scratch") && strcmp(config->init_from, "resume");
     int found = 0;
     if (!names_model || config_is_set(reader, KEY_out_dir))
@@ -55,6 +59,8 @@ int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *wh
     }
     if (found > 0) take_settings(reader, &run);
     if (found) return found < 0 ? -1 : 0;
+    if (names_model && *average)
+        return fail(EX_USAGE, "--ckpt takes averaged weights of a run, and init_from is '%s'", config->init_from);
     if (names_model) return model_directory(path, config->init_from, config->out_dir);
     if (model_refuse(config->out_dir) < 0) return -1;
     return fail(EX_NOINPUT, "there is no checkpoint in '%s': name the run by --out_dir", config->out_dir);
@@ -62,11 +68,12 @@ int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *wh
 
 int trained_open(Trained *trained, ConfigReader *reader, const char *which) {
     Config *config = &reader->config;
+    bool average;
     *trained = (Trained){0};
-    if (trained_find(trained->path, reader, which) < 0 || model_config_apply(reader, trained->path, true) < 0 ||
-        vocabulary_resolve(reader, trained->path) < 0)
+    if (trained_find(trained->path, &average, reader, which) < 0 ||
+        model_config_apply(reader, trained->path, true) < 0 || vocabulary_resolve(reader, trained->path) < 0)
         return -1;
-    log_line("model: '%s'", trained->path);
+    log_line("model: '%s'%s", trained->path, average ? ", averaged weights" : "");
 
     const Backend *backend = backend_for(config, NULL, NULL);
     if (!backend) return -1;
@@ -76,7 +83,8 @@ int trained_open(Trained *trained, ConfigReader *reader, const char *which) {
     memory_plan_init(&trained->plan, config, &trained->model, backend, NULL);
     if (memory_plan_check(&trained->plan, config, backend, true) < 0) return -1;
     if (network_open(&trained->network, backend, &trained->model, &trained->plan) < 0) return -1;
-    return checkpoint_load(&trained->network, trained->path, false);
+    return average ? checkpoint_load_average(&trained->network, trained->path)
+                   : checkpoint_load(&trained->network, trained->path, false);
 }
 
 int trained_consumed(const Trained *trained, const FeedDataset *dataset, uint64_t *consumed) {

@@ -12,8 +12,14 @@ typedef struct {
     char path[PATH_MAX_BYTES]; // of the checkpoint
 } Trained;
 
-// Finds the model that trained_open loads, and sets the keys as it does. -1 after fail().
-int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *which);
+// The words of --ckpt, and what it selects.
+#define TRAINED_WHICH "newest|best|STEP[:ema]"
+#define TRAINED_MEANING                                                                                                \
+    "checkpoint; without it the newest, or the best if only the best are saved; :ema takes its averaged weights"
+
+// Finds the model that trained_open loads, and sets the keys as it does. `average`: `which` ends with ":ema". -1 after
+// fail().
+int trained_find(char path[PATH_MAX_BYTES], bool *average, ConfigReader *reader, const char *which);
 
 // Loads the checkpoint of out_dir that `which` selects (checkpoint_select), or the directory that init_from names when
 // there is no checkpoint or init_from was set and out_dir was not. If both are set, --init_from wins over a run that

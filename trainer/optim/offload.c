@@ -142,7 +142,7 @@ static void move_slice(const Network *network, size_t index, Slice *slice, Move 
     *slice = in_slot;
 }
 
-void offload_update(const Network *network) {
+void offload_slices(const Network *network, void (*use)(const Network *network, const Slice *slice)) {
     const MemoryPlan *plan = network->plan;
     const bool offloaded = plan->update.slice;
     const size_t most = offloaded ? plan->update.slice : SIZE_MAX;
@@ -153,7 +153,7 @@ void offload_update(const Network *network) {
     while (next_slice(network, &cursor, most, &slice)) {
         Slice used = slice;
         if (offloaded) move_slice(network, cursor.index - 1, &used, USE);
-        plan->optimizer->update(network, &used);
+        use(network, &used);
         if (!offloaded) continue;
         move_slice(network, cursor.index - 1, &slice, STORE);
         if (next_slice(network, &ahead, most, &slice)) move_slice(network, ahead.index - 1, &slice, FETCH);

@@ -4,6 +4,6 @@
 
 #include "trainer/model/network.h"
 
-// Calls the optimizer's `update` for each slice, in arena order, and does not wait: host memory holds the new state
-// after the next download.
-void offload_update(const Network *network);
+// Calls `use` for each slice, in arena order, and does not wait: host memory holds the new state after the next
+// download.
+void offload_slices(const Network *network, void (*use)(const Network *network, const Slice *slice));

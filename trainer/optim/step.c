@@ -9,10 +9,14 @@
 // Keys of recordings; from PARTS on the parts of a micro-batch, and then of one whose gradients are added.
 enum { FIRST_MICRO_BATCH, NEXT_MICRO_BATCH, NORM, UPDATE, PARTS };
 
+// The share of the parameters in their average after update n, from 0: the first ones all have about the same weight.
+static double average_take(double decay, double n) { return 1 - fmin(decay, n / (n + 9)); }
+
 void step_begin(Network *network, const Config *config, const StepPosition *position) {
     *network->scalars = (StepScalars){.loss_scale = position->loss_scale, .divisor = position->loss_scale};
     network->plan->optimizer->prepare(network->scalars->optimizer, config,
                                       schedule_rate(config, position->cooldown, position->step), position->update);
+    network->scalars->average_take = (float)average_take(config->ema, (double)position->update);
     if (network->plan->dropout) {
         const double p = config->dropout;
         network->scalars->dropout =
@@ -243,11 +247,19 @@ static bool skip_spike(Network *network, const Config *config, const StepPositio
                        (double)network->scalars->norm) > config->spike_z;
 }
 
+static void update_slice(const Network *network, const Slice *slice) {
+    const Optimizer *optimizer = network->plan->optimizer;
+    const StepScalars *scalars = network_at(network, network->plan->scalars);
+    optimizer->update(network, slice);
+    if (optimizer->averages)
+        network->ops->average(slice_average(optimizer, slice), &slice->update, &scalars->average_take);
+}
+
 static void update(Network *network) {
     const MemoryPlan *plan = network->plan;
     const bool alone = plan->shards == 1; // an exchange may be in flight else, which a choice by timing would wait for
     if (!alone || network->ops->graph_begin(UPDATE, !plan->update.slice)) { // copies to host memory are not recorded
-        offload_update(network);
+        offload_slices(network, update_slice);
         if (!alone) gather_parameters(network);
         if (!plan_updates_whole(plan)) network_pack(network);
         if (alone) network->ops->graph_end(UPDATE);
@@ -258,6 +270,18 @@ static void update(Network *network) {
 void step_end(Network *network) {
     gradient_norm(network);
     update(network);
+}
+
+static void swap_slice(const Network *network, const Slice *slice) {
+    network->ops->average_swap(slice_average(network->plan->optimizer, slice), &slice->update);
+}
+
+void step_swap_average(Network *network) {
+    collective_settle(network->collective);
+    offload_slices(network, swap_slice);
+    if (network->plan->shards > 1) gather_parameters(network);
+    collective_settle(network->collective);
+    network_pack(network);
 }
 
 static double step_tokens(const Network *network, const Config *config) {

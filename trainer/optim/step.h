@@ -38,6 +38,10 @@ FeedResult step_gradients(Network *network, const Config *config, BatchStream *s
 // nothing was applied then.
 int step_apply(Network *network, const Config *config, const StepPosition *position, StepResult *result);
 
+// Swaps the parameters with their average, of a configuration with `ema`: for an evaluation, and back. All processes
+// call it.
+void step_swap_average(Network *network);
+
 // The result for all processes from the result of each: an error (pending only where it happened), FEED_STOPPED,
 // FEED_CHANGED or FEED_BATCH, the first of these that any process has.
 FeedResult step_agree(Collective *ranks, FeedResult found);

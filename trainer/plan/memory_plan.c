@@ -111,8 +111,15 @@ static void lay_parameters(PlanLayout *layout) {
 
 static void lay_states(PlanLayout *layout) {
     MemoryPlan *plan = layout->plan;
-    for (int i = 0; i < plan->optimizer->state_count; i++)
+    const Optimizer *optimizer = plan->optimizer;
+    for (int i = 0; i < optimizer->state_count - optimizer->averages; i++)
         plan->states[i] = take(layout, state_bytes(layout, i, plan->shards));
+}
+
+static void lay_average(PlanLayout *layout) {
+    MemoryPlan *plan = layout->plan;
+    const int last = plan->optimizer->state_count - 1;
+    if (plan->optimizer->averages) plan->states[last] = take(layout, state_bytes(layout, last, plan->shards));
 }
 
 static void lay_optimizer(PlanLayout *layout) {
@@ -124,6 +131,8 @@ static void lay_optimizer(PlanLayout *layout) {
     if (plan->optimizer) plan->sums = take(layout, norm_pieces(layout->facts.model->elements) * sizeof(double));
     if (plan->optimizer && world > 1) plan->losses = take(layout, plan_losses(plan, world) * sizeof(double));
     end_row(layout, (PlanRow){.name = in_arena ? "optimizer" : "scalars"});
+    if (in_arena) lay_average(layout);
+    end_row(layout, (PlanRow){.name = "averaged weights"});
 }
 
 // ---- passes
@@ -264,6 +273,7 @@ static void lay_offload(PlanLayout *layout) {
     if (offloads(layout, OFFLOAD_OPTIMIZER)) {
         if (has_master(layout)) plan->master = take(layout, master_bytes(layout));
         lay_states(layout);
+        lay_average(layout);
     }
     end_row(layout, (PlanRow){.name = "optimizer state in host memory", .overlaid = true, .copied = "a step"});
     if (offloads(layout, OFFLOAD_ALL)) plan->grads = take(layout, gradient_bytes(layout));

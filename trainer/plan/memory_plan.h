@@ -16,8 +16,9 @@ typedef struct {
     double textless_loss; // of an evaluation, the part of targets without a text
     float norm;           // of the gradients
     float loss_scale;
-    float divisor;   // of the summed gradients: loss_scale, times the share of the targets that count
-    Dropout dropout; // of the micro-batch
+    float divisor;      // of the summed gradients: loss_scale, times the share of the targets that count
+    float average_take; // share of the new parameters in their average
+    Dropout dropout;    // of the micro-batch
     _Alignas(8) unsigned char optimizer[SCALAR_BYTES]; // from Optimizer.prepare
 } StepScalars;
 

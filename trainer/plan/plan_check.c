@@ -192,6 +192,6 @@ int memory_plan_of_run(MemoryPlan *plan, Model *model, Config *config, const Bac
     plan_auto(config, backend, &limits);
     const ModelShape shape = model_shape(config);
     model_open(model, &shape);
-    memory_plan_init(plan, config, model, backend, optimizer_of(config->optimizer));
+    memory_plan_init(plan, config, model, backend, optimizer_for(config));
     return check_within(plan, &given, backend, &limits);
 }

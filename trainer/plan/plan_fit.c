@@ -43,7 +43,7 @@ bool plan_fits(const MemoryPlan *plan, const Backend *backend, const MemoryLimit
 size_t plan_size(const Config *config, const Model *model, const Backend *backend, const MemoryLimits *limits,
                  bool *fits) {
     MemoryPlan plan;
-    memory_plan_init(&plan, config, model, backend, optimizer_of(config->optimizer));
+    memory_plan_init(&plan, config, model, backend, optimizer_for(config));
     *fits = plan_fits(&plan, backend, limits);
     return plan.bytes;
 }

@@ -46,6 +46,7 @@ typedef struct {
     uint64_t tokens;  // of all parts
     uint64_t targets; // of these, that count
     double loss, bits_per_byte; // bits_per_byte is NAN when no target has a text
+    double ema_loss;            // of the averaged weights, if the run has them
     unsigned part_count;        // 1: the whole split; more: sources of a mixture; 0: the split is too short
     EvaluationPart parts[FEED_SOURCES_MAX];
 } Evaluation;

@@ -14,6 +14,7 @@
 //     wait            percent of ms in which no batch was there
 //     sent            several processes only: bytes that this one has sent in the step
 //   val_loss          an evaluation, its losses as above; train_loss: of training samples
+//     ema_val_loss, ema_train_loss   of the averaged weights, with ema; not before the first update
 //     val_bpb, train_bpb   bits per byte of text; null: the targets have no text, or the loss is not finite
 //     val/NAME, train/NAME   losses of the sources of a mixture
 //     epochs          training tokens so far by the dataset's; not of a mixture

@@ -20,6 +20,9 @@ void loop_print_evaluation(const Engine *engine, const Evaluation evaluations[SP
     evaluation_add_text(&text, &evaluations[SPLIT_VAL]);
     if (engine->config.eval_block_size)
         buffer_print(&text, " | sequences of %lld tokens", (long long)engine->config.eval_block_size);
+    if (engine_has_average(engine))
+        buffer_print(&text, " | ema: train loss %.4f, val loss %.4f", evaluations[SPLIT_TRAIN].ema_loss,
+                     evaluations[SPLIT_VAL].ema_loss);
     if (!engine->state.step && !*engine->state.init_from)
         buffer_print(&text, " | a guess among %d ids: %.4f", engine->model.shape.vocab, log(engine->model.shape.vocab));
     printf("step %*llu | train loss %.4f | val loss %.4f%.*s%s\n", engine->config.eval_only ? 1 : 6,

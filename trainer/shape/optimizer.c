@@ -11,6 +11,20 @@ const Optimizer *optimizer_of(OptimizerName name) {
     return optimizers[name];
 }
 
+const Optimizer *optimizer_for(const Config *config) {
+#define NOTHING(NAME, name, ...) {0},
+    static Optimizer averaging[] = {OPTIMIZERS(NOTHING, )};
+    const Optimizer *plain = optimizer_of(config->optimizer);
+    Optimizer *row = &averaging[config->optimizer];
+    if (!(config->ema > 0)) return plain;
+    if (row->averages) return row;
+    assert(plain->state_count < OPTIMIZER_STATES);
+    *row = *plain;
+    row->states[row->state_count++] = (StateRange){"ema", KINDS_ALL, false};
+    row->averages = true;
+    return row;
+}
+
 // Elements of the parameters, gaps between tensors included, before `end` (NULL: all) that have the state.
 static size_t elements_before(const StateRange *state, const Model *model, const Tensor *end) {
     size_t elements = 0;

@@ -29,6 +29,7 @@ typedef struct {
     const char *name;
     StateRange states[OPTIMIZER_STATES];
     int state_count;
+    bool averages;        // the last state is the average of the parameters (optimizer_for)
     unsigned whole_kinds; // a slice holds one whole tensor of these kinds; tensors of other kinds may be cut anywhere
     size_t scalar_bytes;  // at most SCALAR_BYTES
     size_t (*workspace_bytes)(const Model *model, const Backend *backend); // optional: at MemoryPlan.workspace
@@ -40,6 +41,12 @@ typedef struct {
 } Optimizer;
 
 const Optimizer *optimizer_of(OptimizerName name);
+// The row of a configuration: with `ema`, its last state is the average. Call it first before threads are started.
+const Optimizer *optimizer_for(const Config *config);
+
+static inline float *slice_average(const Optimizer *optimizer, const Slice *slice) {
+    return slice->state[optimizer->state_count - 1];
+}
 
 // Elements of a range, and the first element of a tensor that has that state.
 size_t optimizer_elements(const StateRange *state, const Model *model);

@@ -50,7 +50,8 @@ load ../ranks
 
 # bats test_tags=ci
 @test "dividing the optimizer's state changes no bit, with offload, dropout, rechecked and skipped steps" {
-    for options in "" "--offload=optimizer --recheck_interval=1" "--optimizer_state=bf16_sr --spike_action=skip"; do
+    for options in "" "--offload=optimizer --recheck_interval=1" "--optimizer_state=bf16_sr --spike_action=skip" \
+        "--ema=0.9 --eval_interval=1 --eval_iters=1"; do
         rm -rf divided whole
         # shellcheck disable=SC2086
         ranks 2 --out_dir=divided --n_embd=32 --max_iters=3 $options 2>stderr

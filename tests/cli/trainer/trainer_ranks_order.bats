@@ -31,6 +31,14 @@ same_bits() { # COUNT...: as one process
     done
 }
 
+@test "averaged weights, and their losses, have the same bits in 1 and 3 processes" {
+    sed -i 's/^eval_interval =.*/eval_interval = 1/' tiny.conf
+    echo "ema = 0.9" >>tiny.conf
+    same_bits 3
+    diff <(grep ema_val_loss one/metrics.jsonl) <(grep ema_val_loss run3/metrics.jsonl)
+    [ "$(grep -c ema_val_loss one/metrics.jsonl)" = 3 ]
+}
+
 # bats test_tags=ci
 @test "1, 2, 4, 8 and 10 processes give the same bits, divided or not, with any number of threads" {
     same_bits 2 4 8 10

@@ -166,6 +166,18 @@ setup_file() {
     run_match 2 "'muon_learning_rate' follows the schedule of 'learning_rate', which is 0" "$BIN/trainer" plan tiny.conf "${muon[@]}" --learning_rate=0
 }
 
+@test "ema: a killed run resumes with the same bits, and a run without it or at another rate is refused" {
+    begin_and_kill killed --dataset="$data" --ema=0.9 "${often[@]}"
+    train --out_dir=killed --quiet --ema=0.9 "${often[@]}" --max_iters=$end --threads=2
+    train --out_dir=whole --quiet --ema=0.9 "${often[@]}" --max_iters=$end
+    same_run whole killed $end
+    run_match 2 "ema is 0, was 0.9" train --out_dir=killed --max_iters=$((end + 1))
+    run_match 2 "ema is 0.99, was 0.9" train --out_dir=killed --max_iters=$((end + 1)) --ema=0.99
+    bytes() { "$BIN/trainer" plan tiny.conf --ema=0.9 | awk -v name="$1" '$0 ~ "^  " name { print $(NF - 2) }'; }
+    [ "$(bytes 'averaged weights')" = "$(bytes parameters)" ] # both are fp32
+    run_match 2 "'ema' swaps the parameters with their average*use bf16 or fp32" "$BIN/trainer" plan tiny.conf --ema=0.9 --optimizer_state=bf16_sr
+}
+
 # bats test_tags=ci
 @test "spike_action warns of spikes that stay, skips each or ignores them, and a resumed run compares with the steps before it" {
     train --out_dir=calm --quiet --max_iters=70 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0

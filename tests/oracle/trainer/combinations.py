@@ -84,6 +84,7 @@ KEYS = {
     "muon_learning_rate": Key(0.2, (1e-4, 0.02), LOGGED),
     "muon_momentum": Key(0.2, (0, 0.5, 0.9), LOGGED),
     "optimizer_state": Key(0.6, None, FIXED),
+    "ema": Key(0.3, (0.5, 0.9999), FIXED),
     "reduce_order": Key(0.9, ("fixed", "fixed", "fast", "auto"), LOGGED),
     "reduce_dtype": Key(0.4, None, LOGGED),
     "zero_stage": Key(0.4, (0, 1), SAME),
@@ -172,7 +173,7 @@ class Tool:
             keys.pop("gradient_accumulation_steps", 0)
             keys["batch_size"] = rng.choice((of(keys, "batch_size"), "auto"))
         for key, refused in {"grad_checkpoint": "recompute" in keys, "eval_iters": "eval_tokens" in keys, "decay_lr": "lr_schedule" in keys,
-                             "recheck_interval": keys.get("deterministic") == "False"}.items():
+                             "recheck_interval": keys.get("deterministic") == "False", "ema": keys.get("optimizer_state") == "bf16_sr"}.items():
             if refused:
                 keys.pop(key, 0)
         data = rng.choice(("A", "B", "T", "A:3 B:1", "B:1 T:2 A:1"))
