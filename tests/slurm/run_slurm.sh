@@ -38,7 +38,7 @@ slurmctld && slurmd
 is_ready() { [ -n "$(sinfo -h -t idle -o %T 2>/dev/null)" ]; }
 wait_until is_ready
 ln -s "$build" build
-queue_is_empty() { [ -z "$(squeue -h)" ]; }
+queue_is_empty() { queued=$(squeue -h) && [ -z "$queued" ]; } # a squeue that fails prints nothing
 
 mkdir corpus
 for i in $(seq 7); do seq "$i" $((i * 170)) >"corpus/$i.txt"; done
@@ -72,6 +72,7 @@ wait_until is_second_queued
 scontrol update jobid="${job}_2" StartTime=now
 wait_until queue_is_empty
 [ "$(grep -c 'resuming at step' sweep.1 || true) $(grep -c 'resuming at step' sweep.2)" = "0 1" ]
-sbatch --wait --output=best "$scripts/slurm/sweep.sbatch" sweep >/dev/null
+cp -r run sweep/unevaluated=1
+sbatch --wait --cpus-per-task=1 --output=best "$scripts/slurm/sweep.sbatch" sweep >/dev/null
 [ "$(sed -n '1s/.* //p' best) $(wc -l <best)" = "sweep/learning_rate=1e-3 2" ] && [ -s sweep/runs.html ]
 echo "passed: a sweep, of which one task of the array was queued again, and its best run"
