@@ -55,6 +55,8 @@ CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 ifndef NVARCH
 NVARCH    := $(filter $(shell $(NVCC) --list-gpu-arch | sed s/compute_//),75 80 86 90 120)
 endif
+# With another NVARCH than the last time, kernels and version are compiled again.
+CARDS     := $(O)/cards$(shell printf _%s $(NVARCH))
 CUSRC     := $(wildcard kernels/cuda/*.cu kernels/cuda/*/*.cu)
 # The types that they are compiled for, and the lowest compute capability of each.
 CUDA_ACTS := $(shell sed -nE 's/^ *ROW.[A-Z0-9]+, *([a-z0-9]+),.* ON_BOTH,.*/\1/p' kernels/dtypes.def)
@@ -144,7 +146,9 @@ $(VARIANTS): $(HOST_O)/kernels/cpu/ops/variant_%.o: kernels/cpu/ops/variant.c Ma
 $(O)/commit.h: always
 	@mkdir -p $(@D); scripts/commit.sh >$@.$$$$; cmp -s $@.$$$$ $@ && rm $@.$$$$ || mv $@.$$$$ $@
 $(O)/common/cli/version.o: DEFS += -include $(O)/commit.h -DVERSION='"$(VERSION)"' -DCUDA_BUILD='"$(CUDA_BUILD)"'
-$(O)/common/cli/version.o: $(O)/commit.h
+$(O)/common/cli/version.o: $(O)/commit.h $(CARDS)
+$(or $(CARDS),$(O)/cards): $(if $(wildcard $(CARDS)),,always) # .SECONDARY takes a missing file for an old one
+	@mkdir -p $(@D); rm -f $(O)/cards_*; touch $@
 CUDA_BUILD = $(if $(filter 0,$(CUDA)),without CUDA,CUDA $(NVCC_VERSION) for compute capability \
                $(shell echo $(NVARCH) | sed -E 's/([0-9])( |$$)/.\1\2/g'); cuBLASLt 12 or 13$(DRIVER:%=; driver % or later))
 # The oldest driver that the runtime of this nvcc works with.
@@ -156,7 +160,7 @@ $(HOST_O)/tokenizer/gpt2_merges.o: tokenizer/gpt2_merges.bpe
 of_act = -DACT=$(1) -DACT_$(call upper,$(1))
 # No card of 7.5 runs code of a type that needs 8.0: the only two limits there are.
 define ACT_RULES
-$(O)/%.$(1).cu.o: %.cu Makefile | $(O)/deps.ok
+$(O)/%.$(1).cu.o: %.cu Makefile $(CARDS) | $(O)/deps.ok
 	@mkdir -p $$(@D); echo "  NVCC $$< ($(1))"
 	$$(Q)$$(call nvcc,$$(call gencode,$$(or $$(filter-out $(if $(filter 75,$(CARD_$(1))),,75),$$(NVARCH)),$(CARD_$(1)))) $(call of_act,$(1)))
 $(O)/emu/%.$(1).o: % Makefile
