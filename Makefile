@@ -55,7 +55,7 @@ CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 ifndef NVARCH
 NVARCH    := $(filter $(shell $(NVCC) --list-gpu-arch | sed s/compute_//),75 80 86 90 120)
 endif
-# With another NVARCH than the last time, kernels and version are compiled again.
+# With another NVARCH than the last time, the kernels are compiled again.
 CARDS     := $(O)/cards$(shell printf _%s $(NVARCH))
 CUSRC     := $(wildcard kernels/cuda/*.cu kernels/cuda/*/*.cu)
 # The types that they are compiled for, and the lowest compute capability of each.
@@ -142,14 +142,16 @@ $(HOST_O)/deps.ok:
 endif
 $(VARIANTS): $(HOST_O)/kernels/cpu/ops/variant_%.o: kernels/cpu/ops/variant.c Makefile | $(HOST_O)/deps.ok
 	$(call COMPILE,-DCPU_VARIANT=cpu_$* -DACT_$(call upper,$(firstword $(subst _, ,$*))))
-# The one object that holds the commit: it is compiled again when another is checked out, or files of this one are changed.
+# The one object that holds the commit and what was built: it is compiled again when another is checked out, files of this one are
+# changed, or the build has other parts.
 $(O)/commit.h: always
-	@mkdir -p $(@D); scripts/commit.sh >$@.$$$$; cmp -s $@.$$$$ $@ && rm $@.$$$$ || mv $@.$$$$ $@
-$(O)/common/cli/version.o: DEFS += -include $(O)/commit.h -DVERSION='"$(VERSION)"' -DCUDA_BUILD='"$(CUDA_BUILD)"'
-$(O)/common/cli/version.o: $(O)/commit.h $(CARDS)
+	@mkdir -p $(@D); { scripts/commit.sh; echo '#define PARTS "$(PARTS)"'; } >$@.$$$$; cmp -s $@.$$$$ $@ && rm $@.$$$$ || mv $@.$$$$ $@
+$(O)/common/cli/version.o: DEFS += -include $(O)/commit.h -DVERSION='"$(VERSION)"'
+$(O)/common/cli/version.o: $(O)/commit.h
 $(or $(CARDS),$(O)/cards): $(if $(wildcard $(CARDS)),,always) # .SECONDARY takes a missing file for an old one
 	@mkdir -p $(@D); rm -f $(O)/cards_*; touch $@
-CUDA_BUILD = $(if $(filter 0,$(CUDA)),without CUDA,CUDA $(NVCC_VERSION) for compute capability \
+NO_MPI     = $(if $(MPICC)$(MPICC_ABI),,MPI)
+PARTS      = $(if $(filter 0,$(CUDA)),without CUDA$(NO_MPI:%=$(comma) %),$(NO_MPI:%=without %; )CUDA $(NVCC_VERSION) for compute capability \
                $(shell echo $(NVARCH) | sed -E 's/([0-9])( |$$)/.\1\2/g'); cuBLASLt 12 or 13$(DRIVER:%=; driver % or later))
 # The oldest driver that the runtime of this nvcc works with.
 DRIVER     = $(patsubst $(basename $(NVCC_VERSION)):%,%,$(filter $(basename $(NVCC_VERSION)):%,11:450 12:525 13:580))

@@ -1,4 +1,4 @@
-// The one object that depends on version and commit: the Makefile defines VERSION, COMMIT, COMMIT_DATE and CUDA_BUILD.
+// The one object that depends on version and commit: the Makefile defines VERSION, COMMIT, COMMIT_DATE and PARTS.
 #include "common/cli/version.h"
 #include "common/machine/cpu.h"
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 const char *const version = VERSION;
 const char *const version_date = COMMIT_DATE;
 const char *const version_commit = COMMIT;
-const char *const version_cuda = CUDA_BUILD;
+const char *const version_parts = PARTS;
 
 #ifdef __x86_64__
 #define INSTRUCTIONS "x86-64: portable, avx2, avx512, amx"
@@ -31,7 +31,7 @@ void version_print(const char *program) {
     printf("%s%s %s\n", program, strcmp(program, "millrace") ? " (millrace)" : "", version);
     *version_commit ? printf("commit %s of %s\n", version_commit, version_date) : printf("commit unknown\n");
     printf("instructions " INSTRUCTIONS "; this processor: %s\n", cpu_isa_name(cpu_isa()));
-    printf("%s", version_cuda);
+    printf("%s", version_parts);
     if (HAVE_CUDA) print_driver();
     printf("\n");
 }

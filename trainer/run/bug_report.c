@@ -50,7 +50,7 @@ static void add_programs(Buffer *out) {
     char path[PATH_MAX_BYTES];
     add_title(out, "programs");
     buffer_print(out, "millrace %s, commit %s, compiler %s, glibc %s, %s\n", version, version_commit, __VERSION__,
-                 gnu_get_libc_version(), version_cuda);
+                 gnu_get_libc_version(), version_parts);
     program_path(path, NULL) < 0 ? add_error(out) : add_hash(out, "trainer", path);
     program_find(path, "loader") < 0 ? add_error(out) : add_hash(out, "loader", path);
 }

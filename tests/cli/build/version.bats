@@ -17,7 +17,7 @@ commit_of() { git -C "$1" log -1 --abbrev=12 --format="$2"; }
         [ "${lines[0]}" = "$program (millrace) $version" ]
         [ "${lines[1]}" = "commit $(commit_of "$ROOT" %H | cut -c -12)$changed of $(commit_of "$ROOT" %cs)" ]
         [[ "${lines[2]}" == "instructions "*"; this processor: portable" ]]
-        [[ "${lines[3]}" == "without CUDA" || "${lines[3]}" == "CUDA "*" for compute capability "*"; cuBLASLt 12 or 13; driver "*" or later; driver of this machine: "* ]]
+        [[ "${lines[3]}" == "without CUDA" || "${lines[3]}" == "without CUDA, MPI" || "${lines[3]}" == *"CUDA "*" for compute capability "*"; cuBLASLt 12 or 13; driver "*" or later; driver of this machine: "* ]]
         [ "${#lines[@]}" = 4 ]
     done
 }
@@ -28,6 +28,12 @@ commit_of() { git -C "$1" log -1 --abbrev=12 --format="$2"; }
     LD_LIBRARY_PATH=$PWD run_match 0 "; driver of this machine: for CUDA 12.4" "$BIN/trainer" --version
     echo 'int cuDriverGetVersion(int *version) { return *version = 0, 100; }' | gcc -shared -x c - -o libcuda.so.1
     LD_LIBRARY_PATH=$PWD run_match 0 "; driver of this machine: none" "$BIN/trainer" --version
+}
+
+@test "--version names what the program does not have: CUDA, MPI" {
+    named() { make -C "$ROOT" -n CUDA=0 BUILD="$PWD/build" "$@" "$PWD/build/release-cpu/commit.h" | grep -o 'without [^"]*'; }
+    [ "$(named MPICC= MPICC_ABI=)" = "without CUDA, MPI" ]
+    [ "$(named MPICC=mpicc MPICC_ABI=)" = "without CUDA" ]
 }
 
 @test "the oldest driver that the program needs follows from the version of nvcc" {
