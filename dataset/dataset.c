@@ -1,6 +1,7 @@
 // Reads and writes the manifest of a dataset directory.
 #include "dataset/dataset.h"
 #include "common/err.h"
+#include "common/file/file.h"
 #include "common/json_read.h"
 #include "common/json_write.h"
 #include "dataset/dataset_build.h"
@@ -41,8 +42,7 @@ static bool has_file(const char *path, const char *name) {
 }
 
 bool dataset_is(const char *path) {
-    const size_t length = strlen(path);
-    if (url_map_takes(path)) return length < 4 || strcmp(path + length - 4, ".zst") != 0;
+    if (url_map_takes(path)) return !path_ends(path, ".zst");
     return has_file(path, DATASET_MANIFEST) || has_file(path, DATASET_REPLACEMENT);
 }
 

@@ -5,7 +5,7 @@
 #include "shardtool/support/option_rows.h"
 #include <inttypes.h>
 #include <stdio.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #define NOT_IDS ", and hold the same ids: --ids compares only these"
 enum { STEP_TOKENS = 1 << 16 };
@@ -115,7 +115,9 @@ static int run(int count, char **arguments) {
     if (dataset_is(a) && dataset_is(b)) return diff_datasets(a, b);
     if (dataset) {
         const char *other = dataset == a ? b : a;
-        if (strcmp(other, "-") && access(other, F_OK)) return fail_errno("cannot open '%s'", other);
+        struct stat status;
+        if (strcmp(other, "-") && stat(other, &status)) return fail_errno("cannot open '%s'", other);
+        if (strcmp(other, "-") && S_ISDIR(status.st_mode)) return diff_datasets(a, b); // which names what is missing
         if (!ids) return fail(EX_USAGE, "'%s' is a dataset and '%s' is not: compare them with --ids", dataset, other);
     }
     int split = dataset ? choose_split(dataset) : SPLIT_TRAIN;

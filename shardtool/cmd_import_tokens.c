@@ -1,5 +1,6 @@
 // import-tokens: makes a dataset from the token files of other tools. Every header is checked before use.
 #include "common/err.h"
+#include "common/file/file.h"
 #include "remote/url_map.h"
 #include "shardtool/interchange/interchange.h"
 #include "shardtool/support/dataset_vocabulary.h"
@@ -22,11 +23,6 @@ static const Option options[] = {
     ROWS_OUTPUT,
     ROW_END,
 };
-
-static bool has_extension(const char *path, const char *extension) {
-    size_t length = strlen(path), end = strlen(extension);
-    return length > end && !strcmp(path + length - end, extension);
-}
 
 static bool is_val(const char *word, size_t length) {
     static const char *const words[] = {"val", "valid", "validation"};
@@ -58,7 +54,7 @@ static int choose_files(const Interchange *format, const Inputs *inputs, bool *c
     interchange_extension(format, extension);
     for (uint64_t i = 0; i < inputs->file_count; i++) {
         input_path(inputs, &inputs->files[i], path);
-        const bool fits = has_extension(path, extension);
+        const bool fits = path_ends(path, extension);
         chosen[i] = fits || !*input_folder(inputs, &inputs->files[i])->path;
         if (chosen[i] && format->has_index && !fits)
             return fail(EX_USAGE, "'%s' does not end in %s, which the name of its index is made from", path, extension);

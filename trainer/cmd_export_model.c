@@ -1,5 +1,6 @@
 // trainer export: a checkpoint as a directory that other tools load as it is.
 #include "common/err.h"
+#include "common/file/file.h"
 #include "common/file/folder.h"
 #include "common/log.h"
 #include "trainer/audit/card.h"
@@ -52,6 +53,11 @@ static int run(int count, char **files) {
     bool average = false;
     int result = config_read(&reader, count, files);
     if (result == 0 && !output) result = fail(EX_USAGE, "missing -o DIR");
+    if (result == 0 && path_ends(output, ".gguf"))
+        result = fail(EX_USAGE,
+                      "'%s' is the name of a file, and export makes a folder for transformers: -o %.*s; of it "
+                      "llama.cpp's convert_hf_to_gguf.py makes a GGUF if the vocabulary is GPT-2's, not one's own",
+                      output, (int)(strlen(output) - 5), output);
     if (result == 0) result = trained_find(path, &average, &reader, which);
     if (result == 0 && average && card)
         result = fail(EX_USAGE, "--card describes the weights of the run, not their average: leave it or ':ema' out");

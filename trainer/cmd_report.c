@@ -1,8 +1,10 @@
 // trainer report: one page about several runs.
 #include "common/cli/cli.h"
 #include "common/err.h"
+#include "common/file/file.h"
 #include "trainer/records/comparison.h"
 #include <stdio.h>
+#include <string.h>
 
 static const char *path = "runs.html";
 static const Option options[] = {
@@ -12,6 +14,9 @@ static const Option options[] = {
 
 static int run(int count, char **arguments) {
     if (!count) return fail(EX_USAGE, "expected run directories");
+    if (path_ends(path, ".png") || path_ends(path, ".svg") || path_ends(path, ".pdf") || path_ends(path, ".json"))
+        return fail(EX_USAGE, "'%s': report writes a page of HTML, with the curves as SVG in it: -o %.*s.html", path,
+                    (int)(strrchr(path, '.') - path), path);
     if (comparison_write(path, arguments, count) < 0) return -1;
     printf("%s\n", path);
     return 0;

@@ -179,6 +179,11 @@ const char *path_split(const char *path, char directory[PATH_MAX_BYTES]) {
     return slash + 1;
 }
 
+bool path_ends(const char *path, const char *extension) {
+    const size_t length = strlen(path), end = strlen(extension);
+    return length > end && !strcmp(path + length - end, extension);
+}
+
 int program_path(char path[PATH_MAX_BYTES], const char *name) {
     ssize_t length = readlink("/proc/self/exe", path, PATH_MAX_BYTES - 1);
     if (length < 0) return fail_errno("cannot read /proc/self/exe");

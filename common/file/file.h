@@ -44,6 +44,8 @@ const char *path_join(char path[PATH_MAX_BYTES], const char *folder, const char 
 // Splits a path into its directory ("." if it has no slash) and its last part, which is returned.
 const char *path_split(const char *path, char directory[PATH_MAX_BYTES]);
 
+bool path_ends(const char *path, const char *extension); // with something before it
+
 // Path of the running program (`name` NULL), or of the file `name` in its folder.
 int program_path(char path[PATH_MAX_BYTES], const char *name);
 // Path of millrace's program NAME in the same folder: millrace-NAME, as it is installed, or else NAME, as it is

@@ -80,9 +80,10 @@ static const char *not_lines_find(Bytes head) {
 // As text, a table would be one document with all its columns. By default pandas reads "NA" and "null" as nulls.
 static const char *table_find(const Stream *stream, const SourceOptions *options, Bytes head) {
 #define TABLE(separator)                                                                                               \
-    "is a CSV or TSV table: pandas.read_csv(FILE, sep='" separator                                                     \
-    "', keep_default_na=False).to_parquet('rows.parquet') converts it (--format text reads it as one text with all "   \
-    "its columns)"
+    options->turns ? READ(separator) "to_json('rows.jsonl', orient='records', lines=True) converts it"                 \
+                   : READ(separator) "to_parquet('rows.parquet') converts it (--format text reads it as one text "     \
+                                     "with all its columns)"
+#define READ(separator) "is a CSV or TSV table: pandas.read_csv(FILE, sep='" separator "', keep_default_na=False)."
     const char *column = options->text_column ? options->text_column : "text";
     Bytes line;
     if (!has_extension(stream, "csv tsv") && !is_table_header(head, column)) return NULL;

@@ -328,9 +328,14 @@ static int take_config(ConfigReader *reader, const char *directory, const Replay
         return fail(EX_USAGE, "init_from is '%s', and the run began from '%s': put its model there", config->init_from,
                     from);
     config->init_from = from;
-    if (!config_is_set(reader, KEY_loader) && find_dataset(replay, text))
+    if (!config_is_set(reader, KEY_loader) && find_dataset(replay, text)) {
+        if (!dataset_is(text))
+            return fail(EX_NOINPUT,
+                        "'%s' is not a dataset directory: name that of the run's dataset '%s' after the run's, or "
+                        "serve it and give --loader",
+                        text, replay->dataset.name);
         config->dataset = arena_copy_string(&reader->strings, text);
-    else if (!config_is_set(reader, KEY_loader) && record_text(&step->process, "loader", text, sizeof text))
+    } else if (!config_is_set(reader, KEY_loader) && record_text(&step->process, "loader", text, sizeof text))
         config->loader = arena_copy_string(&reader->strings, text);
     return vocabulary_resolve(reader, NULL);
 }
@@ -403,8 +408,9 @@ static int use_dataset(Replay *replay) {
     if (!memcmp(replay->dataset.fingerprint, dataset->fingerprint, 32)) return engine_data_update(engine, false);
     hex_encode(hex, replay->dataset.fingerprint, 32), hex_encode(other, dataset->fingerprint, 32);
     return fail(EX_NOINPUT,
-                "step %" PRIu64 " used the dataset '%s' (%.16s), and '%s' is another (%.16s): name it by --dataset, or "
-                "serve it and give --loader",
+                "step %" PRIu64
+                " used the dataset '%s' (%.16s), and '%s' is another (%.16s): name its directory after the "
+                "run's, or serve it and give --loader",
                 engine->state.step + 1, replay->dataset.name, hex, dataset->name, other);
 }
 

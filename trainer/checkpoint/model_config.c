@@ -279,7 +279,9 @@ static int refuse_file(const char *path) {
 int model_refuse(const char *path) {
     char same[PATH_MAX_BYTES];
     if (!is_model(same, "", 0, path)) return refuse_file(path);
-    return fail(EX_NOINPUT, "'%s' is a model, not the directory of a run: name it by --init_from=%s", path, path);
+    return fail(EX_NOINPUT,
+                "'%s' is a model, not the directory of a run: train, eval, sample and export take it by --init_from=%s",
+                path, path);
 }
 
 int model_directory(char path[PATH_MAX_BYTES], const char *init_from, const char *out_dir) {

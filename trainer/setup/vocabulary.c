@@ -74,7 +74,7 @@ static int check_turns(const Config *config) {
         return loader_process_no_dataset(config->dataset);
     return fail(
         EX_USAGE,
-        "loss_tokens is answers, and the vocabulary has no <|user|> and <|assistant|>: make the dataset by shardtool "
+        "loss_tokens is answers, and the vocabulary has no <|user|> and <|assistant|>: make the dataset by millrace "
         "tokenize --turns, or name the tokenizer.json of one that was by --vocabulary");
 }
 

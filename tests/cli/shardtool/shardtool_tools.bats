@@ -113,6 +113,8 @@ sys.stdout.buffer.write(data[3:])' | shardtool decode - | cmp - train.txt
     dataset
     shardtool cat -o s.zst d
     run_match 2 "'d' is a dataset and 's.zst' is not*--ids" shardtool diff d s.zst
+    mkdir empty
+    run_match 66 "'empty' is not a dataset" shardtool diff d empty
     shardtool diff --ids --split train d s.zst
     run_code 1 shardtool diff --ids --split val d s.zst
     run_match 2 "'d' has two splits*--split val" shardtool diff --ids d s.zst

@@ -57,7 +57,7 @@ EOF
         cd ..
     done
     run_match 66 "'./ckpt.pt' is a file*\`millrace import -o DIR ./ckpt.pt\`" trainer plan --init_from=./ckpt.pt
-    run_match 66 "'model' is a model, not the directory of a run: name it by --init_from=model" trainer sample --out_dir=model
+    run_match 66 "'model' is a model, not the directory of a run: train, eval, sample and export take it by --init_from=model" trainer sample --out_dir=model
     run_match 66 "'model' is a model, not the directory of a run" trainer status model
     run_match 66 "'model' is a model, not the directory of a run" trainer train --dataset=data --out_dir=model
     trainer sample -q --init_from=model/. --max_new_tokens=1 --num_samples=1 --device=cpu --start=0 --block_size=3
