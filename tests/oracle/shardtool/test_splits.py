@@ -23,7 +23,7 @@ import runner
 
 BIN = pathlib.Path(os.environ["BIN"]).resolve()
 TEXTS = {f"{'sub/' * (i % 3 == 0)}{i:03}.txt": f"mill {i} grinds {i * 7919 % 1000} sacks{' of rye' * (i % 5)}.".encode() for i in range(60)}
-TEXTS |= {"bom.txt": b"\xef\xbb\xbfa mill", "crlf.txt": b"a\r\nmill\r\n", "line.txt": b"\n", "long.txt": b"x" * 70000 + b" one", "long2.txt": b"x" * 70000 + b" two"}
+TEXTS |= {"bom.txt": b"a mill", "crlf.txt": b"a\r\nmill\r\n", "line.txt": b"\n", "long.txt": b"x" * 70000 + b" one", "long2.txt": b"x" * 70000 + b" two"}
 TEXTS |= {"twice.txt": TEXTS["001.txt"], "nul.txt": b"a\0b", "accent.txt": "a moulin à vent".encode()}
 BAD = {"bad.txt": b"not \xff UTF-8"}  # U+FFFD, but the split is that of the file's bytes
 
@@ -106,7 +106,7 @@ def nested(texts):
 
 
 # Not read: by a name that begins with a dot, and what Spark writes beside its rows
-FILES = {**TEXTS, **BAD, ".hidden.txt": b"hidden", ".git/x.txt": b"x", "sub/.git/y.txt": b"y", "sub/_temporary/0/z.txt": b"z"}
+FILES = {**TEXTS, "bom.txt": b"\xef\xbb\xbf" + TEXTS["bom.txt"], **BAD, ".hidden.txt": b"hidden", ".git/x.txt": b"x", "sub/.git/y.txt": b"y", "sub/_temporary/0/z.txt": b"z"}
 PLAIN = {**FILES, "_SUCCESS": b"done", "_metadata": b"an index", "sub/_started_7": b"started"}
 PACKINGS = {
     "folder": lambda: folder(PLAIN),
