@@ -116,3 +116,17 @@ END
         [ "$("$BATS_TEST_TMPDIR/program")" = "$(printf '3%.0s' {1..48})" ] # 8 pieces for each thread
     done
 }
+
+@test "the programs that are optimized when they are linked train the same bits" {
+    ! grep -q __asan_init "$BIN/shardtool" || skip "the release build is compared"
+    [[ $(${CC:-cc} --version) != *clang* ]] || skip "needs gcc"
+    LTO=$BATS_TEST_TMPDIR/lto
+    make -s -j"$(nproc)" CUDA=0 MPICC= MPICC_ABI= AR=gcc-ar CFLAGS="-O3 -flto=auto" LDFLAGS=-O3 BUILD="$LTO" all
+    cd "$BATS_TEST_TMPDIR"
+    make_data 600 0.1 --vocabulary ascii
+    write_tiny_conf tiny.conf
+    for build in "$LTO/release-cpu/bin" "$BIN"; do
+        "$build/trainer" train tiny.conf --dataset=data --vocabulary=data/characters.txt --quiet --out_dir="run$((++runs))"
+    done
+    cmp run1/ckpt-00000024/model.safetensors run2/ckpt-00000024/model.safetensors
+}
