@@ -6,6 +6,7 @@
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/config/config.h"
+#include "trainer/config/until.h"
 #include "trainer/model/gemm_rate.h"
 #include "trainer/plan/gpu_card.h"
 #include "trainer/plan/plan_check.h"
@@ -84,6 +85,10 @@ static void print_time(const Config *config, const Model *model, const Backend *
     const double total = tokens * (double)config->max_iters, flops = total * model_token_flops(model);
     const unsigned processes = config_world(config);
     char count[16], time[16], other[16], each[48] = "";
+    if (config->max_iters == UNTIL_STEPS) { // as many as the time allows
+        buffer_print(text, "\nrun        until %s: the steps are not known before it\n", config->until);
+        return;
+    }
     buffer_print(text, "\nrun        %lld steps, %s tokens, ", (long long)config->max_iters, human_count(count, total));
     if (train_tokens) buffer_print(text, "%.2f epochs of '%s', ", total / (double)train_tokens, config->dataset);
     buffer_print(text, "%.3g FLOP", flops);

@@ -148,17 +148,28 @@ static void check_schedule(ConfigReader *reader) {
                        (long long)config->cooldown_iters, (long long)config->lr_decay_iters);
 }
 
+// A key gets its value from another key, whose place is then its place.
+static void take_place(ConfigReader *reader, int key, int from) { strcpy(reader->origin[key], reader->origin[from]); }
+
 // The time decides when the rate falls and which step is the last. max_iters counts if it is given with the command.
 static void set_until(ConfigReader *reader) {
     Config *config = &reader->config;
     Until until;
     if (!*config->until) return;
-    if (until_parse(&until, config->until, time(NULL)) < 0) {
+    if (until_parse(&until, config->until, until_start()) < 0) {
         config_mistake(reader, KEY_until, "%s", err_text());
         err_clear();
     }
+    const bool with_command = !strncmp(reader->origin[KEY_lr_schedule], "--", 2);
+    if (with_command && (config->lr_schedule != LR_WSD || config->cooldown_iters))
+        config_mistake(reader, KEY_lr_schedule,
+                       "a run with 'until' cools down as lr_schedule=wsd, in steps that it sets");
+    if (!strncmp(reader->origin[KEY_lr_decay_iters], "--", 2) && config->lr_decay_iters != UNTIL_STEPS)
+        config_mistake(reader, KEY_lr_decay_iters, "'until' sets 'lr_decay_iters'");
     config->lr_schedule = LR_WSD, config->cooldown_iters = 0, config->lr_decay_iters = UNTIL_STEPS;
-    if (strncmp(reader->origin[KEY_max_iters], "--", 2)) config->max_iters = UNTIL_STEPS;
+    take_place(reader, KEY_lr_schedule, KEY_until), take_place(reader, KEY_lr_decay_iters, KEY_until);
+    if (!strncmp(reader->origin[KEY_max_iters], "--", 2)) return;
+    config->max_iters = UNTIL_STEPS, take_place(reader, KEY_max_iters, KEY_until);
 }
 
 // tokens_per_step = batch_size * gradient_accumulation_steps * block_size.
@@ -236,9 +247,6 @@ static void set_for_answers(ConfigReader *reader) {
     if (!config_is_set(reader, KEY_sampling)) config->sampling = SAMPLING_DOCUMENTS;
     if (!config_is_set(reader, KEY_document_mask)) config->document_mask = true;
 }
-
-// A key gets its value from a key of nanoGPT, whose place is then its place.
-static void take_place(ConfigReader *reader, int key, int from) { strcpy(reader->origin[key], reader->origin[from]); }
 
 // Whether a key of nanoGPT sets `key` to a value that differs: not where a later source, as the command line after a
 // file, sets `key` itself. Both in one source are a mistake.

@@ -34,9 +34,10 @@ static bool take_format(const char *text, const char *const formats[], struct tm
 }
 
 // mktime() takes a time that the clock leaves out in spring for one an hour away.
-static int take_local(Until *until, struct tm given, const char *text) {
+static int take_local(Until *until, struct tm given, bool dated, const char *text) {
     struct tm real = given;
     real.tm_isdst = -1, until->at = mktime(&real);
+    if (dated && real.tm_mday != given.tm_mday) return fail(EX_USAGE, "'%s' is not a day of the calendar", text);
     if (real.tm_hour == given.tm_hour && real.tm_min == given.tm_min) return 0;
     return fail(EX_USAGE, "the clocks here leave out '%s' on that day", text);
 }
@@ -46,7 +47,7 @@ static int take_time(Until *until, const char *text, time_t start) {
                                        NULL};
     static const char *const hours[] = {"%H:%M", "%H:%M:%S", NULL};
     struct tm given = {0};
-    if (take_format(text, days, &given)) return take_local(until, given, text);
+    if (take_format(text, days, &given)) return take_local(until, given, true, text);
     localtime_r(&start, &given);
     given.tm_sec = 0;
     if (!take_format(text, hours, &given))
@@ -54,15 +55,16 @@ static int take_time(Until *until, const char *text, time_t start) {
     struct tm today = given;
     today.tm_isdst = -1;
     if (mktime(&today) <= start) given.tm_mday++;
-    return take_local(until, given, text);
+    return take_local(until, given, false, text);
 }
 
 static int take_job(Until *until) {
     const char *text = getenv("SLURM_JOB_END_TIME");
     char *end;
-    const long long seconds = text ? strtoll(text, &end, 10) : 0;
+    const long long seconds = text ? strtoll(text, &end, 10) : 0, year_9999 = 253402300799;
     until->at = (time_t)seconds;
-    if (seconds > 0 && !*end) return 0;
+    if (seconds > 0 && seconds <= year_9999 && !*end) return 0;
+    if (text) return fail(EX_USAGE, "SLURM_JOB_END_TIME is '%s', not seconds since 1970: write the time, as 4h", text);
     return fail(EX_USAGE, "the environment has no SLURM_JOB_END_TIME, which Slurm sets for a job with a time limit: "
                           "write the time, as 4h");
 }
@@ -75,6 +77,19 @@ int until_parse(Until *until, const char *text, time_t start) {
     if (!take_duration(text, &seconds)) return take_time(until, text, start);
     until->duration = true, until->at = start + seconds;
     return 0;
+}
+
+time_t until_start(void) {
+    static time_t start;
+    return start ? start : (start = time(NULL));
+}
+
+int until_check_new(const char *text) {
+    Until until;
+    if (!*text) return 0;
+    if (until_parse(&until, text, until_start()) < 0) return -1;
+    if (until.now) return fail(EX_USAGE, "until is now, and there is no step to cool down from");
+    return until.at > until_start() ? 0 : fail(EX_USAGE, "until %s has passed: another time starts a run", text);
 }
 
 const char *until_text(time_t at, char out[48]) {

@@ -16,5 +16,10 @@ typedef struct {
 // the process (TZ). job is the end that Slurm states in SLURM_JOB_END_TIME. -1 after fail() (2) with what was expected.
 int until_parse(Until *until, const char *text, time_t start);
 
+// -1 (2) if no run can begin with it: it has passed, or is now.
+int until_check_new(const char *text);
+
+time_t until_start(void); // the time at which this process asked for it first
+
 // "Tue 2026-12-01 08:00:00 CET"
 const char *until_text(time_t at, char out[48]);

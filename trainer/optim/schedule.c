@@ -19,12 +19,23 @@ static double wsd_left(const Config *config, double at) {
     return at <= end - steps ? 1 : 1 - sqrt((at - (end - steps)) / steps);
 }
 
+// The rate of the warmup and behind it.
+static double warm_rate(const Config *config, uint64_t step) {
+    const double warmup = (double)config->warmup_iters, at = (double)step;
+    return at < warmup ? config->learning_rate * (at + 1) / (warmup + 1) : config->learning_rate;
+}
+
+// From the rate at which it begins, which may be one of the warmup.
+static double cooldown_rate(const Config *config, const Cooldown *cooldown, uint64_t step) {
+    const double highest = warm_rate(config, cooldown->begun), lowest = fmin(config->min_lr, highest);
+    return lowest + (1 - sqrt(fmin(1, cooldown_done(cooldown, step)))) * (highest - lowest);
+}
+
 double schedule_rate(const Config *config, const Cooldown *cooldown, uint64_t step) {
     double highest = config->learning_rate, lowest = config->min_lr, at = (double)step;
     double warmup = (double)config->warmup_iters, end = (double)config->lr_decay_iters;
-    if (at < warmup) return highest * (at + 1) / (warmup + 1);
-    if (cooldown && cooldown->begun && step >= cooldown->from)
-        return lowest + (1 - sqrt(fmin(1, cooldown_done(cooldown, step)))) * (highest - lowest);
+    if (cooldown && cooldown->begun && step >= cooldown->from) return cooldown_rate(config, cooldown, step);
+    if (at < warmup) return warm_rate(config, step);
     if (config->lr_schedule == LR_CONSTANT) return highest;
     if (at >= end || end <= warmup) return lowest;
     double part = (at - warmup) / (end - warmup), left = 0; // part: 0 after the warmup, 1 at the end

@@ -122,6 +122,10 @@ int branch_open(const Config *config, const char *from) {
     Origin origin = {0};
     if (checkpoint_any(config->out_dir, path, &step)) return check_branch(config->out_dir, from);
     if (find_origin(&origin, from) < 0) return -1;
+    const Cooldown *cooldown = &origin.state.cooldown;
+    if (cooldown->begun && origin.state.step >= cooldown->from + cooldown->steps)
+        return fail(EX_USAGE, "'%s' has cooled down: --branch_from=%s/ckpt-%08llu begins before that",
+                    origin.checkpoint, origin.run, (unsigned long long)cooldown->begun);
     log_line("a branch of '%s' at step %llu", origin.run, (unsigned long long)origin.state.step);
     return copy_run(config, &origin);
 }

@@ -108,6 +108,7 @@ static int open_output(Run *run) {
     json_t *cooldown = metrics_last_with(config->out_dir, "end_s"); // these lines may be cut from the record
     run->until.line = metrics_last_with(config->out_dir, "until");
     run->until.end_s = json_number_value(json_object_get(cooldown, "end_s"));
+    run->until.at_once = json_is_true(json_object_get(cooldown, "at_once"));
     json_decref(cooldown);
     const MetricsEnd end = *run->engine.begins_with ? run_metrics_end(&run->engine.state) : (MetricsEnd){.step = -1};
     if (metrics_open(&run->metrics, config->out_dir, end, config->tensorboard_log) < 0) return -1;

@@ -26,9 +26,11 @@ static bool is_set(const Run *run) { return *run->engine.config.until; }
 // The time in the record, if it is that of this key.
 static void find_recorded(const Run *run, time_t *at, bool *was_other) {
     const char *text = json_string_value(json_object_get(run->until.line, "until"));
-    const bool same = text && !strcmp(text, run->engine.config.until);
+    // another job has another end
+    const bool same = text && !strcmp(text, run->engine.config.until) && strcmp(text, "job") != 0;
     if (same) *at = (time_t)json_integer_value(json_object_get(run->until.line, "until_at"));
-    *was_other = *run->engine.begins_with && text && *text && !same;
+    *was_other = *run->engine.begins_with && text && *text && !same &&
+                 *at != json_integer_value(json_object_get(run->until.line, "until_at"));
 }
 
 static void record_time(Run *run, time_t at) {
@@ -42,20 +44,20 @@ static void record_time(Run *run, time_t at) {
 
 static int open_time(Run *run) {
     const Config *config = &run->engine.config;
-    const time_t start = time(NULL);
+    const time_t start = until_start();
     const bool begins = !*run->engine.begins_with;
     Until until;
     bool was_other;
     char text[48];
     if (until_parse(&until, config->until, start) < 0) return -1;
-    run->until.now = until.now;
+    run->until.now = until.now || run->until.at_once;
     if (until.now && begins) return fail(EX_USAGE, "until is now, and there is no step to cool down from");
     if (until.now) return 0;
     find_recorded(run, &until.at, &was_other);
     log_line("%s until %s", was_other ? "now" : begins ? "training" : "continuing", until_text(until.at, text));
     if (until.at <= start)
-        return fail(EX_USAGE, "until %s has passed: --until=now cools the run down, another time continues it",
-                    config->until);
+        return fail(EX_USAGE, "until %s has passed: %sanother time %s it", config->until,
+                    begins ? "" : "--until=now cools the run down, ", begins ? "starts" : "continues");
     // A duration is not moved by a clock that is set, and counts while the machine sleeps.
     run->until.clock = until.duration ? CLOCK_BOOTTIME : CLOCK_REALTIME;
     run->until.at = (double)until.at + seconds_of(run->until.clock) - seconds_of(CLOCK_REALTIME);
@@ -119,13 +121,13 @@ static int check_warmup(const Run *run, double left_s) {
     const Config *config = &run->engine.config;
     const uint64_t step = run->engine.state.step, warmup = (uint64_t)config->warmup_iters;
     const double needed_s = (double)(warmup - step + warmup / 4 + 1) * run->until.step_s;
-    if (run->until.steps != MEASURED || step >= warmup || left_s >= needed_s) return 0;
+    if (step >= warmup || left_s >= needed_s || (run->until.steps != MEASURED && left_s > 0)) return 0;
     char needed[16], given[16];
     return fail(EX_USAGE,
                 "until %s is too short: %llu steps of warmup and its cooldown take %s, and %s are left for steps; "
                 "--warmup_iters=%.0f is a twentieth of them",
                 config->until, (unsigned long long)warmup, human_time(needed, needed_s),
-                human_time(given, fmax(0, left_s)), floor(fmax(0, left_s) / run->until.step_s / 20));
+                human_time(given, fmax(0, left_s)), floor(fmax(0, left_s) / fmax(1e-9, run->until.step_s) / 20));
 }
 
 static int plan(Run *run, Cooldown *planned) {
@@ -138,7 +140,7 @@ static int plan(Run *run, Cooldown *planned) {
     const double left_s = run_until_left(run) - end_seconds(run);
     const double interval = (double)engine->config.eval_interval;
     if (!begins_now && until->step_s <= 0 && left_s > 0) return 0; // not measured
-    if (check_warmup(run, left_s) < 0) return -1;
+    if (!begins_now && check_warmup(run, left_s) < 0) return -1;
     const CooldownTime time = {.step = engine->state.step,
                                .most = (uint64_t)engine->config.max_iters,
                                .seconds = left_s,
@@ -157,7 +159,7 @@ static void record_cooldown(Run *run, const Cooldown *cooldown) {
     if (cooldown->begun == cooldown->from)
         log_line("cooling down in %llu steps%s%s", (unsigned long long)cooldown->steps,
                  run->until.at > 0 ? ", to be finished by " : "",
-                 run->until.at > 0 ? until_text((time_t)(time(NULL) + (time_t)run_until_left(run)), text) : "");
+                 run->until.at > 0 ? until_text((time_t)llround((double)time(NULL) + run_until_left(run)), text) : "");
 }
 
 int run_until_look(Run *run) {
@@ -171,7 +173,8 @@ int run_until_look(Run *run) {
     if (collective_broadcast(&run->engine.collective, &planned, sizeof planned) < 0) return -1;
     if (planned.status < 0) return ranks_agree(&run->engine.collective, run_owns(run) ? -1 : 0);
     if (planned.cooldown.from == state->cooldown.from && planned.cooldown.steps == state->cooldown.steps) return 0;
-    if (!state->cooldown.begun && state->step != run->saves.step) run_save(run, false); // for a branch with another end
+    if (!state->cooldown.begun && state->step != run->saves.begun)
+        run_save(run, false); // for a branch with another end
     state->cooldown = planned.cooldown;
     record_cooldown(run, &state->cooldown);
     return 0;

@@ -50,6 +50,17 @@ is_saved() { # the last step has a checkpoint, and none is half written
     done
 }
 
+@test "until: SIGUSR1 cools down all processes at a step that is evaluated, and the record is one that a replay gives" {
+    launch 2 --until=300d --eval_interval=1 --eval_tokens=32 --reduce_order=fixed --max_iters=1000000
+    wait_for_more_steps run 8
+    kill -USR1 $(cat pid.*)
+    wait_until is_gone "$TRAINER"
+    TRAINER=
+    [ "$(cat status.0 status.1)" = "0
+0" ]
+    run_match 0 "are equal" "$BIN/trainer" replay run
+}
+
 # bats test_tags=ci
 @test "a run whose killed process had a part of the state resumes from the last checkpoint" {
     for victim in 3 0; do

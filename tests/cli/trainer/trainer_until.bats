@@ -71,6 +71,7 @@ check_rates() { # RUN FROM STEPS
     done
     run_match 0 "it has cooled down by step 25; --branch_from=run/ckpt-00000020 with another out_dir" train --out_dir=run --until=now
     run_match 0 "max_iters*25" "$BIN/trainer" status run
+    run_match 2 "has cooled down: --branch_from=*run/ckpt-00000020 begins before that" train --out_dir=cooled --branch_from=run --until=1h
     run_match 2 "until is now, and there is no step to cool down from" train --out_dir=new --until=now
 }
 
@@ -99,10 +100,19 @@ check_rates() { # RUN FROM STEPS
     run_match 0 "now until " train --out_dir=run --until=301d --max_iters=$(($(steps run) + 5))
     [ "$(at run)" -gt "$first" ]
     run_match 2 "until 2020-01-01 08:00 has passed" train --out_dir=old --until="2020-01-01 08:00"
+    run_match 2 "until 1s is too short: 1000 steps of warmup" train --out_dir=short --until=1s --warmup_iters=1000 --n_layer=4 --n_embd=512 --block_size=128
+    run_match 2 "has passed: another time starts a run" train --out_dir=run --fresh --until="2020-01-01 08:00"
+    [ ! -e run/before-1 ]
+    run_match 2 "cools down as lr_schedule=wsd" train --until=1h --lr_schedule=cosine
+    run_match 2 "'until' sets 'lr_decay_iters'" train --until=1h --lr_decay_iters=50
+    run_match 0 "until 3m: the steps are not known before it" "$BIN/trainer" plan tiny.conf --until=3m
     run_match 2 "until 1h is too short: 1000000000 steps of warmup" train --out_dir=short --until=1h --warmup_iters=1000000000
     end=$(($(date +%s) + 86400 * 300))
     SLURM_JOB_END_TIME=$end train --out_dir=job --quiet --until=job --max_iters=10
     [ "$(at job)" = "$end" ]
+    rm -r job/ckpt-00000010 # the next job has another end
+    SLURM_JOB_END_TIME=$((end + 60)) train --out_dir=job --quiet --until=job --max_iters=10
+    [ "$(at job)" = $((end + 60)) ]
     run_match 2 "no SLURM_JOB_END_TIME" env -u SLURM_JOB_END_TIME "$BIN/trainer" train tiny.conf --dataset="$data" --until=job
     run_match 2 "'soon' is not a time: write 40m" train --until=soon
 }

@@ -45,6 +45,7 @@ TEST(until_reads_durations_and_times_of_day_with_summer_time) {
                                         "-40m",
                                         "tomorrow",
                                         "2026-13-01 08:00",
+                                        "2026-02-30 08:00",
                                         "2026-03-29 02:30",
                                         "4h ",
                                         "99999999h"};
@@ -60,9 +61,12 @@ TEST(until_takes_the_end_that_slurm_states) {
     Until until;
     setenv("SLURM_JOB_END_TIME", "1796108400", 1);
     CHECK(until_parse(&until, "job", 0) == 0 && until.at == 1796108400 && !until.duration);
-    setenv("SLURM_JOB_END_TIME", "soon", 1);
-    CHECK(until_parse(&until, "job", 0) < 0);
-    err_clear();
+    static const char *const wrong[] = {"soon", "-1", "12.5", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        setenv("SLURM_JOB_END_TIME", wrong[i], 1);
+        CHECK(until_parse(&until, "job", 0) < 0);
+        err_clear();
+    }
     unsetenv("SLURM_JOB_END_TIME");
 }
 
@@ -123,4 +127,11 @@ TEST(cooldown_is_a_fifth_of_the_steps_and_the_decay_of_wsd) {
     CHECK(cooldown.steps == 10 && cooldown.at_once);
     time.step = 41, time.begins_now = false;
     CHECK(cooldown_plan(&cooldown, &time).steps == 10);
+    // in the warmup: it falls from the rate that was reached, and never below min_lr if that is above it
+    Config warms = until;
+    warms.warmup_iters = 99, warms.min_lr = 2e-4;
+    CHECK(fabs(schedule_rate(&warms, &cooldown, 40) - 41e-5) < 1e-18);
+    CHECK(fabs(schedule_rate(&warms, &cooldown, 49) - (2e-4 + (1 - sqrt(0.9)) * 21e-5)) < 1e-18);
+    warms.min_lr = 6e-4;
+    CHECK(schedule_rate(&warms, &cooldown, 49) == schedule_rate(&warms, &cooldown, 40));
 }
