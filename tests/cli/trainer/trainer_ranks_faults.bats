@@ -51,7 +51,7 @@ is_saved() { # the last step has a checkpoint, and none is half written
 }
 
 @test "until: SIGUSR1 cools down all processes at a step that is evaluated, and the record is one that a replay gives" {
-    launch 2 --until=300d --eval_interval=1 --eval_tokens=32 --reduce_order=fixed --max_iters=1000000
+    launch 2 --until=300d --reduce_order=fixed --eval_interval=1 --eval_tokens=4096
     wait_for_more_steps run 8
     kill -USR1 $(cat pid.*)
     wait_until is_gone "$TRAINER"
