@@ -29,19 +29,26 @@ static void note_ignored(StringList *keys, const char *key) {
     if (keys->count < STRING_LIST_MAX) keys->items[keys->count++] = allocate_text(key, strlen(key));
 }
 
+// Whether a key is this word in the singular or the plural, whatever its case.
+static bool is_word(const char *key, const char *word) {
+    const size_t size = strlen(word), stem = size - (word[size - 1] == 'y');
+    if (!strncasecmp(key, word, size)) return !key[size] || !strcasecmp(key + size, "s");
+    return stem < size && !strncasecmp(key, word, stem) && !strcasecmp(key + stem, "ies");
+}
+
 // Returns the name of a key beside the conversation that would change its text, or what of it counts. Other keys that
 // are not read are noted.
 static const char *find_refused(const json_t *line, bool has_messages, SourceOptions *options) {
-    static const char *const refused[] = {"assistant_masks", "audio",           "audios",      "chat_template_kwargs",
-                                          "chosen",          "completion_mask", "context",     "documents",
-                                          "function_call",   "functions",       "history",     "image",
-                                          "images",          "input",           "instruction", "instructions",
-                                          "label",           "labels",          "loss",        "loss_mask",
-                                          "loss_weight",     "loss_weights",    "mask",        "masks",
-                                          "rejected",        "sample_weight",   "system",      "system_message",
-                                          "system_prompt",   "tool_calls",      "tools",       "train",
-                                          "train_on_input",  "train_on_inputs", "video",       "videos",
-                                          "weight",          "weights"};
+    static const char *const refused[] = {"assistant_mask", "audio",           "chat_template_kwarg",
+                                          "chosen",         "completion_mask", "context",
+                                          "document",       "function",        "function_call",
+                                          "history",        "image",           "input",
+                                          "instruction",    "label",           "loss",
+                                          "loss_mask",      "loss_weight",     "mask",
+                                          "rejected",       "sample_weight",   "system",
+                                          "system_message", "system_prompt",   "tool",
+                                          "tool_call",      "train",           "train_on_input",
+                                          "video",          "weight"};
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)line, key, value) {
@@ -49,7 +56,7 @@ static const char *find_refused(const json_t *line, bool has_messages, SourceOpt
             has_messages ? !strcmp(key, "messages") : !strcmp(key, "prompt") || !strcmp(key, "completion");
         if (is_read || !is_set(value) || (json_is_string(value) && !json_string_length(value))) continue;
         for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-            if (!strcmp(key, refused[i])) return key;
+            if (is_word(key, refused[i])) return key;
         note_ignored(&options->ignored, key);
     }
     return NULL;

@@ -47,7 +47,7 @@ END
     # names of LlamaFactory, TRL, axolotl, ms-swift, OpenAI and Alpaca; the values are of the type that each has there
     names='loss_mask loss_weights mask train_on_input history system_prompt instruction context input rejected chosen
         tools functions documents weight weights train system label labels images image videos video audio audios assistant_masks
-        completion_mask chat_template_kwargs loss sample_weight'
+        completion_mask chat_template_kwargs loss sample_weight function_calls contexts histories tool assistant_mask Mask'
     for name in $names; do
         printf '{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}], "id": 1, "%s": [0, 1]}\n' "$name"
         printf '{"%s": "z", "prompt": "x", "completion": "y"}\n' "$name"

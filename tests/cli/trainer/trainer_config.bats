@@ -49,7 +49,7 @@ values = {  # where one that differs from the default is not enough
     "batch_size": "'auto'", "checkpoint_interval": 7, "tokens_per_step": 480, "gradient_accumulation_steps": 4, "block_size": 24, "eval_block_size": 8,
     "n_head": 2, "n_embd": 24, "lr_schedule": "'wsd:3'", "min_lr": 3e-5, "dropout": 0.123456789, "spike_action": "'skip:1e+30'", "mlp": "'gelu:tanh'",
     "position": "'rope:500.5'", "dtype": "'float32:highest'",
-    "until": "''", "mem_limit": "'11.3GiB'", "recompute": "'block:5'", "deterministic": True}
+    "until": "''", "optimizer_state": "'bf16'", "mem_limit": "'11.3GiB'", "recompute": "'block:5'", "deterministic": True}
 for row in re.split(r"^(?=KEY|WORD)", open(sys.argv[1]).read(), flags=re.M)[1:]:
     kind, arguments = row.split("(", 1)
     words = re.findall(r'\bW\([^"]*"(.*?)"\)', arguments)
