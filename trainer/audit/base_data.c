@@ -35,30 +35,37 @@ static void compare(const Engine *engine, const Record *record, const DatasetUse
     if (*engine->config.loader || !loader_process_dataset(path, &engine->config) ||
         !read_rule(path, dataset->fingerprint, &rule) || !recorded_rule(record, base->fingerprint, &base_rule))
         log_line(
-            "the base was trained on '%s', and how that and '%s' chose their validation documents is not known here",
+            "the weights were trained on '%s', and how that and '%s' chose their validation documents is not known here",
             base->name, dataset->name);
     else if (!val_rule_same(&rule, &base_rule))
         log_warn(
-            "the base was trained on '%s', made with %s, and '%s' was made with %s: of a document of both, one may "
+            "the weights were trained on '%s', made with %s, and '%s' was made with %s: of a document of both, one may "
             "be trained on and the other validated on: tokenize both with one --val and --seed",
             base->name, val_rule_text(&base_rule, base_text), dataset->name, val_rule_text(&rule, text));
+}
+
+// With each dataset that a run has read up to this state.
+static void compare_all(const Engine *engine, const char *run, const RunState *trained) {
+    const uint8_t *own = feed_dataset(engine->feed)->fingerprint;
+    Record record = {0};
+    if (record_open(&record, run) == 0)
+        for (int i = 0; i < trained->dataset_count; i++) {
+            const DatasetUse *use = &trained->datasets[i];
+            if (use->consumed && memcmp(use->fingerprint, own, 32)) compare(engine, &record, use);
+        }
+    err_clear();
+    record_close(&record);
 }
 
 void base_data_compare(const Engine *engine) {
     const RunState *state = &engine->state;
     char path[PATH_MAX_BYTES], run[PATH_MAX_BYTES];
     SavedState base = {0};
-    Record record = {0};
+    if (state->step && !state->datasets[state->dataset].consumed) compare_all(engine, engine->config.out_dir, state);
     if (state->step || !*state->init_from) return;
     model_path(path, state->init_from, engine->config.out_dir);
     path_split(path, run);
-    if (saved_state_read(&base, path) == 0 && record_open(&record, run) == 0)
-        for (int i = 0; i < base.state.dataset_count; i++) {
-            const DatasetUse *use = &base.state.datasets[i];
-            if (use->consumed && memcmp(use->fingerprint, feed_dataset(engine->feed)->fingerprint, 32))
-                compare(engine, &record, use);
-        }
+    if (saved_state_read(&base, path) == 0) compare_all(engine, run, &base.state);
     err_clear(); // the model of another program: its data is not known
-    record_close(&record);
     saved_state_close(&base);
 }

@@ -4,6 +4,7 @@ another. The expected splits are those of dataset/dataset.h, by Python's xxhash.
 import bz2
 import gzip
 import io
+import itertools
 import json
 import lzma
 import os
@@ -295,12 +296,13 @@ def test_a_run_that_begins_with_a_model_compares_the_rules_of_both_datasets(home
         assert done.returncode == 0, done.stderr
         return done.stderr
 
-    assert "the base was trained" not in train("base", "runs/base")
+    assert "the weights were trained" not in train("base", "runs/base")
     checkpoint = "--init_from=runs/base/ckpt-00000001"
-    for name, (share, seed) in rows.items():
-        said = train(name, f"runs/on-{name}", checkpoint)
-        want = f"the base was trained on 'base', made with --val 0.3 --seed 5, and '{name}' was made with --val {share:g} --seed {seed}:"
-        assert (want in said) == (name in ("more", "seeded")) and ("the base was trained" in said) == (want in said), (name, said)
-    assert "the base was trained" not in train("more", "runs/on-more", "--max_iters=2")  # goes on
+    for name, begins in itertools.product(rows, ([checkpoint], ["--branch_from=runs/base", "--max_iters=2"])):
+        share, seed = rows[name]
+        said = train(name, f"runs/on-{name}{len(begins)}", *begins)
+        want = f"the weights were trained on 'base', made with --val 0.3 --seed 5, and '{name}' was made with --val {share:g} --seed {seed}:"
+        assert (want in said) == (name in ("more", "seeded")) and ("the weights were trained" in said) == (want in said), (name, said)
+    assert "the weights were trained" not in train("more", "runs/on-more1", "--max_iters=2")  # goes on
     os.rename("base", "moved")
     assert "how that and 'more' chose their validation documents is not known here" in train("more", "runs/late", checkpoint)
