@@ -258,7 +258,7 @@ TEST(plan_that_does_not_fit_names_settings_that_do) {
 TEST(plan_for_a_gpu_matches_the_memory_model) {
     static const struct {
         int64_t layers, heads, channels;
-        int recompute;
+        Recompute recompute;
         int64_t modelled, fits;
         double peak;
     } rows[] = {
