@@ -212,7 +212,7 @@ open(sys.argv[1] + ".gz", "wb").write(b"".join(gzip.compress(part, 0, mtime=0) f
         compress_stored $file && touch -r before $file.gz
         shardtool tokenize -o out-$file $options 2>/dev/null
         cmp out-$file/dataset.jsonl whole-$file/dataset.jsonl
-        run_code 65 shardtool tokenize -o - $options
+        run_code 65 shardtool tokenize -o - -q $file.gz
     done
 }
 
