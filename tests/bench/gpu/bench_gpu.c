@@ -111,7 +111,7 @@ static void open_network(void) {
 // In float16 at the scale of a run: at 1 the gradients of most logits are zero, and products of zeros draw less power.
 static void step(uint64_t update) { // waits for its end
     const float loss_scale = ops->act_type == DTYPE_FP16 ? 65536 : 1;
-    step_begin(&network, &config, &(StepPosition){update, update, loss_scale, NULL});
+    step_begin(&network, &config, &(StepPosition){update, update, loss_scale, NULL, NULL});
     for (int micro = 0; micro < accumulation; micro++) {
         network_tokens(&network, &plan.train, tokens, B, T);
         step_micro_batch(&network, 1 / ((float)B * (float)T * (float)accumulation), micro);

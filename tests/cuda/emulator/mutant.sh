@@ -65,7 +65,7 @@ priority|collective_nccl.c|s/cudaStreamNonBlocking, highest/cudaStreamNonBlockin
 blocks|collective_nccl.c|s/MOST_BLOCKS};/NCCL_CONFIG_DEFAULT};/|ranks|too many multiprocessors|ranks
 before_reduce|collective_nccl.c|/cudaStreamWaitEvent(stream, phases/d|ranks|no event orders it after the operations so far|ranks
 after_gather|collective_nccl.c|/cudaStreamWaitEvent(cuda.stream, event/d|ranks|touches a buffer of an exchange|ranks
-gather_first|trainer/optim/step.c|/^        offload_update(network);/d;s/^        if (!plan_updates_whole(plan)) network_pack(network);/        offload_update(network);\n&/|ranks|touches a buffer of an exchange|ranks
+gather_first|trainer/optim/step.c|/^        offload_slices(network, update_slice);/d;s/^        if (!plan_updates_whole(plan)) network_pack(network);/        offload_slices(network, update_slice);\n&/|ranks|touches a buffer of an exchange|ranks
 own_layer|trainer/optim/step.c|s/shard_bucket_of_layer(part - 1)/shard_bucket_of_layer(part - 2)/|ranks|touches a buffer of an exchange|ranks
 early_sum|trainer/optim/step.c|s/reduce_layer(network, 2 \* layers + 1 - part)/reduce_layer(network, 2 * layers - part < 0 ? 0 : 2 * layers - part)/|ranks|rror|ranks
 other_part|trainer/optim/step.c|s/PARTS + (add ? parts : 0)/PARTS/|ranks|losses of two processes are not those of one|ranks
