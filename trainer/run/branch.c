@@ -92,6 +92,7 @@ static int copy_run(const Config *config, const Origin *origin) {
     Buffer note = {0};
     buffer_print(&note, ", \"%s\": ", member);
     json_add_string(&note, origin->checkpoint);
+    buffer_print(&note, ", \"until\": \"\""); // the time of the other run is not that of the branch
     int result = dir_make(config->out_dir);
     if (result == 0)
         result =

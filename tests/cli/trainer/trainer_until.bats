@@ -97,6 +97,8 @@ check_rates() { # RUN FROM STEPS
     }
     first=$(interrupt --until=300d)
     [ "$(interrupt --until=300d)" = "$first" ]
+    train --out_dir=other --quiet --until=300d --max_iters=$(($(steps run) + 5)) --branch_from=run # the same words, another time
+    [ "$(at other)" -gt "$first" ]
     run_match 0 "now until " train --out_dir=run --until=301d --max_iters=$(($(steps run) + 5))
     [ "$(at run)" -gt "$first" ]
     run_match 2 "until 2020-01-01 08:00 has passed" train --out_dir=old --until="2020-01-01 08:00"
