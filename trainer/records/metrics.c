@@ -76,7 +76,7 @@ int metrics_replace(Metrics *metrics) {
 
 // Reads a record, if there is one; `kept` is its part up to `end`.
 static int read_up_to(Metrics *metrics, const MetricsEnd *end, Buffer *text, Bytes *kept) {
-    const int found = file_find(metrics->path); // what is not there is cut to nothing
+    const int found = file_find(metrics->path); // a missing file has no lines
     if (found < 0 || (found && file_read(text, metrics->path, SIZE_MAX / 2) < 0)) return -1;
     *kept = (Bytes){text->data, kept_bytes(metrics, (Bytes){text->data, text->size}, end)};
     return 0;

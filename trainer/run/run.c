@@ -99,17 +99,23 @@ MetricsEnd run_metrics_end(const RunState *state) {
     return end;
 }
 
+// Reads what the record has about the time of the run, before lines are cut from it.
+static void read_until(Run *run) {
+    const char *out_dir = run->engine.config.out_dir;
+    json_t *cooldown = metrics_last_with(out_dir, "end_s");
+    run->until.line = metrics_last_with(out_dir, "until");
+    run->until.end_s = json_number_value(json_object_get(cooldown, "end_s"));
+    run->until.at_once = json_is_true(json_object_get(cooldown, "at_once"));
+    json_decref(cooldown);
+}
+
 static int open_output(Run *run) {
     const Config *config = &run->engine.config;
     measure_products(run);
     if (stop_check("matrix products were timed") < 0) return -1;
     if (!run_owns(run)) return metrics_follow(&run->metrics), 0; // any process may have to complete the record
     if (vocabulary_keep(config, config->out_dir) < 0) return -1;
-    json_t *cooldown = metrics_last_with(config->out_dir, "end_s"); // these lines may be cut from the record
-    run->until.line = metrics_last_with(config->out_dir, "until");
-    run->until.end_s = json_number_value(json_object_get(cooldown, "end_s"));
-    run->until.at_once = json_is_true(json_object_get(cooldown, "at_once"));
-    json_decref(cooldown);
+    if (*config->until) read_until(run);
     const MetricsEnd end = *run->engine.begins_with ? run_metrics_end(&run->engine.state) : (MetricsEnd){.step = -1};
     if (metrics_open(&run->metrics, config->out_dir, end, config->tensorboard_log) < 0) return -1;
     if (*run->engine.begins_with && run->metrics.kept_step < run->engine.state.step)

@@ -39,7 +39,7 @@ typedef struct {
 
 // The time at which the run is to be finished (until.h). The seconds are measured in this process.
 typedef struct {
-    struct json_t *line; // the last one of the record about it
+    struct json_t *line; // the last one of the record about it; read only with the key
     bool at_once;        // an earlier process has begun to cool down before its time
     bool now;
     clockid_t clock;

@@ -1,4 +1,4 @@
-// A cooldown by the clock. What it decides is recorded, so that a replay needs no clock.
+// Begins the cooldown by the clock, and records when, so that a replay needs no clock.
 #include "trainer/run/run_until.h"
 #include "common/err.h"
 #include "common/json_write.h"
@@ -28,9 +28,9 @@ static void find_recorded(const Run *run, time_t *at, bool *was_other) {
     const char *text = json_string_value(json_object_get(run->until.line, "until"));
     // another job has another end
     const bool same = text && !strcmp(text, run->engine.config.until) && strcmp(text, "job") != 0;
-    if (same) *at = (time_t)json_integer_value(json_object_get(run->until.line, "until_at"));
-    *was_other = *run->engine.begins_with && text && *text && !same &&
-                 *at != json_integer_value(json_object_get(run->until.line, "until_at"));
+    const time_t recorded = (time_t)json_integer_value(json_object_get(run->until.line, "until_at"));
+    if (same) *at = recorded;
+    *was_other = *run->engine.begins_with && text && *text && *at != recorded;
 }
 
 static void record_time(Run *run, time_t at) {

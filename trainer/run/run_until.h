@@ -7,7 +7,7 @@
 // fail(): 2 when it has passed.
 int run_until_open(Run *run);
 
-// Before a step: begins the cooldown when it is time, with a checkpoint of the step before it, or sets its length anew.
+// Called before each step. When it is time, saves a checkpoint and begins the cooldown; later changes its length.
 // All processes call it. -1 after fail(): 2 when the time is too short for the warmup.
 int run_until_look(Run *run);
 
