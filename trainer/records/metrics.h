@@ -33,9 +33,11 @@
 //     data or loader  the dataset's folder, or the endpoint of a loader
 //   spike             standard deviations of the loss or norm of this step above those before; applied: whether it was
 //                     updated
-//   cooldown_begun    until only: from this step on the rate falls, which a replay takes from here; cooldown_steps: its
-//                     steps from the line's on; cooldown_done: the part of the fall before, as its length is set anew;
-//                     at_once: it began before its time; end_s: seconds that the end is expected to take
+//   cooldown_begun    until only: the step from which the rate falls; a replay takes it from here
+//     cooldown_steps  steps that are left of the fall, from the line's own step on
+//     cooldown_done   the part of the fall before that step; above 0 where its length was changed
+//     at_once         the fall began before its time
+//     end_s           seconds that evaluation, save and sample after the last step are expected to take
 //   until             as given; until_at: that time in seconds since 1970
 //   branched_from     the run goes on from this checkpoint of another one, whose lines are those before
 //   saved_step        a checkpoint of this step is on the disk; save_ms: the time of its save
