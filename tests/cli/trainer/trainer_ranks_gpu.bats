@@ -71,7 +71,7 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     for n in 1 2; do
         "$PROGRAM" plan tiny.conf --device=cuda --dataset="$data" --world=$n >plan$n
         gpus $n --out_dir=run$n --max_iters=1 2>stderr
-        [ "$(sed -nE 's/^  arena +[0-9]+ +//p' plan$n)" = "$(sed -nE 's/.* ([0-9.]+ [KMG]?i?B) arena.*/\1/p' stderr)" ]
+        [ "$(sed -nE 's/^  arena +[0-9]+ +([0-9.]+ [A-Za-z]+).*/\1/p' plan$n)" = "$(sed -nE 's/.* ([0-9.]+ [KMG]?i?B) arena.*/\1/p' stderr)" ]
     done
     [ "$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan2)" -lt "$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan1)" ]
 }
