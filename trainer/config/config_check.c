@@ -151,6 +151,23 @@ static void check_schedule(ConfigReader *reader) {
 // A key gets its value from another key, whose place is then its place.
 static void take_place(ConfigReader *reader, int key, int from) { strcpy(reader->origin[key], reader->origin[from]); }
 
+// One number for the shape: heads of 64 channels, a head a layer.
+static void set_depth(ConfigReader *reader) {
+    Config *config = &reader->config;
+    if (!config->depth || !config_in_range(config, KEY_depth)) return;
+    const struct {
+        int key;
+        int64_t *value, set;
+    } shape[] = {{KEY_n_layer, &config->n_layer, config->depth},
+                 {KEY_n_head, &config->n_head, config->depth},
+                 {KEY_n_embd, &config->n_embd, 64 * config->depth}};
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
+        const int key = shape[i].key;
+        if (config_is_set(reader, key) && reader->source[key] >= reader->source[KEY_depth]) continue;
+        *shape[i].value = shape[i].set, take_place(reader, key, KEY_depth);
+    }
+}
+
 // The time decides when the rate falls and which step is the last. max_iters counts if it is given with the command.
 static void set_until(ConfigReader *reader) {
     Config *config = &reader->config;
@@ -292,6 +309,7 @@ static void count_evaluation(ConfigReader *reader) {
 
 int config_check(ConfigReader *reader) {
     translate(reader);
+    set_depth(reader);
     set_until(reader);
     for (int key = 0; key < KEY_COUNT; key++) check_range(reader, key);
     check_paths(reader);

@@ -85,6 +85,17 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     trainer --batch_size=4 --gradient_accumulation_steps=2 --block_size=32 --batch_size=auto --tokens_per_step=256 | grep -q '^gradient_accumulation_steps *= 2 '
 }
 
+@test "depth sets the shape, but for what is set beside it or behind it" {
+    shape() { "$BIN/trainer" plan --print_config "$@" 2>&1 | sed -nE 's/^(n_layer|n_head|n_embd) *= *([0-9]+) .*/\2/p' | xargs; }
+    printf 'n_layer = 3\nn_head = 2\nn_embd = 32\n' >shape.conf
+    printf 'n_embd = 96\ndepth = 6\n' >beside.conf
+    [ "$(shape --depth=5)" = "5 5 320" ]
+    [ "$(shape shape.conf --depth=5)" = "5 5 320" ]
+    [ "$(shape shape.conf --depth=5 --n_embd=640)" = "5 5 640" ]
+    [ "$(shape beside.conf)" = "6 6 96" ]
+    [ "$(shape beside.conf --n_layer=2 --depth=0)" = "2 12 96" ]
+}
+
 @test "contradictory schedules are refused with 2, and unusual ones only warn" {
     run_match 2 "'lr_schedule' is wsd:25, more steps than 'lr_decay_iters' 24" train --out_dir=run --lr_schedule=wsd:25
     run_match 2 "'min_lr' 1 is above 'learning_rate' 0.001" train --out_dir=run --min_lr=1

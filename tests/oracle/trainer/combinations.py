@@ -47,6 +47,7 @@ KEYS = {
     "sampling": Key(0.8, None, FIXED),
     "document_mask": Key(0.5, None, LOGGED),
     "on_dataset_change": Key(0.1, None, SAME),
+    "depth": Key(0.1, (1, 2), None),  # beside the keys that it would set
     "n_layer": Key(0.8, (1, 2, 3), FIXED),
     "n_head": Key(0.8, (1, 2, 4), FIXED),
     "n_embd": Key(1, lambda rng, keys: of(keys, "n_head") * rng.choice((8, 12, 16)), FIXED),
