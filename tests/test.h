@@ -57,6 +57,7 @@ void test_register(const char *name, CMUnitTestFunction function, bool ci);
 void test_skip(const char *reason, const char *file, int line) __attribute__((noreturn));
 // cpu_isa() is this one until the test ends; skips the test where the processor lacks it.
 void test_cap_isa(Isa isa);
+void test_owns(int pid); // a child process, which is killed at the end of the test if it still runs
 void test_failed(const char *what, const char *file, int line);
 void test_text(const char *text, const char *part, const char *file, int line);
 void test_error(int code, const char *part, const char *file, int line);

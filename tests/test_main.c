@@ -5,7 +5,9 @@
 #include "common/log.h"
 #include "tests/test.h"
 #include <math.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { TESTS_MAX = 4096 };
@@ -28,8 +30,20 @@ static int set_up(void **state) {
     return mkdir(folder, 0755) || chdir(folder);
 }
 
+static pid_t children[256];
+static unsigned child_count;
+
+void test_owns(int pid) {
+    if (child_count == sizeof children / sizeof *children) abort();
+    children[child_count++] = pid;
+}
+
 static int tear_down(void **state) {
     (void)state;
+    while (child_count) { // one that the test has waited for is no child any more
+        const pid_t pid = children[--child_count];
+        if (waitpid(pid, NULL, WNOHANG) == 0 && kill(pid, SIGKILL) == 0) waitpid(pid, NULL, 0);
+    }
     run_isa ? setenv("MILLRACE_ISA", run_isa, 1) : unsetenv("MILLRACE_ISA");
     printf("took %s %.0f ms\n", test_name, (double)(clock_ns() - started_ns) / 1e6);
     return chdir(home);

@@ -86,13 +86,17 @@ void damage_frame(const char *path, uint64_t frame) {
     CHECK(pwrite(fd, &byte, 1, offset) == 1 && close(fd) == 0);
 }
 
+static void log_path(char log[4096], const char *place) {
+    snprintf(log, 4096, "%s.log", strstr(place, "://") ? "tcp" : place);
+}
+
 pid_t start_loader_with(const char *dataset, const char *place, const char *option, const char *option2) {
     char program[4096], endpoint[4096], log[4096], parent[40];
     snprintf(program, sizeof program, "%s/loader", test_bin);
     snprintf(parent, sizeof parent, "--die-with-parent=%d", (int)getpid());
     bool tcp = strstr(place, "://");
     snprintf(endpoint, sizeof endpoint, "--endpoint=%s%s", tcp ? "" : "ipc://", place);
-    snprintf(log, sizeof log, "%s.log", tcp ? "tcp" : place);
+    log_path(log, place);
     const char *arguments[] = {program, "serve", dataset, endpoint, parent, tcp && !option ? "--insecure" : option,
                                option2, NULL};
     posix_spawn_file_actions_t actions;
@@ -101,6 +105,7 @@ pid_t start_loader_with(const char *dataset, const char *place, const char *opti
     pid_t pid;
     CHECK(posix_spawn(&pid, program, &actions, NULL, (char **)(uintptr_t)arguments, environ) == 0);
     posix_spawn_file_actions_destroy(&actions);
+    test_owns(pid);
     return pid;
 }
 
@@ -121,7 +126,7 @@ int stop_loader(pid_t pid, int signal) {
 
 void wait_for_line(const char *place, const char *part, int times) {
     char log[4096];
-    snprintf(log, sizeof log, "%s.log", place);
+    log_path(log, place);
     for (int tries = 0; tries < 24000; tries++) { // two minutes: only a loader that is broken takes that long
         char *text = read_file(log, NULL), *at = text;
         int seen = 0;
@@ -135,19 +140,18 @@ void wait_for_line(const char *place, const char *part, int times) {
 
 void wait_for_loader(const char *place, int times) { wait_for_line(place, "ready:", times); }
 
-void free_endpoint(char endpoint[40]) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0);
-    CHECK(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
-    close(fd);
-    snprintf(endpoint, 40, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
-}
-
 const char *tcp_endpoint(void) {
     static char endpoint[40];
-    if (!*endpoint) free_endpoint(endpoint);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    if (*endpoint) return endpoint;
+    // The socket stays bound, without listening, so that the kernel gives its port to no other program; libzmq binds with
+    // SO_REUSEADDR, too, and therefore can still take it.
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), reuse = 1;
+    CHECK(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse) == 0);
+    CHECK(bind(fd, (struct sockaddr *)&address, size) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
     return endpoint;
 }
 

@@ -26,15 +26,15 @@ void damage_frame(const char *shard, uint64_t frame); // changes one bit in its 
 extern const TestDataset test_small, test_second;     // salt 1 and 2: 100000 and 5000 tokens
 
 // Starts `loader serve DATASET --endpoint ipc://PLACE` (or PLACE itself when it contains "://") with stderr appended to
-// PLACE.log or tcp.log; does not wait until it is ready. A tcp endpoint without options gets --insecure.
+// PLACE.log or tcp.log; does not wait until it is ready. A tcp endpoint without options gets --insecure. It is killed
+// when the test ends.
 pid_t start_loader(const char *dataset, const char *place);
 pid_t start_loader_with(const char *dataset, const char *place, const char *option, const char *option2);
 pid_t serve_test_dataset(const TestDataset *spec); // made as "d", served at ipc://p
 int stop_loader(pid_t pid, int signal);            // the exit status, or 128 + the signal that ended it
 void wait_for_line(const char *place, const char *part, int times); // until PLACE.log contains `part` that many times
 void wait_for_loader(const char *place, int times);                 // until its log contains "ready:" that many times
-void free_endpoint(char endpoint[40]);                              // tcp, at a port that was free
-const char *tcp_endpoint(void);                                     // of this process, at a port that was free
+const char *tcp_endpoint(void);                                     // of this process, at a port that no other has
 void read_status(Status *status, const char *endpoint);             // of a loader without keys
 
 enum { FOREVER = 120000 }; // ms, a limit that only a defect reaches
