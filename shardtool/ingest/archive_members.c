@@ -83,8 +83,10 @@ static bool find_member(ArchiveReader *archive, struct archive_entry *entry) {
     if (archive_entry_filetype(entry) != AE_IFREG || link || input_is_left_out(name)) return false;
     if (archive->options->filter && !input_member_is_wanted(archive->options->filter, archive->outer->name, name))
         return false;
-    if (archive->files++ < archive->first) return false;
+    const bool is_about = input_is_about(archive->options->filter, name);
+    if (!is_about && archive->files++ < archive->first) return false;
     set_found(archive, name, archive->files - 1);
+    if (is_about) return input_warn_about(archive->found.name, ++archive->options->about), false;
     archive->found.read = member_read, archive->found.is_listed = true;
     if (!archive->kind->has_directory) archive->found.offset = header_position(archive);
     return true;

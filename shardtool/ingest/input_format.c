@@ -41,18 +41,6 @@ static const InputFormat *promised_format(const Stream *stream) {
     return NULL;
 }
 
-bool input_format_has_records(const char *name) {
-    char base[NAME_MAX + 1];
-    snprintf(base, sizeof base, "%s", name);
-    const bool compressed = codec_strip_extension(base);
-    const char *dot = strrchr(base, '.');
-    for (size_t i = 0; dot && i < FORMAT_COUNT; i++)
-        if (formats[i].kind == INPUT_DOCUMENTS && formats[i].bid != text_bid &&
-            extension_is_one_of(formats[i].extensions, dot + 1))
-            return compressed || strcasecmp(dot, ".json");
-    return false;
-}
-
 static const InputFormat *forced_format(const SourceOptions *options) {
     const InputFormat *format = formats;
     for (unsigned left = options->format; left; format++)

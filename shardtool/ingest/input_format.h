@@ -47,8 +47,6 @@ bool stream_is_compressed(const Stream *stream, Bytes head);
 int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options);
 // The name of the format in row `row`, or NULL after the last row.
 const char *input_format_name(unsigned row);
-// Whether a file of this name holds records: Parquet or JSON lines, also compressed. A .json does only if it is.
-bool input_format_has_records(const char *name);
 int reader_next(FormatReader *reader, Part *part);
 // Skips the rest of a file or a member after reader_next or reader_open failed; `reader` may be NULL. -1 when that is
 // not allowed. 1 when the document that was begun ends with *part, an empty part. Unless -1, the reader must be closed.

@@ -145,36 +145,11 @@ static int add_file(Walk *walk, const struct stat *st, Folder folder) {
     return add_named(walk, bytes, (Identity){.inode = st->st_ino, .device = device_number(st)}, folder);
 }
 
-// The files in folders that hold no documents, by their names.
-typedef enum {
-    FOLDER_FILE_OTHER,
-    FOLDER_FILE_RECORDS, // Parquet or JSON lines, also compressed
-    FOLDER_FILE_ABOUT,   // files about records, in repositories of data sets: README.md, LICENSE, dataset_infos.json
-    FOLDER_FILE_INDEX    // files of Spark, dask and fastparquet beside Parquet, and rows that a job has not committed
-} FolderFile;
-
-// Databricks names the files of a commit _started_ID and _committed_ID.
-static FolderFile folder_file(const char *name) {
-    static const struct {
-        const char *name; // ends in _: the beginning of a name
-        FolderFile kind;
-    } names[] = {
-        {"_SUCCESS", FOLDER_FILE_INDEX},
-        {"_common_metadata", FOLDER_FILE_INDEX},
-        {"_metadata", FOLDER_FILE_INDEX},
-        {"_temporary", FOLDER_FILE_INDEX},
-        {"_started_", FOLDER_FILE_INDEX},
-        {"_committed_", FOLDER_FILE_INDEX},
-        {"LICENSE", FOLDER_FILE_ABOUT},
-        {"README.md", FOLDER_FILE_ABOUT},
-        {"dataset_infos.json", FOLDER_FILE_ABOUT},
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const size_t size = strlen(names[i].name);
-        if (!strncmp(name, names[i].name, size) && (!name[size] || names[i].name[size - 1] == '_'))
-            return names[i].kind;
-    }
-    return input_format_has_records(name) ? FOLDER_FILE_RECORDS : FOLDER_FILE_OTHER;
+// Whether a file or folder is an index of Spark, dask or fastparquet beside Parquet, or of rows that a job has not
+// committed. Databricks names the files of a commit _started_ID and _committed_ID.
+static bool is_index(const char *name) {
+    return !strcmp(name, "_SUCCESS") || !strcmp(name, "_common_metadata") || !strcmp(name, "_metadata") ||
+           !strcmp(name, "_temporary") || !strncmp(name, "_started_", 9) || !strncmp(name, "_committed_", 11);
 }
 
 bool input_is_left_out(const char *path) {
@@ -183,9 +158,26 @@ bool input_is_left_out(const char *path) {
         length = strcspn(path, "/");
         snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), path);
         if (*name == '.' && strcmp(name, ".") && strcmp(name, "..")) return true;
-        if (folder_file(name) == FOLDER_FILE_INDEX) return true;
+        if (is_index(name)) return true;
     }
     return false;
+}
+
+// The files of repositories of data sets and programs that are about the other files.
+bool input_is_about(const InputFilter *filter, const char *path) {
+    const char *slash = strrchr(path, '/');
+    char name[STREAM_BASE_BYTES];
+    snprintf(name, sizeof name, "%s", slash ? slash + 1 : path);
+    codec_strip_extension(name);
+    return !(filter && filter->include.count) &&
+           (!strcmp(name, "README.md") || !strcmp(name, "LICENSE") || !strcmp(name, "dataset_infos.json"));
+}
+
+void input_warn_about(const char *path, uint64_t number) {
+    if (number == 1)
+        log_warn("left out '%s' by its name, as every README.md, LICENSE and dataset_infos.json: --include '*' reads "
+                 "them",
+                 path);
 }
 
 // The names in the directory `path`, sorted. Directories end in a slash, so that sorted names are in byte order of
@@ -230,16 +222,6 @@ SMALL_FRAME static int refuse_dataset(Walk *walk, const char *name) {
                 folder);
 }
 
-// Notes whether the file that is about to be added is one of records or about them.
-static void note_kind(Walk *walk, const char *name) {
-    const FolderFile kind = folder_file(name);
-    const uint64_t number = walk->files.size / sizeof(InputFile);
-    walk->has_records |= kind == FOLDER_FILE_RECORDS;
-    if (kind != FOLDER_FILE_ABOUT) return;
-    if (!walk->about.size) walk->first_about = input_string(&walk->strings, path_string(walk), walk->path.size);
-    buffer_add(&walk->about, &number, sizeof number);
-}
-
 SMALL_FRAME static int add_listed(Walk *walk, const char *name, Folder folder) {
     struct stat st;
     const char *below = path_string(walk) + walk->root_length;
@@ -250,7 +232,7 @@ SMALL_FRAME static int add_listed(Walk *walk, const char *name, Folder folder) {
         return 0;
     }
     if (S_ISREG(st.st_mode)) {
-        note_kind(walk, name);
+        if (input_is_about(walk->filter, name)) return input_warn_about(path_string(walk), ++walk->about), 0;
         return refuse_dataset(walk, name) < 0 ? -1 : add_file(walk, &st, folder);
     }
     log_warn("skipped '%s': it is not a regular file", path_string(walk));
@@ -299,27 +281,6 @@ static int walk_directory(Walk *walk) {
     return status;
 }
 
-// If a folder has Parquet or JSON lines, a README.md in it is not a document, unless --include names it.
-static void leave_out_about(Walk *walk) {
-    const uint64_t *about = (const uint64_t *)(void *)walk->about.data;
-    const uint64_t count = walk->about.size / sizeof *about, files = walk->files.size / sizeof(InputFile);
-    InputFile *file = (InputFile *)(void *)walk->files.data;
-    Identity *identity = (Identity *)(void *)walk->identities.data;
-    if (!count || !walk->has_records || walk->filter->include.count) return;
-    log_warn("skipped '%s': it is about the Parquet or JSON lines files of its folder", walk->first_about);
-    if (count > 1) log_warn("skipped %" PRIu64 " files of that kind", count);
-    uint64_t kept = about[0];
-    for (uint64_t i = kept, next = 0; i < files; i++) {
-        if (next < count && about[next] == i) {
-            next++;
-            continue;
-        }
-        file[kept] = file[i], identity[kept] = identity[i];
-        identity[kept].file = (uint32_t)kept, kept++;
-    }
-    walk->files.size = kept * sizeof *file, walk->identities.size = kept * sizeof *identity;
-}
-
 // A remote file has the identity of its name and validator. Its query and validator follow its name.
 static int add_remote_file(Walk *walk, const RemoteEntry *entry, Folder folder) {
     const XXH64_hash_t name = XXH3_64bits(entry->name, strlen(entry->name));
@@ -335,22 +296,24 @@ static int walk_url(Walk *walk) {
     const RemoteArgument *argument = &walk->urls.arguments[walk->next_url++];
     int status = remote_table_refuse(walk->remote, argument);
     walk->arguments[walk->argument].path = input_string(&walk->strings, argument->name, strlen(argument->name));
-    walk->path.size = 0, walk->has_records = false, walk->about.size = 0;
+    walk->path.size = 0;
     if (argument->folder_length) buffer_add(&walk->path, argument->entries->name, argument->folder_length);
     const Folder folder = add_folder(walk, argument->folder_length);
     ((InputFolder *)(void *)walk->folders.data)[folder.number].is_remote = true;
     for (size_t i = 0; status == 0 && i < argument->count; i++) {
-        const char *name = argument->entries[i].name, *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+        const char *name = argument->entries[i].name;
         walk->path.size = 0;
         buffer_add(&walk->path, name, strlen(name));
         if (argument->folder_length) {
             if (input_is_left_out(name + argument->folder_length)) continue;
             if (!input_is_wanted(walk->filter, name + argument->folder_length)) continue;
-            note_kind(walk, base);
+            if (input_is_about(walk->filter, name)) {
+                input_warn_about(name, ++walk->about);
+                continue;
+            }
         }
         status = add_remote_file(walk, &argument->entries[i], folder);
     }
-    if (status == 0) leave_out_about(walk);
     return status;
 }
 
@@ -385,12 +348,7 @@ int walk_argument(Walk *walk, const char *path) {
         return add_file(walk, &st, add_folder(walk, 0));
     }
     if (stat(path, &st)) return fail_errno("cannot open '%s'", path);
-    if (S_ISDIR(st.st_mode)) {
-        walk->has_records = false, walk->about.size = 0;
-        int status = walk_directory(walk);
-        leave_out_about(walk);
-        return status;
-    }
+    if (S_ISDIR(st.st_mode)) return walk_directory(walk);
     if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
         return fail(EX_NOINPUT, "'%s' is neither a file nor a directory", path);
     walk->arguments[walk->argument].stream = !S_ISREG(st.st_mode);
@@ -401,6 +359,5 @@ void walk_close(Walk *walk) {
     buffer_close(&walk->identities);
     buffer_close(&walk->open);
     buffer_close(&walk->path);
-    buffer_close(&walk->about);
     remote_list_close(&walk->urls);
 }

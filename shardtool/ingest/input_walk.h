@@ -39,6 +39,10 @@ typedef struct InputFilter {
 // Whether a path in a folder or an archive has a part that holds no documents by its name: one that begins with a dot,
 // or an index or the uncommitted rows of Spark.
 bool input_is_left_out(const char *path);
+// Whether a file in a folder or an archive is about others by its name, as README.md, also compressed: it is left out
+// unless --include is given. What else is there makes no difference, because an archive is read once, in its order.
+bool input_is_about(const InputFilter *filter, const char *path);
+void input_warn_about(const char *path, uint64_t number); // the first one is a warning
 // Whether the filter leaves a file in a folder, by its path below the argument.
 bool input_is_wanted(const InputFilter *filter, const char *below);
 // Whether it leaves a member of an archive. A pattern that chose the archive, or one around it, chooses all its
@@ -71,10 +75,7 @@ typedef struct {
     Remote *remote; // NULL without a URL
     RemoteList urls;
     size_t next_url;
-    // Properties of the argument:
-    bool has_records;
-    Buffer about;            // the numbers of the files that are FOLDER_FILE_ABOUT
-    const char *first_about; // the path of the first
+    uint64_t about; // files that input_is_about has left out
 } Walk;
 
 int walk_list_urls(Walk *walk, char **arguments, size_t count); // the files of the URLs

@@ -157,6 +157,7 @@ int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *
     inputs->argument_count = total;
     if (status == 0) status = walk_list_urls(&walk, sorted, total);
     for (; status == 0 && walk.argument < total; walk.argument++) status = walk_argument(&walk, sorted[walk.argument]);
+    inputs->about = walk.about;
     if (walk.dangling > 1) log_warn("skipped %" PRIu64 " links to files that do not exist", walk.dangling);
     take_walk(inputs, &walk);
     if (status == 0) status = refuse_twice(inputs, (Identity *)(void *)walk.identities.data);

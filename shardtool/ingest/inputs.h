@@ -13,12 +13,13 @@ typedef struct {
     uint64_t folder_count, names_bytes;
     InputArgument *arguments;
     uint64_t file_count, argument_count, bytes;
+    uint64_t about; // files that were left out as README.md is
     Remote *remote; // for files of URLs, or NULL
 } Inputs;
 
 // Sorts the arguments by bytes, walks directories in byte order of their paths. Dot files and Parquet's indexes are
 // skipped; links to directories are followed; dangling links, those back to a directory around them, and files about
-// records are skipped with a warning. `filter` may be NULL: then a URL is not a file. The same file twice is 2, a
+// others are skipped with a warning. `filter` may be NULL: then a URL is not a file. The same file twice is 2, a
 // folder that is a dataset 65, a missing file 66, an unreadable one 77.
 int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *filter);
 int inputs_digest(Inputs *inputs); // fills in the digests

@@ -189,7 +189,7 @@ static void close_file(Source *source) {
 Source *source_open(const Inputs *inputs, SourceOptions *options) {
     Source *source = allocate_zeroed(1, sizeof *source);
     source->inputs = inputs, source->options = options;
-    options->filter = inputs->filter;
+    options->filter = inputs->filter, options->about = inputs->about;
     source->stream.fd = -1;
     return source;
 }

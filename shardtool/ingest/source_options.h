@@ -25,6 +25,7 @@ typedef struct {
     const struct InputFilter *filter;        // of the members of archives; NULL: all
     struct AccessPoints *points;             // of the input files, for a run that may be continued; else NULL
     bool records_warned;                     // that a text looks like JSON, JSON lines or a table; once a run
+    uint64_t about;                          // files and members that input_is_about has left out
     uint64_t left_out;                       // rows and lines that do not meet `where`
     uint64_t replaced;                       // places that `replaces` has replaced
     StringList ignored;                      // keys beside conversations that were not read; the first ones, owned

@@ -24,6 +24,8 @@ const char *input_max_bad = "0";
 
 void log_skips(void) {
     Buffer text = {0};
+    if (source_options.about > 1)
+        log_warn("left out %" PRIu64 " files named README.md, LICENSE or dataset_infos.json", source_options.about);
     if (!source_options.skips.count) return;
     skips_print(&source_options.skips, &text);
     log_warn("skipped %s", (const char *)text.data);

@@ -49,7 +49,7 @@ def test_files_folders_and_patterns_are_read_as_from_disk():
     assert read("/sample/*.jsonl*") == local("sample/100BT/000.jsonl.gz", jsonl, "sample/small.jsonl")
     assert read("/sample/10BT/*.parquet") == read("@refs/convert/parquet/sample/10BT/0*.parquet") == local(parquet)
     assert read("", "--include", "*.parquet") == local(parquet)
-    assert read("") == local("")  # README.md is about the records, and .gitattributes hidden
+    assert read("") == local("")  # README.md is about the others, and .gitattributes hidden
     for missing in ("/none", "/none/", "/sample/*.csv", "@none/sample/"):
         hub("decode", "--json", START + missing, code=66)
     for wrong in ("hf://datasets/owner", "hf://datasets/owner/", "hf://datasets//name/x", "hf://datasets/a/b@/x"):

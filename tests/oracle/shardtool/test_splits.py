@@ -90,6 +90,10 @@ def json_lines(texts):
     return ["files.jsonl"]
 
 
+def rows():
+    return {"mills.jsonl": pathlib.Path(json_lines(TEXTS)[0]).read_bytes(), **ABOUT}
+
+
 def parquet(texts):
     pyarrow.parquet.write_table(pyarrow.table({"text": [text.decode() for text in texts.values()]}), "files.parquet", row_group_size=7)
     return ["files.parquet"]
@@ -106,8 +110,9 @@ def nested(texts):
     return tar({"a/inner.tar.gz": data, "plain.txt": b"beside it"})
 
 
-# Not read: by a name that begins with a dot, and what Spark writes beside its rows
-FILES = {**TEXTS, "bom.txt": b"\xef\xbb\xbf" + TEXTS["bom.txt"], **BAD, ".hidden.txt": b"hidden", ".git/x.txt": b"x", "sub/.git/y.txt": b"y", "sub/_temporary/0/z.txt": b"z"}
+# Not read: by a name that begins with a dot, files about the others, and what Spark writes beside its rows
+ABOUT = {"README.md": b"# Mills", "sub/LICENSE": b"No rights.", "dataset_infos.json": b'{\n "mills": {}\n}\n'}
+FILES = {**TEXTS, **ABOUT, "bom.txt": b"\xef\xbb\xbf" + TEXTS["bom.txt"], **BAD, ".hidden.txt": b"hidden", ".git/x.txt": b"x", "sub/.git/y.txt": b"y", "sub/_temporary/0/z.txt": b"z"}
 PLAIN = {**FILES, "_SUCCESS": b"done", "_metadata": b"an index", "sub/_started_7": b"started"}
 PACKINGS = {
     "folder": lambda: folder(PLAIN),
@@ -125,6 +130,9 @@ PACKINGS = {
     "bzip2 files": lambda: folder(FILES, bz2.compress, ".bz2"),
     "tar of gzip files": lambda: tar({name + ".gz": gzip.compress(text) for name, text in FILES.items()}),
     "zip in a tar": lambda: tar({"files.zip": pathlib.Path(zipped(FILES)[0]).read_bytes()}),
+    "folder with JSON lines": lambda: folder(rows()),
+    "tar with JSON lines": lambda: tar(rows()),
+    "zip with JSON lines": lambda: zipped(rows()),
     "JSON lines": lambda: json_lines(TEXTS),
     "JSON lines.zst": lambda: wrap(json_lines(TEXTS), zstd, ".zst"),
     "Parquet": lambda: parquet(TEXTS),
