@@ -18,11 +18,27 @@ static int pass_rows(const Run *run, const Evaluation *evaluation) {
     return (int)(rows < most ? rows : most);
 }
 
-static double pass_seconds(Run *run, int rows) {
+// -1 after fail() if a stop was requested.
+static int run_layer(Network *network, int layer, int rows) {
+    const PassLayout *pass = &network->plan->eval;
     StepScalars done; // a download waits for the device
+    network_forward_layer(network, pass, layer, rows, pass->block);
+    network->ops->download(&done, network_at(network, network->plan->scalars), sizeof done);
+    return stop_check("a forward pass was timed");
+}
+
+// 0: a stop was requested. A layer of a large model takes a second on a CPU, a pass a minute.
+static double pass_seconds(Network *network, int rows) {
+    const PassLayout *pass = &network->plan->eval;
+    StepScalars done;
     const uint64_t started = clock_ns();
-    evaluate_warm_up(&run->engine.network, (uint64_t)rows);
-    run->engine.backend->download(&done, network_at(&run->engine.network, run->engine.plan.scalars), sizeof done);
+    network_zero_tokens(network, pass, (uint64_t)rows);
+    network_forward_embedding(network, pass, rows, pass->block);
+    for (int layer = 0; layer < network->model->shape.layers; layer++)
+        if (run_layer(network, layer, rows) < 0) return err_clear(), 0;
+    network_forward_norm(network, pass, rows, pass->block);
+    network_losses(network, pass, rows, pass->block, 0, false, false);
+    network->ops->download(&done, network_at(network, network->plan->scalars), sizeof done);
     return (double)(clock_ns() - started) * 1e-9;
 }
 
@@ -33,8 +49,8 @@ static double token_seconds(Run *run, int rows) {
     const double enough = 10;
     double shortest = INFINITY, spent = 0;
     for (int i = 0; i < PASSES && spent < enough; i++) {
-        if (stop_check("a forward pass was timed") < 0) return err_clear(), 0;
-        const double seconds = pass_seconds(run, rows);
+        const double seconds = pass_seconds(&run->engine.network, rows);
+        if (seconds <= 0) return 0;
         shortest = fmin(shortest, seconds), spent += seconds;
     }
     return shortest / ((double)rows * run->engine.plan.eval.block);

@@ -30,7 +30,7 @@ int __wrap_stop_check(const char *phase) {
 // Trains in a process of its own, and returns its exit code. Its words are in the file "words", its phases in "phases".
 static int train(const char *out_dir, int max_iters, const char *signal_at) {
     char name[] = "trainer", command[] = "train", loader[] = "--loader=ipc://p", dir[64], iters[32];
-    char *shape[] = {"--n_layer=1",     "--n_head=1",        "--n_embd=16",
+    char *shape[] = {"--n_layer=5",     "--n_head=1",        "--n_embd=16",
                      "--block_size=16", "--batch_size=1",    "--gradient_accumulation_steps=1",
                      "--eval_iters=1",  "--eval_interval=2", "--sample_tokens=8",
                      "--threads=1",     "--device=cpu",      "--dtype=float32",
@@ -113,6 +113,11 @@ TEST_CI(train_stops_at_a_signal_in_each_phase_and_continues) {
     for (int resumes = 0; resumes < 2; resumes++) {
         if (resumes) CHECK_EQUAL(train("resumed", 2, NULL), 0);
         CHECK_EQUAL(train(resumes ? "resumed" : "whole", 4, NULL), 0);
+        int layers = 0; // the first pass of the forecast has a look after each of the five; there are four passes
+        char *text = read_file("phases", NULL);
+        for (char *at = text; (at = strstr(at, "a forward pass was timed")); at++) layers++;
+        free(text);
+        CHECK(layers >= 5);
         const int count = read_phases(phases);
         CHECK(count >= 6);
         for (int i = 0; i < count; i++) {
