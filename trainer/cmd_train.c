@@ -186,6 +186,7 @@ static int run(int count, char **files) {
         signal(SIGPIPE, SIG_IGN); // a closed stdout is an error of a write
         result = reader.config.eval_only ? evaluate_only(&reader.config) : train_all(&reader);
     }
+    if (result < 0 && !prints) branch_withdraw(&reader.config);
     config_close(&reader);
     return result;
 }

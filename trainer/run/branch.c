@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 static const char member[] = "branched_from";
+static bool is_branch, made_folder; // of branch_open, for branch_withdraw
 
 typedef struct {
     char run[PATH_MAX_BYTES], checkpoint[PATH_MAX_BYTES]; // absolute
@@ -121,12 +122,42 @@ int branch_open(const Config *config, const char *from) {
     char path[PATH_MAX_BYTES];
     uint64_t step;
     Origin origin = {0};
-    if (checkpoint_any(config->out_dir, path, &step)) return check_branch(config->out_dir, from);
+    if (checkpoint_any(config->out_dir, path, &step)) {
+        is_branch = check_branch(config->out_dir, from) == 0;
+        return is_branch ? 0 : -1;
+    }
     if (find_origin(&origin, from) < 0) return -1;
     const Cooldown *cooldown = &origin.state.cooldown;
     if (cooldown->begun && origin.state.step >= cooldown->from + cooldown->steps)
         return fail(EX_USAGE, "'%s' has cooled down: --branch_from=%s/ckpt-%08llu begins before that",
                     origin.checkpoint, origin.run, (unsigned long long)cooldown->begun);
     log_line("a branch of '%s' at step %llu", origin.run, (unsigned long long)origin.state.step);
+    is_branch = true, made_folder = access(config->out_dir, F_OK) < 0;
     return copy_run(config, &origin);
+}
+
+// Whether the record ends with the line of copy_run.
+static bool has_recorded_nothing(const char *out_dir) {
+    json_t *line = metrics_last_with(out_dir, "step");
+    const bool found = json_object_get(line, member);
+    json_decref(line);
+    return found;
+}
+
+void branch_withdraw(const Config *config) {
+    const char *out_dir = config->out_dir;
+    char path[PATH_MAX_BYTES];
+    uint64_t step;
+    Lock lock;
+    Error error;
+    if (!is_branch || !has_recorded_nothing(out_dir)) return;
+    err_take(&error);
+    if (lock_take(&lock, out_dir, "") == 0) {
+        while (checkpoint_any(out_dir, path, &step)) dir_remove(path);
+        unlink(path_join(path, out_dir, "metrics.jsonl"));
+        if (made_folder) dir_remove(out_dir);
+        lock_drop(&lock);
+    }
+    err_clear();
+    err_give(&error);
 }

@@ -31,7 +31,22 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" --sample_tokens=0 "$@
     run_match 2 "*--fresh and --branch_from" train --out_dir=new --branch_from=first --fresh
     printf x | dd of=first/ckpt-00000020/model.safetensors bs=1 seek=4000 conv=notrunc status=none
     run_match 65 "model.safetensors" train --out_dir=new --branch_from=first/ckpt-00000020
-    not [ -e new/ckpt-00000020 ]
+    not [ -e new ]
+}
+
+@test "a branch that is refused after its copy leaves nothing, and one that has begun stays" {
+    train --out_dir=first --quiet --max_iters=4
+    run_match 2 "n_embd" train --out_dir=new --branch_from=first --n_embd=32
+    run_match 82 "the plan needs" train --out_dir=new --branch_from=first --mem_limit=1MiB
+    run_match 66 "none" "$BIN/trainer" train tiny.conf --dataset=none --out_dir=new --branch_from=first
+    not [ -e new ]
+    mkdir mine && touch mine/notes
+    run_match 2 "n_embd" train --out_dir=mine --branch_from=first --n_embd=32
+    [ "$(find mine -type f -name '[!.]*')" = mine/notes ]
+    train --out_dir=new --quiet --branch_from=first --max_iters=8
+    run_match 2 "n_embd" train --out_dir=new --branch_from=first --n_embd=32
+    run_match 2 "not of 'mine'" train --out_dir=new --branch_from=mine
+    [ -e new/ckpt-00000008 ]
 }
 
 @test "a wsd run keeps the checkpoint before its cooldown, and a longer one says that its weights have cooled" {
