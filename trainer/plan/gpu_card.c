@@ -31,26 +31,59 @@ const GpuCard *gpu_card_of(const char *text) {
     return NULL;
 }
 
-// The letters and digits of a name, in lower case, without the words that all names may begin with.
-static void plain_name(char plain[NAME_BYTES], const char *name) {
-    static const char *const makers[] = {"nvidia", "geforce", "tesla"};
-    size_t length = 0;
-    for (; *name && length < NAME_BYTES - 1; name++)
-        if (isalnum((unsigned char)*name)) plain[length++] = (char)tolower((unsigned char)*name);
-    plain[length] = 0;
-    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
-        if (!strncmp(plain, makers[i], strlen(makers[i]))) memmove(plain, plain + strlen(makers[i]), strlen(plain) + 1);
+// What a name may have beside the words of a row: of the maker, and, as in "NVIDIA H100 80GB HBM3", of the form of the
+// board. 480 GB is the memory beside the processor of a GH200.
+static const char *const makers[] = {"nvidia", "geforce", "tesla", "rtx", "gtx", NULL};
+static const char *const forms[] = {"generation", "gpu",   "pcie", "sxm5",  "sxm4", "sxm3",  "sxm2",
+                                    "sxm",        "hbm3e", "hbm3", "hbm2e", "hbm2", "480gb", NULL};
+
+// A name in lower case, with spaces for all but letters and digits.
+static void lower_name(char lower[NAME_BYTES], const char *name) {
+    snprintf(lower, NAME_BYTES, "%s", name);
+    for (char *at = lower; *at; at++) *at = isalnum((unsigned char)*at) ? (char)tolower((unsigned char)*at) : ' ';
 }
 
-// Whether a plain name is the card's, or has behind it the size that the card is sold with, as 12gb: of 12 GiB CUDA
-// states 11.7.
-static bool is_card(const GpuCard *card, const char *plain) {
-    char own[NAME_BYTES], *end;
-    plain_name(own, card->name);
-    if (strncmp(plain, own, strlen(own)) != 0) return false;
-    const char *rest = plain + strlen(own);
-    const double size = strtod(rest, &end), stated = (double)card->memory_bytes / 0x1p30;
-    return !*rest || (!strcmp(end, "gb") && size >= stated && size < 1.12 * stated);
+// Blanks a word where it is first found.
+static bool take(char *name, const char *word) {
+    char *at = strstr(name, word);
+    if (at) memset(at, ' ', strlen(word));
+    return at;
+}
+
+static bool is_one_of(const char *word, const char *const *words) {
+    while (*words && strcmp(*words, word)) words++;
+    return *words;
+}
+
+// Blanks the size that the card is sold with, as 12gb or 12 gb: of 12 GiB CUDA states 11.7.
+static void take_size(char *name, const GpuCard *card) {
+    char *digits = name + strcspn(name, "0123456789"), *end;
+    const double size = strtod(digits, &end), stated = (double)card->memory_bytes / 0x1p30;
+    end += strspn(end, " ");
+    if (!strncmp(end, "gb", 2) && size >= stated && size < 1.12 * stated)
+        memset(digits, ' ', (size_t)(end + 2 - digits));
+}
+
+// Whether a name has all words of the row but the maker's, and nothing else. Spaces between them do not matter.
+static bool is_card(const GpuCard *card, const char *name) {
+    char own[NAME_BYTES], rest[NAME_BYTES], *words = own, *word;
+    lower_name(own, card->name), lower_name(rest, name);
+    while ((word = strsep(&words, " ")))
+        if (!take(rest, word) && !is_one_of(word, makers)) return false;
+    for (const char *const *maker = makers; *maker; maker++) take(rest, *maker);
+    for (const char *const *form = forms; *form; form++) take(rest, *form);
+    take_size(rest, card);
+    return !rest[strspn(rest, " ")];
+}
+
+// The letters and digits of a name, in lower case, without the maker's words.
+static void plain_name(char plain[NAME_BYTES], const char *name) {
+    char lower[NAME_BYTES];
+    lower_name(lower, name);
+    for (const char *const *maker = makers; *maker; maker++) take(lower, *maker);
+    for (const char *at = lower; *at; at++)
+        if (*at != ' ') *plain++ = *at;
+    *plain = 0;
 }
 
 // Writes the names that contain a text. Returns how many there are.
@@ -68,14 +101,17 @@ static int add_names(Buffer *out, const char *text) {
 int gpu_card_find(const GpuCard **card, const char *name) {
     char plain[NAME_BYTES], number[NAME_BYTES];
     plain_name(plain, name);
-    for (int i = 0; i < CARDS && *plain; i++)
-        if (is_card(&cards[i], plain)) return *card = &cards[i], 0;
+    for (int i = 0; i < CARDS; i++)
+        if (is_card(&cards[i], name)) return *card = &cards[i], 0;
     // Names that contain this one, else those with its first number, which are all if it has none.
     const char *digits = name + strcspn(name, "0123456789");
     snprintf(number, sizeof number, "%.*s", (int)strspn(digits, "0123456789"), digits);
     Buffer names = {0};
     if (!add_names(&names, plain) && !add_names(&names, number)) add_names(&names, "");
-    fail(EX_USAGE, "'%s' names no card that is known; near it: %s", name, (const char *)names.data);
+    fail(EX_USAGE,
+         "'%s' names no card that is known; near it: %s; without --card, --device=cuda --mem_limit=SIZE plans for the "
+         "memory of any",
+         name, (const char *)names.data);
     buffer_close(&names);
     return -1;
 }

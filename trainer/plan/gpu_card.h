@@ -17,7 +17,8 @@ typedef struct {
 // The card whose name is in the text; NULL: not known.
 const GpuCard *gpu_card_of(const char *text);
 
-// The card that a user names, as "RTX 3060", "rtx3060 12GB" or "3060"; -1 after fail() (2) with names like it.
+// The card that a user or a driver names, as "RTX 3060", "rtx3060 12GB", "3060" or "NVIDIA H100 80GB HBM3"; -1 after
+// fail() (2) with names like it.
 int gpu_card_find(const GpuCard **card, const char *name);
 
 // The same as for a device that is open. `text` keeps the name and the other facts.

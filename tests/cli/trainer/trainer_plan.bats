@@ -176,7 +176,7 @@ END
     run_match 0 " at 10 TFLOP/s" "$BIN/trainer" "${model[@]}" --card "RTX 3060" --dtype=float32 # the peak is of 16 bits
     run_match 83 "the card's memory for it is 11.0 GiB; these fit: --batch_size=" "$BIN/trainer" "${model[@]}" --card "RTX 3060" --recompute=none --batch_size=400
     run_match 2 "bfloat16 needs 8.0: use dtype=float16" "$BIN/trainer" "${model[@]}" --card "GTX 1660" --dtype=bfloat16
-    run_match 80 "'V100-SXM' has compute capability 7.0, 7.5 is needed" "$BIN/trainer" "${model[@]}" --card V100-SXM
+    run_match 80 "'V100-SXM2' has compute capability 7.0, 7.5 is needed" "$BIN/trainer" "${model[@]}" --card "Tesla V100-SXM2-16GB"
     run_match 2 "'RTX 3060 Super' names no card that is known; near it: RTX 3060 Ti, RTX 3060 8GB, RTX 3060" "$BIN/trainer" "${model[@]}" --card "RTX 3060 Super"
     CUDA_VISIBLE_DEVICES= run_match 0 "no GPU is open, and --card names none, so the plan has rates of an H200"*"arena " "$BIN/trainer" "${model[@]}" --device=cuda
     run_match 2 "--card plans for a GPU, and device is cpu" "$BIN/trainer" "${model[@]}" --card "RTX 3060" --device=cpu
