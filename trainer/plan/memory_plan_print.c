@@ -1,6 +1,7 @@
 // The table of a memory plan, as text.
 #include "common/log.h"
 #include "trainer/plan/memory_plan.h"
+#include "trainer/plan/plan_fit.h"
 #include "trainer/plan/step_cost.h"
 
 // How the gradients of the micro-batches are added.
@@ -72,7 +73,9 @@ void memory_plan_print(const MemoryPlan *plan, const Config *config, const Model
                      human_bytes(bytes, (double)plan->copy_bytes),
                      plan->shards > 1 ? "required beside its arena, for what the processes divide"
                                       : "for saves beside training, if the memory is free");
-    if (config->mem_limit && plan->bytes <= config->mem_limit)
-        buffer_print(out, "  %-30s %14llu  %10s\n", "spare", (unsigned long long)(config->mem_limit - plan->bytes),
-                     human_bytes(bytes, (double)(config->mem_limit - plan->bytes)));
+    const uint64_t most = memory_limits(config, backend, false).arena;
+    if (config->mem_limit && plan->bytes <= most)
+        buffer_print(out, "  %-30s %14llu  %10s%s\n", "spare", (unsigned long long)(most - plan->bytes),
+                     human_bytes(bytes, (double)(most - plan->bytes)),
+                     most < config->mem_limit ? "  (of the card, which has less than mem_limit)" : "");
 }

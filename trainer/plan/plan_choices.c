@@ -9,7 +9,8 @@ static const char *const level_texts[] = {
 #define LEVEL_TEXT(NAME, name, group, seconds, text, ...) text,
     RECOMPUTE_LEVELS(LEVEL_TEXT, )};
 
-static int64_t largest_rows(Config config, int64_t loss_chunk_rows, const Model *model, const Backend *backend) {
+static int64_t largest_rows(Config config, int64_t loss_chunk_rows, const Model *model, const Backend *backend,
+                            const MemoryLimits *limits) {
     const int64_t most = 1 << 14;
     int64_t fits = 0, too_many = most;
     if (config.eval_batch_size > 1) config.eval_batch_size = 1;
@@ -17,7 +18,7 @@ static int64_t largest_rows(Config config, int64_t loss_chunk_rows, const Model 
     while (too_many - fits > 1) {
         config.batch_size.value = (fits + too_many) / 2;
         bool fits_limit;
-        plan_size(&config, model, backend, &(MemoryLimits){.arena = config.mem_limit}, &fits_limit);
+        plan_size(&config, model, backend, limits, &fits_limit);
         if (fits_limit)
             fits = config.batch_size.value;
         else
@@ -50,7 +51,8 @@ static void print_recompute(const Config *config, const Model *model, const Back
 
 // Names the first level below the plan's that fits as well.
 static void print_spare(const Config *config, const Model *model, const Backend *backend, Buffer *out) {
-    const MemoryLimits limits = {.arena = config->mem_limit ? config->mem_limit : backend->free_bytes};
+    const uint64_t most = memory_limits(config, backend, false).arena;
+    const MemoryLimits limits = {.arena = most ? most : backend->free_bytes};
     const double cost = step_cost_recompute(&model->shape, backend, config->recompute, (int)config->recompute_layers);
     Config less = *config;
     bool fits = false;
@@ -70,10 +72,13 @@ void plan_print_choices(const Config *config, int64_t loss_chunk_rows, const Mod
                         Buffer *out) {
     const Backend states[] = {with_state(backend, 4, 4), with_state(backend, 4, 2), with_state(backend, 0, 2)};
     const size_t columns = backend->in_host_memory ? 3 : 4; // the last: fp32, in host memory
-    const char *title = config->mem_limit ? "largest batch_size in mem_limit, in sequences, by optimizer_state" : "";
+    const MemoryLimits limits = {.arena = memory_limits(config, backend, false).arena};
+    const char *within = limits.arena < config->mem_limit ? "the card's memory" : "mem_limit";
     print_recompute(config, model, backend, out);
     print_spare(config, model, backend, out);
-    buffer_print(out, "\n  %-34s %8s %10s  %s\n", "recompute", "time", "arena", title);
+    buffer_print(out, "\n  %-34s %8s %10s  ", "recompute", "time", "arena");
+    if (config->mem_limit) buffer_print(out, "largest batch_size in %s, in sequences, by optimizer_state", within);
+    buffer_print(out, "\n");
     if (config->mem_limit)
         buffer_print(out, "  %54s  %8s %8s %8s%s\n", "", "fp32", "bf16", "bf16_sr", columns > 3 ? "  offload" : "");
     for (Recompute level = RECOMPUTE_NONE; level <= RECOMPUTE_BLOCK; level++) {
@@ -86,7 +91,8 @@ void plan_print_choices(const Config *config, int64_t loss_chunk_rows, const Mod
                      100 * step_cost_recompute(&model->shape, backend, level, 0), bytes);
         for (size_t column = 0; config->mem_limit && column < columns; column++) {
             other.offload = column < 3 ? OFFLOAD_NONE : OFFLOAD_OPTIMIZER;
-            buffer_print(out, " %8lld", (long long)largest_rows(other, loss_chunk_rows, model, &states[column % 3]));
+            buffer_print(out, " %8lld",
+                         (long long)largest_rows(other, loss_chunk_rows, model, &states[column % 3], &limits));
         }
         buffer_print(out, "\n");
     }

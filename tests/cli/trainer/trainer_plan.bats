@@ -174,6 +174,13 @@ END
     run_match 0 " at 0.46 to 0.60 of the card's 989 TFLOP/s (measured on such a card)" "$BIN/trainer" "${model[@]}" --card H200
     run_match 0 " with 2 processes, at 0.47" "$BIN/trainer" "${model[@]}" --card "RTX 3060" --world=2
     run_match 0 " at 10 TFLOP/s" "$BIN/trainer" "${model[@]}" --card "RTX 3060" --dtype=float32 # the peak is of 16 bits
+    # a mem_limit above the card's memory is not there, and the plan is that of the card
+    run_code 0 "$BIN/trainer" "${model[@]}" --card "RTX 3060" --mem_limit=40GiB
+    [[ "$output" =~ "at most "([0-9]+)" bytes".*"  arena "\ +([0-9]+)" ".*"  spare "\ +([0-9]+)" ".*"(of the card, which has less than mem_limit)" ]]
+    [ "${BASH_REMATCH[3]}" = $((BASH_REMATCH[1] - BASH_REMATCH[2])) ]
+    most=${BASH_REMATCH[1]} && table=$(sed -n '/largest batch_size in/,$p' <<<"$output")
+    run_code 0 "$BIN/trainer" "${model[@]}" --card "RTX 3060" --mem_limit="$most"
+    diff <(sed -n '/largest batch_size in/,$p' <<<"$output" | sed "s/mem_limit/the card's memory/") <(echo "$table")
     run_match 83 "the card's memory for it is 11.0 GiB; these fit: --batch_size=" "$BIN/trainer" "${model[@]}" --card "RTX 3060" --recompute=none --batch_size=400
     run_match 2 "bfloat16 needs 8.0: use dtype=float16" "$BIN/trainer" "${model[@]}" --card "GTX 1660" --dtype=bfloat16
     run_match 80 "'V100-SXM2' has compute capability 7.0, 7.5 is needed" "$BIN/trainer" "${model[@]}" --card "Tesla V100-SXM2-16GB"
