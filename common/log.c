@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 enum { TERMINAL_NS = 200000000, PLAIN_S = 10 };
-const char *log_program = "millrace";
+const char *log_program = "millrace", *log_called = "millrace";
 bool log_quiet, log_silent;
 static bool with_times;
 static bool line_stands; // the cursor is at the end of a progress line, which has no newline yet
@@ -74,20 +74,21 @@ static void print_time(char out[40]) {
     snprintf(out, 40, "%s.%03dZ ", seconds, (int)(now.tv_nsec / 1000000));
 }
 
-void log_error(const char *command, const char *text) {
+static void print(const char *name, const char *command, const char *text) {
     if (log_silent) return;
     char now[40] = "";
     if (with_times) print_time(now);
-    fprintf(stderr, "%s%s%s%s%s: %s\n", line_stands ? "\r\033[K" : "", now, log_program, *command ? " " : "", command,
-            text);
+    fprintf(stderr, "%s%s%s%s%s: %s\n", line_stands ? "\r\033[K" : "", now, name, *command ? " " : "", command, text);
     line_stands = false;
 }
+
+void log_error(const char *command, const char *text) { print(log_called, command, text); }
 
 static void print_line(const char *format, va_list arguments) {
     char text[2048];
     vsnprintf(text, sizeof text, format, arguments);
     text_printable(text);
-    log_error("", text);
+    print(log_program, "", text);
 }
 
 void log_line(const char *format, ...) {

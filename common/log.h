@@ -6,9 +6,11 @@
 
 uint64_t clock_ns(void); // CLOCK_MONOTONIC
 
-extern const char *log_program; // the name before each line; cli_main sets it
-extern bool log_quiet;          // --quiet: no log_line, no progress
-extern bool log_silent;         // nothing at all: another process prints the same
+// Before each line: the program that prints it. Before the error that ends it: the name that the user typed. cli_main
+// sets both.
+extern const char *log_program, *log_called;
+extern bool log_quiet;  // --quiet: no log_line, no progress
+extern bool log_silent; // nothing at all: another process prints the same
 
 // Replaces control characters by '?': a name from a file system must neither begin a line nor reach the terminal. All
 // lines and errors are passed through it. The parts of URLs that can hold secrets are removed: queries and a user's
@@ -23,7 +25,7 @@ void log_add_times(void);
 void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // Same, but also under --quiet, for messages that must not be missed.
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
-// Prints "program command: text", also under --quiet; `command` may be "". For cli_main and die, which print the error
+// Prints "called command: text", also under --quiet; `command` may be "". For cli_main and die, which print the error
 // that ends the program; everything else calls fail().
 void log_error(const char *command, const char *text);
 

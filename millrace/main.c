@@ -158,7 +158,6 @@ static int run(const char *first, const char *second, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    log_program = "millrace";
     int status = run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : NULL, argv);
     if (status >= 0 && (fflush(stdout) || ferror(stdout))) status = fail_errno("cannot write to stdout");
     if (status >= 0) return status;

@@ -170,12 +170,9 @@ static void release_usr1(void) {
 
 int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); // a write beyond `ulimit -f` is an error with a message
-    log_program = "trainer";
     processors_restore();
     const bool trains = argc > 1 && !strcmp(argv[1], "train");
     if (!trains) release_usr1();
-    const int status = argc > 1 ? run_once(argv, trains) : -1;
-    if (status >= 0) return status;
 #define ROW(name) &trainer_##name,
     static const Command *const commands[] = {TRAINER_COMMANDS(ROW) NULL};
     static const Program program = {
@@ -191,5 +188,7 @@ int main(int argc, char **argv) {
         .examples = examples,
         .see_also = "shardtool(1), millrace-loader(1)",
     };
-    return cli_main(&program, argc, argv);
+    cli_set_name(&program, argc > 0 ? argv[0] : NULL);
+    const int status = argc > 1 ? run_once(argv, trains) : -1;
+    return status < 0 ? cli_main(&program, argc, argv) : status;
 }

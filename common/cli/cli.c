@@ -388,10 +388,13 @@ static void reserve_descriptors(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_PATH) < 0) return;
 }
 
-// Help and usage have the name by which the user calls the program: as it is built, as it is installed, or `millrace`.
-static const char *called_name(const Program *program, const char *path) {
+// Help, usage and errors have the name by which the user calls the program: as it is built, as it is installed, or
+// `millrace`.
+void cli_set_name(const Program *program, const char *path) {
     const char *slash = path ? strrchr(path, '/') : NULL, *last = slash ? slash + 1 : path;
-    return last && (!strcmp(last, program->installed) || !strcmp(last, "millrace")) ? last : program->name;
+    const bool called = last && (!strcmp(last, program->installed) || !strcmp(last, "millrace"));
+    log_called = called ? last : program->name;
+    log_program = called && strcmp(last, "millrace") != 0 ? last : program->name;
 }
 
 // The programs end with a segmentation fault on a smaller stack. Threads have the same limit.
@@ -409,8 +412,8 @@ int cli_main(const Program *built, int argc, char **argv) {
     Program called = *built;
     built_name = built->name;
     const Program *program = &called;
-    called.name = called_name(built, argc > 0 ? argv[0] : NULL);
-    log_program = cli_is_part(program) ? built->name : called.name;
+    cli_set_name(built, argc > 0 ? argv[0] : NULL);
+    called.name = log_called;
     const char *first = argc > 1 ? argv[1] : "";
     int status = -1;
     const Command *command = NULL;
@@ -430,7 +433,6 @@ int cli_main(const Program *built, int argc, char **argv) {
     }
     if (status >= 0 && check_stdout() < 0) status = -1;
     if (status >= 0) return status;
-    log_program = program->name;
     log_error(command ? command->name : "", err_text());
     return err_code() ? err_code() : EX_BUG;
 }

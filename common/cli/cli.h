@@ -79,6 +79,9 @@ typedef struct {
     const char *see_also;           // other pages
 } Program;
 
+// Sets the names in messages by argv[0]. cli_main calls it; a program that prints before that calls it first.
+void cli_set_name(const Program *program, const char *path);
+
 // All of main: finds the command, parses its options, runs it, checks that stdout was written, prints the error.
 // Returns the exit code.
 int cli_main(const Program *program, int argc, char **argv);

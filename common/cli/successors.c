@@ -37,7 +37,7 @@ int successor_check(SuccessorKind kind, const char *program, const char *scope, 
         if (!same_name(row->old, old)) continue;
         switch (kind) {
         case SUCCESSOR_COMMAND:
-            return fail(EX_USAGE, "'%s %s' is now 'millrace %s'", log_program, row->old, row->new);
+            return fail(EX_USAGE, "'%s %s' is now 'millrace %s'", log_called, row->old, row->new);
         case SUCCESSOR_WORD:
             return fail(EX_USAGE, "'%s=%s' is now '%s'", scope, row->old, row->new);
         default:

@@ -117,5 +117,8 @@ commands_of() { "$BIN/$1" --help | sed -nE 's/^  ([a-z-]+)( .*)?$/\1/p'; }
     mpirun -n 2 millrace train tiny.conf --quiet --dataset="$data" --out_dir=through
     same_run two through 6
     RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=localhost MASTER_PORT=29500 \
-        run_match 2 'type `mpirun -n 2 millrace train tiny.conf`' millrace train tiny.conf
+        run_match 2 'millrace train: *type `mpirun -n 2 millrace train tiny.conf`' millrace train tiny.conf
+    run mpirun -n 2 millrace train tiny.conf --quiet --dataset=missing --out_dir=none # rank 0 prints it for all
+    [ "$(grep -c "^millrace train: 'missing' is not a dataset" <<<"$output")" = 1 ]
+    not grep '^trainer' <<<"$output"
 }
