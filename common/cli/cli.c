@@ -68,8 +68,8 @@ static int set_size(const Option *option, const char *value) {
         !(number >= 0 && number < 0x1p63) || (is_number && number != (double)(uint64_t)number))
         return fail(EX_USAGE, "'%s' is not a %s", value,
                     is_number ? "number such as 4 or 64k" : "size such as 4096, 64k, 1.5GiB or 12GB");
-    if (number > 0 && number < 1)
-        return fail(EX_USAGE, "'%s' is less than 1: the unit is missing, as in 0.5GiB", value);
+    if ((number > 0 && number < 1) || (scale == 1 && number != floor(number)))
+        return fail(EX_USAGE, "'%s' is not a whole number of bytes: the unit is missing, as in %gGiB", value, number);
     *(uint64_t *)option->value = (uint64_t)number;
     if (scale == 1 && !strpbrk(value, ".eE"))
         *(uint64_t *)option->value = strtoull(value, NULL, 10); // exact beyond 2^53

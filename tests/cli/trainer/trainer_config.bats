@@ -218,6 +218,7 @@ END
     echo 'max_iters = round(3)' >call.py
     run_match 2 "call.py:1:13: 'max_iters' takes an integer" "$BIN/trainer" plan tiny.conf call.py
     run_match 2 "'mem_limit' is 12 bytes, too few for any plan: the unit is as in 10.8GiB" "$BIN/trainer" plan tiny.conf --mem_limit=12
+    run_match 2 "--mem_limit=1.5: 'mem_limit' takes a number of bytes, as 1000000 or '10.8GiB'" "$BIN/trainer" plan tiny.conf --mem_limit=1.5
     run_match 2 "unknown key 'prompt': the beginning of a text is 'millrace sample --start=TEXT'" "$BIN/trainer" sample --prompt=x
     echo "model = 'gpt2'" >bad.py
     run_match 2 "bad.py:1:1: unknown key 'model'" "$BIN/trainer" plan tiny.conf bad.py
