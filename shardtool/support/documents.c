@@ -243,6 +243,15 @@ bool documents_has(const Output *output, int split) {
     return wanted ? split == wanted - 1 : split == SPLIT_TRAIN || !output || !output->to_stdout;
 }
 
+static void warn_no_val(const DocumentInputs *inputs, const Output *output) {
+    if (output->to_stdout || output_options.split || !inputs->documents[SPLIT_VAL] ||
+        output->dataset.documents[SPLIT_VAL])
+        return;
+    log_warn("the validation split is empty: none of the %" PRIu64 " validation documents of the inputs is left%s",
+             inputs->documents[SPLIT_VAL],
+             inputs->mixed ? ": the copies in training stay, so make all datasets with one --val and --seed" : "");
+}
+
 int documents_run(int count, char **paths, const char *command, const char *settings, DocumentWork *work,
                   void *context) {
     static Output output;
@@ -258,6 +267,7 @@ int documents_run(int count, char **paths, const char *command, const char *sett
     if (status == 0) {
         status = work(context, &inputs, &output);
         if (status == 0) status = output_finish(&output);
+        if (status == 0) warn_no_val(&inputs, &output);
     }
     output_close(&output);
     documents_close(&inputs);

@@ -254,6 +254,10 @@ def test_no_document_of_validation_comes_into_training(home):
         said = serve("a", "b")
         assert all(rule in said for rule in words) == conflict and ("only merge and dedup compare" in said) == conflict, (name, said)
     assert refused == 4 * 2 + len(JOINS) - 1
+    make("validated", ["texts0"], 1, 0), make("trained", ["texts0"], 0, 0)
+    said = tool("dedup", "-q", "-o", "empty", "validated", "trained")
+    assert "the validation split is empty: none of the 40 validation documents" in said and "one --val and --seed" in said, said
+    assert found("empty") == [sorted(text.decode() for text in halves[0]), []]
 
 
 def serve(*datasets):
