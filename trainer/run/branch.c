@@ -5,6 +5,7 @@
 #include "common/json_write.h"
 #include "common/log.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/model_config.h"
 #include "trainer/run/run.h"
 #include <dirent.h>
 #include <errno.h>
@@ -118,6 +119,20 @@ static int check_branch(const char *out_dir, const char *from) {
     return result;
 }
 
+// A branch has the weights of the other run, whose init_from may be given again.
+static int check_init_from(const Config *config, const Origin *origin) {
+    char model[PATH_MAX_BYTES];
+    const char *given = config->init_from, *first = origin->state.init_from;
+    if (!strcmp(given, "scratch") || !strcmp(given, "resume")) return 0;
+    model_path(model, given, config->out_dir);
+    if (!strncmp(model, first, sizeof origin->state.init_from - 1)) return 0;
+    return fail(
+        EX_USAGE,
+        "--branch_from and init_from='%s': a branch has weights, optimizer and step of '%s', whose run began from "
+        "'%s'; leave init_from out, or --branch_from to begin at step 0 with the weights of '%s'",
+        given, origin->checkpoint, *first ? first : "scratch", given);
+}
+
 int branch_open(const Config *config, const char *from) {
     char path[PATH_MAX_BYTES];
     uint64_t step;
@@ -126,7 +141,7 @@ int branch_open(const Config *config, const char *from) {
         is_branch = check_branch(config->out_dir, from) == 0;
         return is_branch ? 0 : -1;
     }
-    if (find_origin(&origin, from) < 0) return -1;
+    if (find_origin(&origin, from) < 0 || check_init_from(config, &origin) < 0) return -1;
     const Cooldown *cooldown = &origin.state.cooldown;
     if (cooldown->begun && origin.state.step >= cooldown->from + cooldown->steps)
         return fail(EX_USAGE, "'%s' has cooled down: --branch_from=%s/ckpt-%08llu begins before that",

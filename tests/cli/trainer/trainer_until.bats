@@ -36,6 +36,10 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" --sample_tokens=0 "$@
 
 @test "a branch that is refused after its copy leaves nothing, and one that has begun stays" {
     train --out_dir=first --quiet --max_iters=4
+    run_match 2 "a branch has weights, *'*first/ckpt-00000004', whose run began from 'scratch'; leave init_from out, or --branch_from" \
+        train --out_dir=new --branch_from=first --init_from=first/ckpt-00000004
+    train --out_dir=tuned --quiet --init_from=first/ckpt-00000004 --max_iters=4
+    train --out_dir=branch --quiet --branch_from=tuned --init_from=first/ckpt-00000004 --max_iters=5
     run_match 2 "n_embd" train --out_dir=new --branch_from=first --n_embd=32
     run_match 82 "the plan needs" train --out_dir=new --branch_from=first --mem_limit=1MiB
     run_match 66 "none" "$BIN/trainer" train tiny.conf --dataset=none --out_dir=new --branch_from=first
