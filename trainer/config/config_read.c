@@ -360,15 +360,27 @@ static void check_variables(Assignment *place) {
     }
 }
 
+// What the user meant by a folder in place of a configuration.
+static void print_folder_hint(ConfigReader *reader, const char *path) {
+    char file[PATH_MAX_BYTES];
+    if (access(path_join(file, path, "metrics.jsonl"), F_OK) == 0)
+        buffer_print(&reader->mistakes, ": to name a run, write --out_dir=%s", path);
+    else if (access(path_join(file, path, "dataset.jsonl"), F_OK) == 0)
+        buffer_print(&reader->mistakes, ": to name a dataset, write --dataset=%s", path);
+    else
+        buffer_print(&reader->mistakes,
+                     ": `millrace tokenize -o DATA %s` makes a dataset of its texts, for --dataset=DATA", path);
+}
+
 void config_file(ConfigReader *reader, const char *path) {
     Buffer text = {0};
     Assignment place = {.reader = reader, .file = path};
     reader->files++;
     if (file_read_stream(&text, path, FILE_MAX_BYTES) < 0) {
         struct stat status;
-        const bool is_folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-        buffer_print(&reader->mistakes, "%s%s%s\n", err_text(), is_folder ? ": to name a run, write --out_dir=" : "",
-                     is_folder ? path : "");
+        buffer_print(&reader->mistakes, "%s", err_text());
+        if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) print_folder_hint(reader, path);
+        buffer_print(&reader->mistakes, "\n");
         reader->mistake_count++, reader->unreadable++, err_clear();
     }
     buffer_add(&text, "", 1);

@@ -661,6 +661,9 @@ END
     train --out_dir=runs/m --quiet --max_iters=2
     run_match 66 "'runs/m' is a run: name its checkpoint, as 'runs/m/ckpt-00000002'" train --init_from=runs/m --out_dir=next
     run_match 66 "'runs/m' is a directory: to name a run, write --out_dir=runs/m" "$BIN/trainer" eval runs/m
+    run_match 66 "'$data' is a directory: to name a dataset, write --dataset=$data" "$BIN/trainer" train "$data"
+    mkdir my && echo text >my/a.txt
+    run_match 66 "'my/' is a directory: \`millrace tokenize -o DATA my/\` makes a dataset of its texts, for --dataset=DATA" "$BIN/trainer" train my/
     mkdir llama
     echo '{"model_type": "llama"}' >llama/config.json
     run_match 65 "does not describe a GPT-2 model: of a model that 'millrace export' wrote, name the checkpoint, RUN/ckpt-STEP" \
