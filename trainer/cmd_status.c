@@ -127,7 +127,7 @@ static void print_evaluation(json_t *evaluation) {
     json_t *value;
     print_number("evaluated_step", json_number_value(json_object_get(evaluation, "step")));
     json_object_foreach(evaluation, key, value)
-        if (!strcmp(key, "val_loss") || strstr(key, "_bpb") || strchr(key, '/'))
+        if (!strcmp(key, "val_loss") || !strcmp(key, "ema_val_loss") || strstr(key, "_bpb") || strchr(key, '/'))
             print_loss(key, json_is_number(value) ? json_number_value(value) : NAN);
     value = json_object_get(evaluation, "epochs");
     if (value) print_loss("evaluated_epochs", json_number_value(value));

@@ -122,7 +122,9 @@ static const ManualRow output[] = {
     {"max_iters", "the last step of the run in the configuration of that checkpoint", "status"},
     {"last_step", "the last step that was trained; the steps after the checkpoint are repeated after a kill", "status"},
     {"evaluated_step", "the step of the last evaluation", "status"},
-    {"val_loss, val_bpb", "the losses of the last evaluation; val_bpb in bits per byte", "status"},
+    {"val_loss, val_bpb, ema_val_loss",
+     "the losses of the last evaluation; val_bpb in bits per byte, ema_val_loss of the averaged weights, with ema",
+     "status"},
     {"best_val_loss, best_step",
      "the lowest loss that the checkpoint has, of the evaluations since best_since, and its step; the last evaluation "
      "may be lower, if a kill came before its save",

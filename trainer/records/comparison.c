@@ -99,10 +99,19 @@ static int by_loss(const void *a, const void *b) {
     return x < y ? -1 : x > y ? 1 : strcmp(((const ComparedRun *)a)->name, ((const ComparedRun *)b)->name);
 }
 
+static bool has_average(const ComparedRun *runs, int count) {
+    bool found = false;
+    for (int i = 0; i < count; i++) found |= curves_find(&runs[i].curves, "ema_val_loss")->count > 0;
+    return found;
+}
+
 static void print_table(Buffer *out, const ComparedRun *runs, int count) {
+    const bool averages = has_average(runs, count);
     const bool has_best = count > 1 && losses_compare(runs, count) && isfinite(lowest_loss(runs));
-    buffer_print(out, "<table><tr><th>run</th><th>step</th><th>tokens</th><th>validation loss</th><th>lowest</th>"
-                      "<th>bits per byte</th><th>tokens/s in steps</th><th>memory (arena)</th></tr>\n");
+    buffer_print(out,
+                 "<table><tr><th>run</th><th>step</th><th>tokens</th><th>validation loss</th>%s<th>lowest</th>"
+                 "<th>bits per byte</th><th>tokens/s in steps</th><th>memory (arena)</th></tr>\n",
+                 averages ? "<th>of the averaged weights</th>" : "");
     for (int i = 0; i < count; i++) {
         const ComparedRun *run = &runs[i];
         const Curve *steps = curves_find(&run->curves, "loss");
@@ -112,6 +121,7 @@ static void print_table(Buffer *out, const ComparedRun *runs, int count) {
         buffer_print(out, "</td><td>%.0f</td><td>%s</td>", steps->count ? steps->points[steps->count - 1].step : 0,
                      human_count(text, run->curves.tokens));
         print_cell(out, "%.4f", last_value(run, "val_loss"));
+        if (averages) print_cell(out, "%.4f", last_value(run, "ema_val_loss"));
         print_cell(out, !i && has_best ? "<b>%.4f</b> best" : "%.4f", lowest_loss(run));
         print_cell(out, "%.4f", last_value(run, "val_bpb"));
         print_cell(out, "%.0f", run->curves.tokens / run->curves.seconds);

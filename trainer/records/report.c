@@ -15,14 +15,18 @@
 #include <sys/resource.h>
 #include <time.h>
 
-// Bits per byte of the last evaluation, and the losses of the sources of a mixture.
+// Of the last evaluation: the loss of the averaged weights, bits per byte, and the losses of the sources of a mixture.
 static void print_evaluation(Buffer *out, json_t *evaluation) {
     static const char bpb[] = "<tr><th>bits per byte at step %.0f</th><td>%.4f, training data %.4f</td></tr>\n";
     const double step = json_number_value(json_object_get(evaluation, "step"));
     const json_t *epochs = json_object_get(evaluation, "epochs");
     const json_t *val = json_object_get(evaluation, "val_bpb"), *train = json_object_get(evaluation, "train_bpb");
+    const json_t *average = json_object_get(evaluation, "ema_val_loss");
     const char *key;
     json_t *value;
+    if (json_is_number(average))
+        buffer_print(out, "<tr><th>validation loss of the averaged weights</th><td>%.4f</td></tr>\n",
+                     json_number_value(average));
     if (json_is_number(val)) buffer_print(out, bpb, step, json_number_value(val), json_number_value(train));
     if (json_is_number(epochs))
         buffer_print(out, "<tr><th>epochs of the data at step %.0f</th><td>%.2f</td></tr>\n", step,
@@ -136,11 +140,13 @@ static void print_settings(Buffer *out, const Report *report, const History *his
 
 // The sources of a mixture have curves of their own, "val/NAME".
 static void print_charts(Buffer *out, const Curves *curves) {
-    enum { LINES_MAX = 3 + FEED_SOURCES_MAX };
-    ChartLine losses[LINES_MAX] = {{"each step", curves_find(curves, "loss"), 0, true},
-                                   {"training data", curves_find(curves, "train_loss"), 1, false},
-                                   {"validation data", curves_find(curves, "val_loss"), 2, false}};
-    size_t count = 3;
+    enum { LINES_MAX = 4 + FEED_SOURCES_MAX };
+    ChartLine losses[LINES_MAX] = {
+        {"each step", curves_find(curves, "loss"), 0, true},
+        {"training data", curves_find(curves, "train_loss"), 1, false},
+        {"validation data", curves_find(curves, "val_loss"), 2, false},
+        {"validation data, averaged weights", curves_find(curves, "ema_val_loss"), 3, false}};
+    size_t count = 4;
     for (size_t i = 0; i < curves->count && count < LINES_MAX; i++)
         if (!strncmp(curves->curves[i].name, "val/", 4))
             losses[count] = (ChartLine){curves->curves[i].name, &curves->curves[i], (int)count % CHART_COLORS, false},

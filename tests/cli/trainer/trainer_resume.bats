@@ -172,6 +172,14 @@ setup_file() {
     train --out_dir=whole --quiet --ema=0.9 "${often[@]}" --max_iters=$end
     same_run whole killed $end
     run_match 2 "ema is 0, was 0.9" train --out_dir=killed --max_iters=$((end + 1))
+    # the loss of the average is where that of the last step is
+    average=$(jq -s 'map(.ema_val_loss // empty) | last' whole/metrics.jsonl)
+    "$BIN/trainer" status --json whole | jq -e --argjson average "$average" '.ema_val_loss - $average | fabs < 1e-7'
+    "$BIN/trainer" status whole | grep -qx "ema_val_loss *$(printf %.4f "$average")"
+    grep -q "averaged weights</th><td>$(printf %.4f "$average")<" whole/report.html
+    grep -q 'validation data, averaged weights' whole/report.html
+    "$BIN/trainer" report -o both.html whole killed
+    grep -q '<th>of the averaged weights</th>' both.html && grep -q "<td>$(printf %.4f "$average")</td>" both.html
     run_match 2 "ema is 0.99, was 0.9" train --out_dir=killed --max_iters=$((end + 1)) --ema=0.99
     bytes() { "$BIN/trainer" plan tiny.conf --ema=0.9 | awk -v name="$1" '$0 ~ "^  " name { print $(NF - 2) }'; }
     [ "$(bytes 'averaged weights')" = "$(bytes parameters)" ] # both are fp32
