@@ -2,15 +2,11 @@
 #include "trainer/export/export_llama.h"
 #include "common/err.h"
 #include "trainer/export/export.h"
-#include <stdio.h>
+#include "trainer/export/pieces.h"
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    ParamId id;
-    int part; // of tensor_parts()
-    const char *name;
-} names[] = {
+static const PieceName names[] = {
     {PARAM_WTE, 0, "model.embed_tokens.weight"},
     {PARAM_LN1_W, 0, "model.layers.%d.input_layernorm.weight"},
     {PARAM_QKV_W, 0, "model.layers.%d.self_attn.q_proj.weight"},
@@ -34,63 +30,8 @@ static const struct {
     {PARAM_HEAD, 0, "lm_head.weight"},
 };
 
-typedef struct {
-    const Tensor *tensor;
-    int first, rows; // of the tensor
-    char name[SAFE_NAME_BYTES];
-} Piece;
-
-static void set_rows(Piece *piece, int part, const ModelShape *shape) {
-    int rows[TENSOR_PARTS];
-    tensor_parts(piece->tensor, shape, rows);
-    for (int i = 0; i < part; i++) piece->first += rows[i];
-    piece->rows = rows[part];
-}
-
-// The tensors of the file to write; the caller frees them.
-static Piece *pieces_of(const Model *model, int *count) {
-    enum { NAMES = sizeof names / sizeof *names };
-    Piece *pieces = allocate_zeroed((size_t)model->count * NAMES, sizeof *pieces);
-    *count = 0;
-    for (int i = 0; i < model->count; i++)
-        for (int k = 0; k < NAMES; k++) {
-            if (names[k].id != model->tensors[i].id) continue;
-            Piece *piece = &pieces[(*count)++];
-            piece->tensor = &model->tensors[i];
-            set_rows(piece, names[k].part, &model->shape);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-            snprintf(piece->name, sizeof piece->name, names[k].name, piece->tensor->layer);
-#pragma GCC diagnostic pop
-        }
-    return pieces;
-}
-
-// Copies row by row, outputs x inputs; a vector is one row. Matrices of the source are inputs x outputs.
-static int copy_piece(SafeWriter *writer, const SafeFile *file, const Piece *piece) {
-    const Tensor *tensor = piece->tensor;
-    const bool turned = tensor_transposed(tensor), vector = tensor->kind >= KIND_GAIN;
-    const size_t all = (size_t)tensor->file_rows, cols = (size_t)tensor->cols;
-    const size_t first = (size_t)piece->first, rows = (size_t)piece->rows;
-    const size_t lines = vector ? 1 : rows, length = vector ? rows : cols;
-    char name[SAFE_NAME_BYTES];
-    snprintf(name, sizeof name, "%s%s", tensor_prefix(tensor), tensor->name);
-    const SafeTensor *found = safe_find(file, name);
-    if (!found || strcmp(found->dtype, "F32") || found->end - found->begin != all * cols * sizeof(float))
-        return fail(EX_DATA, "'%s' is missing or of another type or shape", name);
-    if (safe_check(file, found) < 0) return -1;
-    float *line = allocate_zeroed(length, sizeof *line);
-    int result = 0;
-    for (size_t n = 0; n < lines && result == 0; n++) {
-        for (size_t i = 0; i < length; i++)
-            line[i] = dtype_value(DTYPE_FP32, file->data + found->begin,
-                                  turned   ? i * all + first + n
-                                  : vector ? first + i
-                                           : (first + n) * cols + i);
-        result = export_write(writer, piece->name, line, length);
-    }
-    free(line);
-    return result;
+static int write_piece(void *to, const Piece *piece, const float *values, size_t count) {
+    return export_write(to, piece->name, values, count);
 }
 
 static int write_pieces(const char *from, const char *to, const Model *model, Dtype type) {
@@ -98,12 +39,12 @@ static int write_pieces(const char *from, const char *to, const Model *model, Dt
     SafeWriter writer = {0};
     int count;
     if (safe_open(&file, from) < 0) return -1;
-    Piece *pieces = pieces_of(model, &count);
+    Piece *pieces = pieces_of(model, names, sizeof names / sizeof *names, &count);
     int result = safe_create(&writer, to, type);
     for (int i = 0; i < count && result == 0; i++)
         safe_name(&writer, pieces[i].name, (uint64_t)pieces[i].rows,
-                  pieces[i].tensor->kind >= KIND_GAIN ? 0 : (uint64_t)pieces[i].tensor->cols);
-    for (int i = 0; i < count && result == 0; i++) result = copy_piece(&writer, &file, &pieces[i]);
+                  piece_is_vector(&pieces[i]) ? 0 : (uint64_t)pieces[i].tensor->cols);
+    for (int i = 0; i < count && result == 0; i++) result = piece_copy(&file, &pieces[i], write_piece, &writer);
     if (result == 0) result = safe_finish(&writer, NULL);
     safe_abandon(&writer);
     free(pieces);
