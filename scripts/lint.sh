@@ -60,7 +60,7 @@ trainer/model       common kernels trainer/shape trainer/plan loader/client/batc
 trainer/optim       common kernels trainer/config trainer/shape trainer/model loader/client/batch_stream.h
 trainer/checkpoint  common kernels/dtype.h kernels/backend.h tokenizer tokenizer/files trainer/config trainer/shape trainer/model trainer/optim
 trainer/import      common kernels/backend.h trainer/shape trainer/checkpoint
-trainer/export      common kernels/dtype.h trainer/shape trainer/checkpoint
+trainer/export      common kernels/dtype.h tokenizer tokenizer/files trainer/shape trainer/checkpoint
 trainer/setup       common dataset kernels loader/client/feed.h loader/protocol/sampling.h tokenizer tokenizer/files trainer/config trainer/shape trainer/model/answers.h trainer/checkpoint
 trainer/inference   common tokenizer trainer/config trainer/plan trainer/model trainer/checkpoint trainer/setup
 trainer/records     common trainer/config trainer/plan trainer/model trainer/checkpoint

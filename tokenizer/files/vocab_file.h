@@ -48,6 +48,9 @@ int vocab_file_write(const Vocab *vocab, const char *directory);
 // Sets the path of that file in a directory. False: there is no such file.
 bool vocab_file_in(char path[PATH_MAX_BYTES], const char *directory);
 
+// Appends a token as vocab.json has it: bytes as vocab_spelling says, a special token by its name.
+void vocab_spell(const Vocab *vocab, unsigned id, Buffer *out);
+
 // The files of Hugging Face beside tokenizer.json, of merges alone.
 void vocab_print_json(const Vocab *vocab, Buffer *out);   // vocab.json
 void vocab_print_merges(const Vocab *vocab, Buffer *out); // merges.txt

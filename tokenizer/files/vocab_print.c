@@ -26,6 +26,14 @@ static void add_token(const Vocab *vocab, unsigned id, Buffer *out) {
         add_spelled(out, token, true);
 }
 
+void vocab_spell(const Vocab *vocab, unsigned id, Buffer *out) {
+    const Bytes token = vocab_bytes(vocab, id);
+    if (vocab_is_special(vocab, id))
+        buffer_add(out, token.data, token.size);
+    else
+        add_spelled(out, token, false);
+}
+
 static void print_tokens(const Vocab *vocab, unsigned count, Buffer *out) {
     for (unsigned id = 0; id < count; id++) {
         buffer_print(out, id ? ",\n\"" : "{\"");

@@ -42,6 +42,11 @@ unsigned vocab_size(const Vocab *vocab);                // the number of ids, sp
 unsigned vocab_end_of_text(const Vocab *vocab);         // of GPT-2's vocabulary and of characters, the last id
 bool vocab_is_special(const Vocab *vocab, unsigned id); // which no text has
 unsigned vocab_id_bytes(const Vocab *vocab);            // 2 or 4: of an id in arrays (id_array.h)
+const char *vocab_pattern(const Vocab *vocab);          // its name (patterns.def); NULL: characters
+
+// Whether the ids of texts stay as they are when a piece that is a token is that token (`whole`), or when only merges
+// count.
+bool vocab_encodes_pieces(const Vocab *vocab, bool whole);
 
 // The ids of the markers of conversations.
 TurnIds vocab_turns(const Vocab *vocab);

@@ -145,7 +145,7 @@ void vocab_finish(Vocab *vocab) {
         if (bytes++ == BYTE_TOKENS) vocab->first_merge = id;
         regular &= bytes <= BYTE_TOKENS ? vocab_length(vocab, id) == 1 : later < id && vocab_length(vocab, id) > 1;
         if (makes_itself(vocab, id)) continue;
-        regular = false;
+        regular = false, vocab->unmade = true;
         if (!vocab->whole_pieces) continue;
         if (!vocab->whole) {
             vocab->whole = allocate_zeroed(1, sizeof *vocab->whole);
@@ -274,6 +274,8 @@ uint64_t *vocab_pairs(const Vocab *vocab) {
 }
 
 bool vocab_is_gpt2(const Vocab *vocab) { return vocab->is_gpt2; }
+const char *vocab_pattern(const Vocab *vocab) { return vocab->characters ? NULL : pattern_name(vocab->pattern); }
+bool vocab_encodes_pieces(const Vocab *vocab, bool whole) { return !vocab->unmade || vocab->whole_pieces == whole; }
 
 // Adds the bytes that are hashed before the tokens, for vocabularies of other tools.
 static void add_merges(const Vocab *vocab, Buffer *out) {

@@ -31,6 +31,7 @@ struct Vocab {
     uint16_t *characters;           // the id of each code point, or NO_SMALL; NULL for merges
     struct TokenNames *whole; // tokens that are taken for a piece of their bytes, which merges do not make; or NULL
     bool whole_pieces;        // a piece that is a token is that token, whatever its merges
+    bool unmade;              // there are tokens of text that merges do not make
     Pattern pattern;
     unsigned count;       // of tokens that text can have
     unsigned size;        // of all: with special tokens

@@ -21,7 +21,6 @@ make_subjects() { # what the rows read
 # What prints a message | what is in it | what it names, with what it leaves open. TRAIN: train tiny.conf --dataset=data, FEW: a short sample.
 rows() {
     cat <<'END'
-export --out_dir=run -o x.gguf | makes a folder for transformers: -o x; | export --out_dir=run -o x
 report -o p.png run | : -o p.html | report -o p.html run
 report -o p.json run | : -o p.html | report -o p.html run
 replay far | name that of the run's dataset 'gone' after the run's | replay far here
