@@ -1,5 +1,5 @@
 """Sampling side by side (make bench-sample): tokens a second of `trainer sample`, of transformers' generate with its cache,
-and of llama.cpp where xllamacpp and gguf can be imported, on the CPU, from the same random GPT-2 at the same length. The
+and of llama.cpp where xllamacpp can be imported, on the CPU, from the same random GPT-2 at the same length. The
 first two are timed twice, with few and with many tokens, and the difference counts, so that loading is left out; llama.cpp
 names its own times. Rounds alternate, the best of each counts. Before that: what 1,000 samples of one token from a tiny
 model cost in processor time, with one thread and with all."""
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-os.environ.setdefault("BIN", os.path.dirname(os.path.abspath(sys.argv[1]))) # of write_gguf's file
+os.environ.setdefault("BIN", os.path.dirname(os.path.abspath(sys.argv[1]))) # of the file with llama.cpp's server
 
 import torch
 import transformers
@@ -21,7 +21,6 @@ import rooms
 from timing import measured
 
 try:
-    import gguf
     import xllamacpp
     import test_answers_peers as peers
 except ImportError as reason:
@@ -93,13 +92,13 @@ def seconds(run):
 with tempfile.TemporaryDirectory() as directory:
     small_samples(f"{directory}/tiny")
     model.save_pretrained(f"{directory}/model")
-    subprocess.run([options.trainer, "export", "-q", "-o", f"{directory}/exported", f"--init_from={directory}/model"], check=True)
     print(f"124M, {options.context} to {options.context + options.tokens} tokens of context, {options.threads} threads, tokens/s")
-    for dtype, kind in ("float32", "F32"), ("bfloat16", "BF16"):
+    for dtype in "float32", "bfloat16":
         runs = {"trainer": lambda: seconds(lambda tokens: ours(f"{directory}/model", dtype, tokens)),
                 "transformers": lambda: seconds(lambda tokens: theirs(model.to(getattr(torch, dtype)), tokens))}  # fmt: skip
         if xllamacpp:
-            peers.write_gguf(gguf, f"{directory}/exported", f"{directory}/{kind}.gguf", kind)
-            runs["llama.cpp"] = llama_cpp(f"{directory}/{kind}.gguf")
+            file = f"{directory}/{dtype}.gguf"
+            subprocess.run([options.trainer, "export", "-q", "-o", file, f"--init_from={directory}/model", f"--dtype={dtype}"], check=True)
+            runs["llama.cpp"] = llama_cpp(file)
         best = {name: options.tokens / min(times) for name, times in zip(runs, zip(*([run() for run in runs.values()] for _ in range(options.rounds))))}
         print(f"{dtype:9}", ", ".join(f"{name} {rate:.1f} ({best['trainer'] / rate:.2f})" for name, rate in best.items()), flush=True)

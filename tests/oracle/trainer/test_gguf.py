@@ -1,6 +1,11 @@
-"""`export -o NAME.gguf`: what the file computes, in double precision, against the trainer."""
+# peers: gguf, xllamacpp
+"""`export -o NAME.gguf`: what the file computes, in double precision, against the trainer, and against llama.cpp that reads the file: logits,
+ids of texts, texts of the greatest logits."""
+import base64
+import collections
 import json
 import os
+import random
 
 import numpy as np
 
@@ -23,6 +28,12 @@ FORMS = {
     "arcee": [*LLAMA, "--mlp=relu2"],
 }
 QUICK = ("gpt2", "llama_biased")
+PARTS = [
+    "the mill", " wheel", "HTTPServer", "it's", "IT'LL", "we've ", "don’t", "1", "12", "1234567", "٣٤٥", "½", "  ", "\n", "\r\n", "\t\t", " \n \n", "\u00a0",
+    "\u2028", "\u3000", "水車", "日本語です", "naïve", "e\u0301te\u0301", "Ärger", "ÉCOLE", "ǅ", "हिन्दी", "ไทย", "Привет", "ΣΊΣΥΦΟΣ", "العربية", "🌊", "👩‍💻", "--", "!!!",
+    "/*", "://", "a_b", "<|x|>", "'", "\u200b", "ﬁ", "ª", "x²", "\\n", "{\"k\": 1}", "ß", "camelCase",
+]  # fmt: skip
+TEXTS = ["".join(random.Random(seed).choices(PARTS, k=1 + seed % 13)) for seed in range(500)]
 
 
 def setup():
@@ -183,3 +194,91 @@ def test_what_llama_cpp_would_compute_otherwise_is_refused(name):
     train(f"no-{name}", *options, "--max_iters=1")
     error = export("no.gguf", f"no-{name}", *more, code=2)
     assert reason in error and not os.path.exists("no.gguf"), error
+
+
+# ---- beside llama.cpp
+
+
+def imported(*names):
+    return [__import__(name) for name in names]
+
+
+def server(path):
+    xllamacpp, peers = imported("xllamacpp", "test_answers_peers")
+    return peers.Server(xllamacpp, path, exact=True)
+
+
+def complete(served, ids, tokens, vocabulary):
+    body = {"prompt": ids, "n_predict": tokens, "n_probs": vocabulary, "temperature": 0, "cache_prompt": False, "return_tokens": True}
+    return served.post("/completion", body)
+
+
+def test_the_reference_has_the_bytes_of_each_type():
+    (gguf,) = imported("gguf")
+    _, want, _ = gguf_model.read(model("llama_biased"))
+    for dtype, kind in ("float16", "F16"), ("bfloat16", "BF16"), ("q8_0", "Q8_0"):
+        export(f"{dtype}-bytes.gguf", "llama_biased", f"--dtype={dtype}")
+        for tensor in gguf.GGUFReader(f"{dtype}-bytes.gguf").tensors:
+            type = gguf.GGMLQuantizationType[kind if want[tensor.name].ndim == 2 else "F32"]
+            assert tensor.tensor_type == type, tensor.name
+            assert tensor.data.tobytes() == gguf.quants.quantize(want[tensor.name].astype("<f4"), type).tobytes(), tensor.name
+
+
+@runner.each(FORMS, quick=FORMS)
+def test_llama_cpp_has_the_logits_and_the_texts(form):
+    imported("xllamacpp")
+    served = server(model(form))
+    pairs, tensors, _ = gguf_model.read(f"{form}.gguf")
+    near = 1e-5 if form.startswith(("llama", "qwen3", "arcee")) else 4e-3  # its GELU is a table in float16
+    for length in 1, 7, 12:
+        ids = np.random.default_rng(length).integers(0, 298, length).tolist()
+        found = np.full(300, np.nan)
+        answer = complete(served, ids, 20, 300)
+        for entry in answer["completion_probabilities"][0]["top_logprobs"]:
+            found[entry["id"]] = entry["logprob"]
+        want = gguf_model.logits(pairs, tensors, np.array(ids))[-1]
+        error = found - want - np.mean(found - want)  # without what all ids have in common, the sum over them
+        assert np.abs(error).max() < near, (form, np.abs(error).max())
+        for token in answer["tokens"]:
+            logits = gguf_model.logits(pairs, tensors, np.array(ids))[-1]
+            second, first = np.sort(logits)[-2:]
+            if first - second <= 2 * near:
+                break
+            assert token == np.argmax(logits), (form, ids)
+            ids.append(token)
+        assert len(ids) > length, form
+
+
+def write_merges(path, count):
+    """Tokens that cross every limit between pieces: of the most frequent pairs of the texts, whatever the pattern."""
+    ids, tokens = list("\0".join(TEXTS).encode()), [bytes([byte]) for byte in range(256)]
+    while len(tokens) < 256 + count:
+        counts = collections.Counter(zip(ids, ids[1:]))
+        pair = max((pair for pair in counts if 0 not in pair), key=lambda pair: (counts[pair], pair))
+        tokens.append(tokens[pair[0]] + tokens[pair[1]])
+        merged, at = [], 0
+        while at < len(ids):
+            found = tuple(ids[at : at + 2]) == pair
+            merged.append(len(tokens) - 1 if found else ids[at])
+            at += 1 + found
+        ids = merged
+    with open(path, "wb") as file:
+        file.writelines(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(tokens))
+
+
+@runner.each(["gpt2", "llama3", "qwen2"], quick=["gpt2", "llama3", "qwen2"])
+def test_llama_cpp_has_the_ids_of_texts(pattern):
+    imported("xllamacpp")
+    if not os.path.exists("crossing.tiktoken"):
+        write_merges("crossing.tiktoken", 400)
+    vocabulary = ["--vocabulary", "crossing.tiktoken", "--pattern", pattern]
+    runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--docs", "lines", "--val", "0.2", *vocabulary, "-o", f"of-{pattern}", "text.txt")
+    train(f"run-{pattern}", *LLAMA, "--max_iters=1", f"--dataset=of-{pattern}")
+    export(f"ids-{pattern}.gguf", f"run-{pattern}")
+    served = server(f"ids-{pattern}.gguf")
+    for text in TEXTS[:50]:
+        with open("line.txt", "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        want = runner.call(f"{BIN}/shardtool", "tokenize", "--ids", "--format", "text", *vocabulary, "line.txt").stdout.split()
+        assert served.post("/tokenize", {"content": text, "add_special": True})["tokens"] == [int(id) for id in want], (pattern, text)
+    assert served.post("/tokenize", {"content": "<|endoftext|>a<|endoftext|>"})["tokens"][::2] == [656, 656]

@@ -1,9 +1,8 @@
-# peers: torch, transformers, gguf, gigatoken, ctranslate2
+# peers: torch, transformers, gigatoken, ctranslate2
 """`trainer export` of models with options against transformers: the loss of its Llama or Qwen3 on the same tokens, and the text it
 continues with."""
 import json
 import os
-import pathlib
 
 import numpy as np
 
@@ -156,20 +155,6 @@ def test_ctranslate2_has_the_logits_of_a_vocabulary_of_our_own():
         with torch.no_grad():
             want = transformers.AutoModelForCausalLM.from_pretrained(out).double().eval()(torch.tensor([ids[:20]])).logits[0].numpy()
         assert np.abs(found - want).max() < 1e-5 * max(1, np.abs(want).max()), (form, np.abs(found - want).max())
-
-
-def test_llama_cpp_reads_the_tokens_and_merges_of_a_vocabulary_of_our_own():
-    import gguf
-    out, _, _ = exported_with_vocabulary("llama3")
-    with open(f"{out}/tokenizer.json", encoding="utf-8") as file:
-        tokenizer = json.load(file)
-    special = gguf.SpecialVocab(out, load_merges=True, n_vocab=290)
-    assert special.special_token_ids["eos"] == special.special_token_ids["bos"] == 289
-    assert special.merges == tokenizer["model"]["merges"]
-    vocab = gguf.vocab.BpeVocab(pathlib.Path(out))
-    tokens = [text for text, _, _ in vocab.all_tokens()]
-    assert len(tokens) == 290 and tokens[288:] == ["<|user|>", "<|endoftext|>"]
-    assert all(tokens[id] == token for token, id in tokenizer["model"]["vocab"].items())
 
 
 @runner.ci
