@@ -17,10 +17,12 @@ static int run(int count, char **arguments) {
     if (path_ends(path, ".png") || path_ends(path, ".svg") || path_ends(path, ".pdf") || path_ends(path, ".json"))
         return fail(EX_USAGE, "'%s': report writes a page of HTML, with the curves as SVG in it: -o %.*s.html", path,
                     (int)(strrchr(path, '.') - path), path);
-    if (comparison_write(path, arguments, count) < 0) return -1;
-    printf("%s\n", path);
-    return 0;
+    Buffer tables = {0};
+    const int result = comparison_write(path, arguments, count, &tables);
+    if (result == 0) printf("%.*s%s\n", (int)tables.size, (const char *)tables.data, path);
+    buffer_close(&tables);
+    return result;
 }
 
-const Command trainer_report = {"report", "RUN...", "a page that compares runs: curves and different keys",
-                                options,  run,      NULL};
+const Command trainer_report = {
+    "report", "RUN...", "compare runs: curves, different keys; of two runs also items and samples", options, run, NULL};

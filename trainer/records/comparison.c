@@ -5,23 +5,14 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/checkpoint/saved_state.h"
-#include "trainer/config/config.h"
 #include "trainer/records/chart.h"
-#include "trainer/records/history.h"
+#include "trainer/records/comparison_internal.h"
 #include "trainer/records/html.h"
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct {
-    const char *name;
-    Curves curves;
-    History history;
-    SavedState saved; // of the newest checkpoint; zeroed without one
-} ComparedRun;
 
 static int read_state(ComparedRun *run) {
     char path[PATH_MAX_BYTES];
@@ -65,8 +56,7 @@ static double lowest_loss(const ComparedRun *run) {
 // Whether a run has a checkpoint with losses, and so their rule.
 static bool has_rule(const ComparedRun *run) { return run->saved.config && isfinite(lowest_loss(run)); }
 
-// Whether the evaluations of two runs differ in dataset, mixture, order or size. A run without a rule does not say.
-static bool evaluates_other(const ComparedRun *run, const ComparedRun *first) {
+bool compared_evaluates_other(const ComparedRun *run, const ComparedRun *first) {
     return has_rule(run) && run->saved.state.eval_rule != first->saved.state.eval_rule;
 }
 
@@ -88,7 +78,7 @@ static const ComparedRun *first_saved(const ComparedRun *runs, int count) {
 static bool losses_compare(const ComparedRun *runs, int count) {
     const ComparedRun *first = first_with_rule(runs, count);
     for (int i = 0; first < runs + count && i < count; i++)
-        if (evaluates_other(&runs[i], first) || runs[i].history.rule_count > 1) return false;
+        if (compared_evaluates_other(&runs[i], first) || runs[i].history.rule_count > 1) return false;
     return true;
 }
 
@@ -140,9 +130,7 @@ static void print_chart(Buffer *out, const char *title, const char *key, bool sm
     free(lines);
 }
 
-// All values that a key had. A checkpoint may leave out a key that has its default. A run without a checkpoint does not
-// say.
-static const char *value_of(const ComparedRun *run, int key, char text[static PATH_MAX_BYTES]) {
+const char *compared_value(const ComparedRun *run, int key, char text[static PATH_MAX_BYTES]) {
     const char *saved = json_string_value(json_object_get(run->saved.config, config_key(key)));
     Buffer values = {0};
     *text = 0;
@@ -185,10 +173,11 @@ static void print_data(Buffer *out, const ComparedRun *runs, int count) {
     buffer_print(out, "<tr><th>evaluation</th>");
     for (int i = 0; i < count; i++) {
         buffer_print(out, "<td>%s",
-                     evaluates_other(&runs[i], first) ? "of other tokens: its losses do not compare with the first"
-                                                      : "");
+                     compared_evaluates_other(&runs[i], first)
+                         ? "of other tokens: its losses do not compare with the first"
+                         : "");
         if (runs[i].history.rule_count > 1) {
-            buffer_print(out, evaluates_other(&runs[i], first) ? "; " : "");
+            buffer_print(out, compared_evaluates_other(&runs[i], first) ? "; " : "");
             history_add_rules(&runs[i].history, out);
         }
         buffer_print(out, "</td>");
@@ -212,13 +201,14 @@ static void print_differences(Buffer *out, const ComparedRun *runs, int count) {
     for (int key = 0; key < KEY_COUNT; key++) {
         bool differs = false;
         for (int i = 0; i < count; i++)
-            differs |= runs[i].saved.config && (history_changed(&runs[i].history, config_key(key)) ||
-                                                strcmp(value_of(&runs[i], key, text), value_of(first, key, other)));
+            differs |= runs[i].saved.config &&
+                       (history_changed(&runs[i].history, config_key(key)) ||
+                        strcmp(compared_value(&runs[i], key, text), compared_value(first, key, other)));
         if (!differs) continue;
         buffer_print(out, "<tr><th>%s</th>", config_key(key));
         for (int i = 0; i < count; i++) {
             buffer_print(out, "<td>");
-            html_string(out, value_of(&runs[i], key, text));
+            html_string(out, compared_value(&runs[i], key, text));
             buffer_print(out, "</td>");
         }
         buffer_print(out, "</tr>\n");
@@ -226,7 +216,7 @@ static void print_differences(Buffer *out, const ComparedRun *runs, int count) {
     buffer_print(out, "</table>\n");
 }
 
-static void print_page(Buffer *out, const ComparedRun *runs, int count) {
+static void print_page(Buffer *out, const ComparedRun *runs, int count, const Buffer *pair) {
     static const struct {
         const char *title, *key;
         bool smooth;
@@ -237,6 +227,7 @@ static void print_page(Buffer *out, const ComparedRun *runs, int count) {
                   {"Tokens a second", "tok_s", true}};
     html_begin(out, "Training runs");
     print_table(out, runs, count);
+    buffer_add(out, pair->data, pair->size);
     buffer_print(out, "<div class=\"charts\">\n");
     for (size_t i = 0; i < sizeof charts / sizeof *charts; i++)
         print_chart(out, charts[i].title, charts[i].key, charts[i].smooth, runs, count);
@@ -245,8 +236,8 @@ static void print_page(Buffer *out, const ComparedRun *runs, int count) {
     buffer_print(out, "</html>\n");
 }
 
-int comparison_write(const char *path, char **names, int count) {
-    Buffer page = {0};
+int comparison_write(const char *path, char **names, int count, Buffer *text) {
+    Buffer page = {0}, pair = {0};
     int result = 0, read = 0;
     ComparedRun *runs = allocate_zeroed((size_t)count, sizeof *runs);
     for (int i = 0; i < count && result == 0; i++) {
@@ -258,13 +249,15 @@ int comparison_write(const char *path, char **names, int count) {
         if (empty) result = 0;
     }
     if (result == 0 && !read) result = fail(EX_NOINPUT, "none of these directories holds the steps of a run");
+    if (result == 0 && read == 2) result = run_pair_print(&runs[0], &runs[1], &pair, text);
     if (result == 0) {
         if (losses_compare(runs, read)) qsort(runs, (size_t)read, sizeof *runs, by_loss);
-        print_page(&page, runs, read);
+        print_page(&page, runs, read, &pair);
         result = file_write_over(path, (Bytes){page.data, page.size}, strlen("<!doctype html>"));
     }
     for (int i = 0; i < count; i++) close_run(&runs[i]);
     free(runs);
     buffer_close(&page);
+    buffer_close(&pair);
     return result;
 }

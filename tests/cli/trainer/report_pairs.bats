@@ -1,0 +1,104 @@
+# `report A B`: two runs item by item, and sample by sample.
+load ../helpers
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || exit
+    make_data 6000 0.1 --vocabulary ascii
+}
+
+# graded RUN STEP RIGHT...: items of tasks `first` and `second`; each letter of RIGHT is an item, 1: right
+graded() {
+    mkdir -p "$1"
+    [ -e "$1/metrics.jsonl" ] || echo '{"step": 1, "loss": 2.0}' >"$1/metrics.jsonl"
+    {
+        echo "{\"format\":\"millrace items 1\",\"items_sha256\":\"${digest:-ab12}\",\"model\":\"$1\",\"step\":$2,\"block\":${block:-16},\"rule\":\"${rule:-r}\"}"
+        for task in first second; do
+            grep -o . <<<"$3" | cat -n | while read -r id right; do
+                echo "{\"task\":\"$task\",\"id\":$id,\"kind\":\"choice\",\"label\":1,\"right\":$right,\"losses\":[9,$((6 - right))],\"tokens\":[1,1],\"chars\":[4,4],\"bytes\":[4,4]}"
+            done
+            shift
+        done
+    } >"$1/items-$(printf %08d "$2").jsonl"
+}
+
+report() { "$BIN/trainer" report "$@"; }
+
+@test "report pairs the items of two runs, and says whether they differ" {
+    graded a 8 0000001111 0011001100
+    graded a 16 0000001111 0011001100
+    cp a/items-00000016.jsonl kept && rm a/items-00000016.jsonl
+    graded b 8 1111111111 1100110011
+    graded b 16 0000000000 0000000000 # of a step that a has not graded
+    report a b | tee found
+    grep -q '^A: a, step 8; B: b, step 8$' found
+    # six of six better: 2 / 2^6, and twice that for two tasks; the mean of 0.6 has the error sqrt(0.24 / 9), and t is 2.2622
+    grep -qE '^first +10 +40.00 +100.00 +\+60.00 \[\+23.06, \+96.94\] .* 0.0625$' found
+    grep -qE '^second +10 +40.00 +60.00 +\+20.00 \[-53.88, \+93.88\] .* 0.7539$' found # six of ten: 2 * 386 / 1024
+    # above chance (0.5): 1.2 and 0.4, errors 2 * 0.1632993 and 2 * 0.3265986
+    grep -qE '^mean above chance +\+80.00 \[\+8.43, \+151.57\] .* 0.0285$' found
+    grep -q '^Beyond items: yes. B is better: mean above chance. Beyond seeds: not known, one run each.$' found
+    grep -q '<td>6</td><td>0</td><td>-0.15000 ' runs.html # loss of the right ending: 0.6 nats in 4 bytes less
+    run_code 1 grep -E 'src=|href=|<script|https?://' runs.html
+    cp kept a/items-00000016.jsonl # now both have 16
+    report a b | grep -q '^A: a, step 16; B: b, step 16$'
+}
+
+@test "report leaves out items that do not compare, with the reason" {
+    graded a 8 0011
+    mkdir none && cp a/metrics.jsonl none && cp a/items-00000008.jsonl none/items-8.jsonl # of another name
+    report a none | grep -q "^'none' has no graded items, which the keys items and items_interval write.$"
+    digest=ff00 graded b 8 0011
+    report a b | grep -q "^'a/items-00000008.jsonl' (ab12) and 'b/items-00000008.jsonl' (ff00) have graded other items.$"
+    rule=other graded b 8 0011
+    report a b | grep -q "counts by the rule \"r\", 'b/items-00000008.jsonl' by \"other\".$"
+    block=32 graded b 8 0011
+    report a b | grep -q "^A reads 16 tokens of an item, B 32.$"
+    report a b | grep -q "^Beyond items: no. "
+    graded b 8 001
+    graded b 16 0011
+    truncate -s -3 b/items-00000016.jsonl
+    run_match 65 "'b/items-00000016.jsonl', line 5: no JSON object" report b b
+    rm b/items-00000016.jsonl
+    run_match 65 "'b/items-00000008.jsonl' ends before 'a/items-00000008.jsonl'" report a b
+    sed -i '2s/"id":1/"id":7/' b/items-00000008.jsonl
+    run_match 65 "line 2: equal digests, but not the same item" report a b
+    sed -i '2s/"right":0/"right":2/' b/items-00000008.jsonl
+    run_match 65 "'b/items-00000008.jsonl', line 2: 'right' is not 0 or 1" report a b
+    echo '{}' >b/items-00000008.jsonl
+    run_match 65 "does not begin with a line of the format" report a b
+    report a | diff - <(echo runs.html) # one run has no pair
+}
+
+@test "report pairs the losses of the same samples, step by step" {
+    long=(--quiet --sample_tokens=0 --max_iters=600 --eval_interval=200 --eval_iters=1)
+    train "${long[@]}" --out_dir=a
+    train "${long[@]}" --out_dir=b --learning_rate=2e-3
+    report a b | tee found
+    python3 - >want <<'END'
+import json
+lines = {run: [json.loads(line) for line in open(f"{run}/metrics.jsonl")] for run in "ab"}
+a, b = ({line["step"]: line["loss"] for line in lines[run] if "loss" in line} for run in "ab")
+steps = sorted(a)[:-1][-288:]  # 16 blocks
+mean = [sum(run[step] for step in steps) / len(steps) for run in (a, b)]
+last = [[line["val_loss"] for line in lines[run] if "val_loss" in line][-1] for run in "ab"]
+print(f"training, last 288 of steps 1 to 599  {mean[0]:.4f}  {mean[1]:.4f} {mean[1] - mean[0]:+.5f}")
+print(f"validation, step 600 {last[0]:.4f}  {last[1]:.4f} {last[1] - last[0]:+.5f}")
+END
+    while read -r line; do grep -q "^$line" <(tr -s ' ' <found); done < <(tr -s ' ' <want)
+    grep -q '^Beyond samples: yes, B is lower. Beyond seeds: not known, one run each.$' found
+    report b a | grep -q '^Beyond samples: yes, B is higher. '
+    report a a | grep -q '^Beyond samples: no. '
+    train --quiet --sample_tokens=0 --out_dir=short
+    report a short | grep -q '^Beyond samples: not known, 512 common steps are the least for an interval.$'
+    train --quiet --sample_tokens=0 --out_dir=batch --batch_size=1
+    report short batch | grep -q '^The runs have no step with the same samples.$'
+    for key in seed=5 z_loss=1e-4 dropout=0.1; do
+        train --quiet --sample_tokens=0 --out_dir="${key%=*}" "--$key"
+        report short "${key%=*}" | grep -q "^the training losses do not compare step by step: ${key%=*} is .* in A, .* in B.$"
+    done
+    "$BIN/shardtool" tokenize -q --val 0.5 --vocabulary "$BATS_FILE_TMPDIR/ascii" -o other "$BATS_FILE_TMPDIR/docs"
+    train --quiet --out_dir=third --dataset=other
+    report short third | grep -q '^the training losses are of different data.$'
+    rm -r third/ckpt-*
+    report third short | grep -q "^'third' has no checkpoint, which names its data.$"
+}

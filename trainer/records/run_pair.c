@@ -1,0 +1,367 @@
+// Two runs, item by item and sample by sample.
+#include "common/err.h"
+#include "trainer/records/bar_table.h"
+#include "trainer/records/comparison_internal.h"
+#include "trainer/records/grade_pair.h"
+#include "trainer/records/html.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct {
+    Buffer *page, *text;
+} Outputs;
+
+static void print_heading(const Outputs *out, const char *title) {
+    buffer_print(out->page, "<h2>%s</h2>\n", title);
+    buffer_print(out->text, "%s\n", title);
+}
+
+// Adds what the buffer holds as a paragraph, and empties it.
+static void print_paragraph(const Outputs *out, Buffer *sentence) {
+    buffer_print(out->page, "<p>");
+    html_text(out->page, sentence->data, sentence->size);
+    buffer_print(out->page, "</p>\n");
+    buffer_print(out->text, "%.*s\n", (int)sentence->size, (const char *)sentence->data);
+    sentence->size = 0;
+}
+
+static int color_of(const Estimate *change, double p, bool more_is_better) {
+    return !(p < 0.05) ? 0 : (change->value > 0) == more_is_better ? 1 : 2;
+}
+
+// Rounded, and without the sign of a zero.
+static double rounded(double value, int digits) {
+    const double unit = pow(10, digits), result = round(value * unit) / unit;
+    return result == 0 ? 0 : result;
+}
+
+// A value, or with its interval; nothing if it is not known.
+static void print_change(char cell[BAR_CELL_BYTES], const Estimate *change, double unit, int digits) {
+    const double value = rounded(change->value * unit, digits);
+    *cell = 0;
+    if (isfinite(change->low))
+        snprintf(cell, BAR_CELL_BYTES, "%+.*f [%+.*f, %+.*f]", digits, value, digits,
+                 rounded(change->low * unit, digits), digits, rounded(change->high * unit, digits));
+    else if (isfinite(change->value))
+        snprintf(cell, BAR_CELL_BYTES, "%+.*f", digits, value);
+}
+
+static void print_p(char cell[BAR_CELL_BYTES], double p) {
+    if (!isnan(p)) snprintf(cell, BAR_CELL_BYTES, p < 1e-4 ? "<0.0001" : "%.4f", p);
+}
+
+// ---- items
+
+enum {
+    TASK,
+    ITEMS,
+    CHANCE,
+    FROM,
+    FROM_RANGE,
+    TO,
+    TO_RANGE,
+    CHANGE,
+    BAR,
+    P_HOLM,
+    BETTER,
+    WORSE,
+    LOSS,
+    NEEDED,
+    ITEM_CELLS
+};
+
+static const BarColumn item_columns[ITEM_CELLS] = {[TASK] = {"task", false},
+                                                   [ITEMS] = {"items", false},
+                                                   [CHANCE] = {"chance %", true},
+                                                   [FROM] = {"A %", false},
+                                                   [FROM_RANGE] = {"95 %", true},
+                                                   [TO] = {"B %", false},
+                                                   [TO_RANGE] = {"95 %", true},
+                                                   [CHANGE] = {"points, 95 %", false},
+                                                   [BAR] = {NULL, false},
+                                                   [P_HOLM] = {"p (Holm)", false},
+                                                   [BETTER] = {"right in B alone", true},
+                                                   [WORSE] = {"right in A alone", true},
+                                                   [LOSS] = {"loss of the right ending, nats/byte", true},
+                                                   [NEEDED] = {"items for 1 point", true}};
+
+static void print_share(char cell[BAR_CELL_BYTES], char range[BAR_CELL_BYTES], uint64_t right, uint64_t items) {
+    double low, high;
+    wilson_interval(right, items, &low, &high);
+    snprintf(cell, BAR_CELL_BYTES, "%.2f", 100 * (double)right / (double)items);
+    snprintf(range, BAR_CELL_BYTES, "%.2f to %.2f", 100 * low, 100 * high);
+}
+
+// Of right and wrong. If all items have changed alike, as where none has, the interval of Tango (Statistics in Medicine
+// 17, 1998), which then is Wilson's: nothing found in a few items is no certain nothing.
+static Estimate right_change(const TaskPair *task) {
+    Estimate change = estimate_mean(&task->right_change);
+    double low, width;
+    if (change.error > 0) return change;
+    wilson_interval(0, task->items, &low, &width);
+    change.low = fmax(change.value - width, -1), change.high = fmin(change.value + width, 1);
+    return change;
+}
+
+static void fill_task(BarRow *row, const TaskPair *task, double p) {
+    const Estimate loss = estimate_mean(&task->loss_change);
+    const double needed = items_needed(series_variance(&task->right_change), 0.01);
+    row->change = right_change(task);
+    row->color = color_of(&row->change, p, true);
+    snprintf(row->cells[TASK], BAR_CELL_BYTES, "%s", task->name);
+    snprintf(row->cells[ITEMS], BAR_CELL_BYTES, "%" PRIu64, task->items);
+    snprintf(row->cells[CHANCE], BAR_CELL_BYTES, "%.1f", 100 * task->chance);
+    print_share(row->cells[FROM], row->cells[FROM_RANGE], task->right[0], task->items);
+    print_share(row->cells[TO], row->cells[TO_RANGE], task->right[1], task->items);
+    print_change(row->cells[CHANGE], &row->change, 100, 2);
+    print_p(row->cells[P_HOLM], p);
+    snprintf(row->cells[BETTER], BAR_CELL_BYTES, "%" PRIu64, task->better);
+    snprintf(row->cells[WORSE], BAR_CELL_BYTES, "%" PRIu64, task->worse);
+    if (task->loss_change.count) print_change(row->cells[LOSS], &loss, 1, 5);
+    if (needed > 0) snprintf(row->cells[NEEDED], BAR_CELL_BYTES, "%.0f", needed);
+}
+
+// Names the rows of a color, the mean first.
+static void add_rows(Buffer *line, const char *verdict, int color, const BarRow *rows, size_t count) {
+    const char *before = verdict;
+    for (size_t i = count; i > 0; i--)
+        if (rows[i - 1].color == color) buffer_print(line, "%s%s", before, rows[i - 1].cells[TASK]), before = ", ";
+    if (before != verdict) buffer_print(line, ".");
+}
+
+static void print_verdict(const Outputs *out, const GradePair *pair, const BarRow *rows, size_t row_count) {
+    Buffer line = {0};
+    bool differs = false;
+    for (size_t i = 0; i < row_count; i++) differs |= rows[i].color;
+    buffer_print(&line, "Beyond items: %s.", differs ? "yes" : "no");
+    add_rows(&line, " B is better: ", 1, rows, row_count);
+    add_rows(&line, " B is worse: ", 2, rows, row_count);
+    buffer_print(&line, " Beyond seeds: not known, one run each.");
+    print_paragraph(out, &line);
+    if (pair->blocks[0] != pair->blocks[1]) {
+        buffer_print(&line, "A reads %lld tokens of an item, B %lld.", pair->blocks[0], pair->blocks[1]);
+        print_paragraph(out, &line);
+    }
+    buffer_close(&line);
+}
+
+// The tasks whose few items make most of the error of the mean.
+static void print_weights(const Outputs *out, const GradePair *pair, const double *shares) {
+    Buffer line = {0};
+    buffer_print(&line, "Of the variance of the mean: ");
+    const size_t start = line.size;
+    for (size_t i = 0; i < pair->count; i++)
+        if (shares[i] * (double)pair->count > 2) // twice its part
+            buffer_print(&line, "%s%s %.0f %% (%" PRIu64 " items)", line.size > start ? ", " : "", pair->tasks[i].name,
+                         100 * shares[i], pair->tasks[i].items);
+    if (line.size > start) buffer_print(&line, "."), print_paragraph(out, &line);
+    buffer_close(&line);
+}
+
+static void print_tasks(const Outputs *out, const GradePair *pair) {
+    double *p = allocate_zeroed(pair->count, sizeof *p), *shares = allocate_zeroed(pair->count, sizeof *shares);
+    BarRow *rows = allocate_zeroed(pair->count + 1, sizeof *rows), *mean = &rows[pair->count];
+    for (size_t i = 0; i < pair->count; i++) p[i] = mcnemar_p(pair->tasks[i].better, pair->tasks[i].worse);
+    holm_correct(p, pair->count);
+    for (size_t i = 0; i < pair->count; i++) fill_task(&rows[i], &pair->tasks[i], p[i]);
+    mean->change = grade_pair_mean(pair, shares);
+    mean->color = color_of(&mean->change, mean->change.p, true);
+    strcpy(mean->cells[TASK], "mean above chance");
+    print_change(mean->cells[CHANGE], &mean->change, 100, 2);
+    print_p(mean->cells[P_HOLM], mean->change.p);
+    const size_t row_count = pair->count + (pair->count > 1);
+    bar_table_print(out->page, out->text, item_columns, ITEM_CELLS, rows, row_count);
+    print_verdict(out, pair, rows, row_count);
+    if (pair->count > 1) print_weights(out, pair, shares);
+    free(rows);
+    free(p);
+    free(shares);
+}
+
+static int print_items(const Outputs *out, const char *const names[2]) {
+    GradePair pair;
+    Buffer line = {0};
+    const int result = grade_pair_read(&pair, names, &line);
+    if (result >= 0) print_heading(out, "The same items");
+    if (result == 0) buffer_print(&line, "."), print_paragraph(out, &line);
+    if (result > 0) {
+        for (int i = 0; i < 2; i++)
+            buffer_print(&line, "%s%c: %s, step %" PRIu64, i ? "; " : "", "AB"[i], names[i], pair.steps[i]);
+        print_paragraph(out, &line);
+        print_tasks(out, &pair);
+    }
+    grade_pair_close(&pair);
+    buffer_close(&line);
+    return result < 0 ? -1 : 0;
+}
+
+// ---- losses
+
+enum { WHAT, LOSS_FROM, LOSS_TO, LOSS_CHANGE, LOSS_BAR, LOSS_P, ALONE, PAIRED, LOSS_CELLS };
+
+static const BarColumn loss_columns[LOSS_CELLS] = {[WHAT] = {"loss", false},
+                                                   [LOSS_FROM] = {"A", false},
+                                                   [LOSS_TO] = {"B", false},
+                                                   [LOSS_CHANGE] = {"change, 95 %", false},
+                                                   [LOSS_BAR] = {NULL, false},
+                                                   [LOSS_P] = {"p", false},
+                                                   [ALONE] = {"noise of a step, unpaired", true},
+                                                   [PAIRED] = {"paired", true}};
+
+// The losses of the steps in which both runs have read the same samples.
+typedef struct {
+    double *losses[2], *changes;
+    double first, last; // steps
+    size_t count;
+} LossPair;
+
+static bool same_data(const RunState *a, const RunState *b) {
+    bool same = a->change_count == b->change_count && a->dataset_count && b->dataset_count &&
+                !memcmp(a->datasets[a->dataset].fingerprint, b->datasets[b->dataset].fingerprint, 32);
+    for (int i = 0; same && i < a->change_count; i++)
+        same = a->changes[i].step == b->changes[i].step && !memcmp(a->changes[i].old, b->changes[i].old, 32) &&
+               !memcmp(a->changes[i].new, b->changes[i].new, 32);
+    return same;
+}
+
+// Why no step of the two runs compares; nothing is added if that depends on the samples of their steps.
+static void find_reason(const ComparedRun *const runs[2], Buffer *reason) {
+    static const int keys[] = {KEY_seed,          KEY_sampling, KEY_block_size, KEY_loss_tokens,
+                               KEY_document_mask, KEY_z_loss,   KEY_dropout};
+    char a[PATH_MAX_BYTES], b[PATH_MAX_BYTES];
+    for (int i = 0; i < 2; i++)
+        if (!runs[i]->saved.config && !reason->size)
+            buffer_print(reason, "'%s' has no checkpoint, which names its data", runs[i]->name);
+    if (reason->size) return;
+    if (!same_data(&runs[0]->saved.state, &runs[1]->saved.state)) {
+        buffer_print(reason, "the training losses are of different data");
+        return;
+    }
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && !reason->size; i++)
+        if (strcmp(compared_value(runs[0], keys[i], a), compared_value(runs[1], keys[i], b)))
+            buffer_print(reason, "the training losses do not compare step by step: %s is %s in A, %s in B",
+                         config_key(keys[i]), a, b);
+}
+
+// The value at a step, at or after *at. NAN: none.
+static double value_at(const Curve *curve, size_t *at, double step) {
+    while (*at < curve->count && curve->points[*at].step < step) ++*at;
+    return *at < curve->count && curve->points[*at].step == step ? curve->points[*at].value : NAN;
+}
+
+// The samples of a step end where those of the next one begin, so the last step of a run is left out.
+static void pair_losses(LossPair *pair, const ComparedRun *const runs[2]) {
+    const Curve *samples[2], *losses[2];
+    size_t at[2] = {0}, sample_at = 0;
+    double before[2] = {NAN, NAN}, before_step = NAN;
+    for (int i = 0; i < 2; i++)
+        samples[i] = curves_find(&runs[i]->curves, "first_sample"), losses[i] = curves_find(&runs[i]->curves, "loss");
+    for (size_t i = 0; i < samples[0]->count; i++) {
+        const double step = samples[0]->points[i].step;
+        if (value_at(samples[1], &sample_at, step) != samples[0]->points[i].value) break;
+        if (isfinite(before[0] + before[1])) {
+            for (int run = 0; run < 2; run++) {
+                pair->losses[run] = array_grow(pair->losses[run], pair->count, sizeof(double));
+                pair->losses[run][pair->count] = before[run];
+            }
+            pair->changes = array_grow(pair->changes, pair->count, sizeof(double));
+            pair->changes[pair->count++] = before[1] - before[0];
+            if (pair->count == 1) pair->first = before_step;
+            pair->last = before_step;
+        }
+        before_step = step;
+        for (int run = 0; run < 2; run++) before[run] = value_at(losses[run], &at[run], step);
+    }
+}
+
+static double mean_of(const double *values, size_t count) {
+    Series series = {0};
+    for (size_t i = 0; i < count; i++) series_add(&series, values[i]);
+    return series.mean;
+}
+
+// The variance of a step about a level that moves slowly, from the differences of neighbours (von Neumann, Annals of
+// Mathematical Statistics 12, 1941).
+static double noise_of(const double *values, size_t count) {
+    double squares = 0;
+    for (size_t i = 1; i < count; i++) squares += (values[i] - values[i - 1]) * (values[i] - values[i - 1]);
+    return squares / (2 * ((double)count - 1));
+}
+
+// The second half of the common steps, which the beginning of training does not reach.
+static void fill_training(BarRow *row, const LossPair *pair) {
+    const size_t second = pair->count - pair->count / 2;
+    const size_t count = second < SERIES_LEAST ? second : second / 16 * 16, start = pair->count - count; // whole blocks
+    const double *from = pair->losses[0] + start, *to = pair->losses[1] + start, *changes = pair->changes + start;
+    row->change = estimate_correlated(changes, count);
+    if (isnan(row->change.value)) row->change.value = mean_of(changes, count);
+    row->color = color_of(&row->change, row->change.p, false);
+    snprintf(row->cells[WHAT], BAR_CELL_BYTES, "training, last %zu of steps %.0f to %.0f", count, pair->first,
+             pair->last);
+    snprintf(row->cells[LOSS_FROM], BAR_CELL_BYTES, "%.4f", mean_of(from, count));
+    snprintf(row->cells[LOSS_TO], BAR_CELL_BYTES, "%.4f", mean_of(to, count));
+    print_change(row->cells[LOSS_CHANGE], &row->change, 1, 5);
+    print_p(row->cells[LOSS_P], row->change.p);
+    if (count < 2) return;
+    snprintf(row->cells[ALONE], BAR_CELL_BYTES, "%.5f", sqrt(noise_of(from, count) + noise_of(to, count)));
+    snprintf(row->cells[PAIRED], BAR_CELL_BYTES, "%.5f", sqrt(noise_of(changes, count)));
+}
+
+// The last evaluation that both have made of the same tokens. False: none.
+static bool fill_validation(BarRow *row, const ComparedRun *const runs[2]) {
+    const Curve *from = curves_find(&runs[0]->curves, "val_loss"), *to = curves_find(&runs[1]->curves, "val_loss");
+    row->change = (Estimate){NAN, NAN, NAN, NAN, NAN};
+    if (!runs[0]->saved.config || !runs[1]->saved.config || compared_evaluates_other(runs[1], runs[0])) return false;
+    if (runs[0]->history.rule_count > 1 || runs[1]->history.rule_count > 1) return false;
+    for (size_t i = from->count; i > 0; i--) {
+        size_t at = 0;
+        const Point *point = &from->points[i - 1];
+        const double other = value_at(to, &at, point->step);
+        if (isnan(other)) continue;
+        row->change.value = other - point->value;
+        snprintf(row->cells[WHAT], BAR_CELL_BYTES, "validation, step %.0f", point->step);
+        snprintf(row->cells[LOSS_FROM], BAR_CELL_BYTES, "%.4f", point->value);
+        snprintf(row->cells[LOSS_TO], BAR_CELL_BYTES, "%.4f", other);
+        print_change(row->cells[LOSS_CHANGE], &row->change, 1, 5);
+        return true;
+    }
+    return false;
+}
+
+static void print_losses(const Outputs *out, const ComparedRun *const runs[2]) {
+    BarRow rows[2] = {0};
+    LossPair pair = {0};
+    Buffer line = {0};
+    size_t count = 0;
+    find_reason(runs, &line);
+    if (!line.size) pair_losses(&pair, runs);
+    if (pair.count) fill_training(&rows[count++], &pair);
+    count += fill_validation(&rows[count], runs);
+    print_heading(out, "The same samples");
+    if (count) bar_table_print(out->page, out->text, loss_columns, LOSS_CELLS, rows, count);
+    if (line.size)
+        buffer_print(&line, ".");
+    else if (!pair.count)
+        buffer_print(&line, "The runs have no step with the same samples.");
+    else if (isnan(rows[0].change.p))
+        buffer_print(&line, "Beyond samples: not known, %d common steps are the least for an interval.",
+                     2 * SERIES_LEAST);
+    else
+        buffer_print(&line, "Beyond samples: %s. Beyond seeds: not known, one run each.",
+                     rows[0].color == 1   ? "yes, B is lower"
+                     : rows[0].color == 2 ? "yes, B is higher"
+                                          : "no");
+    print_paragraph(out, &line);
+    for (int i = 0; i < 2; i++) free(pair.losses[i]);
+    free(pair.changes);
+    buffer_close(&line);
+}
+
+int run_pair_print(const ComparedRun *from, const ComparedRun *to, Buffer *page, Buffer *text) {
+    const Outputs out = {page, text};
+    if (print_items(&out, (const char *[]){from->name, to->name}) < 0) return -1;
+    print_losses(&out, (const ComparedRun *[]){from, to});
+    return 0;
+}
