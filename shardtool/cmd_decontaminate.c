@@ -16,7 +16,8 @@ static uint64_t words = 13;
 static SourceDocs docs = DOCS_LINES;
 
 static const Option options[] = {
-    {OPT_LIST, "against", &against, "FILE", "file of items: JSON lines, Parquet or text; may be given several times"},
+    {OPT_LIST, "against", &against, "FILE",
+     "file of items: those of a grade, other JSON lines, Parquet or text; may be given several times"},
     {OPT_SIZE, "words", &words, "N", "compare sequences of N words"},
     {OPT_STRING, "report", &report_path, "FILE",
      "write a line of JSON for each removed document; without -o nothing else is written. - is standard output"},
@@ -64,7 +65,7 @@ static int open_items(Decontamination *work) {
     char *paths[STRING_LIST_MAX];
     for (size_t i = 0; i < against.count; i++) paths[i] = (char *)(uintptr_t)against.items[i];
     if (inputs_open(&work->files, (int)against.count, paths, &input_filter) < 0) return -1;
-    source_options.docs = docs, source_options.text_field = text_field;
+    source_options.docs = docs, source_options.text_field = text_field, source_options.items = true;
     work->index = item_index_open((unsigned)words);
     Source *source = source_open(&work->files, &source_options);
     const int status = read_items(work, source);

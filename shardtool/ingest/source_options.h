@@ -15,6 +15,7 @@ typedef struct {
     const char *text_column; // dotted path of the text in a Parquet file
     StringList where;        // conditions (where.h); rows of Parquet and JSON lines that do not meet all are left out
     bool turns;              // JSON lines may have conversations (jsonl_turns.h); no other format is read
+    bool items;              // of JSON lines that are items of a grade, the right texts alone (jsonl_items.h)
     bool replaces;           // with turns: bytes that are not UTF-8 become U+FFFD; else they are refused
     unsigned format;         // 0 = choose by content, else the number of the row among the INPUT_DOCUMENTS rows
     uint64_t max_depth;      // levels of containers; a compressed archive is one level

@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include "common/utf8.h"
 #include "shardtool/ingest/input_format.h"
+#include "shardtool/jsonl/jsonl_items.h"
 #include "shardtool/jsonl/jsonl_turns.h"
 #include "shardtool/jsonl/jsonl_where.h"
 #include <inttypes.h>
@@ -36,7 +37,8 @@ typedef struct {
     JsonEvents json;
     uint64_t start;           // offset in the stream of window[0]
     uint64_t number, line_at; // of the line, from 1; its offset in the stream
-    bool whole;               // the text is returned when the line is whole: with turns or conditions
+    bool whole;               // the text is returned when the line is whole: with turns, items or conditions
+    bool items;               // lines may be items of a grade; other lines are joined
     KeyPath path;
     bool joins; // all strings of the line, for the path *
     LineText line;
@@ -48,7 +50,7 @@ typedef struct {
     bool has_key;
     Buffer pending;                          // uint64_t, their numbers
     Error pending_why;                       // of the first
-    JsonTree tree;                           // with turns: the line
+    JsonTree tree;                           // with turns or items: the line
     uint8_t window[STREAM_WINDOW_BYTES + 1]; // and a line end after the last line
 } JsonlReader;
 
@@ -79,7 +81,8 @@ FormatReader *jsonl_open(Stream *stream, SourceOptions *options) {
     jsonl->start = jsonl->line_at = start.byte, jsonl->number = start.byte ? start.number : 1;
     jsonl->has_key = start.byte; // a document lies before
     jsonl->joins = !strcmp(options->text_field, "*");
-    jsonl->whole = options->turns || options->where.count;
+    jsonl->items = options->items && jsonl->joins && !options->turns;
+    jsonl->whole = options->turns || jsonl->items || options->where.count;
     int status = jsonl_where_open(&jsonl->where, &options->where);
     if (!key_path_open(&jsonl->path, options->text_field))
         status = fail(EX_USAGE, "--text-field '%s' is not a path of 1 to %d keys", options->text_field, PATH_KEYS_MAX);
@@ -229,14 +232,24 @@ static bool is_text(const JsonlReader *jsonl, unsigned depth) {
     return !jsonl->joins && key_path_ends(&jsonl->path, depth);
 }
 
-static void begin_string(JsonlReader *jsonl) {
-    jsonl->json.capture = jsonl->joins || is_text(jsonl, jsonl->json.depth) ? &jsonl->text : NULL;
-    if (!jsonl->json.capture) return;
+// A string of the line becomes the text, or is added to it.
+static void begin_text(JsonlReader *jsonl) {
     if (jsonl->joins && jsonl->line.found)
         buffer_add(&jsonl->text, " ", 1);
     else
         jsonl->text.size = 0;
     jsonl->line.found = true;
+}
+
+static void begin_string(JsonlReader *jsonl) {
+    jsonl->json.capture = jsonl->joins || is_text(jsonl, jsonl->json.depth) ? &jsonl->text : NULL;
+    if (jsonl->json.capture) begin_text(jsonl);
+}
+
+// Joins the strings of a line that may be an item, which the tree holds.
+static void take_string(JsonlReader *jsonl) {
+    begin_text(jsonl);
+    buffer_add(&jsonl->text, jsonl->tree.text.data, jsonl->tree.text.size);
 }
 
 // The conversation or the text of a whole line. NULL, or why the line is bad.
@@ -266,6 +279,8 @@ static int end_line(JsonlReader *jsonl, Part *part) {
     const bool met = jsonl_where_met(&jsonl->where, jsonl->why, &why);
     if (met && !why && jsonl->options->turns)
         why = read_turns(jsonl);
+    else if (met && !why && jsonl->items && jsonl_items_read(jsonl->tree.root, &jsonl->text, &why))
+        jsonl->line.found = true;
     else if (met && !why && !line->found && is_conversation(jsonl))
         why = IS_TURNS;
     if (why) return refuse_line(jsonl, why, part);
@@ -325,9 +340,10 @@ int jsonl_next(FormatReader *reader, Part *part) {
             if (more <= 0) return more < 0 ? -1 : skip_pending(jsonl);
             if (why) status = refuse_line(jsonl, why, part);
         } else {
-            if (turns)
-                json_tree_add(&jsonl->tree, &jsonl->json, event);
-            else
+            if (turns || jsonl->items) json_tree_add(&jsonl->tree, &jsonl->json, event);
+            if (jsonl->items && event == EVENT_TEXT)
+                take_string(jsonl);
+            else if (!turns && !jsonl->items)
                 status = take_event(jsonl, event, part);
             if (jsonl->where.list.count) jsonl_where_take(&jsonl->where, &jsonl->json, event);
         }

@@ -1,5 +1,5 @@
-// Reads any bytes as text, JSON lines, conversations or an archive, also with any condition: the reader returns whole
-// documents or reports bad data. What jansson parses has the same value here.
+// Reads any bytes as text, JSON lines, conversations, items of a grade or an archive, also with any condition: the
+// reader returns whole documents or reports bad data. What jansson parses has the same value here.
 #include "common/json_read.h"
 #include "common/turns.h"
 #include "common/utf8.h"
@@ -44,6 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     compare_with_jansson(text);
     SourceOptions options = {.docs = (SourceDocs)(data[0] % 3), .text_field = data[0] & 4 ? "a.text" : "text"};
     options.skips.max = data[0] & 8 ? 1000 : 0;
+    if (data[0] & 128) options.items = true, options.text_field = "*";
     options.turns = data[0] & 16, options.replaces = data[0] & 32;
     if (data[0] & 64) options.where.items[options.where.count++] = condition;
     FormatReader *reader;

@@ -202,6 +202,29 @@ PYTHON
     run_match 0 "items that occur: 0 of 0*8 items of fewer than 8 words were not searched for" shardtool decontaminate --text-field text --against short.jsonl --report none.jsonl d
 }
 
+@test "decontaminate takes the right text of an item of a grade, without its examples and wrong endings" {
+    make_items
+    words() { sed -n "$1p" items.txt | cut -d ' ' -f "$2"; }
+    { # each item: wrong and right endings, examples that other documents hold
+        jq -nc --arg shots "$(words 4 1-)" --arg context "$(words 1 1-30)" --arg right " $(words 1 31-)" --arg wrong " $(words 2 1-)" \
+            '{task: "a", id: 0, kind: "choice", shots: $shots, label: 1, span: "differing", texts: [[$context, $wrong], [$context, $right]]}'
+        jq -nc --arg context "$(words 5 1-36)" --arg right " $(words 5 37-)" '{task: "a", id: 1, kind: "greedy", texts: [[$context, $right]]}'
+        jq -nc --arg user "$(words 6 1-20)" --arg answer "$(words 6 21-)" '{task: "b", id: 2, kind: "answers", messages: [{role: "user", content: $user}], answer: $answer}'
+        jq -nc --arg text "$(words 3 1-)" '{question: $text, kind: "choice"}' # no item of a grade: all strings
+    } >grade.jsonl
+    run_code 0 shardtool decontaminate --against grade.jsonl --report r.jsonl d
+    jq -r '"\(.document) \(.item)"' r.jsonl | cmp - <(printf '%s\n' "0 0" "8 1" "9 0")
+    [[ "$output" == *"items that occur: 3 of 4"* ]]
+    head -1 grade.jsonl >one.jsonl
+    run_code 0 shardtool decontaminate --text-field shots --against one.jsonl --report shots.jsonl d # a key that is named
+    [ "$(jq .document shots.jsonl)" = 3 ]
+    jq -c 'del(.label)' grade.jsonl | run_match 65 "line 1*an item of the kind choice without a number as its label" shardtool decontaminate --against - --report x d
+    jq -c '.label = 2' grade.jsonl >beyond.jsonl
+    run_match 65 "an item without a context and an ending as its right text" shardtool decontaminate --against beyond.jsonl --report x d
+    jq -c 'del(.answer)' grade.jsonl | sed -n 3p >silent.jsonl
+    run_match 65 "an item of the kind answers without messages and an answer" shardtool decontaminate --against silent.jsonl --report x d
+}
+
 @test "decontaminate refuses what it cannot do" {
     make_items
     run_match 2 "missing --against FILE" shardtool decontaminate -o u d
