@@ -7,7 +7,9 @@
   lm-evaluation-harness."""
 import argparse
 import csv
+import hashlib
 import json
+import math
 import os
 import random
 import re
@@ -244,6 +246,30 @@ def read_parquet(path: str) -> Tuple[str, List[Item]]:
     return form, items
 
 
+# ---- results
+
+
+def samples_of(items: str, results: str, name: Optional[str]) -> Iterator[Record]:
+    """The lines that --log_samples would have written, of the items and their results (items-STEP.jsonl). A context holds its shots."""
+    graded = read_lines(results)
+    with open(items, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    if next(graded, {}).get("items_sha256") != digest:
+        sys.exit(f"{results} has no results of '{items}': its digest is another one")
+    for item, result in zip(read_lines(items), graded):
+        if item["kind"] == "answers" or name not in (None, item["task"]):
+            continue
+        texts = [(item.get("shots", "") + context, ending) for context, ending in item["texts"]]
+        values = [[str(math.nan if loss is None else -loss), str(bool(greedy))] for loss, greedy in zip(result["losses"], result["greedy"])]
+        label, pick = result["label"], result["pick"]
+        metrics = {"acc": float(pick["sum"] == label), "acc_norm": float(pick["char"] == label)}
+        if item["kind"] == "greedy":
+            metrics = {"perplexity": float(values[0][0]), "acc": int(result["greedy"][0])}
+        yield {"doc_id": item["id"], "doc": item, "target": str(label) if len(texts) > 1 else texts[0][1],
+               "arguments": {f"gen_args_{i}": {"arg_0": context, "arg_1": ending} for i, (context, ending) in enumerate(texts)},
+               "resps": [[value] for value in values], "filtered_resps": values, "filter": "none", "metrics": list(metrics), **metrics}
+
+
 # ---- the command
 
 
@@ -273,12 +299,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m millrace_loader.items", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="+", metavar="PATH")
-    parser.add_argument("--task", metavar="NAME", help="of a bundle only this task; of a file the name of its task")
+    parser.add_argument("--task", metavar="NAME", help="of a bundle or results only this task; of a file the name of its task")
     parser.add_argument("--limit", type=int, default=0, metavar="N", help="at most N items of a task; of a bundle they are drawn, as in nanochat")
     parser.add_argument("--shots", type=int, default=0, metavar="N", help="of a Parquet file: N examples before each item")
     parser.add_argument("--shots-from", metavar="FILE", help="the Parquet file of the examples, of the training split; without it the file's own items")
     parser.add_argument("--swap", action="store_true", help="what a model must read is that of another item: a control, in a file of its own")
+    parser.add_argument("--results", metavar="FILE", help="of one file of items and its results (items-STEP.jsonl): samples as --log_samples "
+                        "writes them")
     options = parser.parse_args()
+    if options.results:
+        for line in samples_of(options.paths[0], options.results, options.task):
+            print(json.dumps(line, ensure_ascii=False))
+        return
     for path in options.paths:
         if not os.path.exists(path):
             sys.exit(f"'{path}' does not exist")

@@ -1,7 +1,9 @@
 """Items of benchmarks as finished texts (python -m millrace_loader.items): the rules of nanochat and lm-evaluation-harness, in words of
 their own, on small files of the true forms."""
+import hashlib
 import json
 import os
+import pathlib
 import random
 import subprocess
 import sys
@@ -144,6 +146,31 @@ def test_samples_of_lm_eval_keep_their_texts_and_find_their_label(home):
     write_lines("other.jsonl", [{"text": "x"}])
     assert "no samples of lm-evaluation-harness" in render("other.jsonl", code=1)[1]
     assert "the texts of samples are finished" in render("unknown.jsonl", "--swap", code=1)[1]
+
+
+
+def test_results_become_samples_of_lm_eval(home):
+    os.chdir(home)
+    choice = {"task": "t", "id": 4, "kind": "choice", "shots": "s\n\n", "texts": [["a ", "b"], ["a ", "cd"]], "label": 1, "span": "ending"}
+    greedy = {"task": "u", "id": "x", "kind": "greedy", "texts": [["so it", " is"]]}
+    talk = {"task": "v", "id": 0, "kind": "answers", "messages": [], "answer": "yes"}
+    write_lines("items.jsonl", [choice, talk, greedy])
+    digest = hashlib.sha256(pathlib.Path("items.jsonl").read_bytes()).hexdigest()
+    result = {"losses": [3.0, 3.5], "greedy": [0, 1], "label": 1, "pick": {"sum": 0, "mean": 1, "char": 1, "byte": 1}}
+    write_lines("results.jsonl", [{"format": "millrace items 1", "items_sha256": digest}, {**choice, **result}, {**talk, **result},
+                                  {**greedy, "losses": [0.25], "greedy": [1], "label": 0, "pick": {"sum": 0, "char": 0}}])
+    (first, second), _ = render("--results", "results.jsonl", "items.jsonl")
+    assert first.pop("doc") == choice and second.pop("doc") == greedy
+    assert first == {"doc_id": 4, "target": "1", "arguments": {"gen_args_0": {"arg_0": "s\n\na ", "arg_1": "b"},
+                                                              "gen_args_1": {"arg_0": "s\n\na ", "arg_1": "cd"}},
+                     "resps": [[["-3.0", "False"]], [["-3.5", "True"]]], "filtered_resps": [["-3.0", "False"], ["-3.5", "True"]],
+                     "filter": "none", "metrics": ["acc", "acc_norm"], "acc": 0.0, "acc_norm": 1.0}
+    assert second == {"doc_id": "x", "target": " is", "arguments": {"gen_args_0": {"arg_0": "so it", "arg_1": " is"}},
+                      "resps": [[["-0.25", "True"]]], "filtered_resps": [["-0.25", "True"]], "filter": "none",
+                      "metrics": ["perplexity", "acc"], "perplexity": -0.25, "acc": 1}
+    assert len(render("--results", "results.jsonl", "--task", "u", "items.jsonl")[0]) == 1
+    write_lines("items.jsonl", [choice])
+    assert "results.jsonl has no results of 'items.jsonl'" in render("--results", "results.jsonl", "items.jsonl", code=1)[1]
 
 
 CHOICES = {"text": ["p", "q"], "label": ["A", "B"]}
