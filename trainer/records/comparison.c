@@ -250,6 +250,7 @@ int comparison_write(const char *path, char **names, int count, Buffer *text) {
     }
     if (result == 0 && !read) result = fail(EX_NOINPUT, "none of these directories holds the steps of a run");
     if (result == 0 && read == 2) result = run_pair_print(&runs[0], &runs[1], &pair, text);
+    if (result == 0 && read > 2) run_groups_print(runs, read, &pair, text);
     if (result == 0) {
         if (losses_compare(runs, read)) qsort(runs, (size_t)read, sizeof *runs, by_loss);
         print_page(&page, runs, read, &pair);

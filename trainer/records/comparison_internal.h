@@ -22,3 +22,7 @@ bool compared_evaluates_other(const ComparedRun *run, const ComparedRun *first);
 // Adds the tables of two runs: changes of the items that both have graded, and of the losses of the same samples; or
 // a line that says why there is none. -1 after fail() for damaged items.
 int run_pair_print(const ComparedRun *from, const ComparedRun *to, Buffer *page, Buffer *text);
+
+// Of two configurations that differ in more than the seed, with two runs or more of each: adds a table of their means,
+// by the test of Welch. Nothing for other runs.
+void run_groups_print(const ComparedRun *runs, int count, Buffer *page, Buffer *text);

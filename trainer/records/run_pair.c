@@ -9,49 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-typedef struct {
-    Buffer *page, *text;
-} Outputs;
-
-static void print_heading(const Outputs *out, const char *title) {
-    buffer_print(out->page, "<h2>%s</h2>\n", title);
-    buffer_print(out->text, "%s\n", title);
-}
-
-// Adds what the buffer holds as a paragraph, and empties it.
-static void print_paragraph(const Outputs *out, Buffer *sentence) {
-    buffer_print(out->page, "<p>");
-    html_text(out->page, sentence->data, sentence->size);
-    buffer_print(out->page, "</p>\n");
-    buffer_print(out->text, "%.*s\n", (int)sentence->size, (const char *)sentence->data);
-    sentence->size = 0;
-}
-
-static int color_of(const Estimate *change, double p, bool more_is_better) {
-    return !(p < 0.05) ? 0 : (change->value > 0) == more_is_better ? 1 : 2;
-}
-
-// Rounded, and without the sign of a zero.
-static double rounded(double value, int digits) {
-    const double unit = pow(10, digits), result = round(value * unit) / unit;
-    return result == 0 ? 0 : result;
-}
-
-// A value, or with its interval; nothing if it is not known.
-static void print_change(char cell[BAR_CELL_BYTES], const Estimate *change, double unit, int digits) {
-    const double value = rounded(change->value * unit, digits);
-    *cell = 0;
-    if (isfinite(change->low))
-        snprintf(cell, BAR_CELL_BYTES, "%+.*f [%+.*f, %+.*f]", digits, value, digits,
-                 rounded(change->low * unit, digits), digits, rounded(change->high * unit, digits));
-    else if (isfinite(change->value))
-        snprintf(cell, BAR_CELL_BYTES, "%+.*f", digits, value);
-}
-
-static void print_p(char cell[BAR_CELL_BYTES], double p) {
-    if (!isnan(p)) snprintf(cell, BAR_CELL_BYTES, p < 1e-4 ? "<0.0001" : "%.4f", p);
-}
-
 // ---- items
 
 enum {
@@ -109,46 +66,34 @@ static void fill_task(BarRow *row, const TaskPair *task, double p) {
     const Estimate loss = estimate_mean(&task->loss_change);
     const double needed = items_needed(series_variance(&task->right_change), 0.01);
     row->change = right_change(task);
-    row->color = color_of(&row->change, p, true);
+    row->color = bar_color(&row->change, p, true);
     snprintf(row->cells[TASK], BAR_CELL_BYTES, "%s", task->name);
     snprintf(row->cells[ITEMS], BAR_CELL_BYTES, "%" PRIu64, task->items);
     snprintf(row->cells[CHANCE], BAR_CELL_BYTES, "%.1f", 100 * task->chance);
     print_share(row->cells[FROM], row->cells[FROM_RANGE], task->right[0], task->items);
     print_share(row->cells[TO], row->cells[TO_RANGE], task->right[1], task->items);
-    print_change(row->cells[CHANGE], &row->change, 100, 2);
-    print_p(row->cells[P_HOLM], p);
+    bar_print_change(row->cells[CHANGE], &row->change, 100, 2);
+    bar_print_p(row->cells[P_HOLM], p);
     snprintf(row->cells[BETTER], BAR_CELL_BYTES, "%" PRIu64, task->better);
     snprintf(row->cells[WORSE], BAR_CELL_BYTES, "%" PRIu64, task->worse);
-    if (task->loss_change.count) print_change(row->cells[LOSS], &loss, 1, 5);
+    if (task->loss_change.count) bar_print_change(row->cells[LOSS], &loss, 1, 5);
     if (needed > 0) snprintf(row->cells[NEEDED], BAR_CELL_BYTES, "%.0f", needed);
 }
 
-// Names the rows of a color, the mean first.
-static void add_rows(Buffer *line, const char *verdict, int color, const BarRow *rows, size_t count) {
-    const char *before = verdict;
-    for (size_t i = count; i > 0; i--)
-        if (rows[i - 1].color == color) buffer_print(line, "%s%s", before, rows[i - 1].cells[TASK]), before = ", ";
-    if (before != verdict) buffer_print(line, ".");
-}
-
-static void print_verdict(const Outputs *out, const GradePair *pair, const BarRow *rows, size_t row_count) {
+static void print_verdict(const BarOutputs *out, const GradePair *pair, const BarRow *rows, size_t row_count) {
     Buffer line = {0};
-    bool differs = false;
-    for (size_t i = 0; i < row_count; i++) differs |= rows[i].color;
-    buffer_print(&line, "Beyond items: %s.", differs ? "yes" : "no");
-    add_rows(&line, " B is better: ", 1, rows, row_count);
-    add_rows(&line, " B is worse: ", 2, rows, row_count);
+    bar_table_verdict(&line, "items", rows, row_count);
     buffer_print(&line, " Beyond seeds: not known, one run each.");
-    print_paragraph(out, &line);
+    bar_table_paragraph(out, &line);
     if (pair->blocks[0] != pair->blocks[1]) {
         buffer_print(&line, "A reads %lld tokens of an item, B %lld.", pair->blocks[0], pair->blocks[1]);
-        print_paragraph(out, &line);
+        bar_table_paragraph(out, &line);
     }
     buffer_close(&line);
 }
 
 // The tasks whose few items make most of the error of the mean.
-static void print_weights(const Outputs *out, const GradePair *pair, const double *shares) {
+static void print_weights(const BarOutputs *out, const GradePair *pair, const double *shares) {
     Buffer line = {0};
     buffer_print(&line, "Of the variance of the mean: ");
     const size_t start = line.size;
@@ -156,23 +101,23 @@ static void print_weights(const Outputs *out, const GradePair *pair, const doubl
         if (shares[i] * (double)pair->count > 2) // twice its part
             buffer_print(&line, "%s%s %.0f %% (%" PRIu64 " items)", line.size > start ? ", " : "", pair->tasks[i].name,
                          100 * shares[i], pair->tasks[i].items);
-    if (line.size > start) buffer_print(&line, "."), print_paragraph(out, &line);
+    if (line.size > start) buffer_print(&line, "."), bar_table_paragraph(out, &line);
     buffer_close(&line);
 }
 
-static void print_tasks(const Outputs *out, const GradePair *pair) {
+static void print_tasks(const BarOutputs *out, const GradePair *pair) {
     double *p = allocate_zeroed(pair->count, sizeof *p), *shares = allocate_zeroed(pair->count, sizeof *shares);
     BarRow *rows = allocate_zeroed(pair->count + 1, sizeof *rows), *mean = &rows[pair->count];
     for (size_t i = 0; i < pair->count; i++) p[i] = mcnemar_p(pair->tasks[i].better, pair->tasks[i].worse);
     holm_correct(p, pair->count);
     for (size_t i = 0; i < pair->count; i++) fill_task(&rows[i], &pair->tasks[i], p[i]);
     mean->change = grade_pair_mean(pair, shares);
-    mean->color = color_of(&mean->change, mean->change.p, true);
+    mean->color = bar_color(&mean->change, mean->change.p, true);
     strcpy(mean->cells[TASK], "mean above chance");
-    print_change(mean->cells[CHANGE], &mean->change, 100, 2);
-    print_p(mean->cells[P_HOLM], mean->change.p);
+    bar_print_change(mean->cells[CHANGE], &mean->change, 100, 2);
+    bar_print_p(mean->cells[P_HOLM], mean->change.p);
     const size_t row_count = pair->count + (pair->count > 1);
-    bar_table_print(out->page, out->text, item_columns, ITEM_CELLS, rows, row_count);
+    bar_table_print(out, item_columns, ITEM_CELLS, rows, row_count);
     print_verdict(out, pair, rows, row_count);
     if (pair->count > 1) print_weights(out, pair, shares);
     free(rows);
@@ -180,16 +125,16 @@ static void print_tasks(const Outputs *out, const GradePair *pair) {
     free(shares);
 }
 
-static int print_items(const Outputs *out, const char *const names[2]) {
+static int print_items(const BarOutputs *out, const char *const names[2]) {
     GradePair pair;
     Buffer line = {0};
     const int result = grade_pair_read(&pair, names, &line);
-    if (result >= 0) print_heading(out, "The same items");
-    if (result == 0) buffer_print(&line, "."), print_paragraph(out, &line);
+    if (result >= 0) bar_table_heading(out, "The same items");
+    if (result == 0) buffer_print(&line, "."), bar_table_paragraph(out, &line);
     if (result > 0) {
         for (int i = 0; i < 2; i++)
             buffer_print(&line, "%s%c: %s, step %" PRIu64, i ? "; " : "", "AB"[i], names[i], pair.steps[i]);
-        print_paragraph(out, &line);
+        bar_table_paragraph(out, &line);
         print_tasks(out, &pair);
     }
     grade_pair_close(&pair);
@@ -297,13 +242,13 @@ static void fill_training(BarRow *row, const LossPair *pair) {
     const double *from = pair->losses[0] + start, *to = pair->losses[1] + start, *changes = pair->changes + start;
     row->change = estimate_correlated(changes, count);
     if (isnan(row->change.value)) row->change.value = mean_of(changes, count);
-    row->color = color_of(&row->change, row->change.p, false);
+    row->color = bar_color(&row->change, row->change.p, false);
     snprintf(row->cells[WHAT], BAR_CELL_BYTES, "training, last %zu of steps %.0f to %.0f", count, pair->first,
              pair->last);
     snprintf(row->cells[LOSS_FROM], BAR_CELL_BYTES, "%.4f", mean_of(from, count));
     snprintf(row->cells[LOSS_TO], BAR_CELL_BYTES, "%.4f", mean_of(to, count));
-    print_change(row->cells[LOSS_CHANGE], &row->change, 1, 5);
-    print_p(row->cells[LOSS_P], row->change.p);
+    bar_print_change(row->cells[LOSS_CHANGE], &row->change, 1, 5);
+    bar_print_p(row->cells[LOSS_P], row->change.p);
     if (count < 2) return;
     snprintf(row->cells[ALONE], BAR_CELL_BYTES, "%.5f", sqrt(noise_of(from, count) + noise_of(to, count)));
     snprintf(row->cells[PAIRED], BAR_CELL_BYTES, "%.5f", sqrt(noise_of(changes, count)));
@@ -324,13 +269,13 @@ static bool fill_validation(BarRow *row, const ComparedRun *const runs[2]) {
         snprintf(row->cells[WHAT], BAR_CELL_BYTES, "validation, step %.0f", point->step);
         snprintf(row->cells[LOSS_FROM], BAR_CELL_BYTES, "%.4f", point->value);
         snprintf(row->cells[LOSS_TO], BAR_CELL_BYTES, "%.4f", other);
-        print_change(row->cells[LOSS_CHANGE], &row->change, 1, 5);
+        bar_print_change(row->cells[LOSS_CHANGE], &row->change, 1, 5);
         return true;
     }
     return false;
 }
 
-static void print_losses(const Outputs *out, const ComparedRun *const runs[2]) {
+static void print_losses(const BarOutputs *out, const ComparedRun *const runs[2]) {
     BarRow rows[2] = {0};
     LossPair pair = {0};
     Buffer line = {0};
@@ -339,8 +284,8 @@ static void print_losses(const Outputs *out, const ComparedRun *const runs[2]) {
     if (!line.size) pair_losses(&pair, runs);
     if (pair.count) fill_training(&rows[count++], &pair);
     count += fill_validation(&rows[count], runs);
-    print_heading(out, "The same samples");
-    if (count) bar_table_print(out->page, out->text, loss_columns, LOSS_CELLS, rows, count);
+    bar_table_heading(out, "The same samples");
+    if (count) bar_table_print(out, loss_columns, LOSS_CELLS, rows, count);
     if (line.size)
         buffer_print(&line, ".");
     else if (!pair.count)
@@ -353,14 +298,14 @@ static void print_losses(const Outputs *out, const ComparedRun *const runs[2]) {
                      rows[0].color == 1   ? "yes, B is lower"
                      : rows[0].color == 2 ? "yes, B is higher"
                                           : "no");
-    print_paragraph(out, &line);
+    bar_table_paragraph(out, &line);
     for (int i = 0; i < 2; i++) free(pair.losses[i]);
     free(pair.changes);
     buffer_close(&line);
 }
 
 int run_pair_print(const ComparedRun *from, const ComparedRun *to, Buffer *page, Buffer *text) {
-    const Outputs out = {page, text};
+    const BarOutputs out = {page, text};
     if (print_items(&out, (const char *[]){from->name, to->name}) < 0) return -1;
     print_losses(&out, (const ComparedRun *[]){from, to});
     return 0;

@@ -1,4 +1,4 @@
-# `report A B`: two runs item by item, and sample by sample.
+# `report`: two runs item by item and sample by sample, two configurations with several seeds.
 load ../helpers
 
 setup_file() {
@@ -101,4 +101,27 @@ END
     report short third | grep -q '^the training losses are of different data.$'
     rm -r third/ckpt-*
     report third short | grep -q "^'third' has no checkpoint, which names its data.$"
+}
+
+@test "report compares two configurations by the means of their runs with several seeds" {
+    for seed in 1 2; do
+        for rate in 1e-3 5e-3; do train --quiet --sample_tokens=0 --out_dir="$rate-$seed" --seed=$seed --learning_rate=$rate; done
+    done
+    graded 1e-3-1 24 0000001111 0011001100
+    graded 1e-3-2 24 0000111111 0011001100
+    graded 5e-3-1 24 1111111111 1111110000
+    graded 5e-3-2 24 1111111100 1111111100
+    report 5e-3-1 1e-3-1 5e-3-2 1e-3-2 | tee found
+    grep -q '^A: 5e-3-1, 5e-3-2; B: 1e-3-1, 1e-3-2$' found
+    # above chance of 0.5: 0.6 and 0.6, -0.2 and 0. Welch has one degree of freedom: t is -7, 12.7062 its limit, p 1 - 2 atan(7) / pi
+    grep -qE '^right above chance +0.6000 +-0.1000 +-0.7000 \[-1.9706, \+0.5706\] .* 0.0903$' found
+    mean() { for run in "$1-1" "$1-2"; do jq -s '[.[] | .val_loss | numbers] | last' $run/metrics.jsonl; done | awk '{ a += $1 } END { printf "%.4f\n", a / 2 }'; }
+    grep -qE "^last validation loss +$(mean 5e-3) +$(mean 1e-3) " found
+    grep -q '^Beyond seeds: ' found
+    grep -q '<h2>Two configurations, several runs of each</h2>' runs.html
+    rm 1e-3-2/items-00000024.jsonl # without the items of one run
+    report 5e-3-1 1e-3-1 5e-3-2 1e-3-2 | not grep 'right above chance'
+    report 5e-3-1 1e-3-1 1e-3-2 | diff - <(echo runs.html) # one run of a configuration
+    train --quiet --sample_tokens=0 --out_dir=third --learning_rate=2e-3
+    report 5e-3-1 1e-3-1 5e-3-2 1e-3-2 third | diff - <(echo runs.html)
 }
