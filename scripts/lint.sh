@@ -40,15 +40,16 @@ kernels/cuda/attention common kernels kernels/cuda
 kernels/mpi         kernels
 shardtool/ingest    common remote dataset
 shardtool/where     common
-shardtool/jsonl     common shardtool/where shardtool/ingest/source_options.h shardtool/ingest/input_format.h shardtool/ingest/stream.h
-shardtool/parquet   common shardtool/where shardtool/ingest/input_format.h shardtool/ingest/stream.h
+shardtool/conversation common shardtool/ingest/source_options.h
+shardtool/jsonl     common shardtool/where shardtool/conversation shardtool/ingest/source_options.h shardtool/ingest/input_format.h shardtool/ingest/stream.h
+shardtool/parquet   common shardtool/where shardtool/conversation shardtool/ingest/input_format.h shardtool/ingest/stream.h
 shardtool/pipeline  common dataset shardtool/ingest tokenizer
 shardtool/vocabulary common shardtool/ingest shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pretokenize.h tokenizer/training
 shardtool/support   common remote/url_map.h dataset shardtool/ingest shardtool/where shardtool/pipeline tokenizer tokenizer/files tokenizer/merge/pattern.h
 shardtool/print     common dataset shardtool/ingest shardtool/support tokenizer
 shardtool/interchange common remote/url_map.h dataset shardtool/support
 shardtool/similar   common remote/url_map.h dataset shardtool/ingest shardtool/support tokenizer tokenizer/files
-shardtool           common remote dataset shardtool/ingest shardtool/pipeline shardtool/support shardtool/print shardtool/similar shardtool/interchange shardtool/vocabulary tokenizer
+shardtool           common remote dataset shardtool/ingest shardtool/conversation shardtool/pipeline shardtool/support shardtool/print shardtool/similar shardtool/interchange shardtool/vocabulary tokenizer
 loader/protocol     common dataset
 loader/client       common dataset loader/protocol
 loader/server       common dataset loader/protocol

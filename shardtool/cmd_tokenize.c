@@ -1,6 +1,7 @@
 // tokenize: turns any input into a dataset directory, or into one shard or the ids on standard output.
 #include "common/err.h"
 #include "dataset/dataset_build.h"
+#include "shardtool/conversation/conversation.h"
 #include "shardtool/pipeline/append.h"
 #include "shardtool/print/id_output.h"
 #include "shardtool/support/dataset_vocabulary.h"
@@ -19,7 +20,8 @@
 static uint64_t threads, max_word = ENCODER_MAX_WORD, val_seed, shard_tokens = 128 << 20, max_tokens,
                          frame_tokens = SHARD_FRAME_TOKENS, level = SHARD_LEVEL;
 static double val = 0.0005;
-static const char *output, *part_option;
+static const char *output, *part_option, *turns_keys;
+static ConversationKeys conversation_keys; // of turns_keys
 static VocabularyOptions vocabulary;
 static InvalidUtf8 invalid_utf8;
 static bool force, append, json, decimal, raw;
@@ -37,7 +39,9 @@ static const Option options[] = {
      "tokenize every N-th file, from the I-th on, to DIR/part-I-of-N (see merge)"},
     INPUT_ROWS,
     {OPT_FLAG, "turns", &source_options.turns, NULL,
-     "JSON lines with messages, or with prompt and completion, are conversations; see docs/answers.md"},
+     "lines and rows with messages, or with prompt and completion, are conversations; see docs/answers.md"},
+    {OPT_STRING, "turns-keys", &turns_keys, "NAME=KEY,...",
+     "--turns with other keys: user=question,assistant=answer, or messages, role, content, system, ignore"},
     ROW_INVALID_UTF8(&invalid_utf8),
     ROW_MAX_WORD(&max_word),
     VOCABULARY_ROWS(&vocabulary),
@@ -54,7 +58,7 @@ enum { TO_DATASET, TO_SHARD, TO_IDS };
 static const char *const modes[] = {"with -o DIR", "with -o -", "with --ids or --raw"};
 static const OptionModes option_modes[] = {
     {"val seed shard-tokens append force json", 1 << TO_DATASET},
-    {"part frame-tokens level turns", 1 << TO_DATASET | 1 << TO_SHARD},
+    {"part frame-tokens level turns turns-keys", 1 << TO_DATASET | 1 << TO_SHARD},
     {NULL, 0},
 };
 
@@ -82,6 +86,7 @@ static void make_params(Buffer *line, const char *share) {
     buffer_print(line, ";eot=after;invalid=%s", invalid);
     input_print_params(line);
     if (source_options.turns) buffer_print(line, ";turns=1");
+    if (turns_keys) buffer_print(line, ";turns_keys=%s", turns_keys);
     if (max_tokens) buffer_print(line, ";max_tokens=%" PRIu64, max_tokens);
     buffer_print(line, ";val=%s;val_seed=%" PRIu64 ";shard_tokens=%" PRIu64, share, val_seed, shard_tokens);
 }
@@ -93,6 +98,8 @@ static int check_options(bool to_stdout) {
     if ((decimal || raw) && output && strcmp(output, "-") != 0)
         return fail(EX_USAGE, "--ids and --raw print the ids of texts: not with -o DIR");
     if (cli_check_mode(option_modes, modes, decimal || raw ? TO_IDS : to_stdout ? TO_SHARD : TO_DATASET) < 0) return -1;
+    if (turns_keys && conversation_keys_parse(&conversation_keys, turns_keys) < 0) return -1;
+    if (turns_keys) source_options.turns = true, source_options.turns_keys = &conversation_keys;
     if (source_options.turns && invalid_utf8 == INVALID_BYTES)
         return fail(EX_USAGE, "--turns reads JSON, which is UTF-8: --invalid-utf8 replace or fail");
     source_options.replaces = invalid_utf8 == INVALID_REPLACE;

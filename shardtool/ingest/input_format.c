@@ -68,10 +68,9 @@ static const char *not_lines_find(Bytes head) {
 // As text, a table would be one document with all its columns. By default pandas reads "NA" and "null" as nulls.
 static const char *table_find(const Stream *stream, const SourceOptions *options, Bytes head) {
 #define TABLE(separator)                                                                                               \
-    options->turns ? READ(separator) "to_json('rows.jsonl', orient='records', lines=True) converts it"                 \
-                   : READ(separator) "to_parquet('rows.parquet') converts it (--format text reads it as one text "     \
-                                     "with all its columns)"
-#define READ(separator) "is a CSV or TSV table: pandas.read_csv(FILE, sep='" separator "', keep_default_na=False)."
+    "is a CSV or TSV table: pandas.read_csv(FILE, sep='" separator                                                     \
+    "', keep_default_na=False).to_parquet('rows.parquet')"                                                             \
+    " converts it (--format text reads it as one text with all its columns)"
     const char *column = options->text_column ? options->text_column : "text";
     Bytes line;
     if (!has_extension(stream, "csv tsv") && !is_table_header(head, column)) return NULL;
@@ -189,10 +188,8 @@ int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options) {
     if (stream_peek(stream, &head) < 0) return -1;
     if (!head.size) return check_empty(stream);
     if (choose_format(stream, options, head, &format) < 0) return -1;
-    if (options->turns && format->kind == INPUT_DOCUMENTS && format->bid != jsonl_bid)
-        return fail(
-            EX_DATA, "'%s' is %s: --turns reads JSON lines%s", stream->name, format->title,
-            format->bid == parquet_bid ? ", which duckdb -c \"copy 'FILE' to 'FILE.jsonl' (format json)\" writes" : "");
+    if (options->turns && format->kind == INPUT_DOCUMENTS && format->bid == text_bid)
+        return fail(EX_DATA, "'%s' is %s: --turns reads JSON lines and Parquet", stream->name, format->title);
     if (format->bid == text_bid) warn_records(stream, options, head);
     SpooledStream *spooled = NULL;
     if (format->needs_seek && !stream->read_at) {

@@ -14,14 +14,15 @@ typedef struct {
     const char *text_field;  // dotted path of the text in a JSON line
     const char *text_column; // dotted path of the text in a Parquet file
     StringList where;        // conditions (where.h); rows of Parquet and JSON lines that do not meet all are left out
-    bool turns;              // JSON lines may have conversations (jsonl_turns.h); no other format is read
-    bool items;              // of JSON lines that are items of a grade, the right texts alone (jsonl_items.h)
-    bool replaces;           // with turns: bytes that are not UTF-8 become U+FFFD; else they are refused
-    unsigned format;         // 0 = choose by content, else the number of the row among the INPUT_DOCUMENTS rows
-    uint64_t max_depth;      // levels of containers; a compressed archive is one level
-    uint64_t max_ratio;      // output per byte of input, 0 = no limit
-    unsigned threads;        // that decode compressed members of archives ahead; 0 = one per core
-    Bytes head;              // of standard input: what was read of it before
+    bool turns;              // JSON lines and Parquet may have conversations (conversation.h); no other format is read
+    const struct ConversationKeys *turns_keys; // of --turns-keys; NULL: the usual ones
+    bool items;         // of JSON lines that are items of a grade, the right texts alone (jsonl_items.h)
+    bool replaces;      // with turns: bytes that are not UTF-8 become U+FFFD; else they are refused
+    unsigned format;    // 0 = choose by content, else the number of the row among the INPUT_DOCUMENTS rows
+    uint64_t max_depth; // levels of containers; a compressed archive is one level
+    uint64_t max_ratio; // output per byte of input, 0 = no limit
+    unsigned threads;   // that decode compressed members of archives ahead; 0 = one per core
+    Bytes head;         // of standard input: what was read of it before
     Skips skips;
     const struct InputFilter *filter;        // of the members of archives; NULL: all
     struct AccessPoints *points;             // of the input files, for a run that may be continued; else NULL

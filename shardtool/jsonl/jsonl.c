@@ -4,9 +4,9 @@
 #include "common/json_read.h"
 #include "common/log.h"
 #include "common/utf8.h"
+#include "shardtool/conversation/conversation.h"
 #include "shardtool/ingest/input_format.h"
 #include "shardtool/jsonl/jsonl_items.h"
-#include "shardtool/jsonl/jsonl_turns.h"
 #include "shardtool/jsonl/jsonl_where.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,7 +17,6 @@ enum {
 };
 
 static const char NO_TEXT[] = "no text at the key";
-static const char NO_TURNS[] = "no messages, no prompt with a completion, and no text at the key";
 static const char IS_TURNS[] = "a conversation, which only tokenize --turns reads (train-vocabulary: --text-field '*' "
                                "takes all its strings), and no text at the key";
 
@@ -44,7 +43,7 @@ typedef struct {
     LineText line;
     Buffer text;
     JsonlWhere where;
-    char why[WHERE_WHY_BYTES]; // also for TURNS_WHY_BYTES
+    char why[WHERE_WHY_BYTES]; // also for CONVERSATION_WHY_BYTES
     // Spark and DataFusion leave out a key whose value is null. A line without the key is thus a null text if another
     // line of the file has the key, and waits until one has.
     bool has_key;
@@ -133,26 +132,18 @@ static json_t *parse_window(const JsonlReader *jsonl) {
 
 // Prints which key has no text, the type of its value, and which keys there are, as far as the window holds the line.
 static void name_keys(const JsonlReader *jsonl, Buffer *out) {
-    enum { KEYS_MAX = 12 };
-    json_t *object = parse_window(jsonl), *value;
+    json_t *object = parse_window(jsonl);
     buffer_print(out, " '%s' (--text-field)", jsonl->options->text_field);
-    const char *key;
-    unsigned count = 0;
     const char *type = value_type(jsonl, object);
     if (type) buffer_print(out, ", whose value is %s", type);
-    json_object_foreach(object, key, value) {
-        if (count < KEYS_MAX) buffer_print(out, "%s%s", count ? ", " : "; the line has the keys ", key);
-        count++;
-    }
-    if (count > KEYS_MAX) buffer_print(out, ", ...");
+    conversation_print_keys(object, "the line has the keys", jsonl->options, out);
     json_decref(object);
-    text_printable((char *)out->data);
 }
 
 static void fail_line(const JsonlReader *jsonl, const char *why) {
     const uint64_t byte = jsonl->start - jsonl->line_at + jsonl->json.at;
     Buffer keys = {0};
-    if (why == NO_TEXT || why == NO_TURNS || why == IS_TURNS) name_keys(jsonl, &keys);
+    if (why == NO_TEXT || why == IS_TURNS || why == conversation_missing(jsonl->options)) name_keys(jsonl, &keys);
     fail(EX_DATA, "'%s' line %" PRIu64 ", byte %" PRIu64 ": %s%s", jsonl->stream->name, jsonl->number, byte, why,
          keys.size ? (const char *)keys.data : "");
     buffer_close(&keys);
@@ -256,11 +247,11 @@ static void take_string(JsonlReader *jsonl) {
 static const char *read_turns(JsonlReader *jsonl) {
     const json_t *text = key_path_value(&jsonl->path, jsonl->tree.root);
     jsonl->text.size = 0;
-    const LineContent content = jsonl_turns_read(jsonl->tree.root, text, jsonl->options, &jsonl->text, jsonl->why);
+    const LineContent content = conversation_read(jsonl->tree.root, text, jsonl->options, &jsonl->text, jsonl->why);
     if (content == LINE_BAD) return jsonl->why;
     jsonl->line.is_null = content == LINE_WITHOUT_TEXT && json_is_null(text);
     jsonl->line.found = content > LINE_WITHOUT_TEXT;
-    return jsonl->line.found || jsonl->line.is_null ? NULL : NO_TURNS;
+    return jsonl->line.found || jsonl->line.is_null ? NULL : conversation_missing(jsonl->options);
 }
 
 // Whether a line without a text has a conversation, as far as the window holds the line.

@@ -1,9 +1,10 @@
-// Parquet: the values of the text column are the documents, row groups in order. The columns of --where are read beside
-// it, row by row; other columns are not read.
+// Parquet: the values of the text column, or the conversations of rows, are the documents, row groups in order. The
+// columns of --where are read beside them, row by row; other columns are not read.
 #include "common/err.h"
 #include "common/log.h"
+#include "shardtool/conversation/conversation.h"
 #include "shardtool/ingest/input_format.h"
-#include "shardtool/parquet/parquet_column.h"
+#include "shardtool/parquet/parquet_record.h"
 #include "shardtool/where/where.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,6 +25,10 @@ typedef struct {
     ParquetColumnReader text, where[WHERE_MAX];
     WhereList conditions;
     Bytes text_left; // of the last row, not yet returned
+    // With turns
+    ParquetRecord record; // the columns of conversations, and the one of a text
+    json_t *line;         // the last row
+    Buffer conversation;  // of it
 } ParquetReader;
 
 int parquet_bid(Bytes head) {
@@ -83,15 +88,53 @@ static int find_condition(ParquetReader *parquet, unsigned i) {
     return fail(type == WHERE_OTHER ? EX_DATA : EX_USAGE, "'%s': %s", parquet->stream->name, why);
 }
 
-static int find_columns(ParquetReader *parquet) {
+// Chooses the columns that a conversation needs, and the one of a text.
+static void find_fields(ParquetReader *parquet) {
+    const ParquetSchemaElement *elements = parquet_elements(&parquet->footer.schema);
+    const char *column = parquet->options->text_column;
+    parquet_record_open(&parquet->record, &parquet->footer.schema);
+    for (uint32_t i = 1; i < parquet_element_count(&parquet->footer.schema); i = elements[i].end) {
+        char *name = allocate_text((const char *)elements[i].name.data, elements[i].name.size);
+        const size_t size = strlen(name);
+        if ((!strncmp(column, name, size) && (!column[size] || column[size] == '.')) ||
+            conversation_needs(parquet->options, name))
+            parquet_record_add(&parquet->record, i);
+        else
+            conversation_note_ignored(parquet->options, name);
+        free(name);
+    }
+}
+
+// The file has no text, but may have conversations.
+static int fail_text(const ParquetReader *parquet) {
+    json_t *columns = parquet_outline(&parquet->footer.schema);
+    Buffer option = {0};
+    Error error;
+    if (conversation_suggest(columns, &option)) {
+        err_take(&error);
+        fail(error.code, "%s: tokenize %s reads conversations in them", error.text, (const char *)option.data);
+    }
+    buffer_close(&option);
+    json_decref(columns);
+    return fail_in("--text-column");
+}
+
+static int find_text(ParquetReader *parquet) {
     const SourceOptions *options = parquet->options;
     ParquetColumn *text = &parquet->text_column;
-    if (parquet_find_column(&parquet->footer.schema, options->text_column, text) < 0) return fail_in("--text-column");
+    if (parquet_find_column(&parquet->footer.schema, options->text_column, text) < 0) return fail_text(parquet);
     if (!parquet_is_text(text) && !parquet_is_null(text))
         return fail(EX_DATA, "'%s': column '%s' is %s, not text: name another with --text-column",
                     parquet->stream->name, options->text_column,
                     text->logical ? text->logical : parquet_type_name((int)text->type));
     warn_json(parquet);
+    return 0;
+}
+
+static int find_columns(ParquetReader *parquet) {
+    const SourceOptions *options = parquet->options;
+    if (options->turns) find_fields(parquet);
+    if (!options->turns && find_text(parquet) < 0) return -1;
     if (where_parse(&parquet->conditions, &options->where) < 0) return -1;
     for (unsigned i = 0; i < parquet->conditions.count; i++)
         if (find_condition(parquet, i) < 0) return -1;
@@ -105,7 +148,10 @@ static int fail_at(const ParquetReader *parquet, size_t group, const char *colum
 // Finds the pages of all columns in a row group; with `begin`, starts reading them.
 static int find_group(ParquetReader *parquet, size_t group, bool begin) {
     const SourceOptions *options = parquet->options;
-    for (unsigned i = 0; i <= parquet->conditions.count; i++) {
+    const bool turns = options->turns;
+    if (turns && parquet_record_find_group(&parquet->record, &parquet->footer, group, begin) < 0)
+        return fail_at(parquet, group, parquet->record.column);
+    for (unsigned i = 0; i < parquet->conditions.count + !turns; i++) {
         bool is_text = i == parquet->conditions.count;
         const ParquetColumn *column = is_text ? &parquet->text_column : &parquet->where_columns[i];
         ParquetColumnReader *reader = is_text ? &parquet->text : &parquet->where[i];
@@ -137,8 +183,21 @@ void parquet_close(FormatReader *reader) {
     ParquetReader *parquet = (ParquetReader *)reader;
     parquet_footer_close(&parquet->footer);
     parquet_column_close(&parquet->text);
+    parquet_record_close(&parquet->record);
+    json_decref(parquet->line);
+    buffer_close(&parquet->conversation);
     for (unsigned i = 0; i < WHERE_MAX; i++) parquet_column_close(&parquet->where[i]);
     free(parquet);
+}
+
+// Takes a row of conversations.
+static int next_line(ParquetReader *parquet) {
+    json_decref(parquet->line);
+    parquet->line = parquet_record_next(&parquet->record);
+    if (!parquet->line) return fail_at(parquet, parquet->group - 1, parquet->record.column);
+    parquet->rows_left--, parquet->row++;
+    parquet->text_bytes += 1 + parquet->record.text_bytes;
+    return 0;
 }
 
 // The text of the next row, and whether the row meets all conditions.
@@ -151,6 +210,7 @@ static int next_row(ParquetReader *parquet, ParquetValue *text, bool *wanted) {
         const WhereValue compared = where_value(&parquet->where_columns[i], &value);
         *wanted &= where_holds(&parquet->conditions.items[i], &compared);
     }
+    if (parquet->options->turns) return next_line(parquet);
     if (parquet_column_next(&parquet->text, text) < 0)
         return fail_at(parquet, parquet->group - 1, parquet->options->text_column);
     if (!text->null && parquet_is_null(&parquet->text_column)) {
@@ -177,6 +237,35 @@ static int return_part(ParquetReader *parquet, Part *part, bool first, uint64_t 
     return 1;
 }
 
+static int refuse_row(ParquetReader *parquet, const char *why) {
+    const bool missing = why == conversation_missing(parquet->options);
+    Buffer keys = {0};
+    if (missing) {
+        json_t *columns = parquet_outline(&parquet->footer.schema);
+        buffer_print(&keys, " '%s' (--text-column)", parquet->options->text_column);
+        conversation_print_keys(columns, "the file has the columns", parquet->options, &keys);
+        json_decref(columns);
+    }
+    fail(EX_DATA, "'%s' row %" PRIu64 ": %s%s", parquet->stream->name, parquet->row - 1, why,
+         missing ? (const char *)keys.data : "");
+    buffer_close(&keys);
+    return skips_add(&parquet->options->skips, parquet->stream->name, "row", parquet->row - 1);
+}
+
+// The conversation or the text of the last row. 1, 0 if the row is skipped, -1 after fail().
+static int read_conversation(ParquetReader *parquet, ParquetValue *text) {
+    const json_t *plain = conversation_value(parquet->line, parquet->options->text_column);
+    char why[CONVERSATION_WHY_BYTES];
+    parquet->conversation.size = 0;
+    buffer_reserve(&parquet->conversation, 1); // never NULL
+    const LineContent content = conversation_read(parquet->line, plain, parquet->options, &parquet->conversation, why);
+    text->null = content == LINE_WITHOUT_TEXT && json_is_null(plain);
+    if (content == LINE_BAD) return refuse_row(parquet, why);
+    if (content == LINE_WITHOUT_TEXT && !text->null) return refuse_row(parquet, conversation_missing(parquet->options));
+    text->bytes = (Bytes){parquet->conversation.data, parquet->conversation.size};
+    return 1;
+}
+
 int parquet_next(FormatReader *reader, Part *part) {
     ParquetReader *parquet = (ParquetReader *)reader;
     if (parquet->text_left.size) return return_part(parquet, part, false, 0);
@@ -198,6 +287,9 @@ int parquet_next(FormatReader *reader, Part *part) {
             parquet->options->left_out++;
             continue;
         }
+        const int status = parquet->options->turns ? read_conversation(parquet, &text) : 1;
+        if (status < 0) return -1;
+        if (status == 0) continue;
         if (text.null) {
             if (skips_add_null(&parquet->options->skips, parquet->stream->name, "row", parquet->row - 1) < 0) return -1;
             continue;

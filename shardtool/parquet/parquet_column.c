@@ -11,7 +11,7 @@ void parquet_column_begin(ParquetColumnReader *reader, Stream *stream, const Par
     reader->values_left = chunk->values;
     reader->has_dictionary = false;
     reader->page_left = 0;
-    parquet_pages_begin(&reader->pages, stream, chunk, column->max_definition);
+    parquet_pages_begin(&reader->pages, stream, chunk, column->max_definition, column->max_repetition);
 }
 
 void parquet_column_close(ParquetColumnReader *reader) {
@@ -161,15 +161,19 @@ static int open_body(ParquetColumnReader *reader) {
     return opened ? 0 : fail(EX_DATA, "its %s values are malformed", parquet_encoding_name((int)page->encoding));
 }
 
+static RleReader open_levels(Bytes levels, unsigned max_level, bool packed) {
+    const unsigned width = parquet_level_width(max_level);
+    if (!levels.size) return (RleReader){.width = width};
+    return packed ? rle_open_packed(levels, width) : rle_open(levels, width);
+}
+
 static int open_page(ParquetColumnReader *reader) {
     ParquetPage *page = &reader->page;
     if (page->values > reader->values_left)
         return fail(EX_DATA, "%" PRIu32 " values, but only %" PRIu64 " are left of the column", page->values,
                     reader->values_left);
-    unsigned width = parquet_level_width(reader->column.max_definition);
-    reader->levels = (RleReader){.width = width};
-    if (page->levels.size)
-        reader->levels = page->levels_packed ? rle_open_packed(page->levels, width) : rle_open(page->levels, width);
+    reader->levels = open_levels(page->levels, reader->column.max_definition, page->levels_packed);
+    reader->repetition = open_levels(page->repetition, reader->column.max_repetition, page->repetition_packed);
     reader->page_left = page->values;
     reader->values_left -= page->values;
     reader->nulls = 0;
@@ -253,7 +257,9 @@ static bool is_padding(Cursor rest) {
 }
 
 static bool page_is_used_up(const ParquetColumnReader *reader) {
-    if (reader->page.nulls >= 0 && (uint64_t)reader->page.nulls != reader->nulls) return false;
+    // pyarrow 22 counts none in a page of dictionary indices whose lists are all null.
+    if (reader->page.nulls >= 0 && !reader->column.max_repetition && (uint64_t)reader->page.nulls != reader->nulls)
+        return false;
     switch (reader->page.encoding) {
     case PARQUET_PLAIN:
         return is_padding(reader->plain);
@@ -269,10 +275,14 @@ static bool page_is_used_up(const ParquetColumnReader *reader) {
 }
 
 static int take_row(ParquetColumnReader *reader, ParquetValue *value) {
-    uint32_t level = reader->column.max_definition;
-    if (level && !rle_next(&reader->levels, &level)) return fail(EX_DATA, "its levels end too early");
-    if (level > reader->column.max_definition) return fail(EX_DATA, "a level of %" PRIu32, level);
-    value->null = level < reader->column.max_definition;
+    const ParquetColumn *column = &reader->column;
+    uint32_t level = column->max_definition, repetition = 0;
+    if ((level && !rle_next(&reader->levels, &level)) ||
+        (column->max_repetition && !rle_next(&reader->repetition, &repetition)))
+        return fail(EX_DATA, "its levels end too early");
+    if (level > column->max_definition || repetition > column->max_repetition)
+        return fail(EX_DATA, "a level of %" PRIu32, level > column->max_definition ? level : repetition);
+    value->null = level < column->max_definition, value->definition = level, value->repetition = repetition;
     reader->nulls += value->null;
     if (!value->null && !take_value(reader, value))
         return fail(EX_DATA, "value %" PRIu32 " is missing or malformed (%s)", reader->page.values - reader->page_left,

@@ -7,6 +7,7 @@
 
 typedef struct {
     bool null;
+    unsigned definition, repetition; // its levels; a row begins at repetition 0
     union {
         Bytes bytes;     // BYTE_ARRAY, borrowed until the next value
         int64_t integer; // BOOLEAN, INT32, INT64 (of an unsigned INT64, its bits)
@@ -27,17 +28,17 @@ typedef struct {
     // The current data page
     ParquetPage page;
     uint32_t page_left;
-    uint64_t nulls;            // met so far
-    RleReader levels, indices; // indices: of the dictionary, or values of BOOLEAN
-    Cursor plain;              // PLAIN values, the bytes of delta-encoded strings, or the first bytes of split values
-    size_t split_stride;       // BYTE_STREAM_SPLIT: from one byte of a value to the next
-    DeltaReader numbers;       // DELTA_BINARY_PACKED, and the lengths of strings
-    DeltaReader prefixes;      // DELTA_BYTE_ARRAY: bytes in common with the value before
-    Buffer joined;             // DELTA_BYTE_ARRAY: the value
+    uint64_t nulls;                        // met so far
+    RleReader repetition, levels, indices; // indices: of the dictionary, or values of BOOLEAN
+    Cursor plain;         // PLAIN values, the bytes of delta-encoded strings, or the first bytes of split values
+    size_t split_stride;  // BYTE_STREAM_SPLIT: from one byte of a value to the next
+    DeltaReader numbers;  // DELTA_BINARY_PACKED, and the lengths of strings
+    DeltaReader prefixes; // DELTA_BYTE_ARRAY: bytes in common with the value before
+    Buffer joined;        // DELTA_BYTE_ARRAY: the value
 } ParquetColumnReader;
 
 // Zero the reader first, then begin each chunk in turn. `column` is BYTE_ARRAY, BOOLEAN, INT32, INT64, FLOAT or
-// DOUBLE and not repeated. The stream is borrowed.
+// DOUBLE. The stream is borrowed.
 void parquet_column_begin(ParquetColumnReader *reader, Stream *stream, const ParquetColumn *column,
                           const ParquetChunk *chunk);
 // The next of chunk.values values. 1, 0 after the last, -1 after fail(): 65 with the page's offset.

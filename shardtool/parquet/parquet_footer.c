@@ -181,7 +181,8 @@ static int check_chunk(const ParquetFooter *footer, const ParquetColumn *column,
         return fail(EX_DATA, "the footer describes another column than the schema in this place");
     if (got->codec < 0 || got->codec > PARQUET_LZ4_RAW || got->codec == PARQUET_LZO)
         return fail(EX_DATA, "codec %d (%s) is not supported", got->codec, parquet_codec_name(got->codec));
-    if (got->values < 0 || (uint64_t)got->values != rows)
+    const bool repeated = column->max_repetition;
+    if (got->values < 0 || (uint64_t)got->values < rows || (!repeated && (uint64_t)got->values != rows))
         return fail(EX_DATA, "%" PRId64 " values for %" PRIu64 " rows", got->values, rows);
     *chunk = (ParquetChunk){.codec = (ParquetCodec)got->codec};
     if (!rows) return 0; // nothing will be read, and the offsets may be zero
@@ -193,7 +194,7 @@ static int check_chunk(const ParquetFooter *footer, const ParquetColumn *column,
     if (got->uncompressed < 0) return fail(EX_DATA, "an uncompressed size of %" PRId64 " bytes", got->uncompressed);
     uint64_t end = (uint64_t)(begin + got->compressed) + UNCOUNTED_BYTES;
     chunk->begin = (uint64_t)begin, chunk->end = end < footer->begin ? end : footer->begin;
-    chunk->values = rows, chunk->uncompressed_bytes = (uint64_t)got->uncompressed;
+    chunk->values = (uint64_t)got->values, chunk->uncompressed_bytes = (uint64_t)got->uncompressed;
     return 0;
 }
 

@@ -18,20 +18,21 @@ typedef enum { PAGE_DATA, PAGE_INDEX, PAGE_DICTIONARY, PAGE_DATA_V2 } PageType;
 
 typedef struct {
     int type, plain_bytes, stored_bytes, values, encoding;
-    int level_encoding, nulls, definition_bytes, repetition_bytes; // of data pages
+    int level_encoding, repetition_encoding, nulls, definition_bytes, repetition_bytes; // of data pages
     bool has_crc, compressed, has_details;
     uint32_t crc;
 } PageHeader;
 
-unsigned parquet_level_width(unsigned max_definition) {
+unsigned parquet_level_width(unsigned max_level) {
     unsigned width = 0;
-    while (max_definition >> width) width++;
+    while (max_level >> width) width++;
     return width;
 }
 
-void parquet_pages_begin(ParquetPageReader *reader, Stream *stream, const ParquetChunk *chunk,
-                         unsigned max_definition) {
-    reader->stream = stream, reader->chunk = *chunk, reader->max_definition = max_definition;
+void parquet_pages_begin(ParquetPageReader *reader, Stream *stream, const ParquetChunk *chunk, unsigned max_definition,
+                         unsigned max_repetition) {
+    reader->stream = stream, reader->chunk = *chunk;
+    reader->max_definition = max_definition, reader->max_repetition = max_repetition;
     reader->at = reader->window_at = chunk->begin;
     reader->window.size = 0;
     parquet_decompressor_close(&reader->decompressor); // which threads read which chunks changes no byte
@@ -74,6 +75,8 @@ static void read_details(ThriftReader *thrift, ThriftType type, PageHeader *head
             header->encoding = thrift_i32(thrift, field.type);
         else if (field.id == 3 && header->type == PAGE_DATA)
             header->level_encoding = thrift_i32(thrift, field.type);
+        else if (field.id == 4 && header->type == PAGE_DATA)
+            header->repetition_encoding = thrift_i32(thrift, field.type);
         else if (field.id == 2 && v2)
             header->nulls = thrift_i32(thrift, field.type);
         else if (field.id == 5 && v2)
@@ -91,7 +94,7 @@ static PageHeader read_header(ThriftReader *thrift) {
     static const int details[] = {[PAGE_DATA] = 5, [PAGE_INDEX] = -1, [PAGE_DICTIONARY] = 7, [PAGE_DATA_V2] = 8};
     PageHeader header = {.type = -1, .values = -1, .encoding = -1, .nulls = -1, .compressed = true};
     header.plain_bytes = header.stored_bytes = -1;
-    header.level_encoding = PARQUET_RLE;
+    header.level_encoding = header.repetition_encoding = PARQUET_RLE;
     for (ThriftField field = {0}; thrift_next(thrift, &field);) {
         if (field.id == 1)
             header.type = thrift_i32(thrift, field.type);
@@ -143,8 +146,9 @@ static int check_header(const ParquetPageReader *reader, const PageHeader *heade
     if (!header->has_details || header->values < 0) return fail(EX_DATA, "its header has no number of values");
     if (header->type == PAGE_DATA_V2 &&
         (header->nulls < 0 || header->nulls > header->values || header->definition_bytes < 0 ||
-         header->repetition_bytes != 0 || header->definition_bytes > header->stored_bytes ||
-         header->definition_bytes > header->plain_bytes))
+         header->repetition_bytes < 0 || (header->repetition_bytes && !reader->max_repetition) ||
+         header->definition_bytes > header->stored_bytes - header->repetition_bytes ||
+         header->definition_bytes > header->plain_bytes - header->repetition_bytes))
         return fail(EX_DATA, "its header has impossible sizes of levels or numbers of nulls");
     return 0;
 }
@@ -166,20 +170,19 @@ static int decompress_body(ParquetPageReader *reader, const PageHeader *header, 
 }
 
 // Version 1: u32 length and RLE, or packed bits, before the values.
-static int split_levels(const ParquetPageReader *reader, const PageHeader *header, ParquetPage *page) {
-    if (!reader->max_definition || !page->values) return 0;
+static int split_levels(ParquetPage *page, unsigned max_level, int encoding, Bytes *levels) {
+    if (!max_level || !page->values) return 0;
     Cursor cursor = cursor_init(page->body);
-    uint64_t size = ((uint64_t)page->values * parquet_level_width(reader->max_definition) + 7) / 8;
-    page->levels_packed = header->level_encoding == PARQUET_BIT_PACKED;
-    if (!page->levels_packed) {
+    uint64_t size = ((uint64_t)page->values * parquet_level_width(max_level) + 7) / 8;
+    if (encoding != PARQUET_BIT_PACKED) {
         uint32_t length = 0;
-        if (header->level_encoding != PARQUET_RLE)
-            return fail(EX_DATA, "encoding %d (%s) is not supported for levels", header->level_encoding,
-                        parquet_encoding_name(header->level_encoding));
+        if (encoding != PARQUET_RLE)
+            return fail(EX_DATA, "encoding %d (%s) is not supported for levels", encoding,
+                        parquet_encoding_name(encoding));
         cursor_u32(&cursor, &length);
         size = length;
     }
-    page->levels = (Bytes){cursor_take(&cursor, (size_t)size), (size_t)size};
+    *levels = (Bytes){cursor_take(&cursor, (size_t)size), (size_t)size};
     if (cursor.failed) return fail(EX_DATA, "its levels end beyond the page");
     page->body = (Bytes){cursor.at, (size_t)(cursor.end - cursor.at)};
     return 0;
@@ -194,10 +197,17 @@ static int read_page(ParquetPageReader *reader, const PageHeader *header, Parque
     page->values = (uint32_t)header->values;
     page->nulls = header->type == PAGE_DATA_V2 ? header->nulls : -1;
     page->encoding = (ParquetEncoding)header->encoding;
-    if (header->type == PAGE_DATA_V2) page->levels = (Bytes){stored.data, (size_t)header->definition_bytes};
-    if (decompress_body(reader, header, stored, page->levels.size, &page->body) < 0) return -1;
+    if (header->type == PAGE_DATA_V2) {
+        page->repetition = (Bytes){stored.data, (size_t)header->repetition_bytes};
+        page->levels = (Bytes){stored.data + page->repetition.size, (size_t)header->definition_bytes};
+    }
+    if (decompress_body(reader, header, stored, page->repetition.size + page->levels.size, &page->body) < 0) return -1;
     reader->at += (uint64_t)header->stored_bytes;
-    return header->type == PAGE_DATA ? split_levels(reader, header, page) : 0;
+    if (header->type != PAGE_DATA) return 0;
+    page->repetition_packed = header->repetition_encoding == PARQUET_BIT_PACKED;
+    page->levels_packed = header->level_encoding == PARQUET_BIT_PACKED;
+    if (split_levels(page, reader->max_repetition, header->repetition_encoding, &page->repetition) < 0) return -1;
+    return split_levels(page, reader->max_definition, header->level_encoding, &page->levels);
 }
 
 int parquet_pages_next(ParquetPageReader *reader, ParquetPage *page) {

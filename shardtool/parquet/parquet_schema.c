@@ -6,12 +6,17 @@
 
 enum { LIST_BYTES = 300 }; // of a message, for the names of columns
 
-static ParquetColumn *columns_of(const ParquetSchema *schema) { return (ParquetColumn *)(void *)schema->columns.data; }
+const ParquetColumn *parquet_columns(const ParquetSchema *schema) {
+    return (const ParquetColumn *)(const void *)schema->columns.data;
+}
 uint32_t parquet_column_count(const ParquetSchema *schema) {
     return (uint32_t)(schema->columns.size / sizeof(ParquetColumn));
 }
-static const ParquetSchemaElement *elements_of(const ParquetSchema *schema) {
+const ParquetSchemaElement *parquet_elements(const ParquetSchema *schema) {
     return (const ParquetSchemaElement *)(const void *)schema->elements.data;
+}
+uint32_t parquet_element_count(const ParquetSchema *schema) {
+    return (uint32_t)(schema->elements.size / sizeof(ParquetSchemaElement));
 }
 
 typedef struct {
@@ -83,9 +88,17 @@ static SchemaNode read_node(ThriftReader *thrift) {
 typedef struct {
     int64_t children_left;
     uint32_t element;
-    unsigned definition;
-    bool repeated;
+    unsigned definition, repetition;
 } SchemaLevel;
+
+// The element `last` and its column, if it is one, belong to the groups around it.
+static void extend(ParquetSchema *schema, const SchemaLevel *levels, int depth, uint32_t last) {
+    ParquetSchemaElement *elements = (ParquetSchemaElement *)(void *)schema->elements.data;
+    for (; depth >= -1; depth--) {
+        ParquetSchemaElement *element = &elements[depth < 0 ? last : levels[depth].element];
+        element->end = last + 1, element->column_end = parquet_column_count(schema);
+    }
+}
 
 // The elements are in depth-first order, each group before its children.
 int parquet_schema_read(ParquetSchema *schema, ThriftReader *thrift, ThriftType list) {
@@ -106,16 +119,21 @@ int parquet_schema_read(ParquetSchema *schema, ThriftReader *thrift, ThriftType 
         SchemaLevel next = {.children_left = node.children,
                             .element = i,
                             .definition = level->definition + (!root && node.repetition != REQUIRED),
-                            .repeated = level->repeated || (!root && node.repetition == REPEATED)};
+                            .repetition = level->repetition + (!root && node.repetition == REPEATED)};
+        node.element.logical = node.column.logical, node.element.repeated = !root && node.repetition == REPEATED;
+        node.element.definition = next.definition, node.element.repetition = next.repetition;
+        node.element.first_column = parquet_column_count(schema);
         buffer_add(&schema->elements, &node.element, sizeof node.element);
         if (node.has_type) {
             node.column.index = parquet_column_count(schema), node.column.element = i;
-            node.column.max_definition = next.definition, node.column.repeated = next.repeated;
+            node.column.max_definition = next.definition, node.column.max_repetition = next.repetition;
             buffer_add(&schema->columns, &node.column, sizeof node.column);
-        } else if (++depth == PARQUET_DEPTH_MAX)
+        }
+        extend(schema, levels, depth, i);
+        if (node.has_type) continue;
+        if (++depth == PARQUET_DEPTH_MAX)
             return fail(EX_DATA, "'%s': the schema is more than %d levels deep", schema->file, PARQUET_DEPTH_MAX);
-        else
-            levels[depth] = next;
+        levels[depth] = next;
     }
     for (; depth >= 0; depth--)
         if (levels[depth].children_left)
@@ -129,7 +147,7 @@ void parquet_schema_close(ParquetSchema *schema) {
 }
 
 void parquet_column_path(const ParquetSchema *schema, const ParquetColumn *column, Buffer *path) {
-    const ParquetSchemaElement *elements = elements_of(schema);
+    const ParquetSchemaElement *elements = parquet_elements(schema);
     uint32_t chain[PARQUET_DEPTH_MAX];
     int depth = 0;
     for (uint32_t at = column->element; at && depth < PARQUET_DEPTH_MAX; at = elements[at].parent) chain[depth++] = at;
@@ -154,14 +172,14 @@ static void print_columns(const ParquetSchema *schema, Buffer *text) {
     Buffer path = {0};
     uint32_t i = 0, count = parquet_column_count(schema);
     for (; i < count && text->size < LIST_BYTES; i++) {
-        const ParquetColumn *column = &columns_of(schema)[i];
+        const ParquetColumn *column = &parquet_columns(schema)[i];
         path.size = 0;
         parquet_column_path(schema, column, &path);
         for (size_t at = 0; at < path.size; at++)
             if (iscntrl(path.data[at])) path.data[at] = '?';
         int length = path.size < 100 ? (int)path.size : 100;
         buffer_print(text, "%s%.*s (%s%s)", i ? ", " : "", length, length ? (const char *)path.data : "",
-                     column->repeated ? "list of " : "",
+                     column->max_repetition ? "list of " : "",
                      column->logical ? column->logical : parquet_type_name((int)column->type));
     }
     if (i < count) buffer_print(text, " and %" PRIu32 " more", count - i);
@@ -183,18 +201,18 @@ int parquet_find_column(const ParquetSchema *schema, const char *wanted, Parquet
     Buffer path = {0};
     for (uint32_t i = 0; i < parquet_column_count(schema); i++) {
         path.size = 0;
-        parquet_column_path(schema, &columns_of(schema)[i], &path);
+        parquet_column_path(schema, &parquet_columns(schema)[i], &path);
         if (path.size < size || memcmp(path.data, wanted, size)) continue;
-        const bool at_root = !elements_of(schema)[columns_of(schema)[i].element].parent;
+        const bool at_root = !parquet_elements(schema)[parquet_columns(schema)[i].element].parent;
         if (path.size != size) {
             inside += path.data[size] == '.';
             continue;
         }
-        if (at_root || !flat) *column = columns_of(schema)[i];
+        if (at_root || !flat) *column = parquet_columns(schema)[i];
         found++, flat += at_root;
     }
     buffer_close(&path);
-    if ((found == 1 || flat == 1) && !column->repeated) return 0;
+    if ((found == 1 || flat == 1) && !column->max_repetition) return 0;
     return fail_column(schema, wanted,
                        found > 1 ? "has more than one column"
                        : found   ? "has in every row a list, not one value, in column"

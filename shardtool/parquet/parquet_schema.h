@@ -11,15 +11,19 @@ typedef struct {
     ParquetType type;
     const char *logical; // "STRING", "DECIMAL", ..., NULL without annotation
     bool is_unsigned;    // of an integer column
-    bool repeated;       // a list, a map, or inside one: any number of values a row, which cannot be read
     uint32_t index;      // of the leaf: the same in every row group
     unsigned max_definition;
-    uint32_t element; // of the schema
+    unsigned max_repetition; // above 0: a list, a map, or inside one, with any number of values a row
+    uint32_t element;        // of the schema
 } ParquetColumn;
 
 typedef struct {
-    Bytes name; // borrowed from the footer
-    uint32_t parent;
+    Bytes name;           // borrowed from the footer
+    uint32_t parent, end; // end: the element behind those in it
+    const char *logical;  // as of a column: "LIST", "MAP"
+    bool repeated;
+    unsigned definition, repetition;   // the levels at which it has a value
+    uint32_t first_column, column_end; // its leaves; a leaf is one itself
 } ParquetSchemaElement;
 
 typedef struct {
@@ -34,6 +38,9 @@ int parquet_schema_read(ParquetSchema *schema, ThriftReader *thrift, ThriftType 
 void parquet_schema_close(ParquetSchema *schema); // accepts a zeroed struct
 
 uint32_t parquet_column_count(const ParquetSchema *schema);
+const ParquetColumn *parquet_columns(const ParquetSchema *schema);
+uint32_t parquet_element_count(const ParquetSchema *schema);
+const ParquetSchemaElement *parquet_elements(const ParquetSchema *schema); // depth-first; the first is the root
 // Finds the column of a dotted path. 65, with the columns that exist, when none or two have this path, or when it names
 // a group, a list or a map.
 int parquet_find_column(const ParquetSchema *schema, const char *path, ParquetColumn *column);

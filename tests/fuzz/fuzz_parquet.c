@@ -1,8 +1,9 @@
-// Any bytes as a Parquet file: whole documents, or bad data. The input is the file without its last eight bytes, before
-// which a footer's length has to be right: its last two bytes are that length.
+// Any bytes as a Parquet file: whole documents or conversations, or bad data. The input is the file without its last
+// eight bytes, before which a footer's length has to be right: its last two bytes are that length.
 #include "shardtool/ingest/input_format.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/memory_stream.h"
+#include <stdlib.h>
 
 static int read_documents(Stream *stream, SourceOptions *options, uint64_t *left) {
     Part part;
@@ -31,12 +32,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     buffer_add(&file, &footer_bytes, sizeof footer_bytes);
     buffer_add(&file, "PAR1", 4);
     memory = memory_file((Bytes){file.data, file.size});
-    for (size_t count = 0; count <= 2; count++) {
-        SourceOptions options = {.text_column = "text", .skips.max_share = 1};
+    for (size_t i = 0; i < 6; i++) {
+        const size_t count = i % 3;
+        SourceOptions options = {.text_column = "text", .skips.max_share = 1, .turns = i > 2};
         uint64_t left = 1 << 20;
-        for (size_t i = 0; i < count; i++) options.where.items[options.where.count++] = conditions[i];
+        options.where.count = count;
+        memcpy(options.where.items, conditions, count * sizeof *conditions);
         if (read_documents(&memory.stream, &options, &left) < 0 && err_code() != EX_DATA && err_code() != EX_USAGE)
             abort();
+        for (size_t j = 0; j < options.ignored.count; j++) free((char *)(uintptr_t)options.ignored.items[j]);
         err_clear();
     }
     buffer_close(&file);

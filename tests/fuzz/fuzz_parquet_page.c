@@ -10,7 +10,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                         PARQUET_FLOAT,      PARQUET_DOUBLE, PARQUET_BOOLEAN};
     if (size < 4) return 0;
     memory = memory_file((Bytes){data + 4, size - 4});
-    ParquetColumn column = {.type = types[data[1] % 6], .is_unsigned = data[1] & 8, .max_definition = data[2] % 4};
+    ParquetColumn column = {.type = types[data[1] % 6],
+                            .is_unsigned = data[1] & 8,
+                            .max_definition = data[2] % 4,
+                            .max_repetition = data[2] / 4 % 4};
     ParquetChunk chunk = {.end = size - 4, .values = data[3], .uncompressed_bytes = 1 << 20};
     chunk.codec = (ParquetCodec)(data[0] % 8);
     ParquetColumnReader reader = {.page_left = 0};

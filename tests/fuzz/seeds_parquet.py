@@ -11,7 +11,10 @@ CODECS = {"none": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz4": 7}
 ENCODINGS = ["dictionary", "PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "BYTE_STREAM_SPLIT"]
 NUMBERS = {"PLAIN": "PLAIN", "BYTE_STREAM_SPLIT": "BYTE_STREAM_SPLIT"}
 TEXTS = ["some", "some text", None, "", "text", "some"] * 3
+TALK = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, None]
+TALKS = [TALK, None, [], TALK[:2], TALK[:1], None] * 3
 TABLE = pa.table({"text": TEXTS, "n": pa.array(range(len(TEXTS)), pa.int32()), "b": [True, None, False] * 6})
+TURNS = TABLE.append_column("messages", [TALKS]).append_column("tools", [pa.array([{"a": [[1], None, []]}, None] * 9)])
 
 for i, (codec, version, encoding) in enumerate(itertools.product(CODECS, ["1.0", "2.0"], ENCODINGS)):
     path = os.path.join(FOLDER, str(i))
@@ -20,7 +23,7 @@ for i, (codec, version, encoding) in enumerate(itertools.product(CODECS, ["1.0",
         options["column_encoding"] = {"text": "PLAIN" if encoding in NUMBERS else encoding,
                                       "n": NUMBERS.get(encoding, "DELTA_BINARY_PACKED"),
                                       "b": "RLE" if version == "2.0" else "PLAIN"}  # fmt: skip
-    pq.write_table(TABLE, path, compression=codec, data_page_version=version, store_schema=False, row_group_size=9,
+    pq.write_table(TURNS if i % 2 and TARGET == "parquet" else TABLE, path, compression=codec, data_page_version=version, store_schema=False, row_group_size=9,
                    data_page_size=20, write_batch_size=4, **options)  # fmt: skip
     with open(path, "rb") as file:
         data = file.read()

@@ -11,7 +11,8 @@ make_subjects() { # what the rows read
     millrace export -q --out_dir=run -o model
     millrace tokenize -q --val 0 --vocabulary ascii -o whole docs
     printf 'prompt,completion\nWhat is 1?,one\n' >rows.csv
-    for i in {1..40}; do echo "{\"prompt\": \"What is $i?\", \"completion\": \"$i\"}"; done >rows.jsonl # what the message's pandas writes
+    for i in {1..40}; do echo "{\"prompt\": \"What is $i?\", \"completion\": \"$i\"}"; done >rows.jsonl
+    cp "$DATA"/turns/{rows,qa}.parquet . # what the message's pandas writes
     sed 's/"prompt"/"text"/' rows.jsonl >named.txt
     printf '\1\0\2\0\3\0%.0s' {1..100} >train.bin
     { printf '\x93NUMPY\1\0v\0%-117s\n' "{'descr': '<u2', 'fortran_order': False, 'shape': (300,), }" && cat train.bin; } >ids.npy
@@ -40,7 +41,10 @@ TRAIN --dataloader_num_workers=2 | 'millrace serve --help' | serve --help
 sample --out_dir=run -n 3 | millrace cat --random N PATH | cat --random 3 data
 ls data | 'millrace info --shards' | info --shards data
 stat data | 'millrace info --lengths' | info --lengths data
-tokenize --turns -o t1 rows.csv | to_json('rows.jsonl', orient='records', lines=True) | tokenize --turns -o t1 rows.jsonl
+tokenize --turns -o t1 rows.csv | to_parquet('rows.parquet') | tokenize --turns -o t1 rows.parquet
+tokenize --turns -o t7 qa.parquet | --turns-keys 'user=question,assistant=answer' reads them | tokenize --turns-keys user=question,assistant=answer -o t7 qa.parquet
+tokenize -o t8 qa.parquet | --turns-keys 'user=question,assistant=answer' reads conversations | tokenize --turns-keys user=question,assistant=answer -o t8 qa.parquet
+tokenize -o t9 rows.parquet | tokenize --turns reads conversations | tokenize --turns -o t9 rows.parquet
 tokenize --vocabulary ascii -o t2 train.bin | 'millrace import-tokens --format nanogpt' | import-tokens --format nanogpt --vocabulary ascii -o t2 train.bin
 tokenize --vocabulary ascii -o t3 ids.npy | 'millrace import-tokens --format npy' | import-tokens --format npy --vocabulary ascii -o t3 ids.npy
 tokenize --vocabulary ascii -o t4 named.txt | --format jsonl reads its texts | tokenize --vocabulary ascii --format jsonl -o t4 named.txt

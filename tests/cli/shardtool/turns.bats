@@ -1,4 +1,4 @@
-# tokenize --turns: conversations in JSON lines.
+# tokenize --turns: conversations in JSON lines and Parquet.
 load ../helpers
 
 tokenize() { "$BIN/shardtool" tokenize --turns -q --val 0 "$@"; }
@@ -22,15 +22,17 @@ tokenize() { "$BIN/shardtool" tokenize --turns -q --val 0 "$@"; }
 {"messages": [{"role": "assistant", "content": "x"}], "chat_template_kwargs": {"enable_thinking": false}}	it has 'chat_template_kwargs', which is not read
 {"messages": [{"role": "assistant", "content": "x"}], "assistant_masks": [0, 1]}	it has 'assistant_masks', which is not read
 {"messages": [{"role": "assistant", "content": "x", "reasoning_content": "y"}]}	message 0 has 'reasoning_content', and only role and content are read
-{"messages": ["{\"role\": \"assistant\"}"]}	message 0 is a text that holds JSON, not an object: convert it with jq -c '.messages[] |= fromjson', or
-{"messages": "[{\"role\": \"assistant\"}]"}	its messages are a text that holds JSON, not an array: convert it with jq -c '.messages |= fromjson', or
+{"messages": ["{\"role\": \"assistant\"}"]}	message 0 has nothing as content, not a string
+{"messages": "[{\"role\": \"tool\"}]"}	message 0 has the role 'tool', not the role system, user or assistant (--turns-keys names others, as
+{"messages": "[{'role': 'user', 'content': 'x'}]"}	its messages are a text that is not JSON
 {"messages": ["hello"]}	message 0 is not an object
 {"prompt": "a", "chosen": "b", "rejected": "c"}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys prompt, chosen, rejected
 {"prompt": [{"role": "user"}], "completion": "b"}	its prompt is not a string
-{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}	its prompt and completion are arrays of messages: convert it with jq -c '{messages: (.prompt + .completion)}'
+{"prompt": [{"role": "assistant", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}	its prompt has an answer, which would count: --turns-keys messages=prompt+completion reads it
+{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "user", "content": "b"}]}	it has no message of an assistant
 {"prompt": "a", "completion": 3}	its completion is not a string
-{"conversations": [{"from": "human", "value": "x"}]}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys conversations
-{"instruction": "x", "output": "y"}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys instruction, output
+{"conversations": [{"from": "human", "value": "x"}]}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys conversations: --turns-keys 'messages=conversations,role=from,content=value,user=human,assistant=gpt' reads them
+{"instruction": "x", "output": "y"}	no messages, no prompt with a completion, and no text at the key 'text' (--text-field); the line has the keys instruction, output: --turns-keys 'user=instruction,assistant=output' reads them
 {"prompt": "a", "completion": "b"	the line ends within an object
 END
     { echo '{"prompt": "a", "completion": "b"}' && cut -f1 rows; } >bad.jsonl
@@ -54,7 +56,7 @@ END
     done >beside.jsonl
     echo '{"prompt": "x", "completion": "y"}' >>beside.jsonl
     tokenize --max-bad 100% -o out beside.jsonl
-    for name in $names; do echo "$name" "$name"; done | xargs -n 1 printf "it has '%s', which is not read\\n" >want
+    for name in $names; do printf '%s\n' "$name" "$name"; done | sed "s/.*/it has '&', which is not read (--turns-keys ignore=& leaves it out)/" >want
     jq -r .error out/skipped.jsonl | sed 's/.*: it has/it has/' | cmp - want
 }
 
@@ -89,30 +91,49 @@ END
     run_match 2 "*turns=1*" "$BIN/shardtool" tokenize -q --val 0 --max-bad 100% --vocabulary out -o out good.jsonl
 }
 
-@test "tokenize names what converts the conversations of nanochat, TRL, ShareGPT and polars" {
+@test "tokenize names the option that reads the conversations of others, with --turns and without" {
     echo '[{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]' >nanochat.jsonl
     run_match 65 "'nanochat.jsonl' has a conversation that is an array of messages*jq -c '{messages: .}'" tokenize -o out nanochat.jsonl
-    jq -c '{messages: .}' nanochat.jsonl >a.jsonl
-    echo '{"conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": "y"}]}' |
-        jq -c "$(sed -n "s/^jq -c '\(.*conversations.*\)' .*/\1/p" "$ROOT/docs/answers.md")" >b.jsonl
-    echo '{"prompt": [{"role": "user", "content": "x"}], "completion": [{"role": "assistant", "content": "y"}]}' >trl.jsonl
-    run_code 65 tokenize -o out trl.jsonl
-    jq -c "$(sed "s/.*jq -c '\(.*\)'.*/\1/" <<<"$output")" trl.jsonl | cmp - a.jsonl
-    # polars and pandas write the messages of Parquet so
-    for json in '.messages[] |= tojson' '.messages |= tojson'; do
-        jq -c "$json" a.jsonl >texts.jsonl
-        run_code 65 tokenize -o out texts.jsonl
-        jq -c "$(sed "s/.*jq -c '\([^']*\)'.*/\1/" <<<"$output")" texts.jsonl | cmp - a.jsonl
-    done
-    tokenize -o out a.jsonl b.jsonl
-    [ "$("$BIN/shardtool" decode out)" = "<|user|>x<|end|><|assistant|>y<|end|><|endoftext|><|user|>x<|end|><|assistant|>y<|end|><|endoftext|>" ]
+    jq -c '{messages: .}' nanochat.jsonl >want.jsonl
+    tokenize -o want want.jsonl
+    while IFS='|' read -r line keys; do
+        echo "$line" >other.jsonl
+        for turns in "" --turns; do
+            run_match 65 ": --turns-keys '$keys' reads them" "$BIN/shardtool" tokenize $turns -o none other.jsonl
+        done
+        "$BIN/shardtool" tokenize --turns-keys "$keys" --val 0 -q --force -o out other.jsonl
+        cmp <("$BIN/shardtool" cat out) <("$BIN/shardtool" cat want)
+    done <<'END'
+{"conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": "y"}]}|messages=conversations,role=from,content=value,user=human,assistant=gpt
+{"conversation": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]}|messages=conversation
+{"chat": [{"role": "user", "value": "x"}, {"role": "assistant", "value": "y"}], "id": 1}|messages=chat,role=role,content=value
+{"conversation": [{"input": "x", "output": "y"}]}|messages=conversation,user=input,assistant=output
+{"question": "x", "answer": "y"}|user=question,assistant=answer
+{"instruction": "x", "input": "", "output": "y"}|user=instruction+input,assistant=output
+{"system_prompt": null, "question": "x", "response": "y"}|system=system_prompt,user=question,assistant=response
+{"instruction": "x", "context": null, "response": "y", "category": "qa"}|user=instruction+context,assistant=response
+{"Question": "x", "Answer": "y"}|user=Question,assistant=Answer
+{"input": "x", "output": "y"}|user=input,assistant=output
+END
+    # the option is among those that a dataset has, and what it leaves out is not named
+    run_match 2 "*turns_keys=user=input,assistant=output*" "$BIN/shardtool" tokenize --turns -q --val 0 -o out want.jsonl
+    echo '{"a": {"b": "x"}, "c": "y", "weight": 2, "id": 1, "n": 1}' >paths.jsonl
+    run_match 0 "ignored keys: id" "$BIN/shardtool" tokenize --turns-keys user=a.b,assistant=c,ignore=weight+n --val 0 -o paths paths.jsonl
+    cmp <("$BIN/shardtool" cat paths) <("$BIN/shardtool" cat want)
+    while IFS='|' read -r keys why; do
+        run_match 2 "--turns-keys '$keys': $why; as 'user=question,assistant=answer' or" tokenize --turns-keys "$keys" -o none paths.jsonl
+    done <<'END'
+question,answer|it is NAME=KEY, with NAME one of system, user, assistant, messages, role, content and ignore
+user=a|a conversation needs texts of a user and of an assistant
+user=a,user=b|a name occurs twice
+user=a+,assistant=b|a key is missing
+role=a+b|role and content are one key each
+END
 }
 
 @test "tokenize --turns refuses other formats, and vocabularies without special tokens" {
     echo text >a.txt
-    run_match 65 "'a.txt' is text: --turns reads JSON lines" tokenize -o out a.txt
-    printf PAR1 >a.parquet
-    run_match 65 "'a.parquet' is Parquet: --turns reads JSON lines, which duckdb -c \"copy 'FILE' to 'FILE.jsonl' (format json)\" writes" tokenize -o out a.parquet
+    run_match 65 "'a.txt' is text: --turns reads JSON lines and Parquet" tokenize -o out a.txt
     seq 32 126 | awk '{ printf "%c", $1 }' >characters
     echo '{"prompt": "a", "completion": "b"}' >a.jsonl
     run_match 65 "conversations need special tokens, and a vocabulary of characters has none" tokenize --vocabulary characters -o out a.jsonl

@@ -1,6 +1,6 @@
-"""Makes tests/data/parquet, files of writers that `make deps` does not install: make_parquet.py FOLDER. The checked-in files were
-made with fastparquet 2026.9.0, pandas 3.1.1 and duckdb 2.0.0."""
-import os, sys
+"""Makes tests/data/parquet, and tests/data/turns beside it, files of writers that `make deps` does not install:
+make_parquet.py FOLDER. The checked-in files were made with fastparquet 2026.9.0, pandas 3.1.1 and duckdb 2.0.0."""
+import io, os, sys
 import duckdb, fastparquet, numpy as np, pandas as pd
 
 FOLDER = sys.argv[1]
@@ -23,3 +23,7 @@ fastparquet.write(os.path.join(FOLDER, "hive"), nulls[["text", "n"]], file_schem
                   object_encoding="utf8", write_index=False)  # fmt: skip
 for version in "V1", "V2":
     duckdb.sql(f"COPY nulls TO '{FOLDER}/duckdb_{version.lower()}.parquet' (FORMAT parquet, PARQUET_VERSION {version})")
+pairs = pd.read_csv(io.StringIO("prompt,completion\nWhat is 1?,one\n"), sep=",", keep_default_na=False)
+os.makedirs(os.path.join(FOLDER, "..", "turns"), exist_ok=True)
+pairs.to_parquet(os.path.join(FOLDER, "..", "turns", "rows.parquet"))
+pairs.rename(columns={"prompt": "question", "completion": "answer"}).to_parquet(os.path.join(FOLDER, "..", "turns", "qa.parquet"))

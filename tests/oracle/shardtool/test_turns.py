@@ -2,8 +2,11 @@
 import json
 import os
 import random
+import re
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import gpt2, runner
 
@@ -38,11 +41,13 @@ def ids_of(talk):
 def tokenize(name, lines, *options):
     with open(f"{name}.jsonl", "w", encoding="utf-8") as file:
         file.writelines(json.dumps(line, ensure_ascii=len(lines) % 2 == 0) + "\n" for line in lines)
-    return ids_of_file(name, *options)
+    return ids_of_file(f"{name}.jsonl", *options)
 
 
-def ids_of_file(name, *options):
-    runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--turns", "--val", "0", "-o", name, *options, f"{name}.jsonl")
+def ids_of_file(path, *options):
+    """Of the dataset that is made of the file, beside it without its ending."""
+    name = os.path.splitext(path)[0]
+    runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--turns", "--val", "0", "--force", "-o", name, *options, path)
     return np.frombuffer(runner.call(f"{BIN}/shardtool", "cat", name).stdout, "<u2").tolist()
 
 
@@ -85,7 +90,7 @@ def test_lines_are_read_as_by_the_json_module():
             line["messages"] = [{"role": "user", "content": line["prompt"]}, {"role": "assistant", "content": line["completion"]}]
         talk = [message | {"content": whole(message["content"])} for message in line.get("messages", [])]
         want += ids_of(talk) if talk else [*ENCODING.encode_ordinary(whole(line["text"])), END_OF_TEXT]
-    assert ids_of_file("spelled") == want
+    assert ids_of_file("spelled.jsonl") == want
 
 
 def test_markers_that_a_vocabulary_has_keep_their_ids():
@@ -102,3 +107,47 @@ def test_markers_that_a_vocabulary_has_keep_their_ids():
     vocabulary["model"]["vocab"] = {token: id for token, id in ids.items() if id < 50256} | kept
     json.dump(vocabulary, open("third.json", "w", encoding="utf-8"))
     assert tokenize("third", [{"prompt": "", "completion": "b"}], "--vocabulary", "third.json") == [50258, 50260, 50257, 65, 50260, 50256]
+
+
+def random_rows(made_of, count):
+    """Rows of messages, and of pairs, with nulls at all levels and what is refused."""
+    text = lambda: made_of.choice([*TEXTS, None]) if made_of.random() < 0.1 else made_of.choice(TEXTS)
+    some = lambda value: made_of.choice([None, value]) if made_of.random() < 0.1 else value
+    message = lambda: some({"role": some(made_of.choice(["user", "assistant", "assistant", "system"])), "content": text(), "name": None, "calls": some([]),
+                            "more": made_of.choice([None] * 30 + [{"a": [], "b": None}, {"a": [None], "b": [[True]]}])})  # fmt: skip
+    for _ in range(count):
+        kind = made_of.randrange(3)
+        yield {"messages": [message() for _ in range(made_of.choice([0, 1, 2, 2, 3, 9]))] if kind == 0 else None, "prompt": text() if kind == 1 else None,
+               "completion": text() if kind == 1 else None, "text": text() if kind == 2 else None, "id": some(made_of.randrange(3)), "weight": made_of.choice([None] * 30 + [0.5, 1e99]),
+               "tools": made_of.choice([None] * 30 + [[], [b"\xe9"]])}  # fmt: skip
+
+
+def test_rows_of_parquet_are_those_of_json_lines():
+    message = lambda text, lists: pa.struct([("role", pa.dictionary(pa.int8(), pa.string())), ("content", text), ("name", pa.null()), ("calls", lists(pa.int16())),
+                                             ("more", pa.struct([("a", lists(pa.bool_())), ("b", lists(lists(pa.bool_())))]))])  # fmt: skip
+    for seed in range(8):
+        made_of = random.Random(seed)
+        rows = [*random_rows(made_of, made_of.choice([1, 60, 500])), {"text": "one that is read", "id": 2}]
+        text, lists = made_of.choice([pa.string(), pa.large_string()]), made_of.choice([pa.list_, pa.large_list])
+        schema = pa.schema([("messages", lists(message(text, lists))), ("prompt", text), ("completion", text), ("text", text), ("id", pa.int64()),
+                            ("weight", pa.float64()), ("tools", lists(pa.binary()))])  # fmt: skip
+        pq.write_table(pa.Table.from_pylist(rows, schema), "rows.parquet", row_group_size=made_of.choice([7, 1000]), data_page_version=made_of.choice(["1.0", "2.0"]),
+                       data_page_size=made_of.choice([20, 200, 1 << 20]), write_batch_size=made_of.choice([1, 1000]), use_dictionary=made_of.random() < 0.5,
+                       compression=made_of.choice(["NONE", "zstd", "snappy"]), use_compliant_nested_type=made_of.random() < 0.5)  # fmt: skip
+        with open("lines.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row, default=lambda value: {}) + "\n" for row in rows)
+        ids, errors = {}, {}
+        for path in "rows.parquet", "lines.jsonl":
+            name = path.split(".")[0]
+            ids[name] = ids_of_file(path, "--max-bad", "100%", *(["--where", "id >= 1"] if seed % 2 else []))
+            skipped = [json.loads(line)["error"] for line in open(f"{name}/skipped.jsonl")] if os.path.exists(f"{name}/skipped.jsonl") else []
+            errors[name] = [(int(number) - (name == "lines"), why) for number, why in (re.match(r".*?(?:row|line) (\d+)(?:, byte \d+)?: ([^']*)", error).groups() for error in skipped)]
+        assert ids["rows"] == ids["lines"] and errors["rows"] == errors["lines"], seed
+
+
+def test_columns_of_types_that_are_not_read_can_be_left_out():
+    pq.write_table(pa.table({"prompt": ["a"], "completion": ["b"], "weight": pa.array([b"12345678"], pa.binary(8))}), "fixed.parquet")
+    error = runner.call(f"{BIN}/shardtool", "tokenize", "--turns", "-o", "fixed", "fixed.parquet", code=65).stderr.decode()
+    assert "'fixed.parquet' row group 0, column 'weight': values of the type FIXED_LEN_BYTE_ARRAY are not read (--turns-keys ignore=weight leaves" in error
+    pair = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    assert ids_of_file("fixed.parquet", "--turns-keys", "ignore=weight") == ids_of(pair)

@@ -221,7 +221,7 @@ TEST(zstd_decoders_begin_as_zeros_and_serve_one_file) {
     const ParquetChunk chunk = {0};
     for (int i = 0; i < 2; i++) { // one for all pages of a chunk
         test_watch_memory(LEAST);
-        parquet_pages_begin(&reader, NULL, &chunk, 0);
+        parquet_pages_begin(&reader, NULL, &chunk, 0, 0);
         for (int page = 0; page < 2; page++)
             CHECK(parquet_decompress(&reader.decompressor, PARQUET_ZSTD, file, out, BYTES) == 0);
         test_watched_memory(&count, &zeroed);
