@@ -169,7 +169,6 @@ static int run_pipeline(DatasetBuild *build, const RunParams *run, const Inputs 
         source_start(source, start->file, start->place, start->document - start->preceding);
     }
     int status = pipeline_run(&pipeline, inputs, source, dataset, &result);
-    result.replaced += source_options.replaced;
     if (status < 0) forget_remote(journal, source);
     source_close(source);
     source_options.points = NULL;
@@ -182,8 +181,8 @@ static int run_pipeline(DatasetBuild *build, const RunParams *run, const Inputs 
     skips_abandon(&source_options.skips);
     progress_finish(&progress);
     if (status == 0)
-        summary_print(
-            &(Summary){dataset, pipeline.base, &result, done_before, resume, started_ns, max_tokens, val, json});
+        summary_print(&(Summary){dataset, pipeline.base, inputs, &result, done_before, resume, started_ns, max_tokens,
+                                 val, json});
     return status;
 }
 

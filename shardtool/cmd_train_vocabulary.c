@@ -181,7 +181,7 @@ static int count_documents(TrainRun *run, CountState *state, CountJournal *journ
     skips_abandon(&source_options.skips);
     progress_finish(&progress);
     if (status == 0) log_skips();
-    if (status == 0) log_replaced(state->replaced, state->bytes);
+    if (status == 0) log_replaced(state->replaced, state->bytes, "");
     return status == 0 && !state->run_count ? fail_no_documents() : status;
 }
 

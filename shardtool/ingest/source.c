@@ -216,6 +216,7 @@ static int skip_file(Source *source, Part *part) {
 }
 
 int source_next(Source *source, Part *part) {
+    const uint64_t replaced = source->options->replaced;
     for (;;) {
         if (source->reader) {
             int status = reader_next(source->reader, part);
@@ -223,6 +224,7 @@ int source_next(Source *source, Part *part) {
             if (status != 0) {
                 if (status > 0) source->document += part->skipped;
                 part->file = source->next_file - 1, part->document = source->document;
+                part->replaced = source->options->replaced - replaced;
                 if (status > 0 && !part->has_place) part->place = (ReadPlace){0}, part->preceding = source->document;
                 if (status > 0) source->document += part->last, source->options->skips.documents += part->last;
                 return status;

@@ -26,6 +26,7 @@ typedef struct {
     bool has_place;          // a reader that begins at `place` returns `preceding` documents before this one
     ReadPlace place;
     uint64_t preceding;
+    uint64_t replaced; // places that were not UTF-8 and that the reader replaced since the part before
 } Part;
 
 typedef struct Stream Stream;

@@ -36,10 +36,25 @@ typedef struct {
     Filling filling;
     TokenCount tokens;
     uint64_t documents; // delivered
+    PipelineResult *result;
+    uint64_t replaced_file; // the last of result->replaced_inputs
 } Pipeline;
+
+static void count_replaced(Pipeline *pipeline, const BatchDocument *document) {
+    PipelineResult *result = pipeline->result;
+    const uint64_t file = document->position.file;
+    if (!document->replaced) return;
+    result->replaced += document->replaced;
+    if (!result->replaced_inputs || pipeline->replaced_file != file) result->replaced_inputs++;
+    pipeline->replaced_file = file;
+    if (result->replaced_inputs > REPLACED_INPUTS_MAX) return;
+    ReplacedInput *input = &result->replaced_in[result->replaced_inputs - 1];
+    input->file = file, input->places += document->replaced;
+}
 
 static int deliver_document(Pipeline *pipeline, const BatchDocument *document, const uint8_t *ids, unsigned id_bytes) {
     size_t count = document->ids, bytes = document->bytes - document->markers;
+    count_replaced(pipeline, document);
     Journal *journal = pipeline->options->shards.journal;
     if (journal && document->split == journal->pending_split && count)
         journal_keep(journal, document->position, (Bytes){ids, count * id_bytes}, count, bytes);
@@ -87,7 +102,7 @@ static int submit_window(Pipeline *pipeline, bool is_last) {
     Filling *filling = &pipeline->filling;
     TextBatch *batch = filling->batch;
     batch->documents[batch->count++] = filling->document;
-    if (!is_last) batch->documents[0].bytes = batch->documents[0].markers = 0;
+    if (!is_last) batch->documents[0].bytes = batch->documents[0].markers = batch->documents[0].replaced = 0;
     batch->is_window = true, batch->is_first = !filling->is_long, batch->is_last = is_last;
     filling->is_long = true;
     return submit_batch(pipeline);
@@ -192,6 +207,7 @@ static int add_document(Pipeline *pipeline, Part *part) {
         .file = part->file, .document = part->document, .place = part->place, .preceding = part->preceding};
     filling->document = (BatchDocument){.position = position};
     for (;;) {
+        filling->document.replaced += part->replaced;
         if (add_part(pipeline, part, &is_bad) < 0) return is_bad ? skip_document(pipeline, part) : -1;
         show_progress(pipeline);
         if (part->last) break;
@@ -239,10 +255,10 @@ static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
 
 int pipeline_run(const PipelineOptions *options, const Inputs *inputs, Source *source, Dataset *dataset,
                  PipelineResult *result) {
-    Pipeline pipeline = {.options = options, .inputs = inputs, .source = source};
+    Pipeline pipeline = {.options = options, .inputs = inputs, .source = source, .result = result};
     Part part;
-    int status = pipeline_open(&pipeline, dataset);
     *result = (PipelineResult){0};
+    int status = pipeline_open(&pipeline, dataset);
     while (status == 0) {
         status = check_full(&pipeline);
         result->is_full = status > 0;
@@ -255,7 +271,6 @@ int pipeline_run(const PipelineOptions *options, const Inputs *inputs, Source *s
     if (status >= 0) status = submit_batch(&pipeline);
     while (status == 0) status = deliver_batch(&pipeline);
     if (status > 0) status = shard_sink_finish(pipeline.sink);
-    if (status == 0) result->replaced = text_batches_replaced(pipeline.batches);
 
     text_batches_close(pipeline.batches);
     shard_sink_close(pipeline.sink);

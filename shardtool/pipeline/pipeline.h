@@ -19,9 +19,16 @@ typedef struct {
     uint64_t max_tokens; // the run ends with the document that reaches it; 0 = no limit
 } PipelineOptions;
 
+enum { REPLACED_INPUTS_MAX = 16 };
 typedef struct {
-    uint64_t replaced; // number of U+FFFD written for invalid UTF-8
-    bool is_full;      // max_tokens was reached
+    uint64_t file, places;
+} ReplacedInput;
+
+typedef struct {
+    uint64_t replaced;                              // number of U+FFFD written for invalid UTF-8
+    uint64_t replaced_inputs;                       // files that have such places
+    ReplacedInput replaced_in[REPLACED_INPUTS_MAX]; // the first of them
+    bool is_full;                                   // max_tokens was reached
 } PipelineResult;
 
 // Tokenizes all documents of source and adds each finished shard to dataset.

@@ -72,8 +72,10 @@ static ssize_t encode_window(TextBatches *batches, TextBatch *batch) {
     if (resume_is_finished(batches->resume, document->position, document->split)) return 0;
     size_t ids_max = encoder_ids_max(text.size + encoder_held_bytes(windows->encoder)) + 1;
     buffer_reserve(&batch->ids, ids_max * batches->id_bytes);
+    const uint64_t replaced = encoder_replaced(windows->encoder);
     ssize_t got = encode_part(batches, windows->encoder, text, batch->is_last, batch->ids.data);
     document->ids = got < 0 ? 0 : (size_t)got;
+    document->replaced += encoder_replaced(windows->encoder) - replaced;
     if (batch->is_last) id_put(batch->ids.data, document->ids++, batches->id_bytes, batches->eot_id);
     return got;
 }
@@ -110,11 +112,13 @@ static int tokenize_batch(void *job, unsigned worker) {
         at += document->bytes;
         if (resume_is_finished(batches->resume, document->position, document->split)) continue;
         Encoder *encoder = batches->encoders[worker];
+        const uint64_t replaced = encoder_replaced(encoder);
         ssize_t got = batches->options->turns ? encode_part(batches, encoder, text, true, ids)
                                               : encoder_encode(encoder, text, ids);
         if (got < 0) return fail_in_document(batches, document->position);
         id_put(ids, (size_t)got, batches->id_bytes, batches->eot_id);
         document->ids = (size_t)got + 1;
+        document->replaced += encoder_replaced(encoder) - replaced;
         ids += document->ids * batches->id_bytes;
     }
     return 0;
@@ -177,12 +181,6 @@ int text_batches_collect(TextBatches *batches, const TextBatch **batch) {
     int status = pool_collect(batches->pool, &job);
     *batch = job;
     return status;
-}
-
-uint64_t text_batches_replaced(const TextBatches *batches) {
-    uint64_t replaced = batches->windows.encoder ? encoder_replaced(batches->windows.encoder) : 0;
-    for (unsigned i = 0; i < batches->encoder_count; i++) replaced += encoder_replaced(batches->encoders[i]);
-    return replaced;
 }
 
 void text_batches_close(TextBatches *batches) {

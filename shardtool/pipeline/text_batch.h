@@ -27,9 +27,10 @@ typedef struct {
 
 typedef struct {
     InputPosition position;
-    size_t bytes;   // of its text; of a long document: of the whole text in its last window, else 0
-    size_t markers; // the bytes among them from turns.h, which no text has
-    size_t ids;     // set by the worker, like `split`
+    size_t bytes;      // of its text; of a long document: of the whole text in its last window, else 0
+    size_t markers;    // the bytes among them from turns.h, which no text has
+    uint64_t replaced; // U+FFFD written for invalid UTF-8, in this window of a long one
+    size_t ids;        // set by the worker, like `split`
     int split;
 } BatchDocument;
 
@@ -55,5 +56,4 @@ void text_batches_submit(TextBatches *batches, TextBatch *batch); // the batch t
 // Waits for the oldest submitted batch, and returns it in *batch, NULL if no batch is submitted. It is valid until the
 // next text_batches_acquire. -1 with the error of its worker.
 int text_batches_collect(TextBatches *batches, const TextBatch **batch);
-uint64_t text_batches_replaced(const TextBatches *batches); // U+FFFD written for invalid UTF-8
-void text_batches_close(TextBatches *batches);              // accepts NULL
+void text_batches_close(TextBatches *batches); // accepts NULL

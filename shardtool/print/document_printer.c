@@ -28,7 +28,7 @@ int document_print(DocumentPrinter *printer, Bytes text, bool first, bool last) 
 
 int document_printer_finish(DocumentPrinter *printer, int status) {
     if (status == 0) status = flush(&printer->out);
-    if (status == 0) log_replaced(printer->carry.replaced, printer->bytes);
+    if (status == 0) log_replaced(printer->carry.replaced, printer->bytes, "");
     buffer_close(&printer->out);
     return status;
 }

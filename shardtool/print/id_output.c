@@ -61,7 +61,7 @@ int id_output_print(const IdOutputOptions *options, Source *source) {
     encoder_set_max_word(output.encoder, options->max_word);
     int status = put_documents(&output, source);
     if (flush(&output.out) < 0) status = -1; // also the ids before a fault
-    if (status == 0) log_replaced(encoder_replaced(output.encoder), output.bytes);
+    if (status == 0) log_replaced(encoder_replaced(output.encoder), output.bytes, "");
     encoder_close(output.encoder);
     buffer_close(&output.ids);
     buffer_close(&output.out);

@@ -74,9 +74,9 @@ int overwrite_check(const char *path, bool force) {
     return 0;
 }
 
-void log_replaced(uint64_t replaced, uint64_t text_bytes) {
+void log_replaced(uint64_t replaced, uint64_t text_bytes, const char *where) {
     if (!replaced) return;
-    log_warn("replaced invalid UTF-8 by U+FFFD in %" PRIu64 " place%s%s", replaced, PLURAL(replaced),
+    log_warn("replaced invalid UTF-8 by U+FFFD in %" PRIu64 " place%s%s%s", replaced, PLURAL(replaced), where,
              replaced > text_bytes / 100
                  ? ", more than 1 % of the text: if it is in another encoding, convert it with iconv first"
                  : "");

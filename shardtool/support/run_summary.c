@@ -60,6 +60,18 @@ static void print_json(const Summary *summary, double seconds) {
     json_add_number(&out, "null_texts", source_options.skips.nulls);
     json_add_number(&out, "left_out", source_options.left_out);
     json_add_number(&out, "replaced", result->replaced);
+    json_add_number(&out, "replaced_inputs", result->replaced_inputs);
+    json_add_key(&out, "replaced_in");
+    buffer_print(&out, "[");
+    for (size_t i = 0; i < REPLACED_INPUTS_MAX && i < result->replaced_inputs; i++) {
+        char path[PATH_MAX_BYTES];
+        buffer_print(&out, "%s", i ? "," : "");
+        json_add_field(&out, "path",
+                       input_path(summary->inputs, &summary->inputs->files[result->replaced_in[i].file], path));
+        json_add_number(&out, "places", result->replaced_in[i].places);
+        buffer_print(&out, "}");
+    }
+    buffer_print(&out, "]");
     json_add_real(&out, "seconds", seconds, 3);
     json_add_number(&out, "peak_memory", peak_memory());
     printf("%.*s}\n", (int)out.size, (const char *)out.data);
@@ -111,6 +123,20 @@ static void log_ignored(void) {
     buffer_close(&keys);
 }
 
+// "'a.txt' (200), 'b.txt' (42) and 3 more inputs"
+static void list_replaced(const Summary *summary, Buffer *out) {
+    enum { NAMED = 4 };
+    const PipelineResult *result = summary->result;
+    for (size_t i = 0; i < NAMED && i < result->replaced_inputs; i++) {
+        char path[PATH_MAX_BYTES];
+        input_path(summary->inputs, &summary->inputs->files[result->replaced_in[i].file], path);
+        text_printable(path);
+        buffer_print(out, "%s'%s' (%" PRIu64 ")", i ? ", " : ": ", path, result->replaced_in[i].places);
+    }
+    const uint64_t more = result->replaced_inputs > NAMED ? result->replaced_inputs - NAMED : 0;
+    if (more) buffer_print(out, " and %" PRIu64 " more input%s", more, PLURAL(more));
+}
+
 void summary_print(const Summary *summary) {
     const Dataset *dataset = summary->dataset;
     const PipelineResult *result = summary->result;
@@ -140,6 +166,9 @@ void summary_print(const Summary *summary) {
                  source_options.left_out == 1 ? " does" : "s do", source_options.left_out == 1 ? "is" : "are");
     log_ignored();
     log_skips();
-    log_replaced(result->replaced, sums.source_bytes);
+    inputs = (Buffer){0};
+    list_replaced(summary, &inputs);
+    log_replaced(result->replaced, sums.source_bytes, inputs.size ? (const char *)inputs.data : "");
+    buffer_close(&inputs);
     log_small_split(summary, documents);
 }

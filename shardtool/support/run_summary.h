@@ -5,6 +5,7 @@
 
 typedef struct {
     const Dataset *dataset, *base; // base: of --append, the dataset as it was; else NULL
+    const Inputs *inputs;
     const PipelineResult *result;
     uint64_t done_before; // bytes of text in shards that were finished before
     bool continued;       // after a kill: the inputs are those read since, the documents all of the run

@@ -134,6 +134,41 @@ texts() { # a folder of small documents
     shardtool tokenize --ids --format text --invalid-utf8 bytes bad.txt | shardtool decode | cmp - bad.txt
 }
 
+@test "tokenize names the inputs with invalid UTF-8 and counts their places, as Python does" {
+    python3 - <<'END'
+import os, random, tarfile
+os.mkdir("in")
+made_of = random.Random(1)
+for number in range(20):
+    size = 3_000_000 if number == 7 else made_of.randrange(2000)
+    with open(f"in/{number:02}.txt", "wb") as file:
+        file.write(b"".join(made_of.choices([b"text ", "\u00e9".encode(), b"\xff", b"\xe2\x82", b"\xf0\x9f"], [9, 9, number % 3, number % 3, number % 3], k=size)))
+with tarfile.open("in/a.tar", "w") as archive:
+    for name in "06.txt", "08.txt":
+        archive.add(f"in/{name}", name)
+END
+    python3 - >want <<'END'
+import glob, json, tarfile
+count = lambda data: data.decode("utf-8", "replace").count("\ufffd")
+places = {path: count(open(path, "rb").read()) for path in sorted(glob.glob("in/*.txt"))}
+places["in/a.tar"] = places["in/06.txt"] + places["in/08.txt"]
+print(json.dumps([sum(places.values()), [{"path": path, "places": n} for path, n in places.items() if n]], separators=(",", ":")))
+END
+    for jobs in 1 3; do
+        run_match 0 "places: 'in/01.txt' ([0-9]*), *, 'in/05.txt' ([0-9]*) and 10 more inputs, more than 1 %" shardtool tokenize -j $jobs --val 0.5 --json --force -o out in
+        grep ^{ <<<"$output" | jq -c '[.replaced, .replaced_in]' | cmp - want
+        grep ^{ <<<"$output" | jq -e '.replaced_inputs == 14'
+    done
+    jq -c '.[1] |= map(select(.path != "in/a.tar"))' want >short # each file as one conversation
+    mkdir turns && python3 - <<'END'
+import glob, os
+for path in glob.glob("in/*.txt"):
+    with open("turns/" + os.path.basename(path)[:-3] + "jsonl", "wb") as file:
+        file.write(b'{"prompt": "' + open(path, "rb").read() + b'", "completion": ""}\n{"text": ""}\n')
+END
+    shardtool tokenize --turns --json --force -o out turns 2>err | jq -c '.replaced_in | map(.places)' | cmp - <(jq -c '.[1] | map(.places)' short)
+}
+
 # fault 22
 @test "a second run on the same directory is 73 and names the pid" {
     mkdir out

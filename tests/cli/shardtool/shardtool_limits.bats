@@ -115,10 +115,10 @@ END
 @test "text in another encoding is counted, and named when it is more than 1 %" {
     printf 'd\xe9j\xe0 vu %.0s' $(seq 1000) >latin1.txt
     run_match 0 "replaced invalid UTF-8 by U+FFFD in 2000 places, more than 1 % of the text*iconv" shardtool decode --json -q latin1.txt
-    run_match 0 "in 2000 places, more than 1 % of the text*iconv" shardtool tokenize -q -o out latin1.txt
+    run_match 0 "in 2000 places: 'latin1.txt' (2000), more than 1 % of the text*iconv" shardtool tokenize -q -o out latin1.txt
     (cat "$DATA/../../README.md" && printf '\xff') >one.txt
     run_code 0 shardtool tokenize -q -o one one.txt
-    [[ "$output" == *"in 1 place" ]]
+    [[ "$output" == *"in 1 place: 'one.txt' (1)" ]]
 }
 
 # fault 2
