@@ -8,6 +8,7 @@
 #include "remote/url_map.h"
 #include "shardtool/print/document_printer.h"
 #include "shardtool/print/id_range.h"
+#include "shardtool/print/random_documents.h"
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/path_visit.h"
 #include "shardtool/support/vocabulary_options.h"
@@ -23,7 +24,7 @@ enum { BLOCK_BYTES = 1 << 16 };
 
 static bool raw, json, null;
 static int split;
-static uint64_t threads;
+static uint64_t threads, random_count, seed;
 static const char *document;
 static VocabularyOptions vocabulary;
 
@@ -32,6 +33,8 @@ static const Option options[] = {
     {OPT_FLAG, "json", &json, NULL, "print each document of shards, datasets or inputs as a JSON line"},
     {OPT_FLAG, "0,null", &null, NULL, "print each document of shards, datasets or inputs as it is, and a NUL"},
     {OPT_STRING, "doc", &document, "N", "only document N of a shard or dataset, from 0, without its end-of-text"},
+    {OPT_SIZE, "random", &random_count, "N", "N documents of a shard or dataset, chosen at random"},
+    {OPT_SIZE, "seed", &seed, "S", "seed of this choice"},
     ROW_SPLIT(&split),
     VOCABULARY_ROWS(&vocabulary),
     ROW_JOBS(&threads),
@@ -43,7 +46,7 @@ enum { OF_IDS, OF_TOKENS, OF_INPUTS };
 static const char *const modes[] = {"on ids", "on a shard or dataset", "on inputs"};
 static const OptionModes option_modes[] = {
     {"raw", 1 << OF_IDS},
-    {"doc split", 1 << OF_TOKENS},
+    {"doc random seed split", 1 << OF_TOKENS},
     {"vocabulary end-of-text pattern", 1 << OF_IDS | 1 << OF_TOKENS},
     {INPUT_NAMES, 1 << OF_INPUTS},
     {NULL, 0},
@@ -185,10 +188,32 @@ static int put_range(TextDecoding *decoding, uint64_t first, uint64_t end) {
     return token_reader_visit(decoding->tokens, first, end, put_ids, decoding);
 }
 
+// Under a heading each, or with the number of each in its line of JSON.
+static int decode_random(TextDecoding *decoding) {
+    RandomDocuments chosen;
+    int status = random_documents_choose(&chosen, decoding->tokens, random_count, seed);
+    for (uint64_t i = 0; status == 0 && i < chosen.count; i++) {
+        const Document *found = &chosen.documents[i];
+        decoding->printer.number = found->number;
+        Buffer heading = {0};
+        buffer_print(&heading, "%s==> document %" PRIu64 " of %" PRIu64 ", %" PRIu64 " tokens <==\n", i ? "\n\n" : "",
+                     found->number, chosen.total, found->tokens);
+        if (!json && !null) status = fd_write(STDOUT_FILENO, heading.data, heading.size, "the output");
+        if (status == 0) status = put_range(decoding, found->first, found->first + found->tokens - found->has_end);
+        buffer_close(&heading);
+    }
+    if (status == 0 && chosen.count && !json && !null) status = fd_write(STDOUT_FILENO, "\n", 1, "the output");
+    free(chosen.documents);
+    return status;
+}
+
 // All of the shard, split or document, or `count` ranges of it.
 static int decode_tokens(TextDecoding *decoding, int count, char **ranges) {
     TokenReader *tokens = decoding->tokens;
     Document one = {.tokens = tokens->tokens};
+    if (random_count && (document || count))
+        return fail(EX_USAGE, "--random chooses documents: not with %s", document ? "--doc" : "ranges");
+    if (random_count) return decode_random(decoding);
     if ((json || null) && !document && !count) return document_reader_visit(tokens, put_document, decoding);
     if (document && find_document(tokens, &one) < 0) return -1;
     uint64_t first = 0, end = one.tokens - one.has_end;
@@ -226,7 +251,7 @@ static int decode_shard(TextDecoding *decoding, int count, char **arguments) {
     if (cli_check_mode(option_modes, modes, OF_TOKENS) < 0) return -1;
     if (take_vocabulary(decoding, path) < 0 || token_reader_open(&tokens, path, split) < 0) return -1;
     const uint64_t others = split == SPLIT_TRAIN ? tokens.dataset.documents[SPLIT_VAL] : 0;
-    if (others && !document && count == 1)
+    if (others && !document && !random_count && count == 1)
         log_line("the training split of '%s': --split val has %" PRIu64 " more documents", path, others);
     decoding->tokens = &tokens;
     int status = check_vocabulary(decoding, &tokens, path);
@@ -261,7 +286,7 @@ static int decode_path(TextDecoding *decoding, int count, char **arguments) {
 
 static int decode_paths(int count, char **arguments) {
     static TextDecoding decoding;
-    decoding.printer.raw = null;
+    decoding.printer.raw = null, decoding.printer.numbered = random_count;
     decoding.vocab = vocabulary_options_open(&vocabulary);
     int status = decoding.vocab ? 0 : -1;
     for (int i = 0, group; status == 0 && i < count; i += group) {

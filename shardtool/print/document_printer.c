@@ -1,6 +1,7 @@
 // Prints documents.
 #include "shardtool/print/document_printer.h"
 #include "shardtool/support/option_rows.h"
+#include <inttypes.h>
 #include <unistd.h>
 
 enum { FLUSH_BYTES = 1 << 18 };
@@ -18,7 +19,10 @@ int document_print(DocumentPrinter *printer, Bytes text, bool first, bool last) 
         buffer_add(out, text.data, text.size);
         if (last) buffer_add(out, "", 1);
     } else {
-        if (first) buffer_add(out, begin, sizeof begin - 1);
+        if (first && printer->numbered)
+            buffer_print(out, "{\"document\": %" PRIu64 ", \"text\": \"", printer->number);
+        else if (first)
+            buffer_add(out, begin, sizeof begin - 1);
         json_add_text(out, text, last, &printer->carry);
         if (last) buffer_add(out, end, sizeof end - 1);
     }

@@ -4,7 +4,8 @@
 #include "common/json_write.h"
 
 typedef struct {
-    bool raw;
+    bool raw, numbered;
+    uint64_t number; // of the document, which its line begins with if `numbered`
     Buffer out;
     JsonCarry carry;
     uint64_t documents, bytes;

@@ -437,6 +437,28 @@ slice() { # FILE FIRST END: bytes of those ids
     for wrong in "--random 2 out 0:5" "-o x out 0:4"; do run_code 2 shardtool cat $wrong; done
 }
 
+@test "decode --random prints whole documents, whatever shards they are in" {
+    seq 3000 | sed 's/$/ documents/' >in.txt
+    shardtool tokenize -q --docs lines --val 0.3 -o one in.txt
+    shardtool tokenize -q --docs lines --val 0.3 --shard-tokens 1000 --frame-tokens 100 -o many in.txt
+    for split in train val; do
+        shardtool decode --json --random 20 --seed 7 --split $split one >a
+        shardtool decode --json --random 20 --seed 7 --split $split many | cmp - a
+        [ "$(jq .document a | sort -nu | wc -l)" = 20 ]
+        jq -r .document a | while read -r n; do shardtool decode --doc "$n" --split $split one && echo; done | cmp - <(jq -r .text a)
+        shardtool decode -0 --random 20 --seed 7 --split $split many | tr '\0' '\n' | cmp - <(jq -r .text a)
+    done
+    shardtool decode --json --random 20 --seed 8 --split val one >b
+    run_code 1 cmp -s a b
+    shardtool cat -q -o one.zst many
+    shardtool decode --json --random 3 one.zst | cmp - <(shardtool decode --json --random 3 many)
+    documents=$(shardtool info --json one | jq .train_documents)
+    shardtool decode --random 2 many | head -1 | grep -qE "^==> document [0-9]+ of $documents, [0-9]+ tokens <==\$"
+    [ "$(shardtool decode --json --random 1M one | wc -l)" = "$documents" ]
+    for wrong in "--doc 3" "0:5"; do run_match 2 "--random chooses documents: not with" shardtool decode --random 2 many $wrong; done
+    run_match 2 "--random has no effect on inputs" shardtool decode --json --random 2 in.txt
+}
+
 @test "info --ids equals sort and uniq" {
     pieces
     od -An -v -tu2 -w2 raw | tr -d ' ' | sort | uniq -c | sort -k1,1nr -k2,2n | awk '{print $2, $1}' >want

@@ -1,7 +1,8 @@
 """shardtool against tiktoken, zstd, python-zstandard and the json module."""
 import functools, gzip, hashlib, io, json, lzma, os, random, re, struct, subprocess, tarfile
+import numpy as np
 import zstandard
-import gpt2, runner
+import gpt2, philox, runner
 
 BIN, DATA = os.environ["BIN"], os.environ["DATA"]
 TOOL = os.path.join(BIN, "shardtool")
@@ -425,3 +426,29 @@ def test_the_manifest_has_the_fingerprints_of_its_shards():
         vocabulary += struct.pack("<I", len(token)) + token
     assert head["vocab_fp"] == hashlib.sha256(vocabulary + struct.pack("<I", EOT)).hexdigest()
     assert sum(r["documents"] for r in rows) == 62 == head["train"]["documents"]
+
+
+def reservoir(count, total, seed):
+    """Algorithm R with the numbers of common/rng.h."""
+    w = [x.tolist() for x in philox.words(seed, 0, np.arange(total))]
+    chosen = list(range(min(count, total)))
+    for i in range(count, total):
+        place = ((w[1][i] << 32 | w[0][i]) * (i + 1)) >> 64
+        if place < count:
+            chosen[place] = i
+    return sorted(chosen)
+
+
+def test_random_documents_are_those_of_a_reservoir(folder):
+    lines = [f"document {number}" for number in range(2000)]
+    write(f"{folder}/in.txt", "\n".join(lines).encode())
+    run("tokenize", "-q", "--docs", "lines", "--val", "0", "--shard-tokens", "1000", "-o", f"{folder}/set", f"{folder}/in.txt")
+    times = np.zeros(len(lines), int)
+    for seed in range(40):
+        count = [1, 3, 100, 1999, 2000, 5000][seed % 6]
+        got = [json.loads(line) for line in run("decode", "--json", "--random", str(count), "--seed", str(seed), f"{folder}/set").splitlines()]
+        assert [row["document"] for row in got] == reservoir(count, len(lines), seed)
+        assert [row["text"] for row in got] == [lines[row["document"]] for row in got]
+    for seed in range(2000):  # each is chosen with the same probability: chi-square of 199 degrees of freedom, 5 deviations
+        times[reservoir(20, 200, seed)] += 1
+    assert abs(((times[:200] - 200) ** 2 / 180).sum() - 199) < 5 * 398**0.5

@@ -122,7 +122,7 @@ def check(name, option, talks, *kinds):
 
 
 @runner.each(SHAPES, quick=("tulu, messages", "alpaca"))
-def test_each_shape(shape):
+def test_ids_of_each_shape(shape):
     datasets.disable_progress_bars()
     made, option, talks = SHAPES[shape]
     for write in by_datasets, by_pandas, by_polars, by_duckdb, by_pyarrow:
