@@ -64,12 +64,12 @@ trainer/import      common kernels/backend.h trainer/shape trainer/checkpoint
 trainer/export      common kernels/dtype.h tokenizer tokenizer/files trainer/shape trainer/checkpoint
 trainer/setup       common dataset kernels loader/client/feed.h loader/protocol/sampling.h tokenizer tokenizer/files trainer/config trainer/shape trainer/model/answers.h trainer/checkpoint
 trainer/inference   common tokenizer trainer/config trainer/plan trainer/model trainer/checkpoint trainer/setup
-trainer/records     common trainer/config trainer/plan trainer/model trainer/checkpoint
+trainer/records     common dataset trainer/config trainer/plan trainer/model trainer/checkpoint
 trainer/ranks       common kernels trainer/config trainer/model trainer/setup
 trainer/engine     common kernels trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/setup trainer/records trainer/ranks
 trainer/run         common kernels trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/setup trainer/records trainer/ranks trainer/engine
 trainer/audit       common dataset loader/protocol trainer/config trainer/checkpoint trainer/setup trainer/records trainer/engine
-trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/export trainer/setup trainer/inference trainer/records trainer/engine trainer/run trainer/audit
+trainer             common dataset/dataset.h trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/export trainer/setup trainer/inference trainer/records trainer/engine trainer/run trainer/audit
 END
 }
 hits=$(layers | scripts/structure.py) || say "$hits"

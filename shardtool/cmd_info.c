@@ -1,14 +1,14 @@
 // info: prints the headers and totals of shards and datasets, or what is in them.
 #include "common/err.h"
 #include "common/json_write.h"
-#include "shardtool/print/document_lengths.h"
 #include "shardtool/print/id_counts.h"
+#include "shardtool/print/lengths_printer.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
 #include <stdio.h>
 
 static RowPrinter rows;
-static bool shards, documents, frames, lengths, ids;
+static bool shards, documents, frames, lengths, sources, ids;
 static int split;
 
 static const Option options[] = {
@@ -16,7 +16,9 @@ static const Option options[] = {
     {OPT_FLAG, "docs", &documents, NULL,
      "list the documents of one split: number, first token, tokens with end-of-text"},
     {OPT_FLAG, "frames", &frames, NULL, "list the compressed frames of the shards of one split"},
-    {OPT_FLAG, "lengths", &lengths, NULL, "count the documents of each split, and their lengths in tokens"},
+    {OPT_FLAG, "lengths", &lengths, NULL,
+     "count the documents of each split, and their lengths in tokens, with a histogram"},
+    {OPT_FLAG, "sources", &sources, NULL, "list the inputs from which a dataset was made: files and bytes of each"},
     {OPT_FLAG, "ids", &ids, NULL, "count how often each id occurs in one split, the most frequent first"},
     ROW_SPLIT(&split),
     ROW_JSON(&rows),
@@ -140,7 +142,20 @@ static int list_frames(const char *path, TokenReader *tokens) {
     return 0;
 }
 
-static int print_lengths(const char *path, TokenReader *tokens) { return document_lengths_print(&rows, path, tokens); }
+static int print_lengths(const char *path, TokenReader *tokens) { return lengths_print(&rows, path, tokens); }
+
+// The arguments of the command that made the dataset.
+static int list_sources(const char *path, TokenReader *tokens) {
+    for (uint64_t i = 0; i < tokens->dataset.source_count; i++) {
+        const DatasetSource *source = &tokens->dataset.sources[i];
+        row_begin(&rows, "source", source->path);
+        if (rows.json) row_add_text(&rows, "dataset", 0, path);
+        row_add_number(&rows, "files", 12, source->files);
+        row_add_number(&rows, "bytes", 14, source->bytes);
+        row_end(&rows);
+    }
+    return 0;
+}
 
 static IdCounts *id_counts;
 static int count_ids(const char *path, TokenReader *tokens) { return id_counts_add(id_counts, path, tokens); }
@@ -158,6 +173,7 @@ static const struct View {
     {&documents, list_documents, 0, "    document          first       tokens\n"},
     {&frames, list_frames, 0, ""},
     {&lengths, print_lengths, 16, ""},
+    {&sources, list_sources, 0, "       files          bytes  source\n"},
     {&ids, count_ids, 0, ""},
     {&(const bool){true}, print_totals, 13, ""}, // without an option
 };
@@ -176,8 +192,8 @@ static int print_ids(int count, char **arguments, const struct View *view) {
 }
 
 static int run(int count, char **arguments) {
-    if (shards + documents + frames + lengths + ids > 1)
-        return fail(EX_USAGE, "--shards, --docs, --frames, --lengths and --ids exclude each other");
+    if (shards + documents + frames + lengths + sources + ids > 1)
+        return fail(EX_USAGE, "--shards, --docs, --frames, --lengths, --sources and --ids exclude each other");
     const struct View *view = views;
     while (!*view->option) view++;
     rows.key_width = view->key_width;

@@ -1,8 +1,10 @@
-// trainer report: one page about several runs.
+// trainer report: one page about several runs, or about datasets.
 #include "common/cli/cli.h"
 #include "common/err.h"
 #include "common/file/file.h"
+#include "dataset/dataset.h"
 #include "trainer/records/comparison.h"
+#include "trainer/records/dataset_page.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -13,16 +15,24 @@ static const Option options[] = {
 };
 
 static int run(int count, char **arguments) {
-    if (!count) return fail(EX_USAGE, "expected run directories");
+    if (!count) return fail(EX_USAGE, "expected directories of runs or of datasets");
     if (path_ends(path, ".png") || path_ends(path, ".svg") || path_ends(path, ".pdf") || path_ends(path, ".json"))
         return fail(EX_USAGE, "'%s': report writes a page of HTML, with the curves as SVG in it: -o %.*s.html", path,
                     (int)(strrchr(path, '.') - path), path);
+    int datasets = 0;
+    for (int i = 0; i < count; i++) datasets += dataset_is(arguments[i]);
+    if (datasets && datasets < count) return fail(EX_USAGE, "report is about runs or about datasets, not both");
     Buffer tables = {0};
-    const int result = comparison_write(path, arguments, count, &tables);
+    const int result =
+        datasets ? dataset_page_write(path, arguments, count) : comparison_write(path, arguments, count, &tables);
     if (result == 0) printf("%.*s%s\n", (int)tables.size, (const char *)tables.data, path);
     buffer_close(&tables);
     return result;
 }
 
-const Command trainer_report = {
-    "report", "RUN...", "compare runs: curves, different keys; of two runs also items and samples", options, run, NULL};
+const Command trainer_report = {"report",
+                                "RUN...|DATASET...",
+                                "a page that compares runs (of two also items and samples), or shows datasets",
+                                options,
+                                run,
+                                NULL};

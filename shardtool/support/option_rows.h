@@ -60,7 +60,8 @@ int input_read(int count, char **arguments, int (*take)(Source *source));
 int overwrite_check(const char *path, bool force);
 void log_skips(void);        // warns with the number of skipped inputs and the first of them, if any
 int fail_no_documents(void); // 66, with the number of skips
-// Warns about `replaced` places that were not UTF-8, if any, in `text_bytes` bytes of text. `where` follows their number.
+// Warns about `replaced` places that were not UTF-8, if any, in `text_bytes` bytes of text. `where` follows their
+// number.
 void log_replaced(uint64_t replaced, uint64_t text_bytes, const char *where);
 
 #define ROW_INVALID_UTF8(variable)                                                                                     \

@@ -16,6 +16,7 @@ static const char style[] =
     "text{font-size:14px}figure{margin:0;break-inside:avoid}figcaption{font-size:.9rem}\n"
     "svg{width:100%;display:block}svg line{stroke:#ddd}svg text{font-size:22px;fill:#666}\n"
     "polyline{fill:none;stroke-width:2;stroke-linejoin:round}polyline.raw{stroke-width:1;opacity:.3}\n"
+    "hr{border:0;border-top:.9rem solid #36c;margin:.2rem 0}.bars td{text-align:right}.bars td:last-child{text-align:left}\n"
     "rect{fill:#000;opacity:0}rect:hover{opacity:.08}\n"
     ".c0{stroke:#888;color:#888}.c1{stroke:#2a7;color:#197a50}.c2{stroke:#c42;color:#b53a1c}.c3{stroke:#36c;color:#"
     "2b57b8}\n"

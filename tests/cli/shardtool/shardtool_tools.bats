@@ -153,14 +153,72 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
     [ "$(cat got)" = "[$count,$(head -1 lengths),$(tail -1 lengths),$(paste -sd+ lengths | bc)]" ]
     [ "$(shardtool info --lengths --json d | jq -s 'map(.text_bytes) | add')" = "$(cat in/* | wc -c)" ]
     [ "$(shardtool info --lengths --json d | jq -r .split | tr '\n' ' ')" = "train val " ]
+    for split in train val; do
+        documents d $split | awk '{print NF}' | python3 -c '
+import json, sys
+lengths = [int(line) for line in sys.stdin]
+octaves = range(min(lengths).bit_length() - 1, max(lengths).bit_length())
+inside = {o: [n for n in lengths if n.bit_length() - 1 == o] for o in octaves}
+print(json.dumps([{"from": 2**o, "documents": len(inside[o]), "tokens": sum(inside[o])} for o in octaves], separators=(",", ":")))
+highest = max(map(len, inside.values()))
+for o in octaves:
+    signs = len(inside[o]) * 40 // highest
+    print(f"{2**o}-{2**(o + 1) - 1} {len(inside[o])} {100 * len(inside[o]) / len(lengths):.1f} {100 * sum(inside[o]) / sum(lengths):.1f} {chr(35) * (signs or bool(inside[o]))}".strip())' >histogram
+        shardtool info --lengths --json d | jq -c "select(.split == \"$split\").histogram" | cmp - <(head -1 histogram)
+        shardtool info --lengths d | awk -v name=", $split$" '/^path/ { on = $0 ~ name } on && /^ +[0-9]+-/' | sed 's/^ *//; s/  */ /g; s/ $//' |
+            cmp - <(tail -n +2 histogram)
+    done
+    shardtool info --sources --json d | cmp - <(printf '{"source":"in","dataset":"d","files":%d,"bytes":%d}\n' "$(find in -type f | wc -l)" "$(cat in/* | wc -c)")
+    run_match 0 "40 *  in" shardtool info --sources d
     printf 'a ' >long
     yes 'b ' | head -100000 | tr -d '\n' >>long
     shardtool tokenize -o - long | shardtool info --lengths --json - | jq -e '.max > 65536 and .min == .max and .p1 == .max and .p99 == .max'
-    for list in "" --shards --docs --frames --lengths --ids; do
+    for list in "" --shards --docs --frames --lengths --sources --ids; do
         run_code 66 shardtool info $list absent
         run_code 2 shardtool info $list
     done
     run_match 2 "exclude each other" shardtool info --shards --ids d
+}
+
+@test "report makes a page of datasets: the numbers of info, and bars as long as the documents are many" {
+    dataset
+    shardtool tokenize -q --val 0 -o 'a&b' in/ && "$BIN/trainer" report -o page.html d 'a&b'
+    shardtool info --lengths --json d >want && shardtool info --lengths --json 'a&b' | head -1 >>want
+    python3 - <<'END'
+import html.parser, json
+class Page(html.parser.HTMLParser):
+    tag, tables, text = "", [], []
+    def handle_starttag(self, tag, attributes):
+        assert tag not in ("script", "link", "i"), tag
+        if tag == "table": self.tables.append((dict(attributes).get("class"), []))
+        if tag == "tr": self.tables[-1][1].append([])
+        if tag == "hr": self.tables[-1][1][-1].append(float(dict(attributes)["style"][6:-2]))
+        if tag == "h2": self.text.append("")
+        self.tag = tag
+    def handle_data(self, data):
+        if self.tag in ("td", "th") and data.strip(): self.tables[-1][1][-1].append(data)
+        if self.tag == "h2": self.text[-1] += data.strip()
+page = Page()
+page.feed(open("page.html").read())
+assert page.text == ["d", "a&b"], page.text
+want = [json.loads(line) for line in open("want")]
+bars = [rows[1:] for kind, rows in page.tables if kind == "bars"]
+assert len(bars) == len(want) == 3
+for rows, lengths in zip(bars, want):
+    highest = max(octave["documents"] for octave in lengths["histogram"])
+    assert len(rows) == len(lengths["histogram"])
+    for (tokens, documents, share, of_tokens, bar), octave in zip(rows, lengths["histogram"]):
+        assert tokens == f"{octave['from']}-{2 * octave['from'] - 1}" and int(documents) == octave["documents"]
+        assert abs(float(share) - 100 * octave["documents"] / lengths["documents"]) < 0.051
+        assert abs(float(of_tokens) - 100 * octave["tokens"] / lengths["tokens"]) < 0.051
+        assert abs(bar - 20 * octave["documents"] / highest) < 0.051
+totals = {row[0]: row[1:] for row in page.tables[0][1]}
+for name, key in {"documents": "documents", "tokens": "tokens", "bytes of text": "text_bytes", "longest": "max", "50 % have at most": "p50"}.items():
+    assert totals[name] == [str(lengths[key]) for lengths in want[:2]], name
+sources = [rows[1:] for kind, rows in page.tables if rows[0][0] == "source"]
+assert [row[:2] for rows in sources for row in rows] == [["in", "40"], ["in/", "40"]], sources
+END
+    run_match 2 "report is about runs or about datasets, not both" "$BIN/trainer" report -o both.html d in
 }
 
 # fault 94
