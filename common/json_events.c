@@ -238,7 +238,7 @@ static JsonEvent step(JsonEvents *json) {
     if (c == '\n') return json->state == LINE_END ? EVENT_LINE : refuse(json, "the line ends within an object");
     switch ((JsonState)json->state) {
     case LINE_START:
-        if (c == '[' && !json->lines) return open_level(json, false);
+        if (c == '[' && (!json->lines || json->arrays)) return open_level(json, false);
         return c == '{' ? open_level(json, true) : refuse(json, "not a JSON object");
     case KEY_OR_CLOSE:
         if (c == '}') return close_level(json);

@@ -2,7 +2,7 @@
 //
 // The grammar is that of Python's json module: strict strings, NaN and Infinity allowed, a lone surrogate becomes
 // U+FFFD. Bytes that are not UTF-8 pass through. The text is one object or array; with `lines` it has an object in each
-// line, or nothing.
+// line, with `arrays` an object or an array, or nothing.
 //
 //     for each event of json_events_next(json):
 //         EVENT_STRING:           json->capture = NULL, or the buffer to which the string is appended
@@ -38,7 +38,7 @@ typedef struct {
     const uint8_t *bytes;
     size_t at, end;
     bool ended; // the text ends with the window; with `lines`, at a line end
-    bool lines;
+    bool lines, arrays;
     unsigned state;                            // where in the grammar
     unsigned depth;                            // of open objects and arrays
     uint64_t objects[JSON_DEPTH_MAX / 64 + 1]; // one bit per level: 1 = object, 0 = array

@@ -262,7 +262,7 @@ LineContent conversation_read(const json_t *line, const json_t *text, SourceOpti
     Reading reading = {keys, options, out, why, false};
     const json_t *prompt = first_of(line, &keys->texts[TURN_USER]),
                  *completion = first_of(line, &keys->texts[TURN_ASSISTANT]);
-    bool has_list = false;
+    bool has_list = json_is_array(line); // the line is the list
     for (size_t i = 0; keys->lists && i < keys->messages.count; i++) {
         const json_t *list = conversation_value(line, keys->messages.items[i]);
         has_list |= list && !json_is_null(list);
@@ -273,7 +273,7 @@ LineContent conversation_read(const json_t *line, const json_t *text, SourceOpti
         return bad(why, "it has '%.100s', which is not read (--turns-keys ignore=%.100s leaves it out)", refused,
                    refused);
     if (has_list && keys->pairs && is_set(completion)) return bad(why, "it has messages and a completion");
-    LineContent content = LINE_OF_TURNS;
+    LineContent content = json_is_array(line) ? read_list(&reading, line) : LINE_OF_TURNS;
     for (size_t i = 0; has_list && i < keys->messages.count && content != LINE_BAD; i++) {
         const json_t *list = conversation_value(line, keys->messages.items[i]);
         if (list && !json_is_null(list)) content = read_list(&reading, list);

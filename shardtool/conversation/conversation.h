@@ -1,6 +1,6 @@
 // Conversations (--turns) of a JSON line or a row of Parquet, as an object: lists of messages, each with a role and a
-// content; or a text of a user and one of an assistant; or neither, and the text of a document. Any other field that
-// would change the text, or the trained part of it, is refused.
+// content, or such a list itself; or a text of a user and one of an assistant; or neither, and the text of a document.
+// Any other field that would change the text, or the trained part of it, is refused.
 #pragma once
 
 #include "common/bytes.h"

@@ -223,14 +223,21 @@ static bool is_message(Bytes text) {
     return text.size >= sizeof role - 1 && !memcmp(text.data, role, sizeof role - 1);
 }
 
+bool message_lines_find(Bytes head) {
+    Bytes line;
+    head = skip_space(head);
+    if (!head.size || *head.data != '[' || !is_message(skip_space((Bytes){head.data + 1, head.size - 1}))) return false;
+    return !bytes_next_line(&head, &line) || bytes_trimmed(line).data[bytes_trimmed(line).size - 1] == ']';
+}
+
 const char *json_document_find(Bytes head) {
     head = skip_space(head);
     if (!head.size || (*head.data != '[' && *head.data != '{')) return NULL;
     bool array = *head.data == '[';
     Bytes inner = skip_space((Bytes){head.data + 1, head.size - 1});
     if (array && is_message(inner))
-        return "has a conversation that is an array of messages, not JSON lines of objects: convert it with jq -c "
-               "'{messages: .}', for --turns";
+        return "has a conversation that is an array of messages: tokenize --turns reads one in each line of a .jsonl "
+               "file (jq -c . makes lines)";
     if (array && inner.size && (*inner.data == '{' || *inner.data == '"'))
         return "is a JSON array, not JSON lines: convert it with jq -c '.[]'";
     if (!array && inner.size && *inner.data == '"')

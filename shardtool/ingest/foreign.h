@@ -9,6 +9,7 @@ const char *foreign_find(Bytes head);
 const char *misplaced_find(Bytes head);
 const char *not_json_lines_find(Bytes head);
 const char *json_document_find(Bytes head); // an array or an object over several lines
+bool message_lines_find(Bytes head);        // whether the first line is an array of messages
 // The first of several lines has names of columns, among them `column`.
 bool is_table_header(Bytes head, const char *column);
 bool looks_like_json_lines(Bytes head, size_t *lines); // most of the complete lines begin as objects

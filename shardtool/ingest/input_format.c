@@ -60,9 +60,9 @@ static const InputFormat *highest_bid(Bytes head, InputKind kind, int least) {
 static int refuse(const Stream *stream, const char *is) { return fail(EX_DATA, "'%s' %s", stream->name, is); }
 
 // JSON that is not JSON lines, and UTF-16. In both, a reader of lines would take single lines for documents.
-static const char *not_lines_find(Bytes head) {
+static const char *not_lines_find(const SourceOptions *options, Bytes head) {
     const char *is = utf16_find(head);
-    return is || jsonl_bid(head) ? is : json_document_find(head);
+    return is || jsonl_bid(head) || (options->turns && message_lines_find(head)) ? is : json_document_find(head);
 }
 
 // As text, a table would be one document with all its columns. By default pandas reads "NA" and "null" as nulls.
@@ -111,7 +111,7 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
     if (forced) {
         if (is && compressed_bid(head)) return refuse(stream, is); // a shard
         *format = forced;
-        is = forced->bid == jsonl_bid ? not_lines_find(head) : NULL;
+        is = forced->bid == jsonl_bid ? not_lines_find(options, head) : NULL;
         return is ? refuse(stream, is) : 0;
     }
     if ((*format = highest_bid(head, INPUT_DOCUMENTS, BID_MAGIC))) return 0;
@@ -130,7 +130,7 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
     }
     if (promised && promised->bid != text_bid) {
         *format = promised;
-        is = promised->bid == jsonl_bid ? not_lines_find(head) : NULL;
+        is = promised->bid == jsonl_bid ? not_lines_find(options, head) : NULL;
         return is ? refuse(stream, is) : 0;
     }
     if ((is = table_find(stream, options, head))) return refuse(stream, is);

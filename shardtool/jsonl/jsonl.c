@@ -76,7 +76,7 @@ FormatReader *jsonl_open(Stream *stream, SourceOptions *options) {
     JsonlReader *jsonl = allocate_zeroed(1, sizeof *jsonl);
     const ReadPlace start = stream->start;
     jsonl->options = options, jsonl->stream = stream;
-    jsonl->json = (JsonEvents){.bytes = jsonl->window, .lines = true};
+    jsonl->json = (JsonEvents){.bytes = jsonl->window, .lines = true, .arrays = options->turns};
     jsonl->start = jsonl->line_at = start.byte, jsonl->number = start.byte ? start.number : 1;
     jsonl->has_key = start.byte; // a document lies before
     jsonl->joins = !strcmp(options->text_field, "*");

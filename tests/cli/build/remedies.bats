@@ -14,6 +14,7 @@ make_subjects() { # what the rows read
     for i in {1..40}; do echo "{\"prompt\": \"What is $i?\", \"completion\": \"$i\"}"; done >rows.jsonl
     cp "$DATA"/turns/{rows,qa}.parquet . # what the message's pandas writes
     sed 's/"prompt"/"text"/' rows.jsonl >named.txt
+    echo '[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]' >talks.jsonl
     printf '\1\0\2\0\3\0%.0s' {1..100} >train.bin
     { printf '\x93NUMPY\1\0v\0%-117s\n' "{'descr': '<u2', 'fortran_order': False, 'shape': (300,), }" && cat train.bin; } >ids.npy
     echo '{"ctx": "line", "endings": [" 1", " 2"], "label": 0}' >items.jsonl
@@ -44,6 +45,7 @@ stat data | 'millrace info --lengths' | info --lengths data
 tokenize --turns -o t1 rows.csv | to_parquet('rows.parquet') | tokenize --turns -o t1 rows.parquet
 tokenize --turns -o t7 qa.parquet | --turns-keys 'user=question,assistant=answer' reads them | tokenize --turns-keys user=question,assistant=answer -o t7 qa.parquet
 tokenize -o t8 qa.parquet | --turns-keys 'user=question,assistant=answer' reads conversations | tokenize --turns-keys user=question,assistant=answer -o t8 qa.parquet
+tokenize -o t10 talks.jsonl | tokenize --turns reads one | tokenize --turns -o t10 talks.jsonl
 tokenize -o t9 rows.parquet | tokenize --turns reads conversations | tokenize --turns -o t9 rows.parquet
 tokenize --vocabulary ascii -o t2 train.bin | 'millrace import-tokens --format nanogpt' | import-tokens --format nanogpt --vocabulary ascii -o t2 train.bin
 tokenize --vocabulary ascii -o t3 ids.npy | 'millrace import-tokens --format npy' | import-tokens --format npy --vocabulary ascii -o t3 ids.npy

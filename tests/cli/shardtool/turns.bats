@@ -93,9 +93,16 @@ END
 
 @test "tokenize names the option that reads the conversations of others, with --turns and without" {
     echo '[{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]' >nanochat.jsonl
-    run_match 65 "'nanochat.jsonl' has a conversation that is an array of messages*jq -c '{messages: .}'" tokenize -o out nanochat.jsonl
+    run_match 65 "'nanochat.jsonl' has a conversation that is an array of messages: tokenize --turns reads" "$BIN/shardtool" tokenize -o out nanochat.jsonl
     jq -c '{messages: .}' nanochat.jsonl >want.jsonl
-    tokenize -o want want.jsonl
+    tokenize -o want want.jsonl && tokenize -o nanochat nanochat.jsonl
+    cmp <("$BIN/shardtool" cat nanochat) <("$BIN/shardtool" cat want)
+    jq . nanochat.jsonl >lines.jsonl
+    run_match 65 "'lines.jsonl' has a conversation that is an array of messages" tokenize -o out lines.jsonl
+    (cat nanochat.jsonl && echo '[]' && echo '[7]' && cat want.jsonl nanochat.jsonl) >arrays.jsonl
+    tokenize --max-bad 2 -o arrays arrays.jsonl
+    jq -r .error arrays/skipped.jsonl | sed 's/.*: //' | cmp - <(printf '%s\n' "it has no message of an assistant" "message 0 is not an object")
+    cmp <("$BIN/shardtool" cat arrays) <(for i in 1 2 3; do "$BIN/shardtool" cat want; done)
     while IFS='|' read -r line keys; do
         echo "$line" >other.jsonl
         for turns in "" --turns; do
