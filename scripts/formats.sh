@@ -68,6 +68,8 @@ loader/protocol/wire.h|Messages between trainer and loader
 trainer/checkpoint/checkpoint.h|Checkpoints
 trainer/records/metrics.h|The record of a run
 trainer/records/evaluation.h|Evaluations
+trainer/items/items.h|Items
+trainer/items/grade.h|Results of items
 trainer/engine/chain.h|The hash chain of a run
 END
 printf '\n## Exit codes\n\n`common/exit_codes.def`\n\n| code | meaning |\n| --- | --- |\n'

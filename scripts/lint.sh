@@ -66,10 +66,11 @@ trainer/setup       common dataset kernels loader/client/feed.h loader/protocol/
 trainer/inference   common tokenizer trainer/config trainer/plan trainer/model trainer/checkpoint trainer/setup
 trainer/records     common dataset trainer/config trainer/plan trainer/model trainer/checkpoint
 trainer/ranks       common kernels trainer/config trainer/model trainer/setup
+trainer/items       common kernels tokenizer trainer/plan trainer/model trainer/ranks
 trainer/engine     common kernels trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/setup trainer/records trainer/ranks
-trainer/run         common kernels trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/setup trainer/records trainer/ranks trainer/engine
+trainer/run         common kernels trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/setup trainer/records trainer/ranks trainer/items trainer/engine
 trainer/audit       common dataset loader/protocol trainer/config trainer/checkpoint trainer/setup trainer/records trainer/engine
-trainer             common dataset/dataset.h trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/export trainer/setup trainer/inference trainer/records trainer/engine trainer/run trainer/audit
+trainer             common dataset/dataset.h trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/export trainer/setup trainer/inference trainer/items trainer/records trainer/engine trainer/run trainer/audit
 END
 }
 hits=$(layers | scripts/structure.py) || say "$hits"

@@ -1,9 +1,10 @@
-// trainer eval: the loss of a trained model on samples of each split, or its accuracy on multiple-choice
-// items.
+// trainer eval: the loss of a trained model on samples of each split, or its grade by items.
 #include "common/err.h"
+#include "common/log.h"
+#include "trainer/checkpoint/saved_state.h"
 #include "trainer/config/config.h"
-#include "trainer/inference/choices.h"
 #include "trainer/inference/trained.h"
+#include "trainer/items/grade.h"
 #include "trainer/records/evaluation.h"
 #include "trainer/setup/loader_process.h"
 #include "trainer/setup/vocabulary.h"
@@ -11,14 +12,14 @@
 #include <stdio.h>
 
 static bool json;
-static const char *which = "", *choices, *wanted_split = "";
+static const char *which = "", *items, *wanted_split = "";
 static const Option options[] = {
     {OPT_STRING, "ckpt", &which, TRAINED_WHICH, TRAINED_MEANING},
     {OPT_STRING, "split", &wanted_split, "train|val", "this split alone; without it both, or the one that has samples"},
-    {OPT_STRING, "choices", &choices, "FILE",
-     "accuracy on multiple-choice items instead: JSON lines of ctx, endings and label, as HellaSwag's; - is standard "
-     "input"},
-    {OPT_FLAG, "json", &json, NULL, "print JSON objects: one for each split, or each item and the accuracy"},
+    {OPT_STRING, "items", &items, "FILE",
+     "grade by the items of a file instead: items, texts to continue, answers (JSON lines, docs/grade.md); - is "
+     "standard input"},
+    {OPT_FLAG, "json", &json, NULL, "print JSON objects: one for each split, or each item"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
@@ -90,42 +91,43 @@ static int evaluate_with(Trained *trained, const Config *config, LoaderProcess *
     return result;
 }
 
-typedef struct {
-    uint64_t items, right_by_sum, right_by_mean;
-    bool finite;
-} Score;
-
-static void add_item(void *context, const ChoicesItem *item) {
-    Score *score = context;
-    score->right_by_sum += item->by_sum == item->label, score->right_by_mean += item->by_mean == item->label;
-    if (json) printf("{\"item\": %llu, \"losses\": [", (unsigned long long)score->items);
-    for (int i = 0; i < item->endings; i++) {
-        score->finite &= isfinite(item->losses[i]);
-        if (json && isfinite(item->losses[i])) printf("%s%.9g", i ? ", " : "", item->losses[i]);
-        if (json && !isfinite(item->losses[i])) printf("%snull", i ? ", " : "");
-    }
-    if (json) printf("], \"tokens\": [");
-    for (int i = 0; json && i < item->endings; i++) printf("%s%d", i ? ", " : "", item->tokens[i]);
-    if (json) printf("], \"label\": %d, \"by_sum\": %d, \"by_mean\": %d}\n", item->label, item->by_sum, item->by_mean);
-    score->items++;
+static void print_line(void *self, Bytes line) {
+    (void)self;
+    fwrite(line.data, 1, line.size, stdout);
 }
 
-static int print_accuracy(Trained *trained, const Config *config) {
-    Score score = {.finite = true};
+// The steps of a checkpoint, -1 of another model.
+static int64_t steps_of(const char *path) {
+    SavedState saved;
+    const int64_t step = saved_state_read(&saved, path) == 0 ? (int64_t)saved.state.step : -1;
+    saved_state_close(&saved);
+    err_clear();
+    return step;
+}
+
+static int grade_with(Trained *trained, const Vocab *vocab) {
+    Grading grading = {.network = &trained->network, .vocab = vocab, .model = trained->path};
+    ItemsFile file;
+    Grade grade = {0};
+    Buffer table = {0};
+    grading.step = steps_of(trained->path), grading.write = json ? print_line : NULL;
+    int result = items_open(&file, items);
+    if (result == 0) result = grade_items(&grade, &grading, &file);
+    if (result == 0) {
+        grade_print(&table, &grade);
+        if (!json || !log_quiet) fwrite(table.data, 1, table.size, json ? stderr : stdout);
+        grade_warn(&grade);
+        result = grade_check_finite(&grade);
+    }
+    grade_free(&grade), items_close(&file), buffer_close(&table);
+    return result;
+}
+
+static int grade_trained(Trained *trained, const Config *config) {
     const Vocab *vocab = vocabulary_open(config);
-    const int result = vocab ? choices_evaluate(&trained->network, vocab, choices, add_item, &score) : -1;
+    const int result = vocab ? grade_with(trained, vocab) : -1;
     vocab_close(vocab);
-    if (result < 0) return -1;
-    const double by_sum = (double)score.right_by_sum / (double)score.items;
-    const double by_mean = (double)score.right_by_mean / (double)score.items;
-    if (json)
-        printf("{\"items\": %llu, \"accuracy\": %.6f, \"accuracy_by_mean\": %.6f}\n", (unsigned long long)score.items,
-               by_sum, by_mean);
-    else
-        printf("accuracy %.4f by the loss of an ending, %.4f by its mean over tokens, over %llu items\n", by_sum,
-               by_mean, (unsigned long long)score.items);
-    if (!score.finite) return fail(EX_NONFINITE, "the loss of an ending is not finite");
-    return 0;
+    return result;
 }
 
 // A dataset of a configuration file may be the training run's.
@@ -133,12 +135,12 @@ static int check_options(const ConfigReader *reader) {
     static const int keys[] = {KEY_dataset, KEY_loader};
     if (*wanted_split && strcmp(wanted_split, "train") && strcmp(wanted_split, "val"))
         return fail(EX_USAGE, "--split is train or val, not '%s'", wanted_split);
-    if (*wanted_split && choices) return fail(EX_USAGE, "--split and --choices, whose items are of no split");
-    if (choices && !*choices) return fail(EX_USAGE, "--choices names no file");
-    for (size_t i = 0; choices && i < sizeof keys / sizeof *keys; i++)
+    if (*wanted_split && items) return fail(EX_USAGE, "--split and --items, whose items are of no split");
+    if (items && !*items) return fail(EX_USAGE, "--items names no file");
+    for (size_t i = 0; items && i < sizeof keys / sizeof *keys; i++)
         if (!strncmp(reader->origin[keys[i]], "--", 2))
             return fail(EX_USAGE,
-                        "%s and --choices, which evaluates the items of a file and no dataset: give one of the two",
+                        "%s and --items, which evaluates the items of a file and no dataset: give one of the two",
                         reader->origin[keys[i]]);
     return 0;
 }
@@ -150,12 +152,12 @@ static int run(int count, char **files) {
     Config *config = &reader.config;
     int result = config_read(&reader, count, files);
     if (result == 0) result = check_options(&reader);
-    if (choices) config_flag(&reader, "loss_tokens=all"); // an ending is not an answer of a conversation
-    if (result == 0 && !choices) result = loader_process_open(&loader_process, config, LOADER_CACHE_LEAST);
+    if (items) config_flag(&reader, "loss_tokens=all"); // all scored tokens count
+    if (result == 0 && !items) result = loader_process_open(&loader_process, config, LOADER_CACHE_LEAST);
     config->sample_tokens = 0;
     if (result == 0) result = trained_open(&trained, &reader, which);
     if (result == 0)
-        result = choices ? print_accuracy(&trained, config) : evaluate_with(&trained, config, &loader_process);
+        result = items ? grade_trained(&trained, config) : evaluate_with(&trained, config, &loader_process);
     loader_process_close(&loader_process);
     trained_close(&trained);
     config_close(&reader);

@@ -200,6 +200,27 @@ void network_losses(const Network *network, const PassLayout *pass, int B, int T
     }
 }
 
+void network_score(const Network *network, const PassLayout *pass, const int *rows, const void *ids, int count,
+                   void *activations, float *losses) {
+    const Backend *ops = network->ops;
+    const ModelShape *shape = &network->model->shape;
+    const int C = shape->channels;
+    const Buffers x = network_buffers(network, pass, 0);
+    const size_t row_bytes = (size_t)C * ops->act_bytes;
+    for (int i = 0, next; i < count; i = next) { // rows in a sequence at once
+        for (next = i + 1; next < count && rows[next] == rows[next - 1] + 1;) next++;
+        ops->download((char *)activations + (size_t)i * row_bytes, row_at(x.ln3, rows[i], C, ops->act_bytes),
+                      (size_t)(next - i) * row_bytes);
+    }
+    ops->upload(x.branch, activations, (size_t)count * row_bytes);
+    ops->upload(x.tokens, ids, ((size_t)count + 1) * shape_id_bytes(shape));
+    const CrossEntropy loss = {
+        .M = count, .T = count, .vocab = shape->vocab, .V = shape->padded_vocab, .softcap = (float)shape->softcap};
+    ops->matmul_forward(x.logits, x.branch, W(HEAD, 0), NULL, count); // (M,V)
+    ops->cross_entropy(x.logits, x.losses, x.tokens, &loss);          // losses (M)
+    ops->download(losses, x.losses, (size_t)count * sizeof *losses);
+}
+
 void network_logits(const Network *network, const PassLayout *pass, int row, float *logits) {
     const Backend *ops = network->ops;
     const ModelShape *shape = &network->model->shape;

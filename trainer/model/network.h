@@ -110,6 +110,12 @@ void network_block_again(const Network *network, const PassLayout *pass, int lay
 // of the head, both scaled by `scale` and by the loss_scale of the step's scalars; `add` false starts new gradients.
 void network_losses(const Network *network, const PassLayout *pass, int B, int T, float scale, bool backward, bool add);
 
+// The losses of `count` rows of the batch, at most a chunk of logits, to `losses`: rows[i] is b*T + t, and ids[i + 1],
+// of shape_id_bytes, its target. The chunk keeps their logits. The batch's ids and a norm's branch are overwritten.
+// `activations`: host memory for the rows. Whether loss_tokens = answers, they all count.
+void network_score(const Network *network, const PassLayout *pass, const int *rows, const void *ids, int count,
+                   void *activations, float *losses);
+
 // The backward pass: from the gradient that network_losses has written down to the embedding. And its parts, in this
 // order: the last norm, each layer from the last to the first, whose gradients are complete then, and the rest.
 void network_backward(const Network *network, const PassLayout *pass, int B, int T, bool add);

@@ -226,6 +226,13 @@ run_page() {
     each_way serving
 }
 
+@test "docs/grade.md runs as written" {
+    enter_manual
+    add_datasets
+    add_run
+    run_page docs/grade.md 3
+}
+
 @test "docs/answers.md runs as written" {
     enter_manual
     run_page docs/answers.md 3

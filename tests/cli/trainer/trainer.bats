@@ -130,7 +130,7 @@ END
     grep -q "no train data" log
     run_match 2 "the train data has no more than 16 tokens" "$BIN/trainer" eval --out_dir=run --dataset=held --split=train
     run_match 2 "--split is train or val, not 'test'" "$BIN/trainer" eval --out_dir=run --dataset=held --split=test
-    run_match 2 "are of no split" "$BIN/trainer" eval --out_dir=run --choices=x --split=val
+    run_match 2 "are of no split" "$BIN/trainer" eval --out_dir=run --items=x --split=val
 }
 
 # bats test_tags=ci
@@ -197,24 +197,44 @@ END
     grep -q "no sample: cannot open 'own.txt'" log
 }
 
-@test "eval --choices reads a pipe, and refuses a dataset" {
+@test "eval --items reads standard input, names a bad line, 65, and refuses a dataset" {
     train --out_dir=run --quiet --max_iters=1 --sample_tokens=0
-    echo '{"ctx": "the mill", "endings": ["wheel", "stone"], "label": 1}' >items
+    item() { echo '{"task": "a", "id": 7, "kind": "choice", "span": "ending", "texts": [["the mill", " wheel"], ["the mill", " stone"]], "label": 1}'; }
     evaluate() { "$BIN/trainer" eval --out_dir=run --threads=1 --device=cpu --json "$@"; }
-    evaluate --choices=items >whole
-    cmp whole <(evaluate --choices=- <items)
-    cmp whole <(cat items | evaluate --choices=/dev/stdin)
+    item >items
+    evaluate --items=items >whole
+    [[ "$(head -1 whole)" == '{"format":"millrace items 1",'*',"step":1,"block":16,'* ]]
+    cmp whole <(evaluate --items=- <items)
+    cmp whole <(cat items | evaluate --items=-)
     echo "dataset = '$data'" >with.conf # of the training run
-    cmp whole <(evaluate with.conf --choices=items)
-    run_code 2 evaluate --choices=
-    run_match 2 "--dataset and --choices" evaluate --choices=items --dataset="$data"
+    cmp whole <(evaluate with.conf --items=items)
+    run_code 2 evaluate --items=
+    run_match 2 "--dataset and --items" evaluate --items=items --dataset="$data"
+    run_match 2 "'--choices' is now '--items" evaluate --choices=items
     # keys that are not read may have what only some readers of JSON take
-    { printf '\xef\xbb\xbf\n \r\n' && sed 's/}$/, "id": 18446744073709551615, "x\\u0000": [NaN, 1e400, "\\ud83d"]}/' items && echo; } >other
-    cmp whole <(evaluate --choices=other)
-    echo '[]' >list
-    run_match 65 "'list' line 1: not a JSON object" evaluate --choices=list
-    echo '{' >>other
-    run_match 65 "'other' line 5: not a JSON object: it ends within a value" evaluate --choices=other
+    { printf '\xef\xbb\xbf\n \r\n' && sed 's/}$/, "n": 18446744073709551615, "x\\u0000": [NaN, 1e400, "\\ud83d"]}/' items && echo; } >other
+    cmp <(tail -1 whole) <(evaluate --items=other | tail -1)
+    while IFS='|' read -r change message; do
+        { item && item | sed "$change"; } >bad
+        run_match 65 "'bad' line 2: *$message" evaluate --items=bad
+    done <<'END'
+s/.*/[]/|not a JSON object
+s/}$//|not a JSON object: it ends within a value
+s/.*/{"ctx": "a", "endings": ["b", "c"], "label": 0}/|docs/grade.md
+s/"task": "a", //|no text 'task'
+s/7/[7]/|'id' is neither
+s/choice/letters/|'kind' is not
+s/, \["the mill", " stone"\]//|2 to 64 texts
+s/"span": "ending", //|'span' is not
+s/" wheel"/""/|text 0: no token of its own
+s/" wheel"/3/|text 0: a text is not ?context, ending?
+s/"label": 1/"label": 2/|'label' is not the number of a text, 0 to 1
+s/ending", "t/common", "t/|do not end alike
+s/ wheel/ wheel and more than the sixteen tokens of a sequence/|text 0: * of a text are scored
+s/"kind": .*/"kind": "answers", "messages": [], "answer": "b"}/|train it with --turns
+END
+    : >empty
+    run_code 66 evaluate --items=empty
 }
 
 # fault 71

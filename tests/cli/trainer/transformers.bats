@@ -1,32 +1,13 @@
-# What transformers says of a model: losses, exports, multiple-choice items.
+# What transformers says of a model: losses, exports.
 # peers: torch, transformers
 load ../helpers
 
 python=$ROOT/build/venv/bin/python
-hf() { "$python" "$ROOT/tests/oracle/trainer/choices_hf.py" "$@" 2>/dev/null; }
 parity() { "$python" "$ROOT/tests/oracle/trainer/parity_$1.py" "${@:2}"; }
-evaluate() { "$BIN/trainer" eval --init_from=./model --dtype=float32 --threads=1 --batch_size=3 --quiet "$@"; }
 
 setup() {
     "$python" -c 'import torch, transformers' 2>/dev/null || skip "build/venv has no torch or no transformers (make test-peers)"
     enter_test
-}
-
-@test "eval --choices has the losses and choices of transformers, and names a bad line, 65" {
-    hf make model items.jsonl 20
-    evaluate --choices=items.jsonl --json | hf check model items.jsonl
-    [[ "$(evaluate --choices=items.jsonl)" == "accuracy 0."*" over 20 items" ]]
-    for line in nothing '[]' '{"ctx": 3, "endings": ["b", "c"], "label": 0}' '{"ctx": "a", "endings": ["b"], "label": 0}' \
-        '{"ctx": "a", "endings": ["b", 3], "label": 0}' '{"ctx": "a", "endings": ["b", "c"], "label": 2}'; do
-        { head -1 items.jsonl && echo && echo "$line"; } >bad.jsonl
-        run_match 65 "'bad.jsonl' line 3: " evaluate --choices=bad.jsonl
-    done
-    # a space that an ending begins with is not doubled
-    echo '{"ctx": "the river", "endings": ["mill", "stone"], "label": 1}' >plain.jsonl
-    sed 's/"mill", "stone"/" mill", " stone"/' plain.jsonl >spaced.jsonl
-    cmp <(evaluate --choices=plain.jsonl --json) <(evaluate --choices=spaced.jsonl --json)
-    : >empty.jsonl
-    run_code 66 evaluate --choices=empty.jsonl
 }
 
 @test "transformers has the losses of a run, and the logits, ids and text of what trainer export writes of it" {

@@ -109,8 +109,8 @@ def linear(x, weights, name):
     return x @ weights[name + ".weight"] + weights[name + ".bias"]
 
 
-def logits(weights, exact, ids, H=H):
-    """Of the id behind each of `ids`."""
+def logits(weights, exact, ids, H=H, last=0):
+    """Of the id behind each of `ids`, or of the last ones."""
     erf, T, C = np.vectorize(math.erf), len(ids), weights["wte.weight"].shape[1]
     x = weights["wte.weight"][ids] + weights["wpe.weight"][:T]
     for i in range(L):
@@ -125,7 +125,7 @@ def logits(weights, exact, ids, H=H):
         u = linear(norm(x, weights, f"h.{i}.ln_2"), weights, f"h.{i}.mlp.c_fc")
         gelu = erf(u / math.sqrt(2)) if exact else np.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u**3))
         x = x + linear(0.5 * u * (1 + gelu), weights, f"h.{i}.mlp.c_proj")
-    return norm(x, weights, "ln_f") @ weights["wte.weight"].T
+    return norm(x[-last:], weights, "ln_f") @ weights["wte.weight"].T
 
 
 def losses(weights, exact, ids, T):

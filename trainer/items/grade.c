@@ -1,0 +1,268 @@
+// Texts are sorted by their length inside a list of items, and a batch has as many as the evaluation pass holds, so
+// that short ones cost as much as the same tokens in long rows. Logits are computed of the scored rows alone.
+#include "trainer/items/grade.h"
+#include "common/err.h"
+#include "common/json_write.h"
+#include "common/log.h"
+#include "common/machine/stop.h"
+#include "common/sizes.h"
+#include "trainer/items/grade_internal.h"
+#include "trainer/model/sample.h"
+#include "trainer/ranks/ranks.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum { FINE = 8, COARSE = 64, FINE_TO = 128 }; // lengths are rounded up to multiples: few shapes, and little padding
+
+typedef struct {
+    const Grading *grading;
+    Network *network;
+    const PassLayout *pass;
+    Collective *ranks;
+    ItemReader reader;
+    ItemList list;
+    ItemText **order; // by length
+    uint8_t *rows;    // (B,T+1) ids of a batch
+    unsigned bytes;   // of an id
+    // Of up to `room` scored rows of a batch:
+    int room, count;
+    int *places;            // in the batch, b*T + t
+    ItemText **owners;      // their texts
+    uint8_t *targets;       // (count+1) ids, from the second on
+    uint8_t *activations;   // (count,C)
+    float *losses, *logits; // (count); (vocab) of one row
+} Pass;
+
+// ---- the texts of a list
+
+static bool is_likeliest(const float *logits, int vocab, uint32_t target) {
+    bool likeliest = true;
+    for (int v = 0; v < vocab; v++) likeliest &= !(logits[v] > logits[target]);
+    for (uint32_t v = 0; v < target; v++) likeliest &= logits[v] != logits[target];
+    return likeliest && !isnan(logits[target]);
+}
+
+// Computes and adds up the losses of the scored rows so far.
+static void score_rows(Pass *pass) {
+    const int vocab = pass->network->model->shape.vocab, padded = pass->network->model->shape.padded_vocab;
+    if (!pass->count) return;
+    network_score(pass->network, pass->pass, pass->places, pass->targets, pass->count, pass->activations, pass->losses);
+    for (int i = 0; i < pass->count; i++) {
+        TextScore *score = &pass->owners[i]->score;
+        score->loss += (double)pass->losses[i];
+        if (!(score->greedy > 0)) continue;
+        network_read(pass->network, pass->pass->logits, pass->network->ops->act_type, (size_t)i * (size_t)padded,
+                     (size_t)vocab, pass->logits);
+        score->greedy = is_likeliest(pass->logits, vocab, id_at(pass->targets, (size_t)i + 1, pass->bytes));
+    }
+    pass->count = 0;
+}
+
+static void score_batch(Pass *pass, ItemText **texts, int B, int T) {
+    const uint8_t *ids = pass->list.ids.data;
+    const size_t bytes = pass->bytes, row_bytes = (size_t)(T + 1) * bytes;
+    memset(pass->rows, 0, (size_t)B * row_bytes); // attention is causal: the padding has no influence
+    for (int b = 0; b < B; b++)
+        memcpy(pass->rows + (size_t)b * row_bytes, ids + texts[b]->first * bytes, (size_t)texts[b]->count * bytes);
+    network_tokens(pass->network, pass->pass, pass->rows, B, T);
+    network_forward(pass->network, pass->pass, B, T);
+    for (int b = 0; b < B; b++) {
+        texts[b]->score = (TextScore){.greedy = 1};
+        for (int t = texts[b]->count - texts[b]->scored; t < texts[b]->count; t++) {
+            pass->places[pass->count] = b * T + t - 1, pass->owners[pass->count] = texts[b];
+            id_put(pass->targets, (size_t)++pass->count, pass->bytes,
+                   id_at(ids, texts[b]->first + (size_t)t, pass->bytes));
+            if (pass->count == pass->room) score_rows(pass);
+        }
+    }
+    score_rows(pass);
+}
+
+static int longest_first(const void *a, const void *b) {
+    const ItemText *x = *(ItemText *const *)a, *y = *(ItemText *const *)b;
+    if (x->count != y->count) return x->count < y->count ? 1 : -1;
+    return x < y ? -1 : x > y; // in the order of the file
+}
+
+static int score_texts(Pass *pass) {
+    const size_t rows = (size_t)pass->pass->rows, block = (size_t)pass->pass->block;
+    const ItemList *list = &pass->list;
+    unsigned turn = 0;
+    pass->order = allocate_zeroed(list->text_count, sizeof(ItemText *));
+    for (size_t i = 0; i < list->text_count; i++) pass->order[i] = &list->texts[i];
+    qsort(pass->order, list->text_count, sizeof(ItemText *), longest_first);
+    int status = 0;
+    for (size_t at = 0; at < list->text_count && status == 0; turn = (turn + 1) % pass->ranks->world) {
+        const size_t length = (size_t)pass->order[at]->count - 1;
+        const size_t T = size_smaller(round_up(length, length < FINE_TO ? FINE : COARSE), block);
+        const size_t most = size_smaller(rows * block / T, rows * (block + 1) / (T + 1));
+        const size_t B = size_smaller(most, list->text_count - at);
+        for (size_t i = at; i < at + B; i++) pass->order[i]->owner = turn;
+        if (turn == pass->ranks->rank) {
+            status = stop_check("items were graded");
+            if (status == 0) score_batch(pass, &pass->order[at], (int)B, (int)T);
+        }
+        at += B;
+    }
+    free(pass->order);
+    return status;
+}
+
+// ---- answers
+
+typedef struct {
+    const Pass *pass;
+    TurnIds turns;
+    size_t most; // bytes
+    Buffer text;
+    uint32_t tokens;
+} Answering;
+
+static bool add_token(void *self, uint32_t id) {
+    Answering *answering = self;
+    if (vocab_is_special(answering->pass->reader.vocab, id)) return false;
+    answering->tokens++;
+    const Bytes token = vocab_bytes(answering->pass->reader.vocab, id);
+    buffer_add(&answering->text, token.data, token.size);
+    return bytes_trimmed((Bytes){answering->text.data, answering->text.size}).size <= answering->most &&
+           !stop_requested;
+}
+
+// Generates the likeliest answer, until it has ended or is longer than the right one.
+static int answer_item(Pass *pass, GradedItem *item) {
+    const ItemText *text = &pass->list.texts[item->first];
+    const size_t prompt = (size_t)(text->count - text->scored), room = (size_t)pass->pass->block - prompt;
+    const Sampler sampler = {.temperature = 0};
+    Answering answering = {.pass = pass, .most = item->answer.size};
+    uint8_t *ids = allocate_zeroed(prompt + room + 1, pass->bytes);
+    memcpy(ids, pass->list.ids.data + text->first * pass->bytes, prompt * pass->bytes);
+    const ssize_t length = sample(pass->network, &sampler, ids, prompt, room, add_token, &answering);
+    const Bytes said = bytes_trimmed((Bytes){answering.text.data, answering.text.size});
+    item->said = (Said){.tokens = answering.tokens,
+                        .right = said.size == item->answer.size && !memcmp(said.data, item->answer.data, said.size)};
+    memcpy(item->said.text, said.data, size_smaller(said.size, SAID_BYTES - 1));
+    buffer_close(&answering.text), free(ids);
+    if (length < 0 && err_code() != EX_NONFINITE) return -1;
+    err_clear(); // the loss of the answer is not finite, either
+    return stop_check("items were graded");
+}
+
+static int answer_items(Pass *pass) {
+    unsigned turn = 0;
+    int status = 0;
+    for (size_t i = 0; i < pass->list.item_count && status == 0; i++) {
+        GradedItem *item = &pass->list.items[i];
+        if (item->kind != ITEM_ANSWERS) continue;
+        pass->list.texts[item->first].owner = turn;
+        if (turn == pass->ranks->rank) status = stop_check("items were graded");
+        if (turn == pass->ranks->rank && status == 0) status = answer_item(pass, item);
+        turn = (turn + 1) % pass->ranks->world;
+    }
+    return status;
+}
+
+// ---- ranks
+
+// What each rank has computed of the texts goes to all.
+static int share_scores(Pass *pass) {
+    const size_t count = pass->list.text_count, world = pass->ranks->world;
+    if (world == 1) return 0;
+    TextScore *all = allocate_zeroed(world * count, sizeof *all);
+    for (size_t i = 0; i < count; i++) all[pass->ranks->rank * count + i] = pass->list.texts[i].score;
+    const int status = collective_all_gather(pass->ranks, all, world * count * sizeof *all, count * sizeof *all);
+    for (size_t i = 0; i < count && status == 0; i++)
+        pass->list.texts[i].score = all[pass->list.texts[i].owner * count + i];
+    free(all);
+    return status;
+}
+
+static int share_said(Pass *pass) {
+    const size_t world = pass->ranks->world;
+    size_t count = 0, at = 0;
+    for (size_t i = 0; i < pass->list.item_count; i++) count += pass->list.items[i].kind == ITEM_ANSWERS;
+    if (world == 1 || !count) return 0;
+    Said *all = allocate_zeroed(world * count, sizeof *all);
+    for (size_t i = 0; i < pass->list.item_count; i++)
+        if (pass->list.items[i].kind == ITEM_ANSWERS) all[pass->ranks->rank * count + at++] = pass->list.items[i].said;
+    const int status = collective_all_gather(pass->ranks, all, world * count * sizeof *all, count * sizeof *all);
+    at = 0;
+    for (size_t i = 0; i < pass->list.item_count && status == 0; i++) {
+        GradedItem *item = &pass->list.items[i];
+        if (item->kind == ITEM_ANSWERS) item->said = all[pass->list.texts[item->first].owner * count + at++];
+    }
+    free(all);
+    return status;
+}
+
+// ---- a file
+
+static void open_pass(Pass *pass, const Grading *grading) {
+    Network *network = grading->network;
+    const PassLayout *layout = &network->plan->eval;
+    const ModelShape *shape = &network->model->shape;
+    const size_t rows = (size_t)layout->rows * (size_t)layout->block;
+    *pass = (Pass){.grading = grading, .network = network, .pass = layout, .ranks = network->collective};
+    pass->reader = (ItemReader){grading->vocab, encoder_open(grading->vocab, INVALID_REPLACE), layout->block};
+    pass->bytes = vocab_id_bytes(grading->vocab);
+    pass->room = (int)size_smaller(rows, (size_t)network->plan->chunk_rows);
+    const size_t room = (size_t)pass->room;
+    pass->rows = allocate_zeroed(rows + (size_t)layout->rows, pass->bytes);
+    pass->places = allocate_zeroed(room, sizeof *pass->places),
+    pass->owners = allocate_zeroed(room, sizeof(ItemText *));
+    pass->targets = allocate_zeroed(room + 1, pass->bytes);
+    pass->activations = allocate_zeroed(room * (size_t)shape->channels, network->ops->act_bytes);
+    pass->losses = allocate_zeroed(room, sizeof *pass->losses);
+    pass->logits = allocate_zeroed((size_t)shape->vocab, sizeof *pass->logits);
+}
+
+static void close_pass(Pass *pass) {
+    encoder_close(pass->reader.encoder);
+    items_free(&pass->list);
+    free(pass->rows), free(pass->places), free(pass->owners), free(pass->targets);
+    free(pass->activations), free(pass->losses), free(pass->logits);
+}
+
+static int grade_list(Pass *pass) {
+    if (ranks_agree(pass->ranks, score_texts(pass)) < 0 || share_scores(pass) < 0) return -1;
+    if (ranks_agree(pass->ranks, answer_items(pass)) < 0) return -1;
+    return share_said(pass);
+}
+
+int grade_check(const Grading *grading, ItemsFile *file) {
+    Pass pass = {.grading = grading};
+    ItemList list = {0};
+    uint64_t items = 0;
+    int status;
+    pass.reader =
+        (ItemReader){grading->vocab, encoder_open(grading->vocab, INVALID_REPLACE), grading->network->plan->eval.block};
+    items_rewind(file);
+    while ((status = items_read(file, &pass.reader, &list)) > 0) items += list.item_count, items_free(&list);
+    items_free(&list);
+    encoder_close(pass.reader.encoder);
+    items_rewind(file);
+    if (status == 0 && !items) return fail(EX_NOINPUT, "'%s' holds no item", file->path);
+    return status;
+}
+
+int grade_items(Grade *grade, const Grading *grading, ItemsFile *file) {
+    Progress progress = {0};
+    Pass pass;
+    int status;
+    *grade = (Grade){0};
+    open_pass(&pass, grading);
+    items_rewind(file);
+    progress_start(&progress, "grading", "B", file->rest.size);
+    grade_write_head(grading, file);
+    while ((status = items_read(file, &pass.reader, &pass.list)) > 0) {
+        status = grade_list(&pass);
+        for (size_t i = 0; i < pass.list.item_count && status == 0; i++)
+            grade_add(grade, grading, &pass.list.items[i], &pass.list.texts[pass.list.items[i].first]);
+        items_free(&pass.list);
+        if (status < 0) break;
+        progress_update(&progress, file->map.size - file->rest.size);
+    }
+    progress_finish(&progress);
+    close_pass(&pass);
+    if (status == 0 && !grade->items) return fail(EX_NOINPUT, "'%s' holds no item", file->path);
+    return status;
+}
