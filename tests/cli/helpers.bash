@@ -53,6 +53,13 @@ END
 
 leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .window -o -name .new; } # of a killed shardtool
 
+# make_items COUNT FILE: choices of two, one of them longer than a sequence, and texts to continue.
+make_items() {
+    awk -v n="$1" 'BEGIN { for (i = 0; i < n; i++) {
+        printf "{\"task\": \"t%d\", \"id\": %d, \"kind\": \"%s\", \"texts\": [[\"%s mill %d\", \" w%d\"]", i % 3, i, i % 3 ? "choice" : "greedy", i % 7 ? "a" : "some letters before", i, i
+        printf i % 3 ? ", [\"a\", \" stone\"]], \"span\": \"ending\", \"label\": %d}\n" : "]}\n", i % 2 } }' >"$2"
+}
+
 # once NAME COMMAND...: a copy, here, of what COMMAND makes in an empty folder: once in a run of tests, for all files (run.sh), or once in
 # a run of bats.
 once() {

@@ -28,6 +28,7 @@ static const struct {
     {LINE_NOTE, "processor_lost", "processor_lost ", ""},
     {LINE_NOTE, "gpu_used_bytes", "gpu_used_bytes gpu_free_bytes gpu_busy ", ""},
     {LINE_NOTE, "sample", "", "sample "},
+    {LINE_NOTE, "items_accuracy", "", NULL},
     {LINE_NOTE, "branched_from", "", "branched_from until "},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };

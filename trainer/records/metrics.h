@@ -51,6 +51,9 @@
 //                     the last 32 steps: if it is above 0.2, and once when it no longer is
 //   gpu_used_bytes, gpu_free_bytes, gpu_busy   of the GPU, by all its processes, if its driver tells; busy is 0 to 1
 //   sample            text that the model continued
+//   items_accuracy    a grade by items: the share of right items, the mean of its tasks; items-STEP.jsonl has each
+//     items_sha256    of the file of items; only grades of the same file compare
+//     items/TASK      the share of a task
 //
 // A resumed run removes the lines after its checkpoint and writes them again, so the file holds each step once.
 #pragma once

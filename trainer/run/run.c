@@ -198,6 +198,8 @@ int run_open(Run *run, const Config *config, bool fresh, bool print_ranks) {
 
 void run_close(Run *run) {
     checkpoint_writer_close(&run->saves.writer);
+    items_close(&run->items.file);
+    vocab_close(run->items.vocab);
     engine_close(&run->engine);
     metrics_close(&run->metrics);
     json_decref(run->until.line);

@@ -4,6 +4,7 @@
 #include "common/machine/processor_time.h"
 #include "trainer/checkpoint/checkpoint_writer.h"
 #include "trainer/engine/engine.h"
+#include "trainer/items/items.h"
 #include "trainer/records/metrics.h"
 #include "trainer/records/step_times.h"
 
@@ -53,6 +54,13 @@ typedef struct {
     unsigned steps;     // measured
 } RunUntil;
 
+// Its grades by items (run_items.h).
+typedef struct {
+    ItemsFile file;
+    const Vocab *vocab; // NULL: the run is not graded
+    uint64_t graded;    // the last step that was, 0: none; step 0 is not graded
+} RunItems;
+
 typedef struct {
     Engine engine;
     Lock lock;
@@ -60,6 +68,7 @@ typedef struct {
     RunSaves saves;
     RunPace pace;
     RunUntil until;
+    RunItems items;
     bool warned_of_targets; // that no target of a step counts
     bool stop_agreed;       // all processes of the run stop
 } Run;

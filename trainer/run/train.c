@@ -1,4 +1,4 @@
-// The training loop: evaluate, step, save. Signals and messages of the loader are handled between two steps.
+// The training loop: evaluate, grade, step, save. Signals and messages of the loader are handled between two steps.
 #include "trainer/run/train.h"
 #include "common/err.h"
 #include "common/log.h"
@@ -7,6 +7,7 @@
 #include "trainer/records/report.h"
 #include "trainer/run/forecast.h"
 #include "trainer/run/loop_record.h"
+#include "trainer/run/run_items.h"
 #include "trainer/run/run_save.h"
 #include "trainer/run/run_until.h"
 
@@ -51,6 +52,11 @@ static Next evaluate_now(Run *run) {
     train_report(run);
     run_until_evaluated(run, (double)(clock_ns() - started) * 1e-9);
     return NEXT_CONTINUE;
+}
+
+static Next grade_now(Run *run) {
+    if (run->engine.config.always_save_checkpoint) run_save(run, false);
+    return run_items_grade(run) < 0 ? NEXT_EXIT : NEXT_CONTINUE;
 }
 
 // ---- steps
@@ -142,6 +148,7 @@ static Next loop_once(Run *run) {
         return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
     if (engine_evaluation_due(&run->engine)) return evaluate_now(run);
     if (last) return NEXT_RESTART;
+    if (run_items_due(run)) return grade_now(run);
     const int due = run_save_due(run);
     if (due < 0) return NEXT_EXIT;
     if (due) run_save(run, false);
@@ -149,7 +156,7 @@ static Next loop_once(Run *run) {
 }
 
 int train(Run *run) {
-    if (run_until_open(run) < 0) return -1;
+    if (run_until_open(run) < 0 || run_items_open(run) < 0) return -1;
     if (!run_is_complete(run)) forecast_log(run);
     run->pace.first_step = run->saves.begun = run->engine.state.step;
     while (run->engine.state.step < engine_end(&run->engine) ||
@@ -159,5 +166,6 @@ int train(Run *run) {
         log_warn("the last %llu steps were not finite: with a larger max_iters this run would skip other samples than "
                  "one that does not end here",
                  (unsigned long long)run->engine.state.nonfinite_streak);
-    return run_save(run, true);
+    if (run_save(run, true) < 0) return -1;
+    return run_items_due(run) ? run_items_grade(run) : 0;
 }

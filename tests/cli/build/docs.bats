@@ -230,7 +230,7 @@ run_page() {
     enter_manual
     add_datasets
     add_run
-    run_page docs/grade.md 3
+    run_page docs/grade.md 4
 }
 
 @test "docs/answers.md runs as written" {

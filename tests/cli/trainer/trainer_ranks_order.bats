@@ -39,6 +39,17 @@ same_bits() { # COUNT...: as one process
     [ "$(grep -c ema_val_loss one/metrics.jsonl)" = 3 ]
 }
 
+@test "1, 2, 3 and 4 processes, and any threads, write the same grades" {
+    make_items 40 items
+    for n in 1 2 3 4; do
+        ranks $n --out_dir=run --items=items --items_interval=2 --threads=$((n % 2 + 1)) 2>stderr
+        mv run run$n
+        for step in 2 3; do cmp run{1,$n}/items-0000000$step.jsonl; done
+        diff <(grep '"items_acc' run1/metrics.jsonl) <(grep '"items_acc' run$n/metrics.jsonl)
+    done
+    [ "$(cat run4/items* | wc -l)" = 82 ]
+}
+
 # bats test_tags=ci
 @test "1, 2, 4, 8 and 10 processes give the same bits, divided or not, with any number of threads" {
     same_bits 2 4 8 10

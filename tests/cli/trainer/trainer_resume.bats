@@ -232,3 +232,35 @@ setup_file() {
     run train --out_dir=run --max_iters=6 --dtype=auto
     [[ "$output" == *"thread, bfloat16"* && "$output" != *"dtype is now"* ]]
 }
+
+@test "grades change no bit of a run, and one that is killed in 20 places of them writes them again" {
+    make_items 30 items
+    short=(--max_iters=4 --eval_interval=4 --sample_tokens=0 --quiet)
+    graded=("${short[@]}" --items=items --items_interval=2)
+    train --out_dir=plain "${short[@]}"
+    train --out_dir=run "${graded[@]}"
+    same_run plain run 4
+    [ "$(grep -c '"items_accuracy"' run/metrics.jsonl)" = 2 ]
+    [ "$(cat run/items-00000002.jsonl run/items-00000004.jsonl | wc -l)" = 62 ]
+    cmp <(tail -n +2 run/items-00000004.jsonl) <("$BIN/trainer" eval --out_dir=run --items=items --json --quiet | tail -n +2)
+    mv run whole
+    kills=0
+    for number in $(seq 3 4 83); do
+        rm -rf run
+        kill_at write "$number" "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run "${graded[@]}" && kills=$((kills + 1))
+        train --out_dir=run "${graded[@]}"
+        same_run whole run 4
+        for step in 2 4; do cmp {whole,run}/items-0000000$step.jsonl; done
+        diff <(grep '"items_accuracy"' whole/metrics.jsonl) <(grep '"items_accuracy"' run/metrics.jsonl)
+        [ -z "$(compgen -G 'run/.items*')" ]
+    done
+    [ "$kills" -ge 20 ]
+    # another file is another series; the earlier run takes its grades along
+    head -n 9 items >fewer
+    run_match 0 "another file than at step 4" train --out_dir=run --max_iters=4 --eval_interval=4 --sample_tokens=0 --items=fewer --items_interval=2
+    [ "$(wc -l <run/items-00000004.jsonl)" = 10 ]
+    train --out_dir=run "${short[@]}" --fresh
+    [ -e run/before-1/items-00000004.jsonl ] && [ -z "$(compgen -G 'run/items*')" ]
+    echo '{' >bad
+    run_match 65 "'bad' line 1" train --out_dir=refused "${short[@]}" --items=bad --items_interval=2
+}

@@ -60,6 +60,8 @@ KEYS = {
     "eval_tokens": Key(0.6, (0, 100, 512, 1000, 3000, 9000), LOGGED),
     "eval_batch_size": Key(0.3, (1, 2, 5, 16), LOGGED),
     "eval_block_size": Key(0.25, lambda rng, keys: rng.randint(1, of(keys, "block_size")), LOGGED),
+    "items": Key(0.3, ("../items.jsonl",), None),
+    "items_interval": Key(0.5, (0, 1, 2, 5), None),
     "eval_order": Key(0.3, None, LOGGED),
     "bias": Key(0.5, None, FIXED),
     "dropout": Key(0.4, (0.1, 0.3, 0.5), LOGGED),
@@ -149,6 +151,8 @@ class Tool:
         rng, self.train_tokens = random.Random(0), {}
         words = ["".join(rng.choices("etaoinshrdlucmfwypvbgkjqxz", weights=range(26, 0, -1), k=rng.randint(1, 9))) for _ in range(300)]
         (self.place / "abc").write_text("\n abcdefghijklmnopqrstuvwxyz")
+        item = {"task": "a", "kind": "choice", "span": "ending", "begin": False, "texts": [["", "a"], ["", "b"]]}  # also in sequences of one token
+        (self.place / "items.jsonl").write_text("".join(json.dumps(item | {"id": i, "label": i % 2}) + "\n" for i in range(9)))
         for name, documents in ("A", 400), ("B", 150), ("T", 12):
             text = "\n\n".join(" ".join(rng.choices(words, weights=range(300, 0, -1), k=rng.randint(3, 120))) for _ in range(documents))
             (self.place / f"{name}.txt").write_text(text)

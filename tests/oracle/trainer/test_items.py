@@ -21,6 +21,9 @@ WORDS = "the mill wheel turns, a river of 1,024 stones; écluse 水車 \U0001f30
 
 def setup():
     runner.call(sys.executable, gpt2_model.__file__, "make", "model")
+    with open("text.txt", "w") as file:
+        file.writelines(f"the mill of words and {i} more\n" for i in range(300))
+    runner.call(SHARDTOOL, "tokenize", "-q", "--docs", "lines", "--val", "0.2", "-o", "data", "text.txt")
 
 
 @functools.cache
@@ -133,6 +136,11 @@ def grade(*options, code=0, items="items", of="--init_from=./model"):
     return head, answers, done.stderr.decode()
 
 
+def train(of, run, *options, code=0):
+    return runner.call(TRAINER, "train", "--quiet", f"--init_from=./{of}", "--dataset=data", f"--out_dir={run}", "--max_iters=1", "--batch_size=1",
+                       "--gradient_accumulation_steps=1", "--eval_interval=0", "--sample_tokens=0", *CPU, *options, code=code)  # fmt: skip
+
+
 @runner.each([64, 24], quick=[64])
 def test_losses_spans_and_picks_are_those_of_nanochat_and_lm_eval_in_sequences_of(block):
     items, weights = list(made(30)), model()
@@ -184,6 +192,8 @@ def test_a_model_of_nans_ends_with_81_and_chance_and_ties_are_told():
     write("items", [{"texts": [["a", " b"], ["a", " b"]], "span": "differing", "chance": 0.091}] * 3)
     _, answers, said = grade(code=81, of="--init_from=./nan")
     assert answers[0]["losses"] == [None, None] and "the losses of 3 of 3 items are not finite" in said
+    done = train("nan", "lost", "--items=items", "--items_interval=1", code=81)
+    assert "the losses of 3 of 3 items are not finite" in done.stderr.decode() and not any("items" in name for name in os.listdir("lost"))
     table = runner.call(TRAINER, "eval", "--init_from=./model", "--items=items", "--quiet", *CPU)
     row = table.stdout.decode().splitlines()[1].split()
     assert row == ["trap", "3", "mean", "1.0000", "0.0000", "0.4385", "1.0000", "0.5000", "3", "0"], row  # scipy's Wilson interval
@@ -219,11 +229,7 @@ def test_grades_are_those_of_lm_eval():
     import transformers
     from lm_eval.api.task import ConfigurableTask
     from lm_eval.models.huggingface import HFLM
-    with open("text.txt", "w") as file:
-        file.writelines(f"the mill of words and {i} more\n" for i in range(300))
-    runner.call(SHARDTOOL, "tokenize", "-q", "--docs", "lines", "--val", "0.2", "-o", "data", "text.txt")
-    runner.call(TRAINER, "train", "--quiet", "--init_from=./model", "--dataset=data", "--out_dir=run", "--max_iters=1",
-                "--batch_size=1", "--gradient_accumulation_steps=1", "--eval_interval=0", "--sample_tokens=0", *CPU)  # fmt: skip
+    train("model", "run")
     runner.call(TRAINER, "export", "-q", "-o", "exported", "--out_dir=run")
     theirs = HFLM(transformers.AutoModelForCausalLM.from_pretrained("exported").double(),
                   tokenizer=transformers.AutoTokenizer.from_pretrained("exported"), device="cpu", batch_size=1)  # fmt: skip
