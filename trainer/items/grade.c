@@ -1,5 +1,9 @@
 // Texts are sorted by their length inside a list of items, and a batch has as many as the evaluation pass holds, so
 // that short ones cost as much as the same tokens in long rows. Logits are computed of the scored rows alone.
+//
+// Processor time of one thread of 124M in batches of 4 sequences, without the start, on a busy machine with AVX-512,
+// 2026-11-29: 200 texts of 18 tokens 7.2 s, 4 texts of 890 tokens 5.2 s, 24 of 376 tokens 13.4 s. An item at a time,
+// padded to multiples of 64, with all logits: 43, 7.1 and 18.7 s.
 #include "trainer/items/grade.h"
 #include "common/err.h"
 #include "common/json_write.h"
