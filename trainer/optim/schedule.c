@@ -66,7 +66,8 @@ uint64_t schedule_end(const Config *config, const Cooldown *cooldown) {
 }
 
 Cooldown cooldown_plan(const Cooldown *now, const CooldownTime *time) {
-    const double room = (double)(time->most - time->step), slack = 16;
+    const double room = (double)(time->most - time->step), slack = 16, part = 4, few = 4;
+    if (!time->begins_now && time->measured < few && time->seconds > 2 * few * time->step_s) return *now;
     const double fit = fmax(1, floor(fmin(room, time->seconds / time->step_s)));
     if (!now->begun) {
         const double wanted = fmax(1, floor((double)time->step / 4));
@@ -74,7 +75,11 @@ Cooldown cooldown_plan(const Cooldown *now, const CooldownTime *time) {
         return (Cooldown){
             .begun = time->step, .from = time->step, .steps = (uint64_t)fmin(wanted, fit), .at_once = fit > wanted};
     }
+    // A change by a sixteenth waits until a quarter of the planned steps are done, so that the changes of a long cooldown
+    // on a busy machine are tens; one to less than three quarters does not wait.
     const double left = (double)(now->from + now->steps - time->step), much = floor(left / slack);
+    const bool waits = (double)(time->step - now->from) < floor((double)now->steps / part);
+    if (waits && fit >= left - floor(left / part)) return *now;
     if (!isfinite(time->seconds) || (fit >= left - much && (now->at_once || fit <= left + much + 1))) return *now;
     return (Cooldown){now->begun, time->step, (uint64_t)fit, cooldown_done(now, time->step), now->at_once};
 }

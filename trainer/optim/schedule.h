@@ -25,11 +25,12 @@ uint64_t schedule_end(const Config *config, const Cooldown *cooldown);
 
 // What a cooldown is planned from.
 typedef struct {
-    uint64_t step;   // the next one
-    uint64_t most;   // steps of the run (max_iters)
-    double seconds;  // left for steps; INFINITY: no limit
-    double step_s;   // seconds of a step
-    bool begins_now; // whether or not it is time
+    uint64_t step;     // the next one
+    uint64_t most;     // steps of the run (max_iters)
+    double seconds;    // left for steps; INFINITY: no limit
+    double step_s;     // seconds of a step
+    uint64_t measured; // steps of which that is the mean: it says little if they are few, as after a resume
+    bool begins_now;   // whether or not it is time
 } CooldownTime;
 
 // The cooldown at this time. A fifth of all steps, so that it begins when as much time is left as a quarter of the

@@ -145,6 +145,7 @@ static int plan(Run *run, Cooldown *planned) {
                                .most = (uint64_t)engine->config.max_iters,
                                .seconds = left_s,
                                .step_s = fmax(1e-9, until->step_s + (interval > 0 ? until->evaluate_s / interval : 0)),
+                               .measured = until->steps > 1 ? until->steps - 1 : 0,
                                .begins_now = begins_now};
     if (time.step) *planned = cooldown_plan(now, &time);
     return 0;

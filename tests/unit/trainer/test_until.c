@@ -77,34 +77,55 @@ static double neighbour_begins(double now, double seconds) { return now < 0.9 * 
 static double neighbour_ends(double now, double seconds) { return now < 0.9 * seconds ? 1.1 : 0.5; }
 static double pause(double now, double seconds) { return fabs(now - 0.85 * seconds) < 0.3 ? 0.04 * seconds : 0.5; }
 
+static double neighbour_comes_and_goes(double now, double seconds) {
+    return fmod(now, 40) < 20 ? 0.5 : 0.6 + 0 * seconds;
+}
+
 // A run of so many seconds, whose estimate of a step follows its speed as in trainer/run/until.c.
 static void simulate(Speed *speed, double seconds) {
     Config config = {
         .lr_schedule = LR_WSD, .learning_rate = 1, .lr_decay_iters = UNTIL_STEPS, .max_iters = UNTIL_STEPS};
     Cooldown cooldown = {0};
     double now = 0, estimate = 0.5, rate = 1;
-    uint64_t step = 0;
+    uint64_t step = 0, changes = 0;
     for (; step < schedule_end(&config, &cooldown); step++) {
-        const CooldownTime time = {.step = step, .most = UNTIL_STEPS, .seconds = seconds - now, .step_s = estimate};
+        const CooldownTime time = {
+            .step = step, .most = UNTIL_STEPS, .seconds = seconds - now, .step_s = estimate, .measured = step};
+        const uint64_t from = cooldown.from;
         if (step > 2) cooldown = cooldown_plan(&cooldown, &time);
+        changes += cooldown.from != from;
         const double next = schedule_rate(&config, &cooldown, step), took = speed(now, seconds);
         CHECK(next <= rate && next >= 0); // it never rises again
         rate = next, now += took, estimate += (took - estimate) / 16;
     }
     CHECK(now <= seconds + 2 * estimate && now >= 0.97 * seconds); // the run leaves a step of slack before this time
     CHECK((double)(step - cooldown.begun) >= 0.1 * (double)step && rate < 0.05);
+    const double quarters = log((double)(step - cooldown.begun) / 4) / log(4.0 / 3); // until 4 steps are left
+    CHECK((double)changes <= quarters + 4);
 }
 
 TEST(cooldown_ends_in_time_at_any_speed) {
-    Speed *const speeds[] = {even, neighbour_begins, neighbour_ends, pause};
-    for (size_t i = 0; i < sizeof speeds / sizeof *speeds; i++) simulate(speeds[i], 180), simulate(speeds[i], 2400);
+    Speed *const speeds[] = {even, neighbour_begins, neighbour_ends, pause, neighbour_comes_and_goes};
+    for (size_t i = 0; i < sizeof speeds / sizeof *speeds; i++)
+        simulate(speeds[i], 180), simulate(speeds[i], 2400), simulate(speeds[i], 86400);
+}
+
+TEST(cooldown_of_a_resumed_run_waits_until_a_few_steps_were_measured) {
+    const Cooldown cooldown = {.begun = 800, .from = 800, .steps = 200};
+    CooldownTime time = {.step = 850, .most = UNTIL_STEPS, .seconds = 150, .step_s = 3, .measured = 1};
+    CHECK(cooldown_plan(&cooldown, &time).steps == 200);
+    CHECK(!cooldown_plan(&(Cooldown){0}, &time).begun); // nor does it begin
+    time.measured = 4;
+    CHECK(cooldown_plan(&cooldown, &time).steps == 50);
+    time.measured = 1, time.seconds = 15; // the end is near
+    CHECK(cooldown_plan(&cooldown, &time).steps == 5);
 }
 
 TEST(cooldown_is_a_fifth_of_the_steps_and_the_decay_of_wsd) {
     const Config until = {.lr_schedule = LR_WSD, .learning_rate = 1e-3, .min_lr = 1e-5, .lr_decay_iters = UNTIL_STEPS},
                  wsd = {.lr_schedule = LR_WSD, .learning_rate = 1e-3, .min_lr = 1e-5, .lr_decay_iters = 100};
     Cooldown cooldown = {0};
-    CooldownTime time = {.step = 79, .most = UNTIL_STEPS, .seconds = 20, .step_s = 1};
+    CooldownTime time = {.step = 79, .most = UNTIL_STEPS, .seconds = 20, .step_s = 1, .measured = 16};
     cooldown = cooldown_plan(&cooldown, &time);
     CHECK(!cooldown.begun); // a quarter of 79 steps take less time
     time.step = 80;
@@ -113,7 +134,7 @@ TEST(cooldown_is_a_fifth_of_the_steps_and_the_decay_of_wsd) {
     for (uint64_t step = 0; step < 100; step++)
         CHECK(schedule_rate(&until, &cooldown, step) == schedule_rate(&wsd, NULL, step));
     // its length is set anew in the middle: half of what was left, at the same rate
-    time = (CooldownTime){.step = 90, .most = UNTIL_STEPS, .seconds = 5, .step_s = 1};
+    time = (CooldownTime){.step = 90, .most = UNTIL_STEPS, .seconds = 5, .step_s = 1, .measured = 16};
     const double before = schedule_rate(&until, &cooldown, 90);
     cooldown = cooldown_plan(&cooldown, &time);
     CHECK(cooldown.from == 90 && cooldown.steps == 5 && schedule_rate(&until, &cooldown, 90) == before);
