@@ -252,6 +252,7 @@ def test_no_document_of_validation_comes_into_training(home):
             item, at = ("--val", 0) if rules[0][0] != rules[1][0] else ("--seed", 1)
             assert all(f"{item}={rule[at]:g}" in said for rule in rules) and "merge the two" in said, said
         said = serve("a", "b")
+        assert "ready: " in said, (name, said)  # a warning, no refusal
         assert all(rule in said for rule in words) == conflict and ("only merge and dedup compare" in said) == conflict, (name, said)
     assert refused == 4 * 2 + len(JOINS) - 1
     make("validated", ["texts0"], 1, 0), make("trained", ["texts0"], 0, 0)
