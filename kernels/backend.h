@@ -71,6 +71,13 @@ typedef struct {
     const uint8_t *counted;  // (B,T) of the batch: 0 if loss and gradient of a row are 0; NULL: all rows count
 } CrossEntropy;
 
+// A symmetric matrix (n,n). beside: if activations are fp32, `whole`; else its elements beside the diagonal as
+// activations, and 0 on it, because the diagonal, which can be most of the matrix, is multiplied in fp32.
+typedef struct {
+    Grad *whole;
+    Act *beside;
+} Symmetric;
+
 // An update of elements first .. first+count-1 of a flat range; the pointers point to element `first`.
 typedef struct {
     size_t first, count, decay_count; // elements below decay_count decay

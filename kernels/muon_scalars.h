@@ -14,7 +14,6 @@ typedef struct Muon {
 // One step of the Newton-Schulz iteration is X <- X (a I + b X^T X + c (X^T X)^2). Five steps with these coefficients
 // bring singular values of 0.005 to 1 between 0.68 and 1.14 (Jordan et al., "Muon: An optimizer for hidden layers in
 // neural networks", 2024, https://kellerjordan.github.io/posts/muon/).
-#define MUON_STEPS   5
 #define MUON_A       3.4445f
 #define MUON_B       (-4.7750f)
 #define MUON_C       2.0315f

@@ -165,7 +165,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .graph_begin = cpu_graph_begin,
                         .graph_end = cpu_graph_end};
     variant->install(&backend);
-    if (matmul_open(&backend, variant, products) < 0) return NULL;
+    if (matmul_open(&backend, variant, products, slow) < 0) return NULL;
     threads = team_threads();
     if (threads > 1) describe_loans(backend.note, sizeof backend.note);
     snprintf(how, 96, "%d thread%s, %s (%s%s)", threads, threads == 1 ? "" : "s", dtype_name(type), cpu_isa_name(isa),

@@ -34,10 +34,11 @@ typedef struct {
     void (*multiply_row)(void *out, const void *in, const void *packed, const float *bias, int rows, int cols,
                          int block);
     void (*multiply_row_plain)(void *out, const void *in, const float *w, const float *bias, int rows, int cols);
-    // c (M,N) (+)= a (M,K), or turned (K,M), times b (K,N), with the same bits for any number of threads; NULL if oneDNN
-    // is faster. scratch: panels_scratch(N, threads) bytes.
-    void (*multiply_panels)(float *c, const float *a, bool turned, const float *b, int M, int N, int K, bool add,
-                            void *scratch);
+    // c (M,N) (+)= a (M,K) times b (K,N), of floats; or a turned (K,M), and both of activations. The same bits for any
+    // number of threads. `upper`: it may leave out elements below the diagonal. NULL if oneDNN is faster. scratch:
+    // panels_scratch(N, threads) bytes.
+    void (*multiply_panels)(float *c, const void *a, bool turned, const void *b, int M, int N, int K, bool add,
+                            bool upper, void *scratch);
     size_t (*panels_scratch)(int N, int threads);
     void (*widen)(float *out, const void *in, size_t n);
     void (*narrow)(void *out, const float *in, size_t n);
@@ -65,6 +66,7 @@ size_t cpu_matmul_scratch(const Shape *shape);
 void cpu_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bias, int M);
 void cpu_matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M);
 void cpu_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add);
+void cpu_matmul_symmetric(Grad *out, const Act *a, const Act *b, int M, int n);
 void cpu_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
                              Activation form);
 void cpu_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
@@ -80,6 +82,7 @@ typedef enum {
     PRODUCTS_WIDENED, // fp16, and bf16 on a processor without bf16 dot products: operands are widened to fp32
 } CpuProducts;
 
-int matmul_open(const Backend *operations, const CpuVariant *variant, CpuProducts products); // -1 after fail() (71)
+// -1 after fail() (71). slow_bf16: its products are slower than those of fp32.
+int matmul_open(const Backend *operations, const CpuVariant *variant, CpuProducts products, bool slow_bf16);
 void matmul_close(void);
 size_t matmul_packed_bytes(int rows, int cols);

@@ -8,7 +8,7 @@ enum { WIDE_ROWS = 128 }; // rows widened at a time
 
 static const CpuVariant *variant;
 static CpuProducts products;
-static bool has_panels; // gradients of floats may be multiplied by multiply_panels(), see by_panels()
+static bool has_panels; // gradients may be multiplied by multiply_panels(), see by_panels()
 bool cpu_amx;
 static const Backend *operations;
 
@@ -41,11 +41,12 @@ static bool by_panels(Direction direction, int cols) {
 }
 
 // product() by panels or by oneDNN, with the scratch memory after `used` bytes. `bias`: of FORWARD alone, or NULL.
-static void multiply(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b,
+// `upper`: of BACKWARD_WEIGHT, elements below the diagonal may be left out.
+static void multiply(Direction direction, int M, int rows, int cols, bool add, bool upper, const void *a, const void *b,
                      const float *bias, void *c, size_t used) {
     const bool weight = direction == BACKWARD_WEIGHT;
     if (by_panels(direction, cols))
-        variant->multiply_panels(c, a, weight, b, weight ? rows : M, cols, weight ? M : rows, add,
+        variant->multiply_panels(c, a, weight, b, weight ? rows : M, cols, weight ? M : rows, add, upper,
                                  scratch_take(&used, variant->panels_scratch(cols, team_threads())));
     else
         product(direction, M, rows, cols, add, a, b, bias, c);
@@ -62,8 +63,8 @@ static void multiply_widened(Direction direction, int M, const Weight *w, const 
     for (int row = 0; row < M; row += WIDE_ROWS) {
         const int count = M - row < WIDE_ROWS ? M - row : WIDE_ROWS;
         variant->widen(wide_in, (const uint16_t *)in + (size_t)row * in_cols, (size_t)count * in_cols);
-        multiply(direction, count, w->rows, w->cols, false, wide_in, weights_of(w, direction), (const float *)bias,
-                 wide_out, used);
+        multiply(direction, count, w->rows, w->cols, false, false, wide_in, weights_of(w, direction),
+                 (const float *)bias, wide_out, used);
         variant->narrow((uint16_t *)out + (size_t)row * out_cols, wide_out, (size_t)count * out_cols);
     }
 }
@@ -76,7 +77,7 @@ static void multiply_weight_widened(Grad *dw, const Act *dout, const Act *in, in
         const int count = M - row < WIDE_ROWS ? M - row : WIDE_ROWS;
         variant->widen(wide_dout, (const uint16_t *)dout + (size_t)row * (size_t)rows, (size_t)count * (size_t)rows);
         variant->widen(wide_in, (const uint16_t *)in + (size_t)row * (size_t)cols, (size_t)count * (size_t)cols);
-        multiply(BACKWARD_WEIGHT, count, rows, cols, add || row, wide_dout, wide_in, NULL, dw, used);
+        product(BACKWARD_WEIGHT, count, rows, cols, add || row, wide_dout, wide_in, NULL, dw);
     }
 }
 
@@ -107,18 +108,27 @@ void cpu_matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M
                            (const uint16_t *)(void *)packed_of(w, BACKWARD_INPUT), M, w->rows, w->cols,
                            scratch_take(&used, amx_input_scratch(w->cols, team_threads())));
     else
-        multiply(BACKWARD_INPUT, M, w->rows, w->cols, false, dout, weights_of(w, BACKWARD_INPUT), NULL, din, used);
+        multiply(BACKWARD_INPUT, M, w->rows, w->cols, false, false, dout, weights_of(w, BACKWARD_INPUT), NULL, din,
+                 used);
 }
 
-void cpu_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add) {
+static void multiply_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add, bool upper) {
     size_t used = 0;
-    if (products == PRODUCTS_WIDENED)
+    if (products == PRODUCTS_WIDENED && !has_panels)
         multiply_weight_widened(dw, dout, in, M, rows, cols, add);
     else if (cpu_amx)
         amx_backward_weight((float *)dw, (const uint16_t *)dout, (const uint16_t *)in, M, rows, cols, add,
                             scratch_take(&used, amx_scratch(cols, team_threads())));
     else
-        multiply(BACKWARD_WEIGHT, M, rows, cols, add, dout, in, NULL, dw, used);
+        multiply(BACKWARD_WEIGHT, M, rows, cols, add, upper, dout, in, NULL, dw, used);
+}
+
+void cpu_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add) {
+    multiply_weight(dw, dout, in, M, rows, cols, add, false);
+}
+
+void cpu_matmul_symmetric(Grad *out, const Act *a, const Act *b, int M, int n) {
+    multiply_weight(out, a, b, M, n, n, false, true);
 }
 
 void cpu_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
@@ -172,12 +182,13 @@ size_t cpu_matmul_scratch(const Shape *s) {
     return cpu_amx ? size_larger(amx_scratch(4 * s->C, threads), amx_input_scratch(s->C, threads)) : panels;
 }
 
-int matmul_open(const Backend *its_operations, const CpuVariant *its_variant, CpuProducts how) {
+int matmul_open(const Backend *its_operations, const CpuVariant *its_variant, CpuProducts how, bool slow_bf16) {
     operations = its_operations;
     variant = its_variant;
     products = how;
     cpu_amx = operations->act_type == DTYPE_BF16 && how == PRODUCTS_PACKED && product_has_amx() && amx_open();
-    has_panels = variant->multiply_panels && (how == PRODUCTS_WIDENED || operations->act_type == DTYPE_FP32);
+    has_panels =
+        variant->multiply_panels && (how == PRODUCTS_WIDENED || operations->act_type == DTYPE_FP32 || slow_bf16);
     return product_open(operations->act_type == DTYPE_BF16 && how != PRODUCTS_WIDENED, how == PRODUCTS_PACKED);
 }
 

@@ -367,6 +367,11 @@ void cuda_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M
     multiply(product, &(GemmOperands){dw, in, dout, NULL, NULL}, add);
 }
 
+// cuBLASLt has no product that computes half.
+void cuda_matmul_symmetric(Grad *out, const Act *a, const Act *b, int M, int n) {
+    cuda_matmul_backward_weight(out, a, b, M, n, n, false);
+}
+
 // ---- a product and a GELU
 
 GeluForm cuda_gelu_form;
@@ -485,6 +490,7 @@ void cuda_pack(const Weight *w) { (void)w; } // packed_bytes is 0
 SAME(cuda_matmul_forward)
 SAME(cuda_matmul_backward_input)
 SAME(cuda_matmul_backward_weight)
+SAME(cuda_matmul_symmetric)
 SAME(cuda_matmul_gelu_forward)
 SAME(cuda_matmul_gelu_backward)
 SAME(cuda_pack)

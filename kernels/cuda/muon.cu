@@ -53,7 +53,7 @@ static __global__ void __launch_bounds__(THREADS)
             tile[i * (TILE + 1) + lane] = value;
         }
     __syncthreads();
-    for (int i = strand; transposed && i < TILE; i += STRANDS)
+    for (int i = strand; i < TILE; i += STRANDS)
         if (left + i < cols && top + lane < rows)
             transposed[(size_t)(left + i) * rows + top + lane] = act_of(tile[lane * (TILE + 1) + i]);
 }
@@ -63,18 +63,57 @@ void FOR_ACT(cuda_muon_operand)(Act *out, Act *transposed, const Grad *in, int r
            cuda.stream, (act *)out, (act *)transposed, (const float *)in, rows, cols, norm);
 }
 
-static __global__ void __launch_bounds__(THREADS)
-    muon_polynomial_kernel(act *__restrict__ out, const float *__restrict__ gram, const float *__restrict__ square,
-                           int n) {
-    const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= (size_t)n * n) return;
-    const float identity = i / n == i % n ? MUON_A : 0;
-    out[i] = act_of(identity + MUON_B * gram[i] + MUON_C * square[i]);
+static __device__ void store_symmetric(float *whole, act *beside, int n, int row, int col, float value) {
+    const size_t at = (size_t)row * n + col;
+    whole[at] = value;
+    if (beside) beside[at] = act_of(row == col ? 0 : value);
 }
 
-void FOR_ACT(cuda_muon_polynomial)(Act *out, const Grad *gram, const Grad *square, int n) {
-    LAUNCH(muon_polynomial_kernel, blocks_of((size_t)n * (size_t)n, THREADS), THREADS, 0, cuda.stream, (act *)out,
-           (const float *)gram, (const float *)square, n);
+// Tiles from the diagonal on, each with its image. beside NULL: it is whole, and the diagonals are in the product.
+static __global__ void __launch_bounds__(THREADS)
+    muon_symmetric_kernel(float *__restrict__ whole, act *__restrict__ beside, const float *__restrict__ a,
+                          const float *__restrict__ b, int n, bool polynomial) {
+    SHARED(float, tile, TILE *(TILE + 1));
+    const int lane = threadIdx.x % TILE, strand = threadIdx.x / TILE;
+    const int top = blockIdx.y * TILE, left = blockIdx.x * TILE, col = left + lane;
+    if (left < top) return;
+    for (int i = strand; i < TILE; i += STRANDS) {
+        const int row = top + i;
+        if (row >= n || col >= n || col < row) continue;
+        const size_t at = (size_t)row * n + col, next = (size_t)n + 1;
+        float value = whole[at];
+        if (a && beside) value += a[row * next] * b[at] + (col > row ? a[at] * b[col * next] : 0);
+        if (polynomial) value = (col == row ? MUON_A : 0) + MUON_B * a[at] + MUON_C * value;
+        store_symmetric(whole, beside, n, row, col, value);
+        tile[i * (TILE + 1) + lane] = value;
+    }
+    __syncthreads();
+    for (int i = strand; i < TILE; i += STRANDS)
+        if (left + i < n && top + lane < n && left + i > top + lane)
+            store_symmetric(whole, beside, n, left + i, top + lane, tile[lane * (TILE + 1) + i]);
+}
+
+void FOR_ACT(cuda_muon_symmetric)(const Symmetric *out, const Symmetric *a, const Symmetric *b, int n,
+                                  bool polynomial) {
+    const bool apart = (const void *)out->beside != (const void *)out->whole;
+    const unsigned tiles = blocks_of((size_t)n, TILE);
+    LAUNCH(muon_symmetric_kernel, dim3(tiles, tiles), THREADS, 0, cuda.stream, (float *)out->whole,
+           apart ? (act *)out->beside : NULL, a ? (const float *)a->whole : NULL, b ? (const float *)b->whole : NULL, n,
+           polynomial);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    muon_diagonal_kernel(float *__restrict__ x, const float *__restrict__ whole, int rows, int cols,
+                         const float *__restrict__ norm) {
+    const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= (size_t)rows * cols) return;
+    const float scale = norm ? 1 / fmaxf(*norm, MUON_EPSILON) : 1;
+    x[i] *= scale * (cols > rows ? whole[i / cols * (rows + 1)] : whole[i % cols * (cols + 1)]);
+}
+
+void FOR_ACT(cuda_muon_diagonal)(Grad *x, const Grad *whole, int rows, int cols, const float *norm) {
+    LAUNCH(muon_diagonal_kernel, blocks_of((size_t)rows * (size_t)cols, THREADS), THREADS, 0, cuda.stream, (float *)x,
+           (const float *)whole, rows, cols, norm);
 }
 
 template <bool MASTER>

@@ -460,6 +460,26 @@ void operation_average(size_t count) {
     pair_close();
 }
 
+void operation_symmetric(int M, int n) {
+    pair_open((Shape){1, 64, 64, 64 / 8, ANY, ANY, 1});
+    Array *whole[3], *beside[2], *x = array_normal(ACTS, (size_t)(M * n), 1, 0);
+    for (int i = 0; i < 3; i++) whole[i] = array_normal(GRADS, (size_t)(n * n), 0.1, 0);
+    for (int i = 0; i < 2; i++) beside[i] = array_normal(ACTS, (size_t)(n * n), 0.1, 0);
+    ON_BOTH(const Symmetric out = {AT(whole[2]), AT(beside[0])}; on->matmul_symmetric(out.whole, AT(x), AT(x), M, n);
+            on->muon_symmetric(&out, NULL, NULL, n, false));
+    CHECK_NEAR(whole[2], 1e-5);
+    CHECK_NEAR(beside[0], rounded_once);
+    for (int polynomial = 0; polynomial < 2; polynomial++) { // into the first operand, whose product is computed
+        ON_BOTH(const Symmetric out = {AT(whole[2]), AT(beside[0])}; const Symmetric a = {AT(whole[0]), AT(beside[0])};
+                const Symmetric b = {AT(whole[1]), AT(beside[1])};
+                on->matmul_symmetric(out.whole, a.beside, b.beside, n, n);
+                on->muon_symmetric(&out, &a, &b, n, polynomial));
+        CHECK_NEAR(whole[2], 1e-5);
+        CHECK_NEAR(beside[0], rounded_once);
+    }
+    pair_close();
+}
+
 void operation_muon(int rows, int cols) {
     pair_open((Shape){1, 64, 64, 64 / 8, ANY, ANY, 1});
     const size_t count = (size_t)rows * (size_t)cols, square_count = (size_t)cols * (size_t)cols;
@@ -468,8 +488,7 @@ void operation_muon(int rows, int cols) {
     Array *grads = array_normal(GRADS, count, 1e-3, 0), *momentum = array_normal(FLOATS, count, 1e-4, 0);
     Array *direction = array_filled(GRADS, count, NAN), *matrix = array_filled(ACTS, count, NAN);
     Array *transposed = array_filled(ACTS, count, NAN), *norm = array_filled(FLOATS, 1, NAN);
-    Array *gram = array_normal(GRADS, square_count, 0.1, 0), *square = array_normal(GRADS, square_count, 0.1, 0);
-    Array *small = array_filled(ACTS, square_count, NAN), *scale = array_filled(FLOATS, 1, 0.5);
+    Array *whole = array_normal(GRADS, square_count, 1, 0), *scale = array_filled(FLOATS, 1, 0.5);
     Array *sums = array_filled(DOUBLES, norm_pieces(count), NAN);
     memcpy(master->start, params->start, count * sizeof(double));
     Array *steps[2];
@@ -502,10 +521,11 @@ void operation_muon(int rows, int cols) {
             on->muon_operand(AT(matrix), AT(transposed), AT(grads), rows, cols, AT(norm)));
     CHECK_NEAR(matrix, rounded_once);
     CHECK_NEAR(transposed, rounded_once);
-    ON_BOTH(on->muon_operand(AT(matrix), NULL, AT(grads), rows, cols, NULL);
-            on->muon_polynomial(AT(small), AT(gram), AT(square), cols));
+    ON_BOTH(on->muon_operand(AT(matrix), AT(transposed), AT(grads), rows, cols, NULL));
     CHECK_NEAR(matrix, 1.1 * rounded_once); // small numbers of fp16
-    CHECK_NEAR(small, rounded_once);
+    ON_BOTH(NORM(count, &((const Muon *)AT(steps[0]))->one);
+            on->muon_diagonal(AT(grads), AT(whole), rows, cols, AT(norm)));
+    CHECK_NEAR(grads, 1e-6);
     grads->start[17] = INFINITY;
     ON_BOTH(UPDATE(steps[1]));
 #undef UPDATE

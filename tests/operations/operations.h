@@ -30,4 +30,5 @@ void operation_gradient_norm(size_t count);
 void operation_norm_of_sums(size_t count); // the second half of it
 void operation_adamw(size_t count, size_t decay_count);
 void operation_average(size_t count);
+void operation_symmetric(int M, int n);
 void operation_muon(int rows, int cols);

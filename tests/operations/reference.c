@@ -111,6 +111,10 @@ static void reference_matmul_backward_weight(Grad *dw, const Act *dout, const Ac
             for (int c = 0; c < cols; c++) OUT(dw)[r * cols + c] += IN(dout)[m * rows + r] * IN(in)[m * cols + c];
 }
 
+static void reference_matmul_symmetric(Grad *out, const Act *a, const Act *b, int M, int n) {
+    reference_matmul_backward_weight(out, a, b, M, n, n, false);
+}
+
 static double gelu(double x, Activation form) {
     if (form == ACTIVATION_RELU2) return x > 0 ? x * x : 0;
     return form == ACTIVATION_GELU ? x / 2 * (1 + erf(x / sqrt(2)))
@@ -412,13 +416,30 @@ static void reference_muon_operand(Act *out, Act *transposed, const Grad *in, in
         for (int col = 0; col < cols; col++) {
             const double x = IN(in)[row * cols + col] / (norm ? fmax((double)*norm, (double)MUON_EPSILON) : 1);
             OUT(out)[row * cols + col] = x;
-            if (transposed) OUT(transposed)[col * rows + row] = x;
+            OUT(transposed)[col * rows + row] = x;
         }
 }
 
-static void reference_muon_polynomial(Act *out, const Grad *gram, const Grad *square, int n) {
-    for (int i = 0; i < n * n; i++) OUT(out)
-    [i] = (i / n == i % n ? (double)MUON_A : 0) + (double)MUON_B * IN(gram)[i] + (double)MUON_C * IN(square)[i];
+static void reference_muon_symmetric(const Symmetric *out, const Symmetric *a, const Symmetric *b, int n,
+                                     bool polynomial) {
+    for (int i = 0; i < n; i++)
+        for (int j = i; j < n; j++) {
+            double *x = OUT(out->whole) + i * n + j;
+            const double right = !a ? 0 : j == i ? 0 : IN(a->whole)[i * n + j] * IN(b->whole)[j * n + j];
+            if (a) *x += IN(a->whole)[i * n + i] * IN(b->whole)[i * n + j] + right;
+            if (polynomial)
+                *x = (double)MUON_A * (i == j) + (double)MUON_B * IN(a->whole)[i * n + j] + (double)MUON_C * *x;
+            OUT(out->whole)[j * n + i] = *x;
+            OUT(out->beside)[i * n + j] = OUT(out->beside)[j * n + i] = i == j ? 0 : *x;
+        }
+}
+
+static void reference_muon_diagonal(Grad *x, const Grad *whole, int rows, int cols, const float *norm) {
+    const int n = rows < cols ? rows : cols;
+    for (int row = 0; row < rows; row++)
+        for (int col = 0; col < cols; col++) OUT(x)
+    [row * cols + col] *=
+        IN(whole)[(rows < cols ? row : col) * (n + 1)] / (norm ? fmax((double)*norm, (double)MUON_EPSILON) : 1);
 }
 
 static void reference_muon_update(const Update *of, float scale, const Muon *muon) {

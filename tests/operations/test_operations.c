@@ -183,6 +183,11 @@ OPERATION(average_agrees_with_the_reference) {
     if (pair_device == DEVICE_CPU) operation_average(65536 + 3);
 }
 
+OPERATION(symmetric_products_agree_with_the_reference) {
+    operation_symmetric(72, 136);
+    operation_symmetric(200, 56);
+}
+
 OPERATION(muon_agrees_with_the_reference) {
     operation_muon(72, 136);
     operation_muon(200, 64);

@@ -12,15 +12,14 @@
 #include "trainer/model/network.h"
 #include <math.h>
 
-enum { MATRICES = 1 << KIND_MATRIX | 1 << KIND_RESIDUAL, MOMENTUM = 2 }; // MOMENTUM: its range, after AdamW's
+enum { MATRICES = 1 << KIND_MATRIX | 1 << KIND_RESIDUAL, MOMENTUM = 2 /* its range, after AdamW's */, SYMMETRIC = 4 };
 
 // The working memory for a matrix (rows,cols); n is the smaller of the two. Offsets.
 typedef struct {
-    size_t norm, sums;         // float, and the double sums of its pieces
-    size_t direction;          // (rows,cols) Grad
-    size_t matrix, transposed; // (rows,cols) and (cols,rows) Act
-    size_t gram, square;       // (n,n) Grad
-    size_t small;              // (n,n) Act: gram, then the polynomial of it
+    size_t norm, sums;                          // float, and the double sums of its pieces
+    size_t direction;                           // (rows,cols) Grad
+    size_t matrix, transposed;                  // (rows,cols) and (cols,rows) Act
+    size_t whole[SYMMETRIC], beside[SYMMETRIC]; // (n,n) Grad and Act
     size_t end;
 } Workspace;
 
@@ -34,9 +33,9 @@ static Workspace workspace_of(int rows, int cols, const Backend *backend) {
     w.direction = take(&w.end, elements * backend->grad_bytes);
     w.matrix = take(&w.end, elements * backend->act_bytes);
     w.transposed = take(&w.end, elements * backend->act_bytes);
-    w.gram = take(&w.end, n * n * backend->grad_bytes);
-    w.square = take(&w.end, n * n * backend->grad_bytes);
-    w.small = take(&w.end, n * n * backend->act_bytes);
+    for (int i = 0; i < SYMMETRIC; i++) w.beside[i] = w.whole[i] = take(&w.end, n * n * backend->grad_bytes);
+    for (int i = 0; i < SYMMETRIC && backend->act_bytes != backend->grad_bytes; i++)
+        w.beside[i] = take(&w.end, n * n * backend->act_bytes);
     return w;
 }
 
@@ -65,26 +64,52 @@ static void muon_prepare(void *scalars, const Config *config, double learning_ra
     optimizer_of(OPTIMIZER_ADAMW)->prepare(&muon->adamw, config, learning_rate, update);
 }
 
-// direction (rows,cols) becomes about U V^T of direction = U S V^T, with singular values of 0.68 to 1.14. Its products
-// are ordered so that their sums run over the longer side and gram has the shorter one.
+// out = a b of symmetric matrices that commute; with `polynomial` the polynomial of a = b.
+static void multiply(const Backend *ops, const Symmetric *out, const Symmetric *a, const Symmetric *b, int n,
+                     bool polynomial) {
+    ops->matmul_symmetric(out->whole, a->beside, b->beside, n, n);
+    ops->muon_symmetric(out, a, b, n, polynomial);
+}
+
+// direction X (rows,cols) becomes about U V^T of X = U S V^T, with singular values of 0.68 to 1.14. Of X or its
+// transpose, whichever is wide, a step is X <- Z X with a polynomial Z of R = X X^T. Several steps are X <- Q X with
+// the product Q of their polynomials, and between them R <- Z R Z. These matrices have the shorter side of X, are
+// symmetric and commute, so half of each product is enough (Gram Newton-Schulz, Dao-AILab, 2026). Rounding errors of R
+// and Q grow where singular values are small, so X is computed after 2 and 3 of the 5 steps, and R from it: then the
+// error in bf16 is at most 0.75 of that of torch.optim.Muon for condition numbers of 2 to 1e8, and in fp32 about 1e-5
+// (NumPy, n = 32 to 384). After 3 steps alone it is up to 1.8 of that, for 0.8 of the operations of (n,4n); a square
+// matrix has 20 n^3 in any case.
 static void orthogonalize(const Backend *ops, int rows, int cols, Grad *direction, const float *norm, unsigned char *at,
                           const Workspace *w) {
-    const bool wide = cols > rows;
+    const bool wide = cols > rows, apart = ops->act_bytes != ops->grad_bytes;
     const int n = wide ? rows : cols, m = wide ? cols : rows;
-    Act *matrix = (Act *)(at + w->matrix), *transposed = (Act *)(at + w->transposed), *small = (Act *)(at + w->small);
-    Grad *gram = (Grad *)(at + w->gram), *square = (Grad *)(at + w->square);
+    Act *matrix = (Act *)(at + w->matrix), *transposed = (Act *)(at + w->transposed);
     const Act *tall = wide ? transposed : matrix;
-    ops->muon_operand(matrix, transposed, direction, rows, cols, norm);
-    for (int step = 0; step < MUON_STEPS; step++) {
-        if (step) ops->muon_operand(matrix, transposed, direction, rows, cols, NULL);
-        ops->matmul_backward_weight(gram, tall, tall, m, n, n, false); // (n,n)
-        ops->muon_operand(small, NULL, gram, n, n, NULL);              // (n,n)
-        ops->matmul_backward_weight(square, small, small, n, n, n, false);
-        ops->muon_polynomial(small, gram, square, n);
+    Symmetric all[SYMMETRIC];
+    for (int i = 0; i < SYMMETRIC; i++) all[i] = (Symmetric){(Grad *)(at + w->whole[i]), (Act *)(at + w->beside[i])};
+    const Symmetric *R = &all[0], *Z = &all[1], *Q = &all[2], *spare = &all[3];
+    static const int parts[] = {2, 1, 2};
+    for (size_t part = 0; part < sizeof parts / sizeof *parts; part++, norm = NULL) {
+        ops->muon_operand(matrix, transposed, direction, rows, cols, norm);
+        ops->matmul_symmetric(R->whole, tall, tall, m, n);
+        ops->muon_symmetric(R, NULL, NULL, n, false);
+        for (int step = 1; step <= parts[part]; step++) {
+            const Symmetric *polynomial = step == 1 ? Q : Z;
+            multiply(ops, polynomial, R, R, n, true);
+            if (step > 1) {
+                const Symmetric *old = Q;
+                multiply(ops, spare, Q, Z, n, false);
+                Q = spare, spare = old;
+            }
+            if (step == parts[part]) break;
+            multiply(ops, spare, R, polynomial, n, false);
+            multiply(ops, R, spare, polynomial, n, false);
+        }
+        if (apart) ops->muon_diagonal(direction, Q->whole, rows, cols, norm);
         if (wide)
-            ops->matmul_backward_weight(direction, small, matrix, n, n, m, false); // (rows,cols) = small * matrix
+            ops->matmul_backward_weight(direction, Q->beside, matrix, n, n, m, apart); // (rows,cols) += Q * matrix
         else
-            ops->matmul_backward_weight(direction, transposed, small, n, m, n, false); // (rows,cols) = matrix * small
+            ops->matmul_backward_weight(direction, transposed, Q->beside, n, m, n, apart); // += matrix * Q
     }
 }
 

@@ -1,4 +1,4 @@
-// A product of floats, c (M,N) (+)= a * b (K,N), with a (M,K), or a^T (K,M) for a weight gradient.
+// A product c (M,N) (+)= a * b (K,N) of floats, with a (M,K), or of activations, with a^T (K,M), for a weight gradient.
 //
 // Operands are copied in the order in which a product by outer products reads them: b in panels (K, columns of a tile),
 // a in strips of tiles (K, rows of a tile). oneDNN's fp32 products with AVX2 are half as fast if rows of b are a
@@ -8,8 +8,8 @@
 // in the second-level cache. Chunks of K follow one another, so that the bits depend on the shape alone.
 #pragma once
 
+#include "kernels/cpu/act.h"
 #include "kernels/cpu/cpu_internal.h"
-#include "kernels/cpu/simd.h"
 
 enum {
     PANEL_ROWS = W == 16 ? 12 : 6, // of c in a tile, with 2 vectors of columns each: 32 and 16 registers hold them
@@ -26,14 +26,14 @@ static size_t panels_scratch(int N, int threads) {
     return (panels_size(N) + (size_t)threads * STRIP_SIZE) * sizeof(float);
 }
 
-// `count` numbers of a row, and zeros up to `width`.
-static inline __attribute__((always_inline)) void fill_row(float *out, const float *x, int count, int width) {
-    if (count >= width) {
-        memcpy(out, x, (size_t)width * sizeof *out);
-        return;
-    }
-    memcpy(out, x, (size_t)count * sizeof *out);
-    memset(out + count, 0, (size_t)(width - count) * sizeof *out);
+// `count` numbers of a row from x[at] on, activations or floats, and zeros up to `width`. It writes whole vectors: the
+// next row overwrites their end.
+static inline __attribute__((always_inline)) void fill_row(float *out, const void *x, size_t at, bool activations,
+                                                           int count, int width) {
+    for (int i = 0; i < width; i += W, at += W)
+        v_store(out + i, count <= i    ? v_set(0)
+                         : activations ? act_load_part((const Number *)x + at, count - i)
+                                       : v_load_part((const float *)x + at, count - i));
 }
 
 // x (rows,depth) -> out (depth,PANEL_ROWS), zeros in the rows after `rows`. Of each vector that it writes the next row
@@ -73,27 +73,28 @@ static inline void multiply_tile(float *c, size_t stride, int rows, int cols, co
 }
 
 // Rows row .. end-1 of a, of K those from `first` on.
-static void make_strip(float *strip, const float *a, bool turned, int M, int K, int row, int end, int first,
-                       int depth) {
+static void make_strip(float *strip, const void *a, bool turned, int M, int K, int row, int end, int first, int depth) {
     for (int m = row; m < end; m += PANEL_ROWS, strip += PANEL_ROWS * depth) {
-        if (!turned) turn_tile(strip, a + (size_t)m * (size_t)K + first, (size_t)K, end - m, depth);
+        if (!turned) turn_tile(strip, (const float *)a + (size_t)m * (size_t)K + first, (size_t)K, end - m, depth);
         for (int k = 0; turned && k < depth; k++)
-            fill_row(strip + (size_t)k * PANEL_ROWS, a + (size_t)(first + k) * (size_t)M + m, M - m, PANEL_ROWS);
+            fill_row(strip + (size_t)k * PANEL_ROWS, a, (size_t)(first + k) * (size_t)M + (size_t)m, true, M - m,
+                     PANEL_ROWS);
     }
 }
 
 // Rows from .. from+depth-1 of b (K,N)
-TEAM_LOOP(fill_panels, int, (float *, panels), (const float *, b), (int, N), (int, from), (int, depth)) {
+TEAM_LOOP(fill_panels, int, (float *, panels), (const void *, b), (bool, activations), (int, N), (int, from),
+          (int, depth)) {
     for (int n = first; n < end; n += PANEL_COLS)
         for (int k = 0; k < depth; k++)
-            fill_row(panels + (size_t)n * (size_t)depth + (size_t)(k * PANEL_COLS),
-                     b + (size_t)(from + k) * (size_t)N + n, N - n, PANEL_COLS);
+            fill_row(panels + (size_t)n * (size_t)depth + (size_t)(k * PANEL_COLS), b,
+                     (size_t)(from + k) * (size_t)N + (size_t)n, activations, N - n, PANEL_COLS);
 }
 
 typedef struct {
     float *c;
-    const float *a;
-    bool turned, add;
+    const void *a;
+    bool turned, add, upper;
     int M, N, K, strip; // rows of a strip
     float *panels, *strips;
 } PanelProduct;
@@ -107,8 +108,8 @@ TEAM_LOOP(multiply_strips, int, (const PanelProduct *, p), (int, from), (int, de
         for (int part = 0; part < depth; part += PANEL_SUM) {
             const int count = smaller(PANEL_SUM, depth - part);
             make_strip(mine, p->a, p->turned, p->M, p->K, row, stop, from + part, count);
-            for (int n = 0; n < p->N; n += PANEL_COLS)
-                for (int m = row; m < stop; m += PANEL_ROWS)
+            for (int n = p->upper ? row / PANEL_COLS * PANEL_COLS : 0; n < p->N; n += PANEL_COLS)
+                for (int m = row; m < (p->upper ? smaller(stop, n + PANEL_COLS) : stop); m += PANEL_ROWS)
                     multiply_tile(p->c + (size_t)m * N + n, N, smaller(PANEL_ROWS, stop - m), p->N - n,
                                   mine + (size_t)(m - row) * (size_t)count,
                                   p->panels + (size_t)n * (size_t)depth + (size_t)(part * PANEL_COLS), count,
@@ -117,16 +118,17 @@ TEAM_LOOP(multiply_strips, int, (const PanelProduct *, p), (int, from), (int, de
     }
 }
 
-// c (M,N) (+)= a (M,K), or turned (K,M), times b (K,N); scratch: panels_scratch(N, threads) bytes
-static void multiply_panels(float *c, const float *a, bool turned, const float *b, int M, int N, int K, bool add,
-                            void *scratch) {
+// c (M,N) (+)= a (M,K), or turned (K,M), times b (K,N); `upper`: elements below the diagonal may be
+// left out; scratch: panels_scratch(N, threads) bytes
+static void multiply_panels(float *c, const void *a, bool turned, const void *b, int M, int N, int K, bool add,
+                            bool upper, void *scratch) {
     float *panels = scratch, *strips = panels + panels_size(N);
     int tiles = PANEL_TILES; // fewer if there are too few strips for the threads; the bits are the same
     while (tiles > 1 && M < 8 * team_threads() * tiles * PANEL_ROWS) tiles /= 2;
-    const PanelProduct product = {c, a, turned, add, M, N, K, tiles * PANEL_ROWS, panels, strips};
+    const PanelProduct product = {c, a, turned, add, upper, M, N, K, tiles * PANEL_ROWS, panels, strips};
     for (int from = 0; from < K; from += PANEL_DEPTH) {
         const int depth = smaller(PANEL_DEPTH, K - from);
-        fill_panels(N, PANEL_COLS, panels, b, N, from, depth);
+        fill_panels(N, PANEL_COLS, panels, b, turned, N, from, depth);
         multiply_strips(M, product.strip, &product, from, depth);
     }
 }

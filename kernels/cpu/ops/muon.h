@@ -40,7 +40,6 @@ TEAM_LOOP(muon_operand_rows, int, (Act *, out), (Act *, transposed), (const Grad
                 act_store_part((Number *)out + at, v, cols - col);
                 tile[i] = (VW)v;
             }
-            if (!transposed) continue;
             v_transpose(tile);
             for (int i = 0; i < smaller(W, cols - col); i++)
                 act_store_part((Number *)transposed + (size_t)(col + i) * (size_t)rows + row, (V)tile[i], rows - row);
@@ -51,20 +50,97 @@ static void cpu_muon_operand(Act *out, Act *transposed, const Grad *in, int rows
     muon_operand_rows(rows, W, out, transposed, in, rows, cols, norm ? 1 / fmaxf(*norm, MUON_EPSILON) : 1);
 }
 
-TEAM_LOOP(muon_polynomial_rows, int, (Act *, out), (const Grad *, gram), (const Grad *, square), (int, n)) {
-    const V b = v_set(MUON_B), c = v_set(MUON_C);
-    for (int row = first; row < end; row++) {
-        const float *x = (const float *)gram + (size_t)row * (size_t)n,
-                    *xx = (const float *)square + (size_t)row * (size_t)n;
-        Number *to = (Number *)out + (size_t)row * (size_t)n;
-        for (int i = 0; i < n; i += W)
-            act_store_part(to + i, v_fma(c, v_load_part(xx + i, n - i), b * v_load_part(x + i, n - i)), n - i);
-        to[row] = number_of(MUON_A + MUON_B * x[row] + MUON_C * xx[row]);
+typedef struct {
+    const Symmetric *out, *a, *b;
+    int n;
+    bool polynomial;
+    bool apart; // the diagonals of a and b are not in the product
+} SymmetricProduct;
+
+static inline float element_of(const Grad *whole, size_t at) { return ((const float *)whole)[at]; }
+
+static float diagonal_element(const SymmetricProduct *p, int i) {
+    const size_t at = (size_t)i * ((size_t)p->n + 1);
+    float product = element_of(p->out->whole, at);
+    if (p->apart) product += element_of(p->a->whole, at) * element_of(p->b->whole, at);
+    return p->polynomial ? MUON_A + MUON_B * element_of(p->a->whole, at) + MUON_C * product : product;
+}
+
+// The elements from (row,col) on, but not those of the diagonal.
+static inline void symmetric_tile(VW tile[W], const SymmetricProduct *p, int row, int col) {
+    const size_t n = (size_t)p->n;
+    const int rows = smaller(W, p->n - row), cols = p->n - col;
+    float diagonal[W] = {0};
+    for (int i = 0; p->apart && i < smaller(W, cols); i++)
+        diagonal[i] = element_of(p->b->whole, (size_t)(col + i) * (n + 1));
+    for (int i = 0; i < rows; i++) {
+        const size_t at = (size_t)(row + i) * n + (size_t)col;
+        V v = v_load_part((const float *)p->out->whole + at, cols);
+        if (p->apart) {
+            const float left = element_of(p->a->whole, (size_t)(row + i) * (n + 1));
+            v = v_fma(v_set(left), v_load_part((const float *)p->b->whole + at, cols), v);
+            v = v_fma(v_load_part((const float *)p->a->whole + at, cols), v_load(diagonal), v);
+        }
+        if (p->polynomial)
+            v = v_fma(v_set(MUON_C), v, v_set(MUON_B) * v_load_part((const float *)p->a->whole + at, cols));
+        tile[i] = (VW)v;
     }
 }
 
-static void cpu_muon_polynomial(Act *out, const Grad *gram, const Grad *square, int n) {
-    muon_polynomial_rows(n, 1, out, gram, square, n);
+// A tile on the diagonal, from the elements above it.
+static void mirror_tile(VW tile[W], const SymmetricProduct *p, int row) {
+    float x[W][W];
+    for (int i = 0; i < W; i++) v_store(x[i], (V)tile[i]);
+    for (int i = 0; i < smaller(W, p->n - row); i++) {
+        for (int j = 0; j < i; j++) x[i][j] = x[j][i];
+        x[i][i] = diagonal_element(p, row + i);
+        tile[i] = (VW)v_load(x[i]);
+    }
+}
+
+static inline void store_tile(const SymmetricProduct *p, const VW tile[W], int row, int col) {
+    for (int i = 0; i < smaller(W, p->n - row); i++) {
+        const size_t at = (size_t)(row + i) * (size_t)p->n + (size_t)col;
+        v_store_part((float *)p->out->whole + at, (V)tile[i], p->n - col);
+        if (p->out->beside == (const void *)p->out->whole) continue;
+        act_store_part((Number *)p->out->beside + at, (V)tile[i], p->n - col);
+        if (row == col) ((Number *)p->out->beside)[at + (size_t)i] = 0;
+    }
+}
+
+// Tiles of W x W from the diagonal on, and their images.
+TEAM_LOOP(muon_symmetric_rows, int, (const SymmetricProduct *, p)) {
+    for (int row = first; row < end; row += W)
+        for (int col = row; col < p->n; col += W) {
+            VW tile[W] = {0};
+            symmetric_tile(tile, p, row, col);
+            if (row == col) mirror_tile(tile, p, row);
+            store_tile(p, tile, row, col);
+            if (row == col) continue;
+            v_transpose(tile);
+            store_tile(p, tile, col, row);
+        }
+}
+
+static void cpu_muon_symmetric(const Symmetric *out, const Symmetric *a, const Symmetric *b, int n, bool polynomial) {
+    const bool apart = a && a->beside != (const void *)a->whole;
+    muon_symmetric_rows(n, W, &(const SymmetricProduct){out, a, b, n, polynomial, apart});
+}
+
+TEAM_LOOP(muon_diagonal_rows, int, (float *, x), (const Grad *, whole), (int, rows), (int, cols), (float, scale)) {
+    const bool wide = cols > rows;
+    const size_t next = (size_t)(wide ? rows : cols) + 1; // on the diagonal
+    for (int row = first; row < end; row++)
+        for (int col = 0; col < cols; col += W) {
+            float *at = x + (size_t)row * (size_t)cols + (size_t)col, by[W] = {0};
+            for (int i = 0; i < smaller(W, cols - col); i++)
+                by[i] = scale * element_of(whole, (size_t)(wide ? row : col + i) * next);
+            v_store_part(at, v_load_part(at, cols - col) * v_load(by), cols - col);
+        }
+}
+
+static void cpu_muon_diagonal(Grad *x, const Grad *whole, int rows, int cols, const float *norm) {
+    muon_diagonal_rows(rows, W, (float *)x, whole, rows, cols, norm ? 1 / fmaxf(*norm, MUON_EPSILON) : 1);
 }
 
 TEAM_LOOP(muon_update, size_t, (const Update *, of), (float, scale), (const Muon *, muon)) {

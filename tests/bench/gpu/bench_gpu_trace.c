@@ -110,6 +110,7 @@ TIMED_PRODUCT(matmul_backward_input, M, w->rows, w->cols, (Act * din, const Act 
 TIMED_PRODUCT(matmul_backward_weight, M, rows, cols,
               (Grad * dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add),
               (dw, dout, in, M, rows, cols, add))
+TIMED_PRODUCT(matmul_symmetric, M, n, n, (Grad * out, const Act *a, const Act *b, int M, int n), (out, a, b, M, n))
 TIMED_PRODUCT(matmul_gelu_forward, M, w->rows, w->cols,
               (Act * out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M, Activation form),
               (out, pre, in, w, bias, M, form))
@@ -149,7 +150,9 @@ TIMED(muon_momentum, (Grad * direction, float *momentum, const Update *update, c
       (direction, momentum, update, muon))
 TIMED(muon_operand, (Act * out, Act *transposed, const Grad *in, int rows, int cols, const float *norm),
       (out, transposed, in, rows, cols, norm))
-TIMED(muon_polynomial, (Act * out, const Grad *gram, const Grad *square, int n), (out, gram, square, n))
+TIMED(muon_symmetric, (const Symmetric *out, const Symmetric *a, const Symmetric *b, int n, bool polynomial),
+      (out, a, b, n, polynomial))
+TIMED(muon_diagonal, (Grad * x, const Grad *whole, int rows, int cols, const float *norm), (x, whole, rows, cols, norm))
 TIMED(muon_update, (const Update *update, float scale, const Muon *muon), (update, scale, muon))
 TIMED(average, (float *average, const Update *update, const float *take), (average, update, take))
 TIMED(average_swap, (float *average, const Update *update), (average, update))
