@@ -126,8 +126,24 @@ static int check_order(const Config *config, const RecordLine *process) {
                 world);
 }
 
+// Whether this program computes the bits of a process of the run.
+static int check_bits(const RecordLine *process) {
+    uint64_t bits;
+    char program[64] = "";
+    if (!record_number(process, "bits", &bits)) bits = 1;
+    record_text(process, "version", program, sizeof program);
+    if (bits == BITS) return 0;
+    return fail(
+        EX_USAGE,
+        "the steps after step %" PRIu64 " were computed by version %" PRIu64
+        " of the arithmetic, and this program has version %d: replay them with the program of the run, millrace "
+        "%s",
+        process->step, bits, BITS, program);
+}
+
 static int change_process(Replay *replay, const RecordLine *line) {
-    return change_config(replay, line) < 0 ? -1 : check_order(&replay->engine.config, line);
+    if (check_bits(line) < 0 || change_config(replay, line) < 0) return -1;
+    return check_order(&replay->engine.config, line);
 }
 
 static int roll_back(Replay *replay, const RecordLine *line) {
@@ -437,7 +453,7 @@ static int open_replay(Replay *replay, ReplayResult *result, const char *directo
         take_config(reader, directory, replay, &step, &state) < 0 || verify_dataset(&reader->config) < 0 ||
         check_link(replay, &state, result->from) < 0 || skip_lines(replay, result->from, state.evaluated) < 0)
         return -1;
-    if (check_order(&reader->config, &step.process) < 0) return -1;
+    if (check_bits(&step.process) < 0 || check_order(&reader->config, &step.process) < 0) return -1;
     replay->from = result->from;
     engine->record = compare, engine->record_self = replay, engine->recorded = &replay->dataset;
     if (stop_on_signals() < 0 || engine_open(engine, &reader->config, false, false) < 0 || begin(replay, &state) < 0 ||

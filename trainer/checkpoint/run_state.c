@@ -10,7 +10,7 @@
 enum { FORMAT = 1, HASH_DIGITS = 2 * SAFE_HASH_BYTES };
 
 void run_state_init(RunState *state) {
-    *state = (RunState){.chain_rule = CHAIN_RULE, .first_loss = NAN, .last_loss = NAN, .best_loss = NAN};
+    *state = (RunState){.chain_rule = CHAIN_RULE, .bits = BITS, .first_loss = NAN, .last_loss = NAN, .best_loss = NAN};
 }
 
 // The fields of state.json, in its order: FIELD(kind, name, where `state` or `hashes` holds it). A kind has two
@@ -22,6 +22,7 @@ void run_state_init(RunState *state) {
     FIELD(new_number, "tokens", &state->tokens)                                                                        \
     FIELD(link, "chain", state->chain)                                                                                 \
     FIELD(rule, "chain_rule", &state->chain_rule)                                                                      \
+    FIELD(bits, "bits", &state->bits)                                                                                  \
     FIELD(new_number, "sampling_number", &state->sampling)                                                             \
     FIELD(number, "nonfinite", &state->nonfinite)                                                                      \
     FIELD(number, "nonfinite_streak", &state->nonfinite_streak)                                                        \
@@ -69,6 +70,7 @@ static json_t *number(uint64_t value) { return json_integer((json_int_t)value); 
 static json_t *number_json(const uint64_t *value) { return number(*value); }
 static json_t *new_number_json(const uint64_t *value) { return number(*value); }
 static json_t *rule_json(const uint64_t *value) { return *value ? number(*value) : NULL; }
+static json_t *bits_json(const uint64_t *value) { return number(*value); }
 static json_t *index_json(const int *value) { return json_integer(*value); }
 static json_t *real_json(const double *value) { return isfinite(*value) ? json_real(*value) : json_null(); }
 static json_t *flag_json(const bool *value) { return json_boolean(*value); }
@@ -283,6 +285,10 @@ static bool take_hash(const json_t *found, uint8_t *value) { return take_hex(fou
 
 // Checkpoints of version 0.1.0 lack the fields that are new.
 static bool take_new_number(const json_t *found, uint64_t *value) { return !found || take_number(found, value); }
+static bool take_bits(const json_t *found, uint64_t *value) {
+    *value = 1;
+    return !found || take_number(found, value);
+}
 static bool take_rule(const json_t *found, uint64_t *value) {
     return take_new_number(found, value) && *value <= CHAIN_RULE;
 }

@@ -7,7 +7,9 @@
 #include "trainer/optim/schedule.h"
 #include "trainer/optim/spikes.h"
 
-enum { DATASETS_MAX = 16, CHANGES_MAX = 64, CHAIN_RULE = 2 };
+// BITS: the version of the arithmetic of a step, which rises when a step of the same state has other bits than before.
+// state.json and the record of a run have it; without it a run has version 1.
+enum { DATASETS_MAX = 16, CHANGES_MAX = 64, CHAIN_RULE = 2, BITS = 2 };
 
 typedef struct {
     uint8_t fingerprint[32];
@@ -27,6 +29,7 @@ typedef struct {
     uint64_t tokens;                      // tokens trained on
     uint8_t chain[32];                    // the link of `step` (trainer/engine/chain.h); zero: before the first step
     uint64_t chain_rule;                  // CHAIN_RULE; 0: of a run that an earlier version began
+    uint64_t bits;                        // BITS of the last step
     uint64_t sampling;                    // number of the sampling mode (sampling_mode.h); 0 in version 0.1.0
     uint64_t nonfinite, nonfinite_streak; // steps that were not finite: all, and consecutive ones up to `step`
     LossScaler scaler;

@@ -202,6 +202,11 @@ int engine_open_weights(Engine *engine, bool warm_up) {
     if (ranks_agree(ranks, ranks_first(ranks) ? engine_load(engine) : 0) < 0 ||
         ranks_share_weights(&engine->network, engine_whole(engine)) < 0)
         return -1;
+    if (engine->state.bits != BITS && ranks_first(ranks))
+        log_warn("the run was computed by version %llu of the arithmetic, and goes on with version %d: its bits are "
+                 "not those of a run that stayed with one of them",
+                 (unsigned long long)engine->state.bits, BITS);
+    engine->state.bits = BITS;
     backend->choices_set(engine->state.choices);
     if (backend->needs_warm_up && warm_up) warm_up_all(engine);
     if (ranks->lost) return -1;

@@ -27,6 +27,7 @@
 //     old, consumed   after a change: the fingerprint before it, and the samples that the run has taken of the new one
 //   arena_bytes       a process has begun: the memory of its plan
 //     world           number of processes
+//     bits            version of the arithmetic of a step; 1 before the member was written
 //     answer_share    loss_tokens=answers, and the dataset is on this machine: of the ids of answers, those that the
 //                     first epoch counts
 //     version, config   of the trainer; the configuration, as in a checkpoint

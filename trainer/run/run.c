@@ -147,8 +147,9 @@ static void record_process(Run *run) {
         snprintf(answers, sizeof answers, ", \"answer_share\": %.4f", (double)share.counted / (double)share.answers);
     err_clear(); // the loader has opened the dataset, and tells its errors
     metrics_add(&run->metrics, run->engine.state.step,
-                "\"arena_bytes\": %llu, \"world\": %u%s, \"version\": \"%s%s%s\", \"%s\": %.*s, \"config\": %s",
-                (unsigned long long)run->engine.plan.bytes, run->engine.collective.world, answers, version,
+                "\"arena_bytes\": %llu, \"world\": %u%s, \"bits\": %d, "
+                "\"version\": \"%s%s%s\", \"%s\": %.*s, \"config\": %s",
+                (unsigned long long)run->engine.plan.bytes, run->engine.collective.world, answers, BITS, version,
                 *version_commit ? " " : "", version_commit, local ? "data" : "loader", (int)data.size,
                 (const char *)data.data, text);
     buffer_close(&data);

@@ -61,6 +61,16 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 0 "steps 1 to 2 are equal, and 1 checkpoint; computed from the initial weights" replay tuned
 }
 
+@test "a replay refuses steps whose bits another version computed, 2, and names it" {
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=2
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=4
+    sed -Ei '/^.{0,12}2, "arena_bytes"/s/"bits": [0-9]+, "version": "[^"]*"/"bits": 99, "version": "9.9"/' run/metrics.jsonl
+    run_match 0 "steps 1 to 2 are equal" replay run --steps=1..2
+    run_match 2 "the steps after step 2 were computed by version 99 of the arithmetic*with the program of the run, millrace 9.9" replay run
+    sed -Ei 's/"bits": [0-9]+, //' run/metrics.jsonl
+    run_match 2 "the steps after step 0 were computed by version 1 of the arithmetic" replay run --steps=1..2
+}
+
 # bats test_tags=ci
 @test "a replay follows a run whose settings were changed on the way" {
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=4
