@@ -12,7 +12,8 @@
 enum { NUMBER_BITS = 40, MEMORY_DEFAULT = 1 << 30 };
 
 static double similar;
-static const char *report_path;
+static const char *report_path, *part;
+static PartSet parts;
 static uint64_t memory = MEMORY_DEFAULT;
 
 static const Option options[] = {
@@ -20,6 +21,9 @@ static const Option options[] = {
      "remove a document that shares at least X of its 5-word sequences with an earlier one (Jaccard), 0.6 to 1; 0: equal ones"},
     {OPT_STRING, "report", &report_path, "FILE",
      "write a line of JSON for each removed document; without -o nothing else is written. - is standard output"},
+    {OPT_STRING, "part", &part, "I/N",
+     "only write what this needs of the I-th of N parts of the documents to a file of DIR; the command without --part, "
+     "after all parts, reads these files. A Slurm array does not choose the part"},
     {OPT_SIZE, "memory", &memory, "SIZE", "memory to use at most; the rest is sorted in temporary files"},
     ROW_OUTPUT_SPLIT,
     ROWS_OUTPUT,
@@ -35,6 +39,7 @@ typedef struct {
     RecordSort *hashes, *removed;
     SortRecord next; // of `removed`
     int has_next;
+    PartWriter *writer; // of --part
 } Dedup;
 
 // The documents that are written, of both splits in order, with their numbers.
@@ -55,11 +60,18 @@ static int each_document(Dedup *dedup,
     return status;
 }
 
+static int add_hash(Dedup *dedup, const DocumentHash *hash, uint64_t number) {
+    return record_sort_add(dedup->hashes, (SortRecord){hash->high, hash->low << NUMBER_BITS | number});
+}
+
 static int hash_document(Dedup *dedup, DocumentCursor *cursor, const TextDocument *document) {
     DocumentHash hash;
-    removal_report_count(&dedup->report, document);
-    if (documents_hash(cursor, &hash) < 0) return -1;
-    return record_sort_add(dedup->hashes, (SortRecord){hash.high, hash.low << NUMBER_BITS | document->number});
+    return documents_hash(cursor, &hash) < 0 ? -1 : add_hash(dedup, &hash, document->number);
+}
+
+static int read_hash(void *context, PartFile *file, uint64_t number) {
+    DocumentHash hash;
+    return part_file_hash(file, &hash) < 0 ? -1 : add_hash(context, &hash, number);
 }
 
 // Records with equal keys come in the order of the documents. `firsts` holds the first of each hash with that key.
@@ -85,6 +97,7 @@ static int find_equal(Dedup *dedup, Buffer *firsts) {
 }
 
 static int copy_document(Dedup *dedup, DocumentCursor *cursor, const TextDocument *document) {
+    removal_report_count(&dedup->report, document);
     if (dedup->has_next <= 0 || dedup->next.key != document->number)
         return dedup->output ? documents_copy(cursor, dedup->output) : 0;
     removal_report_begin(&dedup->report, document);
@@ -101,7 +114,7 @@ static int remove_equal(Dedup *dedup) {
     if (!(dedup->hashes = record_sort_open(folder, &hashes, memory)) ||
         !(dedup->removed = record_sort_open(folder, &removed, memory)))
         return -1;
-    int status = each_document(dedup, hash_document);
+    int status = parts.count ? part_set_visit(&parts, read_hash, dedup) : each_document(dedup, hash_document);
     if (status == 0) status = find_equal(dedup, &firsts);
     buffer_close(&firsts);
     if (status == 0) status = dedup->has_next = record_sort_next(dedup->removed, &dedup->next);
@@ -115,7 +128,8 @@ static int remove_similar(Dedup *dedup) {
                       .report = &dedup->report,
                       .least = similar,
                       .threads = (unsigned)output_options.threads,
-                      .memory = memory};
+                      .memory = memory,
+                      .parts = &parts};
     if (near_dedup_check(&near) < 0) return -1;
     if (near.vocab) return near_dedup_run(&near);
     if (dataset_vocabulary_need(&near.vocab, &dedup->inputs->inputs, dedup->inputs->params.vocab_fp) < 0) return -1;
@@ -127,13 +141,36 @@ static int remove_similar(Dedup *dedup) {
 static int dedup_all(void *context, const DocumentInputs *inputs, Output *output) {
     (void)context;
     Dedup dedup = {.inputs = inputs, .output = output};
+    parts.inputs = inputs;
     int status = removal_report_open(&dedup.report, inputs, report_path);
     if (status == 0) status = similar != 0 ? remove_similar(&dedup) : remove_equal(&dedup);
     if (status == 0) status = removal_report_finish(&dedup.report);
     if (status == 0) removal_report_summary(&dedup.report);
+    if (status == 0 && parts.count) part_set_log_rest(&parts);
     record_sort_close(dedup.hashes);
     record_sort_close(dedup.removed);
     removal_report_close(&dedup.report);
+    return status;
+}
+
+static int sign_equal(Dedup *dedup, DocumentCursor *cursor, const TextDocument *document) {
+    PartWriter *const writer = dedup->writer;
+    DocumentHash hash;
+    if (document->number - writer->first >= writer->documents) return 0;
+    if (documents_hash(cursor, &hash) < 0) return -1;
+    const uint64_t halves[] = {hash.low, hash.high};
+    return part_writer_add(writer, halves, sizeof halves);
+}
+
+static int sign(void *context, PartWriter *writer) {
+    (void)context;
+    const DocumentInputs *inputs = writer->set.inputs;
+    Dedup dedup = {.inputs = inputs, .writer = writer};
+    if (similar == 0) return each_document(&dedup, sign_equal);
+    NearDedup near = {.inputs = inputs, .threads = (unsigned)output_options.threads};
+    if (dataset_vocabulary_need(&near.vocab, &inputs->inputs, inputs->params.vocab_fp) < 0) return -1;
+    const int status = near_dedup_sign(&near, writer);
+    vocab_close(near.vocab);
     return status;
 }
 
@@ -142,6 +179,9 @@ static int run(int count, char **arguments) {
     if (similar != 0 && !(similar >= SIMILAR_LEAST && similar <= 1))
         return fail(EX_USAGE, "--similar is %.15g, and must be from %g to 1", similar, SIMILAR_LEAST);
     if (removal_report_check(report_path) < 0) return -1;
+    parts = part_set_of_output(similar != 0 ? PART_BANDS : PART_HASHES, similar != 0 ? near_dedup_rules() : "");
+    if (part) return part_set_write(&parts, part, count, arguments, sign, NULL);
+    if (part_set_find(&parts) < 0) return -1;
     if (report_path && !output_options.path) return documents_run_dry(count, arguments, dedup_all, NULL);
     if (similar != 0) snprintf(settings, sizeof settings, "similar=%.10g;words=%d", similar, WORDS_VERSION);
     return documents_run(count, arguments, "dedup", settings, dedup_all, NULL);

@@ -36,7 +36,7 @@ static const Option options[] = {
     {OPT_SIZE, "frame-tokens", &frame_tokens, "N", "tokens per compressed frame"},
     {OPT_SIZE, "level", &level, "1..19", "of compression: 1 is faster, more are smaller, see docs/datasets.md"},
     {OPT_STRING, "part", &part_option, "I/N",
-     "tokenize every N-th file, from the I-th on, to DIR/part-I-of-N (see merge)"},
+     "tokenize every N-th file, from the I-th on, to DIR/part-I-of-N (see merge); without it a Slurm array or mpirun chooses the part"},
     INPUT_ROWS,
     {OPT_FLAG, "turns", &source_options.turns, NULL,
      "lines and rows with messages, or with prompt and completion, are conversations; see docs/answers.md"},

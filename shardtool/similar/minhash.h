@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { MINHASH_VERSION = 1 }; // of the keys
 enum { MINHASH_PERMUTATIONS = 112, MINHASH_BANDS = 22, MINHASH_ROWS = 5 };
 
 // Sets values[p] to the least (factor * hash + summand mod 2^64) mod 2^61 - 1 of permutation p. Of no hash: 2^63 - 1.

@@ -6,10 +6,11 @@
 #include "shardtool/similar/kept_sets.h"
 #include "shardtool/support/record_sort.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-enum { QUEUE_BYTES = 1 << 20 }; // of the queue that are read before the rest moves to its front
-enum { KEY_UNUSED = 16 };       // bits of a band's key. Bands that differ in these alone cost comparisons
+enum { QUEUE_BYTES = 1 << 20 };         // of the queue that are read before the rest moves to its front
+enum { KEY_BITS = 8 * PART_KEY_BYTES }; // of a band's key. Bands that differ in the other bits alone cost comparisons
 enum { FIXED_BYTES = 64 << 20, THREAD_BYTES = 16 << 20 }; // beside the sorting: buffers, the vocabulary, the output
 
 // A document that stays and has more than TEXT_TOKENS_MAX tokens. There are few, so that each is compared with all.
@@ -23,8 +24,14 @@ typedef struct {
     const NearDedup *dedup;
     Shingler *shinglers; // one for each worker
     RecordSort *sort;    // the number of a document by the key of its band
-    uint64_t without_words, too_long;
+    uint64_t signed_documents;
 } BandPass;
+
+// Instead, for a part: the entries of its file.
+typedef struct {
+    PartWriter *writer;
+    Shingler *shinglers;
+} SignPass;
 
 // Pass 2: documents that share a band are a group.
 typedef struct {
@@ -49,6 +56,7 @@ typedef struct {
     size_t queue_at;
     KeptSets *kept;
     Buffer longs; // LongDocument
+    uint64_t documents, too_long;
 } ComparePass;
 
 static uint64_t band_count(const NearDedup *dedup) {
@@ -64,6 +72,12 @@ static uint64_t fixed_memory(const TextMap *map) {
     return FIXED_BYTES + text_map_threads(map) * (uint64_t)THREAD_BYTES;
 }
 
+const char *near_dedup_rules(void) {
+    static char rules[32];
+    snprintf(rules, sizeof rules, "words=%d;minhash=%d", WORDS_VERSION, MINHASH_VERSION);
+    return rules;
+}
+
 int near_dedup_check(const NearDedup *dedup) {
     const TextMap map = text_map(dedup);
     const uint64_t need = fixed_memory(&map) + record_sort_least_memory(band_count(dedup));
@@ -73,23 +87,45 @@ int near_dedup_check(const NearDedup *dedup) {
                 human_bytes(memory, (double)dedup->memory), band_count(dedup) / MINHASH_BANDS, ((need - 1) >> 20) + 1);
 }
 
+// Appends the upper bytes of the keys of a text that has words.
+static bool add_keys(Shingler *shingler, Bytes text, Buffer *out) {
+    MinhashBand bands[MINHASH_BANDS];
+    if (!shingler_bands(shingler, text, bands)) return false;
+    for (unsigned i = 0; i < MINHASH_BANDS; i++)
+        buffer_add(out, (const uint8_t *)&bands[i].key + sizeof bands[i].key - PART_KEY_BYTES, PART_KEY_BYTES);
+    return true;
+}
+
 static int sign_text(void *context, unsigned worker, Bytes text, Buffer *out) {
     const BandPass *pass = context;
-    MinhashBand bands[MINHASH_BANDS];
-    if (shingler_bands(&pass->shinglers[worker], text, bands))
-        for (unsigned i = 0; i < MINHASH_BANDS; i++) buffer_add(out, &bands[i].key, sizeof bands[i].key);
+    return add_keys(&pass->shinglers[worker], text, out), 0;
+}
+
+static int add_bands(BandPass *pass, uint64_t number, const uint8_t *keys) {
+    for (unsigned i = 0; keys && i < MINHASH_BANDS; i++, keys += PART_KEY_BYTES) {
+        uint64_t key = 0;
+        memcpy(&key, keys, PART_KEY_BYTES);
+        if (record_sort_add(pass->sort, (SortRecord){key, number}) < 0) return -1;
+    }
+    pass->signed_documents += keys != NULL;
     return 0;
 }
 
 static int take_bands(void *context, const TextDocument *document, Bytes result, Bytes ids) {
     (void)ids;
-    BandPass *pass = context;
-    removal_report_count(pass->dedup->report, document);
-    pass->too_long += document->cursor != NULL, pass->without_words += !document->cursor && !result.size;
-    for (size_t at = 0; at < result.size; at += sizeof(uint64_t))
-        if (record_sort_add(pass->sort, (SortRecord){get_u64(result.data + at) >> KEY_UNUSED, document->number}) < 0)
-            return -1;
-    return 0;
+    return add_bands(context, document->number, result.size ? result.data : NULL);
+}
+
+static int read_bands(void *context, PartFile *file, uint64_t number) {
+    PartBands bands;
+    return part_file_bands(file, &bands) < 0 ? -1 : add_bands(context, number, bands.keys);
+}
+
+static int sign_documents(BandPass *pass, TextMap *map) {
+    const PartSet *parts = pass->dedup->parts;
+    if (parts->count) return part_set_visit(parts, read_bands, pass);
+    map->context = pass, map->work = sign_text, map->take = take_bands;
+    return text_map_run(map);
 }
 
 // Records with one key are a group. A document has its place in `sort` when the next record shows whether it is the
@@ -169,6 +205,9 @@ static int decide(ComparePass *pass, const TextDocument *document, Bytes set) {
 
 static int take_set(void *context, const TextDocument *document, Bytes result, Bytes ids) {
     ComparePass *pass = context;
+    removal_report_count(pass->dedup->report, document);
+    pass->documents++;
+    pass->too_long += document->cursor != NULL;
     if (pass->has_next < 0) return -1;
     const int removed = document->is_wanted ? decide(pass, document, result)
                         : document->cursor  ? decide_long(pass, document)
@@ -195,12 +234,12 @@ static void log_statistics(const BandPass *bands, const ComparePass *compare) {
                  " document%s",
                  statistics.number_documents, statistics.number_documents == 1 ? " is" : "s are",
                  statistics.number_families, PLURAL(statistics.number_families));
-    if (bands->without_words)
-        log_line("%" PRIu64 " document%s no words and stay", bands->without_words,
-                 bands->without_words == 1 ? " has" : "s have");
-    if (bands->too_long)
-        log_warn("%" PRIu64 " document%s of more than %d tokens: only equal ones of these are found", bands->too_long,
-                 PLURAL(bands->too_long), TEXT_TOKENS_MAX);
+    const uint64_t without_words = compare->documents - compare->too_long - bands->signed_documents;
+    if (without_words)
+        log_line("%" PRIu64 " document%s no words and stay", without_words, without_words == 1 ? " has" : "s have");
+    if (compare->too_long)
+        log_warn("%" PRIu64 " document%s of more than %d tokens: only equal ones of these are found", compare->too_long,
+                 PLURAL(compare->too_long), TEXT_TOKENS_MAX);
 }
 
 static int run_passes(BandPass *bands, GroupPass *groups, ComparePass *compare, TextMap *map) {
@@ -209,11 +248,10 @@ static int run_passes(BandPass *bands, GroupPass *groups, ComparePass *compare, 
     const uint64_t count = band_count(dedup), documents = count / MINHASH_BANDS;
     const uint64_t memory = dedup->memory - fixed_memory(map), rest = memory - record_sort_least_memory(count);
     const uint64_t set_memory = rest < memory / 2 ? rest : memory / 2; // beside the members
-    const RecordLimits band_limits = {count, 1ull << (64 - KEY_UNUSED), documents};
+    const RecordLimits band_limits = {count, 1ull << KEY_BITS, documents};
     const RecordLimits member_limits = {count, documents, membership(count + 1, 0, false)};
     if (!(bands->sort = record_sort_open(folder, &band_limits, memory))) return -1;
-    map->context = bands, map->work = sign_text, map->take = take_bands;
-    if (text_map_run(map) < 0) return -1;
+    if (sign_documents(bands, map) < 0) return -1;
     groups->bands = bands->sort;
     if (!(groups->sort = record_sort_open(folder, &member_limits, memory - set_memory))) return -1;
     if (find_groups(groups) < 0) return -1;
@@ -226,22 +264,71 @@ static int run_passes(BandPass *bands, GroupPass *groups, ComparePass *compare, 
     return text_map_run(map);
 }
 
+// One for each worker.
+static Shingler *shinglers_open(unsigned threads) {
+    Shingler *shinglers = allocate_zeroed(threads, sizeof *shinglers);
+    for (unsigned i = 0; i < threads; i++) shingler_open(&shinglers[i]);
+    return shinglers;
+}
+
+static void shinglers_close(Shingler *shinglers, unsigned threads) {
+    for (unsigned i = 0; i < threads; i++) shingler_close(&shinglers[i]);
+    free(shinglers);
+}
+
 int near_dedup_run(const NearDedup *dedup) {
     TextMap map = text_map(dedup);
     const unsigned threads = text_map_threads(&map);
-    Shingler *shinglers = allocate_zeroed(threads, sizeof *shinglers);
-    for (unsigned i = 0; i < threads; i++) shingler_open(&shinglers[i]);
+    Shingler *shinglers = shinglers_open(threads);
     BandPass bands = {.dedup = dedup, .shinglers = shinglers};
     GroupPass groups = {0};
     ComparePass compare = {.dedup = dedup, .shinglers = shinglers};
     const int status = run_passes(&bands, &groups, &compare, &map);
     if (status == 0) log_statistics(&bands, &compare);
-    for (unsigned i = 0; i < threads; i++) shingler_close(&shinglers[i]);
-    free(shinglers);
+    shinglers_close(shinglers, threads);
     record_sort_close(bands.sort);
     record_sort_close(groups.sort);
     kept_sets_close(compare.kept);
     buffer_close(&compare.queue);
     buffer_close(&compare.longs);
+    return status;
+}
+
+// One worker's entry: the places of `count`, `text` and `digits`, the keys and the bitmap of the set that follows.
+static int make_entry(void *context, unsigned worker, Bytes text, Buffer *out) {
+    enum { HEAD_BYTES = 3 * sizeof(uint64_t), KEYS_BYTES = MINHASH_BANDS * PART_KEY_BYTES };
+    Shingler *const shingler = &((const SignPass *)context)->shinglers[worker];
+    const size_t start = out->size, set = start + HEAD_BYTES + KEYS_BYTES;
+    ShingleHead head;
+    buffer_reserve(out, HEAD_BYTES);
+    out->size += HEAD_BYTES;
+    if (!add_keys(shingler, text, out)) return out->size = start, 0;
+    shingler_set_again(shingler, out);
+    memcpy(&head, out->data + set, sizeof head);
+    const uint64_t values[] = {head.count, head.text, head.digits};
+    const size_t bitmap = bitmap_filter_bytes(head.count);
+    memcpy(out->data + start, values, sizeof values);
+    memmove(out->data + set, out->data + set + sizeof head + head.count * sizeof(uint64_t), bitmap);
+    out->size = set + bitmap;
+    return 0;
+}
+
+static int take_entry(void *context, const TextDocument *document, Bytes result, Bytes ids) {
+    static const uint8_t none[sizeof(uint64_t)];
+    (void)document, (void)ids;
+    if (!result.size) result = (Bytes){none, sizeof none};
+    return part_writer_add(((SignPass *)context)->writer, result.data, result.size);
+}
+
+int near_dedup_sign(const NearDedup *dedup, PartWriter *writer) {
+    SignPass pass = {.writer = writer};
+    TextMap map = text_map(dedup);
+    map.first = writer->first, map.end = writer->first + writer->documents;
+    map.context = &pass, map.work = make_entry, map.take = take_entry;
+    if (!writer->documents) return 0;
+    const unsigned threads = text_map_threads(&map);
+    pass.shinglers = shinglers_open(threads);
+    const int status = text_map_run(&map);
+    shinglers_close(pass.shinglers, threads);
     return status;
 }

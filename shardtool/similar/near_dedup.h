@@ -3,6 +3,7 @@
 // of the documents alone.
 #pragma once
 
+#include "shardtool/similar/part_files.h"
 #include "shardtool/similar/removal_report.h"
 
 typedef struct {
@@ -13,9 +14,14 @@ typedef struct {
     double least;
     unsigned threads;
     uint64_t memory;
+    const PartSet *parts; // the bands of the documents; `count` 0: they are computed
 } NearDedup;
 
 #define SIMILAR_LEAST 0.6 // below, too many near-duplicates share no band: at 0.6 83 % do
 
+const char *near_dedup_rules(void);           // that decide the bands of parts, for their files
 int near_dedup_check(const NearDedup *dedup); // 2 when there is not enough memory for so many documents
 int near_dedup_run(const NearDedup *dedup);
+
+// Writes the bands of the documents of a part; of `dedup`, only inputs, vocab and threads count.
+int near_dedup_sign(const NearDedup *dedup, PartWriter *writer);

@@ -23,8 +23,13 @@ bool shingler_bands(Shingler *shingler, Bytes text, MinhashBand bands[MINHASH_BA
 
 void shingler_set(Shingler *shingler, Bytes text, Buffer *out) {
     words_set(&shingler->words, text);
+    words_hash(&shingler->words, SHINGLE_WORDS, &shingler->hashes);
+    shingler_set_again(shingler, out);
+}
+
+void shingler_set_again(Shingler *shingler, Buffer *out) {
     const TextWords *words = &shingler->words;
-    const size_t count = words_hash(words, SHINGLE_WORDS, &shingler->hashes);
+    const size_t count = shingler->hashes.size / sizeof(uint64_t);
     const Bytes normal = {words->text.data, words->text.size};
     ShingleHead head = {0, XXH3_64bits(normal.data, normal.size), words->digits, normal.size};
     hash_set_clear(&shingler->seen, count);

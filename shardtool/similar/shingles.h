@@ -31,4 +31,5 @@ typedef struct {
 } ShingleHead;
 
 void shingler_set(Shingler *shingler, Bytes text, Buffer *out); // appends all four to `out`
+void shingler_set_again(Shingler *shingler, Buffer *out);       // of the text of the last shingler_bands
 void shingler_hash_again(Shingler *shingler); // sets `hashes`, equal ones too, to those of a normal form in words.text

@@ -83,12 +83,10 @@ static void submit(Mapping *mapping, MapBatch **batch) {
     *batch = NULL;
 }
 
-static int add_document(Mapping *mapping, DocumentCursor *cursor, MapBatch **batch) {
+static int add_document(Mapping *mapping, uint64_t number, DocumentCursor *cursor, MapBatch **batch) {
     const TextMap *map = mapping->map;
-    TextDocument document = {.number = mapping->number++,
-                             .tokens = cursor->document.tokens,
-                             .split = cursor->split,
-                             .position = cursor->position};
+    TextDocument document = {
+        .number = number, .tokens = cursor->document.tokens, .split = cursor->split, .position = cursor->position};
     if (document.tokens > TEXT_TOKENS_MAX) {
         document.cursor = cursor;
         submit(mapping, batch);
@@ -112,8 +110,15 @@ static int map_split(Mapping *mapping, int split) {
     DocumentCursor cursor = {.inputs = mapping->map->inputs, .split = split};
     MapBatch *batch = NULL;
     int status;
-    while ((status = documents_next(&cursor)) > 0)
-        if ((status = add_document(mapping, &cursor, &batch)) < 0) break;
+    while ((status = documents_next(&cursor)) > 0) {
+        const uint64_t number = mapping->number++;
+        if (number < mapping->map->first) continue;
+        if (mapping->map->end && number >= mapping->map->end) {
+            status = 0;
+            break;
+        }
+        if ((status = add_document(mapping, number, &cursor, &batch)) < 0) break;
+    }
     if (status == 0) submit(mapping, &batch);
     if (status == 0) status = take_all(mapping);
     documents_end(&cursor);

@@ -20,6 +20,7 @@ typedef struct {
     const Output *output; // says which splits; NULL: --split or both
     const Vocab *vocab;   // of the ids
     unsigned threads;     // 0 = one per core
+    uint64_t first, end;  // only the documents of these numbers; `end` 0: all
     void *context;        // of the functions:
     // Whether the text is needed. In one thread, in order. NULL: always.
     bool (*wants)(void *context, const TextDocument *document);

@@ -9,8 +9,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { PARTS_MAX = 1000000 };
-
 // A Slurm array of consecutive numbers, or with a constant step.
 static int find_array(RunPart *part) {
     unsigned id, count, min, max, step = 1;
@@ -41,14 +39,17 @@ static int find_part(RunPart *part) {
     return 0;
 }
 
-int part_choose(RunPart *part, const char *option, const char *directory) {
+int part_parse(const char *option, unsigned *number, unsigned *count) {
     int end = 0;
+    if (sscanf(option, "%6u/%7u%n", number, count, &end) == 2 && !option[end] && *number && *number <= *count &&
+        *count <= PARTS_MAX)
+        return 0;
+    return fail(EX_USAGE, "--part '%s' is not I/N with 1 <= I <= N, as in 2/3", option);
+}
+
+int part_choose(RunPart *part, const char *option, const char *directory) {
     *part = (RunPart){.from = "--part"};
-    if (!option) {
-        if (find_part(part) < 0) return -1;
-    } else if (sscanf(option, "%6u/%7u%n", &part->number, &part->count, &end) != 2 || option[end] || !part->number ||
-               part->number > part->count || part->count > PARTS_MAX)
-        return fail(EX_USAGE, "--part '%s' is not I/N with 1 <= I <= N, as in 2/3", option);
+    if ((option ? part_parse(option, &part->number, &part->count) : find_part(part)) < 0) return -1;
     if (part->count == 1) part->count = 0;
     if (!part->count) return 0;
     const size_t size = sizeof part->output;

@@ -6,12 +6,17 @@
 #include "dataset/dataset.h"
 #include "shardtool/ingest/inputs.h"
 
+enum { PARTS_MAX = 1000000 };
+
 typedef struct {
     unsigned number, count;      // 1 to count; count 0: the whole
     const char *from;            // who chose it, for messages
     char output[PATH_MAX_BYTES]; // "DIR/part-2-of-3"; "-" for standard output
     char text[64];               // for the manifest: "2/3 HASH", over the paths and sizes of the files of all parts
 } RunPart;
+
+// Reads I/N of --part: 2 unless 1 <= I <= N.
+int part_parse(const char *option, unsigned *number, unsigned *count);
 
 // From --part I/N or, when `option` is NULL, from the Slurm array or launcher that started this process, if it started
 // more than one. -1 after fail() (2).

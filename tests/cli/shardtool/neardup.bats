@@ -89,6 +89,10 @@ data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: 
     run_match 0 "at most 1 document removed*4 documents of more than 16777216 tokens: only equal ones" shardtool dedup --similar 0.8 --report r.jsonl -o u long
     jq -es '. == [{removed: "long", split: "train", document: 1, tokens: 16777226, kept: "long", kept_split: "train", kept_document: 0, similarity: 1}]' r.jsonl
     [ "$(shardtool decode --json u | wc -l)" = 4 ]
+    mv u whole && sign_parts 2 --similar 0.8 long
+    run_match 0 "4 documents of more than 16777216 tokens" shardtool dedup --similar 0.8 --report parts.jsonl -o u long
+    cmp r.jsonl parts.jsonl
+    same_without_parts u whole
 }
 
 @test "dedup warns of groups in which a later copy may be missed" {
@@ -161,6 +165,98 @@ data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: 
     done
     shardtool dedup -q --similar 0.8 --report r.jsonl -o u d
     [ "$(wc -l <r.jsonl)" = 180 ]
+}
+
+# sign_parts N OPTION... PATH...: the parts of `dedup OPTION... -o u PATH...`, the last one first
+sign_parts() {
+    for part in $(seq "$1" -1 1); do shardtool dedup -q -j 1 -o u --part "$part/$1" "${@:2}"; done
+}
+same_without_parts() { diff -r -x '*-of-*' "$1" "$2"; } # DATASET DATASET
+
+@test "dedup in parts has the dataset, the report and the log of one run" {
+    make_copies
+    shardtool tokenize -q --val 0.3 --shard-tokens 64k -o m d.jsonl
+    for similar in 0 0.8; do
+        shardtool dedup --similar $similar --report whole.jsonl -o whole m e 2>whole.log
+        for parts in 1 3 16; do
+            sign_parts $parts --similar $similar m e
+            shardtool dedup --similar $similar --report u.jsonl -o u m e 2>log
+            cmp u.jsonl whole.jsonl
+            same_without_parts u whole
+            diff <(grep -v 'may be removed' log) whole.log
+            run_match 0 "'u' is already complete" shardtool dedup --similar $similar -o u m e
+            rm -r u u.jsonl
+        done
+        rm -r whole whole.jsonl
+    done
+    head -2 d.jsonl >two.jsonl && shardtool tokenize -q --val 0 -o two two.jsonl
+    sign_parts 5 --similar 0.8 two # three have no document
+    run_match 0 "removed 0 of 2 documents" shardtool dedup --similar 0.8 -o u two
+    sign_parts 2 --similar 0.6 --split val --force m
+    rm u/bands-*-of-5
+    run_match 0 "'u/bands-\*-of-2' may be removed" shardtool dedup --similar 1 --split val --force -o u m # of any --similar
+    shardtool dedup -q --similar 1 --split val -o whole m
+    same_without_parts u whole
+}
+
+@test "dedup names the parts that are missing, running, or not those of this command" {
+    make_copies
+    near() { shardtool dedup --similar 0.8 -o u "$@"; }
+    for i in 1 5; do near -q --part $i/6 d e; done
+    : >u/.bands-3-of-6.tmp.1
+    run_match 66 "of 6 parts in 'u' 2 are done; running, or killed: 3; missing: 2, 4, 6; run these with --part I/6" near d e
+    [ ! -e u/dataset.jsonl ] && [ ! -e u/train ]
+    run_match 0 "of 6 parts in 'u' 3 are done; running, or killed: 3; missing: 2, 4" near --part 6/6 d e
+    for i in 2 3 4; do near -q --part $i/6 d e; done
+    run_match 0 "'u/bands-2-of-6' is already complete" near --part 2/6 d e
+    run_match 2 "'u/bands-1-of-6' was made of other datasets than the PATHs are now, or of these in another order" near e d
+    run_match 2 "'u/bands-2-of-6' was made of other datasets" near --part 2/6 d
+    run_match 2 "'u/bands-1-of-6' was made with another --split (split all, not train)" near --split train d e
+    run_match 2 "'u' holds parts of dedup --similar, as 'bands-" shardtool dedup -o u d e
+    near -q --part 1/2 d e
+    run_match 2 "'u' holds one of * parts and one of *: remove the files of one of the two" near d e
+    rm u/bands-1-of-2
+    mv u/bands-3-of-6 x && mv u/bands-4-of-6 u/bands-3-of-6 && mv x u/bands-4-of-6
+    run_match 65 "'u/bands-3-of-6' holds bands of part 4 of 6: it was renamed" near d e
+    mv u/bands-3-of-6 x && mv u/bands-4-of-6 u/bands-3-of-6 && mv x u/bands-4-of-6
+    cp -r u whole
+    for change in 'truncate -s -1' 'truncate -s 100' 'truncate -s 0' 'sed -i 1s/words=./words=7/' 'sed -i $s/$/x/'; do
+        $change u/bands-5-of-6
+        run_match 65 "'u/bands-5-of-6' is damaged or was cut short: run its part again" near d e
+        run_match 0 "is damaged or was cut short: run its part again: doing this now" near --part 5/6 d e
+        diff -r u whole
+    done
+    run_code 74 bash -c "trap '' XFSZ; ulimit -f 16; shardtool dedup -q --similar 0.8 -o u d e" # a full disk
+    near -q --report r.jsonl d e
+    [ "$(wc -l <r.jsonl)" = 200 ]
+    run_match 2 "--part '3/2' is not I/N" near --part 3/2 d
+    run_match 2 "give it by -o DIR" shardtool dedup --part 1/2 d
+    run_match 2 "give it by -o DIR" bash -c 'shardtool dedup --part 1/2 -o - d | cat; exit ${PIPESTATUS[0]}'
+}
+
+# bats test_tags=ci
+@test "dedup in parts of which each is killed at each of its writes has the bytes of one run" {
+    make_copies
+    shardtool dedup -q --similar 0.8 --report whole.jsonl -o whole d e
+    local runs=0
+    for call in write fsync rename openat unlink; do
+        rm -rf u
+        for command in "--part 2/3" "--part 1/3" "--part 3/3" "--report r.jsonl"; do
+            for number in 1 2 3 5 8 12 20; do
+                # shellcheck disable=SC2086
+                kill_at $call $number shardtool dedup -q -j 1 --similar 0.8 $command -o u d e || break
+                [ ! -e u/dataset.jsonl ] || break
+                runs=$((runs + 1))
+            done
+            # shellcheck disable=SC2086
+            shardtool dedup -q -j 1 --similar 0.8 $command -o u d e
+        done
+        same_without_parts u whole
+        [ "$(ls -A u | grep -c tmp)" = 0 ]
+        [ ! -e r.jsonl ] || cmp r.jsonl whole.jsonl
+        rm -f r.jsonl
+    done
+    [ $runs -gt 20 ]
 }
 
 # make_items: documents of 400 random words; some hold an item whole, its first half, a third of it, or re-wrapped in capitals
@@ -240,8 +336,24 @@ PYTHON
 @test "docs/clean.md runs as written" {
     mkdir fineweb && cp "$DATA/small.parquet" fineweb
     echo '{"question": "how many words has an item that is long enough", "answer": "more than eight"}' | tee gsm8k.jsonl >mmlu.jsonl
-    sed -n '/^```sh/,/^```/p' "$ROOT/docs/clean.md" | grep '^millrace' | sed 's/--min-tokens 32/--min-tokens 1/' >commands
+    sed -n '1,/^## /p' "$ROOT/docs/clean.md" | grep '^millrace' | sed 's/--min-tokens 32/--min-tokens 1/' >commands
     [ "$(wc -l <commands)" = 4 ]
     bash -e commands
     shardtool verify -q clean
+}
+
+@test "the commands of docs/clean.md for parts make the dataset of one run" {
+    make_copies && mv d web && ln -s "$ROOT/scripts" scripts
+    shardtool dedup -q --similar 0.8 --report whole.jsonl -o whole web
+    sed -n '/^### In parts/,/^## /p' "$ROOT/docs/clean.md" | awk '/^```/ { inside = !inside; next } inside' >commands
+    for engine in parallel sbatch; do
+        type "$engine" >/dev/null || { echo "$engine" >>missing && continue; }
+        if [ $engine = sbatch ]; then sed -n '4,$p' commands >some; else sed 3q commands >some; fi
+        . ./some
+        cmp removed.jsonl whole.jsonl
+        same_without_parts clean whole
+        [ "$(ls clean | grep -c '^bands-.*-of-16$')" = 16 ]
+        rm -r clean
+    done
+    [ ! -e missing ] || skip "not installed: $(cat missing)"
 }

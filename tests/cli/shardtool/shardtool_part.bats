@@ -111,21 +111,6 @@ shards() { (cd "$1" && find train val -type f -exec sha256sum {} + | sort -k2); 
     [ ! -e whole/part-1-of-1 ]
 }
 
-# Slurm's sbatch, as far as the commands of docs/datasets.md need it: the tasks of an array one after another, or a wrapped command.
-sbatch() {
-    case $1 in
-    --parsable) # --array=1-N SCRIPT ARGUMENT...
-        local last=${2#--array=1-} id
-        for id in $(seq "$last"); do
-            SLURM_ARRAY_TASK_ID=$id SLURM_ARRAY_TASK_COUNT=$last SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=$last SLURM_ARRAY_TASK_STEP=1 \
-                SLURM_CPUS_PER_TASK=1 bash "${@:3}" >&2 || return
-        done
-        echo 17
-        ;;
-    --dependency=afterok:17) bash -c "${2#--wrap=}" ;;
-    esac
-}
-
 @test "the commands of docs/datasets.md for many machines make the same dataset" {
     inputs && mv in corpus
     ln -s "$ROOT/scripts" scripts

@@ -1,14 +1,17 @@
 """Words, MinHash and near-duplicates beside a second implementation (neardup.py): tests/oracle/shardtool/test_neardup.py [NAME]"""
+import hashlib
 import json
 import os
 import random
 import re
+import struct
 import subprocess
 import sys
 import unicodedata
 
 import neardup
 import runner
+import xxhash
 from runner import call
 
 ROOT = os.path.abspath(__file__).rsplit("/", 4)[0]
@@ -205,6 +208,105 @@ def test_near_duplicates_do_not_depend_on_threads_and_memory():
         assert dedup("planted", 0.8, *options) == want
         digests.append(call("sh", "-c", "find planted.unique -name '*.zst' -exec cat {} + | sha256sum; cat planted.report").stdout)
     assert len(set(digests)) == 1
+
+
+def drawn_corpus(seed, count):
+    """Texts with copies, chains of edits, pages of one template (more than 32 that stay share a band) and short ones."""
+    drawn = random.Random(seed)
+    words = ["".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=drawn.randint(2, 9))) for _ in range(5000)]
+    texts = []
+
+    def text(least, most):
+        return drawn.choices(words, k=drawn.randint(least, most))
+
+    def edited(some, share):
+        return [drawn.choice(words) if drawn.random() < share else word for word in some]
+
+    while len(texts) < count:
+        kind, base = drawn.random(), text(40, 120)
+        if kind < 0.8:
+            texts.append(base)
+        elif kind < 0.9:
+            texts += [base] + [edited(base, drawn.choice([0, 0, 0.005, 0.01, 0.02, 0.05])) for _ in range(drawn.randint(1, 20))]
+        elif kind < 0.95:  # each is an edit of the one before
+            for _ in range(drawn.randint(2, 40)):
+                texts.append(base := edited(base, drawn.choice([0.005, 0.01, 0.02])))
+        elif kind < 0.96:
+            texts += [base + text(len(base) // 7, len(base) // 5) for _ in range(drawn.randint(35, 120))]
+        else:
+            texts.append(text(0, 6))
+    if seed % 2:
+        drawn.shuffle(texts)
+    return [" ".join(some) for some in texts[:count]]
+
+
+@runner.ci
+def test_parts_have_the_bytes_of_one_run(folder):
+    """Random texts in three datasets with validation, parts in random order, some of them twice."""
+    digest = "cd %s && find . -type f ! -name .lock ! -name '*-of-*' -exec sha256sum {} + | sort; cat report"
+    crowded = 0
+    for seed in range(10):
+        drawn, texts, least = random.Random(seed), drawn_corpus(seed, 2500), (0.6, 0.7, 0.8, 1, 0)[seed % 5]
+        places = sorted(drawn.sample(range(len(texts)), 2))
+        names = [f"{folder}/{seed}{name}" for name in "bac"]
+        for name, some in zip(names, (texts[: places[0]], texts[places[0] : places[1]], texts[places[1] :])):
+            tokenize(some, name)
+            call(SHARDTOOL, "tokenize", "-q", "--force", "--val", "0.2", "--shard-tokens", "100k", "-o", name, f"{name}.jsonl")
+        command = [SHARDTOOL, "dedup", "-j", "1", "--similar", str(least), "--shard-tokens", "64k"]
+        whole = f"{folder}/{seed}.whole"
+        log = call(*command, "--report", f"{whole}.report", "-o", whole, *names).stderr
+        os.rename(f"{whole}.report", f"{whole}/report")
+        crowded += b"that stay share a band with 32 others" in log
+        for count in (1, 2, 3, 7, 16):
+            made = f"{folder}/{seed}.{count}"
+            for part in [*drawn.sample(range(1, count + 1), count), drawn.randint(1, count)]:
+                call(*command, "-q", "--part", f"{part}/{count}", "-o", made, *names)
+            joint = call(*command, "--report", f"{made}.report", "-o", made, *names).stderr
+            os.rename(f"{made}.report", f"{made}/report")
+            assert [line for line in joint.splitlines() if b"may be removed" not in line] == log.splitlines(), (seed, count)
+            assert call("sh", "-c", digest % made).stdout == call("sh", "-c", digest % whole).stdout, (seed, count)
+    assert crowded > 2, crowded
+
+
+def test_the_files_of_parts_are_as_specified(folder):
+    """docs/formats.md: the line, the hashes and the entries, by a second implementation."""
+    texts = [text for text, _, _ in TEXTS[:60]] + ["", "...", "two words"]
+    name, number = f"{folder}/some", 0
+    tokenize(texts, name)
+    for part in (1, 2, 3):
+        call(SHARDTOOL, "dedup", "-q", "--similar", "0.8", "--part", f"{part}/3", "-o", f"{folder}/u", name)
+        with open(f"{folder}/u/bands-{part}-of-3", "rb") as file:
+            data = file.read()
+        line, rest = data.split(b"\n", 1)
+        head, entries = json.loads(line), rest[:-16]
+        assert xxhash.xxh3_128_digest(data[:-16]) == data[-16:]
+        assert xxhash.xxh3_128_hexdigest(line[: line.index(b',"header_hash"')]) == head["header_hash"]
+        assert (head["format"], head["kind"], head["rules"], head["split"]) == ("SHRDPART1", "bands", "words=2;minhash=1", "all")
+        assert (head["part"], head["parts"], head["first"]) == (part, 3, number)
+        manifest = json.loads(open(f"{name}/dataset.jsonl").readline())
+        source = hashlib.sha256(bytes.fromhex(manifest["fingerprint"]) * 2).digest()[:16]  # one for each split
+        assert head["inputs"] == hashlib.sha256(source).hexdigest()
+        for text in texts[number : number + head["documents"]]:
+            normal = neardup.normal(text)
+            hashes = set(neardup.shingles(text))
+            (count,), entries = struct.unpack("<Q", entries[:8]), entries[8:]
+            assert count == len(hashes)
+            if not count:
+                continue
+            assert struct.unpack("<Q", entries[:8])[0] == xxhash.xxh3_64_intdigest(normal.encode())
+            rows = neardup.values(neardup.shingles(text), neardup.permutations()).tobytes()
+            for band in range(neardup.BANDS):
+                key = xxhash.xxh3_128_intdigest(rows[band * 40 : band * 40 + 40], band) >> 64
+                assert entries[16 + 6 * band : 22 + 6 * band] == (key >> 16).to_bytes(6, "little"), band
+            bits = 64
+            while bits < 2 * count:
+                bits *= 2
+            bitmap = sum(1 << bit for bit in {value % bits for value in hashes})
+            assert entries[148 : 148 + bits // 8] == bitmap.to_bytes(bits // 8, "little")
+            entries = entries[148 + bits // 8 :]
+        assert not entries
+        number += head["documents"]
+    assert number == len(texts)
 
 
 @runner.ci
