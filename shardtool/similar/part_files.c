@@ -152,6 +152,8 @@ static int fail_damaged(const char *path) {
     return fail(EX_DATA, "'%s' is damaged or was cut short: run its part again", path);
 }
 
+int part_file_damaged(const PartFile *file) { return fail_damaged(file->path); }
+
 static bool number_is(const json_t *line, const char *key, uint64_t *number) {
     const json_t *value = json_object_get(line, key);
     *number = json_is_integer(value) ? (uint64_t)json_integer_value(value) : 0;
@@ -191,7 +193,7 @@ static int read_line(PartFile *file, const json_t *line, const PartSet *set, uns
     const char *kind = json_string_value(json_object_get(line, "kind"));
     if (!kind || !number_is(line, "part", &part) || !number_is(line, "parts", &parts) ||
         !number_is(line, "first", &file->first) || !number_is(line, "documents", &file->documents))
-        return fail_damaged(file->path);
+        return part_file_damaged(file);
     if (strcmp(kind, kind_names[set->kind]) || part != number || parts != set->count)
         return fail(EX_DATA, "'%s' holds %.20s of part %" PRIu64 " of %" PRIu64 ": it was renamed", file->path, kind,
                     part, parts);
@@ -214,16 +216,16 @@ static Bytes checked_line(Bytes bytes) {
 
 int part_file_check(PartFile *file, const PartSet *set, unsigned number) {
     const Bytes line = checked_line(file->map);
-    if (!line.data || file->map.size < line.size + 1 + HASH_BYTES) return fail_damaged(file->path);
+    if (!line.data || file->map.size < line.size + 1 + HASH_BYTES) return part_file_damaged(file);
     json_error_t error;
     json_t *members = json_parse(line, 0, &error);
-    int status = members ? read_line(file, members, set, number) : fail_damaged(file->path);
+    int status = members ? read_line(file, members, set, number) : part_file_damaged(file);
     json_decref(members);
     if (status < 0) return -1;
     const size_t hashed = file->map.size - HASH_BYTES;
     XXH128_canonical_t hash;
     XXH128_canonicalFromHash(&hash, XXH3_128bits(file->map.data, hashed));
-    if (memcmp(hash.digest, file->map.data + hashed, HASH_BYTES)) return fail_damaged(file->path);
+    if (memcmp(hash.digest, file->map.data + hashed, HASH_BYTES)) return part_file_damaged(file);
     file->entries = cursor_init((Bytes){file->map.data + line.size + 1, hashed - line.size - 1});
     return 0;
 }
@@ -240,7 +242,7 @@ void part_file_close(PartFile *file) {
 }
 
 int part_file_end(const PartFile *file) {
-    return file->entries.failed || file->entries.at != file->entries.end ? fail_damaged(file->path) : 0;
+    return file->entries.failed || file->entries.at != file->entries.end ? part_file_damaged(file) : 0;
 }
 
 static uint64_t take_u64(Cursor *cursor) {
@@ -257,12 +259,12 @@ int part_file_bands(PartFile *file, PartBands *bands) {
         const size_t left = (size_t)(cursor->end - cursor->at); // a bitmap has at least 2 bits for each
         bands->bitmap = cursor_take(cursor, bands->count / 4 > left ? left + 1 : bitmap_filter_bytes(bands->count));
     }
-    return cursor->failed ? fail_damaged(file->path) : 0;
+    return cursor->failed ? part_file_damaged(file) : 0;
 }
 
 int part_file_hash(PartFile *file, DocumentHash *hash) {
     hash->low = take_u64(&file->entries), hash->high = take_u64(&file->entries);
-    return file->entries.failed ? fail_damaged(file->path) : 0;
+    return file->entries.failed ? part_file_damaged(file) : 0;
 }
 
 int part_file_hit(PartFile *file, PartHit *hit) {
@@ -277,7 +279,7 @@ int part_file_hit(PartFile *file, PartHit *hit) {
         if (item) hit->item = get_u32(item);
     }
     hit->words.data = cursor_take(cursor, hit->words.size);
-    return cursor->failed ? fail_damaged(file->path) : 0;
+    return cursor->failed ? part_file_damaged(file) : 0;
 }
 
 static bool has_split(const PartSet *set, int split) { return !set->split || split == set->split - 1; }
@@ -291,7 +293,7 @@ int part_set_visit(const PartSet *set, int (*visit)(void *context, PartFile *fil
         status = part_file_open(&file, set, part);
         const uint64_t end = number + file.documents;
         if (status == 0 && (file.first != number || end < number || end > all || (part == set->count && end != all)))
-            status = fail_damaged(file.path);
+            status = part_file_damaged(&file);
         for (; status == 0 && number < end; number++) status = visit(context, &file, number);
         if (status == 0) status = part_file_end(&file);
         part_file_close(&file);

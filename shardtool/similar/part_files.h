@@ -79,6 +79,7 @@ int part_file_hit(PartFile *file, PartHit *hit);
 int part_file_open(PartFile *file, const PartSet *set, unsigned number);
 int part_file_check(PartFile *file, const PartSet *set, unsigned number); // the same for the bytes of `map`
 int part_file_end(const PartFile *file);                                  // 65 unless all entries were read, each whole
+int part_file_damaged(const PartFile *file);                              // fails with 65
 void part_file_close(PartFile *file);                                     // accepts a zeroed struct
 
 // Opens the files of all parts in order, and calls `visit` for each of their documents: it reads the entry. -1 after

@@ -321,6 +321,29 @@ PYTHON
     run_match 65 "an item of the kind answers without messages and an answer" shardtool decontaminate --against silent.jsonl --report x d
 }
 
+@test "decontaminate in parts has the dataset, the report and the log of one run" {
+    make_items
+    sed 1,5d docs.jsonl >rest.jsonl
+    shardtool tokenize -q --val 0.5 -o e docs.jsonl && shardtool tokenize -q --val 0.5 -o f rest.jsonl
+    run_decontaminate() { shardtool decontaminate --against items.jsonl "$@" e f; }
+    run_decontaminate --report whole.jsonl -o whole 2>whole.log
+    for parts in 1 2 5 40; do
+        for part in $(seq $parts -1 1); do run_decontaminate -q -j 1 -o u --part "$part/$parts"; done
+        run_decontaminate --report u.jsonl -o u 2>log
+        cmp u.jsonl whole.jsonl
+        same_without_parts u whole
+        diff <(grep -v 'may be removed' log) whole.log
+        rm -r u
+    done
+    for part in 1 3; do run_decontaminate -q -o u --part "$part/3"; done
+    run_match 66 "of 3 parts in 'u' 2 are done; missing: 2" run_decontaminate -o u
+    run_decontaminate -q -o u --part 2/3
+    run_match 2 "'u/hits-1-of-3' was made by other rules (rules against=*;words=13;form=2, not against=*;words=12;form=2)" run_decontaminate --words 12 -o u
+    run_match 2 "'u/hits-1-of-3' was made by other rules" shardtool decontaminate --against docs.jsonl -o u e f
+    run_match 2 "'u' holds parts of decontaminate, as 'hits-" shardtool dedup -o u e f
+    run_match 0 "items that occur: 6 of 7" run_decontaminate -o u
+}
+
 @test "decontaminate refuses what it cannot do" {
     make_items
     run_match 2 "missing --against FILE" shardtool decontaminate -o u d
