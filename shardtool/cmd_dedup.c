@@ -14,6 +14,8 @@ enum { NUMBER_BITS = 40, MEMORY_DEFAULT = 1 << 30 };
 static double similar;
 static const char *report_path, *part;
 static PartSet parts;
+static StringList old_paths;
+static OldDatasets old;
 static uint64_t memory = MEMORY_DEFAULT;
 
 static const Option options[] = {
@@ -21,6 +23,8 @@ static const Option options[] = {
      "remove a document that shares at least X of its 5-word sequences with an earlier one (Jaccard), 0.6 to 1; 0: equal ones"},
     {OPT_STRING, "report", &report_path, "FILE",
      "write a line of JSON for each removed document; without -o nothing else is written. - is standard output"},
+    {OPT_LIST, "old", &old_paths, "DIR",
+     "compare with the documents of this dataset first, which all stay, and write new ones alone; may be given several times"},
     {OPT_STRING, "part", &part, "I/N",
      "only write what this needs of the I-th of N parts of the documents to a file of DIR; the command without --part, "
      "after all parts, reads these files. A Slurm array does not choose the part"},
@@ -66,12 +70,16 @@ static int add_hash(Dedup *dedup, const DocumentHash *hash, uint64_t number) {
 
 static int hash_document(Dedup *dedup, DocumentCursor *cursor, const TextDocument *document) {
     DocumentHash hash;
-    return documents_hash(cursor, &hash) < 0 ? -1 : add_hash(dedup, &hash, document->number);
+    return documents_hash(cursor, &hash) < 0 ? -1 : add_hash(dedup, &hash, old.documents + document->number);
+}
+
+static int read_old_hash(void *context, PartFile *file, uint64_t number) {
+    DocumentHash hash;
+    return part_file_hash(file, &hash) < 0 ? -1 : add_hash(context, &hash, number);
 }
 
 static int read_hash(void *context, PartFile *file, uint64_t number) {
-    DocumentHash hash;
-    return part_file_hash(file, &hash) < 0 ? -1 : add_hash(context, &hash, number);
+    return read_old_hash(context, file, old.documents + number);
 }
 
 // Records with equal keys come in the order of the documents. `firsts` holds the first of each hash with that key.
@@ -89,6 +97,7 @@ static int find_equal(Dedup *dedup, Buffer *firsts) {
             if ((first ^ record.value) >> NUMBER_BITS) continue;
             is_first = false;
             const SortRecord removed = {record.value & number_mask, first & number_mask};
+            if (removed.key < old.documents) break;
             if (record_sort_add(dedup->removed, removed) < 0) return -1;
         }
         if (is_first) buffer_add(firsts, &record.value, sizeof record.value);
@@ -98,7 +107,7 @@ static int find_equal(Dedup *dedup, Buffer *firsts) {
 
 static int copy_document(Dedup *dedup, DocumentCursor *cursor, const TextDocument *document) {
     removal_report_count(&dedup->report, document);
-    if (dedup->has_next <= 0 || dedup->next.key != document->number)
+    if (dedup->has_next <= 0 || dedup->next.key != old.documents + document->number)
         return dedup->output ? documents_copy(cursor, dedup->output) : 0;
     removal_report_begin(&dedup->report, document);
     removal_report_add_kept(&dedup->report, dedup->next.value, 1);
@@ -107,14 +116,16 @@ static int copy_document(Dedup *dedup, DocumentCursor *cursor, const TextDocumen
 }
 
 static int remove_equal(Dedup *dedup) {
-    const uint64_t documents = dedup->inputs->documents[SPLIT_TRAIN] + dedup->inputs->documents[SPLIT_VAL];
+    const uint64_t *own = dedup->inputs->documents, documents = old.documents + own[SPLIT_TRAIN] + own[SPLIT_VAL];
     const char *folder = dedup->output && !dedup->output->to_stdout ? dedup->output->build.target : NULL;
     Buffer firsts = {0};
     const RecordLimits hashes = {documents, 0, 0}, removed = {documents, documents, documents};
     if (!(dedup->hashes = record_sort_open(folder, &hashes, memory)) ||
         !(dedup->removed = record_sort_open(folder, &removed, memory)))
         return -1;
-    int status = parts.count ? part_set_visit(&parts, read_hash, dedup) : each_document(dedup, hash_document);
+    int status = old_datasets_visit(&old, read_old_hash, dedup);
+    if (status == 0)
+        status = parts.count ? part_set_visit(&parts, read_hash, dedup) : each_document(dedup, hash_document);
     if (status == 0) status = find_equal(dedup, &firsts);
     buffer_close(&firsts);
     if (status == 0) status = dedup->has_next = record_sort_next(dedup->removed, &dedup->next);
@@ -129,7 +140,8 @@ static int remove_similar(Dedup *dedup) {
                       .least = similar,
                       .threads = (unsigned)output_options.threads,
                       .memory = memory,
-                      .parts = &parts};
+                      .parts = &parts,
+                      .old = &old};
     if (near_dedup_check(&near) < 0) return -1;
     if (near.vocab) return near_dedup_run(&near);
     if (dataset_vocabulary_need(&near.vocab, &dedup->inputs->inputs, dedup->inputs->params.vocab_fp) < 0) return -1;
@@ -143,6 +155,8 @@ static int dedup_all(void *context, const DocumentInputs *inputs, Output *output
     Dedup dedup = {.inputs = inputs, .output = output};
     parts.inputs = inputs;
     int status = removal_report_open(&dedup.report, inputs, report_path);
+    dedup.report.old = &old;
+    if (status == 0) status = old_datasets_check(&old, inputs);
     if (status == 0) status = similar != 0 ? remove_similar(&dedup) : remove_equal(&dedup);
     if (status == 0) status = removal_report_finish(&dedup.report);
     if (status == 0) removal_report_summary(&dedup.report);
@@ -175,16 +189,22 @@ static int sign(void *context, PartWriter *writer) {
 }
 
 static int run(int count, char **arguments) {
-    char settings[64] = "";
+    char settings[96] = "";
     if (similar != 0 && !(similar >= SIMILAR_LEAST && similar <= 1))
         return fail(EX_USAGE, "--similar is %.15g, and must be from %g to 1", similar, SIMILAR_LEAST);
     if (removal_report_check(report_path) < 0) return -1;
     parts = part_set_of_output(similar != 0 ? PART_BANDS : PART_HASHES, similar != 0 ? near_dedup_rules() : "");
     if (part) return part_set_write(&parts, part, count, arguments, sign, NULL);
-    if (part_set_find(&parts) < 0) return -1;
-    if (report_path && !output_options.path) return documents_run_dry(count, arguments, dedup_all, NULL);
+    if (part_set_find(&parts) < 0 || old_datasets_open(&old, &old_paths, parts.kind, parts.rules) < 0) return -1;
     if (similar != 0) snprintf(settings, sizeof settings, "similar=%.10g;words=%d", similar, WORDS_VERSION);
-    return documents_run(count, arguments, "dedup", settings, dedup_all, NULL);
+    if (old.count)
+        snprintf(settings + strlen(settings), sizeof settings - strlen(settings), "%sold=%016" PRIx64,
+                 *settings ? ";" : "", old_datasets_digest(&old));
+    const int status = report_path && !output_options.path
+                           ? documents_run_dry(count, arguments, dedup_all, NULL)
+                           : documents_run(count, arguments, "dedup", settings, dedup_all, NULL);
+    old_datasets_close(&old);
+    return status;
 }
 
 const Command shardtool_dedup = {

@@ -61,7 +61,8 @@ static const ManualRow descriptions[] = {
      "comparison is exact. Words are compared in lower case, without marks and punctuation, and every number is 0. "
      "Characters of scripts without blanks are words. At 0.8 about 2 of 100 words may differ, at 0.6 about 5. "
      "Documents of fewer than 5 words are removed if all their words are equal. Those without a word stay. --report "
-     "names the document that stays for each that is removed. The result is the same for any -j and --memory.",
+     "names the document that stays for each that is removed. The result is the same for any -j and --memory, and by "
+     "--part I/N on any number of machines.",
      NULL},
     {"decontaminate",
      "A document is removed if it has at least half of the sequences of 13 words of an item, whatever else it holds. "
@@ -100,6 +101,8 @@ static const ManualRow examples[] = {
     {"filter --min-tokens 64 -o long data", "keeps the documents of at least 64 tokens", NULL},
     {"dedup -o unique data", "keeps one of several equal documents", NULL},
     {"dedup --similar 0.8 --report removed.jsonl -o distinct data", "keeps one of several similar documents", NULL},
+    {"dedup --part 1/1 -o data data", "writes the hashes of the documents to data, for --old data", NULL},
+    {"dedup --old data -o new web", "keeps the documents that are not in data", NULL},
     {"decontaminate --against book.txt -o clean data", "removes documents that hold lines of a text", NULL},
     {"shuffle --seed 1 -o shuffled data", "writes the documents in random order", NULL},
     {"split --parts 4 -o parts data", "writes four datasets: parts/part-000000 to parts/part-000003", NULL},

@@ -11,12 +11,13 @@
 
 enum { PENDING_LEAST = 1 << 20, PACK_LEVEL = 1 };
 
+#define PACKED_OLD     UINT64_MAX
 #define NUMBERS_DIFFER (1ull << 63) // in `removed`
 
 // Of a kept document, before its bitmap, and its hashes or words, in the file.
 typedef struct {
     uint64_t number, removed; // removed: documents that it stands for
-    uint64_t packed;          // bytes of the words, compressed; 0: hashes follow
+    uint64_t packed;          // bytes of the words, compressed; 0: hashes follow; PACKED_OLD: an OldPlace follows
     ShingleHead set;
 } KeptHead;
 
@@ -30,6 +31,8 @@ struct KeptSets {
     HashSet found;       // candidates, each multiplied: their lower bits are alike
     HashSet set, shared; // of the document that is compared; what the other has of it
     Shingler shingler;   // of the other
+    KeptText *read_old;
+    void *read_context;
     ZSTD_CCtx *compress;
     ZSTD_DCtx *decompress;
     uint64_t *slots; // places of heads in the file + 1, 0: free. NULL: in the slot file
@@ -102,20 +105,39 @@ static int read_at(const KeptSets *kept, uint64_t place, void *data, size_t size
     return fd_read_at(kept->file, place, data, size, "a temporary file") < 0 ? -1 : 0;
 }
 
-// Sets `hashes` to those of a kept document, equal ones too. They are valid until the next call.
-static int read_hashes(KeptSets *kept, uint64_t place, const KeptHead *head, Bytes *hashes) {
-    Buffer *const words = &kept->shingler.words.text, *const stored = &kept->stored;
-    const size_t bytes = head->packed ? head->packed : head->set.count * sizeof(uint64_t);
-    stored->size = words->size = 0;
-    buffer_reserve(stored, bytes);
-    *hashes = (Bytes){stored->data, bytes};
-    if (read_at(kept, place, stored->data, bytes) < 0) return -1;
-    if (!head->packed) return 0;
+static int read_old_hashes(KeptSets *kept, uint64_t place) {
+    OldPlace old;
+    kept->stored.size = 0;
+    if (read_at(kept, place, &old, sizeof old) < 0) return -1;
+    if (kept->read_old(kept->read_context, &old, &kept->stored) < 0) return -1;
+    words_set(&kept->shingler.words, (Bytes){kept->stored.data, kept->stored.size});
+    words_hash(&kept->shingler.words, SHINGLE_WORDS, &kept->shingler.hashes);
+    return 0;
+}
+
+static int read_packed_hashes(KeptSets *kept, const KeptHead *head) {
+    Buffer *const words = &kept->shingler.words.text;
+    words->size = 0;
     buffer_reserve(words, head->set.bytes);
     words->size = head->set.bytes;
-    if (ZSTD_decompressDCtx(kept->decompress, words->data, words->size, stored->data, bytes) != words->size)
+    if (ZSTD_decompressDCtx(kept->decompress, words->data, words->size, kept->stored.data, head->packed) != words->size)
         return fail(EX_IO, "a temporary file has other bytes than were written");
     shingler_hash_again(&kept->shingler);
+    return 0;
+}
+
+// Sets `hashes` to those of a kept document, equal ones too. They are valid until the next call.
+static int read_hashes(KeptSets *kept, uint64_t place, const KeptHead *head, Bytes *hashes) {
+    const bool is_old = head->packed == PACKED_OLD;
+    const size_t bytes = head->packed ? head->packed : head->set.count * sizeof(uint64_t);
+    if (!is_old) {
+        kept->stored.size = 0;
+        buffer_reserve(&kept->stored, bytes);
+        *hashes = (Bytes){kept->stored.data, bytes};
+        if (read_at(kept, place, kept->stored.data, bytes) < 0) return -1;
+        if (!head->packed) return 0;
+    }
+    if ((is_old ? read_old_hashes(kept, place) : read_packed_hashes(kept, head)) < 0) return -1;
     *hashes = (Bytes){kept->shingler.hashes.data, kept->shingler.hashes.size};
     return 0;
 }
@@ -253,7 +275,8 @@ static void add_set(KeptSets *kept, KeptHead *head, Bytes set) {
     pending->size += head->packed;
 }
 
-int kept_sets_keep(KeptSets *kept, const uint64_t *memberships, size_t count, Bytes set, uint64_t number) {
+// Takes a slot in each group that has a free one and a later member: 1 if there is such a group, 0, or -1.
+static int take_slots(KeptSets *kept, const uint64_t *memberships, size_t count) {
     const uint64_t place = kept->written + kept->pending.size;
     bool is_needed = false, is_crowded = false;
     for (size_t i = 0; i < count; i++) {
@@ -266,15 +289,38 @@ int kept_sets_keep(KeptSets *kept, const uint64_t *memberships, size_t count, By
         is_needed = true;
     }
     kept->statistics.crowded += is_crowded;
-    if (!is_needed) return 0;
-    KeptHead head = {.number = number};
-    memcpy(&head.set, set.data, sizeof head.set);
-    add_set(kept, &head, set);
+    return is_needed;
+}
+
+static int flush_full(KeptSets *kept) {
     if (kept->pending.size < kept->pending_most) return 0;
     if (lseek(kept->file, (off_t)kept->written, SEEK_SET) < 0) return fail_errno("cannot write a temporary file");
     if (fd_write(kept->file, kept->pending.data, kept->pending.size, "a temporary file") < 0) return -1;
     kept->written += kept->pending.size, kept->pending.size = 0;
     return 0;
+}
+
+int kept_sets_keep(KeptSets *kept, const uint64_t *memberships, size_t count, Bytes set, uint64_t number) {
+    const int is_needed = take_slots(kept, memberships, count);
+    if (is_needed <= 0) return is_needed;
+    KeptHead head = {.number = number};
+    memcpy(&head.set, set.data, sizeof head.set);
+    add_set(kept, &head, set);
+    return flush_full(kept);
+}
+
+void kept_sets_read_old(KeptSets *kept, KeptText *read, void *context) {
+    kept->read_old = read, kept->read_context = context;
+}
+
+int kept_sets_keep_old(KeptSets *kept, const uint64_t *memberships, size_t count, const KeptOld *old, uint64_t number) {
+    const int is_needed = take_slots(kept, memberships, count);
+    if (is_needed <= 0) return is_needed;
+    const KeptHead head = {.number = number, .packed = PACKED_OLD, .set = old->set};
+    buffer_add(&kept->pending, &head, sizeof head);
+    buffer_add(&kept->pending, old->bitmap, bitmap_filter_bytes(old->set.count));
+    buffer_add(&kept->pending, &old->place, sizeof old->place);
+    return flush_full(kept);
 }
 
 KeptStatistics kept_sets_statistics(const KeptSets *kept) { return kept->statistics; }

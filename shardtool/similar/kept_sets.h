@@ -3,6 +3,7 @@
 // share a band). What does not fit in the memory is in two temporary files.
 #pragma once
 
+#include "shardtool/similar/old_datasets.h"
 #include "shardtool/similar/shingles.h"
 
 enum { GROUP_KEPT_MAX = 32 }; // later kept documents of a group are not compared with its others
@@ -26,6 +27,14 @@ static inline uint64_t group_slots(uint64_t documents) {
 
 typedef struct KeptSets KeptSets;
 
+// A kept document whose words are read again from a dataset when they are needed, by kept_sets_read_old.
+typedef struct {
+    ShingleHead set;       // `bytes` is not used
+    const uint8_t *bitmap; // of the set
+    OldPlace place;
+} KeptOld;
+typedef int KeptText(void *context, const OldPlace *place, Buffer *text); // appends it; -1 after fail()
+
 // For groups with `slots` slots in all. Sets with a Jaccard similarity of at least `least` are near-duplicates. What is
 // beyond `memory` goes to files; these are in `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
 KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least, uint64_t memory);
@@ -37,6 +46,8 @@ int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, By
                    double *similarity);
 // Keeps a document, unless no later one is in its groups.
 int kept_sets_keep(KeptSets *kept, const uint64_t *memberships, size_t count, Bytes set, uint64_t number);
+void kept_sets_read_old(KeptSets *kept, KeptText *read, void *context);
+int kept_sets_keep_old(KeptSets *kept, const uint64_t *memberships, size_t count, const KeptOld *old, uint64_t number);
 
 typedef struct {
     uint64_t comparisons; // of pairs whose sizes are near

@@ -35,9 +35,13 @@ typedef struct {
 
 // Pass 2: documents that share a band are a group.
 typedef struct {
+    uint64_t old_documents;
     RecordSort *bands; // of pass 1
     RecordSort *sort;  // a membership by the number of its document
     uint64_t slots;
+    SortRecord held[GROUP_KEPT_MAX + 1]; // the first old members of a group, then its first other one
+    unsigned held_count, held_next;      // held_next: the next to be returned, after held_count none yet
+    bool is_returning;
 } GroupPass;
 
 // The memberships of a document that was handed to a worker.
@@ -55,12 +59,15 @@ typedef struct {
     Buffer queue;        // Memberships; those at `queue_at` are read next
     size_t queue_at;
     KeptSets *kept;
-    Buffer longs; // LongDocument
+    Buffer longs;       // LongDocument
+    DocumentCursor old; // of keep_old
+    unsigned old_dataset;
     uint64_t documents, too_long;
 } ComparePass;
 
 static uint64_t band_count(const NearDedup *dedup) {
-    return (dedup->inputs->documents[SPLIT_TRAIN] + dedup->inputs->documents[SPLIT_VAL]) * MINHASH_BANDS;
+    const uint64_t *documents = dedup->inputs->documents;
+    return (dedup->old->documents + documents[SPLIT_TRAIN] + documents[SPLIT_VAL]) * MINHASH_BANDS;
 }
 
 static TextMap text_map(const NearDedup *dedup) {
@@ -107,25 +114,56 @@ static int add_bands(BandPass *pass, uint64_t number, const uint8_t *keys) {
         memcpy(&key, keys, PART_KEY_BYTES);
         if (record_sort_add(pass->sort, (SortRecord){key, number}) < 0) return -1;
     }
-    pass->signed_documents += keys != NULL;
     return 0;
 }
 
 static int take_bands(void *context, const TextDocument *document, Bytes result, Bytes ids) {
     (void)ids;
-    return add_bands(context, document->number, result.size ? result.data : NULL);
+    BandPass *pass = context;
+    pass->signed_documents += result.size != 0;
+    return add_bands(pass, pass->dedup->old->documents + document->number, result.size ? result.data : NULL);
 }
 
-static int read_bands(void *context, PartFile *file, uint64_t number) {
+static int read_old_bands(void *context, PartFile *file, uint64_t number) {
     PartBands bands;
     return part_file_bands(file, &bands) < 0 ? -1 : add_bands(context, number, bands.keys);
 }
 
+static int read_bands(void *context, PartFile *file, uint64_t number) {
+    BandPass *pass = context;
+    PartBands bands;
+    if (part_file_bands(file, &bands) < 0) return -1;
+    pass->signed_documents += bands.count != 0;
+    return add_bands(pass, pass->dedup->old->documents + number, bands.keys);
+}
+
 static int sign_documents(BandPass *pass, TextMap *map) {
     const PartSet *parts = pass->dedup->parts;
+    if (old_datasets_visit(pass->dedup->old, read_old_bands, pass) < 0) return -1;
     if (parts->count) return part_set_visit(parts, read_bands, pass);
     map->context = pass, map->work = sign_text, map->take = take_bands;
     return text_map_run(map);
+}
+
+// The next band in a group with a document that is not old. Old documents stay, so that the first ones of a group take
+// its slots, and the others are not seen.
+static int next_band(GroupPass *pass, SortRecord *record) {
+    int status;
+    if (pass->is_returning && pass->held_next < pass->held_count) return *record = pass->held[pass->held_next++], 1;
+    if (pass->is_returning) pass->is_returning = false, pass->held_count = 0;
+    while ((status = record_sort_next(pass->bands, record)) > 0) {
+        SortRecord *const held = pass->held;
+        if (pass->held_count && held[0].key != record->key) pass->held_count = 0;
+        const unsigned count = pass->held_count;
+        const bool is_old = record->value < pass->old_documents;
+        if (!is_old && !count) return 1;
+        if (!is_old || (count < GROUP_KEPT_MAX && !(count && held[count - 1].value == record->value)))
+            held[pass->held_count++] = *record;
+        if (is_old) continue;
+        pass->is_returning = true, pass->held_next = 1;
+        return *record = held[0], 1;
+    }
+    return status;
 }
 
 // Records with one key are a group. A document has its place in `sort` when the next record shows whether it is the
@@ -136,7 +174,7 @@ static int find_groups(GroupPass *pass) {
     bool is_first = true;
     int status;
     do {
-        status = record_sort_next(pass->bands, &record);
+        status = next_band(pass, &record);
         const bool is_same = status > 0 && !is_first && record.key == last.key;
         if (is_same && record.value == last.value) continue;
         if (!is_first && (is_same || before)) {
@@ -150,18 +188,23 @@ static int find_groups(GroupPass *pass) {
     return status;
 }
 
-static bool wants_set(void *context, const TextDocument *document) {
-    ComparePass *pass = context;
+// Moves the memberships of a document to the queue, if it has any.
+static bool queue_memberships(ComparePass *pass, uint64_t number) {
     const size_t start = pass->queue.size;
     Memberships head = {0};
-    if (pass->has_next <= 0 || pass->next.key != document->number) return false;
+    if (pass->has_next <= 0 || pass->next.key != number) return false;
     buffer_add(&pass->queue, &head, sizeof head);
-    for (; pass->has_next > 0 && pass->next.key == document->number; head.count++) {
+    for (; pass->has_next > 0 && pass->next.key == number; head.count++) {
         buffer_add(&pass->queue, &pass->next.value, sizeof pass->next.value);
         pass->has_next = record_sort_next(pass->members, &pass->next);
     }
     memcpy(pass->queue.data + start, &head, sizeof head);
     return true;
+}
+
+static bool wants_set(void *context, const TextDocument *document) {
+    ComparePass *pass = context;
+    return queue_memberships(pass, pass->dedup->old->documents + document->number);
 }
 
 static int make_set(void *context, unsigned worker, Bytes text, Buffer *out) {
@@ -177,7 +220,8 @@ static int report_removed(const ComparePass *pass, const TextDocument *document,
 
 // Whether a document that is too long goes: one before has its ids.
 static int decide_long(ComparePass *pass, const TextDocument *document) {
-    LongDocument own = {.number = document->number}, *other = (LongDocument *)(void *)pass->longs.data;
+    LongDocument own = {.number = pass->dedup->old->documents + document->number},
+                 *other = (LongDocument *)(void *)pass->longs.data;
     if (documents_hash(document->cursor, &own.hash) < 0) return -1;
     for (size_t i = 0; i < pass->longs.size / sizeof own; i++, other++) {
         if (other->hash.low != own.hash.low || other->hash.high != own.hash.high) continue;
@@ -187,19 +231,68 @@ static int decide_long(ComparePass *pass, const TextDocument *document) {
     return buffer_add(&pass->longs, &own, sizeof own), 0;
 }
 
-// Whether a document with the next memberships of the queue goes.
-static int decide(ComparePass *pass, const TextDocument *document, Bytes set) {
-    const Memberships *own = (const Memberships *)(const void *)(pass->queue.data + pass->queue_at);
-    uint64_t kept;
-    double similarity;
-    int status = kept_sets_find(pass->kept, own->values, own->count, set, &kept, &similarity);
-    if (status == 0) status = kept_sets_keep(pass->kept, own->values, own->count, set, document->number);
-    if (status > 0) status = report_removed(pass, document, kept, similarity);
+static void leave_memberships(ComparePass *pass, const Memberships *own) {
     pass->queue_at += sizeof *own + own->count * sizeof *own->values;
     if (pass->queue_at > QUEUE_BYTES || pass->queue_at == pass->queue.size) {
         memmove(pass->queue.data, pass->queue.data + pass->queue_at, pass->queue.size - pass->queue_at);
         pass->queue.size -= pass->queue_at, pass->queue_at = 0;
     }
+}
+
+static const Memberships *next_memberships(const ComparePass *pass) {
+    return (const Memberships *)(const void *)(pass->queue.data + pass->queue_at);
+}
+
+// Moves `old` to the next document of the old datasets.
+static int next_old(ComparePass *pass) {
+    for (;;) {
+        DocumentCursor *cursor = &pass->old;
+        cursor->inputs = &pass->dedup->old->datasets[pass->old_dataset].inputs;
+        const int status = documents_next(cursor), split = cursor->split;
+        if (status) return status;
+        documents_end(cursor);
+        pass->old_dataset += split == SPLIT_COUNT - 1;
+        if (pass->old_dataset == pass->dedup->old->count) return fail(EX_BUG, "an old document is missing");
+        *cursor = (DocumentCursor){.split = (split + 1) % SPLIT_COUNT};
+    }
+}
+
+// Keeps an old document, with its place in place of its words.
+static int keep_old(void *context, PartFile *file, uint64_t number) {
+    ComparePass *pass = context;
+    const Document *document = &pass->old.document;
+    PartBands bands;
+    if (part_file_bands(file, &bands) < 0 || next_old(pass) < 0) return -1;
+    if (document->tokens > TEXT_TOKENS_MAX) {
+        LongDocument own = {.number = number};
+        if (documents_hash(&pass->old, &own.hash) < 0) return -1;
+        return buffer_add(&pass->longs, &own, sizeof own), 0;
+    }
+    if (!bands.count || !queue_memberships(pass, number)) return pass->has_next < 0 ? -1 : 0;
+    const Memberships *own = next_memberships(pass);
+    const KeptOld old = {{.count = bands.count, .text = bands.text, .digits = bands.digits},
+                         bands.bitmap,
+                         {document->first, document->tokens - document->has_end, pass->old_dataset, pass->old.split}};
+    const int status = kept_sets_keep_old(pass->kept, own->values, own->count, &old, number);
+    leave_memberships(pass, own);
+    return status;
+}
+
+static int read_old_text(void *context, const OldPlace *place, Buffer *text) {
+    const NearDedup *dedup = context;
+    return old_datasets_text(dedup->old, place, dedup->vocab, text);
+}
+
+// Whether a document with the next memberships of the queue goes.
+static int decide(ComparePass *pass, const TextDocument *document, Bytes set) {
+    const Memberships *own = next_memberships(pass);
+    uint64_t kept;
+    double similarity;
+    int status = kept_sets_find(pass->kept, own->values, own->count, set, &kept, &similarity);
+    const uint64_t number = pass->dedup->old->documents + document->number;
+    if (status == 0) status = kept_sets_keep(pass->kept, own->values, own->count, set, number);
+    if (status > 0) status = report_removed(pass, document, kept, similarity);
+    leave_memberships(pass, own);
     return status;
 }
 
@@ -252,7 +345,7 @@ static int run_passes(BandPass *bands, GroupPass *groups, ComparePass *compare, 
     const RecordLimits member_limits = {count, documents, membership(count + 1, 0, false)};
     if (!(bands->sort = record_sort_open(folder, &band_limits, memory))) return -1;
     if (sign_documents(bands, map) < 0) return -1;
-    groups->bands = bands->sort;
+    groups->bands = bands->sort, groups->old_documents = dedup->old->documents;
     if (!(groups->sort = record_sort_open(folder, &member_limits, memory - set_memory))) return -1;
     if (find_groups(groups) < 0) return -1;
     record_sort_close(bands->sort);
@@ -260,6 +353,8 @@ static int run_passes(BandPass *bands, GroupPass *groups, ComparePass *compare, 
     compare->members = groups->sort;
     if (!(compare->kept = kept_sets_open(folder, groups->slots, dedup->least, set_memory))) return -1;
     if ((compare->has_next = record_sort_next(compare->members, &compare->next)) < 0) return -1;
+    kept_sets_read_old(compare->kept, read_old_text, (void *)(uintptr_t)dedup);
+    if (old_datasets_visit(dedup->old, keep_old, compare) < 0) return -1;
     map->context = compare, map->wants = wants_set, map->work = make_set, map->take = take_set;
     return text_map_run(map);
 }
@@ -291,6 +386,7 @@ int near_dedup_run(const NearDedup *dedup) {
     kept_sets_close(compare.kept);
     buffer_close(&compare.queue);
     buffer_close(&compare.longs);
+    documents_end(&compare.old);
     return status;
 }
 

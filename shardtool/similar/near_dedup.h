@@ -15,6 +15,7 @@ typedef struct {
     unsigned threads;
     uint64_t memory;
     const PartSet *parts; // the bands of the documents; `count` 0: they are computed
+    OldDatasets *old;     // documents that come first and stay; may be none
 } NearDedup;
 
 #define SIMILAR_LEAST 0.6 // below, too many near-duplicates share no band: at 0.6 83 % do

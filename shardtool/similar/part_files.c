@@ -119,8 +119,8 @@ int part_set_find(PartSet *set) {
 }
 
 void part_set_log_rest(const PartSet *set) {
-    log_line("'%s/%s-*-of-%u' may be removed: another --similar%s can be made of them", set->directory,
-             kind_names[set->kind], set->count, set->kind == PART_BANDS ? " or the next --old" : "");
+    log_line("'%s/%s-*-of-%u' may be removed%s", set->directory, kind_names[set->kind], set->count,
+             set->kind == PART_BANDS ? ", or kept for another --similar" : "");
 }
 
 static void add_hash(Buffer *out, const char *key, const void *data, size_t size) {
@@ -353,14 +353,14 @@ int part_writer_add(PartWriter *writer, const void *data, size_t size) {
 static void log_needs(const PartWriter *writer) {
     Buffer marks = {0}, state = {0};
     PartSet set = writer->set;
-    char bytes[16], all[16];
+    char bytes[16], all[16], times[2][16];
     const DocumentInputs *inputs = set.inputs;
     const double share = (double)writer->tokens / (double)(inputs->tokens[SPLIT_TRAIN] + inputs->tokens[SPLIT_VAL]);
-    const double hours = (double)(clock_ns() - writer->started_ns) / 3600e9;
+    const double seconds = (double)(clock_ns() - writer->started_ns) / 1e9;
     if (writer->documents)
-        log_line("%s in %.2f hours; all %u parts: about %s and %.2f hours of this machine",
-                 human_bytes(bytes, (double)writer->file.written), hours, set.count,
-                 human_bytes(all, (double)writer->file.written / share), hours / share);
+        log_line("%s in %s; all %u parts: about %s and %s of this machine, and as long again without --part",
+                 human_bytes(bytes, (double)writer->file.written), human_time(times[0], seconds), set.count,
+                 human_bytes(all, (double)writer->file.written / share), human_time(times[1], seconds / share));
     if (read_directory(&set, &marks) == 0) {
         print_state(&state, &set, &marks);
         log_line("%.*s", (int)state.size, (const char *)state.data);

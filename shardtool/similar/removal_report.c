@@ -89,15 +89,31 @@ void removal_report_begin(RemovalReport *report, const TextDocument *document) {
     json_add_number(&report->lines, "tokens", document->tokens);
 }
 
-void removal_report_add_kept(RemovalReport *report, uint64_t number, double similarity) {
+static void add_kept_place(Buffer *lines, const char *path, int split, uint64_t document) {
+    json_add_field(lines, "kept", path);
+    add_place(lines, "kept_split", "kept_document", split, document);
+}
+
+static void add_kept_source(RemovalReport *report, uint64_t number) {
     for (uint64_t i = 0; i < report->inputs->inputs.argument_count; i++)
         for (int split = 0; split < SPLIT_COUNT; split++) {
             const RemovalSource *source = &report->sources[i];
             const uint64_t within = number - source->first[split];
-            if (within >= source->counts[split]) continue;
-            json_add_field(&report->lines, "kept", report->inputs->inputs.arguments[i].path);
-            add_place(&report->lines, "kept_split", "kept_document", split, within);
+            if (within < source->counts[split])
+                add_kept_place(&report->lines, report->inputs->inputs.arguments[i].path, split, within);
         }
+}
+
+void removal_report_add_kept(RemovalReport *report, uint64_t number, double similarity) {
+    const uint64_t old = report->old ? report->old->documents : 0;
+    int split;
+    uint64_t document;
+    if (number < old) {
+        const OldDataset *dataset = old_datasets_find(report->old, number, &split, &document);
+        add_kept_place(&report->lines, dataset->parts.directory, split, document);
+    } else {
+        add_kept_source(report, number - old);
+    }
     json_add_real(&report->lines, "similarity", similarity, 4);
 }
 

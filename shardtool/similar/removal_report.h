@@ -1,6 +1,7 @@
 // What a command removes: a report with a line of JSON for each document, and a summary for each PATH.
 #pragma once
 
+#include "shardtool/similar/old_datasets.h"
 #include "shardtool/similar/text_map.h"
 
 typedef struct {
@@ -11,6 +12,7 @@ typedef struct {
 typedef struct {
     const DocumentInputs *inputs;
     RemovalSource *sources; // one for each PATH
+    const OldDatasets *old; // their documents are numbered before those of the inputs; NULL: there are none
     const char *path;       // of the file that the report becomes at the end; NULL: none, or a stream
     const char *name;       // for messages
     int fd;                 // of a temporary file, or the stream; -1: no report
@@ -29,7 +31,8 @@ void removal_report_count(RemovalReport *report, const TextDocument *document);
 
 // Counts a document as removed. The line of the report is begun: the caller adds members to `lines`, then ends it.
 void removal_report_begin(RemovalReport *report, const TextDocument *document);
-void removal_report_add_kept(RemovalReport *report, uint64_t number, double similarity); // a document that was counted
+// `number`: of a document that was counted, or of an old one, after which the counted ones are numbered.
+void removal_report_add_kept(RemovalReport *report, uint64_t number, double similarity);
 int removal_report_end(RemovalReport *report);
 
 int removal_report_finish(RemovalReport *report);

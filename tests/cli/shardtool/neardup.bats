@@ -93,6 +93,8 @@ data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: 
     run_match 0 "4 documents of more than 16777216 tokens" shardtool dedup --similar 0.8 --report parts.jsonl -o u long
     cmp r.jsonl parts.jsonl
     same_without_parts u whole
+    shardtool dedup -q --similar 0.8 --part 1/1 -o whole whole
+    run_match 0 "removed 5 of 5 documents" shardtool dedup --similar 0.8 --old whole --report old.jsonl long
 }
 
 @test "dedup warns of groups in which a later copy may be missed" {
@@ -259,6 +261,35 @@ same_without_parts() { diff -r -x '*-of-*' "$1" "$2"; } # DATASET DATASET
     [ $runs -gt 20 ]
 }
 
+@test "dedup --old writes the new documents that stay, and names old ones that they are similar to" {
+    make_copies
+    new() { shardtool dedup --similar 0.8 --old old "$@"; }
+    head -400 d.jsonl >first.jsonl && tail -182 d.jsonl >rest.jsonl
+    shardtool tokenize -q --val 0.3 -o old first.jsonl && shardtool tokenize -q --force --val 0.3 -o d rest.jsonl
+    run_match 66 "the documents of --old 'old' are not signed: do that once, by dedup --similar 0.8 --part 1/1 -o old old" new -o u d
+    shardtool dedup -q --similar 0.8 --part 1/1 -o old old
+    run_match 0 "removed 200 of 202 documents" new --report r.jsonl -o u d e
+    jq -es 'map(.kept) | unique == ["old"]' r.jsonl
+    jq -es 'map(.kept_split) | unique == ["train", "val"]' r.jsonl
+    jq -r '"\(.removed) \(.split) \(.document) \(.kept_split) \(.kept_document)"' r.jsonl | head -40 | while read -r path split document kept_split kept; do
+        difference=$(comm -3 <(shardtool decode $path --split $split --doc "$document" | tr ' ' '\n' | sort) \
+            <(shardtool decode old --split $kept_split --doc "$kept" | tr ' ' '\n' | sort) | wc -l)
+        [ "$difference" -le 3 ]
+    done
+    run_match 0 "already complete" new -o u d e
+    run_match 73 "already holds another dataset" shardtool dedup --similar 0.8 -o u d e
+    shardtool dedup -q --similar 0.8 --part 1/1 -o e e
+    shardtool dedup -q --part 1/1 -o both d
+    run_match 66 "no documents are left" new --old e -o v e
+    run_match 66 "--old 'd.jsonl' is not a dataset" shardtool dedup --old d.jsonl -o v d
+    run_match 2 "'old' holds parts of dedup --similar" shardtool dedup --old old -o v d
+    run_match 2 "lies in the input 'old'" new -o old/v d
+    shardtool train-vocabulary --characters d.jsonl >abc && shardtool tokenize -q --val 0 --vocabulary abc -o c rest.jsonl
+    run_match 65 "vocabular" new --report c.jsonl c
+    shardtool tokenize -q --force --val 0.4 -o old first.jsonl
+    run_match 2 "'old/bands-1-of-1' was made of other datasets than the PATHs are now" new -o v d
+}
+
 # make_items: documents of 400 random words; some hold an item whole, its first half, a third of it, or re-wrapped in capitals
 make_items() {
     python3 - <<'PYTHON'
@@ -368,7 +399,7 @@ PYTHON
 @test "the commands of docs/clean.md for parts make the dataset of one run" {
     make_copies && mv d web && ln -s "$ROOT/scripts" scripts
     shardtool dedup -q --similar 0.8 --report whole.jsonl -o whole web
-    sed -n '/^### In parts/,/^## /p' "$ROOT/docs/clean.md" | awk '/^```/ { inside = !inside; next } inside' >commands
+    sed -n '/^### In parts/,/^### N/p' "$ROOT/docs/clean.md" | awk '/^```/ { inside = !inside; next } inside' >commands
     for engine in parallel sbatch; do
         type "$engine" >/dev/null || { echo "$engine" >>missing && continue; }
         if [ $engine = sbatch ]; then sed -n '4,$p' commands >some; else sed 3q commands >some; fi
@@ -379,4 +410,14 @@ PYTHON
         rm -r clean
     done
     [ ! -e missing ] || skip "not installed: $(cat missing)"
+}
+
+@test "the commands of docs/clean.md for new documents beside old ones" {
+    make_copies
+    head -300 d.jsonl >web.jsonl && sed -n 301,450p d.jsonl >june.jsonl && sed -n '451,$p' d.jsonl >july.jsonl
+    for name in web june july; do shardtool tokenize -q --val 0 -o $name $name.jsonl; done
+    sed -n '/^### New against old/,/^## /p' "$ROOT/docs/clean.md" | awk '/^```/ { inside = !inside; next } inside' >commands
+    bash -e commands
+    shardtool dedup -q --similar 0.8 -o whole web june july
+    cat <(shardtool decode --json web) <(shardtool decode --json june-new) <(shardtool decode --json july-new) | cmp - <(shardtool decode --json whole)
 }

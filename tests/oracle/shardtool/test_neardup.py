@@ -268,6 +268,37 @@ def test_parts_have_the_bytes_of_one_run(folder):
     assert crowded > 2, crowded
 
 
+@runner.ci
+def test_new_documents_beside_old_ones_are_those_of_one_run(folder):
+    """--old: the report and the new documents are those of one run over the old datasets, of which none goes, and the new one."""
+    for seed in range(10):
+        drawn, texts, least = random.Random(seed), drawn_corpus(seed, 1500), (0.6, 0.7, 0.8, 1, 0)[seed % 5]
+        texts += texts[:50]
+        places = [0, *sorted(drawn.sample(range(100, 1400), 2)), len(texts)]
+        first, second, new = (f"{folder}/{seed}{name}" for name in "abc")
+        for number, name in enumerate((first, second, new)):
+            tokenize(texts[places[number] : places[number + 1]], f"{name}.all" if name != new else name)
+        command, old = [SHARDTOOL, "dedup", "-j", "1", "--similar", str(least)], []
+        for name in (first, second):
+            call(*command, *old, "-o", name, f"{name}.all")
+            old += ["--old", name]
+            for part in (2, 1):
+                call(*command, "--part", f"{part}/2", "-o", name, name)
+        call(*command, "--report", f"{folder}/one", "-o", f"{folder}/{seed}one", first, second, new)
+        made = f"{folder}/{seed}new"
+        log = call(*command, *old, "--report", f"{folder}/report", "-o", made, new).stderr.decode()
+        with open(f"{folder}/one") as one, open(f"{folder}/report") as report:
+            rows = one.read()
+            assert rows == report.read() and rows, seed
+        old_documents = len(decoded(first)) + len(decoded(second))
+        assert decoded(made) == decoded(f"{folder}/{seed}one")[old_documents:], seed
+        for part in (1, 2, 3):
+            call(*command, "--part", f"{part}/3", "-o", f"{made}.parts", new)
+        joint = call(*command, *old, "--report", f"{folder}/parts", "-o", f"{made}.parts", new).stderr.decode()
+        assert [line for line in joint.splitlines() if "may be removed" not in line] == log.splitlines(), seed
+        assert decoded(f"{made}.parts") == decoded(made), seed
+
+
 def test_the_files_of_parts_are_as_specified(folder):
     """docs/formats.md: the line, the hashes and the entries, by a second implementation."""
     texts = [text for text, _, _ in TEXTS[:60]] + ["", "...", "two words"]
