@@ -3,6 +3,7 @@
 #include "common/json_write.h"
 #include "shardtool/print/id_counts.h"
 #include "shardtool/print/lengths_printer.h"
+#include "shardtool/similar/part_files.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
 #include <stdio.h>
@@ -199,7 +200,8 @@ static int run(int count, char **arguments) {
     rows.key_width = view->key_width;
     if (ids) return print_ids(count, arguments, view);
     if (!rows.json && count) printf("%s", view->heading);
-    return paths_visit(count, arguments, lengths ? SPLIT_ALL : split, visit_path, (void *)(uintptr_t)view);
+    const int status = paths_visit(count, arguments, lengths ? SPLIT_ALL : split, visit_path, (void *)(uintptr_t)view);
+    return status < 0 && count == 1 && err_code() == EX_NOINPUT ? part_set_fail_in(arguments[0]) : status;
 }
 
 const Command shardtool_info = {"info",  "PATH...", "print the totals of shards and datasets, or list what is in them",

@@ -49,6 +49,7 @@ static int add_name(PartSet *set, Buffer *marks, const char *name) {
     PartKind kind;
     bool is_temporary;
     if (!parse_name(name, &kind, &number, &count, &is_temporary)) return 0;
+    if (set->kind == PART_KINDS) set->kind = kind;
     if (kind != set->kind)
         return fail(EX_USAGE, "'%s' holds parts of %s, as '%s': for %s choose another directory", set->directory,
                     kind_commands[kind], name, kind_commands[set->kind]);
@@ -98,6 +99,18 @@ static unsigned print_state(Buffer *out, const PartSet *set, const Buffer *marks
     buffer_close(&begun);
     buffer_close(&missing);
     return rest;
+}
+
+int part_set_fail_in(const char *directory) {
+    PartSet set = {.directory = directory, .kind = PART_KINDS};
+    Buffer marks = {0}, state = {0};
+    if (read_directory(&set, &marks) == 0 && set.count) {
+        print_state(&state, &set, &marks);
+        fail_in("%s: %.*s", kind_commands[set.kind], (int)state.size, (const char *)state.data);
+    }
+    buffer_close(&marks);
+    buffer_close(&state);
+    return -1;
 }
 
 PartSet part_set_of_output(PartKind kind, const char *rules) {
@@ -304,14 +317,15 @@ int part_set_visit(const PartSet *set, int (*visit)(void *context, PartFile *fil
 // Finds the documents of a part: those whose first token is in its share of all tokens.
 static int find_documents(PartWriter *writer) {
     const DocumentInputs *inputs = writer->set.inputs;
-    uint64_t all = 0, before = 0, number = 0;
+    uint64_t before = 0, number = 0;
     int status = 0;
-    for (int split = 0; split < SPLIT_COUNT; split++) all += has_split(&writer->set, split) ? inputs->tokens[split] : 0;
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        if (has_split(&writer->set, split)) writer->all_tokens += inputs->tokens[split];
     for (int split = 0; status == 0 && split < SPLIT_COUNT; split++) {
         DocumentCursor cursor = {.inputs = inputs, .split = split};
         if (!has_split(&writer->set, split)) continue;
         for (; (status = documents_next(&cursor)) > 0; number++) {
-            const unsigned part = (unsigned)(before * (unsigned __int128)writer->set.count / all) + 1;
+            const unsigned part = (unsigned)(before * (unsigned __int128)writer->set.count / writer->all_tokens) + 1;
             writer->first += part < writer->number;
             writer->documents += part == writer->number;
             writer->tokens += part == writer->number ? cursor.document.tokens : 0;
@@ -319,6 +333,7 @@ static int find_documents(PartWriter *writer) {
         }
         documents_end(&cursor);
     }
+    writer->all_documents = number;
     return status;
 }
 
@@ -354,8 +369,7 @@ static void log_needs(const PartWriter *writer) {
     Buffer marks = {0}, state = {0};
     PartSet set = writer->set;
     char bytes[16], all[16], times[2][16];
-    const DocumentInputs *inputs = set.inputs;
-    const double share = (double)writer->tokens / (double)(inputs->tokens[SPLIT_TRAIN] + inputs->tokens[SPLIT_VAL]);
+    const double share = (double)writer->tokens / (double)writer->all_tokens;
     const double seconds = (double)(clock_ns() - writer->started_ns) / 1e9;
     if (writer->documents)
         log_line("%s in %s; all %u parts: about %s and %s of this machine, and as long again without --part",
@@ -368,6 +382,24 @@ static void log_needs(const PartWriter *writer) {
     err_clear();
     buffer_close(&marks);
     buffer_close(&state);
+}
+
+// What all parts, and the temporary files of the command without --part, take at most. Most texts have no more
+// sequences than ids; a bitmap has up to 4 bits for each.
+static void log_disk(const PartWriter *writer) {
+    static const struct {
+        double document, token, temporary; // bytes
+    } bytes[PART_KINDS] = {
+        [PART_BANDS] = {24 + MINHASH_BANDS * PART_KEY_BYTES, 0.5, MINHASH_BANDS * 10}, [PART_HASHES] = {16, 0, 32}};
+    const double documents = (double)writer->all_documents;
+    const PartKind kind = writer->set.kind;
+    char parts[16], temporary[16];
+    if (bytes[kind].document > 0)
+        log_line(
+            "all %u parts take up to %s in '%s'; then without --part up to %s for temporary files, and the dataset",
+            writer->set.count,
+            human_bytes(parts, documents * bytes[kind].document + (double)writer->all_tokens * bytes[kind].token),
+            writer->set.directory, human_bytes(temporary, documents * bytes[kind].temporary));
 }
 
 // 1 when the part is complete already.
@@ -393,6 +425,7 @@ static int open_writer(PartWriter *writer) {
     buffer_print(&line, "}\n");
     const int status = part_writer_add(writer, line.data, line.size);
     buffer_close(&line);
+    log_disk(writer);
     log_line("part %u of %u: %" PRIu64 " document%s from number %" PRIu64 " on, to '%s'", number, set->count,
              writer->documents, PLURAL(writer->documents), writer->first, path);
     return status;

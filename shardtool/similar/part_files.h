@@ -49,6 +49,8 @@ PartSet part_set_of_output(PartKind kind, const char *rules);
 // Sets `count` to the parts in the directory; 0 if there is none, or its dataset is finished and stays. 66 with the
 // numbers when some are missing; 2 for files of another number of parts or of another kind.
 int part_set_find(PartSet *set);
+// Adds to the pending error which parts a directory holds, if it does. Returns -1.
+int part_set_fail_in(const char *directory);
 void part_set_log_rest(const PartSet *set); // after the last use of the files: which may be removed
 
 // Reading. Zero it first.
@@ -90,7 +92,7 @@ int part_set_visit(const PartSet *set, int (*visit)(void *context, PartFile *fil
 typedef struct {
     PartSet set;
     unsigned number; // from 1
-    uint64_t first, documents, tokens;
+    uint64_t first, documents, tokens, all_documents, all_tokens;
     uint64_t started_ns;
     NewFile file;
     Buffer block;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run_slurm.sh BUILD: the job scripts under a Slurm of its own on this machine (as root; packages slurm-wlm and munge): an array of 3
-# parts and a merge that depends on it, and a training job that is stopped in the middle, queued again, and ends with the bits of
+# parts and a merge that depends on it, parts of dedup, and a training job that is stopped in the middle, queued again, and ends with the bits of
 # one that was not stopped; a sweep by an array.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -48,6 +48,32 @@ wait_until queue_is_empty
 build/bin/millrace verify -q data
 [ "$(ls parts | wc -l)" = 3 ]
 echo "passed: an array of 3 parts and a merge that depends on it"
+
+build/bin/millrace dedup -q --similar 0.8 --report whole.jsonl -o whole data
+cat >first.sh <<END
+#!/bin/bash
+if [ "\$SLURM_ARRAY_TASK_ID" = 1 ] && [ -z "\$SLURM_RESTART_COUNT" ]; then # is queued again while it runs
+    mkdir -p distinct && : >distinct/.bands-1-of-3.tmp.99999999
+    scontrol requeue "\$SLURM_JOB_ID" && exec tail -f /dev/null
+fi
+exec bash "$scripts/slurm/parts.sbatch" "\$@"
+END
+dedup="dedup --similar 0.8 -o distinct data"
+job=$(sbatch --parsable --array=1-3 --cpus-per-task=1 --requeue first.sh $dedup)
+sbatch --dependency="afterany:$job" --wrap="build/bin/millrace $dedup --report removed.jsonl" >/dev/null
+is_first_queued() { [ -e distinct/.bands-1-of-3.tmp.99999999 ] && [ "$(squeue -h -j "${job}_1" -o %T)" = PENDING ]; }
+wait_until is_first_queued
+scontrol update jobid="${job}_1" StartTime=now
+wait_until queue_is_empty
+cmp removed.jsonl whole.jsonl
+diff -r -x '*-of-*' distinct whole
+[ ! -e distinct/.bands-1-of-3.tmp.99999999 ]
+job=$(sbatch --parsable --array=1-2 --cpus-per-task=1 --wrap='exec build/bin/millrace dedup --part $SLURM_ARRAY_TASK_ID/3 -o two data')
+sbatch --dependency="afterany:$job" --output=two.out --wrap='build/bin/millrace dedup -o two data; echo $?' >/dev/null
+wait_until queue_is_empty
+[[ "$(cat two.out)" == *"of 3 parts in 'two' 2 are done; missing: 3"*66 ]]
+[ ! -e two/dataset.jsonl ]
+echo "passed: parts of dedup, of which one was queued again, and the job that depends on them; without one of the parts it names that one"
 
 write_tiny_conf tiny.conf
 training=(tiny.conf --dataset="$work/data" --max_iters=300 --eval_interval=0 --sample_tokens=0)

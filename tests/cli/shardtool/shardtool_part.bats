@@ -2,6 +2,7 @@
 
 # bats file_tags=ci
 load ../helpers
+load ../sbatch
 
 # Thirteen files of several documents: their names do not sort by number.
 inputs() {
