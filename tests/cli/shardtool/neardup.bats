@@ -399,6 +399,13 @@ PYTHON
     shardtool verify -q clean
 }
 
+@test "the commands of docs/clean.md for each dump alone" {
+    make_copies && mkdir data && mv d e data && printf '%s\n' d e >dumps.txt
+    . <(sed -n '/^### Each dump/,/^### In/p' "$ROOT/docs/clean.md" | awk '/^```/ { inside = !inside; next } inside')
+    [ "$(shardtool decode --json web | wc -l)" = $((402 + 20)) ]
+    [ "$(ls clean)" = "$(printf '%s\n' d e)" ]
+}
+
 @test "the commands of docs/clean.md for parts make the dataset of one run" {
     make_copies && mv d web && ln -s "$ROOT/scripts" scripts
     shardtool dedup -q --similar 0.8 --report whole.jsonl -o whole web
