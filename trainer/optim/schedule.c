@@ -66,7 +66,8 @@ uint64_t schedule_end(const Config *config, const Cooldown *cooldown) {
 }
 
 Cooldown cooldown_plan(const Cooldown *now, const CooldownTime *time) {
-    const double room = (double)(time->most - time->step), slack = 16, part = 4, few = 4;
+    const double room = (double)(time->most - time->step), slack = 16, part = 4;
+    const unsigned few = 4;
     if (!time->begins_now && time->measured < few && time->seconds > 2 * few * time->step_s) return *now;
     const double fit = fmax(1, floor(fmin(room, time->seconds / time->step_s)));
     if (!now->begun) {

@@ -29,7 +29,7 @@ typedef struct {
     uint64_t most;     // steps of the run (max_iters)
     double seconds;    // left for steps; INFINITY: no limit
     double step_s;     // seconds of a step
-    uint64_t measured; // steps of which that is the mean: it says little if they are few, as after a resume
+    unsigned measured; // steps of which that is the mean: it says little if they are few, as after a resume
     bool begins_now;   // whether or not it is time
 } CooldownTime;
 

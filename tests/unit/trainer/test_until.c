@@ -90,7 +90,7 @@ static void simulate(Speed *speed, double seconds) {
     uint64_t step = 0, changes = 0;
     for (; step < schedule_end(&config, &cooldown); step++) {
         const CooldownTime time = {
-            .step = step, .most = UNTIL_STEPS, .seconds = seconds - now, .step_s = estimate, .measured = step};
+            .step = step, .most = UNTIL_STEPS, .seconds = seconds - now, .step_s = estimate, .measured = 16};
         const uint64_t from = cooldown.from;
         if (step > 2) cooldown = cooldown_plan(&cooldown, &time);
         changes += cooldown.from != from;
