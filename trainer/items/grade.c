@@ -144,7 +144,7 @@ static int answer_item(Pass *pass, GradedItem *item) {
     const Bytes said = bytes_trimmed((Bytes){answering.text.data, answering.text.size});
     item->said = (Said){.tokens = answering.tokens,
                         .right = said.size == item->answer.size && !memcmp(said.data, item->answer.data, said.size)};
-    memcpy(item->said.text, said.data, size_smaller(said.size, SAID_BYTES - 1));
+    if (said.size) memcpy(item->said.text, said.data, size_smaller(said.size, SAID_BYTES - 1));
     buffer_close(&answering.text), free(ids);
     if (length < 0 && err_code() != EX_NONFINITE) return -1;
     err_clear(); // the loss of the answer is not finite, either

@@ -237,6 +237,15 @@ END
     run_code 66 evaluate --items=empty
 }
 
+@test "eval --items grades a model that answers nothing" {
+    for _ in {1..99}; do echo '{"prompt": "Why?", "completion": ""}'; done >pairs.jsonl
+    "$BIN/shardtool" tokenize --quiet --turns --val 0 -o pairs pairs.jsonl
+    "$BIN/trainer" train --quiet --dataset=pairs --out_dir=mute --loss_tokens=answers --n_layer=1 --n_head=1 --n_embd=8 --block_size=16 --batch_size=4 \
+        --gradient_accumulation_steps=1 --max_iters=30 --warmup_iters=0 --learning_rate=0.05 --eval_interval=0 --sample_tokens=0 --threads=1
+    echo '{"task": "a", "id": 1, "kind": "answers", "messages": [{"role": "user", "content": "Why?"}], "answer": "Because"}' >items
+    [[ "$("$BIN/trainer" eval --out_dir=mute --items=items --json --quiet)" == *'"right":0,'*'"text":""}' ]]
+}
+
 # fault 71
 @test "validation data shorter than block_size is an error, 2" {
     with_gpt2
