@@ -28,6 +28,10 @@ void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int spl
     path_join(out, directory, "%s", file);
 }
 
+void dataset_docs_path(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number) {
+    path_join(out, directory, "%s/%03" PRIu64 "/%06" PRIu64 ".docs", split_names[split], number / 1000, number);
+}
+
 void dataset_skips_path(char out[PATH_MAX_BYTES], const char *directory) { path_join(out, directory, DATASET_SKIPS); }
 
 static void dataset_folder(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number) {
@@ -133,6 +137,12 @@ void dataset_write_shard(Buffer *out, int split, uint64_t number, const DatasetS
     json_add_hex(out, "stored_hash", shard->stored_hash, 16);
     add_place(out, "from", &shard->from);
     add_place(out, "to", &shard->to);
+    if (shard->docs.bytes) {
+        json_add_key(out, "docs");
+        json_add_number(out, "bytes", shard->docs.bytes);
+        json_add_hex(out, "hash", shard->docs.hash, 16);
+        buffer_print(out, "}");
+    }
     buffer_print(out, "}\n");
 }
 
@@ -314,6 +324,9 @@ int dataset_read_shard(Dataset *dataset, const json_t *object, ShardFileCheck ch
         get_hex(object, "stored_hash", shard.stored_hash, 16) || get_place(dataset, object, "from", &shard.from) ||
         get_place(dataset, object, "to", &shard.to))
         return -1;
+    const json_t *docs = json_object_get(object, "docs");
+    if (docs && (get_number(docs, "bytes", &shard.docs.bytes) || get_hex(docs, "hash", shard.docs.hash, 16)))
+        return fail_in("docs");
     int split = 0;
     while (split < SPLIT_COUNT && strcmp(split_name, split_names[split])) split++;
     if (split == SPLIT_COUNT) return fail(EX_DATA, "split '%s' is neither train nor val", split_name);
@@ -325,6 +338,9 @@ int dataset_read_shard(Dataset *dataset, const json_t *object, ShardFileCheck ch
     dataset_shard_path(path, dataset->path, split, dataset->shard_count[split]);
     if (check >= SHARD_FILE_SIZE && dataset_check_size(path, shard.bytes) < 0) return -1;
     if (check == SHARD_FILE_HASH && check_stored_hash(path, &shard) < 0) return -1;
+    dataset_docs_path(path, dataset->path, split, dataset->shard_count[split]);
+    if (check == SHARD_FILE_HASH && shard.docs.bytes && provenance_check(path, &shard.docs, shard.documents) < 0)
+        return -1;
     dataset_add(dataset, split, &shard);
     return split;
 }

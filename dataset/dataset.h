@@ -35,6 +35,8 @@
 //   content_hash  HEX of 32 bytes: as in the trailer of the shard
 //   stored_hash   HEX of 16 bytes: as in the trailer
 //   from, to      objects: the file `source`, and the N `document` in it, of the first and the last token
+//   docs          only of a shard with a table of its documents (dataset/provenance.h), which is beside it, with .docs
+//                 in place of .zst: an object of N `bytes` and `hash`, the HEX of 16 bytes of its XXH3-128
 //
 // The order of the lines of a split is the order of its tokens.
 //
@@ -48,11 +50,12 @@
 //
 // Dataset fingerprint = SHA-256 over lines `split tokens documents content_hash\n` in manifest order, `val=P seed=S\n`,
 // and vocab_fp in lower-case hex. P is the text of val_share, S is val_seed. The fingerprint identifies the data,
-// independent of place and storage.
+// independent of place, storage and provenance.
 #pragma once
 
 #include "common/arena.h"
 #include "dataset/manifest.h"
+#include "dataset/provenance.h"
 #include "dataset/shard.h"
 #include "dataset/split.h"
 
@@ -73,6 +76,7 @@ typedef struct {
     uint64_t tokens, documents, bytes, source_bytes; // bytes: size of the file
     uint8_t content_hash[32], stored_hash[16];
     DatasetPosition from, to; // the documents of its first and its last token
+    ProvenanceFile docs;      // the table of its documents
 } DatasetShard;
 
 // One argument of the run that made the dataset.
@@ -125,6 +129,7 @@ int dataset_check_size(const char *path, uint64_t bytes); // 65 when the file is
 
 // "DIR/train/000/000017.zst"; dies when the path is too long.
 void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number);
+void dataset_docs_path(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number); // .docs
 void dataset_skips_path(char out[PATH_MAX_BYTES], const char *directory); // "DIR/skipped.jsonl"
 // A directory with a manifest, or one whose replacement was interrupted. For a URL: whether it does not
 // end in .zst, as shards do.

@@ -83,13 +83,13 @@ int dataset_files(const char *directory, int (*visit)(void *context, const char 
     return status;
 }
 
-// "train/000/000017.zst", or a temporary file of it
+// "train/000/000017.zst" or its table, "train/000/000017.docs", or a temporary file of them
 static bool is_shard_name(const char *file) {
     const char *name = strrchr(file, '/') + 1;
     unsigned long number;
     char end[8] = "";
     if (*name == '.') name++;
-    return sscanf(name, "%lu%7s", &number, end) == 2 && !strncmp(end, ".zst", 4);
+    return sscanf(name, "%lu%7s", &number, end) == 2 && (!strncmp(end, ".zst", 4) || !strncmp(end, ".docs", 5));
 }
 
 static int remove_shard(void *directory, const char *file) {
@@ -286,18 +286,25 @@ int dataset_build_continue(DatasetBuild *build) {
     return dataset_files(build->target, remove_temp, build->target);
 }
 
-// Each shard is still there, as long as it was written.
+static int check_written(const char *path, uint64_t bytes) {
+    struct stat st;
+    if (stat(path, &st) == 0 && (uint64_t)st.st_size == bytes) return 0;
+    return fail(EX_IO,
+                "'%s' is not the file of %llu bytes that was written there: it was removed or changed meanwhile; the "
+                "same command makes it again",
+                path, (unsigned long long)bytes);
+}
+
+// Each shard is still there, as long as it was written, and so is its table.
 static int check_shards(const Dataset *dataset) {
     char path[PATH_MAX_BYTES];
-    struct stat st;
     for (int split = 0; split < SPLIT_COUNT; split++)
         for (uint64_t i = 0; i < dataset->shard_count[split]; i++) {
+            const DatasetShard *shard = &dataset->shards[split][i];
             dataset_shard_path(path, dataset->path, split, i);
-            if (stat(path, &st) == 0 && (uint64_t)st.st_size == dataset->shards[split][i].bytes) continue;
-            return fail(EX_IO,
-                        "'%s' is not the file of %llu bytes that was written there: it was removed or changed "
-                        "meanwhile; the same command makes it again",
-                        path, (unsigned long long)dataset->shards[split][i].bytes);
+            if (check_written(path, shard->bytes) < 0) return -1;
+            dataset_docs_path(path, dataset->path, split, i);
+            if (shard->docs.bytes && check_written(path, shard->docs.bytes) < 0) return -1;
         }
     return 0;
 }
@@ -316,20 +323,20 @@ void dataset_build_abandon(DatasetBuild *build) {
 
 void dataset_build_close(DatasetBuild *build) { lock_drop(&build->lock); }
 
-// Copies the file of a shard, under its name when it is whole.
-static int copy_shard(const char *path, const DatasetShard *shard) {
+// Copies a file, under its name when it is whole.
+static int copy_file(const char *path, const char *from, uint64_t bytes) {
     enum { BLOCK_BYTES = 1 << 20 };
     NewFile file = {0};
-    const int fd = file_open_regular(shard->path, O_RDONLY);
+    const int fd = file_open_regular(from, O_RDONLY);
     uint8_t *block = allocate_zeroed(1, BLOCK_BYTES);
     int status = fd < 0 ? -1 : newfile_open(&file, path);
     for (ssize_t got = 1; status == 0 && got > 0;) {
-        got = fd_read(fd, block, BLOCK_BYTES, shard->path);
+        got = fd_read(fd, block, BLOCK_BYTES, from);
         status = got < 0 ? -1 : newfile_write(&file, block, (size_t)got);
     }
-    if (status == 0 && file.written != shard->bytes)
-        status = fail(EX_IO, "'%s' has %llu bytes instead of %llu: it was changed meanwhile", shard->path,
-                      (unsigned long long)file.written, (unsigned long long)shard->bytes);
+    if (status == 0 && file.written != bytes)
+        status = fail(EX_IO, "'%s' has %llu bytes instead of %llu: it was changed meanwhile", from,
+                      (unsigned long long)file.written, (unsigned long long)bytes);
     if (status == 0) status = newfile_commit(&file);
     newfile_abandon(&file);
     if (fd >= 0) close(fd);
@@ -345,11 +352,21 @@ static int link_or_copy(const char *path, const Dataset *from, int split, uint64
     const bool is_first = !index && (split == SPLIT_TRAIN || !from->shard_count[SPLIT_TRAIN]);
     const char *why = strerror(errno);
     char bytes[16];
-    if (copy_shard(path, shard) < 0) return fail_in("no hard link (%s), and no copy", why);
+    if (copy_file(path, shard->path, shard->bytes) < 0) return fail_in("no hard link (%s), and no copy", why);
     if (is_first)
         log_line("'%s' is copied, %s: no hard link to it is possible here (%s)", from->path,
                  human_bytes(bytes, (double)(dataset_bytes(from, SPLIT_TRAIN) + dataset_bytes(from, SPLIT_VAL))), why);
     return 0;
+}
+
+static int link_docs(const Dataset *dataset, uint64_t number, const Dataset *from, int split, uint64_t index) {
+    char path[PATH_MAX_BYTES], old[PATH_MAX_BYTES];
+    dataset_docs_path(path, dataset->path, split, number);
+    if (unlink(path) && errno != ENOENT) return fail_errno("cannot remove '%s'", path); // of a killed run
+    const uint64_t bytes = from->shards[split][index].docs.bytes;
+    if (!bytes) return 0;
+    dataset_docs_path(old, from->path, split, index);
+    return link(old, path) == 0 ? 0 : copy_file(path, old, bytes);
 }
 
 int dataset_link_shard(Dataset *dataset, const Dataset *from, int split, uint64_t index) {
@@ -359,7 +376,7 @@ int dataset_link_shard(Dataset *dataset, const Dataset *from, int split, uint64_
     dataset_shard_path(path, dataset->path, split, number);
     if (number % 1000 == 0 && dataset_make_folder(dataset->path, split, number) < 0) return -1;
     if (unlink(path) && errno != ENOENT) return fail_errno("cannot remove '%s'", path); // of a killed run
-    if (link_or_copy(path, from, split, index) < 0) return -1;
+    if (link_or_copy(path, from, split, index) < 0 || link_docs(dataset, number, from, split, index) < 0) return -1;
     *strrchr(path, '/') = '\0';
     if ((index + 1 == from->shard_count[split] || number % 1000 == 999) && dir_sync(path) < 0) return -1;
     dataset_add(dataset, split, shard);

@@ -61,6 +61,7 @@ while IFS='|' read -r header title; do
 done <<'END' | cat -s
 dataset/shard.h|Shards
 dataset/dataset.h|Datasets
+dataset/provenance.h|Tables of documents
 shardtool/similar/part_files.h|Parts of dedup and decontaminate
 tokenizer/merge/vocab.h|Vocabularies
 loader/protocol/sampling.h|The order of samples

@@ -5,6 +5,7 @@
 #include "common/file/spool.h"
 #include "common/log.h"
 #include "dataset/document_reader.h"
+#include "dataset/provenance_reader.h"
 #include "remote/url_map.h"
 #include "shardtool/print/document_printer.h"
 #include "shardtool/print/id_range.h"
@@ -63,6 +64,7 @@ typedef struct {
     unsigned digits; // digits read so far; with --raw: bytes of the id read so far
     DocumentPrinter printer;
     TokenReader *tokens; // of the shard or dataset being decoded
+    ProvenanceReader rows;
 } TextDecoding;
 
 static int put_id(TextDecoding *decoding, uint32_t id, uint64_t offset) {
@@ -173,8 +175,7 @@ static int put_part(TextDecoding *decoding, const Document *found, uint64_t at, 
 }
 
 // A long document is printed in steps of BLOCK_BYTES ids.
-static int put_document(void *context, const Document *found) {
-    TextDecoding *decoding = context;
+static int put_text(TextDecoding *decoding, const Document *found) {
     const uint64_t end = found->first + found->tokens - found->has_end;
     for (uint64_t at = found->first, stop;; at = stop) {
         stop = end - at > BLOCK_BYTES ? at + BLOCK_BYTES : end;
@@ -183,8 +184,16 @@ static int put_document(void *context, const Document *found) {
     }
 }
 
+static int find_row(TextDecoding *decoding, const Document *found) {
+    return json ? provenance_at(&decoding->rows, found->number, &decoding->printer.row) : 0;
+}
+
+static int put_document(void *context, const Document *found) {
+    return find_row(context, found) < 0 ? -1 : put_text(context, found);
+}
+
 static int put_range(TextDecoding *decoding, uint64_t first, uint64_t end) {
-    if (json || null) return put_document(decoding, &(Document){.first = first, .tokens = end - first});
+    if (json || null) return put_text(decoding, &(Document){.first = first, .tokens = end - first});
     return token_reader_visit(decoding->tokens, first, end, put_ids, decoding);
 }
 
@@ -216,6 +225,7 @@ static int decode_tokens(TextDecoding *decoding, int count, char **ranges) {
     if (random_count) return decode_random(decoding);
     if ((json || null) && !document && !count) return document_reader_visit(tokens, put_document, decoding);
     if (document && find_document(tokens, &one) < 0) return -1;
+    if (document && !count && find_row(decoding, &one) < 0) return -1;
     uint64_t first = 0, end = one.tokens - one.has_end;
     int status = count ? 0 : put_range(decoding, one.first, one.first + end);
     for (int i = 0; status == 0 && i < count; i++) {
@@ -254,8 +264,10 @@ static int decode_shard(TextDecoding *decoding, int count, char **arguments) {
     if (others && !document && !random_count && count == 1)
         log_line("the training split of '%s': --split val has %" PRIu64 " more documents", path, others);
     decoding->tokens = &tokens;
+    decoding->rows = (ProvenanceReader){.dataset = &tokens.dataset, .split = split}, decoding->printer.row = (Bytes){0};
     int status = check_vocabulary(decoding, &tokens, path);
     if (status == 0) status = decode_tokens(decoding, count - 1, arguments + 1);
+    provenance_reader_close(&decoding->rows);
     token_reader_close(&tokens);
     return status;
 }

@@ -1,11 +1,14 @@
 // info: prints the headers and totals of shards and datasets, or what is in them.
 #include "common/err.h"
 #include "common/json_write.h"
+#include "common/log.h"
+#include "dataset/provenance_reader.h"
 #include "shardtool/print/id_counts.h"
 #include "shardtool/print/lengths_printer.h"
 #include "shardtool/similar/part_files.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
+#include <inttypes.h>
 #include <stdio.h>
 
 static RowPrinter rows;
@@ -99,20 +102,41 @@ static int list_shards(const char *path, TokenReader *tokens) {
     return 0;
 }
 
+// The last column of a document: where it came from.
+static const char *place_text(Buffer *out, const Document *document, Bytes row) {
+    Provenance read;
+    const char *key;
+    Bytes value;
+    out->size = 0;
+    if (!document->has_end) buffer_print(out, "(no end-of-text) ");
+    if (provenance_parse(row, &read)) buffer_print(out, "%s:%" PRIu64 " ", read.input, read.record);
+    while (row.size && provenance_next_value(&read.values, &key, &value))
+        buffer_print(out, "%s=%.*s ", key, (int)value.size, (const char *)value.data);
+    if (!out->size) return NULL;
+    out->data[out->size - 1] = '\0';
+    text_printable((char *)out->data);
+    return (const char *)out->data;
+}
+
 static int print_document(void *context, const Document *document) {
-    (void)context;
-    row_begin(&rows, NULL, !rows.json && !document->has_end ? "(no end-of-text)" : NULL);
+    static Buffer place;
+    Bytes row;
+    if (provenance_at(context, document->number, &row) < 0) return -1;
+    row_begin(&rows, NULL, rows.json ? NULL : place_text(&place, document, row));
     row_add_number(&rows, "document", 12, document->number);
     row_add_number(&rows, "first", 14, document->first);
     row_add_number(&rows, "tokens", 12, document->tokens);
-    if (rows.json) json_add_bool(&rows.row, "ends", document->has_end);
+    if (rows.json) json_add_bool(&rows.row, "ends", document->has_end), provenance_add_json(&rows.row, "", row);
     row_end(&rows);
     return 0;
 }
 
 static int list_documents(const char *path, TokenReader *tokens) {
     (void)path;
-    return document_reader_visit(tokens, print_document, NULL);
+    ProvenanceReader places = {.dataset = &tokens->dataset, .split = tokens->split};
+    const int status = document_reader_visit(tokens, print_document, &places);
+    provenance_reader_close(&places);
+    return status;
 }
 
 static void list_frames_of(const ShardFile *shard) {

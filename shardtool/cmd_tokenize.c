@@ -42,6 +42,8 @@ static const Option options[] = {
      "lines and rows with messages, or with prompt and completion, are conversations; see docs/answers.md"},
     {OPT_STRING, "turns-keys", &turns_keys, "NAME=KEY,...",
      "--turns with other keys: user=question,assistant=answer, or messages, role, content, system, ignore"},
+    {OPT_LIST, "keep", &source_options.keep, "KEY",
+     "keep this key of JSON lines, or column of Parquet, with each document; may be given several times"},
     ROW_INVALID_UTF8(&invalid_utf8),
     ROW_MAX_WORD(&max_word),
     VOCABULARY_ROWS(&vocabulary),
@@ -57,7 +59,7 @@ static const Option options[] = {
 enum { TO_DATASET, TO_SHARD, TO_IDS };
 static const char *const modes[] = {"with -o DIR", "with -o -", "with --ids or --raw"};
 static const OptionModes option_modes[] = {
-    {"val seed shard-tokens append force json", 1 << TO_DATASET},
+    {"val seed shard-tokens append force json keep", 1 << TO_DATASET},
     {"part frame-tokens level turns turns-keys", 1 << TO_DATASET | 1 << TO_SHARD},
     {NULL, 0},
 };
@@ -103,6 +105,7 @@ static int check_options(bool to_stdout) {
     if (source_options.turns && invalid_utf8 == INVALID_BYTES)
         return fail(EX_USAGE, "--turns reads JSON, which is UTF-8: --invalid-utf8 replace or fail");
     source_options.replaces = invalid_utf8 == INVALID_REPLACE;
+    if (source_options.keep.count > KEEP_MAX) return fail(EX_USAGE, "--keep: more than %d keys", KEEP_MAX);
     if (append && force) return fail(EX_USAGE, "--append adds to a dataset: not with --force");
     if (!(val >= 0 && val <= 1)) return fail(EX_USAGE, "--val %g is not between 0 and 1", val);
     if (frame_tokens < 1 || frame_tokens > SHARD_FRAME_TOKENS_MAX)

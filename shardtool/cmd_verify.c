@@ -29,8 +29,8 @@ static const Option options[] = {
 };
 
 typedef struct {
-    char path[PATH_MAX_BYTES];
-    bool listed; // listed in a manifest, which gives the expected values
+    char path[PATH_MAX_BYTES], docs_path[PATH_MAX_BYTES]; // docs_path: of its table, if it is listed
+    bool listed;                                          // listed in a manifest, which gives the expected values
     DatasetShard expected;
     uint8_t vocab_fp[32];
     uint32_t vocab_size, eot_id;
@@ -71,6 +71,12 @@ static int compare_manifest(const Check *check, const ShardFile *shard) {
     return what ? fail(EX_DATA, "shard '%s': its %s differs from the manifest", shard->path, what) : 0;
 }
 
+static int check_table(const Check *check) {
+    const ProvenanceFile *table = &check->expected.docs;
+    if (dataset_check_size(check->docs_path, table->bytes) < 0) return -1;
+    return provenance_check(check->docs_path, table, check->expected.documents);
+}
+
 static int check_mapped(void *data) {
     Check *check = data;
     ShardFile shard;
@@ -84,6 +90,7 @@ static int check_mapped(void *data) {
     check->after = last->index.data[0] & SHARD_CONTINUES_AFTER;
     int status = shard_verify(&shard, check->cursor, quick);
     if (status == 0 && check->listed) status = compare_manifest(check, &shard);
+    if (status == 0 && check->listed && check->expected.docs.bytes) status = check_table(check);
     shard_file_close(&shard);
     return status;
 }
@@ -133,13 +140,16 @@ static bool report_oldest(Verifier *verifier) {
     return true;
 }
 
-static void submit(Verifier *verifier, const char *path, const DatasetShard *expected, const Dataset *dataset) {
+// `expected` is shard `number` of a split of the dataset, or NULL.
+static void submit(Verifier *verifier, const char *path, const DatasetShard *expected, const Dataset *dataset,
+                   int split, uint64_t number) {
     Check *check;
     while (!(check = pool_acquire(verifier->pool))) report_oldest(verifier);
     snprintf(check->path, sizeof check->path, "%s", path);
     check->listed = expected != NULL;
     if (expected) {
         check->expected = *expected;
+        dataset_docs_path(check->docs_path, dataset->path, split, number);
         memcpy(check->vocab_fp, dataset->vocab_fp, 32);
         check->vocab_size = dataset->vocab_size, check->eot_id = dataset->eot_id;
     }
@@ -161,9 +171,12 @@ static int report_unlisted(void *context, const char *file) {
     unsigned long long number;
     int split = strncmp(file, "val/", 4) ? SPLIT_TRAIN : SPLIT_VAL;
     const char *name = strrchr(file, '/') + 1;
-    if (sscanf(name, "%llu", &number) == 1 && number < dataset->shard_count[split] &&
-        !strcmp(dataset->shards[split][number].path, path))
-        return 0;
+    if (sscanf(name, "%llu", &number) == 1 && number < dataset->shard_count[split]) {
+        const DatasetShard *shard = &dataset->shards[split][number];
+        char docs[PATH_MAX_BYTES];
+        dataset_docs_path(docs, dataset->path, split, number);
+        if (!strcmp(shard->path, path) || (shard->docs.bytes && !strcmp(docs, path))) return 0;
+    }
     fail(EX_DATA, "'%s' is not listed in the manifest", path);
     report_other(unlisted->verifier, path);
     return 0;
@@ -171,7 +184,7 @@ static int report_unlisted(void *context, const char *file) {
 
 static void verify_path(Verifier *verifier, const char *path) {
     if (!dataset_is(path)) {
-        submit(verifier, path, NULL, NULL);
+        submit(verifier, path, NULL, NULL, 0, 0);
         return;
     }
     Dataset dataset;
@@ -182,7 +195,7 @@ static void verify_path(Verifier *verifier, const char *path) {
     for (int split = 0; split < SPLIT_COUNT; split++)
         for (uint64_t i = 0; i < dataset.shard_count[split]; i++) {
             const DatasetShard *shard = &dataset.shards[split][i];
-            submit(verifier, shard->path, shard, &dataset);
+            submit(verifier, shard->path, shard, &dataset, split, i);
         }
     char vocabulary[PATH_MAX_BYTES];
     if (dataset_vocabulary_find(vocabulary, &dataset) < 0) report_other(verifier, path);

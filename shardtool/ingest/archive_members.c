@@ -185,7 +185,7 @@ static int skip_member(ArchiveReader *archive, Part *part) {
 
 // The place of a document is its member.
 static void set_place(OpenMember *member, Part *part) {
-    part->has_place = true;
+    part->has_place = true, part->line = 0;
     part->place = member->place;
     part->preceding = member->documents += part->skipped;
     member->documents += part->last;

@@ -2,6 +2,7 @@
 #include "shardtool/ingest/input_format.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "dataset/provenance.h"
 #include "shardtool/ingest/codec.h"
 #include "shardtool/ingest/foreign.h"
 #include <inttypes.h>
@@ -225,6 +226,23 @@ void reader_close(FormatReader *reader) {
     SpooledStream *spooled = reader->spooled;
     reader->format->close(reader);
     spooled_close(spooled);
+}
+
+int keep_add(SourceOptions *options, size_t number, const char *is, Bytes value, Buffer *row,
+             char why[KEEP_WHY_BYTES]) {
+    const char *key = options->keep.items[number];
+    if (is || value.size > PROVENANCE_VALUE_MAX) {
+        const int size = snprintf(why, KEEP_WHY_BYTES, "--keep '%.200s': its value is ", key);
+        if (is)
+            snprintf(why + size, KEEP_WHY_BYTES - (size_t)size, "%s, and not a text, a number, true or false", is);
+        else
+            snprintf(why + size, KEEP_WHY_BYTES - (size_t)size, "%zu bytes long, more than %d", value.size,
+                     PROVENANCE_VALUE_MAX);
+        return -1;
+    }
+    options->keep_found |= 1u << number;
+    provenance_add(row, key, value);
+    return 0;
 }
 
 int level_check(const Stream *stream, const SourceOptions *options) {

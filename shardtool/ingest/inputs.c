@@ -21,6 +21,48 @@ const char *input_path(const Inputs *inputs, const InputFile *file, char path[st
     return path;
 }
 
+static const char *skip_here(const char *path) {
+    while (path[0] == '.' && path[1] == '/') path += 2;
+    return path;
+}
+
+static bool is_outside(const char *path) {
+    path = skip_here(path);
+    return *path == '/' || (!strncmp(path, "..", 2) && (!path[2] || path[2] == '/'));
+}
+
+// Finds the folders that all arguments share which are not below this folder.
+static void find_outside(Inputs *inputs) {
+    for (uint64_t i = 0; i < inputs->argument_count; i++) {
+        const char *path = inputs->arguments[i].path;
+        if (!is_outside(path)) continue;
+        if (!inputs->outside) inputs->outside = path, inputs->outside_bytes = strlen(path);
+        size_t same = 0, length = strlen(path);
+        while (length && path[length - 1] == '/') length--; // the last folder stays, also as "/data/"
+        while (same < inputs->outside_bytes && same < length && path[same] == inputs->outside[same]) same++;
+        while (same && inputs->outside[same - 1] != '/') same--;
+        inputs->outside_bytes = same;
+    }
+}
+
+const char *input_name(const Inputs *inputs, const InputFile *file, char name[static PATH_MAX_BYTES]) {
+    char whole[PATH_MAX_BYTES];
+    const char *path = input_path(inputs, file, whole);
+    const char *scheme = strstr(path, "://"), *host = scheme ? scheme + 3 : NULL;
+    if (host) {
+        const size_t server = strcspn(host, "/?#");
+        const char *user = memrchr(host, '@', server);
+        const char *from = user ? user + 1 : host;
+        snprintf(name, PATH_MAX_BYTES, "%.*s%.*s", (int)(host - path), path, (int)strcspn(from, "?#"), from);
+        return name;
+    }
+    if (is_outside(path) && inputs->outside && !strncmp(path, inputs->outside, inputs->outside_bytes))
+        path += inputs->outside_bytes;
+    for (path = skip_here(path); is_outside(path) && *path; path = skip_here(path)) path += *path == '/' ? 1 : 2;
+    snprintf(name, PATH_MAX_BYTES, "%s", *path ? path : "-");
+    return name;
+}
+
 bool input_entry(const Inputs *inputs, const InputFile *file, char path[static PATH_MAX_BYTES], RemoteEntry *entry) {
     input_path(inputs, file, path);
     if (!input_folder(inputs, file)->is_remote) return false;
@@ -163,6 +205,7 @@ int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *
     if (status == 0) status = refuse_twice(inputs, (Identity *)(void *)walk.identities.data);
     walk_close(&walk);
     buffer_close(&list);
+    if (status == 0) find_outside(inputs);
     if (status == 0) set_arguments(inputs), status = refuse_unreadable(inputs);
     if (status < 0) inputs_close(inputs);
     return status;

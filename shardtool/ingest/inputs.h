@@ -13,8 +13,10 @@ typedef struct {
     uint64_t folder_count, names_bytes;
     InputArgument *arguments;
     uint64_t file_count, argument_count, bytes;
-    uint64_t about; // files that were left out as README.md is
-    Remote *remote; // for files of URLs, or NULL
+    uint64_t about;       // files that were left out as README.md is
+    Remote *remote;       // for files of URLs, or NULL
+    const char *outside;  // the first argument that is an absolute path or begins with ..; NULL: none
+    size_t outside_bytes; // of its folders that all such arguments share
 } Inputs;
 
 // Sorts the arguments by bytes, walks directories in byte order of their paths. Dot files and Parquet's indexes are
@@ -36,6 +38,8 @@ void inputs_close(Inputs *inputs); // accepts a zeroed struct
 bool input_entry(const Inputs *inputs, const InputFile *file, char path[static PATH_MAX_BYTES], RemoteEntry *entry);
 // Writes the path of a file to `path`, and returns it.
 const char *input_path(const Inputs *inputs, const InputFile *file, char path[static PATH_MAX_BYTES]);
+// The name of a file in tables of documents (dataset/provenance.h): without what tells where this machine has it.
+const char *input_name(const Inputs *inputs, const InputFile *file, char name[static PATH_MAX_BYTES]);
 // Names a document of a file in the pending error; returns -1.
 int input_fail_in(const Inputs *inputs, uint64_t file, uint64_t document);
 const InputFolder *input_folder(const Inputs *inputs, const InputFile *file);

@@ -225,6 +225,7 @@ int source_next(Source *source, Part *part) {
                 if (status > 0) source->document += part->skipped;
                 part->file = source->next_file - 1, part->document = source->document;
                 part->replaced = source->options->replaced - replaced;
+                part->record = part->line ? part->line - 1 : part->document;
                 if (status > 0 && !part->has_place) part->place = (ReadPlace){0}, part->preceding = source->document;
                 if (status > 0) source->document += part->last, source->options->skips.documents += part->last;
                 return status;

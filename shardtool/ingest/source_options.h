@@ -6,6 +6,7 @@
 #include "shardtool/ingest/stream.h"
 
 enum { INPUT_FORMATS_MAX = 16 }; // rows of input_formats.def
+enum { KEEP_MAX = 16, KEEP_WHY_BYTES = 384 };
 
 typedef enum { DOCS_FILE, DOCS_LINES, DOCS_PARAGRAPHS } SourceDocs;
 
@@ -14,6 +15,8 @@ typedef struct {
     const char *text_field;  // dotted path of the text in a JSON line
     const char *text_column; // dotted path of the text in a Parquet file
     StringList where;        // conditions (where.h); rows of Parquet and JSON lines that do not meet all are left out
+    StringList keep;         // keys of JSON lines and columns of Parquet whose values go with a document (Part.kept)
+    uint32_t keep_found;     // bits of those that a document had
     bool turns;              // JSON lines and Parquet may have conversations (conversation.h); no other format is read
     const struct ConversationKeys *turns_keys; // of --turns-keys; NULL: the usual ones
     bool items;         // of JSON lines that are items of a grade, the right texts alone (jsonl_items.h)
@@ -33,6 +36,10 @@ typedef struct {
     StringList ignored;                      // keys beside conversations that were not read; the first ones, owned
     uint64_t inputs_read[INPUT_FORMATS_MAX]; // files and members read, by row of the table
 } SourceOptions;
+
+// Adds the value of key `number` of --keep to `row`. -1 with the reason: what it `is` cannot be kept (NULL: a text), or
+// it is too long.
+int keep_add(SourceOptions *options, size_t number, const char *is, Bytes value, Buffer *row, char why[KEEP_WHY_BYTES]);
 
 // A container's checks: 65 when the stream is nested deeper than --max-depth, or when `out_bytes` of output from
 // `in_bytes` of input exceed --max-ratio.

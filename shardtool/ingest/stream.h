@@ -27,6 +27,9 @@ typedef struct {
     ReadPlace place;
     uint64_t preceding;
     uint64_t replaced; // places that were not UTF-8 and that the reader replaced since the part before
+    uint64_t line;     // of a file of JSON lines, from 1; else 0
+    uint64_t record;   // the line from 0, or `document`
+    Bytes kept;        // with the first part: the values of --keep (dataset/provenance.h)
 } Part;
 
 typedef struct Stream Stream;

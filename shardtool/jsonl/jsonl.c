@@ -7,6 +7,7 @@
 #include "shardtool/conversation/conversation.h"
 #include "shardtool/ingest/input_format.h"
 #include "shardtool/jsonl/jsonl_items.h"
+#include "shardtool/jsonl/jsonl_keep.h"
 #include "shardtool/jsonl/jsonl_where.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -36,14 +37,15 @@ typedef struct {
     JsonEvents json;
     uint64_t start;           // offset in the stream of window[0]
     uint64_t number, line_at; // of the line, from 1; its offset in the stream
-    bool whole;               // the text is returned when the line is whole: with turns, items or conditions
+    bool whole;               // the text is returned when the line is whole: with turns, items, conditions or kept keys
     bool items;               // lines may be items of a grade; other lines are joined
     KeyPath path;
     bool joins; // all strings of the line, for the path *
     LineText line;
     Buffer text;
     JsonlWhere where;
-    char why[WHERE_WHY_BYTES]; // also for CONVERSATION_WHY_BYTES
+    JsonlKeep keep;
+    char why[WHERE_WHY_BYTES]; // also for CONVERSATION_WHY_BYTES and KEEP_WHY_BYTES
     // Spark and DataFusion leave out a key whose value is null. A line without the key is thus a null text if another
     // line of the file has the key, and waits until one has.
     bool has_key;
@@ -67,6 +69,7 @@ void jsonl_close(FormatReader *reader) {
     json_events_close(&jsonl->json);
     json_tree_close(&jsonl->tree);
     jsonl_where_close(&jsonl->where);
+    jsonl_keep_close(&jsonl->keep);
     buffer_close(&jsonl->text);
     buffer_close(&jsonl->pending);
     free(jsonl);
@@ -81,8 +84,9 @@ FormatReader *jsonl_open(Stream *stream, SourceOptions *options) {
     jsonl->has_key = start.byte; // a document lies before
     jsonl->joins = !strcmp(options->text_field, "*");
     jsonl->items = options->items && jsonl->joins && !options->turns;
-    jsonl->whole = options->turns || jsonl->items || options->where.count;
+    jsonl->whole = options->turns || jsonl->items || options->where.count || options->keep.count;
     int status = jsonl_where_open(&jsonl->where, &options->where);
+    if (status == 0) status = jsonl_keep_open(&jsonl->keep, &options->keep);
     if (!key_path_open(&jsonl->path, options->text_field))
         status = fail(EX_USAGE, "--text-field '%s' is not a path of 1 to %d keys", options->text_field, PATH_KEYS_MAX);
     if (status == 0 && start.byte) status = stream_seek(stream, start.byte);
@@ -170,6 +174,7 @@ static void begin_line(JsonlReader *jsonl) {
     jsonl->line = (LineText){0};
     key_path_begin(&jsonl->path);
     jsonl_where_begin(&jsonl->where);
+    jsonl_keep_begin(&jsonl->keep);
     jsonl->number++, jsonl->line_at = jsonl->start + jsonl->json.at;
 }
 
@@ -193,7 +198,9 @@ static int return_part(JsonlReader *jsonl, Part *part, bool last) {
                    .first = !jsonl->line.streamed,
                    .last = last,
                    .has_place = true,
-                   .place = {jsonl->line_at, jsonl->number}};
+                   .place = {jsonl->line_at, jsonl->number},
+                   .line = jsonl->number,
+                   .kept = {jsonl->keep.row.data, jsonl->keep.row.size}};
     jsonl->text.size = 0; // the bytes stay valid until the next call
     jsonl->line.streamed = !last;
     return 1;
@@ -274,6 +281,7 @@ static int end_line(JsonlReader *jsonl, Part *part) {
         jsonl->line.found = true;
     else if (met && !why && !line->found && is_conversation(jsonl))
         why = IS_TURNS;
+    if (met && !why) why = jsonl_keep_end(&jsonl->keep, jsonl->options, jsonl->why);
     if (why) return refuse_line(jsonl, why, part);
     if ((line->found || line->is_null) && !jsonl->has_key) {
         jsonl->has_key = true;
@@ -337,6 +345,7 @@ int jsonl_next(FormatReader *reader, Part *part) {
             else if (!turns && !jsonl->items)
                 status = take_event(jsonl, event, part);
             if (jsonl->where.list.count) jsonl_where_take(&jsonl->where, &jsonl->json, event);
+            if (jsonl->options->keep.count) jsonl_keep_take(&jsonl->keep, &jsonl->json, event);
         }
         if (status) return status;
     }

@@ -24,6 +24,9 @@ typedef struct {
     ParquetColumn text_column, where_columns[WHERE_MAX];
     ParquetColumnReader text, where[WHERE_MAX];
     WhereList conditions;
+    ParquetColumn keep_columns[KEEP_MAX];
+    ParquetColumnReader keep[KEEP_MAX];
+    Buffer kept;     // of the last row
     Bytes text_left; // of the last row, not yet returned
     // With turns
     ParquetRecord record; // the columns of conversations, and the one of a text
@@ -119,6 +122,56 @@ static int fail_text(const ParquetReader *parquet) {
     return fail_in("--text-column");
 }
 
+// Why the values of a column cannot be kept, or NULL.
+static const char *unfit_to_keep(const ParquetColumn *column) {
+    const WhereType type = parquet_is_null(column) ? WHERE_NULL : where_type(column);
+    if (type != WHERE_OTHER) return NULL;
+    return column->logical ? column->logical : parquet_type_name((int)column->type);
+}
+
+static int find_kept(ParquetReader *parquet, size_t i) {
+    SourceOptions *options = parquet->options;
+    ParquetColumn *column = &parquet->keep_columns[i];
+    char why[KEEP_WHY_BYTES];
+    if (parquet_find_column(&parquet->footer.schema, options->keep.items[i], column) < 0) return fail_in("--keep");
+    const char *is = unfit_to_keep(column);
+    if (!is) return 0;
+    keep_add(options, i, is, (Bytes){0}, &parquet->kept, why);
+    return fail(EX_DATA, "'%s': %s", parquet->stream->name, why);
+}
+
+static void print_value(const ParquetColumn *column, const ParquetValue *value, char text[32]) {
+    if (column->type == PARQUET_BOOLEAN)
+        snprintf(text, 32, "%s", value->integer ? "true" : "false");
+    else if (column->type != PARQUET_FLOAT && column->type != PARQUET_DOUBLE)
+        snprintf(text, 32, column->is_unsigned ? "%" PRIu64 : "%" PRId64, (uint64_t)value->integer);
+    else // the shortest that reads back as the same number
+        for (int digits = 1, end = column->type == PARQUET_FLOAT ? 9 : 17; digits <= end; digits++) {
+            snprintf(text, 32, "%.*g", digits, value->real);
+            if (column->type == PARQUET_FLOAT ? strtof(text, NULL) == (float)value->real
+                                              : strtod(text, NULL) == value->real)
+                break;
+        }
+}
+
+// Adds the values of the next row. Those of an unwanted one are passed over.
+static int keep_row(ParquetReader *parquet, bool wanted) {
+    SourceOptions *options = parquet->options;
+    parquet->kept.size = 0;
+    for (size_t i = 0; i < options->keep.count; i++) {
+        const ParquetColumn *column = &parquet->keep_columns[i];
+        ParquetValue value;
+        char text[32], why[KEEP_WHY_BYTES];
+        if (parquet_column_next(&parquet->keep[i], &value) < 0) return -1;
+        if (!wanted || value.null || parquet_is_null(column)) continue;
+        const bool is_text = column->type == PARQUET_BYTE_ARRAY;
+        if (!is_text) print_value(column, &value, text);
+        if (keep_add(options, i, NULL, is_text ? value.bytes : bytes_of_text(text), &parquet->kept, why) < 0)
+            return fail(EX_DATA, "row %" PRIu64 ": %s", parquet->row, why);
+    }
+    return 0;
+}
+
 static int find_text(ParquetReader *parquet) {
     const SourceOptions *options = parquet->options;
     ParquetColumn *text = &parquet->text_column;
@@ -138,6 +191,8 @@ static int find_columns(ParquetReader *parquet) {
     if (where_parse(&parquet->conditions, &options->where) < 0) return -1;
     for (unsigned i = 0; i < parquet->conditions.count; i++)
         if (find_condition(parquet, i) < 0) return -1;
+    for (size_t i = 0; i < options->keep.count; i++)
+        if (find_kept(parquet, i) < 0) return -1;
     return 0;
 }
 
@@ -145,22 +200,29 @@ static int fail_at(const ParquetReader *parquet, size_t group, const char *colum
     return fail_in("'%s' row group %zu, column '%.100s'", parquet->stream->name, group, column);
 }
 
-// Finds the pages of all columns in a row group; with `begin`, starts reading them.
+// Finds the pages of a column in a row group; with `begin`, starts reading them.
+static int find_pages(ParquetReader *parquet, size_t group, const char *name, const ParquetColumn *column,
+                      ParquetColumnReader *reader, bool begin) {
+    ParquetChunk chunk;
+    if (parquet_find_chunk(&parquet->footer, group, column, &chunk) < 0) return fail_at(parquet, group, name);
+    if (begin) parquet_column_begin(reader, parquet->stream, column, &chunk);
+    return 0;
+}
+
 static int find_group(ParquetReader *parquet, size_t group, bool begin) {
     const SourceOptions *options = parquet->options;
     const bool turns = options->turns;
+    int status = 0;
     if (turns && parquet_record_find_group(&parquet->record, &parquet->footer, group, begin) < 0)
         return fail_at(parquet, group, parquet->record.column);
-    for (unsigned i = 0; i < parquet->conditions.count + !turns; i++) {
-        bool is_text = i == parquet->conditions.count;
-        const ParquetColumn *column = is_text ? &parquet->text_column : &parquet->where_columns[i];
-        ParquetColumnReader *reader = is_text ? &parquet->text : &parquet->where[i];
-        ParquetChunk chunk;
-        if (parquet_find_chunk(&parquet->footer, group, column, &chunk) < 0)
-            return fail_at(parquet, group, is_text ? options->text_column : parquet->conditions.items[i].name);
-        if (begin) parquet_column_begin(reader, parquet->stream, column, &chunk);
-    }
-    return 0;
+    if (!turns) status = find_pages(parquet, group, options->text_column, &parquet->text_column, &parquet->text, begin);
+    for (unsigned i = 0; status == 0 && i < parquet->conditions.count; i++)
+        status = find_pages(parquet, group, parquet->conditions.items[i].name, &parquet->where_columns[i],
+                            &parquet->where[i], begin);
+    for (size_t i = 0; status == 0 && i < options->keep.count; i++)
+        status =
+            find_pages(parquet, group, options->keep.items[i], &parquet->keep_columns[i], &parquet->keep[i], begin);
+    return status;
 }
 
 FormatReader *parquet_open(Stream *stream, SourceOptions *options) {
@@ -187,6 +249,8 @@ void parquet_close(FormatReader *reader) {
     json_decref(parquet->line);
     buffer_close(&parquet->conversation);
     for (unsigned i = 0; i < WHERE_MAX; i++) parquet_column_close(&parquet->where[i]);
+    for (unsigned i = 0; i < KEEP_MAX; i++) parquet_column_close(&parquet->keep[i]);
+    buffer_close(&parquet->kept);
     free(parquet);
 }
 
@@ -210,6 +274,7 @@ static int next_row(ParquetReader *parquet, ParquetValue *text, bool *wanted) {
         const WhereValue compared = where_value(&parquet->where_columns[i], &value);
         *wanted &= where_holds(&parquet->conditions.items[i], &compared);
     }
+    if (keep_row(parquet, *wanted) < 0) return fail_at(parquet, parquet->group - 1, "--keep");
     if (parquet->options->turns) return next_line(parquet);
     if (parquet_column_next(&parquet->text, text) < 0)
         return fail_at(parquet, parquet->group - 1, parquet->options->text_column);
@@ -233,6 +298,7 @@ static int return_part(ParquetReader *parquet, Part *part, bool first, uint64_t 
     Bytes *left = &parquet->text_left;
     size_t size = left->size < PART_BYTES ? left->size : PART_BYTES;
     *part = (Part){.text = {left->data, size}, .first = first, .last = size == left->size, .skipped = skipped};
+    part->kept = (Bytes){parquet->kept.data, parquet->kept.size};
     left->data += size, left->size -= size;
     return 1;
 }

@@ -1,6 +1,7 @@
 // Links or copies the shards of a finished dataset.
 #include "shardtool/pipeline/append.h"
 #include "dataset/dataset_build.h"
+#include "dataset/provenance_reader.h"
 #include "dataset/token_reader.h"
 
 // The shards of a split that stay as they are.
@@ -33,6 +34,18 @@ void append_places(const Dataset *base, Inputs *inputs) {
     inputs_add_names(inputs, names, 2 * SPLIT_COUNT);
 }
 
+// Adds the rows of the documents that begin with these ids. *begins: the first of them begins one.
+static int add_rows(ShardSink *sink, ProvenanceReader *rows, Bytes ids, unsigned id_bytes, bool *begins,
+                    uint64_t *document) {
+    Bytes row;
+    for (size_t i = 0; i < ids.size / id_bytes; i++) {
+        if (*begins && provenance_at(rows, (*document)++, &row) < 0) return -1;
+        if (*begins) shard_sink_row(sink, rows->split, row);
+        *begins = id_at(ids.data, i, id_bytes) == rows->dataset->eot_id;
+    }
+    return 0;
+}
+
 static int add_shard(ShardSink *sink, const Dataset *base, const Inputs *inputs, int split) {
     uint64_t number = base->shard_count[split] - 1;
     const DatasetShard *last = &base->shards[split][number];
@@ -42,7 +55,10 @@ static int add_shard(ShardSink *sink, const Dataset *base, const Inputs *inputs,
     if (token_reader_open(&reader, base->path, split) < 0) return -1;
     const ShardFile *shard = token_reader_shard(&reader, number);
     int status = shard ? 0 : -1;
-    if (shard && shard->members[0].index.data[0] & SHARD_CONTINUES_BEFORE) shard_sink_continue(sink, split);
+    bool begins = shard && !(shard->members[0].index.data[0] & SHARD_CONTINUES_BEFORE);
+    if (shard && !begins) shard_sink_continue(sink, split);
+    ProvenanceReader rows = {.dataset = &reader.dataset, .split = split};
+    uint64_t document = base->documents[split] - last->documents;
     Buffer ids = {0};
     buffer_reserve(&ids, (size_t)SHARD_FRAME_TOKENS * reader.id_bytes);
     for (uint64_t done = 0; status == 0 && done < last->tokens;) {
@@ -50,11 +66,15 @@ static int add_shard(ShardSink *sink, const Dataset *base, const Inputs *inputs,
         if (done == 0) take = 1; // the place of its first id
         status = token_reader_get(&reader, last->first + done, (size_t)take, ids.data);
         if (status == 0)
+            status = add_rows(sink, &rows, (Bytes){ids.data, (size_t)take * reader.id_bytes}, reader.id_bytes, &begins,
+                              &document);
+        if (status == 0)
             status = shard_sink_add(sink, split, ids.data, (size_t)take, done ? to : from,
                                     take == left ? last->source_bytes : 0);
         done += take;
     }
     buffer_close(&ids);
+    provenance_reader_close(&rows);
     token_reader_close(&reader);
     return status;
 }

@@ -19,7 +19,7 @@ enum { JOURNAL_BYTES_MAX = 1 << 30 };
 static void add_header(Buffer *out, const Dataset *dataset, const Inputs *inputs, const Dataset *base) {
     uint8_t hash[32];
     inputs_hash(inputs, true, hash);
-    json_add_field(out, "format", "SHRDJRNL1");
+    json_add_field(out, "format", "SHRDJRNL2");
     json_add_field(out, "params", dataset->params);
     json_add_hex(out, "vocab_fp", dataset->vocab_fp, 32);
     json_add_hex(out, "inputs", hash, 32);
@@ -170,11 +170,14 @@ int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs,
     return status;
 }
 
-void journal_keep(Journal *journal, InputPosition position, Bytes ids, size_t count, uint64_t source_bytes) {
-    PendingIds head = {position.file, position.document, source_bytes, count};
-    assert(ids.size == count * journal->id_bytes);
+void journal_keep(Journal *journal, InputPosition position, Bytes ids, Bytes kept, uint64_t source_bytes) {
+    PendingIds head = {position.file, position.document, position.record, source_bytes, ids.size / journal->id_bytes,
+                       kept.size};
+    assert(ids.size == head.count * journal->id_bytes);
     buffer_add(&journal->pending, &head, sizeof head);
     buffer_add(&journal->pending, ids.data, ids.size);
+    buffer_add(&journal->pending, kept.data, kept.size);
+    buffer_add(&journal->pending, "\0\0", pending_kept(&head) - kept.size);
 }
 
 // Writes the pending ids of the documents before `end`; those after it will be read again.
@@ -189,7 +192,7 @@ static int write_pending(Journal *journal, InputPosition end) {
         assert(!position_is_before(position, last)); // journal_keep is called in order
         if (!position_is_before(position, end)) break;
         last = position;
-        size += sizeof head + head.count * journal->id_bytes;
+        size += sizeof head + head.count * journal->id_bytes + pending_kept(&head);
     }
     assert(size <= pending->size);
     if (!size) return 0;

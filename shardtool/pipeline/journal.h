@@ -36,13 +36,15 @@ typedef struct {
     bool has_start;                       // documents before `start` are in shards or in `pending`
     InputPosition start;
     AccessPoint point; // of the file of `start`, or all zero
-    Buffer pending;    // PendingIds, each followed by its ids
+    Buffer pending;    // PendingIds, each followed by its ids and its kept values
     Buffer params;     // if journal_load returns JOURNAL_OTHER: the options of that run
 } JournalResume;
 
 typedef struct {
-    uint64_t file, document, source_bytes, count;
+    uint64_t file, document, record, source_bytes, count, kept_bytes;
 } PendingIds;
+// The bytes of its kept values with their padding, so that all ids are at a multiple of their size.
+static inline size_t pending_kept(const PendingIds *head) { return (head->kept_bytes + 3) / 4 * 4; }
 
 typedef enum {
     JOURNAL_NONE,  // no usable journal, or one without finished shards; the dataset is as it was
@@ -60,7 +62,7 @@ int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs,
                  const JournalResume *resume, int pending_split, const SourceOptions *options);
 // Keeps ids of a document of the pending split, in order and from its first one, whether or not a finished shard holds
 // some: the run that continues drops those. source_bytes as for shard_sink_add.
-void journal_keep(Journal *journal, InputPosition position, Bytes ids, size_t count, uint64_t source_bytes);
+void journal_keep(Journal *journal, InputPosition position, Bytes ids, Bytes kept, uint64_t source_bytes);
 // Appends shard `number` of a split, durably.
 int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard *shard, InputPosition position);
 // Removes the lines from the first shard on that holds documents of input `file` or later ones: a run that continues

@@ -13,6 +13,7 @@ struct json_t; // of libjansson
 // document is preceded by `preceding` others after a place of the file.
 typedef struct {
     uint64_t file, document, token;
+    uint64_t record; // where the document is in the file (dataset/provenance.h)
     ReadPlace place;
     uint64_t preceding;
 } InputPosition;

@@ -13,6 +13,7 @@ enum { BATCH_BYTES_FULL = 256 << 10 }; // with whole documents of so many bytes 
 typedef struct {
     TextBatch *batch;
     BatchDocument document; // its bytes so far
+    Buffer kept;            // its kept values
     bool is_long;           // windows of it were submitted
     Buffer unchecked;       // text whose characters are to be checked
     uint64_t checked_bytes;
@@ -52,15 +53,17 @@ static void count_replaced(Pipeline *pipeline, const BatchDocument *document) {
     input->file = file, input->places += document->replaced;
 }
 
-static int deliver_document(Pipeline *pipeline, const BatchDocument *document, const uint8_t *ids, unsigned id_bytes) {
+static int deliver_document(Pipeline *pipeline, const BatchDocument *document, Bytes kept, const uint8_t *ids,
+                            unsigned id_bytes) {
     size_t count = document->ids, bytes = document->bytes - document->markers;
     count_replaced(pipeline, document);
     Journal *journal = pipeline->options->shards.journal;
     if (journal && document->split == journal->pending_split && count)
-        journal_keep(journal, document->position, (Bytes){ids, count * id_bytes}, count, bytes);
+        journal_keep(journal, document->position, (Bytes){ids, count * id_bytes}, kept, bytes);
     const size_t dropped = resume_drop(&pipeline->resume, document->split, count);
     ids += dropped * id_bytes, count -= dropped;
     pipeline->tokens.delivered += count;
+    if (count) shard_sink_place(pipeline->sink, document->split, document->position, kept);
     return shard_sink_add(pipeline->sink, document->split, ids, count, document->position, bytes);
 }
 
@@ -71,8 +74,10 @@ static int deliver_batch(Pipeline *pipeline) {
     if (!batch) return 1;
     const unsigned bytes = vocab_id_bytes(pipeline->options->text.vocab);
     const uint8_t *ids = batch->ids.data;
-    for (unsigned i = 0; i < batch->count; i++) {
-        if (deliver_document(pipeline, &batch->documents[i], ids, bytes) < 0) return -1;
+    Bytes kept = {batch->kept.data, 0};
+    for (unsigned i = 0; i < batch->count; i++, kept.data += kept.size) {
+        kept.size = batch->documents[i].kept;
+        if (deliver_document(pipeline, &batch->documents[i], kept, ids, bytes) < 0) return -1;
         pipeline->documents += !batch->is_window || batch->is_last;
         ids += batch->documents[i].ids * bytes;
     }
@@ -97,11 +102,18 @@ static int submit_batch(Pipeline *pipeline) {
     return next_batch(pipeline);
 }
 
+static void add_filled(Filling *filling) {
+    TextBatch *batch = filling->batch;
+    filling->document.kept = filling->kept.size;
+    batch->documents[batch->count++] = filling->document;
+    buffer_add(&batch->kept, filling->kept.data, filling->kept.size);
+}
+
 // Submits the part of the open document that is in the batch as a window.
 static int submit_window(Pipeline *pipeline, bool is_last) {
     Filling *filling = &pipeline->filling;
     TextBatch *batch = filling->batch;
-    batch->documents[batch->count++] = filling->document;
+    add_filled(filling);
     if (!is_last) batch->documents[0].bytes = batch->documents[0].markers = batch->documents[0].replaced = 0;
     batch->is_window = true, batch->is_first = !filling->is_long, batch->is_last = is_last;
     filling->is_long = true;
@@ -203,8 +215,13 @@ static int add_document(Pipeline *pipeline, Part *part) {
     bool is_bad = false;
     filling->is_long = false;
     filling->unchecked.size = 0, filling->checked_bytes = 0;
-    InputPosition position = {
-        .file = part->file, .document = part->document, .place = part->place, .preceding = part->preceding};
+    InputPosition position = {.file = part->file,
+                              .document = part->document,
+                              .record = part->record,
+                              .place = part->place,
+                              .preceding = part->preceding};
+    filling->kept.size = 0;
+    buffer_add(&filling->kept, part->kept.data, part->kept.size);
     filling->document = (BatchDocument){.position = position};
     for (;;) {
         filling->document.replaced += part->replaced;
@@ -214,8 +231,8 @@ static int add_document(Pipeline *pipeline, Part *part) {
         if (next_part(pipeline, part) < 0) return -1;
     }
     if (filling->is_long) return submit_window(pipeline, true);
-    TextBatch *batch = filling->batch;
-    batch->documents[batch->count++] = filling->document;
+    const TextBatch *batch = filling->batch;
+    add_filled(filling);
     bool is_full = batch->count == BATCH_DOCUMENTS || batch->text_bytes >= BATCH_BYTES_FULL;
     return is_full ? submit_batch(pipeline) : 0;
 }
@@ -275,5 +292,6 @@ int pipeline_run(const PipelineOptions *options, const Inputs *inputs, Source *s
     text_batches_close(pipeline.batches);
     shard_sink_close(pipeline.sink);
     buffer_close(&pipeline.filling.unchecked);
+    buffer_close(&pipeline.filling.kept);
     return status;
 }

@@ -27,12 +27,14 @@ int resume_add_pending(Resume *resume, const ShardSinkOptions *options, ShardSin
     int split = options->journal->pending_split;
     PendingIds head;
     const unsigned bytes = id_bytes(options->params.vocab_size);
-    for (size_t at = 0; at < pending->size; at += head.count * bytes) {
+    for (size_t at = 0; at < pending->size; at += head.count * bytes + pending_kept(&head)) {
         memcpy(&head, pending->data + at, sizeof head);
         at += sizeof head;
-        InputPosition position = {.file = head.file, .document = head.document};
+        const Bytes kept = {pending->data + at + head.count * bytes, head.kept_bytes};
+        InputPosition position = {.file = head.file, .document = head.document, .record = head.record};
         if (resume_is_finished(resume, position, split)) continue;
         const size_t dropped = resume_drop(resume, split, head.count), count = head.count - dropped;
+        if (count) shard_sink_place(sink, split, position, kept);
         if (shard_sink_add(sink, split, pending->data + at + dropped * bytes, count, position, head.source_bytes) < 0)
             return -1;
         *tokens += count;

@@ -20,7 +20,12 @@ typedef struct {
     uint64_t source_bytes;
     InputPosition from, to; // of the frame; to.token counts the ids of the last document so far
 
+    bool in_document; // the last id that was added is not an end-of-text id
+    Buffer rows;      // of the documents whose ids are in `ids` or in flight: u32 bytes, and the row
+    size_t row;       // offset of the first one that is not in `table`
+
     ShardWriter shard; // being written
+    ProvenanceWriter table;
     bool open, continues;
     InputPosition shard_from, shard_to;
 } SinkSplit;
@@ -35,6 +40,7 @@ struct ShardSink {
     ShardEncoder **encoders;      // one per worker, and one of the thread that adds
     unsigned encoder_count;
     SinkSplit splits[SPLIT_COUNT];
+    Buffer row;
 };
 
 static int compress_frame(void *data, unsigned worker) {
@@ -51,7 +57,7 @@ ShardSink *shard_sink_open(const ShardSinkOptions *options, const Inputs *inputs
         SinkSplit *split = &sink->splits[i];
         split->ids = allocate_zeroed(frame_tokens, sink->id_bytes);
         if (options->resume) split->to = options->resume->positions[i];
-        split->continues = split->to.token > 0;
+        split->continues = split->in_document = split->to.token > 0;
     }
 
     unsigned threads = options->threads ? options->threads : pool_cores();
@@ -75,6 +81,8 @@ void shard_sink_close(ShardSink *sink) {
     pool_close(sink->pool);
     for (int i = 0; i < SPLIT_COUNT; i++) {
         if (sink->splits[i].open) shard_writer_abandon(&sink->splits[i].shard);
+        provenance_writer_abandon(&sink->splits[i].table);
+        buffer_close(&sink->splits[i].rows);
         free(sink->splits[i].ids);
     }
     for (unsigned i = 0; i < sink->job_count; i++) {
@@ -82,6 +90,7 @@ void shard_sink_close(ShardSink *sink) {
         buffer_close(&sink->jobs[i].frame);
     }
     for (unsigned i = 0; i < sink->encoder_count; i++) shard_encoder_close(sink->encoders[i]);
+    buffer_close(&sink->row);
     free(sink->encoders);
     free(sink->jobs);
     free(sink);
@@ -100,7 +109,43 @@ static int open_shard(ShardSink *sink, int split, const SinkFrame *job) {
     if (shard_writer_open(&to->shard, directory ? path : NULL, STDOUT_FILENO, &sink->options->params, to->continues) <
         0)
         return -1;
+    if (directory) dataset_docs_path(to->table.path, directory, split, number);
     to->open = true;
+    return 0;
+}
+
+void shard_sink_row(ShardSink *sink, int number, Bytes row) {
+    SinkSplit *split = &sink->splits[number];
+    if (!sink->options->build) return;
+    const uint32_t bytes = (uint32_t)row.size;
+    buffer_add(&split->rows, &bytes, sizeof bytes);
+    buffer_add(&split->rows, row.data, row.size);
+}
+
+void shard_sink_place(ShardSink *sink, int number, InputPosition position, Bytes kept) {
+    Buffer *row = &sink->row;
+    char name[PATH_MAX_BYTES];
+    if (sink->splits[number].in_document) return;
+    provenance_begin(row, input_name(sink->inputs, &sink->inputs->files[position.file], name), position.record);
+    buffer_add(row, kept.data, kept.size);
+    shard_sink_row(sink, number, (Bytes){row->data, row->size});
+}
+
+// Adds the rows of the next documents of the shard to its table, up to `documents` of them. Without a row, nothing is
+// known of a document.
+static int add_rows(SinkSplit *split, uint64_t documents) {
+    Buffer *rows = &split->rows;
+    while (split->table.rows < documents) {
+        Bytes row = {0};
+        if (split->row < rows->size) {
+            row = (Bytes){rows->data + split->row + sizeof(uint32_t), get_u32(rows->data + split->row)};
+            split->row += sizeof(uint32_t) + row.size;
+        }
+        if (provenance_writer_add(&split->table, row) < 0) return -1;
+    }
+    if (!split->row || split->row < rows->size / 2) return 0;
+    memmove(rows->data, rows->data + split->row, rows->size -= split->row);
+    split->row = 0;
     return 0;
 }
 
@@ -115,6 +160,7 @@ static int finish_shard(ShardSink *sink, int split) {
     if (sink->options->build && dataset_build_check(sink->options->build) < 0) return -1;
     from->open = false; // finish closes it in any case
     if (shard_writer_finish(shard) < 0) return -1;
+    if (sink->options->build && add_rows(from, shard->documents) < 0) return -1;
     char first[PATH_MAX_BYTES], last[PATH_MAX_BYTES];
     DatasetShard added = {.tokens = shard->tokens,
                           .documents = shard->documents,
@@ -124,6 +170,7 @@ static int finish_shard(ShardSink *sink, int split) {
                           .to = dataset_position(sink, from->shard_to, last)};
     memcpy(added.content_hash, shard->content_hash, sizeof added.content_hash);
     memcpy(added.stored_hash, shard->stored_hash, sizeof added.stored_hash);
+    if (provenance_writer_finish(&from->table, &added.docs) < 0) return -1;
     dataset_add(sink->dataset, split, &added);
     if (!sink->options->journal) return 0;
     InputPosition end = from->shard_to;
@@ -142,6 +189,9 @@ static int append_frame(ShardSink *sink) {
     if (!split->open && open_shard(sink, job->split, job) < 0) return -1;
     Bytes frame = {job->frame.data, job->frame.size};
     if (shard_writer_append(&split->shard, job->ids, job->count, frame, job->source_bytes) < 0) return -1;
+    // The ended documents; if the first one began in another shard, only those after it are sure to begin here.
+    const uint64_t begun = split->shard.documents - (split->shard.continues_before && split->shard.documents);
+    if (sink->options->build && add_rows(split, begun) < 0) return -1;
     split->shard_to = job->to;
     split->continues = id_at(job->ids, job->count - 1, sink->id_bytes) != sink->options->params.eot_id;
     uint64_t full = sink->options->shard_tokens;
@@ -161,7 +211,9 @@ static int submit_frame(ShardSink *sink, int number) {
     return 0;
 }
 
-void shard_sink_continue(ShardSink *sink, int split) { sink->splits[split].continues = true; }
+void shard_sink_continue(ShardSink *sink, int split) {
+    sink->splits[split].continues = sink->splits[split].in_document = true;
+}
 
 int shard_sink_add(ShardSink *sink, int number, const void *ids, size_t count, InputPosition position,
                    uint64_t source_bytes) {
@@ -176,6 +228,7 @@ int shard_sink_add(ShardSink *sink, int number, const void *ids, size_t count, I
         position.token = (same ? split->to.token : 0) + take;
         split->to = position;
         split->count += take;
+        split->in_document = id_at(from, take - 1, sink->id_bytes) != sink->options->params.eot_id;
         from += take * sink->id_bytes, count -= take;
         if (count == 0) split->source_bytes += source_bytes;
         if (split->count == frame_tokens && submit_frame(sink, number) < 0) return -1;

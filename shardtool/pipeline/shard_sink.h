@@ -17,6 +17,10 @@ typedef struct {
 typedef struct ShardSink ShardSink;
 // Borrows all arguments. NULL after fail().
 ShardSink *shard_sink_open(const ShardSinkOptions *options, const Inputs *inputs, Dataset *dataset);
+// The row of the next document that begins (dataset/provenance.h), not later than its first ids.
+void shard_sink_row(ShardSink *sink, int split, Bytes row);
+// The same from its place in the inputs and its kept values, before any of its ids: only the first ones have a row.
+void shard_sink_place(ShardSink *sink, int split, InputPosition position, Bytes kept);
 // Adds the next ids of one document, of id_bytes(params.vocab_size) each. source_bytes is the size of the document with
 // its last ids, else 0.
 int shard_sink_add(ShardSink *sink, int split, const void *ids, size_t count, InputPosition position,

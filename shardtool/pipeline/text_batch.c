@@ -152,6 +152,7 @@ TextBatches *text_batches_open(const TextOptions *options, unsigned threads, con
     for (unsigned i = 0; i < batches->batch_count; i++) {
         batches->batches[i].batches = batches;
         batches->batches[i].text = allocate_zeroed(BATCH_BYTES, 1);
+        buffer_reserve(&batches->batches[i].kept, 1); // never NULL
         batches->batches[i].documents = allocate_zeroed(BATCH_DOCUMENTS, sizeof(BatchDocument));
     }
     batches->pool =
@@ -164,7 +165,7 @@ TextBatches *text_batches_open(const TextOptions *options, unsigned threads, con
 TextBatch *text_batches_acquire(TextBatches *batches) {
     TextBatch *batch = pool_acquire(batches->pool);
     if (!batch) return NULL;
-    batch->text_bytes = batch->count = 0;
+    batch->text_bytes = batch->count = 0, batch->kept.size = 0;
     batch->is_window = batch->is_first = batch->is_last = false;
     return batch;
 }
@@ -190,6 +191,7 @@ void text_batches_close(TextBatches *batches) {
         free(batches->batches[i].text);
         free(batches->batches[i].documents);
         buffer_close(&batches->batches[i].ids);
+        buffer_close(&batches->batches[i].kept);
     }
     for (unsigned i = 0; i < batches->encoder_count; i++) encoder_close(batches->encoders[i]);
     encoder_close(batches->windows.encoder);

@@ -1,5 +1,6 @@
 // Prints documents.
 #include "shardtool/print/document_printer.h"
+#include "dataset/provenance.h"
 #include "shardtool/support/option_rows.h"
 #include <inttypes.h>
 #include <unistd.h>
@@ -13,7 +14,7 @@ static int flush(Buffer *out) {
 }
 
 int document_print(DocumentPrinter *printer, Bytes text, bool first, bool last) {
-    static const char begin[] = "{\"text\": \"", end[] = "\"}\n";
+    static const char begin[] = "{\"text\": \"";
     Buffer *out = &printer->out;
     if (printer->raw) {
         buffer_add(out, text.data, text.size);
@@ -24,7 +25,9 @@ int document_print(DocumentPrinter *printer, Bytes text, bool first, bool last) 
         else if (first)
             buffer_add(out, begin, sizeof begin - 1);
         json_add_text(out, text, last, &printer->carry);
-        if (last) buffer_add(out, end, sizeof end - 1);
+        if (last) buffer_print(out, "\"");
+        if (last) provenance_add_json(out, "", printer->row);
+        if (last) buffer_print(out, "}\n");
     }
     printer->documents += last, printer->bytes += text.size;
     return out->size < FLUSH_BYTES ? 0 : flush(out);

@@ -1,4 +1,5 @@
-// Documents on standard output: a JSON object a line, {"text": ...}, or the raw bytes and a NUL after each.
+// Documents on standard output: a JSON object a line, {"text": ...} and where it came from, or the raw bytes and a NUL
+// after each.
 #pragma once
 
 #include "common/json_write.h"
@@ -6,6 +7,7 @@
 typedef struct {
     bool raw, numbered;
     uint64_t number; // of the document, which its line begins with if `numbered`
+    Bytes row;       // of the document, where it came from (dataset/provenance.h); printed after its text
     Buffer out;
     JsonCarry carry;
     uint64_t documents, bytes;

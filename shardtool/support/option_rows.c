@@ -98,4 +98,6 @@ void input_print_params(Buffer *line) {
     if (strcmp(source_options.text_column, "text") != 0) buffer_print(line, ";column=%s", source_options.text_column);
     for (size_t i = 0; i < source_options.where.count; i++)
         buffer_print(line, "%s%s", i ? "&" : ";where=", source_options.where.items[i]);
+    for (size_t i = 0; i < source_options.keep.count; i++)
+        buffer_print(line, "%s%s", i ? "&" : ";keep=", source_options.keep.items[i]);
 }

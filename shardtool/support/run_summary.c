@@ -165,6 +165,9 @@ void summary_print(const Summary *summary) {
         log_line("%" PRIu64 " document%s not meet --where and %s left out", source_options.left_out,
                  source_options.left_out == 1 ? " does" : "s do", source_options.left_out == 1 ? "is" : "are");
     log_ignored();
+    for (size_t i = 0; i < source_options.keep.count; i++)
+        if (!(source_options.keep_found >> i & 1))
+            log_warn("no document that was read has a value of --keep '%s'", source_options.keep.items[i]);
     log_skips();
     inputs = (Buffer){0};
     list_replaced(summary, &inputs);

@@ -58,7 +58,7 @@ setup() {
     shardtool tokenize -q -o many --docs lines --val 0.1 --frame-tokens 64 --shard-tokens 1024 lines.txt
     shardtool tokenize -q -o few b.txt
     echo note >many/train/note && echo mapped >many/val/000/.nfs0001
-    for number in 1 5 6 7 8 99; do # of the renames: the shard and the manifest of the new dataset, then the exchange
+    for number in 1 2 6 7 8 9 99; do # of the renames: shard, table and manifest of the new dataset, then the exchange
         rm -rf out && cp -r many out
         kill_at rename $number shardtool tokenize --force -o out b.txt || true
         shardtool diff out many >/dev/null || shardtool diff out few
@@ -152,7 +152,7 @@ mapped" ]
 @test "an input that was edited since the kill, to the same size, is refused" {
     seq 60000 >lines.txt
     options="-q --docs lines --val 0.1 --frame-tokens 1024 --shard-tokens 16k lines.txt"
-    kill_at rename 4 shardtool tokenize -j 1 -o out $options
+    kill_at rename 8 shardtool tokenize -j 1 -o out $options
     sed -i '30000s/3/4/' lines.txt # far from both ends
     run_match 2 "has other inputs, or they have changed" shardtool tokenize -o out $options
     shardtool tokenize --force -o out $options
@@ -165,7 +165,7 @@ rest_of_a_killed_run() {
     rm -rf whole out
     shardtool tokenize -q -o whole "${@:3}" 2>/dev/null
     shards=$(find whole -name '*.zst' | wc -l)
-    kill_at rename $((shards * 9 / 10 + $1)) shardtool tokenize -q -j 1 -o out "${@:3}"
+    kill_at rename $((shards * 9 / 5 + $1)) shardtool tokenize -q -j 1 -o out "${@:3}"
     strace -f -qq -y -e trace=read,rename -o calls shardtool tokenize -q -o out "${@:3}" 2>/dev/null
     cmp out/dataset.jsonl whole/dataset.jsonl
     bytes=$(grep -F "$2>" calls | awk '$NF ~ /^[0-9]+$/ { sum += $NF } END { print sum }')
@@ -176,8 +176,8 @@ rest_of_a_killed_run() {
 @test "a run that continues tokenizes only what is missing" {
     seq 200000 | sed 's/.*/Line & of a text that is long enough to take some time./' >lines.txt
     rest_of_a_killed_run 2 lines.txt --docs lines --frame-tokens 1024 --shard-tokens 64k lines.txt # two of the probe of the folder
-    # the renames of the rest: shards, manifest; of the probe
-    renames=$(grep -c 'rename(' calls) && [ "$renames" -le $((shards / 5 + 2)) ]
+    # the renames of the rest: shards, tables, manifest; of the probe
+    renames=$(grep -c 'rename(' calls) && [ "$renames" -le $((shards * 2 / 5 + 2)) ]
     # of the text as well, cut by lines or by paragraphs, only the rest is read
     sed -i 'n;G' lines.txt
     for docs in lines paragraphs; do
@@ -205,7 +205,7 @@ open(sys.argv[1] + ".gz", "wb").write(b"".join(gzip.compress(part, 0, mtime=0) f
         options="-q --frame-tokens 1024 --shard-tokens 8k $file.gz"
         shardtool tokenize -o whole-$file $options 2>/dev/null
         shards=$(find whole-$file -name '*.zst' | wc -l)
-        kill_at rename $((shards * 9 / 10)) shardtool tokenize -j 1 -o out-$file $options
+        kill_at rename $((shards * 9 / 5)) shardtool tokenize -j 1 -o out-$file $options
         # lines behind the first 64 KiB become bad, and the file's size and time stay
         touch -r $file.gz before
         sed -i 's/{"text":"Line 3000 /["text":"Line 3000 /; s/"Line 4000 of/"Line\x014000 of/' $file
@@ -247,7 +247,7 @@ END
         rm -rf whole out
         shardtool tokenize -o whole $options
         shards=$(find whole -name '*.zst' | wc -l)
-        kill_at rename $((shards * 9 / 10)) shardtool tokenize -j 1 -o out $options
+        kill_at rename $((shards * 9 / 5)) shardtool tokenize -j 1 -o out $options
         [ -d damaged ] || cp -r out damaged
         strace -f -qq -y -e trace=read -o calls shardtool tokenize -o out $options
         diff -r -x .lock whole out
@@ -266,7 +266,7 @@ END
     printf x | dd of=two.jsonl.gz bs=1 seek=$(($(stat -c %s two.jsonl.gz) - 8)) conv=notrunc status=none
     options="-q --val 0.1 --frame-tokens 1024 --shard-tokens 128k two.jsonl.gz"
     rm -rf out
-    kill_at rename $((shards * 9 / 10)) shardtool tokenize -j 1 -o out $options
+    kill_at rename $((shards * 9 / 5)) shardtool tokenize -j 1 -o out $options
     [ -s out/.window ]
     run_match 65 "'two.jsonl.gz': truncated or damaged*incorrect data check" shardtool tokenize -o out $options
 }
@@ -300,12 +300,14 @@ END
     seq 3000 >lines.txt
     options="--docs lines --frame-tokens 64 --shard-tokens 1024 --val 0.1"
     shardtool tokenize -q -o whole $options lines.txt
-    kill_at rename 8 shardtool tokenize -q -o out $options lines.txt
-    printf '\xff\x00\xff\x00' | dd of=out/train/000/000002.zst bs=1 seek=1000 conv=notrunc status=none
-    run_match 0 "finished shards are made again: shard 'out/train/000/000002.zst'*damaged" shardtool tokenize --json -o out $options lines.txt
-    [[ "$output" == *"continuing after "*"(1 text in this run)"*'"inputs":{"text":1},"continued":true'* ]]
-    shardtool verify -q out
-    shardtool diff out whole
+    for file in 000002.zst 000002.docs; do
+        rm -rf out
+        kill_at rename 14 shardtool tokenize -q -o out $options lines.txt
+        printf '\xff\x00\xff\x00' | dd of=out/train/000/$file bs=1 seek=100 conv=notrunc status=none
+        run_match 0 "finished shards are made again: *'out/train/000/$file'" shardtool tokenize --json -o out $options lines.txt
+        [[ "$output" == *"continuing after "*"(1 text in this run)"*'"inputs":{"text":1},"continued":true'* ]]
+        diff -r -x .lock out whole
+    done
 }
 
 # bats test_tags=ci

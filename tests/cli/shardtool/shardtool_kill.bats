@@ -6,7 +6,7 @@ load ../helpers
 setup() {
     enter_test
     common="-q --frame-tokens 512 --shard-tokens 8k --val 0.1"
-    seq 1 250 | jq -c '{text: ("document \(.) of many " * (. % 40 + 1))}' >docs.jsonl
+    seq 1 250 | jq -c '{text: ("document \(.) of many " * (. % 40 + 1)), n: .}' >docs.jsonl
     seq 12000 >long.txt # one document over several shards
 }
 
@@ -15,8 +15,8 @@ make_input() {
     case $1 in
     text) mkdir text && seq 9000 >text/a.txt && split -n l/20 --additional-suffix .txt long.txt text/b && input=text ;;
     lines) input="--docs lines long.txt" ;;
-    jsonl) input="docs.jsonl long.txt" ;;
-    gz) gzip docs.jsonl && input=docs.jsonl.gz ;;
+    jsonl) input="--keep n docs.jsonl long.txt" ;;
+    gz) gzip docs.jsonl && input="--keep n docs.jsonl.gz" ;;
     nest)
         mkdir nest && split -n l/12 --additional-suffix .txt long.txt nest/
         tar cf 1.tar nest/a[a-f].txt && tar cf 2.tar nest/a[g-l].txt && xz -0 1.tar 2.tar
@@ -31,7 +31,7 @@ make_input() {
 
 whole_run() { # KIND: makes the input and the dataset to compare with
     rm -rf text nest parquet ./*.tar ./*.xz ./*.gz whole
-    [ -e docs.jsonl ] || seq 1 250 | jq -c '{text: ("document \(.) of many " * (. % 40 + 1))}' >docs.jsonl
+    [ -e docs.jsonl ] || seq 1 250 | jq -c '{text: ("document \(.) of many " * (. % 40 + 1)), n: .}' >docs.jsonl
     make_input "$1"
     shardtool tokenize -j 2 -o whole $common $input 2>/dev/null
 }

@@ -155,7 +155,7 @@ end_reading() { # STATUS: all of its output is in `all`
     done
     seq 60000 >lines.txt
     options="-q --docs lines --val 0.1 --frame-tokens 1024 --shard-tokens 16k lines.txt"
-    kill_at rename 10 shardtool tokenize -j 1 -o out $options
+    kill_at rename 20 shardtool tokenize -j 1 -o out $options
     [ -s out/.journal ]
     [ -s out/.pending ]
     for name in .journal .pending; do

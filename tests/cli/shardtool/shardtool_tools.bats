@@ -371,9 +371,10 @@ END
     mkdir in && printf '<|endoftext|> as text\n\tand "quotes" \\ \0 \x01 é 日本\n' >in/a.txt && seq 60000 >in/b.txt && : >in/c.txt && printf x >in/d.txt
     shardtool tokenize -q --val 0 --frame-tokens 1024 --shard-tokens 4096 -o d in
     shardtool decode --json in >want
-    shardtool decode --json d | cmp - want
+    places() { sed -E 's/,"input":"in\/[a-d].txt","record":0\}$/}/'; } # which are tested in provenance.bats
+    shardtool decode --json d | places | cmp - want
     shardtool cat -o - d | shardtool decode --json - | cmp - want
-    shardtool decode --json --doc 1 d | cmp - <(sed -n 2p want)
+    shardtool decode --json --doc 1 d | places | cmp - <(sed -n 2p want)
     [ "$(shardtool decode --json --doc 1 d 2:4)" = "$(shardtool decode --doc 1 d 2:4 | jq -Rsc . | sed 's/.*/{"text": &}/')" ]
     [ "$(shardtool decode --json d 0:2 5:9 | wc -l)" = 2 ]
     shardtool decode -0 in | tee raw | cmp - <(shardtool decode -0 d)

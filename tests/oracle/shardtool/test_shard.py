@@ -31,7 +31,7 @@ def zstd_dc(path):
 def shards(directory, split):
     found = []
     for folder, _, names in os.walk(os.path.join(directory, split)):
-        found += [os.path.join(folder, name) for name in names]
+        found += [os.path.join(folder, name) for name in names if name.endswith(".zst")]
     return sorted(found)
 
 

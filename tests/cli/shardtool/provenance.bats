@@ -1,0 +1,84 @@
+# shardtool: where documents came from, as tables beside shards keep it. The whole of it, through every command, is in
+# tests/oracle/shardtool/test_provenance.py. Programs come from $BIN, data from $DATA.
+
+load ../helpers
+
+setup() { enter_test; }
+
+places() { shardtool info --docs --json "$@" | jq -r '"\(.input):\(.record)"'; }
+
+@test "the commands of the page keep, list and print where documents came from" {
+    mkdir fineweb
+    for i in 1 2 3; do jq -nc "{text: \"text $i\", url: \"https://a.b/$i\", meta: {score: $i.50}}"; done | tee fineweb/b.jsonl | zstd -q >web.jsonl.zst
+    sed -n '/provenance.bats/,/^```$/p' "$ROOT/docs/datasets.md" | grep '^millrace' >commands
+    PATH=$BIN:$PATH bash -e -o pipefail commands >printed
+    grep -q 'web.jsonl.zst:2 url=https://a.b/3 meta.score=3.5' printed
+    [ "$(tail -n 6 printed | sort -u | wc -l)" = 3 ]
+}
+
+@test "names have no folders of this machine, no user and no query, and are relative" {
+    mkdir -p data/a data/b sub
+    for name in data/a/1 data/a/2 data/b/1; do echo "$name" >$name.txt; done
+    shardtool tokenize -q --val 0 -o one "$PWD"/data/a "$PWD/data/b/1.txt"
+    [ "$(places one | tr '\n' ' ')" = "a/1.txt:0 a/2.txt:0 b/1.txt:0 " ]
+    shardtool tokenize -q --val 0 -o two "$PWD/data/a/"
+    [ "$(places two | tr '\n' ' ')" = "a/1.txt:0 a/2.txt:0 " ]
+    shardtool tokenize -q --val 0 -o three ./data/a
+    [ "$(places three | head -n 1)" = data/a/1.txt:0 ]
+    (cd sub && shardtool tokenize -q --val 0 -o ../four ../data/a)
+    [ "$(places four | head -n 1)" = a/1.txt:0 ]
+    echo text | shardtool tokenize -q --val 0 -o five -
+    [ "$(places five)" = -:0 ]
+}
+
+@test "a kept value that is not a text or a number, or is too long, is a bad line; a mistyped key is named" {
+    printf '{"text": "a", "k": [1]}\n{"text": "b", "k": {"c": 2}}\n{"text": "c", "k": null}\n{"text": "d", "k": "%065536d"}\n' 0 >in.jsonl
+    run_match 65 "'in.jsonl' line 1, byte *: --keep 'k': its value is an object or an array" shardtool tokenize -q --keep k -o out in.jsonl
+    run_match 0 "no document that was read has a value of --keep 'k'" shardtool tokenize --val 0 --max-bad 3 --keep k -o out in.jsonl
+    [ "$(places out)" = in.jsonl:2 ]
+    tail -n 1 in.jsonl >long.jsonl
+    run_match 65 "its value is 65536 bytes long, more than 65535" shardtool tokenize -q --keep k -o long long.jsonl
+    shardtool tokenize -q --val 0 --keep k.c --force -o out --max-bad 1 <(sed -n 2p in.jsonl)
+    [ "$(shardtool decode -q --json out | jq -c .kept)" = '{"k.c":"2"}' ]
+}
+
+@test "a damaged, missing or unlisted table is found, and the tokens are read all the same" {
+    seq 30 | jq -c '{text: "document \(.)", n: .}' >in.jsonl
+    shardtool tokenize -q --val 0 --keep n -o good in.jsonl
+    cp -r good bad && printf x | dd of=bad/train/000/000000.docs bs=1 seek=40 conv=notrunc status=none
+    run_match 1 "bad/train/000/000000.docs' is not the table of documents that the manifest lists" shardtool verify bad
+    run_match 65 "is not the table of documents" shardtool info --docs bad
+    rm bad/train/000/000000.docs
+    run_match 1 "000000.docs" shardtool verify bad
+    shardtool cat bad | cmp - <(shardtool cat good)
+    cp -r good old && cp old/train/000/000000.docs old/train/000/000001.docs
+    run_match 1 "000001.docs' is not listed in the manifest" shardtool verify old
+}
+
+@test "a dataset without tables stays valid, and gives datasets without tables" {
+    seq 30 | jq -c '{text: "document \(.)", n: .}' >in.jsonl
+    shardtool tokenize -q --val 0 -o old in.jsonl
+    python3 - old <<'END'
+import hashlib, json, pathlib, sys
+manifest = pathlib.Path(sys.argv[1], "dataset.jsonl")
+header, *lines = manifest.read_text().splitlines()
+lines = [json.loads(line) for line in lines]
+for line in lines:
+    del line["docs"]
+text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+header = json.loads(header)
+header["lines_hash"] = hashlib.sha256(text.encode()).hexdigest()
+del header["header_hash"]
+head = json.dumps(header, separators=(",", ":"))[:-1]
+manifest.write_text(f'{head},"header_hash":"{hashlib.sha256(head.encode()).hexdigest()}"}}\n{text}')
+END
+    rm old/train/000/000000.docs
+    shardtool verify -q old
+    [ "$(places old | sort -u)" = null:null ]
+    shardtool filter -q --min-tokens 1 -o new old
+    ! find new -name '*.docs' | grep .
+    cmp <(shardtool cat old) <(shardtool cat new)
+    echo '{"text": "document 31"}' >z.jsonl
+    shardtool tokenize -q --append --val 0 -o old z.jsonl # of the old documents nothing is known
+    [ "$(places old | sort | uniq -c | tr -s ' ' | tr '\n' ,)" = " 30 null:null, 1 z.jsonl:0," ]
+}
