@@ -208,6 +208,7 @@ static int decode_random(TextDecoding *decoding) {
         buffer_print(&heading, "%s==> document %" PRIu64 " of %" PRIu64 ", %" PRIu64 " tokens <==\n", i ? "\n\n" : "",
                      found->number, chosen.total, found->tokens);
         if (!json && !null) status = fd_write(STDOUT_FILENO, heading.data, heading.size, "the output");
+        if (status == 0) status = find_row(decoding, found);
         if (status == 0) status = put_range(decoding, found->first, found->first + found->tokens - found->has_end);
         buffer_close(&heading);
     }

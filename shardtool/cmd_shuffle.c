@@ -15,7 +15,12 @@ static const Option options[] = {
     ROW_END,
 };
 
-// A record of a bucket: the position, then the ids.
+// A record of a bucket: ShuffleHead, then the ids and the row.
+typedef struct {
+    InputPosition position;
+    uint64_t tokens, row_bytes;
+} ShuffleHead;
+
 typedef struct {
     const DocumentInputs *inputs;
     Output *output;
@@ -32,10 +37,16 @@ static int scatter(Shuffle *shuffle) {
     int status;
     while ((status = documents_next(&cursor)) > 0) {
         uint64_t key = rng_u64(seed, (uint64_t)shuffle->split, cursor.passed - 1);
-        uint64_t size = sizeof cursor.position + cursor.document.tokens * cursor.tokens.id_bytes;
-        if (buckets_begin(shuffle->buckets, key, size) < 0 ||
-            buckets_add(shuffle->buckets, &cursor.position, sizeof cursor.position) < 0 ||
-            documents_read(&cursor, add_ids, shuffle->buckets) < 0) {
+        Bytes row = {0};
+        status = documents_row(&cursor, &row);
+        const ShuffleHead head = {cursor.position, cursor.document.tokens, row.size};
+        const uint64_t bytes = sizeof head + head.tokens * cursor.tokens.id_bytes + row.size;
+        const uint64_t size = (bytes + 3) / 4 * 4; // so that all ids are at a multiple of their size
+        if (status < 0 || buckets_begin(shuffle->buckets, key, size) < 0 ||
+            buckets_add(shuffle->buckets, &head, sizeof head) < 0 ||
+            documents_read(&cursor, add_ids, shuffle->buckets) < 0 ||
+            buckets_add(shuffle->buckets, row.data, row.size) < 0 ||
+            buckets_add(shuffle->buckets, "\0\0", size - bytes) < 0) {
             status = -1;
             break;
         }
@@ -47,12 +58,14 @@ static int scatter(Shuffle *shuffle) {
 static int put_record(void *context, uint64_t key, Bytes record) {
     (void)key;
     const Shuffle *shuffle = context;
-    InputPosition position;
-    memcpy(&position, record.data, sizeof position);
-    if (documents_begin(shuffle->output, shuffle->inputs, shuffle->split, position) < 0) return -1;
-    const unsigned bytes = id_bytes(shuffle->inputs->params.vocab_size);
-    const uint8_t *ids = record.data + sizeof position; // at a multiple of the size of an id
-    return output_add(shuffle->output, shuffle->split, ids, (record.size - sizeof position) / bytes, position);
+    ShuffleHead head;
+    memcpy(&head, record.data, sizeof head);
+    const uint8_t *ids = record.data + sizeof head;
+    const size_t row = sizeof head + head.tokens * id_bytes(shuffle->inputs->params.vocab_size);
+    if (documents_begin(shuffle->output, shuffle->inputs, shuffle->split, head.position,
+                        (Bytes){record.data + row, head.row_bytes}) < 0)
+        return -1;
+    return output_add(shuffle->output, shuffle->split, ids, head.tokens, head.position);
 }
 
 static int shuffle_split(const DocumentInputs *inputs, Output *output, int number) {

@@ -8,12 +8,12 @@ enum { BATCH_TOKENS = 1 << 17 };
 typedef struct {
     TextDocument document;
     size_t ids, text_ids; // with and without the end-of-text id
-    size_t result;        // bytes
+    size_t result, row;   // bytes
 } BatchEntry;
 
 typedef struct {
     const TextMap *map;
-    Buffer entries, ids, text, results; // `entries` holds BatchEntry
+    Buffer entries, ids, rows, text, results; // `entries` holds BatchEntry
 } MapBatch;
 
 typedef struct {
@@ -51,12 +51,13 @@ static int take_batch(Mapping *mapping, bool *some) {
     *some = job != NULL;
     if (!job) return 0;
     const MapBatch *batch = job;
-    const BatchEntry *entries = (const BatchEntry *)(const void *)batch->entries.data;
-    Bytes ids = {batch->ids.data, 0}, result = {batch->results.data, 0};
+    BatchEntry *entries = (BatchEntry *)(void *)batch->entries.data;
+    Bytes ids = {batch->ids.data, 0}, result = {batch->results.data, 0}, row = {batch->rows.data, 0};
     for (size_t i = 0; i < batch->entries.size / sizeof *entries; i++) {
-        ids.size = entries[i].ids * mapping->id_bytes, result.size = entries[i].result;
+        ids.size = entries[i].ids * mapping->id_bytes, result.size = entries[i].result, row.size = entries[i].row;
+        entries[i].document.row = row;
         if (map->take(map->context, &entries[i].document, result, ids) < 0) return -1;
-        ids.data += ids.size, result.data += result.size;
+        ids.data += ids.size, result.data += result.size, row.data += row.size;
     }
     return 0;
 }
@@ -87,19 +88,25 @@ static int add_document(Mapping *mapping, uint64_t number, DocumentCursor *curso
     const TextMap *map = mapping->map;
     TextDocument document = {
         .number = number, .tokens = cursor->document.tokens, .split = cursor->split, .position = cursor->position};
+    Bytes row;
+    if (documents_row(cursor, &row) < 0) return -1;
     if (document.tokens > TEXT_TOKENS_MAX) {
-        document.cursor = cursor;
+        document.cursor = cursor, document.row = row;
         submit(mapping, batch);
         if (take_all(mapping) < 0) return -1;
         return map->take(map->context, &document, (Bytes){0}, (Bytes){0});
     }
     if (!*batch) {
         if (acquire(mapping, batch) < 0) return -1;
-        (*batch)->map = map, (*batch)->entries.size = (*batch)->ids.size = 0;
+        (*batch)->map = map, (*batch)->entries.size = (*batch)->ids.size = (*batch)->rows.size = 0;
+        buffer_reserve(&(*batch)->rows, 1), buffer_reserve(&(*batch)->results, 1); // never NULL
     }
     document.is_wanted = !map->wants || map->wants(map->context, &document);
-    const BatchEntry entry = {
-        .document = document, .ids = document.tokens, .text_ids = document.tokens - cursor->document.has_end};
+    const BatchEntry entry = {.document = document,
+                              .ids = document.tokens,
+                              .text_ids = document.tokens - cursor->document.has_end,
+                              .row = row.size};
+    buffer_add(&(*batch)->rows, row.data, row.size);
     buffer_add(&(*batch)->entries, &entry, sizeof entry);
     if (documents_read(cursor, add_ids, &(*batch)->ids) < 0) return -1;
     if ((*batch)->ids.size >= (size_t)BATCH_TOKENS * mapping->id_bytes) submit(mapping, batch);
@@ -128,7 +135,7 @@ static int map_split(Mapping *mapping, int split) {
 int text_document_copy(const TextDocument *document, const DocumentInputs *inputs, Bytes ids, Output *output) {
     if (!output) return 0;
     if (document->cursor) return documents_copy(document->cursor, output);
-    if (documents_begin(output, inputs, document->split, document->position) < 0) return -1;
+    if (documents_begin(output, inputs, document->split, document->position, document->row) < 0) return -1;
     return output_add(output, document->split, ids.data, document->tokens, document->position);
 }
 
@@ -144,8 +151,8 @@ int text_map_run(const TextMap *map) {
         if (documents_has(map->output, split)) status = map_split(&mapping, split);
     pool_close(mapping.pool);
     for (unsigned i = 0; i < mapping.batch_count; i++) {
-        Buffer *const buffers[] = {&mapping.batches[i].entries, &mapping.batches[i].ids, &mapping.batches[i].text,
-                                   &mapping.batches[i].results};
+        Buffer *const buffers[] = {&mapping.batches[i].entries, &mapping.batches[i].ids, &mapping.batches[i].rows,
+                                   &mapping.batches[i].text, &mapping.batches[i].results};
         for (unsigned k = 0; k < sizeof buffers / sizeof *buffers; k++) buffer_close(buffers[k]);
     }
     free(mapping.batches);

@@ -11,6 +11,7 @@ typedef struct {
     uint64_t tokens; // with the end-of-text id
     int split;
     InputPosition position;
+    Bytes row;              // where it came from (dataset/provenance.h), while it is taken
     bool is_wanted;         // its text is decoded
     DocumentCursor *cursor; // of a document that is too long, in place of its ids; else NULL
 } TextDocument;

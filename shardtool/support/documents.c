@@ -108,6 +108,7 @@ int documents_next(DocumentCursor *cursor) {
             if (has_split && token_reader_open(&cursor->tokens, path, cursor->split) < 0) return -1;
             if (!has_split && ++cursor->position.file) continue;
             cursor->is_open = true;
+            cursor->rows = (ProvenanceReader){.dataset = &cursor->tokens.dataset, .split = cursor->split};
         }
         int status = document_reader_next(&cursor->reader, &cursor->tokens, &cursor->document);
         if (status < 0) return -1;
@@ -117,6 +118,7 @@ int documents_next(DocumentCursor *cursor) {
             return 1;
         }
         document_reader_close(&cursor->reader);
+        provenance_reader_close(&cursor->rows);
         token_reader_close(&cursor->tokens);
         cursor->is_open = false, cursor->position.file++;
     }
@@ -125,6 +127,10 @@ int documents_next(DocumentCursor *cursor) {
 int documents_read(DocumentCursor *cursor, TokenVisit *visit, void *context) {
     const Document *document = &cursor->document;
     return token_reader_visit(&cursor->tokens, document->first, document->first + document->tokens, visit, context);
+}
+
+int documents_row(DocumentCursor *cursor, Bytes *row) {
+    return provenance_at(&cursor->rows, cursor->document.number, row);
 }
 
 static int add_hash(void *state, const void *ids, size_t count, unsigned bytes) {
@@ -144,11 +150,13 @@ int documents_hash(DocumentCursor *cursor, DocumentHash *hash) {
 
 void documents_end(DocumentCursor *cursor) {
     document_reader_close(&cursor->reader);
+    provenance_reader_close(&cursor->rows);
     if (cursor->is_open) token_reader_close(&cursor->tokens);
     cursor->is_open = false;
 }
 
-int documents_begin(const Output *output, const DocumentInputs *inputs, int split, InputPosition position) {
+int documents_begin(Output *output, const DocumentInputs *inputs, int split, InputPosition position, Bytes row) {
+    output_row(output, split, row);
     if (!output->is_open[split]) return 0;
     return fail(EX_DATA,
                 "the document before document %" PRIu64 " of '%s' has no end-of-text id, so that both would "
@@ -169,7 +177,10 @@ static int copy_ids(void *context, const void *ids, size_t count, unsigned bytes
 }
 
 int documents_copy(DocumentCursor *cursor, Output *output) {
-    if (documents_begin(output, cursor->inputs, cursor->split, cursor->position) < 0) return -1;
+    Bytes row;
+    if (documents_row(cursor, &row) < 0 ||
+        documents_begin(output, cursor->inputs, cursor->split, cursor->position, row) < 0)
+        return -1;
     DocumentCopy copy = {output, cursor->split, cursor->position};
     return documents_read(cursor, copy_ids, &copy);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dataset/document_reader.h"
+#include "dataset/provenance_reader.h"
 #include "dataset/val_rule.h"
 #include "shardtool/support/output.h"
 
@@ -28,21 +29,24 @@ typedef struct {
     InputPosition position; // input, and document in it
     uint64_t passed;        // documents returned so far, over all inputs
     bool is_open;
+    ProvenanceReader rows;
     TokenReader tokens;
     DocumentReader reader;
 } DocumentCursor;
 
 int documents_next(DocumentCursor *cursor);                                   // 1, 0 after the last, -1 after fail()
 int documents_read(DocumentCursor *cursor, TokenVisit *visit, void *context); // visits the ids of the current document
+// Where the current document came from (dataset/provenance.h), valid until the next call.
+int documents_row(DocumentCursor *cursor, Bytes *row);
 typedef struct {
     uint64_t low, high;
 } DocumentHash;
 int documents_hash(DocumentCursor *cursor, DocumentHash *hash); // XXH3 of the ids of the current document
 void documents_end(DocumentCursor *cursor);                     // accepts a zeroed struct
 
-// Begins the document at `position` of the inputs. 65 when the document before it has no end-of-text id: both would be
-// one document.
-int documents_begin(const Output *output, const DocumentInputs *inputs, int split, InputPosition position);
+// Begins the document at `position` of the inputs, with its row. Every command that copies documents calls it, and so
+// carries their rows along. 65 when the document before it has no end-of-text id: both would be one document.
+int documents_begin(Output *output, const DocumentInputs *inputs, int split, InputPosition position, Bytes row);
 int documents_copy(DocumentCursor *cursor, Output *output); // adds the current document to the output
 
 // Compares the documents of the training splits with those of the validation splits, unless all inputs have one rule.

@@ -136,6 +136,8 @@ int output_add(Output *output, int split, const void *ids, size_t count, InputPo
     return 0;
 }
 
+void output_row(Output *output, int split, Bytes row) { shard_sink_row(output->sink, split, row); }
+
 int output_finish(Output *output) {
     int status = shard_sink_finish(output->sink);
     if (status == 0 && output->added == 0) status = fail(EX_NOINPUT, "no documents are left to write");

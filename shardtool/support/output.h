@@ -61,5 +61,7 @@ int output_open(Output *output, const char *path, const OutputPlan *plan);
 // Adds ids, of id_bytes(params.vocab_size) each, of document `position` of the inputs. They include the end-of-text
 // ids.
 int output_add(Output *output, int split, const void *ids, size_t count, InputPosition position);
+// Where the next document of a split came from, before its ids.
+void output_row(Output *output, int split, Bytes row);
 int output_finish(Output *output); // writes the manifest and moves the dataset into place
 void output_close(Output *output); // removes unfinished files; accepts a zeroed struct
