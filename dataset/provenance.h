@@ -48,8 +48,10 @@ typedef struct {
 bool provenance_parse(Bytes row, Provenance *row_read);                    // false if nothing is known
 bool provenance_next_value(Bytes *values, const char **key, Bytes *value); // takes one from the front
 bool provenance_find_value(const Provenance *row, const char *key, Bytes *value);
-// Appends "input":...,"record":N and, with values, "kept":{...} to a JSON object, each key after `prefix`.
+// Appends "input":...,"record":N and, with values, "keys":{...} to a JSON object, each of these after `prefix`; or
+// INPUT:RECORD KEY=VALUE ..., without control characters. Nothing if nothing is known.
 void provenance_add_json(Buffer *out, const char *prefix, Bytes row);
+void provenance_add_text(Buffer *out, Bytes row);
 
 // The file of a table, as the manifest lists it.
 typedef struct {

@@ -109,8 +109,10 @@ static int copy_document(Dedup *dedup, DocumentCursor *cursor, const TextDocumen
     removal_report_count(&dedup->report, document);
     if (dedup->has_next <= 0 || dedup->next.key != old.documents + document->number)
         return dedup->output ? documents_copy(cursor, dedup->output) : 0;
-    removal_report_begin(&dedup->report, document);
-    removal_report_add_kept(&dedup->report, dedup->next.value, 1);
+    TextDocument removed = *document;
+    if (documents_row(cursor, &removed.row) < 0) return -1;
+    removal_report_begin(&dedup->report, &removed);
+    if (removal_report_add_kept(&dedup->report, dedup->next.value, 1) < 0) return -1;
     dedup->has_next = record_sort_next(dedup->removed, &dedup->next);
     return dedup->has_next < 0 ? -1 : removal_report_end(&dedup->report);
 }

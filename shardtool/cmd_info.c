@@ -1,14 +1,12 @@
 // info: prints the headers and totals of shards and datasets, or what is in them.
 #include "common/err.h"
 #include "common/json_write.h"
-#include "common/log.h"
 #include "dataset/provenance_reader.h"
 #include "shardtool/print/id_counts.h"
 #include "shardtool/print/lengths_printer.h"
 #include "shardtool/similar/part_files.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
-#include <inttypes.h>
 #include <stdio.h>
 
 static RowPrinter rows;
@@ -104,17 +102,11 @@ static int list_shards(const char *path, TokenReader *tokens) {
 
 // The last column of a document: where it came from.
 static const char *place_text(Buffer *out, const Document *document, Bytes row) {
-    Provenance read;
-    const char *key;
-    Bytes value;
     out->size = 0;
-    if (!document->has_end) buffer_print(out, "(no end-of-text) ");
-    if (provenance_parse(row, &read)) buffer_print(out, "%s:%" PRIu64 " ", read.input, read.record);
-    while (row.size && provenance_next_value(&read.values, &key, &value))
-        buffer_print(out, "%s=%.*s ", key, (int)value.size, (const char *)value.data);
+    if (!document->has_end) buffer_print(out, row.size ? "(no end-of-text) " : "(no end-of-text)");
+    provenance_add_text(out, row);
     if (!out->size) return NULL;
-    out->data[out->size - 1] = '\0';
-    text_printable((char *)out->data);
+    buffer_add(out, "", 1);
     return (const char *)out->data;
 }
 

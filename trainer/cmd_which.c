@@ -45,17 +45,20 @@ static int read_range(const Record *record, const RecordStep *found, SampleRange
     return fail(EX_DATA, "'%s': step %" PRIu64 " or its configuration is damaged", record->path, step);
 }
 
-static void print_text(const Origins *sources, const SampleOrigin *at) {
+static int print_text(Origins *sources, const SampleOrigin *at, Buffer *line) {
     printf("sample %" PRIu64 ": %s train tokens %" PRIu64 " to %" PRIu64 ", documents %" PRIu64 " to %" PRIu64 ", %s",
            at->sample, sources->datasets[at->dataset].name, at->first, at->first + at->tokens - 1, at->first_document,
            at->last_document, at->shard->path);
-    if (at->shard->from.source)
+    line->size = 0;
+    if (origin_add_documents(sources, at, false, line) < 0) return -1;
+    if (!line->size && at->shard->from.source)
         printf(" (%s:%" PRIu64 " to %s:%" PRIu64 ")", at->shard->from.source, at->shard->from.document,
                at->shard->to.source, at->shard->to.document);
-    printf("\n");
+    printf("\n%.*s", (int)line->size, (const char *)line->data);
+    return 0;
 }
 
-static void print_json(const Origins *sources, const SampleOrigin *at, Buffer *line) {
+static int print_json(Origins *sources, const SampleOrigin *at, Buffer *line) {
     const Dataset *dataset = &sources->datasets[at->dataset];
     line->size = 0;
     buffer_print(line, "{");
@@ -68,7 +71,10 @@ static void print_json(const Origins *sources, const SampleOrigin *at, Buffer *l
     json_add_number(line, "first_document", at->first_document);
     json_add_number(line, "last_document", at->last_document);
     json_add_field(line, "shard", at->shard->path);
+    json_add_key(line, "documents");
+    if (origin_add_documents(sources, at, true, line) < 0) return -1;
     printf("%.*s}\n", (int)line->size, (const char *)line->data);
+    return 0;
 }
 
 static int print_origins(const Record *record, unsigned count, const char *const *paths) {
@@ -90,10 +96,7 @@ static int print_origins(const Record *record, unsigned count, const char *const
     if (result == 0) result = origins_find(&sources, &range, &origins, &places);
     Buffer line = {0};
     for (size_t i = 0; i < places && result == 0; i++)
-        if (json)
-            print_json(&sources, &origins[i], &line);
-        else
-            print_text(&sources, &origins[i]);
+        result = (json ? print_json : print_text)(&sources, &origins[i], &line);
     buffer_close(&line);
     free(origins);
     origins_close(&sources);

@@ -214,7 +214,7 @@ static int make_set(void *context, unsigned worker, Bytes text, Buffer *out) {
 
 static int report_removed(const ComparePass *pass, const TextDocument *document, uint64_t kept, double similarity) {
     removal_report_begin(pass->dedup->report, document);
-    removal_report_add_kept(pass->dedup->report, kept, similarity);
+    if (removal_report_add_kept(pass->dedup->report, kept, similarity) < 0) return -1;
     return removal_report_end(pass->dedup->report) < 0 ? -1 : 1;
 }
 

@@ -65,6 +65,10 @@ int removal_report_open(RemovalReport *report, const DocumentInputs *inputs, con
 void removal_report_close(RemovalReport *report) {
     if (report->fd > STDOUT_FILENO) close(report->fd);
     buffer_close(&report->lines);
+    for (uint64_t i = 0; i < report->inputs->inputs.argument_count; i++) {
+        for (int split = 0; split < SPLIT_COUNT; split++) provenance_reader_close(&report->sources[i].rows[split]);
+        dataset_close(&report->sources[i].dataset);
+    }
     free(report->sources);
     *report = (RemovalReport){.fd = -1};
 }
@@ -87,6 +91,7 @@ void removal_report_begin(RemovalReport *report, const TextDocument *document) {
     json_add_field(&report->lines, "removed", report->inputs->inputs.arguments[document->position.file].path);
     add_place(&report->lines, "split", "document", document->split, document->position.document);
     json_add_number(&report->lines, "tokens", document->tokens);
+    provenance_add_json(&report->lines, "", document->row);
 }
 
 static void add_kept_place(Buffer *lines, const char *path, int split, uint64_t document) {
@@ -94,27 +99,45 @@ static void add_kept_place(Buffer *lines, const char *path, int split, uint64_t 
     add_place(lines, "kept_split", "kept_document", split, document);
 }
 
-static void add_kept_source(RemovalReport *report, uint64_t number) {
-    for (uint64_t i = 0; i < report->inputs->inputs.argument_count; i++)
-        for (int split = 0; split < SPLIT_COUNT; split++) {
-            const RemovalSource *source = &report->sources[i];
-            const uint64_t within = number - source->first[split];
-            if (within < source->counts[split])
-                add_kept_place(&report->lines, report->inputs->inputs.arguments[i].path, split, within);
-        }
+// Where a document that stays came from. Without a report it is not looked up.
+static int add_kept_row(RemovalReport *report, RemovalSource *source, const char *path, int split, uint64_t number) {
+    Bytes row;
+    if (report->fd < 0 || !dataset_is(path)) return 0;
+    if (!source->dataset.path) {
+        if (dataset_open(&source->dataset, path) < 0) return -1;
+        for (int i = 0; i < SPLIT_COUNT; i++)
+            source->rows[i] = (ProvenanceReader){.dataset = &source->dataset, .split = i};
+    }
+    if (provenance_at(&source->rows[split], number, &row) < 0) return -1;
+    provenance_add_json(&report->lines, "kept_", row);
+    return 0;
 }
 
-void removal_report_add_kept(RemovalReport *report, uint64_t number, double similarity) {
+static int add_kept_source(RemovalReport *report, uint64_t number) {
+    for (uint64_t i = 0; i < report->inputs->inputs.argument_count; i++)
+        for (int split = 0; split < SPLIT_COUNT; split++) {
+            RemovalSource *source = &report->sources[i];
+            const uint64_t within = number - source->first[split];
+            const char *path = report->inputs->inputs.arguments[i].path;
+            if (within >= source->counts[split]) continue;
+            add_kept_place(&report->lines, path, split, within);
+            if (add_kept_row(report, source, path, split, within) < 0) return -1;
+        }
+    return 0;
+}
+
+int removal_report_add_kept(RemovalReport *report, uint64_t number, double similarity) {
     const uint64_t old = report->old ? report->old->documents : 0;
     int split;
     uint64_t document;
     if (number < old) {
         const OldDataset *dataset = old_datasets_find(report->old, number, &split, &document);
         add_kept_place(&report->lines, dataset->parts.directory, split, document);
-    } else {
-        add_kept_source(report, number - old);
+    } else if (add_kept_source(report, number - old) < 0) {
+        return -1;
     }
     json_add_real(&report->lines, "similarity", similarity, 4);
+    return 0;
 }
 
 static int flush(RemovalReport *report) {

@@ -7,6 +7,8 @@
 typedef struct {
     uint64_t documents, tokens, removed_documents, removed_tokens;
     uint64_t first[SPLIT_COUNT], counts[SPLIT_COUNT]; // number of its first document in a split; its documents
+    Dataset dataset;                                  // opened for a document that is kept
+    ProvenanceReader rows[SPLIT_COUNT];
 } RemovalSource;
 
 typedef struct {
@@ -32,7 +34,7 @@ void removal_report_count(RemovalReport *report, const TextDocument *document);
 // Counts a document as removed. The line of the report is begun: the caller adds members to `lines`, then ends it.
 void removal_report_begin(RemovalReport *report, const TextDocument *document);
 // `number`: of a document that was counted, or of an old one, after which the counted ones are numbered.
-void removal_report_add_kept(RemovalReport *report, uint64_t number, double similarity);
+int removal_report_add_kept(RemovalReport *report, uint64_t number, double similarity);
 int removal_report_end(RemovalReport *report);
 
 int removal_report_finish(RemovalReport *report);

@@ -2,8 +2,10 @@
 #include "trainer/audit/origin.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "common/json_write.h"
 #include "common/search.h"
 #include "loader/protocol/sampling.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +57,10 @@ int origins_open(Origins *origins, unsigned count, const char *const *paths, con
 }
 
 void origins_close(Origins *origins) {
-    for (unsigned i = 0; i < origins->count; i++) dataset_close(&origins->datasets[i]);
+    for (unsigned i = 0; i < origins->count; i++) {
+        provenance_reader_close(&origins->rows[i]);
+        dataset_close(&origins->datasets[i]);
+    }
     mixture_close(&origins->mixture);
     *origins = (Origins){0};
 }
@@ -265,4 +270,29 @@ int origins_find(const Origins *sources, const SampleRange *range, SampleOrigin 
     if (result == 0) result = find_documents(sources, orders, sampling_ends(range->mode), &places);
     *origins = places.items, *count = places.count;
     return result;
+}
+
+int origin_add_documents(Origins *sources, const SampleOrigin *at, bool json, Buffer *out) {
+    ProvenanceReader *rows = &sources->rows[at->dataset];
+    const size_t before = out->size;
+    bool known = json;
+    rows->dataset = &sources->datasets[at->dataset], rows->split = SPLIT_TRAIN;
+    for (uint64_t i = at->first_document; i <= at->last_document; i++) {
+        Bytes row;
+        if (provenance_at(rows, i, &row) < 0) return -1;
+        known |= row.size;
+        if (json) {
+            buffer_print(out, i > at->first_document ? "," : "[");
+            json_add_number(out, "document", i);
+            provenance_add_json(out, "", row);
+            buffer_print(out, "}");
+        } else {
+            buffer_print(out, "  document %" PRIu64 ": ", i);
+            provenance_add_text(out, row);
+            buffer_print(out, row.size ? "\n" : "not known\n");
+        }
+    }
+    if (json) buffer_print(out, "]");
+    if (!known) out->size = before;
+    return 0;
 }

@@ -2,7 +2,7 @@
 // mixture.h, from manifests and document indexes alone. No token is decoded.
 #pragma once
 
-#include "dataset/dataset.h"
+#include "dataset/provenance_reader.h"
 #include "loader/protocol/mixture.h"
 
 enum { ORIGINS_MAX = MIXTURE_SOURCES_MAX };
@@ -13,6 +13,7 @@ typedef struct {
     unsigned count;
     Mixture mixture;     // of more than one, with the entries that the fingerprint has
     bool shared_streams; // in the order until protocol version 3 (mixture.h)
+    ProvenanceReader rows[ORIGINS_MAX];
 } Origins;
 
 // Finds the dataset with this fingerprint among `paths`; if no path has it, they are the sources of a mixture, each as
@@ -39,3 +40,7 @@ typedef struct {
 // Sets `origins` to an array, in order of samples, that the caller frees, also after -1 and fail(). A sample has one,
 // but if a mixture is read as one split (sampling permuted and sequential), one for each dataset of its tokens.
 int origins_find(const Origins *sources, const SampleRange *range, SampleOrigin **origins, size_t *count);
+
+// Appends the documents of a sample and where they came from: an array of JSON objects, or a line for each, and nothing
+// if that is known of none.
+int origin_add_documents(Origins *sources, const SampleOrigin *at, bool json, Buffer *out);

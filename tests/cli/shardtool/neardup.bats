@@ -88,7 +88,8 @@ data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: 
     shardtool train-vocabulary --characters --docs file texts >abc
     shardtool tokenize -q --val 0 --docs file --vocabulary abc -o long texts
     run_match 0 "at most 1 document removed*4 documents of more than 16777216 tokens: only equal ones" shardtool dedup --similar 0.8 --report r.jsonl -o u long
-    jq -es '. == [{removed: "long", split: "train", document: 1, tokens: 16777226, kept: "long", kept_split: "train", kept_document: 0, similarity: 1}]' r.jsonl
+    jq -es '. == [{removed: "long", split: "train", document: 1, tokens: 16777226, input: "texts/b.txt", record: 0,
+        kept: "long", kept_split: "train", kept_document: 0, kept_input: "texts/a.txt", kept_record: 0, similarity: 1}]' r.jsonl
     [ "$(shardtool decode --json u | wc -l)" = 4 ]
     mv u whole && sign_parts 2 --similar 0.8 long
     run_match 0 "4 documents of more than 16777216 tokens" shardtool dedup --similar 0.8 --report parts.jsonl -o u long

@@ -16,6 +16,14 @@ places() { shardtool info --docs --json "$@" | jq -r '"\(.input):\(.record)"'; }
     [ "$(tail -n 6 printed | sort -u | wc -l)" = 3 ]
 }
 
+@test "one document has its own place, and a range has none" {
+    seq 5 | jq -c '{text: "document \(.)", n: .}' >in.jsonl
+    shardtool tokenize -q --val 0 --keep n -o d in.jsonl
+    [ "$(shardtool decode --json --doc 3 d)" = '{"text": "document 4","input":"in.jsonl","record":3,"keys":{"n":"4"}}' ]
+    [ "$(shardtool decode --json d 3:5)" = "$(shardtool decode --json --doc 1 d 0:2)" ]
+    [ "$(shardtool decode --json d 3:5 | jq -c 'keys')" = '["text"]' ]
+}
+
 @test "names have no folders of this machine, no user and no query, and are relative" {
     mkdir -p data/a data/b sub
     for name in data/a/1 data/a/2 data/b/1; do echo "$name" >$name.txt; done
@@ -39,7 +47,7 @@ places() { shardtool info --docs --json "$@" | jq -r '"\(.input):\(.record)"'; }
     tail -n 1 in.jsonl >long.jsonl
     run_match 65 "its value is 65536 bytes long, more than 65535" shardtool tokenize -q --keep k -o long long.jsonl
     shardtool tokenize -q --val 0 --keep k.c --force -o out --max-bad 1 <(sed -n 2p in.jsonl)
-    [ "$(shardtool decode -q --json out | jq -c .kept)" = '{"k.c":"2"}' ]
+    [ "$(shardtool decode -q --json out | jq -c .keys)" = '{"k.c":"2"}' ]
 }
 
 @test "a damaged, missing or unlisted table is found, and the tokens are read all the same" {
@@ -81,4 +89,51 @@ END
     echo '{"text": "document 31"}' >z.jsonl
     shardtool tokenize -q --append --val 0 -o old z.jsonl # of the old documents nothing is known
     [ "$(places old | sort | uniq -c | tr -s ' ' | tr '\n' ,)" = " 30 null:null, 1 z.jsonl:0," ]
+}
+
+@test "reports name where the removed document and the one that stays came from" {
+    seq 40 | jq -c '{text: ("a document with some words of its own, number \(. % 30)" + " and more of them" * (. % 30)), url: "https://a.b/\(.)"}' >in.jsonl
+    printf '{"text": "%s", "url": "https://a.b/41"}\n' "$(sed -n 29p in.jsonl | jq -r .text) and one" >>in.jsonl
+    shardtool tokenize -q --val 0 --keep url -o d in.jsonl
+    shardtool shuffle -q -o s d
+    shardtool dedup -q --report exact.jsonl s
+    [ "$(wc -l <exact.jsonl)" = 10 ]
+    shardtool dedup -q --similar 0.8 --report similar.jsonl s
+    [ "$(wc -l <similar.jsonl)" -ge 11 ]
+    echo "a document with some words of its own, number 7$(printf ' and more of them%.0s' {1..7})" >items.txt
+    shardtool decontaminate -q --docs lines --against items.txt --report hits.jsonl s
+    [ "$(wc -l <hits.jsonl)" -ge 2 ]
+    python3 - exact.jsonl similar.jsonl hits.jsonl <<'END'
+import json, subprocess, sys
+read = lambda command: [json.loads(line) for line in subprocess.run(command, capture_output=True, check=True).stdout.splitlines()]
+documents = read(["shardtool", "decode", "-q", "--json", "s"])
+lines = [json.loads(line) for line in open("in.jsonl")]
+for row in (json.loads(line) for name in sys.argv[1:] for line in open(name)):
+    for prefix, number in ("", row["document"]), ("kept_", row.get("kept_document")):
+        if number is not None:
+            source = lines[row[f"{prefix}record"]]
+            assert row[f"{prefix}input"] == "in.jsonl" and row[f"{prefix}keys"] == {"url": source["url"]}, row
+            assert source["text"] == documents[number]["text"], row
+END
+}
+
+@test "which names the file and the line of each document of a step" {
+    seq 200 | jq -c '{text: "document number \(.) of a few", id: .}' >in.jsonl
+    shardtool tokenize -q --val 0.1 --keep id -o d in.jsonl
+    shardtool shuffle -q -o s d
+    "$BIN/trainer" train --dataset=s --out_dir=run --n_layer=1 --n_head=1 --n_embd=8 --block_size=16 --batch_size=4 --max_iters=2 \
+        --eval_interval=0 --device=cpu --quiet
+    "$BIN/trainer" which run --steps=2 --json >which.jsonl
+    python3 - which.jsonl <<'END'
+import json, subprocess, sys
+listed = [json.loads(line) for line in subprocess.run(["shardtool", "info", "--docs", "--json", "s"], capture_output=True, check=True).stdout.splitlines()]
+count = 0
+for sample in map(json.loads, open(sys.argv[1])):
+    first, last = sample["first_token"], sample["first_token"] + sample["tokens"] - 1
+    want = [row for row in listed if row["first"] <= last and row["first"] + row["tokens"] > first]
+    assert sample["documents"] == [{key: row[key] for key in ("document", "input", "record", "keys")} for row in want], sample
+    count += len(want)
+assert count >= 8
+END
+    "$BIN/trainer" which run --steps=2 | grep -q '^  document [0-9]*: in.jsonl:[0-9]* id=[0-9]*$'
 }

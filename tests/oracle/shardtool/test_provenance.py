@@ -101,7 +101,7 @@ def documents(path):
         assert len(listed) == len(decoded)
         for row, document in zip(listed, decoded):
             text = document.pop("text")
-            assert document == {key: row[key] for key in ("input", "record", "kept") if key in row}
+            assert document == {key: row[key] for key in ("input", "record", "keys") if key in row}
             row["text"] = text
         splits.append(listed)
     return splits
@@ -115,7 +115,7 @@ def check(path, places):
         assert place in places, place
         assert place not in found, f"{place} twice"
         text, kept = places[place]
-        assert (row["text"], row.get("kept", {})) == (text, kept), place
+        assert (row["text"], row.get("keys", {})) == (text, kept), place
         found[place] = text
     tool("verify", "-q", path)
     return found
