@@ -181,6 +181,10 @@ static void add_header_line(Buffer *out, const Dataset *dataset, Bytes lines) {
         buffer_print(out, "}");
     }
     buffer_print(out, dataset->source_count ? "]" : "[]");
+    if (dataset->history) {
+        json_add_key(out, "history");
+        buffer_print(out, "%s", dataset->history);
+    }
     json_add_number(out, "source_bytes", dataset->source_bytes);
     for (int split = 0; split < SPLIT_COUNT; split++) add_split(out, dataset, split);
     json_add_hex(out, "lines_hash", hash, 32);
@@ -267,6 +271,13 @@ static int read_header(Dataset *dataset, const json_t *object, Bytes line, uint8
         get_number(object, "val_seed", &dataset->val_seed) || get_string(dataset, object, "params", &dataset->params) ||
         get_string(dataset, object, "val_share", &dataset->val))
         return -1;
+    const json_t *history = json_object_get(object, "history");
+    if (history && !json_is_object(history)) return fail(EX_DATA, "'history' is not an object");
+    if (history) {
+        char *text = json_dumps(history, JSON_COMPACT);
+        dataset->history = text ? arena_copy_string(&dataset->arena, text) : NULL;
+        free(text);
+    }
     if (json_object_get(object, "part") && get_string(dataset, object, "part", &dataset->part)) return -1;
     if (vocab_size == 0 || vocab_size > IDS_MAX || eot_id > UINT32_MAX)
         return fail(EX_DATA, "a vocabulary of %" PRIu64 " ids, this program reads up to %d", vocab_size, IDS_MAX);

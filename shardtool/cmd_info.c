@@ -1,6 +1,7 @@
 // info: prints the headers and totals of shards and datasets, or what is in them.
 #include "common/err.h"
 #include "common/json_write.h"
+#include "dataset/lineage.h"
 #include "dataset/provenance_reader.h"
 #include "shardtool/print/id_counts.h"
 #include "shardtool/print/lengths_printer.h"
@@ -52,6 +53,19 @@ static void add_shard(const ShardFile *shard) {
     row_add_hex(&rows, "content_hash", shard->content_hash, 32);
 }
 
+// A tree of commands, as an object or with a line for each.
+static void add_history(const Dataset *dataset) {
+    Buffer lines = {0};
+    if (rows.json && dataset->history) {
+        json_add_key(&rows.row, "history");
+        buffer_print(&rows.row, "%s", dataset->history);
+    } else {
+        lineage_print(dataset, "              ", &lines);
+        if (lines.size) buffer_print(&rows.row, "%-13s %.*s", "history", (int)lines.size, (const char *)lines.data);
+    }
+    buffer_close(&lines);
+}
+
 static void add_dataset(const Dataset *dataset) {
     row_add_text(&rows, "kind", 0, "dataset");
     add_number("train_tokens", dataset->tokens[SPLIT_TRAIN]);
@@ -65,6 +79,7 @@ static void add_dataset(const Dataset *dataset) {
     add_number("vocab_size", dataset->vocab_size);
     add_number("eot_id", dataset->eot_id);
     row_add_text(&rows, "params", 0, dataset->params);
+    add_history(dataset);
     row_add_hex(&rows, "fingerprint", dataset->fingerprint, 32);
     row_add_hex(&rows, "vocab_fp", dataset->vocab_fp, 32);
 }

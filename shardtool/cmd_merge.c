@@ -3,6 +3,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "dataset/dataset_build.h"
+#include "dataset/lineage.h"
 #include "shardtool/support/dataset_vocabulary.h"
 #include "shardtool/support/documents.h"
 #include "shardtool/support/option_rows.h"
@@ -33,8 +34,8 @@ static void mix_options(Dataset *whole, const Dataset *part, const char *differe
     if (!val_rule_same(&rule, &other) || whole->val_seed != part->val_seed) whole->val_seed = 0;
 }
 
-// Checks that a part fits the first one, and adds its options and sources.
-static int take_part(Dataset *whole, const Dataset *part, const Dataset *first) {
+// Checks that a part fits the first one, and adds its options, sources and history.
+static int take_part(Dataset *whole, const Dataset *part, const Dataset *first, Buffer *history) {
     Buffer difference = {0};
     int status = 0;
     if (memcmp(part->vocab_fp, first->vocab_fp, 32))
@@ -47,6 +48,7 @@ static int take_part(Dataset *whole, const Dataset *part, const Dataset *first) 
         mix_options(whole, part, (const char *)difference.data);
     buffer_close(&difference);
     for (uint64_t i = 0; status == 0 && i < part->source_count; i++) dataset_add_source(whole, &part->sources[i]);
+    lineage_add(history, part);
     return status;
 }
 
@@ -140,19 +142,25 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
     uint8_t(*fingerprints)[32] = allocate_zeroed((size_t)count, sizeof *fingerprints);
     int status = dataset_vocabulary_find(vocabulary, &first);
     OpenEnds ends = {{0}};
+    Buffer inputs = {0}, history = {0};
     for (int i = 0; status == 0 && i < count; i++) {
         Dataset part;
         status = dataset_open(&part, paths[i]);
         if (status < 0) break;
         status = part_check(&part, &first, i);
         if (status == 0) status = refuse_duplicate(&part, paths, i, fingerprints);
-        if (status == 0) status = take_part(&whole, &part, &first);
+        if (status == 0) status = take_part(&whole, &part, &first, &inputs);
         if (status == 0) status = link_shards(&whole, &part, paths[i], &ends);
         dataset_close(&part);
     }
     if (status == 0 && !document_count(&whole)) status = fail(EX_NOINPUT, "no part of '%s' has a document", output);
     if (status == 0) status = check_splits(count, paths);
     if (status == 0) status = join_skips(build->target, count, paths);
+    if (first.part) // as one run over all files
+        lineage_make(&history, "tokenize", first.params, NULL);
+    else
+        lineage_make(&history, "merge", "", &inputs);
+    whole.history = (const char *)history.data;
     if (status == 0) status = dataset_build_finish(build, &whole);
     if (status == 0) status = dataset_vocabulary_copy(output, vocabulary);
     if (status == 0)
@@ -161,6 +169,8 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
     else
         dataset_build_abandon(build);
     free(fingerprints);
+    buffer_close(&inputs);
+    buffer_close(&history);
     dataset_close(&whole);
     dataset_close(&first);
     return status;

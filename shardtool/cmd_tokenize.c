@@ -1,6 +1,7 @@
 // tokenize: turns any input into a dataset directory, or into one shard or the ids on standard output.
 #include "common/err.h"
 #include "dataset/dataset_build.h"
+#include "dataset/lineage.h"
 #include "shardtool/conversation/conversation.h"
 #include "shardtool/pipeline/append.h"
 #include "shardtool/print/id_output.h"
@@ -151,6 +152,29 @@ static void forget_remote(Journal *journal, const Source *source) {
     err_give(&error);
 }
 
+// A dataset of tokenize alone stays that when it is appended to; another one is the first of two inputs.
+static int finish(DatasetBuild *build, Dataset *dataset, const RunParams *run) {
+    const Dataset *base = run->pipeline.base;
+    const char *params = (const char *)run->line.data;
+    Buffer inputs = {0}, history = {0};
+    if (base && !lineage_is_plain(base)) {
+        lineage_add(&inputs, base);
+        uint64_t tokens = 0, documents = 0;
+        for (int split = 0; split < SPLIT_COUNT; split++) {
+            tokens += dataset->tokens[split] - base->tokens[split];
+            documents += dataset->documents[split] - base->documents[split];
+        }
+        lineage_add_run(&inputs, "tokenize", params, tokens, documents);
+    }
+    lineage_make(&history, inputs.size ? "tokenize --append" : "tokenize", inputs.size ? "" : params, &inputs);
+    dataset->history = (const char *)history.data;
+    const int status = dataset_build_finish(build, dataset);
+    dataset->history = NULL;
+    buffer_close(&inputs);
+    buffer_close(&history);
+    return status;
+}
+
 // `journal` and `resume` are NULL for standard output.
 static int run_pipeline(DatasetBuild *build, const RunParams *run, const Inputs *inputs, Dataset *dataset,
                         Journal *journal, const JournalResume *resume) {
@@ -180,7 +204,7 @@ static int run_pipeline(DatasetBuild *build, const RunParams *run, const Inputs 
     if (status == 0 && dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL] == 0 && !dataset->part)
         status = fail_no_documents();
     if (status == 0) status = skips_finish(&source_options.skips);
-    if (status == 0 && build) status = dataset_build_finish(build, dataset);
+    if (status == 0 && build) status = finish(build, dataset, run);
     skips_abandon(&source_options.skips);
     progress_finish(&progress);
     if (status == 0)

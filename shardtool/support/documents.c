@@ -52,8 +52,9 @@ static int add_split(DocumentInputs *inputs, InputArgument *argument, const char
         argument->bytes += dataset_bytes(&tokens.dataset, split);
         sha256_add(digest, tokens.dataset.fingerprint, 32);
         inputs->documents[split] += tokens.dataset.documents[split];
-        if (split == SPLIT_TRAIN) add_rule(inputs, &tokens.dataset);
-    }
+        if (split == SPLIT_TRAIN) add_rule(inputs, &tokens.dataset), lineage_add(&inputs->history, &tokens.dataset);
+    } else
+        lineage_add_shard(&inputs->history, path, &tokens.shard);
     argument->files += token_reader_shards(&tokens);
     inputs->tokens[split] += tokens.tokens;
     token_reader_close(&tokens);
@@ -94,6 +95,7 @@ int documents_open(DocumentInputs *inputs, int count, char **paths) {
 
 void documents_close(DocumentInputs *inputs) {
     inputs_close(&inputs->inputs);
+    buffer_close(&inputs->history);
     free(inputs->val);
     *inputs = (DocumentInputs){0};
 }
@@ -242,6 +244,7 @@ int documents_check_splits(const DocumentInputs *inputs) {
 OutputPlan documents_plan(const DocumentInputs *inputs, const char *command, const char *settings) {
     return (OutputPlan){.command = command,
                         .settings = settings,
+                        .history = &inputs->history,
                         .inputs = &inputs->inputs,
                         .params = inputs->params,
                         .val = inputs->val,

@@ -12,8 +12,9 @@ typedef struct {
     ShardParams params;
     char *val; // of the datasets: "mixed" if their rules differ (val_rule.h), "0" without one
     uint64_t val_seed;
-    ValRule rule; // of the first dataset
-    bool mixed;   // a document may be in both splits
+    ValRule rule;   // of the first dataset
+    Buffer history; // of the inputs (lineage.h)
+    bool mixed;     // a document may be in both splits
     uint64_t tokens[SPLIT_COUNT], documents[SPLIT_COUNT];
 } DocumentInputs;
 

@@ -30,6 +30,7 @@ static void begin_dataset(Output *output, const OutputPlan *plan, const char *pa
     const ShardParams *params = &output->shards.params;
     dataset_begin(dataset, path);
     dataset->params = (const char *)output->line.data;
+    dataset->history = (const char *)output->history.data;
     dataset->val = plan->val, dataset->val_seed = plan->val_seed;
     dataset->vocab_size = params->vocab_size, dataset->eot_id = params->eot_id;
     memcpy(dataset->vocab_fp, params->vocab_fp, 32);
@@ -100,6 +101,7 @@ int output_open(Output *output, const char *path, const OutputPlan *plan) {
             path);
     load_id_bytes(output);
     set_params(output, plan);
+    lineage_make(&output->history, plan->command, plan->settings, plan->history);
     if (output->to_stdout)
         begin_dataset(output, plan, path); // collects the totals only
     else {
@@ -159,6 +161,7 @@ void output_close(Output *output) {
     dataset_build_close(&output->build);
     if (output->dataset.path) dataset_close(&output->dataset);
     buffer_close(&output->line);
+    buffer_close(&output->history);
     free(output->id_lengths);
     vocab_close(output->vocab);
     *output = (Output){0};

@@ -3,6 +3,7 @@
 
 #include "common/log.h"
 #include "dataset/dataset_build.h"
+#include "dataset/lineage.h"
 #include "shardtool/pipeline/shard_sink.h"
 #include "shardtool/support/option_rows.h"
 #include "tokenizer/files/vocab_file.h"
@@ -32,10 +33,11 @@ extern OutputOptions output_options;
 typedef struct {
     const char *command; // in the manifest, with `settings`: "filter", "min_tokens=5"
     const char *settings;
-    const Inputs *inputs; // their paths and digests go into the manifest
-    const Vocab *vocab;   // of the ids, which output_close closes; NULL: the inputs', which are datasets
-    ShardParams params;   // params_fp is computed
-    const char *val;      // of the manifest
+    const Buffer *history; // of datasets among the inputs (lineage.h), or NULL
+    const Inputs *inputs;  // their paths and digests go into the manifest
+    const Vocab *vocab;    // of the ids, which output_close closes; NULL: the inputs', which are datasets
+    ShardParams params;    // params_fp is computed
+    const char *val;       // of the manifest
     uint64_t val_seed;
     uint64_t tokens; // expected, for the progress line; 0 = unknown
 } OutputPlan;
@@ -46,7 +48,7 @@ typedef struct {
     Dataset dataset;
     ShardSinkOptions shards;
     ShardSink *sink;
-    Buffer line;               // the manifest's params
+    Buffer line, history;      // the manifest's params and history
     const Vocab *vocab;        // of the ids; NULL if it is not known
     uint16_t *id_lengths;      // of each id's text, in bytes; NULL if the vocabulary is not known
     uint64_t document_bytes;   // of the document being added

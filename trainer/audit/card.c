@@ -4,6 +4,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "dataset/lineage.h"
 #include "loader/protocol/mixture.h"
 #include "trainer/audit/record.h"
 #include "trainer/checkpoint/model_config.h"
@@ -108,6 +109,27 @@ static void add_sources(const Record *record, const char *fingerprint, uint64_t 
     err_clear(); // of a damaged line
 }
 
+// How a dataset came about, if it is still where the run read it.
+static void add_history(const Record *record, const uint8_t fingerprint[32], Buffer *out) {
+    RecordLine line;
+    char path[PATH_MAX_BYTES];
+    bool found = false;
+    for (Bytes rest = record->text; !found && record_next(record, &rest, &line) > 0;) {
+        Dataset dataset;
+        if (line.kind != LINE_PROCESS || !record_text(&line, "data", path, sizeof path) || strstr(path, "://"))
+            continue;
+        if (dataset_open_manifest(&dataset, path) < 0) continue;
+        found = dataset.history && !memcmp(dataset.fingerprint, fingerprint, 32);
+        if (found) {
+            buffer_print(out, "\n  ```text\n  ");
+            lineage_print(&dataset, "  ", out);
+            buffer_print(out, "  ```\n");
+        }
+        dataset_close(&dataset);
+    }
+    err_clear();
+}
+
 static void add_datasets(const SavedState *saved, const Record *record, Buffer *out) {
     const RunState *state = &saved->state;
     const uint64_t block = strtoull(value_of(saved, "block_size"), NULL, 10);
@@ -122,6 +144,7 @@ static void add_datasets(const SavedState *saved, const Record *record, Buffer *
                      human_count(count, (double)own * (double)block));
         add_sources(record, hex, use->consumed, out);
         buffer_print(out, "\n");
+        add_history(record, use->fingerprint, out);
     }
     for (int i = 0; i < state->change_count; i++) {
         hex_encode(hex, state->changes[i].new, 32);
@@ -163,6 +186,7 @@ static void add_bases(const RunState *state, const char *out_dir, Buffer *out) {
         SavedState base = {0};
         Record record = {0};
         model_path(path, state->init_from, out_dir);
+        for (size_t end = strlen(path); end > 1 && path[end - 1] == '/';) path[--end] = '\0';
         buffer_print(out, "\n## Base: ");
         add_model_name(out, path);
         buffer_print(out, "\n\n");

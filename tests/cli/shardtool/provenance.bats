@@ -137,3 +137,47 @@ assert count >= 8
 END
     "$BIN/trainer" which run --steps=2 | grep -q '^  document [0-9]*: in.jsonl:[0-9]* id=[0-9]*$'
 }
+
+@test "info shows how each part of a dataset came about, and the card of a model has it" {
+    seq 900 | jq -c '{text: "document \(.)"}' >old.jsonl
+    seq 901 1000 | jq -c '{text: "document \(.)"}' >new.jsonl
+    seq 1001 1010 | jq -c '{text: "document \(.)"}' >z.jsonl
+    echo "a long item of a benchmark of so many words that it is searched for in all" >items.txt
+    own="tokenize invalid=replace;docs=file;field=text;val=0.1;val_seed=0"
+    shardtool tokenize -q --val 0.1 -o web old.jsonl
+    shardtool decontaminate -q --docs lines --against items.txt -o clean web
+    shardtool tokenize -q --val 0.1 -o month new.jsonl
+    shardtool filter -q --min-tokens 3 -o all clean month
+    history() { shardtool info "$1" | sed -n '/^history/,/^fingerprint/p' | sed '$d'; }
+    against=$(shardtool info clean | grep -o 'against=[0-9a-f]*' | head -n 1)
+    diff - <(history all) <<END
+history       filter min_tokens=3;max_tokens=0;contains=
+                88.8 % clean: decontaminate $against;words=13;form=2
+                  100.0 % web: $own
+                11.2 % month: $own
+END
+    [ "$(shardtool info --json all | jq -r '.history.from[1] | .name, .documents, .command')" = $'month\n100\ntokenize' ]
+    # more of the same is the same; more of another is a part
+    shardtool tokenize -q --val 0.1 --append -o month z.jsonl
+    [ "$(history month)" = "history       $own" ]
+    shardtool merge -q -o both web month
+    shardtool tokenize -q --val 0.1 --append -o both <(echo more) 
+    diff - <(history both) <<END
+history       tokenize --append
+                99.9 % both: merge
+                  87.8 % web: $own
+                  12.2 % month: $own
+                0.1 % $own
+END
+    mkdir in && cp old.jsonl new.jsonl in
+    for part in 1/2 2/2; do shardtool tokenize -q --val 0.1 --part $part -o parts in; done
+    shardtool merge -q -o joined parts/*
+    shardtool tokenize -q --val 0.1 -o whole in
+    [ "$(history joined)" = "$(history whole)" ]
+    shardtool filter -q --min-tokens 3 -o some web/train/000/000000.zst
+    [ "$(history some | tail -n 1)" = "                100.0 % 000000.zst: not known" ]
+    "$BIN/trainer" train --dataset=all --out_dir=run --n_layer=1 --n_head=1 --n_embd=8 --block_size=16 --batch_size=4 --max_iters=2 \
+        --eval_interval=2 --eval_tokens=64 --device=cpu --quiet
+    "$BIN/trainer" export --quiet --card --out_dir=run -o model
+    diff <(history all | cut -c 15-) <(sed -n '/^  ```text/,/^  ```$/p' model/README.md | sed '1d; $d' | cut -c 3-)
+}

@@ -408,13 +408,20 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     "$BIN/trainer" train tiny.conf --quiet --dataset="$BATS_FILE_TMPDIR/data2" --init_from="$PWD/second/ckpt-00000024/" --out_dir="$PWD/third"
     "$BIN/trainer" export --quiet --card --out_dir=third -o model
     for of in data data2; do "$BIN/shardtool" info --json "$BATS_FILE_TMPDIR/$of" | jq -r .fingerprint >$of; done
+    history=$("$BIN/shardtool" info "$data" | sed -n 's/^history *//p')
     sed -nE '/^## Base/,/^## Training/{/^## Training/d;/^$/d;p}' model/README.md >found
     diff found - <<END
 ## Base: \`second/ckpt-00000024\`
 - \`data\`, fingerprint \`$(cat data)\`: 96 samples, 1.54 k tokens
+  \`\`\`text
+  $history
+  \`\`\`
 - link of step 24 in the chain of its run: \`$(chain second 24)\`
 ## Base: \`whole/ckpt-00000024\`
 - \`data\`, fingerprint \`$(cat data)\`: 96 samples, 1.54 k tokens
+  \`\`\`text
+  $history
+  \`\`\`
 - link of step 24 in the chain of its run: \`$(chain "$whole" 24)\`
 END
     grep -q "fingerprint \`$(cat data2)\`" model/README.md
