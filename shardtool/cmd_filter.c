@@ -1,5 +1,7 @@
 // filter: keeps the documents that meet all conditions, in order.
 #include "common/err.h"
+#include "common/log.h"
+#include "dataset/listed.h"
 #include "shardtool/support/documents.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,6 +9,9 @@
 
 static uint64_t min_tokens, max_tokens;
 static StringList ids;
+static const char *listed_option;
+static Listed listed; // --listed
+static uint64_t listed_documents;
 static bool invert;
 static bool wanted[IDS_MAX]; // --contains-id
 
@@ -15,6 +20,8 @@ static const Option options[] = {
     {OPT_SIZE, "max-tokens", &max_tokens, "N",
      "keep documents of at most N tokens, end-of-text included, 0 = any length"},
     {OPT_LIST, "contains-id", &ids, "ID", "keep documents that hold this id; one of several is enough"},
+    {OPT_STRING, "listed", &listed_option, "KEY=FILE",
+     "keep documents whose kept key KEY (tokenize --keep) has a value that is a line of FILE"},
     {OPT_FLAG, "invert", &invert, NULL, "keep the other documents"},
     ROW_OUTPUT_SPLIT,
     ROWS_OUTPUT,
@@ -33,6 +40,12 @@ static int matches(DocumentCursor *cursor, bool *keep) {
     if (*keep && ids.count) {
         *keep = false;
         if (documents_read(cursor, find_id, keep) < 0) return -1;
+    }
+    if (listed_option) { // of each document, so that all lines that occur are counted
+        Bytes row;
+        if (documents_row(cursor, &row) < 0) return -1;
+        const bool has = listed_has(&listed, row);
+        listed_documents += has, *keep &= has;
     }
     *keep ^= invert;
     return 0;
@@ -57,8 +70,25 @@ static int parse_ids(Buffer *settings) {
         wanted[id] = true;
         buffer_print(settings, "%s%lu", i ? "," : "", id);
     }
-    buffer_print(settings, "%s", invert ? ";invert" : "");
     return 0;
+}
+
+static int read_list(Buffer *settings) {
+    char hash[17];
+    if (!listed_option) return 0;
+    if (listed_open(&listed, listed_option) < 0) return -1;
+    hex_encode(hash, listed.hash, 8);
+    buffer_print(settings, ";listed=%s:%s", listed.key, hash);
+    return 0;
+}
+
+static void log_list(void) {
+    const uint64_t lines = listed_lines(&listed), found = listed_found(&listed);
+    log_line("--listed: %" PRIu64 " of %" PRIu64 " line%s occur in %" PRIu64 " document%s", found, lines, PLURAL(lines),
+             listed_documents, PLURAL(listed_documents));
+    if (listed.keyless)
+        log_warn("%" PRIu64 " document%s no kept key '%s': %s", listed.keyless, listed.keyless == 1 ? " has" : "s have",
+                 listed.key, invert ? "whether they are listed is not known, and they stay" : "they are left out");
 }
 
 static int filter_all(void *context, const DocumentInputs *inputs, Output *output) {
@@ -69,16 +99,21 @@ static int filter_all(void *context, const DocumentInputs *inputs, Output *outpu
         if (documents_has(output, i)) status = filter_split(&cursor, output);
         documents_end(&cursor);
     }
+    if (status == 0 && listed_option) status = listed_check(&listed);
+    if (status == 0 && listed_option) log_list();
     return status;
 }
 
 static int run(int count, char **arguments) {
     Buffer settings = {0};
     int status = parse_ids(&settings);
-    if (status == 0 && !min_tokens && !max_tokens && !ids.count)
-        status = fail(EX_USAGE, "missing a condition: --min-tokens, --max-tokens or --contains-id");
+    if (status == 0) status = read_list(&settings);
+    if (status == 0 && !min_tokens && !max_tokens && !ids.count && !listed_option)
+        status = fail(EX_USAGE, "missing a condition: --min-tokens, --max-tokens, --contains-id or --listed");
+    if (invert) buffer_print(&settings, ";invert");
     if (status == 0) status = documents_run(count, arguments, "filter", (const char *)settings.data, filter_all, NULL);
     buffer_close(&settings);
+    listed_close(&listed);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include "common/hash.h"
 #include "common/json_write.h"
 #include "common/search.h"
+#include "dataset/listed.h"
 #include "loader/protocol/sampling.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -59,6 +60,7 @@ int origins_open(Origins *origins, unsigned count, const char *const *paths, con
 void origins_close(Origins *origins) {
     for (unsigned i = 0; i < origins->count; i++) {
         provenance_reader_close(&origins->rows[i]);
+        buffer_close(&origins->marks[i]);
         dataset_close(&origins->datasets[i]);
     }
     mixture_close(&origins->mixture);
@@ -272,11 +274,16 @@ int origins_find(const Origins *sources, const SampleRange *range, SampleOrigin 
     return result;
 }
 
+static ProvenanceReader *rows_of(Origins *sources, unsigned dataset) {
+    ProvenanceReader *rows = &sources->rows[dataset];
+    rows->dataset = &sources->datasets[dataset], rows->split = SPLIT_TRAIN;
+    return rows;
+}
+
 int origin_add_documents(Origins *sources, const SampleOrigin *at, bool json, Buffer *out) {
-    ProvenanceReader *rows = &sources->rows[at->dataset];
+    ProvenanceReader *rows = rows_of(sources, at->dataset);
     const size_t before = out->size;
     bool known = json;
-    rows->dataset = &sources->datasets[at->dataset], rows->split = SPLIT_TRAIN;
     for (uint64_t i = at->first_document; i <= at->last_document; i++) {
         Bytes row;
         if (provenance_at(rows, i, &row) < 0) return -1;
@@ -294,5 +301,51 @@ int origin_add_documents(Origins *sources, const SampleOrigin *at, bool json, Bu
     }
     if (json) buffer_print(out, "]");
     if (!known) out->size = before;
+    return 0;
+}
+
+// ---- documents of a list
+
+int origins_mark(Origins *sources, const char *argument) {
+    Listed listed;
+    Bytes row;
+    int status = listed_open(&listed, argument);
+    for (unsigned i = 0; status == 0 && i < sources->count; i++) {
+        const uint64_t documents = sources->datasets[i].documents[SPLIT_TRAIN];
+        Buffer *marks = &sources->marks[i];
+        buffer_reserve(marks, documents / 8 + 1);
+        memset(marks->data, 0, marks->size = documents / 8 + 1);
+        for (uint64_t k = 0; status == 0 && k < documents; k++) {
+            status = provenance_at(rows_of(sources, i), k, &row);
+            if (status == 0 && listed_has(&listed, row)) marks->data[k / 8] |= (uint8_t)(1 << k % 8);
+        }
+    }
+    if (status == 0) status = listed_check(&listed);
+    listed_close(&listed);
+    return status;
+}
+
+int origin_add_marked(Origins *sources, const SampleOrigin *at, bool json, uint64_t step, Buffer *out) {
+    const uint8_t *marks = sources->marks[at->dataset].data;
+    const char *name = sources->datasets[at->dataset].name;
+    Bytes row;
+    for (uint64_t i = at->first_document; i <= at->last_document; i++) {
+        if (!(marks[i / 8] >> i % 8 & 1)) continue;
+        if (provenance_at(rows_of(sources, at->dataset), i, &row) < 0) return -1;
+        if (!json) {
+            buffer_print(out, "step %" PRIu64 " sample %" PRIu64 ": %s document %" PRIu64 ": ", step, at->sample, name,
+                         i);
+            provenance_add_text(out, row);
+            buffer_print(out, "\n");
+            continue;
+        }
+        buffer_print(out, "{");
+        json_add_number(out, "step", step);
+        json_add_number(out, "sample", at->sample);
+        json_add_field(out, "dataset", name);
+        json_add_number(out, "document", i);
+        provenance_add_json(out, "", row);
+        buffer_print(out, "}\n");
+    }
     return 0;
 }

@@ -14,6 +14,7 @@ typedef struct {
     Mixture mixture;     // of more than one, with the entries that the fingerprint has
     bool shared_streams; // in the order until protocol version 3 (mixture.h)
     ProvenanceReader rows[ORIGINS_MAX];
+    Buffer marks[ORIGINS_MAX]; // a bit for each document of the training split: it is listed
 } Origins;
 
 // Finds the dataset with this fingerprint among `paths`; if no path has it, they are the sources of a mixture, each as
@@ -40,6 +41,11 @@ typedef struct {
 // Sets `origins` to an array, in order of samples, that the caller frees, also after -1 and fail(). A sample has one,
 // but if a mixture is read as one split (sampling permuted and sequential), one for each dataset of its tokens.
 int origins_find(const Origins *sources, const SampleRange *range, SampleOrigin **origins, size_t *count);
+
+// Marks the documents of --listed KEY=FILE (dataset/listed.h). 2 if no document has the key.
+int origins_mark(Origins *sources, const char *listed);
+// Appends a JSON object or a line for each marked document of a sample: `head`, and where it came from.
+int origin_add_marked(Origins *sources, const SampleOrigin *at, bool json, uint64_t step, Buffer *out);
 
 // Appends the documents of a sample and where they came from: an array of JSON objects, or a line for each, and nothing
 // if that is known of none.

@@ -181,3 +181,35 @@ END
     "$BIN/trainer" export --quiet --card --out_dir=run -o model
     diff <(history all | cut -c 15-) <(sed -n '/^  ```text/,/^  ```$/p' model/README.md | sed '1d; $d' | cut -c 3-)
 }
+
+@test "documents of a list go and info proves it; which names the steps that had them, as a join does" {
+    seq 300 | jq -c '{text: "document number \(.) of a page", url: "https://a.b/\(. % 100)"}' >in.jsonl
+    printf '{"text": "without the key"}\n{"text": "with an empty one", "url": ""}\n' >>in.jsonl
+    printf 'https://a.b/7\r\nhttps://a.b/42\n\nhttps://a.b/7\nhttps://a.b/none' >removed.txt
+    shardtool tokenize -q --val 0.1 --keep url -o web in.jsonl
+    run_match 0 "2 of 3 lines occur in 6 documents*1 document has no kept key 'url': whether they are listed is not known, and they stay" \
+        shardtool filter --invert --listed url=removed.txt -o rest web
+    [ "$(for split in train val; do shardtool decode -q --json --split $split rest; done | jq -r .keys.url | sort | uniq -c | wc -l)" = 100 ]
+    hash=$(tr -d '\r' <removed.txt | awk NF | LC_ALL=C sort -u | sha256sum | cut -c 1-16)
+    shardtool info rest | grep -q "^history *filter .*;listed=url:$hash;invert$"
+    [ "$(shardtool info --json rest | jq '.history.from[0].documents - .train_documents - .val_documents')" = 6 ]
+    run_match 66 "0 of 3 lines occur in 0 documents" shardtool filter --listed url=removed.txt -o none rest
+    run_match 0 "of 3 lines occur in 6 documents" shardtool filter --listed url=removed.txt -o listed web
+    run_match 2 "no document has a kept key 'id': tokenize --keep keeps one" shardtool filter --listed id=removed.txt -o none web
+    run_match 2 "is not KEY=FILE" shardtool filter --listed removed.txt -o none web
+    run_match 66 "has no lines" shardtool filter --listed url=/dev/null -o none web
+    small="--n_layer=1 --n_head=1 --n_embd=8 --block_size=16 --batch_size=4 --eval_interval=0 --device=cpu --quiet"
+    "$BIN/trainer" train --dataset=web --out_dir=runs/gpt2 $small --max_iters=20
+    "$BIN/trainer" train --dataset=web --out_dir=runs/gpt2 $small --max_iters=40 # a second process
+    rm -r rest && sed -n '/provenance.bats/,/^```$/p' "$ROOT/docs/clean.md" | grep '^millrace' >commands
+    PATH=$BIN:$PATH bash -e -o pipefail commands >printed
+    "$BIN/trainer" which runs/gpt2 --listed url=removed.txt --json >found.jsonl
+    for step in $(seq 40); do "$BIN/trainer" which runs/gpt2 --steps=$step --json; done |
+        jq -c '. as $s | .documents[] | select(.keys.url == "https://a.b/7" or .keys.url == "https://a.b/42") |
+            {step: $s.step, sample: $s.sample, dataset: "web"} + .' >want.jsonl
+    [ "$(wc -l <want.jsonl)" -ge 5 ]
+    diff <(jq -Sc . found.jsonl) <(jq -Sc . want.jsonl)
+    [ "$(wc -l <printed)" = "$(wc -l <want.jsonl)" ]
+    run_match 2 "expected --steps=N, from 1 on, or --listed" "$BIN/trainer" which runs/gpt2
+    run_match 2 "no document has a kept key 'id'" "$BIN/trainer" which runs/gpt2 --listed id=removed.txt
+}
