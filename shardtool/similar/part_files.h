@@ -17,7 +17,7 @@
 // A document is in part I if floor(tokens before it * N / tokens of all) = I - 1, so a part may be empty. The entries:
 //
 //   bands         for each document: u64, the number of its distinct sequences of 5 words, 0 for a document without
-//                 words or of more than TEXT_TOKENS_MAX tokens. Unless it is 0: u64 XXH3-64 of its words, u64 hash of
+//                 words or of more than 2^24 tokens. Unless it is 0: u64 XXH3-64 of its words, u64 hash of
 //                 its digits (words.h), the upper 6 bytes of the keys of its 22 bands, its bitmap (bitmap_filter.h)
 //   hashes        for each document: u64 low, u64 high half of the XXH3-128 of its ids
 //   hits          for each document in which an item occurs: u64 its number, u64 bytes of the words; f64 share of the

@@ -17,7 +17,7 @@ make_subjects() { # what the rows read
     echo '[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]' >talks.jsonl
     printf '\1\0\2\0\3\0%.0s' {1..100} >train.bin
     { printf '\x93NUMPY\1\0v\0%-117s\n' "{'descr': '<u2', 'fortran_order': False, 'shape': (300,), }" && cat train.bin; } >ids.npy
-    echo '{"ctx": "line", "endings": [" 1", " 2"], "label": 0}' >items.jsonl
+    make_items 3 items.jsonl
 }
 
 # What prints a message | what is in it | what it names, with what it leaves open. TRAIN: train tiny.conf --dataset=data, FEW: a short sample.
@@ -35,7 +35,7 @@ train run | write --out_dir=run | TRAIN --out_dir=run
 TRAIN --out_dir=r2 --init_from=run | name its checkpoint, as 'run/ckpt-00000024' | TRAIN --out_dir=r2 --init_from=run/ckpt-00000024
 TRAIN --out_dir=r3 --init_from=model/config.json | name its directory, --init_from=model | TRAIN --out_dir=r3 --init_from=model
 TRAIN --dataset=whole --out_dir=r4 | or set eval_interval=0 | TRAIN --dataset=whole --out_dir=r4 --eval_interval=0
-TRAIN --hellaswag_eval=1 | 'millrace eval --choices FILE' | eval --out_dir=run --choices items.jsonl
+TRAIN --hellaswag_eval=1 | 'millrace eval --items FILE' | eval --out_dir=run --items items.jsonl
 TRAIN --prompt=line | 'millrace sample --start=TEXT' | sample --out_dir=run --start=line FEW
 TRAIN --load_best_model_at_end=True | 'millrace sample --ckpt=best' | sample --out_dir=run --ckpt=best FEW
 TRAIN --dataloader_num_workers=2 | 'millrace serve --help' | serve --help

@@ -182,8 +182,8 @@ END
     head -n 1 eval.json | jq -e "(.bpb - .loss * $n / $bytes / (2 | log)) | fabs < 0.000001"
     head -n 1 eval.json | jq -e '.loss > 10 and .loss < 11.2' # ln 65,793 = 11.09 and less
     trainer sample --out_dir=run --start='the mill' --max_new_tokens=40 --num_samples=1 --device=cpu | grep -q '^the mill'
-    echo '{"ctx": "the mill", "endings": ["of line", "drives a wheel"], "label": 1}' >items
-    trainer eval --out_dir=run --choices=items --device=cpu | grep -q 'over 1 items'
+    echo '{"task": "mills", "id": 1, "kind": "choice", "span": "ending", "texts": [["the mill", " of line"], ["the mill", " drives a wheel"]], "label": 1}' >items
+    trainer eval --out_dir=run --items=items --device=cpu >grade
     trainer export -q -o model --out_dir=run
     shardtool tokenize --ids --format text --vocabulary model "$text" | cmp - <(shardtool tokenize --ids --format text --vocabulary "$data" "$text")
     trainer sample --init_from=./model --start='the' --max_new_tokens=5 --num_samples=1 --device=cpu | grep -q '^the'
