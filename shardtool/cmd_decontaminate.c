@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+// Of `rules` and `params`: words.h, version 2, without the markers of conversations. In form 2 they were words.
+enum { FORM = 3 };
+
 static StringList against;
 static const char *report_path, *part_option, *text_field = "*";
 static PartSet parts;
@@ -206,6 +209,7 @@ static int search_documents(Decontamination *work, const Vocab *vocab) {
     TextMap map = {.inputs = work->inputs,
                    .output = work->output,
                    .vocab = vocab,
+                   .without_markers = true,
                    .threads = (unsigned)output_options.threads,
                    .context = work,
                    .take = take_document};
@@ -233,6 +237,7 @@ static int search_part(void *context, PartWriter *writer) {
     const DocumentInputs *inputs = writer->set.inputs;
     const uint64_t items = item_index_items(work->index), bytes = (items + 7) / 8;
     TextMap map = {.inputs = inputs,
+                   .without_markers = true,
                    .threads = (unsigned)output_options.threads,
                    .first = writer->first,
                    .end = writer->first + writer->documents,
@@ -279,7 +284,7 @@ static int run(int count, char **arguments) {
     if (status == 0) {
         work.occurs = allocate_zeroed(item_index_items(work.index), sizeof *work.occurs);
         snprintf(settings, sizeof settings, "against=%016" PRIx64 ";words=%" PRIu64 ";form=%d",
-                 item_index_digest(work.index), words, WORDS_VERSION);
+                 item_index_digest(work.index), words, FORM);
         parts = part_set_of_output(PART_HITS, settings);
         status = part_option ? part_set_write(&parts, part_option, count, arguments, search_part, &work)
                              : clean(count, arguments, &work);

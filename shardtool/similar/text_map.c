@@ -1,5 +1,6 @@
 // Batches of about 128 Ki ids in a pool of workers.
 #include "shardtool/similar/text_map.h"
+#include "common/id_array.h"
 #include "common/machine/pool.h"
 #include <stdlib.h>
 
@@ -25,6 +26,20 @@ typedef struct {
     uint64_t number;
 } Mapping;
 
+// Appends the text of the ids.
+static int decode(const TextMap *map, const uint8_t *ids, size_t count, Buffer *text) {
+    const unsigned width = vocab_id_bytes(map->vocab);
+    size_t begin = 0;
+    for (size_t i = 0; map->without_markers && i < count; i++) {
+        const uint32_t id = id_at(ids, i, width);
+        if (id >= vocab_size(map->vocab) || !vocab_is_special(map->vocab, id)) continue;
+        if (vocab_decode(map->vocab, ids + begin * width, i - begin, text) < 0) return -1;
+        buffer_add(text, "\n", 1);
+        begin = i + 1;
+    }
+    return vocab_decode(map->vocab, ids + begin * width, count - begin, text);
+}
+
 static int map_batch(void *job, unsigned worker) {
     MapBatch *batch = job;
     const TextMap *map = batch->map;
@@ -36,7 +51,7 @@ static int map_batch(void *job, unsigned worker) {
         const size_t before = batch->results.size;
         if (!entries[i].document.is_wanted) continue;
         batch->text.size = 0;
-        if (vocab_decode(map->vocab, ids, entries[i].text_ids, &batch->text) < 0) return -1;
+        if (decode(map, ids, entries[i].text_ids, &batch->text) < 0) return -1;
         if (map->work(map->context, worker, (Bytes){batch->text.data, batch->text.size}, &batch->results) < 0)
             return -1;
         entries[i].result = batch->results.size - before;

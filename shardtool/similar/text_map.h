@@ -20,6 +20,7 @@ typedef struct {
     const DocumentInputs *inputs;
     const Output *output; // says which splits; NULL: --split or both
     const Vocab *vocab;   // of the ids
+    bool without_markers; // special ids are line ends in the texts, so that those of a conversation are no words
     unsigned threads;     // 0 = one per core
     uint64_t first, end;  // only the documents of these numbers; `end` 0: all
     void *context;        // of the functions:

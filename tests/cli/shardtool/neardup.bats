@@ -356,6 +356,26 @@ PYTHON
     run_match 65 "an item of the kind answers without messages and an answer" shardtool decontaminate --against silent.jsonl --report x d
 }
 
+@test "decontaminate finds an item across the markers of a conversation" {
+    jq -Rc 'split("|") | {messages: [to_entries[] | {role: (if .key % 2 == 0 then "user" else "assistant" end), content: .value}]}' >c.jsonl <<'LINES'
+what is the capital city of the old kingdom|it is the mill
+x|y
+well|go on|one two three four five six seven|eight nine
+one two three four five six se|ven eight nine
+LINES
+    jq -nc '{task: "q", id: 1, kind: "answers", messages: [{role: "user", content: "What is the capital city of the old kingdom?"}], answer: "It is the mill"}' >c.items
+    echo "one two three four five six seven eight nine" >plain.txt
+    shardtool tokenize --turns --val 0 -q -o c c.jsonl
+    for part in 1 2; do shardtool decontaminate -q --against c.items --against plain.txt --part "$part/2" -o parts c; done
+    run_code 0 shardtool decontaminate --against c.items --against plain.txt --report r.jsonl -o whole c
+    [[ "$output" == *"removed 2 of 4 documents"* && "$output" == *"items that occur: 2 of 2"* ]]
+    jq -r '"\(.document) \(.against) \(.share) \(.words)"' r.jsonl | cmp - <(printf '%s\n' \
+        "0 c.items 1 what is the capital city of the old kingdom it is the mill" "2 plain.txt 1 one two three four five six seven eight nine")
+    shardtool decontaminate -q --against c.items --against plain.txt -o parts c
+    shardtool decode --json parts | cmp - <(shardtool decode --json whole)
+    shardtool info whole | grep -F "form=3"
+}
+
 @test "decontaminate in parts has the dataset, the report and the log of one run" {
     make_items
     sed 1,5d docs.jsonl >rest.jsonl
@@ -373,7 +393,7 @@ PYTHON
     for part in 1 3; do run_decontaminate -q -o u --part "$part/3"; done
     run_match 66 "of 3 parts in 'u' 2 are done; missing: 2" run_decontaminate -o u
     run_decontaminate -q -o u --part 2/3
-    run_match 2 "'u/hits-1-of-3' was made by other rules (rules against=*;words=13;form=2, not against=*;words=12;form=2)" run_decontaminate --words 12 -o u
+    run_match 2 "'u/hits-1-of-3' was made by other rules (rules against=*;words=13;form=3, not against=*;words=12;form=3)" run_decontaminate --words 12 -o u
     run_match 2 "'u/hits-1-of-3' was made by other rules" shardtool decontaminate --against docs.jsonl -o u e f
     run_match 2 "'u' holds parts of decontaminate, as 'hits-" shardtool dedup -o u e f
     run_match 0 "items that occur: 6 of 7" run_decontaminate -o u

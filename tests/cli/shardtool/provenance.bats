@@ -152,7 +152,7 @@ END
     against=$(shardtool info clean | grep -o 'against=[0-9a-f]*' | head -n 1)
     diff - <(history all) <<END
 history       filter min_tokens=3;max_tokens=0;contains=
-                88.8 % clean: decontaminate $against;words=13;form=2
+                88.8 % clean: decontaminate $against;words=13;form=3
                   100.0 % web: $own
                 11.2 % month: $own
 END
