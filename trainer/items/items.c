@@ -31,6 +31,9 @@ static Bytes text_of(const json_t *string) {
     return (Bytes){(const uint8_t *)json_string_value(string), json_string_length(string)};
 }
 
+// Whether a key has a value: null is as if it were left out.
+static bool is_given(const json_t *value) { return value && !json_is_null(value); }
+
 static int count_chars(Bytes text) {
     int count = 0;
     for (uint32_t point; text.size; count++) {
@@ -139,8 +142,24 @@ static int fit_text(const ItemReader *reader, ItemText *text, bool begin) {
 
 // ---- items
 
-static int read_texts(const ItemReader *reader, ItemList *list, GradedItem *item, const json_t *object) {
+// The keys that may be left out.
+static int check_optional(const json_t *object) {
+    const json_t *shots = json_object_get(object, "shots"), *begin = json_object_get(object, "begin"),
+                 *chance = json_object_get(object, "chance");
+    if (is_given(shots) && !json_is_string(shots)) return fail(EX_DATA, "'shots' is not a text");
+    if (is_given(begin) && !json_is_boolean(begin)) return fail(EX_DATA, "'begin' is not true or false");
+    if (is_given(chance) && !json_is_number(chance)) return fail(EX_DATA, "'chance' is not a number");
+    return 0;
+}
+
+static int read_span(const json_t *span, ItemSpan *out) {
     static const char *const spans[] = {"ending", "differing", "common"};
+    for (*out = SPAN_ENDING; *out <= SPAN_COMMON; (*out)++)
+        if (json_is_string(span) && !strcmp(json_string_value(span), spans[*out])) return 0;
+    return fail(EX_DATA, "'span' is not ending, differing or common");
+}
+
+static int read_texts(const ItemReader *reader, ItemList *list, GradedItem *item, const json_t *object) {
     const json_t *texts = json_object_get(object, "texts"), *span = json_object_get(object, "span"),
                  *shots = json_object_get(object, "shots"), *label = json_object_get(object, "label");
     const int least = item->kind == ITEM_CHOICE ? 2 : 1, most = item->kind == ITEM_CHOICE ? ITEM_TEXTS_MAX : 1;
@@ -148,11 +167,9 @@ static int read_texts(const ItemReader *reader, ItemList *list, GradedItem *item
     if ((int)json_array_size(texts) < least || (int)json_array_size(texts) > most)
         return fail(EX_DATA, "'texts' is not a list of %d to %d texts", least, most);
     item->texts = (int)json_array_size(texts);
+    if ((item->kind == ITEM_CHOICE || is_given(span)) && read_span(span, &item->span) < 0) return -1;
+    if (item->kind == ITEM_GREEDY) item->span = SPAN_ENDING;
     if (item->kind == ITEM_CHOICE) {
-        while (item->span <= SPAN_COMMON &&
-               (!json_is_string(span) || strcmp(json_string_value(span), spans[item->span])))
-            item->span++;
-        if (item->span > SPAN_COMMON) return fail(EX_DATA, "'span' is not ending, differing or common");
         if (!json_is_integer(label) || json_integer_value(label) < 0 || json_integer_value(label) >= item->texts)
             return fail(EX_DATA, "'label' is not the number of a text, 0 to %d", item->texts - 1);
         item->label = (int)json_integer_value(label);
@@ -168,7 +185,12 @@ static int read_texts(const ItemReader *reader, ItemList *list, GradedItem *item
 static int add_message(const ItemReader *reader, Buffer *ids, const TurnIds *turns, const json_t *message) {
     static const char *const roles[] = {"system", "user", "assistant"};
     const json_t *role = json_object_get(message, "role"), *content = json_object_get(message, "content");
+    const char *key;
+    json_t *value;
     size_t turn = TURN_SYSTEM;
+    json_object_foreach((json_t *)message, key, value)
+        if (is_given(value) && strcmp(key, "role") && strcmp(key, "content"))
+            return fail(EX_DATA, "it has '%.100s', and only role and content are read: take it out", key);
     while (turn < TURN_END && (!json_is_string(role) || strcmp(json_string_value(role), roles[turn]))) turn++;
     if (turn == TURN_END || !json_is_string(content))
         return fail(EX_DATA, "a message is not of a role, system, user or assistant, and a text as content");
@@ -183,6 +205,11 @@ static int read_conversation(const ItemReader *reader, ItemList *list, GradedIte
     if (!turns.known) return fail(EX_DATA, "kind answers, and the model knows no messages: train it with --turns");
     if (!json_array_size(messages) || !json_is_string(answer) || !bytes_trimmed(text_of(answer)).size)
         return fail(EX_DATA, "kind answers without messages and the text of an answer");
+    const json_t *last = json_object_get(json_array_get(messages, json_array_size(messages) - 1), "role");
+    if (!json_is_string(last) || strcmp(json_string_value(last), "user"))
+        return fail(EX_DATA, "the last message is not of the user: the answer is the key 'answer'");
+    if (json_string_length(json_object_get(object, "shots")))
+        return fail(EX_DATA, "kind answers reads no 'shots': write them as messages");
     const Bytes right = bytes_trimmed(text_of(answer));
     if (right.size >= SAID_BYTES) return fail(EX_DATA, "the answer has more than %d bytes", SAID_BYTES - 1);
     ItemText *text = new_text(reader, list);
@@ -212,6 +239,17 @@ static char *name_of(const json_t *id) {
     return name;
 }
 
+// Whether a text is one line without control characters, so that it can stand in a table.
+static bool is_name(const json_t *string) {
+    Bytes text = text_of(string);
+    for (uint32_t point; text.size;) {
+        const unsigned length = utf8_decode(text.data, text.data + text.size, &point);
+        if (point < ' ' || (point >= 0x7F && point < 0xA0) || point == 0x2028 || point == 0x2029) return false;
+        text = (Bytes){text.data + length, text.size - length};
+    }
+    return json_string_length(string) > 0;
+}
+
 static int read_item(const ItemReader *reader, ItemList *list, const json_t *object) {
     static const char *const kinds[] = {"choice", "greedy", "answers"};
     const json_t *task = json_object_get(object, "task"), *id = json_object_get(object, "id"),
@@ -219,6 +257,7 @@ static int read_item(const ItemReader *reader, ItemList *list, const json_t *obj
     if (json_object_get(object, "ctx"))
         return fail(EX_DATA, "an item of 'ctx' and 'endings': docs/grade.md has the line of jq that converts it");
     if (!json_is_string(task)) return fail(EX_DATA, "no text 'task'");
+    if (!is_name(task)) return fail(EX_DATA, "'task' is empty, or has a line end or a control character");
     if (!json_is_string(id) && !json_is_integer(id)) return fail(EX_DATA, "'id' is neither a text nor a whole number");
     list->items = array_grow(list->items, list->item_count, sizeof *list->items);
     GradedItem *item = &list->items[list->item_count++];
@@ -229,6 +268,7 @@ static int read_item(const ItemReader *reader, ItemList *list, const json_t *obj
     while (item->kind <= ITEM_ANSWERS && (!json_is_string(kind) || strcmp(json_string_value(kind), kinds[item->kind])))
         item->kind++;
     if (item->kind > ITEM_ANSWERS) return fail(EX_DATA, "'kind' is not choice, greedy or answers");
+    if (check_optional(object) < 0) return -1;
     return item->kind == ITEM_ANSWERS ? read_conversation(reader, list, item, object)
                                       : read_texts(reader, list, item, object);
 }
@@ -238,7 +278,7 @@ static int read_line(const ItemReader *reader, ItemList *list, Bytes line) {
     json_t *object = json_parse(line, JSON_ANY_TEXT, &error);
     const int result = json_is_object(object) ? read_item(reader, list, object)
                        : object               ? fail(EX_DATA, "not a JSON object")
-                                              : fail(EX_DATA, "not a JSON object: %s", error.text);
+                                              : fail(EX_DATA, "not valid JSON: %s", error.text);
     json_decref(object);
     return result;
 }

@@ -1,6 +1,6 @@
 // Items: questions by which a model is graded. A file of them has a JSON object in each line:
 //
-//   task     name of the set that the item belongs to
+//   task     name of the set that the item belongs to, in one line
 //   id       a number or a string, which the results repeat
 //   kind     choice: which of several texts is the likeliest; greedy: whether each token of a text is the likeliest;
 //            answers: whether the model, trained with --turns, answers a conversation with this text
@@ -19,7 +19,8 @@
 //   chance   expected accuracy of a guess; only compared with 1 / texts
 //   messages, answer   of answers: the conversation up to the last message of the user, and the text that is right
 //
-// Other keys are not read. The ids are those of the whole text, shots, context and ending in one.
+// Of a key that may be left out null is no value; any other type than these is refused. Other keys are not read. The
+// ids are those of the whole text, shots, context and ending in one.
 #pragma once
 
 #include "common/bytes.h"

@@ -219,7 +219,8 @@ END
         run_match 65 "'bad' line 2: *$message" evaluate --items=bad
     done <<'END'
 s/.*/[]/|not a JSON object
-s/}$//|not a JSON object: it ends within a value
+s/}$//|not valid JSON: it ends within a value
+s/.*/PAR1/|not valid JSON: not a JSON object
 s/.*/{"ctx": "a", "endings": ["b", "c"], "label": 0}/|docs/grade.md
 s/"task": "a", //|no text 'task'
 s/7/[7]/|'id' is neither
@@ -232,7 +233,26 @@ s/"label": 1/"label": 2/|'label' is not the number of a text, 0 to 1
 s/ending", "t/common", "t/|do not end alike
 s/ wheel/ wheel and more than the sixteen tokens of a sequence/|text 0: * of a text are scored
 s/"kind": .*/"kind": "answers", "messages": [], "answer": "b"}/|train it with --turns
+s/"label"/"shots": ["abc ", "def "], "label"/|'shots' is not a text
+s/"label"/"shots": {"a": 1}, "label"/|'shots' is not a text
+s/"label"/"shots": 5, "label"/|'shots' is not a text
+s/"label"/"begin": "no", "label"/|'begin' is not true or false
+s/"label"/"begin": 0, "label"/|'begin' is not true or false
+s/"label"/"chance": "0.5", "label"/|'chance' is not a number
+s/"ending"/["ending"]/|'span' is not
+s/"label": 1/"label": true/|'label' is not the number
+s/\[\[.*\]\]/{"a": 1, "b": 2}/|'texts' is not a list of 2 to 64
+s/"kind": "choice", "span": "ending"/"kind": "greedy", "span": 3/;s/, \["the mill", " stone"\]//|'span' is not
+s/"choice"/["choice"]/|'kind' is not
+s/: 7/: 7.5/|'id' is neither
+s/"a"/""/|'task' is empty
+s/"a"/"a\\nb"/|a line end or a control character
+s/"a"/"a\\u001b[31m"/|a line end or a control character
+s/"a"/"a\\u0085b"/|a line end or a control character
+s/"a"/"a\\u0000b"/|a line end or a control character
 END
+    sed 's/}$/, "shots": null, "begin": null, "chance": null}/' items >nulls # as pandas writes keys that are left out
+    cmp <(tail -1 whole) <(evaluate --items=nulls | tail -1)
     : >empty
     run_code 66 evaluate --items=empty
 }
@@ -244,6 +264,19 @@ END
         --gradient_accumulation_steps=1 --max_iters=30 --warmup_iters=0 --learning_rate=0.05 --eval_interval=0 --sample_tokens=0 --threads=1
     echo '{"task": "a", "id": 1, "kind": "answers", "messages": [{"role": "user", "content": "Why?"}], "answer": "Because"}' >items
     [[ "$("$BIN/trainer" eval --out_dir=mute --items=items --json --quiet)" == *'"right":0,'*'"text":""}' ]]
+    while IFS='|' read -r change message; do
+        sed "$change" items >bad
+        run_match 65 "'bad' line 1: *$message" "$BIN/trainer" eval --out_dir=mute --items=bad
+    done <<'END'
+s/\(}\)\]/\1, {"role": "assistant", "content": "Why not"}]/|the last message is not of the user
+s/"user"/"system"/|the last message is not of the user
+s/"user"/"tool"/|the last message is not of the user
+s/"role"/"name": "Bo", "role"/|message 0: it has 'name'
+s/"Why?"/["Why?"]/|message 0: a message is not of a role
+s/\[{.*}\]/{"role": "user"}/|without messages
+s/"Because"/5/|without messages and the text of an answer
+s/"answer"/"shots": "Who? Me. ", "answer"/|kind answers reads no 'shots'
+END
 }
 
 # fault 71
