@@ -24,12 +24,10 @@
 #include "trainer/items/items.h"
 #include "trainer/model/network.h"
 
-typedef enum { RULE_SUM, RULE_MEAN, RULE_GREEDY, RULE_EXACT } ItemRule;
-
 // The results of the items of one task.
 typedef struct {
     char *name;
-    ItemRule rule; // of its first item
+    ItemRule rule; // of its items
     uint64_t items, right;
     uint64_t ties;     // several texts have the smallest loss
     uint64_t cut;      // a text was cut at its head

@@ -7,14 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const char *const rules[] = {"sum", "mean", "greedy", "exact"};
-
-static ItemRule rule_of(const GradedItem *item) {
-    if (item->kind == ITEM_ANSWERS) return RULE_EXACT;
-    if (item->kind == ITEM_GREEDY) return RULE_GREEDY;
-    return item->span == SPAN_ENDING ? RULE_SUM : RULE_MEAN;
-}
-
 static void write_line(const Grading *grading, Buffer *line) {
     buffer_add(line, "\n", 1);
     if (grading->write) grading->write(grading->self, (Bytes){line->data, line->size});
@@ -63,7 +55,7 @@ typedef struct {
 
 static Outcome judge(const GradedItem *item, const ItemText *texts) {
     Outcome outcome = {.finite = true};
-    const ItemRule rule = rule_of(item);
+    const ItemRule rule = item_rule(item);
     for (int i = 0; i < item->texts; i++) outcome.finite &= isfinite(texts[i].score.loss) != 0;
     if (rule == RULE_EXACT) return outcome.right = item->said.right, outcome;
     if (rule == RULE_GREEDY) return outcome.right = texts->score.greedy > 0, outcome;
@@ -89,7 +81,7 @@ static void write_item(const Grading *grading, const GradedItem *item, const Ite
     buffer_add(&line, "{", 1);
     json_add_field(&line, "task", item->task);
     buffer_print(&line, ",\"id\":%s,\"kind\":\"%s\",\"label\":%d,\"rule\":\"%s\",\"right\":%d", item->id,
-                 kinds[item->kind], item->label, rules[rule_of(item)], right);
+                 kinds[item->kind], item->label, item_rules[item_rule(item)], right);
     add_losses(&line, item, texts);
 #define NUMBERS(key, value)                                                                                            \
     for (int i = 0; i < item->texts; i++) buffer_print(&line, "%s%d", i ? "," : ",\"" key "\":[", value);              \
@@ -113,7 +105,7 @@ static TaskGrade *task_of(Grade *grade, const GradedItem *item) {
         if (!strcmp(grade->tasks[i].name, item->task)) return &grade->tasks[i];
     grade->tasks = array_grow(grade->tasks, grade->task_count, sizeof *grade->tasks);
     TaskGrade *task = &grade->tasks[grade->task_count++];
-    *task = (TaskGrade){.name = allocate_text(item->task, strlen(item->task)), .rule = rule_of(item)};
+    *task = (TaskGrade){.name = allocate_text(item->task, strlen(item->task)), .rule = item_rule(item)};
     return task;
 }
 
@@ -150,7 +142,7 @@ void grade_print(Buffer *out, const Grade *grade) {
         const double n = (double)task->items, share = (double)task->right / n;
         double low, high;
         wilson(share, n, &low, &high);
-        buffer_print(out, "%-*s %7.0f %-6s %8.4f", width, task->name, n, rules[task->rule], share);
+        buffer_print(out, "%-*s %7.0f %-6s %8.4f", width, task->name, n, item_rules[task->rule], share);
         if (task->items > 1)
             buffer_print(out, " %7.4f", sqrt(share * (1 - share) / (n - 1)));
         else

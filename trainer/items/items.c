@@ -10,6 +10,7 @@
 #include "common/utf8.h"
 #include <math.h>
 #include <stdlib.h>
+#include <xxhash.h>
 
 int items_open(ItemsFile *file, const char *path) {
     *file = (ItemsFile){.path = path};
@@ -18,9 +19,13 @@ int items_open(ItemsFile *file, const char *path) {
     return items_rewind(file), 0;
 }
 
-void items_rewind(ItemsFile *file) { file->rest = utf8_unmarked(file->map), file->line = 0; }
+void items_rewind(ItemsFile *file) {
+    file->rest = utf8_unmarked(file->map), file->line = 0, file->seen_count = 0;
+    if (file->seen) memset(file->seen, 0, file->seen_slots * sizeof *file->seen);
+}
 
 void items_close(ItemsFile *file) {
+    free(file->seen);
     file_unmap(&file->map);
     *file = (ItemsFile){0};
 }
@@ -283,12 +288,61 @@ static int read_line(const ItemReader *reader, ItemList *list, Bytes line) {
     return result;
 }
 
+// ---- names
+
+const char *const item_rules[] = {"sum", "mean", "greedy", "exact"};
+
+ItemRule item_rule(const GradedItem *item) {
+    if (item->kind == ITEM_ANSWERS) return RULE_EXACT;
+    if (item->kind == ITEM_GREEDY) return RULE_GREEDY;
+    return item->span == SPAN_ENDING ? RULE_SUM : RULE_MEAN;
+}
+
+static SeenName *find_slot(const ItemsFile *file, uint64_t hash) {
+    size_t at = hash & (file->seen_slots - 1);
+    while (file->seen[at].line && file->seen[at].hash != hash) at = (at + 1) & (file->seen_slots - 1);
+    return &file->seen[at];
+}
+
+static void double_slots(ItemsFile *file) {
+    SeenName *const old = file->seen;
+    const size_t slots = file->seen_slots;
+    file->seen_slots = slots ? 2 * slots : 1024;
+    file->seen = allocate_zeroed(file->seen_slots, sizeof *file->seen);
+    for (size_t i = 0; i < slots; i++)
+        if (old[i].line) *find_slot(file, old[i].hash) = old[i];
+    free(old);
+}
+
+// The line and rule by which a task, or with `id` an item of it, was read first; those of `item` if it is this one.
+static SeenName see(ItemsFile *file, const GradedItem *item, const char *id) {
+    if (2 * file->seen_count >= file->seen_slots) double_slots(file);
+    const uint64_t task = XXH3_64bits(item->task, strlen(item->task));
+    const uint64_t hash = id ? XXH3_64bits_withSeed(id, strlen(id), task) : task;
+    SeenName *slot = find_slot(file, hash);
+    if (!slot->line) *slot = (SeenName){hash, file->line, item_rule(item)}, file->seen_count++;
+    return *slot;
+}
+
+// Items that are twice in a file would make its intervals too narrow; a task of two rules has no accuracy.
+static int check_names(ItemsFile *file, const GradedItem *item) {
+    const SeenName task = see(file, item, NULL), same = see(file, item, item->id);
+    if (same.line != file->line)
+        return fail(EX_DATA, "task '%s' has the id %s in line %llu, too: leave one out, or give it another id",
+                    item->task, item->id, (unsigned long long)same.line);
+    if (task.rule != item_rule(item))
+        return fail(EX_DATA, "task '%s' is graded by the rule %s, and from line %llu on by %s: name two tasks",
+                    item->task, item_rules[item_rule(item)], (unsigned long long)task.line, item_rules[task.rule]);
+    return 0;
+}
+
 int items_read(ItemsFile *file, const ItemReader *reader, ItemList *list) {
     Bytes line;
     while (list->ids.size < (size_t)ITEM_IDS * vocab_id_bytes(reader->vocab) &&
            bytes_next_line_or_rest(&file->rest, &line)) {
         file->line++;
-        if (bytes_trimmed(line).size && read_line(reader, list, line) < 0)
+        if (!bytes_trimmed(line).size) continue;
+        if (read_line(reader, list, line) < 0 || check_names(file, &list->items[list->item_count - 1]) < 0)
             return fail_in("'%s' line %llu", file->path, (unsigned long long)file->line);
     }
     return list->item_count > 0;

@@ -1,7 +1,7 @@
 // Items: questions by which a model is graded. A file of them has a JSON object in each line:
 //
-//   task     name of the set that the item belongs to, in one line
-//   id       a number or a string, which the results repeat
+//   task     name of the set that the item belongs to, in one line; one rule decides for all its items (grade.h)
+//   id       a number or a string, once in the set, which the results repeat
 //   kind     choice: which of several texts is the likeliest; greedy: whether each token of a text is the likeliest;
 //            answers: whether the model, trained with --turns, answers a conversation with this text
 //   texts    of choice and greedy: the texts, 2 to 64 or one, as [context, ending]. They are finished: nothing is put
@@ -30,6 +30,8 @@ enum { ITEM_TEXTS_MAX = 64, SAID_BYTES = 256 };
 
 typedef enum { ITEM_CHOICE, ITEM_GREEDY, ITEM_ANSWERS } ItemKind;
 typedef enum { SPAN_ENDING, SPAN_DIFFERING, SPAN_COMMON } ItemSpan;
+typedef enum { RULE_SUM, RULE_MEAN, RULE_GREEDY, RULE_EXACT } ItemRule;
+extern const char *const item_rules[]; // their names
 
 // The loss of a text's scored tokens, in nats, and whether each is the likeliest. Doubles, because ranks share them.
 typedef struct {
@@ -64,6 +66,9 @@ typedef struct {
     Said said;
 } GradedItem;
 
+// What `right` is: one rule for all items of a task.
+ItemRule item_rule(const GradedItem *item);
+
 // Items that are read, graded and freed together.
 typedef struct {
     Buffer ids;
@@ -72,10 +77,18 @@ typedef struct {
     size_t item_count, text_count;
 } ItemList;
 
+// The first line of an item, or of a task.
+typedef struct {
+    uint64_t hash, line; // of its name; line 0: none
+    ItemRule rule;
+} SeenName;
+
 typedef struct {
     const char *path;
     Bytes map, rest; // rest: the lines that are not read yet
     uint64_t line;
+    SeenName *seen; // open addressing
+    size_t seen_count, seen_slots;
     uint8_t sha256[32];
 } ItemsFile;
 

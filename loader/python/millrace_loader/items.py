@@ -311,6 +311,7 @@ def main() -> None:
         for line in samples_of(options.paths[0], options.results, options.task):
             print(json.dumps(line, ensure_ascii=False))
         return
+    next_id: Dict[str, int] = {}  # of a task in several Parquet files
     for path in options.paths:
         if not os.path.exists(path):
             sys.exit(f"'{path}' does not exist")
@@ -322,12 +323,16 @@ def main() -> None:
                 print(json.dumps(line, ensure_ascii=False))
             continue
         for task in tasks_of(path, options):
+            first = next_id.get(task.name, 0)
             if task.shots:
                 add_shots(task)
             if options.swap and not swap_passages(task):
                 print(f"{task.name}: has no control, and is left out", file=sys.stderr)
                 continue
             for line in lines_of(task):
+                if not os.path.isdir(path):
+                    line["id"] += first
+                    next_id[task.name] = line["id"] + 1
                 print(json.dumps(line, ensure_ascii=False))
 
 

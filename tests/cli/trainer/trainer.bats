@@ -253,6 +253,12 @@ s/"a"/"a\\u0000b"/|a line end or a control character
 END
     sed 's/}$/, "shots": null, "begin": null, "chance": null}/' items >nulls # as pandas writes keys that are left out
     cmp <(tail -1 whole) <(evaluate --items=nulls | tail -1)
+    item | sed 's/7/"7"/' | cat items - >other # a number and a text
+    run_code 0 evaluate --items=other
+    for i in {1..3000}; do item | sed "s/7/$i/"; done >many && item | sed 's/7/2/' >>many
+    run_match 65 "'many' line 3001: task 'a' has the id 2 in line 2, too" evaluate --items=many
+    item | sed 's/7/8/;s/ending/differing/' | cat items - >rules
+    run_match 65 "'rules' line 2: task 'a' is graded by the rule mean, and from line 1 on by sum" evaluate --items=rules
     : >empty
     run_code 66 evaluate --items=empty
 }

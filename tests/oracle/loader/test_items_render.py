@@ -214,6 +214,7 @@ def test_shots_of_a_table_are_one_stream_over_its_items(home):
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows[20:]), "test.parquet")
     shot = lambda row: f"Question: {row['goal']}\nAnswer: {row['sol2' if row['label'] else 'sol1']}\n\n"
     stream = random.Random(1234)
+    assert [item["id"] for item in render("train.parquet", "test.parquet")[0]] == list(range(30))
     for item in render("test.parquet", "--shots", 4, "--shots-from", "train.parquet")[0]:
         assert item["shots"] == "".join(map(shot, stream.sample(rows[:20], 4)))
     stream = random.Random(1234)

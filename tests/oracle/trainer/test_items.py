@@ -126,7 +126,7 @@ def check(item, answer, weights, block):
 def write(name, items):
     with open(name, "w", encoding="utf-8") as file:
         for i, item in enumerate(items):
-            file.write(json.dumps({"task": "trap", "id": i, "kind": "choice", "label": 0} | item, ensure_ascii=i % 3 == 0) + "\n")
+            file.write(json.dumps({"task": f"trap-{item.get('kind', item.get('span'))}", "id": i, "kind": "choice", "label": 0} | item, ensure_ascii=i % 3 == 0) + "\n")
 
 
 def grade(*options, code=0, items="items", of="--init_from=./model"):
@@ -196,7 +196,7 @@ def test_a_model_of_nans_ends_with_81_and_chance_and_ties_are_told():
     assert "the losses of 3 of 3 items are not finite" in done.stderr.decode() and not any("items" in name for name in os.listdir("lost"))
     table = runner.call(TRAINER, "eval", "--init_from=./model", "--items=items", "--quiet", *CPU)
     row = table.stdout.decode().splitlines()[1].split()
-    assert row == ["trap", "3", "mean", "1.0000", "0.0000", "0.4385", "1.0000", "0.5000", "3", "0"], row  # scipy's Wilson interval
+    assert row == ["trap-differing", "3", "mean", "1.0000", "0.0000", "0.4385", "1.0000", "0.5000", "3", "0"], row  # scipy's Wilson interval
     assert "'chance' of 3 items is not 1 / their texts, 0.5000" in table.stderr.decode()
 
 
