@@ -38,7 +38,8 @@ for mpi in "$bin"/../lib/millrace/mpi*.so; do # only where MPI was installed at 
 done
 cp "$root"/config/*.conf "$work/share/millrace/config"
 cp "$root"/scripts/slurm/*.sbatch "$work/share/millrace/slurm"
-cp -r "$root"/{README.md,CHANGELOG.md,LICENSE,NOTICE,docs} "$doc"
+cp -r "$root"/{README.md,CHANGELOG.md,CONTRIBUTING.md,LICENSE,NOTICE,docs} "$doc"
+install -D -m 644 -t "$doc/loader/python" "$root/loader/python/README.md" # to which the pages link
 chmod -R u=rwX,go=rX "$work"
 mkdir -p "$prefix"
 (cd "$work" && find . -type f | sed 's|^\./||' | sort) >"$work/installed"

@@ -145,9 +145,10 @@ run_page() {
     for member in $members; do grep -qw -- "$member" "$BATS_TEST_TMPDIR/page" || { echo "$member" && false; }; done
 }
 
-@test "the links of README and docs/ lead to files and headings that exist" {
-    cd "$ROOT"
-    for page in README.md docs/*.md; do
+# check_links FOLDER: those of its pages.
+check_links() {
+    cd "$1"
+    for page in README.md CHANGELOG.md CONTRIBUTING.md loader/python/README.md docs/*.md; do
         grep -oE '\]\([^)#]*(#[^)]*)?\)' "$page" | sed 's/^](//; s/)$//' | while IFS='#' read -r file anchor; do
             case $file in http*) continue ;; esac
             [ -n "$file" ] && file=$(dirname "$page")/$file || file=$page
@@ -156,6 +157,12 @@ run_page() {
                 { echo "$page: no heading $anchor in $file" && exit 1; }
         done
     done
+}
+
+@test "the links of the pages lead to files and headings that exist, in the source and where make install copies them" {
+    check_links "$ROOT"
+    "$ROOT/scripts/install.sh" install "$BIN" "$BATS_TEST_TMPDIR/usr"
+    check_links "$BATS_TEST_TMPDIR/usr/share/doc/millrace"
 }
 
 @test "git ignores what the commands of README and the manual's keys make in a checkout" {
