@@ -251,6 +251,8 @@ void config_warn(const ConfigReader *reader) {
                                      : "unless",
                  other, *value ? " is " : "", value);
     }
+    if (!*config->until && !strncmp(reader->origin[KEY_until], "--", 2))
+        log_warn("%s: the time is empty, and the run ends at max_iters", reader->origin[KEY_until]);
     if (config->recompute_layers >= config->n_layer && config->recompute != RECOMPUTE_NONE)
         log_warn("%s: the number of layers of 'recompute' has no effect unless it is below n_layer",
                  reader->origin[KEY_recompute]);
