@@ -106,7 +106,7 @@ static int64_t steps_of(const char *path) {
 }
 
 static int grade_with(Trained *trained, const Vocab *vocab) {
-    Grading grading = {.network = &trained->network, .vocab = vocab, .model = trained->path};
+    Grading grading = {.network = &trained->network, .vocab = vocab, .model = trained->path, .ema = trained->average};
     ItemsFile file;
     Grade grade = {0};
     Buffer table = {0};

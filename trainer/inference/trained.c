@@ -68,12 +68,11 @@ int trained_find(char path[PATH_MAX_BYTES], bool *average, ConfigReader *reader,
 
 int trained_open(Trained *trained, ConfigReader *reader, const char *which) {
     Config *config = &reader->config;
-    bool average;
     *trained = (Trained){0};
-    if (trained_find(trained->path, &average, reader, which) < 0 ||
+    if (trained_find(trained->path, &trained->average, reader, which) < 0 ||
         model_config_apply(reader, trained->path, true) < 0 || vocabulary_resolve(reader, trained->path) < 0)
         return -1;
-    log_line("model: '%s'%s", trained->path, average ? ", averaged weights" : "");
+    log_line("model: '%s'%s", trained->path, trained->average ? ", averaged weights" : "");
 
     const Backend *backend = backend_for(config, NULL, NULL);
     if (!backend) return -1;
@@ -83,8 +82,8 @@ int trained_open(Trained *trained, ConfigReader *reader, const char *which) {
     memory_plan_init(&trained->plan, config, &trained->model, backend, NULL);
     if (memory_plan_check(&trained->plan, config, backend, true) < 0) return -1;
     if (network_open(&trained->network, backend, &trained->model, &trained->plan) < 0) return -1;
-    return average ? checkpoint_load_average(&trained->network, trained->path)
-                   : checkpoint_load(&trained->network, trained->path, false);
+    return trained->average ? checkpoint_load_average(&trained->network, trained->path)
+                            : checkpoint_load(&trained->network, trained->path, false);
 }
 
 int trained_consumed(const Trained *trained, const FeedDataset *dataset, uint64_t *consumed) {

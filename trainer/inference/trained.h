@@ -10,6 +10,7 @@ typedef struct {
     MemoryPlan plan;
     Network network;
     char path[PATH_MAX_BYTES]; // of the checkpoint
+    bool average;              // its averaged weights
 } Trained;
 
 // The words of --ckpt, and what it selects.

@@ -5,6 +5,7 @@
 //   format        "millrace items 1"
 //   items_sha256  of the file of items
 //   model, step   directory of the weights; steps that they were trained, null if it is not known
+//   ema           true: of the averaged weights; else left out
 //   block         tokens of a sequence
 //   rule          what `right` is, for each span and kind
 //
@@ -48,6 +49,7 @@ typedef struct {
     const Vocab *vocab;
     const char *model;
     int64_t step; // -1: not known
+    bool ema;     // of the averaged weights
     // Receives a line with its line end; NULL in ranks that write none.
     void (*write)(void *self, Bytes line);
     void *self;

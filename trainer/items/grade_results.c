@@ -22,6 +22,7 @@ void grade_write_head(const Grading *grading, const ItemsFile *file) {
         buffer_print(&line, ",\"step\":null");
     else
         json_add_number(&line, "step", (uint64_t)grading->step);
+    if (grading->ema) buffer_print(&line, ",\"ema\":true");
     json_add_number(&line, "block", (uint64_t)grading->network->plan->eval.block);
     json_add_field(&line, "rule", "ending sum, differing and common mean, greedy greedy, answers exact");
     buffer_add(&line, "}", 1);

@@ -13,8 +13,12 @@
 #include <xxhash.h>
 
 int items_open(ItemsFile *file, const char *path) {
+    static const char *const packed[] = {"\x1F\x8B", "\x28\xB5\x2F\xFD", "\xFD\067zXZ"}; // gzip, zstd, xz
     *file = (ItemsFile){.path = path};
     if (input_map(&file->map, path) < 0) return -1;
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+        if (file->map.size > 4 && !memcmp(file->map.data, packed[i], strlen(packed[i])))
+            return fail(EX_DATA, "'%s' is compressed: unpack it first", path);
     sha256(file->map.data, file->map.size, file->sha256);
     return items_rewind(file), 0;
 }

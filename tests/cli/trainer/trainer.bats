@@ -259,6 +259,8 @@ END
     run_match 65 "'many' line 3001: task 'a' has the id 2 in line 2, too" evaluate --items=many
     item | sed 's/7/8/;s/ending/differing/' | cat items - >rules
     run_match 65 "'rules' line 2: task 'a' is graded by the rule mean, and from line 1 on by sum" evaluate --items=rules
+    gzip -k items && zstd -q items
+    for packed in items.gz items.zst; do run_match 65 "'$packed' is compressed: unpack it first" evaluate --items=$packed; done
     : >empty
     run_code 66 evaluate --items=empty
 }

@@ -106,6 +106,11 @@ def test_training_has_the_same_bits_without_an_average_and_evaluations_give_the_
     want = [float(f"{last[name]:.9g}") for name in ("ema_train_loss", "ema_val_loss")]
     assert losses("--out_dir=averaged", "--ckpt=newest:ema") == losses("--out_dir=averaged", f"--ckpt={STEPS}:ema") == want
     assert losses("--out_dir=averaged") == [float(f"{last[name]:.9g}") for name in ("train_loss", "val_loss")] != want
+    with open("items", "w", encoding="utf-8") as file:
+        file.write('{"task": "a", "id": 1, "kind": "greedy", "texts": [["a", " b"]]}\n')
+    head = ["eval", "--json", "--items=items", "--device=cpu", "--threads=1", "--out_dir=averaged"]
+    of = [json.loads(runner.call(f"{BIN}/trainer", *head, *which).stdout.splitlines()[0]).get("ema") for which in ([], ["--ckpt=:ema"])]
+    assert of == [None, True]
     runner.call(f"{BIN}/trainer", "export", "--out_dir=averaged", "--ckpt=:ema", "-o", "exported")
     assert not os.path.exists("exported/average")
     exported, averages = turned(gpt2_model.read("exported")), averages_of(f"averaged/ckpt-{STEPS:08}")
