@@ -12,6 +12,7 @@
 #include "trainer/inference/trained.h"
 #include "trainer/setup/vocabulary.h"
 #include <stdio.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,8 +69,11 @@ static int commit(NewFolder *folder) {
 }
 
 static int check_output(void) {
+    char folder[PATH_MAX_BYTES];
     if (!output) return fail(EX_USAGE, "missing -o DIR");
-    gguf = path_ends(output, ".gguf");
+    const char *name = path_split(output, folder), *extension = strrchr(name, '.');
+    gguf = extension && !strcasecmp(extension, ".gguf");
+    if (gguf && extension == name) return fail(EX_USAGE, "'%s' is an extension without a name: -o NAME.gguf", output);
     if (gguf && card) return fail(EX_USAGE, "--card describes a folder, and '%s' is a file: leave it out", output);
     if (gguf && access(output, F_OK) == 0)
         return fail(EX_CREATE, "'%s' exists: remove it, or choose another name", output);

@@ -585,6 +585,9 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
     python3 -c 'import json; assert json.load(open("half/config.json"))["torch_dtype"] == "float16"'
     run_code 73 "$BIN/trainer" export -o half --out_dir=run
     run_match 2 "missing -o DIR" "$BIN/trainer" export --out_dir=run
+    mkdir files && "$BIN/trainer" export -o files/x.GGUF --out_dir=run
+    [ "$(head -c 4 files/x.GGUF)" = GGUF ]
+    for name in .gguf files/.GgUf; do run_match 2 "'$name' is an extension without a name" "$BIN/trainer" export -o "$name" --out_dir=run; done
     run_code 66 "$BIN/trainer" export -o none --out_dir=elsewhere
     [ ! -e none ]
 }
