@@ -174,14 +174,16 @@ void grade_pair_close(GradePair *pair) {
 }
 
 Estimate grade_pair_mean(const GradePair *pair, double *shares) {
-    double sum = 0, variance = 0;
+    double sum = 0, variance = 0, most = 0;
+    size_t heaviest = 0;
     for (size_t i = 0; i < pair->count; i++) {
         const TaskPair *task = &pair->tasks[i];
-        const double room = 1 - task->chance;
-        const double part = series_variance(&task->right_change) / (double)task->items / (room * room);
-        sum += task->right_change.mean / room, variance += part;
-        if (shares) shares[i] = part;
+        const double weight = 1 / (1 - task->chance) / (double)task->items, square = weight * weight;
+        sum += weight * ((double)task->better - (double)task->worse);
+        variance += shares[i] = square * (double)(task->better + task->worse);
+        if (square > most) most = square, heaviest = i;
     }
-    for (size_t i = 0; shares && i < pair->count; i++) shares[i] /= variance;
+    variance += 2 * most, shares[heaviest] += 2 * most;
+    for (size_t i = 0; i < pair->count; i++) shares[i] /= variance;
     return estimate_of(sum / (double)pair->count, sqrt(variance) / (double)pair->count, INFINITY);
 }

@@ -26,6 +26,8 @@ typedef struct {
 int grade_pair_read(GradePair *pair, const char *const runs[2], Buffer *reason);
 void grade_pair_close(GradePair *pair); // accepts a zeroed struct
 
-// The mean over the tasks of the change of accuracy, each by what is above chance: d / (1 - chance). Errors are added
-// in squares, as those of tasks with other items. `shares`, if not NULL: of each task in the variance.
+// The mean over the tasks of the change of accuracy, each by what is above chance: d / (1 - chance). Its variance is
+// that of equal models, whose items change to right or to wrong by the toss of a coin, and of two such items more of
+// the task whose items have the greatest weight: without them, a few items that changed alike would be certain. So
+// equal models are called different in about 5 % at most (test_statistics.c). `shares`: of each task in the variance.
 Estimate grade_pair_mean(const GradePair *pair, double *shares);

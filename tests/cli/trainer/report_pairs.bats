@@ -27,15 +27,15 @@ report() { "$BIN/trainer" report "$@"; }
     graded a 8 0000001111 0011001100
     graded a 16 0000001111 0011001100
     cp a/items-00000016.jsonl kept && rm a/items-00000016.jsonl
-    graded b 8 1111111111 1100110011
+    graded b 8 1111111111 1100110111
     graded b 16 0000000000 0000000000 # of a step that a has not graded
     report a b | tee found
     grep -q '^A: a, step 8; B: b, step 8$' found
     # six of six better: 2 / 2^6, and twice that for two tasks; the mean of 0.6 has the error sqrt(0.24 / 9), and t is 2.2622
     grep -qE '^first +10 +40.00 +100.00 +\+60.00 \[\+23.06, \+96.94\] .* 0.0625$' found
-    grep -qE '^second +10 +40.00 +60.00 +\+20.00 \[-53.88, \+93.88\] .* 0.7539$' found # six of ten: 2 * 386 / 1024
-    # above chance (0.5): 1.2 and 0.4, errors 2 * 0.1632993 and 2 * 0.3265986
-    grep -qE '^mean above chance +\+80.00 \[\+8.43, \+151.57\] .* 0.0285$' found
+    grep -qE '^second +10 +40.00 +70.00 +\+30.00 \[-37.86, \+97.86\] .* 0.5078$' found # six of nine: 2 * 130 / 512
+    # above chance (0.5): 1.2 and 0.6; 6 + 9 + 2 coins of 2 / 10 / 2 each
+    grep -qE '^mean above chance +\+90.00 \[\+9.19, \+170.81\] .* 0.0290$' found
     grep -q '^Beyond items: yes. B is better: mean above chance. Beyond seeds: not known, one run each.$' found
     grep -q '<td>6</td><td>0</td><td>-0.15000 ' runs.html # loss of the right ending: 0.6 nats in 4 bytes less
     run_code 1 grep -E 'src=|href=|<script|https?://' runs.html

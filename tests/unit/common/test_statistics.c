@@ -2,6 +2,7 @@
 #include "common/rng.h"
 #include "common/statistics.h"
 #include "tests/test.h"
+#include "trainer/records/grade_pair.h"
 #include <math.h>
 
 typedef struct {
@@ -125,6 +126,56 @@ TEST(equal_models_are_called_different_in_one_of_twenty_pairs) {
 TEST_CI(equal_models_are_called_different_in_one_of_twenty_pairs_of_many_items) {
     const double found = different(3, 10000, 0.4, 0.4);
     CHECK(found <= 0.06 && found >= 0.03);
+}
+
+// The same of the mean over tasks of so many items each, each of which changes in so many pairs.
+static double different_mean(uint64_t seed, const uint64_t *items, size_t count, double changed) {
+    enum { PAIRS = 2000, TASKS = 8 };
+    int found = 0;
+    for (uint64_t pair = 0; pair < PAIRS; pair++) {
+        TaskPair tasks[TASKS] = {0};
+        double shares[TASKS];
+        uint64_t draw = 0;
+        for (size_t task = 0; task < count; task++)
+            for (tasks[task].chance = 0.25; tasks[task].items < items[task]; tasks[task].items++) {
+                const double u = rng_uniform(seed, pair, draw++);
+                tasks[task].better += u < changed / 2, tasks[task].worse += u >= changed / 2 && u < changed;
+                series_add(&tasks[task].right_change, u < changed / 2 ? 1 : u < changed ? -1 : 0);
+            }
+        const GradePair grades = {.tasks = tasks, .count = count};
+        found += grade_pair_mean(&grades, shares).p < 0.05;
+    }
+    return (double)found / PAIRS;
+}
+
+TEST(equal_models_with_few_items_are_called_different_by_their_mean_in_one_of_twenty_pairs) {
+    static const uint64_t items[][8] = {{2, 2, 2},
+                                        {2, 3},
+                                        {5, 5},
+                                        {5, 200},
+                                        {2, 100, 100},
+                                        {8, 8},
+                                        {20, 30},
+                                        {1, 1, 1, 1, 1, 1, 1, 1},
+                                        {10, 10, 10, 10, 10, 10, 10, 10}};
+    for (size_t i = 0; i < sizeof items / sizeof *items; i++)
+        for (double changed = 0.1; changed < 1.2; changed *= 3.15) { // 0.1, 0.3, all
+            size_t count = 0;
+            while (count < 8 && items[i][count]) count++;
+            CHECK(different_mean(30 + i, items[i], count, changed) <= 0.06);
+        }
+}
+
+TEST(three_tasks_of_two_items_that_changed_alike_are_almost_nothing) {
+    TaskPair tasks[3];
+    double shares[3];
+    for (int i = 0; i < 3; i++) tasks[i] = (TaskPair){.items = 2, .better = 2, .right_change = {2, 1, 0}};
+    const Estimate all = grade_pair_mean(&(GradePair){.tasks = tasks, .count = 3}, shares);
+    CHECK(all.value == 1 && all.low < 0.1 && all.high > 1.9);
+    CHECK(all.p > 2 / 64. && all.p < 0.05); // exact: six of six
+    for (int i = 0; i < 3; i++) tasks[i].better = 0, tasks[i].right_change.mean = 0;
+    const Estimate none = grade_pair_mean(&(GradePair){.tasks = tasks, .count = 3}, shares);
+    CHECK(none.value == 0 && none.p == 1 && none.low < -0.3 && none.high > 0.3);
 }
 
 // The variance of the differences is 0.3 (0.4 * 0.6 + 0.43 * 0.57) + 0.7 * 0.03, less the square of the difference.
