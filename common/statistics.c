@@ -79,8 +79,7 @@ double series_variance(const Series *series) {
 }
 
 Estimate estimate_of(double value, double error, double degrees) {
-    if (!isfinite(value) || !isfinite(error)) return (Estimate){value, NAN, NAN, NAN, NAN};
-    if (error == 0) return (Estimate){value, 0, value, value, value == 0};
+    if (!isfinite(value) || !isfinite(error) || error <= 0) return (Estimate){value, NAN, NAN, NAN, NAN};
     const double width = student_975(degrees) * error;
     return (Estimate){value, error, value - width, value + width, student_p(value / error, degrees)};
 }

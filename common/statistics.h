@@ -13,8 +13,8 @@ typedef struct {
 void series_add(Series *series, double value);
 double series_variance(const Series *series); // of the sample, by count - 1; NAN below two numbers
 
-// A value with its standard error, its interval of 95 %, and the p value of "it is 0". Without an error (fewer than two
-// numbers) NAN; with an error of 0 the interval is the value alone, and p 0, or 1 for the value 0.
+// A value with its standard error, its interval of 95 %, and the p value of "it is 0". Fewer than two numbers, and
+// equal ones, tell no error: the others are NAN.
 typedef struct {
     double value, error, low, high, p;
 } Estimate;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int read_state(ComparedRun *run) {
     char path[PATH_MAX_BYTES];
@@ -58,6 +59,20 @@ static bool has_rule(const ComparedRun *run) { return run->saved.config && isfin
 
 bool compared_evaluates_other(const ComparedRun *run, const ComparedRun *first) {
     return has_rule(run) && run->saved.state.eval_rule != first->saved.state.eval_rule;
+}
+
+bool compared_evaluations_differ(const ComparedRun *from, const ComparedRun *to, Buffer *reason) {
+    const ComparedRun *const runs[2] = {from, to};
+    for (int i = 0; i < 2 && !reason->size; i++)
+        if (!runs[i]->saved.config)
+            buffer_print(reason, "'%s' has no checkpoint, which names its evaluation", runs[i]->name);
+        else if (!curves_find(&runs[i]->curves, "val_loss")->count)
+            buffer_print(reason, "'%s' has no evaluation", runs[i]->name);
+        else if (runs[i]->history.rule_count > 1)
+            buffer_print(reason, "'%s' has changed its evaluation", runs[i]->name);
+    if (!reason->size && compared_evaluates_other(to, from))
+        buffer_print(reason, "'%s' and '%s' evaluate other tokens", from->name, to->name);
+    return reason->size;
 }
 
 // The end of the runs if none has a rule.
@@ -236,11 +251,21 @@ static void print_page(Buffer *out, const ComparedRun *runs, int count, const Bu
     buffer_print(out, "</html>\n");
 }
 
+// Whether a directory was named before.
+static bool is_again(char **names, int i) {
+    struct stat own, other;
+    for (int k = 0; k < i && stat(names[i], &own) == 0; k++)
+        if (stat(names[k], &other) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino)
+            return log_warn("'%s' is the directory '%s' once more, and is left out", names[i], names[k]), true;
+    return false;
+}
+
 int comparison_write(const char *path, char **names, int count, Buffer *text) {
     Buffer page = {0}, pair = {0};
     int result = 0, read = 0;
     ComparedRun *runs = allocate_zeroed((size_t)count, sizeof *runs);
     for (int i = 0; i < count && result == 0; i++) {
+        if (is_again(names, i)) continue;
         result = read_run(&runs[read], names[i]);
         const bool empty = result < 0 && err_code() == EX_NOINPUT && count > 1; // a run that was refused, for runs/*
         if (empty) log_warn("'%s' has no steps, and is left out", names[i]), err_clear();
@@ -250,7 +275,7 @@ int comparison_write(const char *path, char **names, int count, Buffer *text) {
     }
     if (result == 0 && !read) result = fail(EX_NOINPUT, "none of these directories holds the steps of a run");
     if (result == 0 && read == 2) result = run_pair_print(&runs[0], &runs[1], &pair, text);
-    if (result == 0 && read > 2) run_groups_print(runs, read, &pair, text);
+    if (result == 0 && read > 2) result = run_groups_print(runs, read, &pair, text);
     if (result == 0) {
         if (losses_compare(runs, read)) qsort(runs, (size_t)read, sizeof *runs, by_loss);
         print_page(&page, runs, read, &pair);

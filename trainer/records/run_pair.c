@@ -56,7 +56,7 @@ static void print_share(char cell[BAR_CELL_BYTES], char range[BAR_CELL_BYTES], u
 static Estimate right_change(const TaskPair *task) {
     Estimate change = estimate_mean(&task->right_change);
     double low, width;
-    if (change.error > 0) return change;
+    if (!isnan(change.error)) return change;
     wilson_interval(0, task->items, &low, &width);
     change.low = fmax(change.value - width, -1), change.high = fmin(change.value + width, 1);
     return change;

@@ -57,7 +57,8 @@ report() { "$BIN/trainer" report "$@"; }
     graded b 8 001
     graded b 16 0011
     truncate -s -3 b/items-00000016.jsonl
-    run_match 65 "'b/items-00000016.jsonl', line 5: no JSON object" report b b
+    cp -r b c
+    run_match 65 "'b/items-00000016.jsonl', line 5: no JSON object" report b c
     rm b/items-00000016.jsonl
     run_match 65 "'b/items-00000008.jsonl' ends before 'a/items-00000008.jsonl'" report a b
     sed -i '2s/"id":1/"id":7/' b/items-00000008.jsonl
@@ -67,6 +68,9 @@ report() { "$BIN/trainer" report "$@"; }
     echo '{}' >b/items-00000008.jsonl
     run_match 65 "does not begin with a line of the format" report a b
     report a | diff - <(echo runs.html) # one run has no pair
+    ln -s a linked
+    run_match 0 "'linked' is the directory 'a' once more, and is left out" report a linked
+    report a linked ./a | diff - <(echo runs.html)
 }
 
 @test "report pairs the losses of the same samples, step by step" {
@@ -87,7 +91,6 @@ END
     while read -r line; do grep -q "^$line" <(tr -s ' ' <found); done < <(tr -s ' ' <want)
     grep -q '^Beyond samples: yes, B is lower. Beyond seeds: not known, one run each.$' found
     report b a | grep -q '^Beyond samples: yes, B is higher. '
-    report a a | grep -q '^Beyond samples: no. '
     train --quiet --sample_tokens=0 --out_dir=short
     report a short | grep -q '^Beyond samples: not known, 512 common steps are the least for an interval.$'
     train --quiet --sample_tokens=0 --out_dir=batch --batch_size=1
@@ -120,8 +123,38 @@ END
     grep -q '^Beyond seeds: ' found
     grep -q '<h2>Two configurations, several runs of each</h2>' runs.html
     rm 1e-3-2/items-00000024.jsonl # without the items of one run
-    report 5e-3-1 1e-3-1 5e-3-2 1e-3-2 | not grep 'right above chance'
-    report 5e-3-1 1e-3-1 1e-3-2 | diff - <(echo runs.html) # one run of a configuration
+    report 5e-3-1 1e-3-1 5e-3-2 1e-3-2 | tee found | not grep -q '^right above chance'
+    grep -q "^No row for right above chance: '1e-3-2' has no graded items, which the keys items and items_interval write.$" found
+    graded 1e-3-2 16 0000111111 0011001100
+    report 5e-3-1 1e-3-1 5e-3-2 1e-3-2 | grep -q "right above chance: '1e-3-2' has no graded items of step 24, the last one of '5e-3-1'.$"
+    sed -i '$d' 1e-3-2/items-00000016.jsonl && mv 1e-3-2/items-000000{16,24}.jsonl
+    run_match 65 "'1e-3-2/items-00000024.jsonl' ends before '5e-3-1/items-00000024.jsonl'" report 5e-3-1 1e-3-1 5e-3-2 1e-3-2
+    rm */items-00000024.jsonl
+    # a run says nothing about seeds a second time, whatever its name
+    cp -r 1e-3-1 copy
+    train --quiet --sample_tokens=0 --out_dir=twin --seed=1 --learning_rate=5e-3
+    report 5e-3-1 twin 1e-3-1 copy copy/. | tee found
+    grep -q "^'twin' is '5e-3-1' once more, with the same seed or chain, and does not count. 'copy' is '1e-3-1' once more, with " found
+    no="^Beyond seeds: not known, "
+    grep -q "${no}two seeds of each configuration are the least, and that of '5e-3-1' has 1, that of '1e-3-1' 1.$" found
+    # what is left out, and why
+    report 5e-3-1 1e-3-1 1e-3-2 | grep -q "${no}two seeds of each configuration are the least, and that of '5e-3-1' has 1, that of '1e-3-1' 2.$"
+    report 5e-3-1 5e-3-2 twin | grep -q "${no}all runs have one configuration, but for the seed.$"
     train --quiet --sample_tokens=0 --out_dir=third --learning_rate=2e-3
-    report 5e-3-1 1e-3-1 5e-3-2 1e-3-2 third | diff - <(echo runs.html)
+    report 5e-3-1 1e-3-1 5e-3-2 1e-3-2 third | grep -q "${no}'5e-3-1', '1e-3-1' and 'third' have three configurations.$"
+    loss='^No row for last validation loss: '
+    cp 1e-3-2/metrics.jsonl kept.jsonl
+    sed -i '/"step": 24, "val_loss"/d' 1e-3-2/metrics.jsonl
+    report 5e-3-1 1e-3-1 5e-3-2 1e-3-2 | grep -q "${loss}the last evaluation of '5e-3-1' is of step 24, that of '1e-3-2' of step "
+    sed -i '/"val_loss"/d' 1e-3-2/metrics.jsonl
+    report 5e-3-1 1e-3-1 5e-3-2 1e-3-2 | grep -q "${loss}'1e-3-2' has no evaluation. No row for right above chance: '5e-3-1' has no graded items"
+    rm -r third/ckpt-*
+    report 5e-3-1 1e-3-1 third | grep -q "${no}'third' has no checkpoint, which names its configuration.$"
+    # seeds on which the losses do not depend
+    sed -i -E 's/"val_loss": [0-9.]+/"val_loss": 2.5/' 5e-3-*/metrics.jsonl
+    mv kept.jsonl 1e-3-2/metrics.jsonl
+    sed -i -E 's/"val_loss": [0-9.]+/"val_loss": 2.25/' 1e-3-*/metrics.jsonl
+    report 5e-3-1 1e-3-1 5e-3-2 1e-3-2 | tee found
+    grep -qE '^last validation loss +2.5000 +2.2500 +-0.2500 +[^ ]+ *$' found
+    grep -q "${no}the runs of each configuration have equal values.$" found
 }
