@@ -159,6 +159,7 @@ static const BarColumn loss_columns[LOSS_CELLS] = {[WHAT] = {"loss", false},
 typedef struct {
     double *losses[2], *changes;
     double first, last; // steps
+    double shared;      // the last step of those before, in which the losses are equal; 0: none
     size_t count;
 } LossPair;
 
@@ -196,29 +197,44 @@ static double value_at(const Curve *curve, size_t *at, double step) {
     return *at < curve->count && curve->points[*at].step == step ? curve->points[*at].value : NAN;
 }
 
-// The samples of a step end where those of the next one begin, so the last step of a run is left out.
+// Steps before the first one whose losses differ are those of one run: a branch has the past of the other run.
+static void add_step(LossPair *pair, double step, const double losses[2]) {
+    if (!pair->count && losses[0] == losses[1]) pair->shared = step;
+    if (!isfinite(losses[0] + losses[1]) || pair->shared == step) return;
+    for (int run = 0; run < 2; run++) {
+        pair->losses[run] = array_grow(pair->losses[run], pair->count, sizeof(double));
+        pair->losses[run][pair->count] = losses[run];
+    }
+    pair->changes = array_grow(pair->changes, pair->count, sizeof(double));
+    pair->changes[pair->count++] = losses[1] - losses[0];
+    if (pair->count == 1) pair->first = step;
+    pair->last = step;
+}
+
+static bool same_size(const ComparedRun *const runs[2]) {
+    char a[PATH_MAX_BYTES], b[PATH_MAX_BYTES];
+    return !strcmp(compared_value(runs[0], KEY_batch_size, a), compared_value(runs[1], KEY_batch_size, b)) &&
+           !strcmp(compared_value(runs[0], KEY_gradient_accumulation_steps, a),
+                   compared_value(runs[1], KEY_gradient_accumulation_steps, b));
+}
+
+// The samples of a step end where those of the next one begin; after the last one of a run they are known by the size
+// of a step.
 static void pair_losses(LossPair *pair, const ComparedRun *const runs[2]) {
     const Curve *samples[2], *losses[2];
     size_t at[2] = {0}, sample_at = 0;
-    double before[2] = {NAN, NAN}, before_step = NAN;
+    double before[2] = {NAN, NAN}, before_step = NAN, other = NAN;
     for (int i = 0; i < 2; i++)
         samples[i] = curves_find(&runs[i]->curves, "first_sample"), losses[i] = curves_find(&runs[i]->curves, "loss");
-    for (size_t i = 0; i < samples[0]->count; i++) {
+    for (size_t i = 0; i < samples[0]->count; i++, other = NAN) {
         const double step = samples[0]->points[i].step;
-        if (value_at(samples[1], &sample_at, step) != samples[0]->points[i].value) break;
-        if (isfinite(before[0] + before[1])) {
-            for (int run = 0; run < 2; run++) {
-                pair->losses[run] = array_grow(pair->losses[run], pair->count, sizeof(double));
-                pair->losses[run][pair->count] = before[run];
-            }
-            pair->changes = array_grow(pair->changes, pair->count, sizeof(double));
-            pair->changes[pair->count++] = before[1] - before[0];
-            if (pair->count == 1) pair->first = before_step;
-            pair->last = before_step;
-        }
+        other = value_at(samples[1], &sample_at, step);
+        if (other != samples[0]->points[i].value) break;
+        add_step(pair, before_step, before);
         before_step = step;
         for (int run = 0; run < 2; run++) before[run] = value_at(losses[run], &at[run], step);
     }
+    if (isnan(other) && same_size(runs)) add_step(pair, before_step, before); // one has ended
 }
 
 static double mean_of(const double *values, size_t count) {
@@ -254,12 +270,11 @@ static void fill_training(BarRow *row, const LossPair *pair) {
     snprintf(row->cells[PAIRED], BAR_CELL_BYTES, "%.5f", sqrt(noise_of(changes, count)));
 }
 
-// The last evaluation that both have made of the same tokens. False: none.
-static bool fill_validation(BarRow *row, const ComparedRun *const runs[2]) {
+// The last evaluation that both have made of the same tokens. False, with the reason: none.
+static bool fill_validation(BarRow *row, const ComparedRun *const runs[2], Buffer *reason) {
     const Curve *from = curves_find(&runs[0]->curves, "val_loss"), *to = curves_find(&runs[1]->curves, "val_loss");
     row->change = (Estimate){NAN, NAN, NAN, NAN, NAN};
-    if (!runs[0]->saved.config || !runs[1]->saved.config || compared_evaluates_other(runs[1], runs[0])) return false;
-    if (runs[0]->history.rule_count > 1 || runs[1]->history.rule_count > 1) return false;
+    if (compared_evaluations_differ(runs[0], runs[1], reason)) return false;
     for (size_t i = from->count; i > 0; i--) {
         size_t at = 0;
         const Point *point = &from->points[i - 1];
@@ -272,24 +287,30 @@ static bool fill_validation(BarRow *row, const ComparedRun *const runs[2]) {
         bar_print_change(row->cells[LOSS_CHANGE], &row->change, 1, 5);
         return true;
     }
+    buffer_print(reason, "they have no evaluation of one step");
     return false;
 }
 
 static void print_losses(const BarOutputs *out, const ComparedRun *const runs[2]) {
     BarRow rows[2] = {0};
     LossPair pair = {0};
-    Buffer line = {0};
+    Buffer line = {0}, reason = {0};
     size_t count = 0;
     find_reason(runs, &line);
     if (!line.size) pair_losses(&pair, runs);
     if (pair.count) fill_training(&rows[count++], &pair);
-    count += fill_validation(&rows[count], runs);
+    count += fill_validation(&rows[count], runs, &reason);
     bar_table_heading(out, "The same samples");
     if (count) bar_table_print(out, loss_columns, LOSS_CELLS, rows, count);
+    if (pair.shared > 0) {
+        buffer_print(&line, "Up to step %.0f the losses are equal, as those of one run, and are left out.",
+                     pair.shared);
+        bar_table_paragraph(out, &line);
+    }
     if (line.size)
         buffer_print(&line, ".");
     else if (!pair.count)
-        buffer_print(&line, "The runs have no step with the same samples.");
+        buffer_print(&line, "The runs have no %sstep with the same samples.", pair.shared > 0 ? "later " : "");
     else if (isnan(rows[0].change.p))
         buffer_print(&line, "Beyond samples: not known, %d common steps are the least for an interval.",
                      2 * SERIES_LEAST);
@@ -299,8 +320,13 @@ static void print_losses(const BarOutputs *out, const ComparedRun *const runs[2]
                      : rows[0].color == 2 ? "yes, B is higher"
                                           : "no");
     bar_table_paragraph(out, &line);
+    if (reason.size) {
+        buffer_print(&line, "The validation losses are left out: %.*s.", (int)reason.size, (const char *)reason.data);
+        bar_table_paragraph(out, &line);
+    }
     for (int i = 0; i < 2; i++) free(pair.losses[i]);
     free(pair.changes);
+    buffer_close(&reason);
     buffer_close(&line);
 }
 

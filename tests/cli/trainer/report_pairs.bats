@@ -82,19 +82,35 @@ report() { "$BIN/trainer" report "$@"; }
 import json
 lines = {run: [json.loads(line) for line in open(f"{run}/metrics.jsonl")] for run in "ab"}
 a, b = ({line["step"]: line["loss"] for line in lines[run] if "loss" in line} for run in "ab")
-steps = sorted(a)[:-1][-288:]  # 16 blocks
+first = min(step for step in a if a[step] != b[step])  # after the first update, and to the last step
+steps = sorted(a)[-288:]  # 16 blocks
 mean = [sum(run[step] for step in steps) / len(steps) for run in (a, b)]
 last = [[line["val_loss"] for line in lines[run] if "val_loss" in line][-1] for run in "ab"]
-print(f"training, last 288 of steps 1 to 599  {mean[0]:.4f}  {mean[1]:.4f} {mean[1] - mean[0]:+.5f}")
+print(f"training, last 288 of steps {first} to 600  {mean[0]:.4f}  {mean[1]:.4f} {mean[1] - mean[0]:+.5f}")
 print(f"validation, step 600 {last[0]:.4f}  {last[1]:.4f} {last[1] - last[0]:+.5f}")
 END
     while read -r line; do grep -q "^$line" <(tr -s ' ' <found); done < <(tr -s ' ' <want)
     grep -q '^Beyond samples: yes, B is lower. Beyond seeds: not known, one run each.$' found
     report b a | grep -q '^Beyond samples: yes, B is higher. '
+    # a branch has the steps before it in common with its run, and they say nothing
+    train "${long[@]}" --out_dir=branch --branch_from=a/ckpt-00000400 --max_iters=1000 --decay_lr=False --eval_iters=2
+    train "${long[@]}" --out_dir=a --max_iters=1000
+    report a branch | tee found
+    of() { jq -c 'select(.loss) | [.step, .loss]' "$1/metrics.jsonl"; }
+    first=$(diff <(of a) <(of branch) | sed -nE 's/^< \[([0-9]+),.*/\1/p' | head -1)
+    [ "$first" -gt 400 ] && grep -q "^Up to step $((first - 1)) the losses are equal, as those of one run, and are left out.$" found
+    grep -q "^training, last $(((1002 - first) / 2 / 16 * 16)) of steps $first to 1000 " found
+    grep -q "^The validation losses are left out: 'branch' has changed its evaluation.$" found
+    cp -r a copy
+    report a copy | grep -q '^The runs have no later step with the same samples.$'
     train --quiet --sample_tokens=0 --out_dir=short
-    report a short | grep -q '^Beyond samples: not known, 512 common steps are the least for an interval.$'
+    report b short | grep -q '^Beyond samples: not known, 512 common steps are the least for an interval.$'
     train --quiet --sample_tokens=0 --out_dir=batch --batch_size=1
     report short batch | grep -q '^The runs have no step with the same samples.$'
+    train --quiet --sample_tokens=0 --out_dir=tokens --eval_tokens=64
+    report short tokens | grep -q "^The validation losses are left out: 'short' and 'tokens' evaluate other tokens.$"
+    train --quiet --sample_tokens=0 --out_dir=never --eval_interval=0
+    report short never | grep -q "^The validation losses are left out: 'never' has no evaluation.$"
     for key in seed=5 z_loss=1e-4 dropout=0.1; do
         train --quiet --sample_tokens=0 --out_dir="${key%=*}" "--$key"
         report short "${key%=*}" | grep -q "^the training losses do not compare step by step: ${key%=*} is .* in A, .* in B.$"
