@@ -50,6 +50,8 @@ bool dataset_is(const char *path) {
     return has_file(path, DATASET_MANIFEST) || has_file(path, DATASET_REPLACEMENT);
 }
 
+bool dataset_is_unfinished(const char *path) { return has_file(path, DATASET_JOURNAL); }
+
 uint64_t dataset_bytes(const Dataset *dataset, int split) {
     uint64_t bytes = 0;
     for (uint64_t i = 0; i < dataset->shard_count[split]; i++) bytes += dataset->shards[split][i].bytes;

@@ -138,5 +138,6 @@ void dataset_skips_path(char out[PATH_MAX_BYTES], const char *directory); // "DI
 // A directory with a manifest, or one whose replacement was interrupted. For a URL: whether it does not
 // end in .zst, as shards do.
 bool dataset_is(const char *path);
+bool dataset_is_unfinished(const char *path); // a directory that tokenize has not finished
 // Creates the folder of a shard, durably.
 int dataset_make_folder(const char *directory, int split, uint64_t number);

@@ -253,10 +253,7 @@ int shard_file_open(ShardFile *shard, const char *path) {
     *shard = (ShardFile){0};
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        char journal[PATH_MAX_BYTES];
-        bool is_unfinished = snprintf(journal, sizeof journal, "%s/" DATASET_JOURNAL, path) < (int)sizeof journal &&
-                             stat(journal, &st) == 0;
-        if (is_unfinished)
+        if (dataset_is_unfinished(path))
             return fail(EX_NOINPUT, "'%s' holds an unfinished run: the command that began it continues it", path);
         return fail(EX_NOINPUT, "'%s' is a directory without " DATASET_MANIFEST ", so it is not a dataset", path);
     }

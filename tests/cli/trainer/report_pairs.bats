@@ -73,6 +73,22 @@ report() { "$BIN/trainer" report "$@"; }
     report a linked ./a | diff - <(echo runs.html)
 }
 
+@test "report names an input that is not there, or not whole" {
+    graded a 8 0011
+    graded b 8 0011
+    run_match 66 "cannot open 'nope': No such file or directory" report nope a
+    mkdir empty
+    run_match 0 "'empty' has no steps, and is left out" report empty a
+    run_match 66 "cannot open 'nope'" report "$BATS_FILE_TMPDIR/data" nope
+    run_match 2 "report is about runs or about datasets, not both" report "$BATS_FILE_TMPDIR/data" a
+    cp -r "$BATS_FILE_TMPDIR/data" unfinished
+    rm unfinished/dataset* && touch unfinished/.journal
+    run_match 66 "'unfinished' holds an unfinished run: the command that began it continues it" report unfinished
+    run_match 2 "report writes a page to a file, not to standard output" report -o - a
+    [ ! -e ./- ]
+    [ -z "$(report -q a b)" ] && [ -s runs.html ]
+}
+
 @test "report pairs the losses of the same samples, step by step" {
     long=(--quiet --sample_tokens=0 --max_iters=600 --eval_interval=200 --eval_iters=1)
     train "${long[@]}" --out_dir=a
