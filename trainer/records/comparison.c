@@ -8,6 +8,7 @@
 #include "trainer/records/chart.h"
 #include "trainer/records/comparison_internal.h"
 #include "trainer/records/html.h"
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -24,6 +25,12 @@ static int read_state(ComparedRun *run) {
 static int read_run(ComparedRun *run, const char *name) {
     run->name = name;
     if (curves_read(&run->curves, name) < 0) return -1;
+    if (run->curves.damaged)
+        return fail(EX_DATA,
+                    "'%s/metrics.jsonl', line %" PRIu64
+                    ": not a line of a run, which has a step, and numbers for losses; "
+                    "remove the line, or leave the run out",
+                    name, run->curves.damaged);
     history_read(&run->history, name, UINT64_MAX);
     return read_state(run);
 }

@@ -17,6 +17,7 @@ typedef struct {
     Curve *curves;
     size_t count;
     double tokens, seconds;    // sums over all steps
+    uint64_t damaged;          // the number of the first line that the trainer has not written so. 0: none
     struct json_t *evaluation; // the last one, as in its line. NULL: none
     struct json_t *samples;    // the texts that the run has sampled, as in their lines: "step", "sample"
 } Curves;

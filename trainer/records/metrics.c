@@ -28,6 +28,11 @@ static bool next_step(Bytes *rest, int64_t *step, char **members) {
     return true;
 }
 
+bool metrics_is_part(Bytes line) {
+    const size_t known = line.size < sizeof head - 1 ? line.size : sizeof head - 1;
+    return !memcmp(line.data, head, known) && !memchr(line.data, 0, line.size);
+}
+
 static bool begins(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
 // Whether a line of the last step is from before the state was saved.

@@ -113,6 +113,9 @@ int metrics_flush(Metrics *metrics);
 int metrics_sync(Metrics *metrics);   // the same, and waits until the disk has them
 void metrics_close(Metrics *metrics); // accepts a zeroed struct
 
+// Whether a last line without a line feed can be one that a killed process has left torn.
+bool metrics_is_part(Bytes line);
+
 // The last step in out_dir/metrics.jsonl, also of a live run. False: no step.
 typedef struct {
     uint64_t step;

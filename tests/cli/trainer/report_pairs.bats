@@ -87,6 +87,21 @@ report() { "$BIN/trainer" report "$@"; }
     run_match 2 "report writes a page to a file, not to standard output" report -o - a
     [ ! -e ./- ]
     [ -z "$(report -q a b)" ] && [ -s runs.html ]
+    # the trainer leaves a torn last line at most
+    for torn in '{"ste' '{"step": 2, "loss": 1.' '{"step": 2, "loss": 1.5}'; do
+        { echo '{"step": 1, "loss": 2.0}' && printf %s "$torn"; } >b/metrics.jsonl
+        report a b >found
+    done
+    grep -q '<td>b</td><td>2</td>' runs.html
+    damage='not a line of a run, which has a step, and numbers for losses'
+    for line in '{"step": 2, "loss": 1.' '' '[2]' '{"loss": 2}' '{"step": 2, "val_loss": "1.5"}' '{"step": 2, "first_sample": {}}'; do
+        printf '%s\n' '{"step": 1, "loss": null}' "$line" '{"step": 3, "loss": 2.0}' >b/metrics.jsonl
+        run_match 65 "'b/metrics.jsonl', line 2: $damage" report a b
+    done
+    for bytes in '\x81\x00\xff{' '{"step": 2\x00\x00' 'x\n'; do
+        printf "$bytes" >b/metrics.jsonl
+        run_match 65 "'b/metrics.jsonl', line 1: $damage" report a b
+    done
 }
 
 @test "report pairs the losses of the same samples, step by step" {
