@@ -56,7 +56,7 @@ KEYS = {
     "tokens_per_step": Key(0.2, lambda rng, keys: rng.randint(1, 8) * of(keys, "batch_size", "block_size"), None),
     "gradient_accumulation_steps": Key(0.9, (1, 2, 3, 4, 5, 8), LOGGED),
     "eval_interval": Key(0.9, (0, 1, 2, 3, 5, 7, 10), LOGGED),
-    "eval_iters": Key(0.2, (1, 2, 5), LOGGED),
+    "eval_iters": Key(0.2, (1, 2, 5), None),
     "eval_tokens": Key(0.6, (0, 100, 512, 1000, 3000, 9000), LOGGED),
     "eval_batch_size": Key(0.3, (1, 2, 5, 16), LOGGED),
     "eval_block_size": Key(0.25, lambda rng, keys: rng.randint(1, of(keys, "block_size")), LOGGED),
@@ -74,7 +74,7 @@ KEYS = {
     "logit_softcap": Key(0.3, (1, 5, 30), FIXED),
     "z_loss": Key(0.3, (1e-4, 0.01, 1), FIXED),
     "learning_rate": Key(0.8, (1e-3, 3e-3, 1e-2, 0.1), LOGGED),
-    "decay_lr": Key(0.2, ("True", "False"), LOGGED),
+    "decay_lr": Key(0.2, ("True", "False"), None),
     "lr_schedule": Key(0.5, ("cosine", "linear", "constant", "wsd", "wsd:1", "wsd:2", "wsd:3"), LOGGED),
     "warmup_iters": Key(0.8, (0, 2, 5, 100), LOGGED),
     "lr_decay_iters": Key(0.8, (3, 8, 20, 100), LOGGED),
@@ -105,7 +105,7 @@ KEYS = {
     "loss_tokens": Key(0.25, None, FIXED),
 }
 SET_HERE = {"out_dir", "until", "dataset", "vocabulary", "loader", "loader_key", "key_file", "init_from", "vocab_size", "device"}
-NANOGPT = {"decay_lr", "eval_iters", "grad_checkpoint"}  # which --help does not list
+NANOGPT = {"decay_lr", "eval_iters", "grad_checkpoint"}  # which --help and --print_config do not list: another key has their value
 # One configuration in six: losses that are not finite, roll-backs, spikes, loss scales that halve.
 HOT = {"learning_rate": (0.3, 1, 10, 100, 1e4, 1e8, 1e30), "max_iters": (20, 40), "lr_decay_iters": (40,), "warmup_iters": (0, 3, 10), "min_lr": (0,),
        "grad_clip": (0, 0, 1), "checkpoint_interval": ("auto", 1, 2, 3, 5)}
