@@ -95,6 +95,8 @@ CgroupLimits cgroup_limits_at(const char *self, const char *mount) {
     } hierarchies[] = {{"", ""}, {"/unified", ""}, {"/cpu", "cpu"}, {"/cpu,cpuacct", "cpu"}, {"/memory", "memory"}};
     CgroupLimits limits = {0};
     Buffer text = {0};
+    Error before;
+    err_take(&before); // a cleanup may call this, too
     if (file_read(&text, self, 1 << 16) < 0) err_clear();
     buffer_add(&text, "", 1);
     for (char *line = (char *)text.data, *next; line && *line; line = next) { // "4:memory:/path", version 2: "0::/path"
@@ -112,6 +114,7 @@ CgroupLimits cgroup_limits_at(const char *self, const char *mount) {
         }
     }
     buffer_close(&text);
+    err_give(&before);
     return limits;
 }
 

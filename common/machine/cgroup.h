@@ -10,5 +10,6 @@ typedef struct {
 } CgroupLimits;
 
 // `self` is /proc/self/cgroup and `mount` /sys/fs/cgroup; tests pass others. A file that cannot be read sets no limit.
+// A pending error stays as it is.
 CgroupLimits cgroup_limits_at(const char *self, const char *mount);
 CgroupLimits cgroup_limits(void);
