@@ -214,7 +214,7 @@ static int search_documents(Decontamination *work, const Vocab *vocab) {
                    .context = work,
                    .take = take_document};
     parts.inputs = work->inputs;
-    int status = removal_report_open(&work->report, work->inputs, report_path);
+    int status = removal_report_open(&work->report, work->inputs, NULL, report_path);
     if (status == 0 && parts.count) {
         map.wants = wants_none, map.take = take_searched;
         status = next_hit(work);

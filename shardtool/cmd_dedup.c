@@ -156,8 +156,7 @@ static int dedup_all(void *context, const DocumentInputs *inputs, Output *output
     (void)context;
     Dedup dedup = {.inputs = inputs, .output = output};
     parts.inputs = inputs;
-    int status = removal_report_open(&dedup.report, inputs, report_path);
-    dedup.report.old = &old;
+    int status = removal_report_open(&dedup.report, inputs, &old, report_path);
     if (status == 0) status = old_datasets_check(&old, inputs);
     if (status == 0) status = similar != 0 ? remove_similar(&dedup) : remove_equal(&dedup);
     if (status == 0) status = removal_report_finish(&dedup.report);

@@ -42,11 +42,12 @@ static int refuse_twice(const Inputs *inputs) {
     return 0;
 }
 
-int removal_report_open(RemovalReport *report, const DocumentInputs *inputs, const char *path) {
+int removal_report_open(RemovalReport *report, const DocumentInputs *inputs, const OldDatasets *old, const char *path) {
     struct stat st;
     char folder[PATH_MAX_BYTES];
-    *report = (RemovalReport){.inputs = inputs, .fd = -1};
+    *report = (RemovalReport){.inputs = inputs, .old = old, .fd = -1};
     report->sources = allocate_zeroed(inputs->inputs.argument_count, sizeof *report->sources);
+    if (old) report->old_kept = allocate_zeroed(old->count + 1, sizeof *report->old_kept);
     if (!path) return 0;
     if (refuse_twice(&inputs->inputs) < 0) return -1;
     report->name = path;
@@ -62,14 +63,18 @@ int removal_report_open(RemovalReport *report, const DocumentInputs *inputs, con
     return report->fd < 0 ? -1 : 0;
 }
 
+static void close_kept(KeptRows *kept) {
+    for (int split = 0; split < SPLIT_COUNT; split++) provenance_reader_close(&kept->rows[split]);
+    dataset_close(&kept->dataset);
+}
+
 void removal_report_close(RemovalReport *report) {
     if (report->fd > STDOUT_FILENO) close(report->fd);
     buffer_close(&report->lines);
-    for (uint64_t i = 0; i < report->inputs->inputs.argument_count; i++) {
-        for (int split = 0; split < SPLIT_COUNT; split++) provenance_reader_close(&report->sources[i].rows[split]);
-        dataset_close(&report->sources[i].dataset);
-    }
+    for (uint64_t i = 0; i < report->inputs->inputs.argument_count; i++) close_kept(&report->sources[i].kept);
+    for (unsigned i = 0; report->old && i < report->old->count; i++) close_kept(&report->old_kept[i]);
     free(report->sources);
+    free(report->old_kept);
     *report = (RemovalReport){.fd = -1};
 }
 
@@ -94,21 +99,17 @@ void removal_report_begin(RemovalReport *report, const TextDocument *document) {
     provenance_add_json(&report->lines, "", document->row);
 }
 
-static void add_kept_place(Buffer *lines, const char *path, int split, uint64_t document) {
-    json_add_field(lines, "kept", path);
-    add_place(lines, "kept_split", "kept_document", split, document);
-}
-
-// Where a document that stays came from. Without a report it is not looked up.
-static int add_kept_row(RemovalReport *report, RemovalSource *source, const char *path, int split, uint64_t number) {
+// A document that stays, and where it came from. Without a report that is not looked up.
+static int add_kept(RemovalReport *report, KeptRows *kept, const char *path, int split, uint64_t document) {
     Bytes row;
+    json_add_field(&report->lines, "kept", path);
+    add_place(&report->lines, "kept_split", "kept_document", split, document);
     if (report->fd < 0 || !dataset_is(path)) return 0;
-    if (!source->dataset.path) {
-        if (dataset_open(&source->dataset, path) < 0) return -1;
-        for (int i = 0; i < SPLIT_COUNT; i++)
-            source->rows[i] = (ProvenanceReader){.dataset = &source->dataset, .split = i};
+    if (!kept->dataset.path) {
+        if (dataset_open(&kept->dataset, path) < 0) return -1;
+        for (int i = 0; i < SPLIT_COUNT; i++) kept->rows[i] = (ProvenanceReader){.dataset = &kept->dataset, .split = i};
     }
-    if (provenance_at(&source->rows[split], number, &row) < 0) return -1;
+    if (provenance_at(&kept->rows[split], document, &row) < 0) return -1;
     provenance_add_json(&report->lines, "kept_", row);
     return 0;
 }
@@ -119,25 +120,24 @@ static int add_kept_source(RemovalReport *report, uint64_t number) {
             RemovalSource *source = &report->sources[i];
             const uint64_t within = number - source->first[split];
             const char *path = report->inputs->inputs.arguments[i].path;
-            if (within >= source->counts[split]) continue;
-            add_kept_place(&report->lines, path, split, within);
-            if (add_kept_row(report, source, path, split, within) < 0) return -1;
+            if (within < source->counts[split] && add_kept(report, &source->kept, path, split, within) < 0) return -1;
         }
     return 0;
 }
 
-int removal_report_add_kept(RemovalReport *report, uint64_t number, double similarity) {
-    const uint64_t old = report->old ? report->old->documents : 0;
+static int add_kept_old(RemovalReport *report, uint64_t number) {
     int split;
     uint64_t document;
-    if (number < old) {
-        const OldDataset *dataset = old_datasets_find(report->old, number, &split, &document);
-        add_kept_place(&report->lines, dataset->parts.directory, split, document);
-    } else if (add_kept_source(report, number - old) < 0) {
-        return -1;
-    }
+    const OldDataset *dataset = old_datasets_find(report->old, number, &split, &document);
+    KeptRows *kept = &report->old_kept[dataset - report->old->datasets];
+    return add_kept(report, kept, dataset->parts.directory, split, document);
+}
+
+int removal_report_add_kept(RemovalReport *report, uint64_t number, double similarity) {
+    const uint64_t old = report->old ? report->old->documents : 0;
+    const int status = number < old ? add_kept_old(report, number) : add_kept_source(report, number - old);
     json_add_real(&report->lines, "similarity", similarity, 4);
-    return 0;
+    return status;
 }
 
 static int flush(RemovalReport *report) {

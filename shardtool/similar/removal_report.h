@@ -4,17 +4,23 @@
 #include "shardtool/similar/old_datasets.h"
 #include "shardtool/similar/text_map.h"
 
+// Where the documents that stay came from.
+typedef struct {
+    Dataset dataset; // opened for the first of them
+    ProvenanceReader rows[SPLIT_COUNT];
+} KeptRows;
+
 typedef struct {
     uint64_t documents, tokens, removed_documents, removed_tokens;
     uint64_t first[SPLIT_COUNT], counts[SPLIT_COUNT]; // number of its first document in a split; its documents
-    Dataset dataset;                                  // opened for a document that is kept
-    ProvenanceReader rows[SPLIT_COUNT];
+    KeptRows kept;
 } RemovalSource;
 
 typedef struct {
     const DocumentInputs *inputs;
     RemovalSource *sources; // one for each PATH
     const OldDatasets *old; // their documents are numbered before those of the inputs; NULL: there are none
+    KeptRows *old_kept;     // one for each of them
     const char *path;       // of the file that the report becomes at the end; NULL: none, or a stream
     const char *name;       // for messages
     int fd;                 // of a temporary file, or the stream; -1: no report
@@ -25,7 +31,7 @@ int removal_report_check(const char *path); // 2 when the output takes standard 
 
 // Refuses (73) a file that is there and does not begin as a report does, and (2) a PATH that is given twice: its places
 // could not be told apart. `path` NULL: no report; "-": standard output.
-int removal_report_open(RemovalReport *report, const DocumentInputs *inputs, const char *path);
+int removal_report_open(RemovalReport *report, const DocumentInputs *inputs, const OldDatasets *old, const char *path);
 void removal_report_close(RemovalReport *report); // after removal_report_open, whatever it returned
 
 // Counts a document of the inputs. In order, each once.

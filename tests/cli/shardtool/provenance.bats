@@ -103,13 +103,23 @@ END
     echo "a document with some words of its own, number 7$(printf ' and more of them%.0s' {1..7})" >items.txt
     shardtool decontaminate -q --docs lines --against items.txt --report hits.jsonl s
     [ "$(wc -l <hits.jsonl)" -ge 2 ]
-    python3 - exact.jsonl similar.jsonl hits.jsonl <<'END'
+    shardtool tokenize -q --val 0 --keep url -o none <(echo '{"text": "a text of another kind", "url": "https://a.b/-"}')
+    for rule in "" "--similar 0.8"; do # the old documents that stay
+        # shellcheck disable=SC2086
+        for old in none s; do shardtool dedup -q $rule --part 1/1 -o "$old" "$old"; done
+        # shellcheck disable=SC2086
+        shardtool dedup -q $rule --old none --old s --report "of$rule.jsonl" d
+        [ "$(jq -r .kept "of$rule.jsonl" | uniq -c)" = "     41 s" ]
+        jq -c 'del(.document)' "of$rule.jsonl" >>kept.jsonl
+        rm -f s/hashes-* none/hashes-*
+    done
+    python3 - exact.jsonl similar.jsonl hits.jsonl kept.jsonl <<'END'
 import json, subprocess, sys
 read = lambda command: [json.loads(line) for line in subprocess.run(command, capture_output=True, check=True).stdout.splitlines()]
 documents = read(["shardtool", "decode", "-q", "--json", "s"])
 lines = [json.loads(line) for line in open("in.jsonl")]
 for row in (json.loads(line) for name in sys.argv[1:] for line in open(name)):
-    for prefix, number in ("", row["document"]), ("kept_", row.get("kept_document")):
+    for prefix, number in ("", row.get("document")), ("kept_", row.get("kept_document")):
         if number is not None:
             source = lines[row[f"{prefix}record"]]
             assert row[f"{prefix}input"] == "in.jsonl" and row[f"{prefix}keys"] == {"url": source["url"]}, row
