@@ -1,6 +1,7 @@
 // info: prints the headers and totals of shards and datasets, or what is in them.
 #include "common/err.h"
 #include "common/json_write.h"
+#include "common/log.h"
 #include "dataset/lineage.h"
 #include "dataset/provenance_reader.h"
 #include "shardtool/print/id_counts.h"
@@ -21,7 +22,8 @@ static const Option options[] = {
     {OPT_FLAG, "frames", &frames, NULL, "list the compressed frames of the shards of one split"},
     {OPT_FLAG, "lengths", &lengths, NULL,
      "count the documents of each split, and their lengths in tokens, with a histogram"},
-    {OPT_FLAG, "sources", &sources, NULL, "list the inputs from which a dataset was made: files and bytes of each"},
+    {OPT_FLAG, "sources", &sources, NULL,
+     "list the arguments of the command that made a dataset, then its inputs with documents and tokens"},
     {OPT_FLAG, "ids", &ids, NULL, "count how often each id occurs in one split, the most frequent first"},
     ROW_SPLIT(&split),
     ROW_JSON(&rows),
@@ -176,8 +178,27 @@ static int list_frames(const char *path, TokenReader *tokens) {
 
 static int print_lengths(const char *path, TokenReader *tokens) { return lengths_print(&rows, path, tokens); }
 
-// The arguments of the command that made the dataset.
+static void list_inputs(const char *path, const InputCounts *counts) {
+    if (!rows.json && counts->count) printf("   documents         tokens      %%  input\n");
+    for (size_t i = 0; i < counts->count; i++) {
+        const InputCount *input = &counts->inputs[i];
+        char percent[16];
+        snprintf(percent, sizeof percent, "%.1f", 100 * input->share);
+        row_begin(&rows, "input", input->name || rows.json ? input->name : "not known");
+        if (rows.json) row_add_text(&rows, "dataset", 0, path);
+        row_add_number(&rows, "documents", 12, input->documents);
+        row_add_number(&rows, "tokens", 14, input->tokens);
+        if (rows.json) row_add_ratio(&rows, "share", input->share, 4, "");
+        if (!rows.json) row_add_text(&rows, "%", 6, percent);
+        row_end(&rows);
+    }
+}
+
+// The arguments of the command that made the dataset, and the inputs of its documents.
 static int list_sources(const char *path, TokenReader *tokens) {
+    InputCounts counts;
+    if (tokens->path) return 0;
+    if (!rows.json) printf("       files          bytes  source\n");
     for (uint64_t i = 0; i < tokens->dataset.source_count; i++) {
         const DatasetSource *source = &tokens->dataset.sources[i];
         row_begin(&rows, "source", source->path);
@@ -186,6 +207,10 @@ static int list_sources(const char *path, TokenReader *tokens) {
         row_add_number(&rows, "bytes", 14, source->bytes);
         row_end(&rows);
     }
+    if (input_counts_read(&counts, path, SIZE_MAX) < 0) return -1;
+    if (!counts.count) log_line("'%s' has no tables of documents: those of each input are not known", path);
+    list_inputs(path, &counts);
+    input_counts_close(&counts);
     return 0;
 }
 
@@ -205,7 +230,7 @@ static const struct View {
     {&documents, list_documents, 0, "    document          first       tokens\n"},
     {&frames, list_frames, 0, ""},
     {&lengths, print_lengths, 16, ""},
-    {&sources, list_sources, 0, "       files          bytes  source\n"},
+    {&sources, list_sources, 0, ""},
     {&ids, count_ids, 0, ""},
     {&(const bool){true}, print_totals, 13, ""}, // without an option
 };

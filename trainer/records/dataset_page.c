@@ -2,6 +2,7 @@
 #include "trainer/records/dataset_page.h"
 #include "common/file/file.h"
 #include "dataset/document_lengths.h"
+#include "dataset/provenance_reader.h"
 #include "trainer/records/html.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -64,6 +65,25 @@ static void print_sources(Buffer *out, const Dataset *dataset) {
     buffer_print(out, "</table>\n");
 }
 
+enum { INPUTS_MOST = 100 };
+
+static int print_inputs(Buffer *out, const char *path) {
+    InputCounts counts;
+    if (input_counts_read(&counts, path, INPUTS_MOST) < 0) return -1;
+    buffer_print(out, counts.count ? "<table><tr><th>input</th><th>documents</th><th>tokens</th><th>%%</th></tr>\n"
+                                   : "<p>The documents and tokens of each input are not known.</p>\n");
+    for (size_t i = 0; i < counts.count; i++) {
+        const InputCount *input = &counts.inputs[i];
+        buffer_print(out, "<tr><td>");
+        html_string(out, input->name ? input->name : "not known");
+        buffer_print(out, "</td><td>%" PRIu64 "</td><td>%" PRIu64 "</td><td>%.1f</td></tr>\n", input->documents,
+                     input->tokens, 100 * input->share);
+    }
+    if (counts.count) buffer_print(out, "</table>\n");
+    input_counts_close(&counts);
+    return 0;
+}
+
 static int print_dataset(Buffer *out, const char *path) {
     DocumentLengths lengths[SPLIT_COUNT] = {{0}};
     TokenReader tokens = {0};
@@ -81,6 +101,7 @@ static int print_dataset(Buffer *out, const char *path) {
         print_histogram(out, "Training documents", &lengths[SPLIT_TRAIN]);
         print_histogram(out, "Validation documents", &lengths[SPLIT_VAL]);
         print_sources(out, &tokens.dataset);
+        status = print_inputs(out, path);
     }
     token_reader_close(&tokens);
     return status;

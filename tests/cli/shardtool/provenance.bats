@@ -83,12 +83,14 @@ END
     rm old/train/000/000000.docs
     shardtool verify -q old
     [ "$(places old | sort -u)" = null:null ]
+    run_match 0 "'old' has no tables of documents" shardtool info --sources old
     shardtool filter -q --min-tokens 1 -o new old
     ! find new -name '*.docs' | grep .
     cmp <(shardtool cat old) <(shardtool cat new)
     echo '{"text": "document 31"}' >z.jsonl
     shardtool tokenize -q --append --val 0 -o old z.jsonl # of the old documents nothing is known
     [ "$(places old | sort | uniq -c | tr -s ' ' | tr '\n' ,)" = " 30 null:null, 1 z.jsonl:0," ]
+    [ "$(shardtool info --sources old | tail -n 2 | tr -s ' ' | cut -d ' ' -f 2,5- | tr '\n' ,)" = "30 not known,1 z.jsonl," ]
 }
 
 @test "reports name where the removed document and the one that stays came from" {

@@ -168,8 +168,27 @@ for o in octaves:
         shardtool info --lengths d | awk -v name=", $split$" '/^path/ { on = $0 ~ name } on && /^ +[0-9]+-/' | sed 's/^ *//; s/  */ /g; s/ $//' |
             cmp - <(tail -n +2 histogram)
     done
-    shardtool info --sources --json d | cmp - <(printf '{"source":"in","dataset":"d","files":%d,"bytes":%d}\n' "$(find in -type f | wc -l)" "$(cat in/* | wc -c)")
+    shardtool info --sources --json d | head -n 1 | cmp - <(printf '{"source":"in","dataset":"d","files":%d,"bytes":%d}\n' "$(find in -type f | wc -l)" "$(cat in/* | wc -c)")
     run_match 0 "40 *  in" shardtool info --sources d
+    make_ascii
+    mkdir -p data/web/deep # a folder counts as one input, also beside a file that sorts in its midst
+    for i in 1 2 3 4 5; do seq $((i * 7)) | jq -c '{text: ("x" * .)}' >data/web$(cut -d ' ' -f "$i" <<<"/a /deep/b -2 /c .d").jsonl; done
+    shardtool tokenize -q --vocabulary ascii --val 0.2 -o ordered data
+    shardtool shuffle -q -o several ordered
+    python3 - >want <<'END'
+import collections, json, pathlib
+counts = collections.defaultdict(collections.Counter)
+for path in pathlib.Path("data").rglob("*.jsonl"):
+    for line in path.open():
+        counts["/".join(path.parts[:2])].update(documents=1, tokens=len(json.loads(line)["text"]) + 1)
+whole = sum(count["tokens"] for count in counts.values())
+for name, count in sorted(counts.items(), key=lambda item: -item[1]["tokens"]):
+    print(json.dumps({"input": name, "dataset": "several", **count, "share": round(count["tokens"] / whole, 4)}))
+END
+    diff <(shardtool info --sources --json several | sed 1d | jq -Sc) <(jq -Sc . want)
+    [ "$(wc -l <want)" = 3 ]
+    shardtool info --sources several | tail -n 3 | awk '{print $1, $2, $3, $4}' |
+        diff - <(jq -r '"\(.documents) \(.tokens) \(.share * 1000 | round / 10) \(.input)"' want)
     printf 'a ' >long
     yes 'b ' | head -100000 | tr -d '\n' >>long
     shardtool tokenize -o - long | shardtool info --lengths --json - | jq -e '.max > 65536 and .min == .max and .p1 == .max and .p99 == .max'
@@ -217,6 +236,11 @@ for name, key in {"documents": "documents", "tokens": "tokens", "bytes of text":
     assert totals[name] == [str(lengths[key]) for lengths in want[:2]], name
 sources = [rows[1:] for kind, rows in page.tables if rows[0][0] == "source"]
 assert [row[:2] for rows in sources for row in rows] == [["in", "40"], ["in/", "40"]], sources
+inputs = [rows[1:] for kind, rows in page.tables if rows[0][0] == "input"]
+assert [len(rows) for rows in inputs] == [40, 40]
+for rows, splits in zip(inputs, (want[:2], want[2:])):
+    for column, key in (1, "documents"), (2, "tokens"):
+        assert sum(int(row[column]) for row in rows) == sum(split[key] for split in splits), key
 END
     run_match 2 "report is about runs or about datasets, not both" "$BIN/trainer" report -o both.html d in
 }
