@@ -18,7 +18,7 @@
 
 static const char *which = "", *output = NULL;
 static int type = DTYPE_FP32;
-static bool card, gguf;
+static bool card, sources, gguf;
 #define GGUF_FILE                           "model.gguf" // in the new folder, until it is renamed
 #define WORD(NAME, name, number, word, ...) "|" word
 static const Option options[] = {
@@ -26,6 +26,7 @@ static const Option options[] = {
     {OPT_STRING, "ckpt", &which, TRAINED_WHICH, TRAINED_MEANING},
     {OPT_FLAG, "card", &card, NULL,
      "also write README.md: the data, order, tokens and versions of the run, and hashes"},
+    {OPT_FLAG, "sources", &sources, NULL, "list in the card the documents and tokens of each input of the datasets"},
     {OPT_WORD, "dtype", &type, &DTYPES(WORD, ) "|q8_0"[1], "type of the numbers"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };
@@ -34,7 +35,7 @@ static int write_card(const char *exported, const char *checkpoint, const ModelS
     char directory[PATH_MAX_BYTES];
     Model model;
     model_open(&model, shape);
-    const int result = card_write(exported, checkpoint, path_split(output, directory), model.parameters);
+    const int result = card_write(exported, checkpoint, path_split(output, directory), model.parameters, sources);
     model_close(&model);
     return result;
 }
@@ -74,6 +75,7 @@ static int check_output(void) {
     const char *name = path_split(output, folder), *extension = strrchr(name, '.');
     gguf = extension && !strcasecmp(extension, ".gguf");
     if (gguf && extension == name) return fail(EX_USAGE, "'%s' is an extension without a name: -o NAME.gguf", output);
+    if (sources && !card) return fail(EX_USAGE, "--sources is a part of the card: add --card");
     if (gguf && card) return fail(EX_USAGE, "--card describes a folder, and '%s' is a file: leave it out", output);
     if (gguf && access(output, F_OK) == 0)
         return fail(EX_CREATE, "'%s' exists: remove it, or choose another name", output);

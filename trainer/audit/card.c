@@ -5,6 +5,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "dataset/lineage.h"
+#include "dataset/provenance_reader.h"
 #include "loader/protocol/mixture.h"
 #include "trainer/audit/record.h"
 #include "trainer/checkpoint/model_config.h"
@@ -19,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FILES_MAX = 64, VERSIONS_MAX = 16, BASES_MAX = 8 };
+enum { FILES_MAX = 64, VERSIONS_MAX = 16, BASES_MAX = 8, INPUTS_MAX = 100 };
 
 // A name as code: one that would end it, or a line, is changed.
 static void add_code(Buffer *out, Bytes name) {
@@ -109,28 +110,50 @@ static void add_sources(const Record *record, const char *fingerprint, uint64_t 
     err_clear(); // of a damaged line
 }
 
-// How a dataset came about, if it is still where the run read it.
-static void add_history(const Record *record, const uint8_t fingerprint[32], Buffer *out) {
+// Finds a dataset where the run read it: its path. False if it is not there.
+static bool find_dataset(const Record *record, const uint8_t fingerprint[32], char path[PATH_MAX_BYTES]) {
     RecordLine line;
-    char path[PATH_MAX_BYTES];
     bool found = false;
     for (Bytes rest = record->text; !found && record_next(record, &rest, &line) > 0;) {
         Dataset dataset;
-        if (line.kind != LINE_PROCESS || !record_text(&line, "data", path, sizeof path) || strstr(path, "://"))
+        if (line.kind != LINE_PROCESS || !record_text(&line, "data", path, PATH_MAX_BYTES) || strstr(path, "://") ||
+            dataset_open_manifest(&dataset, path) < 0)
             continue;
-        if (dataset_open_manifest(&dataset, path) < 0) continue;
-        found = dataset.history && !memcmp(dataset.fingerprint, fingerprint, 32);
-        if (found) {
-            buffer_print(out, "\n  ```text\n  ");
-            lineage_print(&dataset, "  ", out);
-            buffer_print(out, "  ```\n");
-        }
+        found = !memcmp(dataset.fingerprint, fingerprint, 32);
         dataset_close(&dataset);
     }
     err_clear();
+    return found;
 }
 
-static void add_datasets(const SavedState *saved, const Record *record, Buffer *out) {
+static void add_history(const char *path, Buffer *out) {
+    Dataset dataset;
+    if (dataset_open_manifest(&dataset, path) < 0) return;
+    if (dataset.history) {
+        buffer_print(out, "\n  ```text\n  ");
+        lineage_print(&dataset, "  ", out);
+        buffer_print(out, "  ```\n");
+    }
+    dataset_close(&dataset);
+}
+
+static int add_inputs(const char *path, Buffer *out) {
+    InputCounts counts;
+    if (input_counts_read(&counts, path, INPUTS_MAX) < 0) return fail_in("--sources");
+    if (!counts.count) buffer_print(out, "  - the documents and tokens of each input: not known\n");
+    for (size_t i = 0; i < counts.count; i++) {
+        const InputCount *input = &counts.inputs[i];
+        buffer_print(out, "  - ");
+        add_word(out, input->name ? input->name : "not known");
+        buffer_print(out, ": documents: %" PRIu64 ", tokens: %" PRIu64 " (%.1f %%)\n", input->documents, input->tokens,
+                     100 * input->share);
+    }
+    input_counts_close(&counts);
+    return 0;
+}
+
+static int add_datasets(const SavedState *saved, const Record *record, bool inputs, Buffer *out) {
+    char path[PATH_MAX_BYTES];
     const RunState *state = &saved->state;
     const uint64_t block = strtoull(value_of(saved, "block_size"), NULL, 10);
     char hex[65], count[16];
@@ -144,21 +167,26 @@ static void add_datasets(const SavedState *saved, const Record *record, Buffer *
                      human_count(count, (double)own * (double)block));
         add_sources(record, hex, use->consumed, out);
         buffer_print(out, "\n");
-        add_history(record, use->fingerprint, out);
+        const bool found = find_dataset(record, use->fingerprint, path);
+        if (found) add_history(path, out);
+        if (inputs && !found) buffer_print(out, "  - its inputs: not known, as it is not where the run read it\n");
+        if (inputs && found && add_inputs(path, out) < 0) return -1;
     }
     for (int i = 0; i < state->change_count; i++) {
         hex_encode(hex, state->changes[i].new, 32);
         buffer_print(out, "- from step %" PRIu64 " on: the dataset `%.16s`\n", state->changes[i].step + 1, hex);
     }
+    return 0;
 }
 
-static void add_data(const SavedState *saved, const Record *record, Buffer *out) {
+static int add_data(const SavedState *saved, const Record *record, bool inputs, Buffer *out) {
     char hex[65];
     buffer_print(out, "\n## Data\n\n");
-    add_datasets(saved, record, out);
+    if (add_datasets(saved, record, inputs, out) < 0) return -1;
     hex_encode(hex, saved->state.vocab_fp, 32);
     buffer_print(out, "- vocabulary: `%s`\n- order of the samples: `%s`, seed %s, %s tokens each\n", hex,
                  value_of(saved, "sampling"), value_of(saved, "seed"), value_of(saved, "block_size"));
+    return 0;
 }
 
 // A model that is not a checkpoint of a run of millrace: only its weights are known.
@@ -178,11 +206,12 @@ static void add_foreign_base(const char *path, Buffer *out) {
 }
 
 // The model that the run began with and its data, then the model that this one began with, and so on.
-static void add_bases(const RunState *state, const char *out_dir, Buffer *out) {
+static int add_bases(const RunState *state, const char *out_dir, bool inputs, Buffer *out) {
     char path[PATH_MAX_BYTES], run[PATH_MAX_BYTES], hex[65];
     SavedState saved = {0};
     bool known = true;
-    for (int i = 0; i < BASES_MAX && known && *state->init_from; i++) {
+    int result = 0;
+    for (int i = 0; i < BASES_MAX && known && result == 0 && *state->init_from; i++) {
         SavedState base = {0};
         Record record = {0};
         model_path(path, state->init_from, out_dir);
@@ -195,7 +224,7 @@ static void add_bases(const RunState *state, const char *out_dir, Buffer *out) {
         path_split(path, run);
         if (known && record_open(&record, run) < 0) record_close(&record), err_clear();
         if (known) {
-            add_datasets(&base, &record, out);
+            result = add_datasets(&base, &record, inputs, out);
             hex_encode(hex, base.state.chain, 32);
             buffer_print(out, "- link of step %" PRIu64 " in the chain of its run: `%s`\n", base.state.step, hex);
         } else
@@ -205,6 +234,7 @@ static void add_bases(const RunState *state, const char *out_dir, Buffer *out) {
         saved = base, state = &saved.state, out_dir = run;
     }
     saved_state_close(&saved);
+    return result;
 }
 
 static void add_losses(const RunState *state, const History *history, Buffer *out) {
@@ -287,7 +317,7 @@ static int add_hashes(const SavedState *saved, const char *exported, Buffer *out
     return 0;
 }
 
-int card_write(const char *exported, const char *checkpoint, const char *name, uint64_t parameters) {
+int card_write(const char *exported, const char *checkpoint, const char *name, uint64_t parameters, bool inputs) {
     char path[PATH_MAX_BYTES], run[PATH_MAX_BYTES], count[16];
     SavedState saved = {0};
     Record record = {0};
@@ -302,10 +332,10 @@ int card_write(const char *exported, const char *checkpoint, const char *name, u
     add_word(&text, name);
     buffer_print(&text, "\n\nA language model of %s parameters, trained by millrace.\n",
                  human_count(count, (double)parameters));
-    add_data(&saved, &record, &text);
-    add_bases(&saved.state, run, &text);
-    add_training(&saved, run, &record, &text);
-    int result = add_hashes(&saved, exported, &text);
+    int result = add_data(&saved, &record, inputs, &text);
+    if (result == 0) result = add_bases(&saved.state, run, inputs, &text);
+    if (result == 0) add_training(&saved, run, &record, &text);
+    if (result == 0) result = add_hashes(&saved, exported, &text);
     if (result == 0) result = file_write(path_join(path, exported, "README.md"), (Bytes){text.data, text.size});
     saved_state_close(&saved);
     record_close(&record);

@@ -192,6 +192,15 @@ END
         --eval_interval=2 --eval_tokens=64 --device=cpu --quiet
     "$BIN/trainer" export --quiet --card --out_dir=run -o model
     diff <(history all | cut -c 15-) <(sed -n '/^  ```text/,/^  ```$/p' model/README.md | sed '1d; $d' | cut -c 3-)
+    not grep -q 'old.jsonl' model/README.md # the names of inputs are listed on request
+    run_match 2 "add --card" "$BIN/trainer" export --quiet --sources --out_dir=run -o asked
+    "$BIN/trainer" export --quiet --card --sources --out_dir=run -o asked
+    shardtool info --json all | jq -r '(.train_tokens + .val_tokens) as $all | .history.from[] | # nothing of them is removed
+        "  - `\({clean: "old", month: "new"}[.name]).jsonl`: documents: \(.documents), tokens: \(.tokens) (\(1000 * .tokens / $all | round / 10) %)"' |
+        diff - <(grep 'jsonl`' asked/README.md)
+    mv all moved
+    "$BIN/trainer" export --quiet --card --sources --out_dir=run -o away
+    grep -q '  - its inputs: not known, as it is not where the run read it' away/README.md
 }
 
 @test "documents of a list go and info proves it; which names the steps that had them, as a join does" {
