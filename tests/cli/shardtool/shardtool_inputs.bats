@@ -105,6 +105,15 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     run_match 65 "'late.jsonl' line 1, *no text at the key" shardtool decode --json late.jsonl
 }
 
+@test "the commands of docs/clean.md for scores keep the documents above a threshold, with their scores" {
+    jq -nc 'range(60) | {text: "document \(.)", score: (. / 10)}' | zstd -q >scored.jsonl.zst
+    sed -n '/^## Scores/,/^## R/p' "$ROOT/docs/clean.md" | grep '^millrace' >commands
+    less() { cat; }
+    . commands
+    for split in train val; do shardtool decode --json --split $split good; done | jq -r '"\(.text) \(.keys.score)"' | sort -V |
+        diff - <(seq 30 59 | awk '{ print "document", $1, $1 / 10 }')
+}
+
 @test "--where reads the JSON lines that meet every condition, in which an absent key is null" {
     cat >a.jsonl <<'END'
 {"text": "a", "score": 3, "lang": "en", "m": {"q": 1.5}}
