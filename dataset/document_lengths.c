@@ -37,10 +37,12 @@ static uint64_t quantile(const LengthCount *count, unsigned percent) {
 static int add_document(void *context, const Document *document) {
     const LengthCount *count = context;
     DocumentLengths *lengths = count->lengths;
+    if (document->is_cut) return lengths->cut++, lengths->cut_tokens += document->tokens, 0;
     const unsigned octave = 63 - (unsigned)__builtin_clzll(document->tokens | 1);
     count->counts[bucket_of(document->tokens)]++;
     lengths->octaves[octave].documents++, lengths->octaves[octave].tokens += document->tokens;
     if (lengths->octaves[octave].documents > lengths->highest) lengths->highest = lengths->octaves[octave].documents;
+    lengths->tokens += document->tokens;
     lengths->empty += document->tokens == 1 && document->has_end;
     if (!lengths->documents || octave < lengths->first_octave) lengths->first_octave = octave;
     if (octave >= lengths->octave_end) lengths->octave_end = octave + 1;
@@ -58,7 +60,7 @@ static uint64_t text_bytes(const TokenReader *tokens) {
 }
 
 int document_lengths_read(DocumentLengths *lengths, TokenReader *tokens) {
-    *lengths = (DocumentLengths){.tokens = tokens->tokens, .text_bytes = text_bytes(tokens)};
+    *lengths = (DocumentLengths){.text_bytes = text_bytes(tokens)};
     LengthCount count = {lengths, allocate_zeroed(BUCKETS, sizeof(uint64_t))};
     const int status = document_reader_visit(tokens, add_document, &count);
     for (size_t i = 0; i < LENGTH_PERCENTS; i++) lengths->quantiles[i] = quantile(&count, length_percents[i]);

@@ -6,7 +6,8 @@
 enum { LENGTH_OCTAVES = 64, LENGTH_PERCENTS = 7 };
 
 typedef struct {
-    uint64_t documents, tokens, empty, least, most;
+    uint64_t documents, tokens, empty, least, most; // of whole documents
+    uint64_t cut, cut_tokens;                       // documents that the ends of a shard cut, and their tokens in it
     uint64_t text_bytes;
     uint64_t quantiles[LENGTH_PERCENTS]; // the lengths that length_percents of the documents do not exceed
     struct {

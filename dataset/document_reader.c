@@ -43,6 +43,8 @@ int document_reader_next(DocumentReader *reader, TokenReader *tokens, Document *
         document->has_end = reader->rest.at < reader->rest.end || !reader->open_end;
     }
     if (document->tokens == 0) return 0;
+    const bool begins = reader->document || !(tokens->shard.members[0].index.data[0] & SHARD_CONTINUES_BEFORE);
+    document->is_cut = tokens->path && !(begins && document->has_end);
     reader->first += document->tokens;
     reader->document++;
     return 1;

@@ -8,6 +8,7 @@ typedef struct {
     uint64_t first;  // index of its first token
     uint64_t tokens; // with the end-of-text id
     bool has_end;    // it ends with an end-of-text id; only the last document may lack it
+    bool is_cut;     // a part of a document: an end of this shard, which was opened alone, is within it
 } Document;
 
 // Zero it before the first call. `lengths` holds the index of one shard.

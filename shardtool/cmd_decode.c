@@ -34,8 +34,8 @@ static const Option options[] = {
     {OPT_FLAG, "json", &json, NULL, "print each document of shards, datasets or inputs as a JSON line"},
     {OPT_FLAG, "0,null", &null, NULL, "print each document of shards, datasets or inputs as it is, and a NUL"},
     {OPT_STRING, "doc", &document, "N", "only document N of a shard or dataset, from 0, without its end-of-text"},
-    {OPT_SIZE, "random", &random_count, "N", "N documents of a shard or dataset, chosen at random"},
-    {OPT_SIZE, "seed", &seed, "S", "seed of this choice"},
+    {OPT_SIZE, "random", &random_count, "N", "N whole documents of a shard or dataset, chosen at random"},
+    {OPT_SIZE, "seed", &seed, "SEED", "seed of this choice"},
     ROW_SPLIT(&split),
     VOCABULARY_ROWS(&vocabulary),
     ROW_JOBS(&threads),
@@ -52,6 +52,8 @@ static const OptionModes option_modes[] = {
     {INPUT_NAMES, 1 << OF_INPUTS},
     {NULL, 0},
 };
+static const char *const choices[] = {"without documents to choose", "with --random 1 or more"};
+static const OptionModes random_modes[] = {{"random seed", 1 << 1}, {NULL, 0}};
 
 typedef struct {
     const Vocab *vocab;
@@ -201,6 +203,9 @@ static int put_range(TextDecoding *decoding, uint64_t first, uint64_t end) {
 static int decode_random(TextDecoding *decoding) {
     RandomDocuments chosen;
     int status = random_documents_choose(&chosen, decoding->tokens, random_count, seed);
+    if (status == 0 && chosen.cut)
+        log_line("'%s': left out %" PRIu64 " document%s that an end of this shard cuts", decoding->tokens->path,
+                 chosen.cut, PLURAL(chosen.cut));
     for (uint64_t i = 0; status == 0 && i < chosen.count; i++) {
         const Document *found = &chosen.documents[i];
         decoding->printer.number = found->number;
@@ -259,11 +264,14 @@ static int check_vocabulary(const TextDecoding *decoding, TokenReader *tokens, c
 static int decode_shard(TextDecoding *decoding, int count, char **arguments) {
     const char *path = arguments[0];
     TokenReader tokens;
-    if (cli_check_mode(option_modes, modes, OF_TOKENS) < 0) return -1;
+    if (cli_check_mode(option_modes, modes, OF_TOKENS) < 0 ||
+        cli_check_mode(random_modes, choices, random_count > 0) < 0)
+        return -1;
     if (take_vocabulary(decoding, path) < 0 || token_reader_open(&tokens, path, split) < 0) return -1;
     const uint64_t others = split == SPLIT_TRAIN ? tokens.dataset.documents[SPLIT_VAL] : 0;
-    if (others && !document && !random_count && count == 1)
-        log_line("the training split of '%s': --split val has %" PRIu64 " more documents", path, others);
+    if (others && (!tokens.tokens || (!document && !random_count && count == 1)))
+        log_line("the training split of '%s'%s: --split val has %" PRIu64 " %sdocument%s", path,
+                 tokens.tokens ? "" : " is empty", others, tokens.tokens ? "more " : "", PLURAL(others));
     decoding->tokens = &tokens;
     decoding->rows = (ProvenanceReader){.dataset = &tokens.dataset, .split = split}, decoding->printer.row = (Bytes){0};
     int status = check_vocabulary(decoding, &tokens, path);

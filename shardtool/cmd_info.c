@@ -120,7 +120,8 @@ static int list_shards(const char *path, TokenReader *tokens) {
 // The last column of a document: where it came from.
 static const char *place_text(Buffer *out, const Document *document, Bytes row) {
     out->size = 0;
-    if (!document->has_end) buffer_print(out, row.size ? "(no end-of-text) " : "(no end-of-text)");
+    const char *without = !document->has_end ? "(no end-of-text)" : document->is_cut ? "(no beginning)" : NULL;
+    if (without) buffer_print(out, row.size ? "%s " : "%s", without);
     provenance_add_text(out, row);
     if (!out->size) return NULL;
     buffer_add(out, "", 1);

@@ -8,8 +8,22 @@
 
 enum { BAR_SIGNS = 40 };
 
+// Nothing has no mean and no least length.
+static void add_none(RowPrinter *rows, const char *key) {
+    if (rows->json)
+        json_add_key(&rows->row, key), buffer_print(&rows->row, "null");
+    else
+        row_add_text(rows, key, 0, "-");
+}
+
 static void add_ratio(RowPrinter *rows, const char *key, uint64_t a, uint64_t b) {
-    row_add_ratio(rows, key, b ? (double)a / (double)b : 0, 3, "");
+    if (!b) return add_none(rows, key);
+    row_add_ratio(rows, key, (double)a / (double)b, 3, "");
+}
+
+static void add_length(RowPrinter *rows, const char *key, uint64_t length) {
+    if (!length) return add_none(rows, key); // every document has a token
+    row_add_number(rows, key, 0, length);
 }
 
 static double percent(uint64_t part, uint64_t all) { return all ? 100 * (double)part / (double)all : 0; }
@@ -55,18 +69,20 @@ int lengths_print(RowPrinter *rows, const char *path, TokenReader *tokens) {
     row_begin(rows, "path", rows->json ? path : name);
     if (rows->json && split) row_add_text(rows, "split", 0, split);
     row_add_number(rows, "documents", 0, lengths.documents);
+    if (tokens->path) row_add_number(rows, "cut_documents", 0, lengths.cut);
     row_add_number(rows, "tokens", 0, lengths.tokens);
+    if (tokens->path) row_add_number(rows, "cut_tokens", 0, lengths.cut_tokens);
     row_add_number(rows, "empty_documents", 0, lengths.empty);
     row_add_number(rows, "text_bytes", 0, lengths.text_bytes);
-    add_ratio(rows, "bytes_per_token", lengths.text_bytes, lengths.tokens);
+    add_ratio(rows, "bytes_per_token", lengths.text_bytes, tokens->tokens);
     add_ratio(rows, "mean", lengths.tokens, lengths.documents);
-    row_add_number(rows, "min", 0, lengths.least);
+    add_length(rows, "min", lengths.least);
     for (size_t i = 0; i < LENGTH_PERCENTS; i++) {
         char key[8];
         snprintf(key, sizeof key, "p%u", length_percents[i]);
-        row_add_number(rows, key, 0, lengths.quantiles[i]);
+        add_length(rows, key, lengths.quantiles[i]);
     }
-    row_add_number(rows, "max", 0, lengths.most);
+    add_length(rows, "max", lengths.most);
     add_histogram(rows, &lengths);
     row_end(rows);
     return 0;

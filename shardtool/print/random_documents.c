@@ -1,4 +1,5 @@
-// Reservoir sampling (Vitter 1985, algorithm R): document i replaces a chosen one with probability count / (i + 1).
+// Reservoir sampling (Vitter 1985, algorithm R): whole document i replaces a chosen one with probability
+// count / (i + 1).
 #include "shardtool/print/random_documents.h"
 #include "common/rng.h"
 #include <stdlib.h>
@@ -11,7 +12,9 @@ typedef struct {
 static int take_document(void *context, const Document *document) {
     const Choice *choice = context;
     RandomDocuments *chosen = choice->chosen;
-    const uint64_t seen = ++chosen->total;
+    chosen->total++;
+    if (document->is_cut) return chosen->cut++, 0;
+    const uint64_t seen = chosen->total - chosen->cut;
     // The high half of the product is uniform to within 2^-64 of their number.
     const uint64_t place = (uint64_t)((unsigned __int128)rng_u64(choice->seed, 0, seen - 1) * seen >> 64);
     if (chosen->count < choice->wanted) {

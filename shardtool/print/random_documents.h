@@ -8,6 +8,7 @@ typedef struct {
     Document *documents; // in their order; the caller frees them
     uint64_t count;      // as many as were wanted, or all
     uint64_t total;      // of the shard or split
+    uint64_t cut;        // of these, those that the ends of a shard cut, which are not chosen
 } RandomDocuments;
 
 // Each set of `count` documents is equally likely. Reads the document indexes; -1 after fail().

@@ -455,6 +455,27 @@ slice() { # FILE FIRST END: bytes of those ids
     documents=$(shardtool info --json one | jq .train_documents)
     shardtool decode --random 2 many | head -1 | grep -qE "^==> document [0-9]+ of $documents, [0-9]+ tokens <==\$"
     [ "$(shardtool decode --json --random 1M one | wc -l)" = "$documents" ]
+    # a shard alone: every end of it that is not the end of a document cuts one, and --doc and --docs number the parts too
+    shards=(many/train/*/*.zst) whole=$documents numbered=0
+    for shard in "${shards[@]}"; do
+        shardtool cat --ids "$shard" | grep -q ' 50256$' || whole=$((whole - 1))
+        shardtool decode -q --json --random 1M "$shard"
+        shardtool info --lengths --json "$shard" >>sums
+        numbered=$((numbered + $(shardtool info --docs --json "$shard" | wc -l)))
+    done >chosen
+    [ "$whole" -lt "$documents" ]
+    [ "$(jq -s 'map(.documents) | add' sums),$(wc -l <chosen)" = "$whole,$whole" ]
+    [ "$(jq -s 'map(.documents + .cut_documents) | add' sums)" = "$numbered" ]
+    [ "$(jq -s 'map(.tokens + .cut_tokens) | add' sums)" = "$(shardtool cat --ids many : | wc -w)" ]
+    sort -u <(shardtool decode --json many | jq -r .text) >all
+    [ -z "$(jq -r .text chosen | sort | comm -23 - all)" ]
+    run_match 0 "left out 2 documents that an end of this shard cuts" shardtool decode --random 1 "${shards[1]}"
+    shardtool info --docs "${shards[1]}" | sed -n '2p;$p' | grep -c '(no beginning)$\|(no end-of-text)$' | grep -qx 2
+    shardtool tokenize -q --docs lines --val 1 -o val in.txt
+    run_match 0 "the training split of 'val' is empty: --split val has 3000 documents" shardtool decode --random 2 val
+    [ "$(shardtool info --lengths --json val | head -1 | jq -c '[.documents, .tokens, .min, .p50, .max, .mean, .bytes_per_token, .histogram]')" = '[0,0,null,null,null,null,null,[]]' ]
+    run_match 2 "--random has no effect without documents to choose, only with --random 1 or more" shardtool decode --random 0 many
+    run_match 2 "--seed has no effect without documents to choose, only with --random 1 or more" shardtool decode --seed 3 many
     for wrong in "--doc 3" "0:5"; do run_match 2 "--random chooses documents: not with" shardtool decode --random 2 many $wrong; done
     run_match 2 "--random has no effect on inputs" shardtool decode --json --random 2 in.txt
 }
