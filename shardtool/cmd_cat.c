@@ -24,7 +24,7 @@ static const Option options[] = {
     {OPT_FLAG, "raw", &raw, NULL, "write raw ids with -o too (the default without -o)"},
     {OPT_FLAG, "ids", &decimal, NULL, "print decimal ids, one line for each range or PATH"},
     {OPT_STRING, "random", &random_ranges, "N[:L]", "print N ranges of L ids, without L of 1024, at random positions"},
-    {OPT_SIZE, "seed", &seed, "S", "seed of these positions"},
+    {OPT_SIZE, "seed", &seed, "SEED", "seed of these positions"},
     ROW_SPLIT(&split),
     ROW_JOBS(&threads),
     ROW_OVERWRITE(&force),

@@ -9,7 +9,7 @@
 static uint64_t seed;
 
 static const Option options[] = {
-    {OPT_SIZE, "seed", &seed, "S", "seed of the order"},
+    {OPT_SIZE, "seed", &seed, "SEED", "seed of the order"},
     ROW_OUTPUT_SPLIT,
     ROWS_OUTPUT,
     ROW_END,

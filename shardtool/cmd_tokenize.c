@@ -31,7 +31,7 @@ static const Option options[] = {
     {OPT_STRING, "o,output", &output, "DIR", "dataset directory to create; - writes one shard to standard output"},
     ROW_JOBS(&threads),
     {OPT_FLOAT, "val", &val, "P", "share of documents in the validation split, 0 to 1"},
-    {OPT_SIZE, "seed", &val_seed, "N", "seed of the choice of validation documents"},
+    {OPT_SIZE, "seed", &val_seed, "SEED", "seed of the choice of validation documents"},
     {OPT_SIZE, "shard-tokens", &shard_tokens, "N", "tokens per shard, rounded up to whole frames"},
     {OPT_SIZE, "max-tokens", &max_tokens, "N", "end with the document that reaches N tokens, 0 = no limit"},
     {OPT_SIZE, "frame-tokens", &frame_tokens, "N", "tokens per compressed frame"},

@@ -57,6 +57,16 @@ static double unit_scale(const char *unit, bool of_things) {
     return letter ? pow(decimal ? 1000 : 1024, (double)(letter - letters + 1)) : 1;
 }
 
+// Manifests hold seeds as signed integers of JSON.
+static int set_seed(const Option *option, const char *value) {
+    char *end;
+    const uint64_t number = strtoull(value, &end, 10);
+    if (!isdigit((unsigned char)*value) || *end || errno || number > INT64_MAX)
+        return fail(EX_USAGE, "'%s' is not a whole number from 0 to %lld", value, (long long)INT64_MAX);
+    *(uint64_t *)option->value = number;
+    return 0;
+}
+
 static int set_size(const Option *option, const char *value) {
     char *end;
     double number = strtod(value, &end);
@@ -129,7 +139,8 @@ int option_set(const Option *option, const char *value) {
         if (!strcasecmp(value, "false") || !strcmp(value, "0")) return *(bool *)option->value = false, 0;
         return fail(EX_USAGE, "'%s' is neither True nor False", value);
     case OPT_SIZE:
-        return set_size(option, value);
+        return option->argument && !strcmp(option->argument, "SEED") ? set_seed(option, value)
+                                                                     : set_size(option, value);
     case OPT_INT: {
         long long number = strtoll(value, &end, 10);
         if (end == value || *end || errno) return fail(EX_USAGE, "'%s' is not a whole number", value);

@@ -23,7 +23,8 @@ typedef enum { OPT_END, OPT_FLAG, OPT_SIZE, OPT_INT, OPT_FLOAT, OPT_STRING, OPT_
 // {OPT_SIZE, "shard-tokens", &shard_tokens, "N", "start a new shard after N tokens"}. The variable's initial value is
 // the default. "o,output" gives -o and --output; "-" and "_" are equal in long names. If an option is given several
 // times, the last one wins.
-//   OPT_FLAG bool (--x, --no-x, --x=true), OPT_SIZE uint64_t (1000, 64k, 1.5GiB, 12GB: only KB to TB are decimal),
+//   OPT_FLAG bool (--x, --no-x, --x=true), OPT_SIZE uint64_t (1000, 64k, 1.5GiB, 12GB: only KB to TB are decimal;
+//   with the argument SEED digits alone),
 //   OPT_INT int64_t, OPT_FLOAT double, OPT_STRING const char * (borrowed)
 //   OPT_WORD an enum from 0: `argument` lists its words, "replace|fail|bytes"
 //   OPT_AUTO AutoInt: a number from 0, or "auto"

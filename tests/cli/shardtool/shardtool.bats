@@ -476,6 +476,10 @@ slice() { # FILE FIRST END: bytes of those ids
     [ "$(shardtool info --lengths --json val | head -1 | jq -c '[.documents, .tokens, .min, .p50, .max, .mean, .bytes_per_token, .histogram]')" = '[0,0,null,null,null,null,null,[]]' ]
     run_match 2 "--random has no effect without documents to choose, only with --random 1 or more" shardtool decode --random 0 many
     run_match 2 "--seed has no effect without documents to choose, only with --random 1 or more" shardtool decode --seed 3 many
+    for seed in -1 1k 9223372036854775808; do
+        run_match 2 "--seed: '$seed' is not a whole number from 0 to 9223372036854775807" shardtool decode --random 1 --seed $seed many
+    done
+    run_code 0 shardtool decode --random 1 --seed 9223372036854775807 many
     for wrong in "--doc 3" "0:5"; do run_match 2 "--random chooses documents: not with" shardtool decode --random 2 many $wrong; done
     run_match 2 "--random has no effect on inputs" shardtool decode --json --random 2 in.txt
 }

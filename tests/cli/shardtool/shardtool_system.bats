@@ -106,9 +106,10 @@ end_reading() { # STATUS: all of its output is in `all`
 }
 
 @test "numbers in hexadecimal and negative ones are refused, not taken for 0" {
-    for option in --seed=0x10 -j0x4 --shard-tokens=0x10000 -j-1; do
+    for option in -j0x4 --shard-tokens=0x10000 -j-1; do
         run_match 2 "is not a number such as" shardtool tokenize $option -o out a.txt
     done
+    run_match 2 "'0x10' is not a whole number from 0 to" shardtool tokenize --seed 0x10 -o out a.txt
     run_match 2 "'0x10' is not a size such as" shardtool tokenize --max-word 0x10 -o out a.txt
 }
 
