@@ -210,6 +210,8 @@ static int run_pipeline(DatasetBuild *build, const RunParams *run, const Inputs 
     if (status == 0)
         summary_print(&(Summary){dataset, pipeline.base, inputs, &result, done_before, resume, started_ns, max_tokens,
                                  val, json});
+    const char *unfound = status == 0 ? conversation_unfound(&source_options) : NULL;
+    if (unfound) log_warn("no line or row that was read has the key '%s' of --turns-keys", unfound);
     return status;
 }
 

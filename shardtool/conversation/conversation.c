@@ -116,7 +116,8 @@ typedef struct {
     SourceOptions *options;
     Buffer *out;
     char *why;
-    bool answered; // it has a message of an assistant
+    bool answered;    // it has a message of an assistant
+    const char *list; // the key of the list that is read; NULL: no key, or two
 } Reading;
 
 static LineContent add_text(const Reading *reading, const json_t *string) {
@@ -190,6 +191,23 @@ static bool is_pair(const ConversationKeys *keys, const json_t *message) {
            is_set(first_of(message, &keys->texts[TURN_ASSISTANT]));
 }
 
+// A key of a message that is not read: it may be the role or the content under another name.
+static LineContent refuse_key(const Reading *reading, const json_t *message, size_t number, const char *key) {
+    const char *role = reading->keys->role.items[0], *content = reading->keys->content.items[0];
+    Buffer option = {0};
+    LineContent refused;
+    if (!json_object_get(message, role) && reading->list && conversation_suggest_roles(message, reading->list, &option))
+        refused = bad(reading->why, "message %zu has '%.100s' and no %.60s: --turns-keys '%s' reads it", number, key,
+                      role, (const char *)option.data);
+    else
+        refused = bad(reading->why,
+                      "message %zu has '%.100s', and only %.60s and %.60s are read (--turns-keys ignore=%.60s leaves "
+                      "it out)",
+                      number, key, role, content, key);
+    buffer_close(&option);
+    return refused;
+}
+
 static LineContent read_message(Reading *reading, const json_t *message, size_t number) {
     const ConversationKeys *keys = reading->keys;
     const char *role_key = keys->role.items[0], *content_key = keys->content.items[0], *key;
@@ -200,11 +218,7 @@ static LineContent read_message(Reading *reading, const json_t *message, size_t 
     const bool pair = !name && is_pair(keys, message);
     json_object_foreach((json_t *)message, key, value) {
         const bool is_read = pair ? is_text_key(keys, key) : !strcmp(key, role_key) || !strcmp(key, content_key);
-        if (!is_read && is_set(value) && !is_name(&keys->ignore, key))
-            return bad(reading->why,
-                       "message %zu has '%.100s', and only %.60s and %.60s are read (--turns-keys ignore=%.60s leaves "
-                       "it out)",
-                       number, key, role_key, content_key, key);
+        if (!is_read && is_set(value) && !is_name(&keys->ignore, key)) return refuse_key(reading, message, number, key);
     }
     if (pair) return read_pair(reading, message);
     const Turn role = name ? find_role(keys, name) : TURN_END;
@@ -242,6 +256,7 @@ static LineContent read_list(Reading *reading, const json_t *list) {
 
 // TRL's prompt and completion may be lists of messages.
 static LineContent read_list_pair(Reading *reading, const json_t *prompt, const json_t *completion) {
+    reading->list = NULL;
     if (read_list(reading, prompt) == LINE_BAD) return LINE_BAD;
     if (reading->answered)
         return bad(reading->why,
@@ -256,10 +271,36 @@ const char *conversation_missing(const SourceOptions *options) {
                                : "no messages, no prompt with a completion, and no text at the key";
 }
 
+static bool has_column(const json_t *columns, const char *key) {
+    return json_object_get(columns, key) || json_object_getn(columns, key, strcspn(key, "."));
+}
+
+const char *conversation_absent(const SourceOptions *options, const json_t *columns) {
+    const StringList *named = &keys_of(options)->named;
+    const char *absent = NULL;
+    bool has_one = false;
+    for (size_t i = 0; i < named->count; i++)
+        if (has_column(columns, named->items[i]))
+            has_one = true;
+        else
+            absent = named->items[i];
+    return has_one ? absent : NULL;
+}
+
+const char *conversation_unfound(const SourceOptions *options) {
+    const StringList *named = &keys_of(options)->named;
+    size_t i = 0;
+    while (i < named->count && options->turns_found >> i & 1) i++;
+    return i < named->count ? named->items[i] : NULL;
+}
+
 LineContent conversation_read(const json_t *line, const json_t *text, SourceOptions *options, Buffer *out,
                               char why[CONVERSATION_WHY_BYTES]) {
     const ConversationKeys *keys = keys_of(options);
-    Reading reading = {keys, options, out, why, false};
+    Reading reading = {keys, options, out, why, false, keys->messages.items[0]};
+    for (size_t i = 0; i < keys->named.count; i++)
+        if (!(options->turns_found >> i & 1) && conversation_value(line, keys->named.items[i]))
+            options->turns_found |= 1u << i;
     const json_t *prompt = first_of(line, &keys->texts[TURN_USER]),
                  *completion = first_of(line, &keys->texts[TURN_ASSISTANT]);
     bool has_list = json_is_array(line); // the line is the list
@@ -276,6 +317,7 @@ LineContent conversation_read(const json_t *line, const json_t *text, SourceOpti
     LineContent content = json_is_array(line) ? read_list(&reading, line) : LINE_OF_TURNS;
     for (size_t i = 0; has_list && i < keys->messages.count && content != LINE_BAD; i++) {
         const json_t *list = conversation_value(line, keys->messages.items[i]);
+        reading.list = keys->messages.items[i];
         if (list && !json_is_null(list)) content = read_list(&reading, list);
     }
     if (!has_list && has_pair)

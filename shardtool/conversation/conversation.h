@@ -17,6 +17,7 @@ typedef struct ConversationKeys {
         texts[TURN_END]; // of each role: the keys of its text, joined by line ends; in lists the role's other names
     StringList role, content; // one each
     StringList ignore;
+    StringList named; // by the argument, of the lists or else of the texts: keys of the object
 } ConversationKeys;
 // The argument of --turns-keys. 2 with what was expected. The names live as long as the run.
 int conversation_keys_parse(ConversationKeys *keys, const char *argument);
@@ -38,6 +39,13 @@ void conversation_note_ignored(SourceOptions *options, const char *key); // a ke
 const char *conversation_missing(const SourceOptions *options);
 // Prints the option that reads a conversation in these keys; false if they do not look like one.
 bool conversation_suggest(const json_t *object, Buffer *out);
+// Prints the value of --turns-keys for a list of such messages at the key `list`; false if they have no role or no
+// content.
+bool conversation_suggest_roles(const json_t *message, const char *list, Buffer *out);
+// A key that --turns-keys names and `columns` lack, though they have another one of these; else NULL.
+const char *conversation_absent(const SourceOptions *options, const json_t *columns);
+// A key that --turns-keys names and no line so far had; else NULL.
+const char *conversation_unfound(const SourceOptions *options);
 // "; the line has the keys a, b", where `has` is the text in front of the keys, and the option that reads a
 // conversation in them, if they look like one. `object` may be NULL.
 void conversation_print_keys(const json_t *object, const char *has, const SourceOptions *options, Buffer *out);

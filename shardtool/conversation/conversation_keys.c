@@ -28,6 +28,17 @@ static int parse_names(const char *argument, const char *at, const char *end, St
     return 0;
 }
 
+// Adds the names to `all`, which holds each once.
+static int add_names(const char *argument, const StringList *names, StringList *all) {
+    for (size_t i = 0; i < names->count; i++) {
+        for (size_t k = 0; k < all->count; k++)
+            if (!strcmp(all->items[k], names->items[i])) return refuse(argument, "a key occurs twice");
+        if (all->count == STRING_LIST_MAX) return refuse(argument, "too many keys");
+        all->items[all->count++] = names->items[i];
+    }
+    return 0;
+}
+
 static void set_default(StringList *list, const char *name) {
     if (!list->count) list->items[list->count++] = name;
 }
@@ -42,8 +53,9 @@ int conversation_keys_parse(ConversationKeys *keys, const char *argument) {
                                  &keys->role,
                                  &keys->content,
                                  &keys->ignore};
-    for (const char *at = argument; *at;) {
-        const char *end = at + strcspn(at, ","), *equals = memchr(at, '=', (size_t)(end - at));
+    for (const char *at = argument, *end = ","; *end; at = end + 1) {
+        end = at + strcspn(at, ",");
+        const char *equals = memchr(at, '=', (size_t)(end - at));
         size_t i = 0;
         while (i < COUNT(names) && (!equals || strlen(names[i]) != (size_t)(equals - at) ||
                                     memcmp(names[i], at, (size_t)(equals - at)) != 0))
@@ -53,12 +65,16 @@ int conversation_keys_parse(ConversationKeys *keys, const char *argument) {
                                     "and ignore");
         if (lists[i]->count) return refuse(argument, "a name occurs twice");
         if (parse_names(argument, equals + 1, end, lists[i]) < 0) return -1;
-        at = *end ? end + 1 : end;
     }
     const size_t users = keys->texts[TURN_USER].count, assistants = keys->texts[TURN_ASSISTANT].count;
     if (keys->role.count > 1 || keys->content.count > 1) return refuse(argument, "role and content are one key each");
     if (!keys->messages.count && (users > 0) != (assistants > 0))
         return refuse(argument, "a conversation needs texts of a user and of an assistant");
+    StringList texts = {.count = 0};
+    for (Turn role = 0; role < TURN_END; role++)
+        if (add_names(argument, &keys->texts[role], &texts) < 0) return -1;
+    if (add_names(argument, &keys->messages, &keys->named) < 0) return -1;
+    if (!keys->messages.count) keys->named = texts;
     keys->lists = keys->messages.count || !users, keys->pairs = !keys->messages.count;
     if (keys->lists) set_default(&keys->messages, "messages");
     if (keys->pairs) set_default(&keys->texts[TURN_USER], "prompt");
@@ -88,7 +104,7 @@ static const WordList users = {{"question", "instruction", "query", "problem", "
                                      "targets", "target", "assistant", "gpt"}},
                       systems = {{"system", "system_prompt"}}, more = {{"input", "context"}},
                       lists = {{"messages", "conversations", "conversation", "dialogue", "dialog", "chat", "chosen"}},
-                      roles = {{"role", "from"}}, contents = {{"content", "value"}};
+                      others = {{"rejected"}}, roles = {{"role", "from"}}, contents = {{"content", "value"}};
 
 // Of an object with texts of a user and an assistant.
 static bool print_pair(const json_t *object, Buffer *out, bool in_list) {
@@ -102,20 +118,25 @@ static bool print_pair(const json_t *object, Buffer *out, bool in_list) {
     return true;
 }
 
-static bool print_list(const json_t *object, Buffer *out) {
-    const char *key = find_key(object, &lists);
-    const json_t *first = json_array_get(key ? json_object_get(object, key) : NULL, 0);
-    if (!json_is_object(first)) return false;
-    const char *role = find_key(first, &roles), *content = find_key(first, &contents);
-    buffer_print(out, "messages=%s", key);
-    if (!role || !content) {
-        buffer_print(out, ",");
-        return print_pair(first, out, true);
-    }
+bool conversation_suggest_roles(const json_t *message, const char *list, Buffer *out) {
+    const char *role = find_key(message, &roles), *content = find_key(message, &contents);
+    buffer_print(out, "messages=%s", list);
+    if (!role || !content) return false;
     if (strcmp(role, "role") != 0 || strcmp(content, "content") != 0)
         buffer_print(out, ",role=%s,content=%s%s", role, content,
                      strcmp(role, "from") ? "" : ",user=human,assistant=gpt");
     return true;
+}
+
+static bool print_list(const json_t *object, Buffer *out) {
+    const char *key = find_key(object, &lists);
+    const json_t *first = json_array_get(key ? json_object_get(object, key) : NULL, 0);
+    if (!json_is_object(first)) return false;
+    bool found = conversation_suggest_roles(first, key, out);
+    if (!found) buffer_print(out, ","), found = print_pair(first, out, true);
+    const char *other = strcasecmp(key, "chosen") ? NULL : find_key(object, &others);
+    if (found && other) buffer_print(out, ",ignore=%s", other);
+    return found;
 }
 
 bool conversation_suggest(const json_t *object, Buffer *out) {
@@ -144,7 +165,8 @@ void conversation_print_keys(const json_t *object, const char *has, const Source
     }
     if (count > KEYS_MAX) buffer_print(out, ", ...");
     Buffer option = {0};
-    if (!options->turns_keys && conversation_suggest(object, &option))
+    if (!options->turns_keys && conversation_suggest(object, &option) &&
+        !(options->turns && !strcmp((const char *)option.data, "--turns")))
         buffer_print(out, ": %s reads them", (const char *)option.data);
     buffer_close(&option);
     if (out->size > begin) text_printable((char *)out->data);

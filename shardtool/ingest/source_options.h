@@ -19,6 +19,7 @@ typedef struct {
     uint32_t keep_found;     // bits of those that a document had
     bool turns;              // JSON lines and Parquet may have conversations (conversation.h); no other format is read
     const struct ConversationKeys *turns_keys; // of --turns-keys; NULL: the usual ones
+    uint32_t turns_found;                      // bits of the keys it names that a line had
     bool items;         // of JSON lines that are items of a grade, the right texts alone (jsonl_items.h)
     bool replaces;      // with turns: bytes that are not UTF-8 become U+FFFD; else they are refused
     unsigned format;    // 0 = choose by content, else the number of the row among the INPUT_DOCUMENTS rows

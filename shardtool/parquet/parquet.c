@@ -91,21 +91,35 @@ static int find_condition(ParquetReader *parquet, unsigned i) {
     return fail(type == WHERE_OTHER ? EX_DATA : EX_USAGE, "'%s': %s", parquet->stream->name, why);
 }
 
+static bool is_same_name(const ParquetSchemaElement *a, const ParquetSchemaElement *b) {
+    return a->name.size == b->name.size && !memcmp(a->name.data, b->name.data, a->name.size);
+}
+
 // Chooses the columns that a conversation needs, and the one of a text.
-static void find_fields(ParquetReader *parquet) {
+static int find_fields(ParquetReader *parquet) {
+    json_t *columns = parquet_outline(&parquet->footer.schema);
+    const char *absent = conversation_absent(parquet->options, columns);
+    json_decref(columns);
+    if (absent && parquet_find_column(&parquet->footer.schema, absent, &parquet->text_column) < 0)
+        return fail_in("--turns-keys");
     const ParquetSchemaElement *elements = parquet_elements(&parquet->footer.schema);
     const char *column = parquet->options->text_column;
+    int status = 0;
     parquet_record_open(&parquet->record, &parquet->footer.schema);
     for (uint32_t i = 1; i < parquet_element_count(&parquet->footer.schema); i = elements[i].end) {
         char *name = allocate_text((const char *)elements[i].name.data, elements[i].name.size);
         const size_t size = strlen(name);
         if ((!strncmp(column, name, size) && (!column[size] || column[size] == '.')) ||
-            conversation_needs(parquet->options, name))
+            conversation_needs(parquet->options, name)) {
+            for (uint32_t k = 1; status == 0 && k < i; k = elements[k].end)
+                if (is_same_name(&elements[k], &elements[i]))
+                    status = fail(EX_DATA, "'%s' has more than one column '%s'", parquet->stream->name, name);
             parquet_record_add(&parquet->record, i);
-        else
+        } else
             conversation_note_ignored(parquet->options, name);
         free(name);
     }
+    return status;
 }
 
 // The file has no text, but may have conversations.
@@ -186,7 +200,7 @@ static int find_text(ParquetReader *parquet) {
 
 static int find_columns(ParquetReader *parquet) {
     const SourceOptions *options = parquet->options;
-    if (options->turns) find_fields(parquet);
+    if (options->turns && find_fields(parquet) < 0) return -1;
     if (!options->turns && find_text(parquet) < 0) return -1;
     if (where_parse(&parquet->conditions, &options->where) < 0) return -1;
     for (unsigned i = 0; i < parquet->conditions.count; i++)

@@ -15,6 +15,8 @@ make_subjects() { # what the rows read
     cp "$DATA"/turns/{rows,qa}.parquet . # what the message's pandas writes
     sed 's/"prompt"/"text"/' rows.jsonl >named.txt
     echo '[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]' >talks.jsonl
+    sed 's/.*/{"chosen": &, "rejected": &}/' talks.jsonl >chosen.jsonl
+    sed 's/.*/{"messages": &}/; s/"role"/"from"/g; s/"content"/"value"/g; s/"user"/"human"/; s/"assistant"/"gpt"/' talks.jsonl >shared.jsonl
     printf '\1\0\2\0\3\0%.0s' {1..100} >train.bin
     { printf '\x93NUMPY\1\0v\0%-117s\n' "{'descr': '<u2', 'fortran_order': False, 'shape': (300,), }" && cat train.bin; } >ids.npy
     make_items 3 items.jsonl
@@ -44,6 +46,8 @@ ls data | 'millrace info --shards' | info --shards data
 stat data | 'millrace info --lengths' | info --lengths data
 tokenize --turns -o t1 rows.csv | to_parquet('rows.parquet') | tokenize --turns -o t1 rows.parquet
 tokenize --turns -o t7 qa.parquet | --turns-keys 'user=question,assistant=answer' reads them | tokenize --turns-keys user=question,assistant=answer -o t7 qa.parquet
+tokenize --turns -o t11 chosen.jsonl | --turns-keys 'messages=chosen,ignore=rejected' reads them | tokenize --turns-keys messages=chosen,ignore=rejected -o t11 chosen.jsonl
+tokenize --turns -o t12 shared.jsonl | --turns-keys 'messages=messages,role=from,content=value,user=human,assistant=gpt' reads it | tokenize --turns-keys messages=messages,role=from,content=value,user=human,assistant=gpt -o t12 shared.jsonl
 tokenize -o t8 qa.parquet | --turns-keys 'user=question,assistant=answer' reads conversations | tokenize --turns-keys user=question,assistant=answer -o t8 qa.parquet
 tokenize -o t10 talks.jsonl | tokenize --turns reads one | tokenize --turns -o t10 talks.jsonl
 tokenize -o t9 rows.parquet | tokenize --turns reads conversations | tokenize --turns -o t9 rows.parquet

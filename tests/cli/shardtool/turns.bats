@@ -135,7 +135,28 @@ user=a|a conversation needs texts of a user and of an assistant
 user=a,user=b|a name occurs twice
 user=a+,assistant=b|a key is missing
 role=a+b|role and content are one key each
+|it is NAME=KEY, with NAME one of system, user, assistant, messages, role, content and ignore
+user=a,assistant=b,|it is NAME=KEY, with NAME one of system, user, assistant, messages, role, content and ignore
+user=a,assistant=b+a|a key occurs twice
+messages=a+a|a key occurs twice
 END
+    # a hint leads on, and not to an option that is on
+    while IFS='|' read -r line hint; do
+        echo "$line" >hint.jsonl
+        run_match 65 "${hint//\*/\\*}" tokenize -o none hint.jsonl
+        [[ "$output" != *"--turns reads"* ]]
+    done <<'END'
+{"messages": null}|the line has the keys messages
+{"prompt": "x", "completion": null}|the line has the keys prompt, completion
+{"messages": [{"from": "human", "value": "x"}, {"from": "gpt", "value": "y"}]}|message 0 has 'from' and no role: --turns-keys 'messages=messages,role=from,content=value,user=human,assistant=gpt' reads it
+END
+    # a key that nothing has is named
+    echo '{"question": "x", "answer": "y"}' >qa.jsonl
+    typo() { "$BIN/shardtool" tokenize --turns-keys user=question+typo,assistant=answer --val 0 --force -o typo "$@"; }
+    run_match 0 "no line or row that was read has the key 'typo' of --turns-keys" typo qa.jsonl
+    run_match 65 "qa.parquet' has no column 'typo'; its columns: question (STRING), answer (STRING)" typo "$DATA/turns/qa.parquet"
+    echo '{"question": "x", "answer": "y", "typo": null}' >>qa.jsonl
+    typo -q qa.jsonl 2>&1 | { ! grep typo; }
 }
 
 @test "tokenize --turns refuses other formats, and vocabularies without special tokens" {

@@ -151,3 +151,6 @@ def test_columns_of_types_that_are_not_read_can_be_left_out():
     assert "'fixed.parquet' row group 0, column 'weight': values of the type FIXED_LEN_BYTE_ARRAY are not read (--turns-keys ignore=weight leaves" in error
     pair = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     assert ids_of_file("fixed.parquet", "--turns-keys", "ignore=weight") == ids_of(pair)
+    pq.write_table(pa.table([pa.array([pair]), pa.array([pair])], ["messages", "messages"]), "double.parquet")
+    error = runner.call(f"{BIN}/shardtool", "tokenize", "--turns", "-o", "double", "double.parquet", code=65).stderr.decode()
+    assert "'double.parquet' has more than one column 'messages'" in error
