@@ -312,6 +312,7 @@ static int decode_paths(int count, char **arguments) {
     int status = decoding.vocab ? 0 : -1;
     for (int i = 0, group; status == 0 && i < count; i += group) {
         group = id_range_group(count - i, arguments + i);
+        decoding.printer.dataset = group < count ? arguments[i] : NULL;
         status = group < 0 ? -1 : decode_path(&decoding, group, arguments + i);
     }
     status = document_printer_finish(&decoding.printer, status);

@@ -13,6 +13,8 @@
 
 static RowPrinter rows;
 static bool shards, documents, frames, lengths, sources, ids;
+static bool several;       // paths are named
+static const char *listed; // the one whose documents are listed
 static int split;
 
 static const Option options[] = {
@@ -132,7 +134,7 @@ static int print_document(void *context, const Document *document) {
     static Buffer place;
     Bytes row;
     if (provenance_at(context, document->number, &row) < 0) return -1;
-    row_begin(&rows, NULL, rows.json ? NULL : place_text(&place, document, row));
+    row_begin(&rows, "dataset", !rows.json ? place_text(&place, document, row) : several ? listed : NULL);
     row_add_number(&rows, "document", 12, document->number);
     row_add_number(&rows, "first", 14, document->first);
     row_add_number(&rows, "tokens", 12, document->tokens);
@@ -142,7 +144,7 @@ static int print_document(void *context, const Document *document) {
 }
 
 static int list_documents(const char *path, TokenReader *tokens) {
-    (void)path;
+    listed = path;
     ProvenanceReader places = {.dataset = &tokens->dataset, .split = tokens->split};
     const int status = document_reader_visit(tokens, print_document, &places);
     provenance_reader_close(&places);
@@ -195,17 +197,36 @@ static void list_inputs(const char *path, const InputCounts *counts) {
     }
 }
 
+// A source with its equals behind it, as parts of a run have them; false if there is an equal one before it.
+static bool join_sources(const Dataset *dataset, uint64_t number, DatasetSource *joined) {
+    *joined = dataset->sources[number];
+    for (uint64_t i = 0; i < dataset->source_count; i++) {
+        const DatasetSource *source = &dataset->sources[i];
+        if (i == number || strcmp(source->path, joined->path) != 0) continue;
+        if (i < number) return false;
+        joined->files += source->files, joined->bytes += source->bytes;
+    }
+    return true;
+}
+
 // The arguments of the command that made the dataset, and the inputs of its documents.
 static int list_sources(const char *path, TokenReader *tokens) {
     InputCounts counts;
-    if (tokens->path) return 0;
+    if (tokens->path) {
+        log_line("'%s' is a shard alone, which has no sources: name its dataset", path);
+        return 0;
+    }
     if (!rows.json) printf("       files          bytes  source\n");
     for (uint64_t i = 0; i < tokens->dataset.source_count; i++) {
-        const DatasetSource *source = &tokens->dataset.sources[i];
-        row_begin(&rows, "source", source->path);
+        DatasetSource source;
+        if (!join_sources(&tokens->dataset, i, &source)) continue;
+        row_begin(&rows, "source", source.path);
         if (rows.json) row_add_text(&rows, "dataset", 0, path);
-        row_add_number(&rows, "files", 12, source->files);
-        row_add_number(&rows, "bytes", 14, source->bytes);
+        row_add_number(&rows, "files", 12, source.files);
+        if (!strcmp(source.path, "-"))
+            row_add_none(&rows, "bytes", 14);
+        else
+            row_add_number(&rows, "bytes", 14, source.bytes);
         row_end(&rows);
     }
     if (input_counts_read(&counts, path, SIZE_MAX) < 0) return -1;
@@ -254,7 +275,7 @@ static int run(int count, char **arguments) {
         return fail(EX_USAGE, "--shards, --docs, --frames, --lengths, --sources and --ids exclude each other");
     const struct View *view = views;
     while (!*view->option) view++;
-    rows.key_width = view->key_width;
+    rows.key_width = view->key_width, several = count > 1;
     if (ids) return print_ids(count, arguments, view);
     if (!rows.json && count) printf("%s", view->heading);
     const int status = paths_visit(count, arguments, lengths ? SPLIT_ALL : split, visit_path, (void *)(uintptr_t)view);

@@ -13,17 +13,25 @@ static int flush(Buffer *out) {
     return status;
 }
 
+static void begin(DocumentPrinter *printer) {
+    Buffer *out = &printer->out;
+    buffer_add(out, "{", 1);
+    if (printer->dataset) {
+        buffer_print(out, "\"dataset\": ");
+        json_add_string(out, printer->dataset);
+        buffer_print(out, ", ");
+    }
+    if (printer->numbered) buffer_print(out, "\"document\": %" PRIu64 ", ", printer->number);
+    buffer_print(out, "\"text\": \"");
+}
+
 int document_print(DocumentPrinter *printer, Bytes text, bool first, bool last) {
-    static const char begin[] = "{\"text\": \"";
     Buffer *out = &printer->out;
     if (printer->raw) {
         buffer_add(out, text.data, text.size);
         if (last) buffer_add(out, "", 1);
     } else {
-        if (first && printer->numbered)
-            buffer_print(out, "{\"document\": %" PRIu64 ", \"text\": \"", printer->number);
-        else if (first)
-            buffer_add(out, begin, sizeof begin - 1);
+        if (first) begin(printer);
         json_add_text(out, text, last, &printer->carry);
         if (last) buffer_print(out, "\"");
         if (last) provenance_add_json(out, "", printer->row);

@@ -6,8 +6,9 @@
 
 typedef struct {
     bool raw, numbered;
-    uint64_t number; // of the document, which its line begins with if `numbered`
-    Bytes row;       // of the document, where it came from (dataset/provenance.h); printed after its text
+    const char *dataset; // that the line begins with; NULL: none
+    uint64_t number;     // of the document, which its line begins with if `numbered`
+    Bytes row;           // of the document, where it came from (dataset/provenance.h); printed after its text
     Buffer out;
     JsonCarry carry;
     uint64_t documents, bytes;

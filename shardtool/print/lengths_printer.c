@@ -8,21 +8,13 @@
 
 enum { BAR_SIGNS = 40 };
 
-// Nothing has no mean and no least length.
-static void add_none(RowPrinter *rows, const char *key) {
-    if (rows->json)
-        json_add_key(&rows->row, key), buffer_print(&rows->row, "null");
-    else
-        row_add_text(rows, key, 0, "-");
-}
-
 static void add_ratio(RowPrinter *rows, const char *key, uint64_t a, uint64_t b) {
-    if (!b) return add_none(rows, key);
+    if (!b) return row_add_none(rows, key, 0); // nothing has no mean and no shortest length
     row_add_ratio(rows, key, (double)a / (double)b, 3, "");
 }
 
 static void add_length(RowPrinter *rows, const char *key, uint64_t length) {
-    if (!length) return add_none(rows, key); // every document has a token
+    if (!length) return row_add_none(rows, key, 0); // every document has a token
     row_add_number(rows, key, 0, length);
 }
 

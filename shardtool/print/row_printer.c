@@ -32,6 +32,13 @@ void row_add_number(RowPrinter *printer, const char *key, int width, uint64_t va
         row_add_text(printer, key, width, digits);
 }
 
+void row_add_none(RowPrinter *printer, const char *key, int width) {
+    if (printer->json)
+        json_add_key(&printer->row, key), buffer_print(&printer->row, "null");
+    else
+        row_add_text(printer, key, width, "-");
+}
+
 void row_add_ratio(RowPrinter *printer, const char *key, double value, int decimals, const char *unit) {
     char digits[64];
     snprintf(digits, sizeof digits, "%.*f%s", decimals, value, unit);

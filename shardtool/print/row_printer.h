@@ -20,7 +20,8 @@ void row_begin(RowPrinter *printer, const char *key, const char *name);
 void row_add_number(RowPrinter *printer, const char *key, int width, uint64_t value);
 void row_add_text(RowPrinter *printer, const char *key, int width, const char *value);
 void row_add_ratio(RowPrinter *printer, const char *key, double value, int decimals, const char *unit); // list only
-void row_add_hex(RowPrinter *printer, const char *key, const void *data, size_t size);                  // list only
+void row_add_none(RowPrinter *printer, const char *key, int width); // of a number that is not known: null, or -
+void row_add_hex(RowPrinter *printer, const char *key, const void *data, size_t size); // list only
 void row_add_quoted(RowPrinter *printer, const char *key,
                     Bytes value);  // any bytes, as a JSON string in text too; table only
 void row_end(RowPrinter *printer); // prints the row

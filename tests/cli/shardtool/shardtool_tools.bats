@@ -189,6 +189,17 @@ END
     [ "$(wc -l <want)" = 3 ]
     shardtool info --sources several | tail -n 3 | awk '{print $1, $2, $3, $4}' |
         diff - <(jq -r '"\(.documents) \(.tokens) \(.share * 1000 | round / 10) \(.input)"' want)
+    run_match 0 "'d/train/000/000000.zst' is a shard alone, which has no sources: name its dataset" shardtool info --sources d/train/000/000000.zst
+    for part in 1 2; do shardtool tokenize -q --part $part/2 -o parts in; done
+    shardtool merge -q -o joined parts/part-*
+    cmp <(shardtool info --sources --json d | jq -c) <(shardtool info --sources --json joined | jq -c '.dataset = "d"')
+    echo text | shardtool tokenize -q -o piped -
+    [ "$(shardtool info --sources --json piped | head -n 1 | jq -c '[.files, .bytes]')" = '[1,null]' ]
+    # each line names its dataset if there are several
+    for command in "info --docs" "decode" "decode --random 2"; do
+        shardtool $command --json d piped | jq -r .dataset | uniq | cmp - <(printf '%s\n' d piped)
+        [ "$(shardtool $command --json d | jq -c 'has("dataset")' | uniq)" = false ]
+    done
     printf 'a ' >long
     yes 'b ' | head -100000 | tr -d '\n' >>long
     shardtool tokenize -o - long | shardtool info --lengths --json - | jq -e '.max > 65536 and .min == .max and .p1 == .max and .p99 == .max'
