@@ -59,6 +59,7 @@ static void print_json(const Summary *summary, double seconds) {
     json_add_number(&out, "skipped", source_options.skips.count);
     json_add_number(&out, "null_texts", source_options.skips.nulls);
     json_add_number(&out, "left_out", source_options.left_out);
+    json_add_number(&out, "left_out_files", source_options.about);
     json_add_number(&out, "replaced", result->replaced);
     json_add_number(&out, "replaced_inputs", result->replaced_inputs);
     json_add_key(&out, "replaced_in");

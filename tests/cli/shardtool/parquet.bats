@@ -86,6 +86,8 @@ setup() {
     [[ "$output" == *"left out 'set/LICENSE' by its name"*"(1 parquet)"*"left out 3 files named README.md, LICENSE"* ]]
     tar cf set.tar --sort=name set
     run_match 0 "left out 'set.tar:set/LICENSE' by its name*(1 parquet)*left out 3 files named" shardtool tokenize -o tar set.tar
+    gzip -k set/README.md set/LICENSE
+    [ "$(shardtool tokenize --force -o out --json set 2>log | jq -c '[.left_out, .left_out_files]')" = '[0,5]' ]
     run_match 0 "(1 parquet, 1 text)" shardtool tokenize -o named set/data set/README.md
     run_code 0 shardtool tokenize -o included --include '*.parquet' --include '*.md' set
     [[ "$output" == *"(1 parquet, 1 text)"* && "$output" != *"left out"* ]]
