@@ -222,10 +222,11 @@ static int remove_moved(const char *directory, const char *from) {
 int dataset_build_open(DatasetBuild *build, const char *directory) {
     *build = (DatasetBuild){0};
     char from[PATH_MAX_BYTES];
+    const bool is_new = !exists(directory, "");
     if (join(from, directory, ".new") < 0 || dir_make(directory) < 0 ||
         lock_take(&build->lock, directory, "another directory") < 0)
         return -1;
-    build->directory = directory;
+    build->directory = directory, build->is_new = is_new;
     int status = check_known(directory);
     if (status == 0 && exists(from, DATASET_MANIFEST)) status = replace(directory, from);
     if (status == 0) status = remove_moved(directory, from);
@@ -321,7 +322,25 @@ void dataset_build_abandon(DatasetBuild *build) {
     if (strcmp(build->target, build->directory)) rmdir(build->target);
 }
 
-void dataset_build_close(DatasetBuild *build) { lock_drop(&build->lock); }
+static bool is_empty(const char *directory) {
+    DIR *entries = opendir(directory);
+    const struct dirent *entry;
+    if (!entries) return false;
+    do entry = readdir(entries);
+    while (entry && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") || !strcmp(entry->d_name, ".lock")));
+    closedir(entries);
+    return !entry;
+}
+
+// Another process that opens .lock before it is removed finds by lock_check that the directory is another one.
+void dataset_build_close(DatasetBuild *build) {
+    char name[PATH_MAX_BYTES];
+    if (build->is_new && build->lock.fd > 0 && is_empty(build->directory) && dataset_build_check(build) == 0) {
+        path_join(name, build->directory, ".lock");
+        if (unlink(name) == 0) rmdir(build->directory);
+    }
+    lock_drop(&build->lock);
+}
 
 // Copies a file, under its name when it is whole.
 static int copy_file(const char *path, const char *from, uint64_t bytes) {

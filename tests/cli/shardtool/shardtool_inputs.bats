@@ -574,7 +574,7 @@ open("lost.zip", "wb").write(data)'
 @test "a run that fails before its first shard leaves no journal" {
     printf '{"text": "good"}\n{"text": 1}\n' >a.jsonl
     run_code 65 shardtool tokenize -o out a.jsonl
-    [ "$(ls -A out)" = .lock ]
+    [ ! -e out ]
     printf '{"text": "good"}\n' >a.jsonl
     run_code 0 shardtool tokenize -o out a.jsonl
     [[ "$output" == *"shardtool: 1 document, 2 train and 0 val tokens"* && "$output" != *"starting over"* ]]

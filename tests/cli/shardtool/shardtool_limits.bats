@@ -83,7 +83,11 @@ END
     tar cf empty.tar -T /dev/null && gzip -k empty.tar
     for file in empty.tar empty.tar.gz; do
         run_match 66 "contain no documents" shardtool tokenize -o out $file
+        [ ! -e out ]
     done
+    mkdir out # not of this command, which leaves it
+    run_match 66 "contain no documents" shardtool tokenize -o out empty.tar
+    [ -d out ]
     head -c 10240 /dev/zero >zeros.bin
     run_code 65 shardtool decode --json zeros.bin
 }

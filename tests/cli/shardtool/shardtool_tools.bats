@@ -286,6 +286,7 @@ END
     run_match 2 "missing a condition" shardtool filter -o x d
     run_code 2 shardtool filter --contains-id 1048576 -o x d
     run_match 66 "no documents are left to write" shardtool filter --min-tokens 1000000 -o x d
+    [ ! -e x ]
     [ -z "$(find x -name '*.zst*' -o -name dataset.jsonl)" ]
 }
 
