@@ -9,9 +9,8 @@
 
 static uint64_t min_tokens, max_tokens;
 static StringList ids;
-static const char *listed_option;
-static Listed listed; // --listed
-static uint64_t listed_documents;
+static StringList listed_options;
+static ListedSet listed; // --listed
 static bool invert;
 static bool wanted[IDS_MAX]; // --contains-id
 
@@ -20,8 +19,8 @@ static const Option options[] = {
     {OPT_SIZE, "max-tokens", &max_tokens, "N",
      "keep documents of at most N tokens, end-of-text included, 0 = any length"},
     {OPT_LIST, "contains-id", &ids, "ID", "keep documents that hold this id; one of several is enough"},
-    {OPT_STRING, "listed", &listed_option, "KEY=FILE",
-     "keep documents whose kept key KEY (tokenize --keep) has a value that is a line of FILE"},
+    {OPT_LIST, "listed", &listed_options, "KEY=FILE",
+     "keep documents whose kept key KEY (tokenize --keep) has a value that is a line of FILE; one of several is enough"},
     {OPT_FLAG, "invert", &invert, NULL, "keep the other documents"},
     ROW_OUTPUT_SPLIT,
     ROWS_OUTPUT,
@@ -41,11 +40,10 @@ static int matches(DocumentCursor *cursor, bool *keep) {
         *keep = false;
         if (documents_read(cursor, find_id, keep) < 0) return -1;
     }
-    if (listed_option) { // of each document, so that all lines that occur are counted
+    if (listed.count) { // of each document, so that all lines that occur are counted
         Bytes row;
         if (documents_row(cursor, &row) < 0) return -1;
-        const bool has = listed_has(&listed, row);
-        listed_documents += has, *keep &= has;
+        *keep &= listed_has(&listed, row);
     }
     *keep ^= invert;
     return 0;
@@ -73,22 +71,14 @@ static int parse_ids(Buffer *settings) {
     return 0;
 }
 
-static int read_list(Buffer *settings) {
+static int read_lists(Buffer *settings) {
     char hash[17];
-    if (!listed_option) return 0;
-    if (listed_open(&listed, listed_option) < 0) return -1;
-    hex_encode(hash, listed.hash, 8);
-    buffer_print(settings, ";listed=%s:%s", listed.key, hash);
+    if (listed_open(&listed, &listed_options) < 0) return -1;
+    for (size_t i = 0; i < listed.count; i++) {
+        hex_encode(hash, listed.lists[i].hash, 8);
+        buffer_print(settings, ";listed=%s:%s", listed.lists[i].key, hash);
+    }
     return 0;
-}
-
-static void log_list(void) {
-    const uint64_t lines = listed_lines(&listed), found = listed_found(&listed);
-    log_line("--listed: %" PRIu64 " of %" PRIu64 " line%s occur in %" PRIu64 " document%s", found, lines, PLURAL(lines),
-             listed_documents, PLURAL(listed_documents));
-    if (listed.keyless)
-        log_warn("%" PRIu64 " document%s no kept key '%s': %s", listed.keyless, listed.keyless == 1 ? " has" : "s have",
-                 listed.key, invert ? "whether they are listed is not known, and they stay" : "they are left out");
 }
 
 static int filter_all(void *context, const DocumentInputs *inputs, Output *output) {
@@ -99,17 +89,22 @@ static int filter_all(void *context, const DocumentInputs *inputs, Output *outpu
         if (documents_has(output, i)) status = filter_split(&cursor, output);
         documents_end(&cursor);
     }
-    if (status == 0 && listed_option) status = listed_check(&listed);
-    if (status == 0 && listed_option) log_list();
-    return status;
+    return status < 0 ? -1
+                      : listed_finish(&listed, invert ? "whether they are listed is not known, and they stay"
+                                                      : "they are left out");
 }
 
 static int run(int count, char **arguments) {
     Buffer settings = {0};
     int status = parse_ids(&settings);
-    if (status == 0) status = read_list(&settings);
-    if (status == 0 && !min_tokens && !max_tokens && !ids.count && !listed_option)
+    const bool others = min_tokens || max_tokens || ids.count;
+    if (status == 0) status = read_lists(&settings);
+    if (status == 0 && !others && !listed.count)
         status = fail(EX_USAGE, "missing a condition: --min-tokens, --max-tokens, --contains-id or --listed");
+    if (status == 0 && others && listed.count && invert)
+        status =
+            fail(EX_USAGE, "--invert keeps listed documents that meet no other condition: remove those of --listed "
+                           "in a run of its own, then filter its dataset");
     if (invert) buffer_print(&settings, ";invert");
     if (status == 0) status = documents_run(count, arguments, "filter", (const char *)settings.data, filter_all, NULL);
     buffer_close(&settings);

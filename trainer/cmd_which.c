@@ -13,13 +13,15 @@
 #include <string.h>
 
 static uint64_t step;
-static const char *schedule, *listed;
+static const char *schedule;
+static StringList listed_options;
+static ListedSet listed;
 static bool json;
 static const Option options[] = {
     {OPT_SIZE, "steps", &step, "N", "the step, from 1 on"},
     {OPT_STRING, "schedule", &schedule, "FILE", "the weights of a mixture from given samples on, as in millrace serve"},
-    {OPT_STRING, "listed", &listed, "KEY=FILE",
-     "print the steps that had documents whose kept key KEY has a value that is a line of FILE"},
+    {OPT_LIST, "listed", &listed_options, "KEY=FILE",
+     "print the steps that had documents whose kept key KEY has a value that is a line of FILE; may be given several times"},
     {OPT_FLAG, "json", &json, NULL, "print one JSON object per sample, or with --listed per document"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };
@@ -124,7 +126,17 @@ typedef struct {
     Origins sources;       // of the batch
     const uint8_t *opened; // the line of the dataset that they are of, and that of its process
     const uint8_t *process;
+    char counted[65]; // the fingerprint of the last dataset of which the lines that occur were printed
 } ListedSteps;
+
+// Marks the documents of the lists, and prints how many lines occur: once, also if more processes read the dataset.
+static int mark_listed(ListedSteps *batch) {
+    char digits[65] = "";
+    record_text(&batch->last.dataset, "fingerprint", digits, sizeof digits);
+    const bool again = !strcmp(digits, batch->counted);
+    memcpy(batch->counted, digits, sizeof digits);
+    return origins_mark(&batch->sources, &listed, again ? NULL : "whether a step had them is not known");
+}
 
 static int print_batch(ListedSteps *batch) {
     SampleOrigin *origins = NULL;
@@ -136,7 +148,7 @@ static int print_batch(ListedSteps *batch) {
         origins_close(&batch->sources);
         batch->opened = batch->last.dataset.text.data, batch->process = batch->last.process.text.data;
         result = open_sources(batch->record, &batch->last, batch->count, batch->paths, &batch->sources);
-        if (result == 0) result = origins_mark(&batch->sources, listed);
+        if (result == 0) result = mark_listed(batch);
     }
     batch->range.count = batch->steps.size / sizeof(uint64_t) * batch->step_samples;
     if (result == 0) result = origins_find(&batch->sources, &batch->range, &origins, &places);
@@ -177,7 +189,7 @@ static int print_listed(const Record *record, unsigned count, const char *const 
     ListedSteps batch = {.record = record, .count = count, .paths = paths};
     RecordStep found = {0};
     RecordLine line;
-    int status = 0;
+    int status = listed_open(&listed, &listed_options);
     for (Bytes rest = record->text; status >= 0 && (status = record_next(record, &rest, &line)) > 0;) {
         Bytes unused;
         if (line.kind == LINE_PROCESS && record_member(&line, "config", &unused)) found.process = line;
@@ -193,17 +205,18 @@ static int print_listed(const Record *record, unsigned count, const char *const 
     if (status == 0) status = print_batch(&batch);
     buffer_close(&batch.steps);
     origins_close(&batch.sources);
+    listed_close(&listed);
     return status;
 }
 
 static int run(int count, char **arguments) {
     Record record = {0};
     if (count < 1) return fail(EX_USAGE, "expected the run directory");
-    if (!step == !listed) return fail(EX_USAGE, "expected --steps=N, from 1 on, or --listed KEY=FILE");
+    if (!step == !listed_options.count) return fail(EX_USAGE, "expected --steps=N, from 1 on, or --listed KEY=FILE");
     int result = record_open(&record, arguments[0]);
     if (result == 0)
-        result =
-            (listed ? print_listed : print_origins)(&record, (unsigned)count - 1, (const char *const *)arguments + 1);
+        result = (listed_options.count ? print_listed : print_origins)(&record, (unsigned)count - 1,
+                                                                       (const char *const *)arguments + 1);
     record_close(&record);
     return result;
 }

@@ -306,23 +306,20 @@ int origin_add_documents(Origins *sources, const SampleOrigin *at, bool json, Bu
 
 // ---- documents of a list
 
-int origins_mark(Origins *sources, const char *argument) {
-    Listed listed;
+int origins_mark(Origins *sources, ListedSet *listed, const char *rest) {
     Bytes row;
-    int status = listed_open(&listed, argument);
-    for (unsigned i = 0; status == 0 && i < sources->count; i++) {
+    int status = 0;
+    for (unsigned i = 0; i < sources->count; i++) {
         const uint64_t documents = sources->datasets[i].documents[SPLIT_TRAIN];
         Buffer *marks = &sources->marks[i];
         buffer_reserve(marks, documents / 8 + 1);
         memset(marks->data, 0, marks->size = documents / 8 + 1);
         for (uint64_t k = 0; status == 0 && k < documents; k++) {
             status = provenance_at(rows_of(sources, i), k, &row);
-            if (status == 0 && listed_has(&listed, row)) marks->data[k / 8] |= (uint8_t)(1 << k % 8);
+            if (status == 0 && listed_has(listed, row)) marks->data[k / 8] |= (uint8_t)(1 << k % 8);
         }
     }
-    if (status == 0) status = listed_check(&listed);
-    listed_close(&listed);
-    return status;
+    return status < 0 ? -1 : listed_finish(listed, rest);
 }
 
 int origin_add_marked(Origins *sources, const SampleOrigin *at, bool json, uint64_t step, Buffer *out) {

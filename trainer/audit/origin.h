@@ -2,6 +2,7 @@
 // mixture.h, from manifests and document indexes alone. No token is decoded.
 #pragma once
 
+#include "dataset/listed.h"
 #include "dataset/provenance_reader.h"
 #include "loader/protocol/mixture.h"
 
@@ -42,8 +43,8 @@ typedef struct {
 // but if a mixture is read as one split (sampling permuted and sequential), one for each dataset of its tokens.
 int origins_find(const Origins *sources, const SampleRange *range, SampleOrigin **origins, size_t *count);
 
-// Marks the documents of --listed KEY=FILE (dataset/listed.h). 2 if no document has the key.
-int origins_mark(Origins *sources, const char *listed);
+// Marks the documents of --listed KEY=FILE. `rest`: for listed_finish (dataset/listed.h).
+int origins_mark(Origins *sources, ListedSet *listed, const char *rest);
 // Appends a JSON object or a line for each marked document of a sample: `head`, and where it came from.
 int origin_add_marked(Origins *sources, const SampleOrigin *at, bool json, uint64_t step, Buffer *out);
 

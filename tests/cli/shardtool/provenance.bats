@@ -205,26 +205,43 @@ END
 
 @test "documents of a list go and info proves it; which names the steps that had them, as a join does" {
     seq 300 | jq -c '{text: "document number \(.) of a page", url: "https://a.b/\(. % 100)"}' >in.jsonl
-    printf '{"text": "without the key"}\n{"text": "with an empty one", "url": ""}\n' >>in.jsonl
+    printf '{"text": "without the key %d"}\n' {1..9} >>in.jsonl
+    echo '{"text": "with an empty one", "url": ""}' >>in.jsonl
     printf 'https://a.b/7\r\nhttps://a.b/42\n\nhttps://a.b/7\nhttps://a.b/none' >removed.txt
     shardtool tokenize -q --val 0.1 --keep url -o web in.jsonl
-    run_match 0 "2 of 3 lines occur in 6 documents*1 document has no kept key 'url': whether they are listed is not known, and they stay" \
+    run_match 0 "2 of 3 lines of 'url' occur in 6 documents*9 documents have no kept key 'url': whether they are listed is not known, and they stay" \
         shardtool filter --invert --listed url=removed.txt -o rest web
     [ "$(for split in train val; do shardtool decode -q --json --split $split rest; done | jq -r .keys.url | sort | uniq -c | wc -l)" = 100 ]
     hash=$(tr -d '\r' <removed.txt | awk NF | LC_ALL=C sort -u | sha256sum | cut -c 1-16)
     shardtool info rest | grep -q "^history *filter .*;listed=url:$hash;invert$"
     [ "$(shardtool info --json rest | jq '.history.from[0].documents - .train_documents - .val_documents')" = 6 ]
-    run_match 66 "0 of 3 lines occur in 0 documents" shardtool filter --listed url=removed.txt -o none rest
-    run_match 0 "of 3 lines occur in 6 documents" shardtool filter --listed url=removed.txt -o listed web
+    run_match 66 "0 of 3 lines of 'url' occur in 0 documents" shardtool filter --listed url=removed.txt -o none rest
+    run_match 0 "of 3 lines of 'url' occur in 6 documents" shardtool filter --listed url=removed.txt -o listed web
     run_match 2 "no document has a kept key 'id': tokenize --keep keeps one" shardtool filter --listed id=removed.txt -o none web
     run_match 2 "is not KEY=FILE" shardtool filter --listed removed.txt -o none web
+    run_match 2 "remove those of --listed in a run of its own" shardtool filter --invert --min-tokens 3 --listed url=removed.txt -o none web
+    echo https://a.b/8 >more.txt # several lists: what any of them names goes
+    run_match 0 "2 of 3 lines*1 of 1 line of 'url' occur in 3 documents" shardtool filter --invert --listed url=removed.txt --listed url=more.txt -o two web
+    [ "$(for split in train val; do shardtool decode -q --json --split $split two; done | jq -r .keys.url | sort | uniq -c | wc -l)" = 99 ]
+    shardtool info two | grep -q "^history *filter .*;listed=url:$hash;listed=url:$(sha256sum more.txt | cut -c 1-16);invert$"
+    tr -d '\r' <removed.txt >lf.txt
+    for name in UTF-16 UTF-16LE; do iconv -t $name <lf.txt >$name; done
+    gzip -nc lf.txt >gzip && zstd -q lf.txt -o zstd && tr '\n' '\0' <lf.txt >nul && tr '\n' '\r' <lf.txt >cr
+    for name in "UTF-16 is UTF-16 text" "UTF-16LE holds a NUL" "gzip is compressed" "zstd is compressed" "nul holds a NUL" "cr has a carriage return"; do
+        run_match 65 "'${name%% *}' ${name#* }" shardtool filter --listed "url=${name%% *}" -o none web
+    done
+    printf '\xEF\xBB\xBFhttps://a.b/7\r\n' | run_match 0 "1 of 1 line of 'url' occur in 3" shardtool filter --listed url=/dev/stdin -o bom web
     run_match 66 "has no lines" shardtool filter --listed url=/dev/null -o none web
     small="--n_layer=1 --n_head=1 --n_embd=8 --block_size=16 --batch_size=4 --eval_interval=0 --device=cpu --quiet"
     "$BIN/trainer" train --dataset=web --out_dir=runs/gpt2 $small --max_iters=20
     "$BIN/trainer" train --dataset=web --out_dir=runs/gpt2 $small --max_iters=40 # a second process
     rm -r rest && sed -n '/provenance.bats/,/^```$/p' "$ROOT/docs/clean.md" | grep '^millrace' >commands
     PATH=$BIN:$PATH bash -e -o pipefail commands >printed
-    "$BIN/trainer" which runs/gpt2 --listed url=removed.txt --json >found.jsonl
+    "$BIN/trainer" which runs/gpt2 --listed url=removed.txt --json >found.jsonl 2>found.log
+    [ "$(grep -c "2 of 3 lines of 'url' occur in [1-6] documents" found.log)" = 1 ] # of two processes
+    grep -q "document.* no kept key 'url': whether a step had them is not known" found.log
+    [ "$("$BIN/trainer" which runs/gpt2 --listed url=removed.txt --listed url=more.txt | wc -l)" -gt "$(wc -l <found.jsonl)" ]
+    run_match 0 "0 of 1 line of 'url' occur in 0 documents" "$BIN/trainer" which runs/gpt2 --listed url=<(echo none)
     for step in $(seq 40); do "$BIN/trainer" which runs/gpt2 --steps=$step --json; done |
         jq -c '. as $s | .documents[] | select(.keys.url == "https://a.b/7" or .keys.url == "https://a.b/42") |
             {step: $s.step, sample: $s.sample, dataset: "web"} + .' >want.jsonl
