@@ -267,10 +267,12 @@ static int decontaminate_all(void *context, const DocumentInputs *inputs, Output
     return status;
 }
 
+static int check_report(const DocumentInputs *inputs) { return removal_report_check_finished(report_path, inputs); }
+
 static int clean(int count, char **arguments, Decontamination *work) {
     if (part_set_find(&parts) < 0) return -1;
     if (report_path && !output_options.path) return documents_run_dry(count, arguments, decontaminate_all, work);
-    return documents_run(count, arguments, "decontaminate", parts.rules, decontaminate_all, work);
+    return documents_run(count, arguments, "decontaminate", parts.rules, decontaminate_all, check_report, work);
 }
 
 static int run(int count, char **arguments) {
@@ -279,7 +281,7 @@ static int run(int count, char **arguments) {
     if (!against.count) return fail(EX_USAGE, "missing --against FILE, the items of a benchmark");
     if (words < 1 || words > ITEM_WORDS_MAX)
         return fail(EX_USAGE, "--words is %" PRIu64 ", and must be from 1 to %d", words, ITEM_WORDS_MAX);
-    if (removal_report_check(report_path) < 0) return -1;
+    if (removal_report_check(report_path, part_option) < 0) return -1;
     int status = open_items(&work);
     if (status == 0) {
         work.occurs = allocate_zeroed(item_index_items(work.index), sizeof *work.occurs);

@@ -189,11 +189,13 @@ static int sign(void *context, PartWriter *writer) {
     return status;
 }
 
+static int check_report(const DocumentInputs *inputs) { return removal_report_check_finished(report_path, inputs); }
+
 static int run(int count, char **arguments) {
     char settings[96] = "";
     if (similar != 0 && !(similar >= SIMILAR_LEAST && similar <= 1))
         return fail(EX_USAGE, "--similar is %.15g, and must be from %g to 1", similar, SIMILAR_LEAST);
-    if (removal_report_check(report_path) < 0) return -1;
+    if (removal_report_check(report_path, part) < 0) return -1;
     parts = part_set_of_output(similar != 0 ? PART_BANDS : PART_HASHES, similar != 0 ? near_dedup_rules() : "");
     if (part) return part_set_write(&parts, part, count, arguments, sign, NULL);
     if (part_set_find(&parts) < 0 || old_datasets_open(&old, &old_paths, parts.kind, parts.rules) < 0) return -1;
@@ -203,7 +205,7 @@ static int run(int count, char **arguments) {
                  *settings ? ";" : "", old_datasets_digest(&old));
     const int status = report_path && !output_options.path
                            ? documents_run_dry(count, arguments, dedup_all, NULL)
-                           : documents_run(count, arguments, "dedup", settings, dedup_all, NULL);
+                           : documents_run(count, arguments, "dedup", settings, dedup_all, check_report, NULL);
     old_datasets_close(&old);
     return status;
 }

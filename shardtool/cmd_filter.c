@@ -106,7 +106,8 @@ static int run(int count, char **arguments) {
             fail(EX_USAGE, "--invert keeps listed documents that meet no other condition: remove those of --listed "
                            "in a run of its own, then filter its dataset");
     if (invert) buffer_print(&settings, ";invert");
-    if (status == 0) status = documents_run(count, arguments, "filter", (const char *)settings.data, filter_all, NULL);
+    if (status == 0)
+        status = documents_run(count, arguments, "filter", (const char *)settings.data, filter_all, NULL, NULL);
     buffer_close(&settings);
     listed_close(&listed);
     return status;

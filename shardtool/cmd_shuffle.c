@@ -89,7 +89,7 @@ static int shuffle_all(void *context, const DocumentInputs *inputs, Output *outp
 static int run(int count, char **arguments) {
     char settings[32];
     snprintf(settings, sizeof settings, "seed=%" PRIu64, seed);
-    return documents_run(count, arguments, "shuffle", settings, shuffle_all, NULL);
+    return documents_run(count, arguments, "shuffle", settings, shuffle_all, NULL, NULL);
 }
 
 const Command shardtool_shuffle = {

@@ -28,9 +28,50 @@ static int check_old(const char *path) {
     return 0;
 }
 
-int removal_report_check(const char *path) {
+int removal_report_check(const char *path, const char *part) {
+    if (path && part)
+        return fail(EX_USAGE,
+                    "--part removes nothing yet: give --report to the command without --part, after all parts");
     if (!path || !output_options.path || strcmp(path, "-") || strcmp(output_options.path, "-")) return 0;
     return fail(EX_USAGE, "standard output cannot take both the shard and the report");
+}
+
+// Counts the documents and tokens of a report. -1 without fail() if it is none.
+static int count_lines(const char *path, uint64_t *documents, uint64_t *tokens) {
+    static const char member[] = ",\"tokens\":"; // within a string the quotation marks are escaped
+    struct stat st;
+    Bytes map, line;
+    if (stat(path, &st) || !S_ISREG(st.st_mode)) return -1;
+    if (file_map(&map, path) < 0) return err_clear(), -1;
+    int status = 0;
+    for (Bytes rest = map; status == 0 && bytes_next_line_or_rest(&rest, &line); ++*documents) {
+        const uint8_t *at = line.size ? memmem(line.data, line.size, member, strlen(member)) : NULL;
+        uint64_t number = 0;
+        if (at) at += strlen(member);
+        for (; at && at < line.data + line.size && *at >= '0' && *at <= '9'; at++) number = 10 * number + *at - '0';
+        if (!at || line.size < strlen(BEGINNING) || memcmp(line.data, BEGINNING, strlen(BEGINNING))) status = -1;
+        *tokens += number;
+    }
+    file_unmap(&map);
+    return status;
+}
+
+int removal_report_check_finished(const char *path, const DocumentInputs *inputs) {
+    uint64_t documents = 0, tokens = 0;
+    Dataset dataset;
+    if (!path) return 0;
+    if (dataset_open_manifest(&dataset, output_options.path) < 0) return -1;
+    int status = count_lines(path, &documents, &tokens);
+    for (int i = 0; i < SPLIT_COUNT; i++) {
+        if (output_options.split && i != output_options.split - 1) continue;
+        documents += dataset.documents[i] - inputs->documents[i], tokens += dataset.tokens[i] - inputs->tokens[i];
+    }
+    dataset_close(&dataset);
+    if (status == 0 && !documents && !tokens) return 0;
+    return fail(EX_CREATE,
+                "'%s' is already complete, and '%s' is not its report: without -o the report alone is written, and "
+                "--force makes both",
+                output_options.path, path);
 }
 
 static int refuse_twice(const Inputs *inputs) {

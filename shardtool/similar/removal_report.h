@@ -27,7 +27,11 @@ typedef struct {
     Buffer lines;
 } RemovalReport;
 
-int removal_report_check(const char *path); // 2 when the output takes standard output, too; `path` may be NULL
+// 2 when the output takes standard output, too, or with a --part, which decides nothing. Both may be NULL.
+int removal_report_check(const char *path, const char *part);
+// For an output that is finished: 73 unless the file has a line for each document that the output lacks of the inputs,
+// with its tokens. `path` may be NULL.
+int removal_report_check_finished(const char *path, const DocumentInputs *inputs);
 
 // Refuses (73) a file that is there and does not begin as a report does, and (2) a PATH that is given twice: its places
 // could not be told apart. `path` NULL: no report; "-": standard output.

@@ -267,7 +267,7 @@ static void warn_no_val(const DocumentInputs *inputs, const Output *output) {
 }
 
 int documents_run(int count, char **paths, const char *command, const char *settings, DocumentWork *work,
-                  void *context) {
+                  DocumentCheck *check, void *context) {
     static Output output;
     DocumentInputs inputs;
     if (documents_open(&inputs, count, paths) < 0) return -1;
@@ -282,6 +282,8 @@ int documents_run(int count, char **paths, const char *command, const char *sett
         status = work(context, &inputs, &output);
         if (status == 0) status = output_finish(&output);
         if (status == 0) warn_no_val(&inputs, &output);
+    } else if (status > 0 && check) {
+        status = check(&inputs);
     }
     output_close(&output);
     documents_close(&inputs);

@@ -59,9 +59,11 @@ OutputPlan documents_plan(const DocumentInputs *inputs, const char *command, con
 bool documents_has(const Output *output, int split); // whether a split is to be written; `output` NULL: to be read
 
 // All of a command that writes one dataset, or one shard, from the documents of its PATHs: opens both, calls `work` to
-// add the documents, and finishes the output. Does nothing when the output is complete already.
+// add the documents, and finishes the output. When the output is complete already, only calls `check`, which may be
+// NULL.
 typedef int DocumentWork(void *context, const DocumentInputs *inputs, Output *output);
+typedef int DocumentCheck(const DocumentInputs *inputs);
 int documents_run(int count, char **paths, const char *command, const char *settings, DocumentWork *work,
-                  void *context);
+                  DocumentCheck *check, void *context);
 // Without an output: `work` receives NULL.
 int documents_run_dry(int count, char **paths, DocumentWork *work, void *context);

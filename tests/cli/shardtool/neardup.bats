@@ -40,6 +40,13 @@ data_of() { find "$1" -type f ! -name .lock -exec sha256sum {} + | sed "s: $1/: 
     shardtool decode --json u | cmp - <(shardtool decode --json d | sed -n '1,400p;581,582p')
     shardtool verify -q u
     run_match 0 "already complete" shardtool dedup --similar 0.8 -o u d
+    run_match 0 "already complete" shardtool dedup --similar 0.8 --report r.jsonl -o u d
+    sed 1d r.jsonl >less.jsonl && sed 's/"tokens":[0-9]/&1/' r.jsonl >other.jsonl && cp r.jsonl same.jsonl
+    for report in less.jsonl other.jsonl absent.jsonl d.jsonl -; do # finished, and this is not the report of that run
+        run_match 73 "'u' is already complete, and '$report' is not its report: *--force" shardtool dedup -q --similar 0.8 --report $report -o u d
+    done
+    [ ! -e absent.jsonl ]
+    shardtool dedup -q --similar 0.8 --report again.jsonl --force -o u d && cmp again.jsonl r.jsonl
     run_match 73 "already holds another dataset" shardtool dedup --similar 0.9 -o u d
 
 }
@@ -188,7 +195,8 @@ same_without_parts() { diff -r -x '*-of-*' "$1" "$2"; } # DATASET DATASET
             cmp u.jsonl whole.jsonl
             same_without_parts u whole
             diff <(grep -v 'may be removed' log) whole.log
-            run_match 0 "'u' is already complete" shardtool dedup --similar $similar -o u m e
+            run_match 0 "'u' is already complete" shardtool dedup --similar $similar --report u.jsonl -o u m e
+            run_match 73 "'absent.jsonl' is not its report" shardtool dedup -q --similar $similar --report absent.jsonl -o u m e
             rm -r u u.jsonl
         done
         rm -r whole whole.jsonl
@@ -236,6 +244,7 @@ same_without_parts() { diff -r -x '*-of-*' "$1" "$2"; } # DATASET DATASET
     near -q --report r.jsonl d e
     [ "$(wc -l <r.jsonl)" = 200 ]
     run_match 2 "--part '3/2' is not I/N" near --part 3/2 d
+    run_match 2 "give --report to the command without --part" near --part 1/2 --report x d
     run_match 2 "give it by -o DIR" shardtool dedup --part 1/2 d
     run_match 2 "give it by -o DIR" bash -c 'shardtool dedup --part 1/2 -o - d | cat; exit ${PIPESTATUS[0]}'
 }
@@ -327,6 +336,8 @@ PYTHON
     shardtool decontaminate -q -j 4 --against items.txt --report text.jsonl d 2>/dev/null # lines of text are items, too
     cmp <(sed 's/items.jsonl/items.txt/' r.jsonl) text.jsonl
     run_match 0 "already complete" shardtool decontaminate --against items.txt -o clean d # the same items
+    run_match 0 "already complete" shardtool decontaminate --against items.txt --report text.jsonl -o clean d
+    run_match 73 "'absent.jsonl' is not its report" shardtool decontaminate -q --against items.txt --report absent.jsonl -o clean d
     shardtool decontaminate -q --against items.txt --words 8 --report 8.jsonl d 2>/dev/null
     [ "$(wc -l <8.jsonl)" -ge 6 ]
     jq -c '{text: .q}' items.jsonl >short.jsonl
