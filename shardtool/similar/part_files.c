@@ -402,13 +402,26 @@ static void log_disk(const PartWriter *writer) {
             writer->set.directory, human_bytes(temporary, documents * bytes[kind].temporary));
 }
 
+// 2 when the directory holds parts of another kind or number, which the command without --part would refuse at the end.
+static int check_others(const PartSet *set) {
+    Buffer marks = {0};
+    PartSet there = *set;
+    int status = read_directory(&there, &marks);
+    if (status == 0 && there.count && there.count != set->count)
+        status = fail(EX_USAGE, "'%s' holds parts of %u, not of %u: remove '%s-*-of-%u' and '.%s-*-of-%u.tmp.*' there",
+                      set->directory, there.count, set->count, kind_names[set->kind], there.count,
+                      kind_names[set->kind], there.count);
+    buffer_close(&marks);
+    return status;
+}
+
 // 1 when the part is complete already.
 static int open_writer(PartWriter *writer) {
     char path[PATH_MAX_BYTES], folder[PATH_MAX_BYTES];
     Buffer line = {0};
     const PartSet *set = &writer->set;
     const unsigned number = writer->number;
-    if (dir_make(set->directory) < 0) return -1;
+    if (dir_make(set->directory) < 0 || check_others(set) < 0) return -1;
     const int found = find_old(writer);
     if (found || find_documents(writer) < 0) return found ? found : -1;
     const char *const name = path_split(part_path(path, set, number), folder);

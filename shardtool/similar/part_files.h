@@ -100,7 +100,8 @@ typedef struct {
 } PartWriter;
 
 // All of a command with --part `option`: opens the PATHs, and calls `work` to add the entries of the documents from
-// `first` on. Does nothing when the file is there already; 2 when it is of other datasets or rules, unless --force.
+// `first` on. Does nothing when the file is there already; 2 when it is of other datasets or rules, unless --force,
+// and when the directory holds parts of another kind or number.
 int part_set_write(PartSet *set, const char *option, int count, char **paths,
                    int (*work)(void *context, PartWriter *writer), void *context);
 int part_writer_add(PartWriter *writer, const void *data, size_t size);

@@ -204,8 +204,8 @@ same_without_parts() { diff -r -x '*-of-*' "$1" "$2"; } # DATASET DATASET
     head -2 d.jsonl >two.jsonl && shardtool tokenize -q --val 0 -o two two.jsonl
     sign_parts 5 --similar 0.8 two # three have no document
     run_match 0 "removed 0 of 2 documents" shardtool dedup --similar 0.8 -o u two
-    sign_parts 2 --similar 0.6 --split val --force m
     rm u/bands-*-of-5
+    sign_parts 2 --similar 0.6 --split val --force m
     run_match 0 "'u/bands-\*-of-2' may be removed" shardtool dedup --similar 1 --split val --force -o u m # of any --similar
     shardtool dedup -q --similar 1 --split val -o whole m
     same_without_parts u whole
@@ -227,7 +227,9 @@ same_without_parts() { diff -r -x '*-of-*' "$1" "$2"; } # DATASET DATASET
     run_match 2 "'u/bands-2-of-6' was made of other datasets" near --part 2/6 d
     run_match 2 "'u/bands-1-of-6' was made with another --split (split all, not train)" near --split train d e
     run_match 2 "'u' holds parts of dedup --similar, as 'bands-" shardtool dedup -o u d e
-    near -q --part 1/2 d e
+    run_match 2 "'u' holds parts of dedup --similar, as 'bands-" shardtool dedup -q --part 1/6 -o u d e
+    run_match 2 "'u' holds parts of 6, not of 2: remove 'bands-*-of-6'" near -q --part 1/2 d e
+    cp u/bands-1-of-6 u/bands-1-of-2
     run_match 2 "'u' holds one of * parts and one of *: remove the files of one of the two" near d e
     rm u/bands-1-of-2
     mv u/bands-3-of-6 x && mv u/bands-4-of-6 u/bands-3-of-6 && mv x u/bands-4-of-6
