@@ -378,6 +378,17 @@ static int link_or_copy(const char *path, const Dataset *from, int split, uint64
     return 0;
 }
 
+// Refuses a table that is not the one of the manifest (65), before the new dataset has it.
+static int check_docs(const char *path, const DatasetShard *shard) {
+    ProvenanceTable table = {0};
+    Buffer bytes = {0};
+    int status = dataset_check_size(path, shard->docs.bytes);
+    if (status == 0) status = provenance_table_read(&table, &bytes, path, &shard->docs, shard->documents);
+    provenance_table_close(&table);
+    buffer_close(&bytes);
+    return status;
+}
+
 static int link_docs(const Dataset *dataset, uint64_t number, const Dataset *from, int split, uint64_t index) {
     char path[PATH_MAX_BYTES], old[PATH_MAX_BYTES];
     dataset_docs_path(path, dataset->path, split, number);
@@ -385,6 +396,7 @@ static int link_docs(const Dataset *dataset, uint64_t number, const Dataset *fro
     const uint64_t bytes = from->shards[split][index].docs.bytes;
     if (!bytes) return 0;
     dataset_docs_path(old, from->path, split, index);
+    if (check_docs(old, &from->shards[split][index]) < 0) return -1;
     return link(old, path) == 0 ? 0 : copy_file(path, old, bytes);
 }
 

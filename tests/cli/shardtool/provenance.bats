@@ -56,6 +56,14 @@ places() { shardtool info --docs --json "$@" | jq -r '"\(.input):\(.record)"'; }
     cp -r good bad && printf x | dd of=bad/train/000/000000.docs bs=1 seek=40 conv=notrunc status=none
     run_match 1 "bad/train/000/000000.docs' is not the table of documents that the manifest lists" shardtool verify bad
     run_match 65 "is not the table of documents" shardtool info --docs bad
+    seq 31 40 | jq -c '{text: "document \(.)", n: .}' >more.jsonl
+    shardtool tokenize -q --val 0 --keep n -o more more.jsonl
+    for damage in true 'truncate -s -1' 'truncate -s 0'; do # merge links no table that is not the listed one
+        $damage bad/train/000/000000.docs
+        run_match 65 "bad/train/000/000000.docs'" shardtool merge -o both bad more
+        run_match 65 "bad/train/000/000000.docs'" shardtool merge -o both more bad
+        [ ! -e both/dataset.jsonl ]
+    done
     rm bad/train/000/000000.docs
     run_match 1 "000000.docs" shardtool verify bad
     shardtool cat bad | cmp - <(shardtool cat good)
