@@ -7,6 +7,7 @@
 #include "shardtool/parquet/parquet_record.h"
 #include "shardtool/where/where.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -159,6 +160,8 @@ static void print_value(const ParquetColumn *column, const ParquetValue *value, 
         snprintf(text, 32, "%s", value->integer ? "true" : "false");
     else if (column->type != PARQUET_FLOAT && column->type != PARQUET_DOUBLE)
         snprintf(text, 32, column->is_unsigned ? "%" PRIu64 : "%" PRId64, (uint64_t)value->integer);
+    else if (fabs(value->real) <= 0x1p53 && value->real == floor(value->real)) // as a list of integers has it
+        snprintf(text, 32, "%.0f", value->real);
     else // the shortest that reads back as the same number
         for (int digits = 1, end = column->type == PARQUET_FLOAT ? 9 : 17; digits <= end; digits++) {
             snprintf(text, 32, "%.*g", digits, value->real);

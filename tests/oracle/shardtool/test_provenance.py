@@ -56,7 +56,7 @@ class Inputs:
     def value(self, path, record, draw):
         kept = {"url": f"https://{draw.randrange(9)}.example/{path}?{record}"}
         if draw.random() < 0.5:
-            kept["meta.score"] = draw.choice([0.5, 12, 1 / 3, -7])
+            kept["meta.score"] = draw.choice([0.5, 12, 1 / 3, -7, 10, 2000000, 2**53, 1e22, 1e-7])
         return kept
 
     def lines(self, path, texts, draw, opener):
