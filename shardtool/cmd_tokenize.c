@@ -89,7 +89,7 @@ static void make_params(Buffer *line, const char *share) {
     buffer_print(line, ";eot=after;invalid=%s", invalid);
     input_print_params(line);
     if (source_options.turns) buffer_print(line, ";turns=1");
-    if (turns_keys) buffer_print(line, ";turns_keys=%s", turns_keys);
+    if (turns_keys) input_print_param(line, ";turns_keys=", turns_keys);
     if (max_tokens) buffer_print(line, ";max_tokens=%" PRIu64, max_tokens);
     buffer_print(line, ";val=%s;val_seed=%" PRIu64 ";shard_tokens=%" PRIu64, share, val_seed, shard_tokens);
 }

@@ -2,6 +2,7 @@
 #include "shardtool/print/row_printer.h"
 #include "common/hash.h"
 #include "common/json_write.h"
+#include "common/log.h"
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -13,14 +14,27 @@ void row_begin(RowPrinter *printer, const char *key, const char *name) {
     if (name && (is_list || printer->json)) row_add_text(printer, key, 0, name);
 }
 
+// Adds a text without control characters, which could forge lines.
+static void add_printable(Buffer *row, int width, const char *value) {
+    const size_t before = row->size;
+    buffer_print(row, "%*s", width, value);
+    buffer_add(row, "", 1);
+    text_printable((char *)row->data + before);
+    row->size = before + strlen((char *)row->data + before);
+}
+
 void row_add_text(RowPrinter *printer, const char *key, int width, const char *value) {
     Buffer *row = &printer->row;
-    if (printer->json)
+    if (printer->json) {
         json_add_field(row, key, value);
-    else if (printer->key_width)
-        buffer_print(row, "%-*s %s\n", printer->key_width, key, value);
-    else
-        buffer_print(row, "%s%*s", row->size ? " " : "", width, value);
+    } else if (printer->key_width) {
+        buffer_print(row, "%-*s ", printer->key_width, key);
+        add_printable(row, 0, value);
+        buffer_print(row, "\n");
+    } else {
+        buffer_print(row, "%s", row->size ? " " : "");
+        add_printable(row, width, value);
+    }
 }
 
 void row_add_number(RowPrinter *printer, const char *key, int width, uint64_t value) {
@@ -67,10 +81,12 @@ void row_add_quoted(RowPrinter *printer, const char *key, Bytes value) {
 
 void row_end(RowPrinter *printer) {
     Buffer *row = &printer->row;
-    if (printer->json)
+    if (printer->json) {
         buffer_print(row, "}\n");
-    else if (!printer->key_width)
-        buffer_print(row, "%s%s\n", printer->name ? "  " : "", printer->name ? printer->name : "");
+    } else if (!printer->key_width) {
+        if (printer->name) buffer_print(row, "  "), add_printable(row, 0, printer->name);
+        buffer_print(row, "\n");
+    }
     fwrite(row->data, 1, row->size, stdout);
     buffer_close(row);
     printer->rows++;

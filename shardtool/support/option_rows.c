@@ -88,16 +88,26 @@ int input_check(void) {
     return where_parse(&conditions, &source_options.where);
 }
 
+void input_print_param(Buffer *line, const char *before, const char *value) {
+    buffer_print(line, "%s", before);
+    for (const char *at = value; *at; at++) {
+        const unsigned char c = (unsigned char)*at;
+        buffer_print(line, c < ' ' || c == 0x7f || strchr("%&;", c) ? "%%%02X" : "%c", c);
+    }
+}
+
 void input_print_params(Buffer *line) {
     char docs[16], format[16];
     word_print(DOCS_WORDS, source_options.docs, docs, sizeof docs);
     word_print(input_format_words, source_options.format, format, sizeof format);
-    buffer_print(line, ";docs=%s;field=%s", docs, source_options.text_field);
+    buffer_print(line, ";docs=%s", docs);
+    input_print_param(line, ";field=", source_options.text_field);
     // Only if they are not the default, so that datasets made before these options existed keep their fingerprint.
     if (strcmp(format, "auto") != 0) buffer_print(line, ";format=%s", format);
-    if (strcmp(source_options.text_column, "text") != 0) buffer_print(line, ";column=%s", source_options.text_column);
+    if (strcmp(source_options.text_column, "text") != 0)
+        input_print_param(line, ";column=", source_options.text_column);
     for (size_t i = 0; i < source_options.where.count; i++)
-        buffer_print(line, "%s%s", i ? "&" : ";where=", source_options.where.items[i]);
+        input_print_param(line, i ? "&" : ";where=", source_options.where.items[i]);
     for (size_t i = 0; i < source_options.keep.count; i++)
-        buffer_print(line, "%s%s", i ? "&" : ";keep=", source_options.keep.items[i]);
+        input_print_param(line, i ? "&" : ";keep=", source_options.keep.items[i]);
 }

@@ -53,6 +53,8 @@ int input_check(void);                   // parses the input options; 2 when one
 int input_set_threads(uint64_t threads); // the value of -j, checked
 // Appends the input options that determine the documents: ";docs=file;field=text" and more, as one item each.
 void input_print_params(Buffer *line);
+// A value of them after `before`: control characters and the separators %, & and ; as %XX.
+void input_print_param(Buffer *line, const char *before, const char *value);
 // Opens the INPUTs, calls `take` to read all documents, and reports the skipped inputs.
 int input_read(int count, char **arguments, int (*take)(Source *source));
 // Before a command writes the one file `path`: removes the files that killed runs left beside it, .NAME.tmp.PID. 73

@@ -137,6 +137,30 @@ for row in (json.loads(line) for name in sys.argv[1:] for line in open(name)):
 END
 }
 
+@test "names with separators and control characters stay what they are in params, and forge no line" {
+    echo '{"text": "a", "a&b": 1, "a": 2, "b": 3}' >in.jsonl && echo '{"text": "b"}' >more.jsonl
+    shardtool tokenize -q --val 0 --keep 'a&b' -o d in.jsonl
+    for keep in "--keep a --keep b" "--keep a%26b"; do
+        # shellcheck disable=SC2086
+        run_code 2 shardtool tokenize -q --val 0 $keep --append -o d more.jsonl
+    done
+    shardtool tokenize -q --val 0 --keep 'a&b' --append -o d more.jsonl
+    [[ "$(shardtool info --json d | jq -r .params)" == *";keep=a%26b;val=0;"* ]]
+    shardtool tokenize -q --val 0 --keep 'x;val=0' --where $'text != "\nkind forged\e[2J"' -o e in.jsonl
+    [[ "$(shardtool info --json e | jq -r .params)" == *";where=text != \"%0Akind forged%1B[2J\";keep=x%3Bval=0;val=0;"* ]]
+    python3 - e <<'END'
+import hashlib, json, pathlib, sys
+manifest = pathlib.Path(sys.argv[1], "dataset.jsonl") # of an older version
+header, lines = manifest.read_text().split("\n", 1)
+header = json.loads(header)
+header["params"] = "frame_tokens=1;where=\nkind forged\x1b[2J"
+del header["header_hash"]
+head = json.dumps(header, separators=(",", ":"))[:-1]
+manifest.write_text(f'{head},"header_hash":"{hashlib.sha256(head.encode()).hexdigest()}"}}\n{lines}')
+END
+    [ "$(shardtool info e | grep -c '^kind')" = 1 ] && ! shardtool info e | grep -q $'\e'
+}
+
 @test "which names the file and the line of each document of a step" {
     seq 200 | jq -c '{text: "document number \(.) of a few", id: .}' >in.jsonl
     shardtool tokenize -q --val 0.1 --keep id -o d in.jsonl
