@@ -47,6 +47,7 @@ void lineage_add(Buffer *inputs, const Dataset *from) {
         buffer_print(inputs, ",");
         buffer_add(inputs, from->history + 1, size - 1);
         if (inputs->size <= HISTORY_BYTES_MAX) return;
+        log_warn("the history of '%s' is left out, as those of the inputs are longer than 1 MiB together", from->path);
         inputs->size -= size;
     } else if (!strncmp(params, "frame_tokens=", strlen("frame_tokens="))) {
         add_command(inputs, "tokenize", params);

@@ -171,6 +171,10 @@ static void print_value(const ParquetColumn *column, const ParquetValue *value, 
         }
 }
 
+static int fail_at(const ParquetReader *parquet, size_t group, const char *column) {
+    return fail_in("'%s' row group %zu, column '%.100s'", parquet->stream->name, group, column);
+}
+
 // Adds the values of the next row. Those of an unwanted one are passed over.
 static int keep_row(ParquetReader *parquet, bool wanted) {
     SourceOptions *options = parquet->options;
@@ -179,12 +183,13 @@ static int keep_row(ParquetReader *parquet, bool wanted) {
         const ParquetColumn *column = &parquet->keep_columns[i];
         ParquetValue value;
         char text[32], why[KEEP_WHY_BYTES];
-        if (parquet_column_next(&parquet->keep[i], &value) < 0) return -1;
+        if (parquet_column_next(&parquet->keep[i], &value) < 0)
+            return fail_at(parquet, parquet->group - 1, options->keep.items[i]);
         if (!wanted || value.null || parquet_is_null(column)) continue;
         const bool is_text = column->type == PARQUET_BYTE_ARRAY;
         if (!is_text) print_value(column, &value, text);
         if (keep_add(options, i, NULL, is_text ? value.bytes : bytes_of_text(text), &parquet->kept, why) < 0)
-            return fail(EX_DATA, "row %" PRIu64 ": %s", parquet->row, why);
+            return fail(EX_DATA, "'%s' row %" PRIu64 ": %s", parquet->stream->name, parquet->row, why);
     }
     return 0;
 }
@@ -211,10 +216,6 @@ static int find_columns(ParquetReader *parquet) {
     for (size_t i = 0; i < options->keep.count; i++)
         if (find_kept(parquet, i) < 0) return -1;
     return 0;
-}
-
-static int fail_at(const ParquetReader *parquet, size_t group, const char *column) {
-    return fail_in("'%s' row group %zu, column '%.100s'", parquet->stream->name, group, column);
 }
 
 // Finds the pages of a column in a row group; with `begin`, starts reading them.
@@ -291,7 +292,7 @@ static int next_row(ParquetReader *parquet, ParquetValue *text, bool *wanted) {
         const WhereValue compared = where_value(&parquet->where_columns[i], &value);
         *wanted &= where_holds(&parquet->conditions.items[i], &compared);
     }
-    if (keep_row(parquet, *wanted) < 0) return fail_at(parquet, parquet->group - 1, "--keep");
+    if (keep_row(parquet, *wanted) < 0) return -1;
     if (parquet->options->turns) return next_line(parquet);
     if (parquet_column_next(&parquet->text, text) < 0)
         return fail_at(parquet, parquet->group - 1, parquet->options->text_column);

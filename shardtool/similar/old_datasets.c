@@ -8,6 +8,9 @@
 static int open_dataset(OldDataset *dataset, const char *path, PartKind kind, const char *rules) {
     char *paths[] = {(char *)(uintptr_t)path};
     const char *const similar = kind == PART_BANDS ? " --similar 0.8" : "";
+    if (strstr(path, "://"))
+        return fail(EX_USAGE,
+                    "--old '%s' is not a directory of this machine, which has its parts: copy it by filter -o", path);
     if (!dataset_is(path)) return fail(EX_NOINPUT, "--old '%s' is not a dataset", path);
     if (output_options.path && refuse_as_output(path, output_options.path) < 0) return -1;
     if (documents_open(&dataset->inputs, 1, paths) < 0) return -1;

@@ -51,8 +51,8 @@ static int add_name(PartSet *set, Buffer *marks, const char *name) {
     if (!parse_name(name, &kind, &number, &count, &is_temporary)) return 0;
     if (set->kind == PART_KINDS) set->kind = kind;
     if (kind != set->kind)
-        return fail(EX_USAGE, "'%s' holds parts of %s, as '%s': for %s choose another directory", set->directory,
-                    kind_commands[kind], name, kind_commands[set->kind]);
+        return fail(EX_USAGE, "'%s' holds parts of %s, as '%s': for %s remove them, or choose another directory",
+                    set->directory, kind_commands[kind], name, kind_commands[set->kind]);
     if (set->count && set->count != count)
         return fail(EX_USAGE, "'%s' holds one of %u parts and one of %u: remove the files of one of the two",
                     set->directory, set->count, count);

@@ -297,7 +297,8 @@ same_without_parts() { diff -r -x '*-of-*' "$1" "$2"; } # DATASET DATASET
     shardtool dedup -q --part 1/1 -o both d
     run_match 66 "no documents are left" new --old e -o v e
     run_match 66 "--old 'd.jsonl' is not a dataset" shardtool dedup --old d.jsonl -o v d
-    run_match 2 "'old' holds parts of dedup --similar" shardtool dedup --old old -o v d
+    run_match 2 "'old' holds parts of dedup --similar*remove them, or choose another directory" shardtool dedup --old old -o v d
+    run_match 2 "--old 's3://b/old' is not a directory of this machine" shardtool dedup --similar 0.8 --old s3://b/old -o v d
     run_match 2 "lies in the input 'old'" new -o old/v d
     shardtool train-vocabulary --characters d.jsonl >abc && shardtool tokenize -q --val 0 --vocabulary abc -o c rest.jsonl
     run_match 65 "vocabular" new --report c.jsonl c

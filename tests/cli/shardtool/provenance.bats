@@ -235,6 +235,13 @@ END
     grep -q '  - its inputs: not known, as it is not where the run read it' away/README.md
 }
 
+@test "a history that is left out as too long is named" {
+    echo '{"text": "a"}' >in.jsonl && shardtool tokenize -q --val 0 -o d0 in.jsonl
+    for i in 0 1 2 3; do shardtool filter -q --min-tokens 1 -o d$((i + 1)) d$i d$i d$i d$i d$i d$i d$i d$i; done
+    run_match 0 "the history of 'd4' is left out, as those of the inputs are longer than 1 MiB together" shardtool filter --min-tokens 1 -o all d4 d4 d4 d4
+    shardtool info all | grep -qx ' *25.0 % d4: not known'
+}
+
 @test "documents of a list go and info proves it; which names the steps that had them, as a join does" {
     seq 300 | jq -c '{text: "document number \(.) of a page", url: "https://a.b/\(. % 100)"}' >in.jsonl
     printf '{"text": "without the key %d"}\n' {1..9} >>in.jsonl
