@@ -183,6 +183,7 @@ static void add_header_line(Buffer *out, const Dataset *dataset, Bytes lines) {
         buffer_print(out, "}");
     }
     buffer_print(out, dataset->source_count ? "]" : "[]");
+    if (dataset->names_from) json_add_field(out, "names_from", dataset->names_from);
     if (dataset->history) {
         json_add_key(out, "history");
         buffer_print(out, "%s", dataset->history);
@@ -280,6 +281,8 @@ static int read_header(Dataset *dataset, const json_t *object, Bytes line, uint8
         dataset->history = text ? arena_copy_string(&dataset->arena, text) : NULL;
         free(text);
     }
+    if (json_object_get(object, "names_from") && get_string(dataset, object, "names_from", &dataset->names_from))
+        return -1;
     if (json_object_get(object, "part") && get_string(dataset, object, "part", &dataset->part)) return -1;
     if (vocab_size == 0 || vocab_size > IDS_MAX || eot_id > UINT32_MAX)
         return fail(EX_DATA, "a vocabulary of %" PRIu64 " ids, this program reads up to %d", vocab_size, IDS_MAX);

@@ -2,7 +2,7 @@
 //
 // The manifest has a line for the header and one for each shard, of train first. Each is a JSON object. N is an integer
 // from 0 to 2^63-1, HEX has two digits for each byte. A reader refuses a line without one of the keys, but `part`,
-// `sources`, `history`, `docs`, `source_bytes`, `train` and `val` may be missing. It ignores other keys.
+// `sources`, `names_from`, `history`, `docs`, `source_bytes`, `train` and `val` may be missing. It ignores other keys.
 //
 //   format        "SHRDSET2", or "SHRDSET1", which has no header_hash; a reader refuses others
 //   fingerprint   HEX of 32 bytes: of the dataset (below); a reader computes and compares it
@@ -17,6 +17,8 @@
 //   val_seed      N: the seed by which documents were chosen for val (below)
 //   sources       a list of the arguments of the command: `path` as typed, the N `files` and `bytes`, and the HEX of 16
 //                 bytes `digest`, by which shardtool finds that inputs have changed
+//   names_from    text, optional: the folder, as typed, that names of inputs in tables of documents are relative to, if
+//                 inputs are named by absolute paths or by ..; tokenize --append takes it
 //   history       how the dataset came about: an object of two texts, `command` and its `settings`, and if it was made
 //                 of datasets, `from`, the list of these. Each is such an object, with the text `name` and the N
 //                 `tokens` and `documents` that it had; without `command` it is not known
@@ -93,8 +95,9 @@ typedef struct {
     Arena arena;             // owns every string
     const char *path, *name; // the directory and its last component
     uint8_t fingerprint[32], vocab_fp[32], params_fp[32];
-    const char *part;    // of a part that tokenize --part made: its number and all files, see run_part.h; else NULL
-    const char *history; // as JSON (lineage.h); NULL: not known
+    const char *part;       // of a part that tokenize --part made: its number and all files, see run_part.h; else NULL
+    const char *names_from; // a folder with its `/`; NULL: none
+    const char *history;    // as JSON (lineage.h); NULL: not known
     const char *params, *val; // the options that params_fp hashes; the validation share, as text
     uint64_t val_seed;
     uint32_t vocab_size, eot_id;

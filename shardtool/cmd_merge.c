@@ -116,6 +116,7 @@ static void begin_whole(Dataset *whole, const Dataset *first, const char *direct
     dataset_begin(whole, directory);
     whole->params = arena_copy_string(&whole->arena, first->params);
     whole->val = arena_copy_string(&whole->arena, first->val);
+    if (first->part && first->names_from) whole->names_from = arena_copy_string(&whole->arena, first->names_from);
     whole->val_seed = first->val_seed;
     whole->vocab_size = first->vocab_size, whole->eot_id = first->eot_id;
     memcpy(whole->vocab_fp, first->vocab_fp, 32);

@@ -70,6 +70,7 @@ typedef struct {
     const char *part; // for the manifest; NULL: the whole
     Buffer line;      // the options of make_params, without line end
     char share[32];   // --val as text
+    char names_from[PATH_MAX_BYTES];
 } RunParams;
 
 // The shortest decimal that reads back as the same number, so that the text does not depend on the C library.
@@ -229,6 +230,7 @@ static void begin_dataset(Dataset *dataset, const char *directory, const RunPara
     const ShardParams *params = &run->pipeline.shards.params;
     dataset_begin(dataset, directory);
     dataset->part = run->part;
+    dataset->names_from = *run->names_from ? run->names_from : NULL;
     dataset->params = (const char *)run->line.data, dataset->val = run->share, dataset->val_seed = val_seed;
     dataset->vocab_size = params->vocab_size, dataset->eot_id = params->eot_id;
     memcpy(dataset->vocab_fp, params->vocab_fp, 32);
@@ -247,6 +249,9 @@ static int write_dataset(DatasetBuild *build, RunParams *run, Inputs *inputs) {
     Journal journal = {0};
     JournalResume resume;
     int pending_split = val > 0.5 ? SPLIT_TRAIN : SPLIT_VAL; // the smaller one
+    if (base && base->names_from) inputs_name_from(inputs, base->names_from);
+    snprintf(run->names_from, sizeof run->names_from, "%.*s", (int)inputs->outside_bytes,
+             inputs->outside ? inputs->outside : "");
     begin_dataset(&dataset, build->target, run);
     int status = journal_load(&dataset, inputs, base, pending_split, &resume);
     bool continued = status == JOURNAL_SAME;

@@ -56,11 +56,19 @@ const char *input_name(const Inputs *inputs, const InputFile *file, char name[st
         snprintf(name, PATH_MAX_BYTES, "%.*s%.*s", (int)(host - path), path, (int)strcspn(from, "?#"), from);
         return name;
     }
-    if (is_outside(path) && inputs->outside && !strncmp(path, inputs->outside, inputs->outside_bytes))
-        path += inputs->outside_bytes;
+    size_t same = 0, length = 0; // of `outside` that the path has; of `name`
+    while (is_outside(path) && same < inputs->outside_bytes && path[same] == inputs->outside[same]) same++;
+    while (same && inputs->outside[same - 1] != '/') same--;
+    for (size_t i = same; same && i < inputs->outside_bytes && length + 4 < PATH_MAX_BYTES; i++)
+        if (inputs->outside[i] == '/') length += (size_t)snprintf(name + length, PATH_MAX_BYTES - length, "../");
+    path += same;
     for (path = skip_here(path); is_outside(path) && *path; path = skip_here(path)) path += *path == '/' ? 1 : 2;
-    snprintf(name, PATH_MAX_BYTES, "%s", *path ? path : "-");
+    snprintf(name + length, PATH_MAX_BYTES - length, "%s", *path ? path : "-");
     return name;
+}
+
+void inputs_name_from(Inputs *inputs, const char *folder) {
+    inputs->outside = folder, inputs->outside_bytes = strlen(folder);
 }
 
 bool input_entry(const Inputs *inputs, const InputFile *file, char path[static PATH_MAX_BYTES], RemoteEntry *entry) {

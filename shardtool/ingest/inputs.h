@@ -40,6 +40,8 @@ bool input_entry(const Inputs *inputs, const InputFile *file, char path[static P
 const char *input_path(const Inputs *inputs, const InputFile *file, char path[static PATH_MAX_BYTES]);
 // The name of a file in tables of documents (dataset/provenance.h): without what tells where this machine has it.
 const char *input_name(const Inputs *inputs, const InputFile *file, char name[static PATH_MAX_BYTES]);
+// Makes these names relative to another folder, with its `/`, than the one that the arguments share. Borrowed.
+void inputs_name_from(Inputs *inputs, const char *folder);
 // Names a document of a file in the pending error; returns -1.
 int input_fail_in(const Inputs *inputs, uint64_t file, uint64_t document);
 const InputFolder *input_folder(const Inputs *inputs, const InputFile *file);

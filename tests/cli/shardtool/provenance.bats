@@ -35,6 +35,15 @@ places() { shardtool info --docs --json "$@" | jq -r '"\(.input):\(.record)"'; }
     [ "$(places three | head -n 1)" = data/a/1.txt:0 ]
     (cd sub && shardtool tokenize -q --val 0 -o ../four ../data/a)
     [ "$(places four | head -n 1)" = a/1.txt:0 ]
+    mkdir -p p/y1/z p/y2 && echo '{"text": "a"}' | tee p/d.jsonl p/y1/d.jsonl p/y1/e.jsonl p/y1/z/d.jsonl >p/y2/d.jsonl # appended, files keep other names
+    shardtool tokenize -q --val 0 -o more "$PWD/p/y1/d.jsonl"
+    for file in y1/e y1/z/d y2/d d; do shardtool tokenize -q --val 0 --append -o more "$PWD/p/$file.jsonl"; done
+    [ "$(places more | tr '\n' ' ')" = "d.jsonl:0 e.jsonl:0 z/d.jsonl:0 ../y2/d.jsonl:0 ../d.jsonl:0 " ]
+    shardtool tokenize -q --val 0 -o whole "$PWD/p/y1/d.jsonl" "$PWD/p/y1/e.jsonl" "$PWD/p/y1/z/d.jsonl"
+    [ "$(places whole)" = "$(places more | head -n 3)" ]
+    for part in 1/2 2/2; do shardtool tokenize -q --val 0 --part $part -o parts "$PWD/p/y1/d.jsonl" "$PWD/p/y1/e.jsonl"; done
+    shardtool merge -q --allow-duplicates -o joined parts/* && shardtool tokenize -q --val 0 --append -o joined "$PWD/p/y2/d.jsonl"
+    [ "$(places joined | tail -n 1)" = ../y2/d.jsonl:0 ]
     echo text | shardtool tokenize -q --val 0 -o five -
     [ "$(places five)" = -:0 ]
 }
