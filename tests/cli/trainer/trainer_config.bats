@@ -277,7 +277,7 @@ END
     run_match 2 "--temperature: -1 is outside 0 to 1e+09" "$BIN/trainer" sample --temperature=-1
     run_match 0 "usage: trainer train" "$BIN/trainer" train --help=1
     run_match 2 "-j: 'x' is not a number such as 4 or 64k" "$BIN/shardtool" tokenize -j x -o o docs
-    run_match 2 "'1.5' is not a number such as 4 or 64k" "$BIN/shardtool" tokenize --seed 1.5 -o o docs
+    run_match 2 "'1.5' is not a number such as 4 or 64k" "$BIN/shardtool" tokenize --max-tokens 1.5 -o o docs
     echo 'a: 1' >a.yaml
     run_match 2 "a.yaml:1:1: not a 'key = value' line, as n_layer = 12" "$BIN/trainer" plan a.yaml
 }

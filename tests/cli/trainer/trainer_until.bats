@@ -41,7 +41,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" --sample_tokens=0 "$@
     train --out_dir=tuned --quiet --init_from=first/ckpt-00000004 --max_iters=4
     train --out_dir=branch --quiet --branch_from=tuned --init_from=first/ckpt-00000004 --max_iters=5
     run_match 2 "n_embd" train --out_dir=new --branch_from=first --n_embd=32
-    run_match 82 "the plan needs" train --out_dir=new --branch_from=first --mem_limit=1MiB
+    run_match 82 "the plan needs" train --out_dir=new --branch_from=first --mem_limit=1MiB --batch_size=512
     run_match 66 "none" "$BIN/trainer" train tiny.conf --dataset=none --out_dir=new --branch_from=first
     not [ -e new ]
     mkdir mine && touch mine/notes
