@@ -105,7 +105,7 @@ def check_manifest(directory, pattern="gpt2"):
     head, rows = json.loads(first), [json.loads(line) for line in others]
     table, shard = re.search(r"\n## Datasets\n.*?```text\n(.*?)```.*?```text\n(.*?)```", PAGE, re.S).groups()
     keys = [re.findall(r"[a-z_]+", line[:14]) for line in table.splitlines()]
-    assert set(sum(keys, [])) == head.keys() | {"part"} and "part" not in head
+    assert set(sum(keys, [])) == head.keys() | {"part", "names_from"} and "part" not in head
     assert {*sum((re.findall(r"[a-z_]+", line[:14]) for line in shard.splitlines()), [])} == rows[0].keys()
     sha = lambda text: hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()  # noqa: E731
     assert head["format"] == "SHRDSET2" and head["lines_hash"] == sha(b"".join(others))
