@@ -6,7 +6,7 @@
 
 enum {
     REACH_MS = 2000, // for a loader to answer at all
-    WAIT_MS = 60000  // for it to open a dataset
+    WAIT_MS = 600000 // for it to open a dataset: tens of thousands of shards on a slow or busy file system
 };
 
 static int check_loader(Query *query) {

@@ -27,9 +27,11 @@ int query_open(Query *query, const char *address, const char *key_file, const ch
 
 static int open_monitor(Query *query) {
     char address[64];
+    // A loader that has answered and accepts no connection has ended; one that has not may be about to start.
+    const int events = ZMQ_EVENT_DISCONNECTED | (query->answered ? ZMQ_EVENT_CONNECT_RETRIED : 0);
     snprintf(address, sizeof address, "inproc://query-%u", query->sent++);
     query->monitor = zmq_socket(query->context, ZMQ_PAIR);
-    if (query->monitor && zmq_socket_monitor(query->socket, address, ZMQ_EVENT_DISCONNECTED) == 0 &&
+    if (query->monitor && zmq_socket_monitor(query->socket, address, events) == 0 &&
         zmq_connect(query->monitor, address) == 0)
         return 0;
     return fail(EX_LIMIT, "cannot watch a ZeroMQ socket: %s", zmq_strerror(errno));
@@ -101,7 +103,7 @@ int query_send(Query *query, WireMessage *message, Bytes words, int wait_ms, Wir
     if (status == 0) status = exchange(query, wire_encode(message), words, wait_ms, &first, &rest);
     if (status == 0)
         status = check_reply(query, message->header.type, (Bytes){zmq_msg_data(&first), zmq_msg_size(&first)}, reply);
-    if (status == 0) buffer_add(second, zmq_msg_data(&rest), zmq_msg_size(&rest));
+    if (status == 0) buffer_add(second, zmq_msg_data(&rest), zmq_msg_size(&rest)), query->answered = true;
     zmq_msg_close(&first), zmq_msg_close(&rest);
     close_socket(query);
     return status;

@@ -12,6 +12,7 @@ typedef struct {
     void *context;
     void *socket, *monitor; // of the request that waits for its reply; monitor: receives the end of the connection
     unsigned sent;          // requests
+    bool answered;          // one of them
 } Query;
 
 // Prepares requests to the loader at `address`, in the form that endpoint_parse accepts. A loader with keys needs a key

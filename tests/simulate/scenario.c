@@ -99,14 +99,17 @@ void __wrap_server_send_error(Server *server, const Route *route, const WireHead
 // --- the operator
 
 static Outcome ask(const Loader *loader, const WireControl *control, const Buffer *words) {
-    enum { WAIT_MS = 60000 };
+    enum { REACH_MS = 2000, WAIT_MS = 60000 };
     const uint64_t began_ns = sim_now;
     Query query;
     Buffer sentence = {0};
     WireMessage request, reply;
     memset(&request, 0, sizeof request);
-    request.header.type = WIRE_CONTROL, request.control = *control;
+    request.header.type = WIRE_STATS;
     int status = query_open(&query, loader->endpoint, NULL, NULL);
+    if (status == 0) status = query_send(&query, &request, (Bytes){0}, REACH_MS, &reply, &sentence);
+    memset(&request, 0, sizeof request);
+    request.header.type = WIRE_CONTROL, request.control = *control, sentence.size = 0;
     if (status == 0)
         status = query_send(&query, &request, (Bytes){words->data, words->size}, WAIT_MS, &reply, &sentence);
     if (status < 0 && err_code() != EX_PEER) sim_fail("the operator's request fails: %s", err_text());

@@ -448,11 +448,12 @@ static Queue *outgoing(const Socket *socket, Link *link) {
 }
 
 // Changes a bit, in a copy: the sender may still use its memory. More often of a NOTICE, which is not repeated; not of
-// CONTROL, whose second part has no checksum.
+// the operator's: a second part of CONTROL has no checksum, and a command ends at a reply that is damaged.
 static void damage(Message *message) {
-    enum { TYPE = 6, NOTICE = 6, CONTROL = 9 };
+    enum { TYPE = 6, NOTICE = 6, STATS = 7, CONTROL = 9 };
     const uint8_t type = message->parts->data[TYPE];
-    if (type == CONTROL || !sim_chance(type == NOTICE ? 5 * sim_network.damaged : sim_network.damaged)) return;
+    if (type == CONTROL || type == STATS || !sim_chance(type == NOTICE ? 5 * sim_network.damaged : sim_network.damaged))
+        return;
     Part **at = sim_chance(500) && message->parts->next ? &message->parts->next : &message->parts, *part = *at;
     if (!part->size) return;
     Part *copy = part_new(part->data, part->size);
