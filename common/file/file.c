@@ -404,7 +404,7 @@ int lock_check(const Lock *lock, const char *path) {
     char name[PATH_MAX_BYTES];
     struct stat held, found;
     path_join(name, path, ".lock");
-    if (lock->fd <= 0 || fstat(lock->fd, &held) < 0) return 0;
+    if (!lock || lock->fd <= 0 || fstat(lock->fd, &held) < 0) return 0;
     if (stat(name, &found) < 0 || (held.st_dev == found.st_dev && held.st_ino == found.st_ino)) return 0;
     return fail(EX_CREATE, "'%s' is no longer the directory in which this run began: it was moved, removed or replaced",
                 path);

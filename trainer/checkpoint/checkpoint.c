@@ -286,17 +286,20 @@ static int save_evaluation(const RunState *state, const Config *config, const ch
     return result;
 }
 
-int checkpoint_save(Network *network, const RunState *state, const Config *config, const char *out_dir) {
+int checkpoint_save(Network *network, const RunState *state, const Config *config, const char *out_dir,
+                    const Lock *lock) {
     char path[PATH_MAX_BYTES], temp[PATH_MAX_BYTES], name[64];
     if (access(step_path(path, out_dir, state->step), F_OK) == 0) return save_evaluation(state, config, path);
     snprintf(name, sizeof name, ".ckpt-%08llu.tmp.%d", (unsigned long long)state->step, (int)getpid());
     remove_checkpoint(path_join(temp, out_dir, "%s", name)); // of an attempt of ours that failed
     if (checkpoint_check_space(out_dir, checkpoint_bytes(network->model, network->plan->optimizer)) < 0)
         return fail_in("checkpoint of step %llu", (unsigned long long)state->step);
-    int result = mkdir(temp, 0777) < 0 ? fail_create(temp) : 0;
+    int result = lock_check(lock, out_dir);
+    if (result == 0 && mkdir(temp, 0777) < 0) result = fail_create(temp);
     if (result == 0) result = write_files(network, state, config, temp);
     if (result == 0) result = write_vocabulary(&network->model->shape, temp, out_dir);
     if (result == 0) result = dir_sync(temp);
+    if (result == 0) result = lock_check(lock, out_dir);
     if (result == 0 && rename(temp, path) < 0) result = fail_errno("cannot rename '%s' to '%s'", temp, path);
     if (result < 0) {
         remove_checkpoint(temp);

@@ -35,8 +35,10 @@ int checkpoint_check_space(const char *out_dir, uint64_t bytes);
 // and at the start of a run, if a kill had left a part of one.
 void checkpoint_rotate(const char *out_dir, uint64_t best_step, uint64_t cooldown);
 
-// Writes out_dir/ckpt-STEP, and removes old ones. Does nothing if it exists.
-int checkpoint_save(Network *network, const RunState *state, const Config *config, const char *out_dir);
+// Writes out_dir/ckpt-STEP, and removes old ones. Does nothing if it exists. 73, and nothing is left, when out_dir is
+// no longer the directory of the lock, before or after the files are written; NULL: not looked at.
+int checkpoint_save(Network *network, const RunState *state, const Config *config, const char *out_dir,
+                    const Lock *lock);
 
 // The names and shapes of a model.safetensors. `all`: a model with biases, because transformers' GPT-2 always has them.
 void checkpoint_name_tensors(SafeWriter *writer, const Model *all);

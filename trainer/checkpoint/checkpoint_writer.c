@@ -12,10 +12,10 @@ void checkpoint_writer_close(CheckpointWriter *writer) {
 static void *write_copy(void *argument) {
     CheckpointWriter *writer = argument;
     setpriority(PRIO_PROCESS, 0, 10); // of this thread: training goes first
-    writer->result =
-        fsync(writer->metrics_fd) < 0
-            ? fail_errno("cannot sync the metrics of the run in '%s'", writer->config->out_dir)
-            : checkpoint_save(&writer->copy->view, &writer->state, writer->config, writer->config->out_dir);
+    writer->result = fsync(writer->metrics_fd) < 0
+                         ? fail_errno("cannot sync the metrics of the run in '%s'", writer->config->out_dir)
+                         : checkpoint_save(&writer->copy->view, &writer->state, writer->config, writer->config->out_dir,
+                                           writer->lock);
     err_take(&writer->error);
     struct timespec used;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);

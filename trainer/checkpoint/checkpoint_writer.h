@@ -9,8 +9,9 @@
 #include <stdatomic.h>
 
 typedef struct {
-    HostCopy *copy; // set these two first; both are borrowed. A copy without memory: saves wait
+    HostCopy *copy; // set these three first; all are borrowed. A copy without memory: saves wait
     const Config *config;
+    const Lock *lock;   // of out_dir
     RunState state;     // of the copy
     double processor_s; // of the thread, for the last save
     int metrics_fd;

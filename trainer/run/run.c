@@ -182,6 +182,7 @@ int run_open(Run *run, const Config *config, bool fresh, bool print_ranks) {
     Collective *ranks = &engine->collective;
     engine->record = record_line, engine->record_self = run;
     run->saves.writer.copy = &engine->copy, run->saves.writer.config = &engine->config;
+    run->saves.writer.lock = &run->lock;
     if (engine_open(engine, config, fresh, print_ranks) < 0 || ranks_agree(ranks, open_directory(run, fresh)) < 0 ||
         engine_connect(engine) < 0)
         return -1;

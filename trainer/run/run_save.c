@@ -56,8 +56,9 @@ static int write_checkpoint(Run *run, bool beside, uint64_t started) {
         metrics_add(&run->metrics, run->engine.state.step, "\"save_wait_ms\": %.1f", saves->wait * 1e3);
         return 0;
     }
-    if (metrics_sync(&run->metrics) < 0 || checkpoint_save(engine_whole(&run->engine), &run->engine.state,
-                                                           &run->engine.config, run->engine.config.out_dir) < 0)
+    if (metrics_sync(&run->metrics) < 0 ||
+        checkpoint_save(engine_whole(&run->engine), &run->engine.state, &run->engine.config, run->engine.config.out_dir,
+                        &run->lock) < 0)
         return -1;
     const double seconds = (double)(clock_ns() - started) * 1e-9;
     saves->seconds = measured(saves->seconds, seconds), saves->cost = measured(saves->cost, seconds);

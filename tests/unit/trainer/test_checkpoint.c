@@ -52,7 +52,7 @@ TEST(checkpoint_gives_back_every_bit) {
         now.changes[0] = (DatasetChange){.step = 3, .consumed = 12}, now.change_count = 1;
         char out[16], path[PATH_MAX_BYTES];
         snprintf(out, sizeof out, "run%d", bias);
-        CHECK(dir_make(out) == 0 && checkpoint_save(&a.network, &now, &a.config, out) == 0);
+        CHECK(dir_make(out) == 0 && checkpoint_save(&a.network, &now, &a.config, out, NULL) == 0);
         CHECK(checkpoint_find(out, &a.config, path, &found) == 1);
         CHECK_TEXT(path, "ckpt-00000007");
         CHECK(found.step == 7 && found.best_loss == 1.0 / 3 && found.eval_rule == 11 && isnan(found.last_loss) &&
@@ -88,13 +88,13 @@ TEST(checkpoint_that_is_damaged_gives_way_to_the_one_before) {
     tiny_open(&tiny, &tiny_shape);
     CHECK(dir_make("run") == 0);
     RunState now = state_at(1), found;
-    CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+    CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run", NULL) == 0);
     char path[PATH_MAX_BYTES];
     for (int file = 0; file < 3; file++) {
         // a bit at the start, in the header, in the middle, at the end; and a file cut short
         for (int where = 0; where < 5; where++) {
             now = state_at(2);
-            CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+            CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run", NULL) == 0);
             char name[64];
             size_t size;
             snprintf(name, sizeof name, "run/ckpt-00000002/%s", files[file]);
@@ -147,7 +147,7 @@ TEST(a_changed_bit_of_a_tensor_is_found_in_a_checkpoint_an_export_and_an_import)
     char path[PATH_MAX_BYTES];
     snprintf(path, sizeof path, "%s/fuzz/import/float32.pt", test_data);
     const RunState now = state_at(1);
-    CHECK(dir_make("run") == 0 && checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+    CHECK(dir_make("run") == 0 && checkpoint_save(&tiny.network, &now, &tiny.config, "run", NULL) == 0);
     CHECK(dir_make("exported") == 0);
     write_file("exported/characters.txt", "\n abcdefgz", 10); // and the end of a text
     CHECK(model_export(directories[0], "exported", &tiny.model.shape, DTYPE_FP32) == 0);
@@ -169,9 +169,9 @@ TEST(checkpoint_writer_saves_the_network_as_it_was_at_the_start) {
         CHECK(dir_make(out) == 0);
         tiny.config.out_dir = out;
         RunState now = state_at(5), found;
-        CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "waiting") < 0); // no such directory
+        CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "waiting", NULL) < 0); // no such directory
         err_clear();
-        CHECK(dir_make("waiting") == 0 && checkpoint_save(&tiny.network, &now, &tiny.config, "waiting") == 0);
+        CHECK(dir_make("waiting") == 0 && checkpoint_save(&tiny.network, &now, &tiny.config, "waiting", NULL) == 0);
         const int metrics = open("metrics.jsonl", O_WRONLY | O_CREAT, 0666);
         HostCopy copy;
         CheckpointWriter writer = {.copy = &copy, .config = &tiny.config};
@@ -207,7 +207,7 @@ TEST_CI(checkpoint_detects_every_flipped_bit) {
     tiny_open(&tiny, TINY_SHAPE(.layers = 1, .heads = 1, .channels = 8, .vocab = 16, .block = 4));
     CHECK(dir_make("run") == 0);
     RunState now = state_at(1), found;
-    CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+    CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run", NULL) == 0);
     log_quiet = true;
     for (int file = 0; file < 4; file++) {
         char name[64], path[PATH_MAX_BYTES];
@@ -239,7 +239,7 @@ TEST(checkpoint_of_another_model_is_refused_with_the_differences) {
     tiny_open(&tiny, &tiny_shape);
     CHECK(dir_make("run") == 0);
     RunState now = state_at(4);
-    CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+    CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run", NULL) == 0);
     char path[PATH_MAX_BYTES];
     Config other = tiny.config;
     other.learning_rate = 3, other.batch_size.value = 1, other.out_dir = "elsewhere"; // may change
@@ -263,7 +263,7 @@ TEST(checkpoints_rotate_but_for_the_last_two_and_the_best) {
     for (uint64_t step = 1; step <= 6; step++) {
         RunState now = state_at(step);
         now.best_step = step < 2 ? step : 2;
-        CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+        CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run", NULL) == 0);
     }
     CHECK(exists("run/ckpt-00000002") && exists("run/ckpt-00000005") && exists("run/ckpt-00000006"));
     CHECK(!exists("run/ckpt-00000003") && !exists("run/ckpt-00000004"));
@@ -274,7 +274,7 @@ TEST(checkpoints_rotate_but_for_the_last_two_and_the_best) {
     for (uint64_t step = 7; step <= 9; step++) {
         RunState now = state_at(step);
         now.best_step = 2;
-        CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+        CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run", NULL) == 0);
     }
     CHECK(exists("run/ckpt-00000005/state.json") && exists("kept/model.safetensors") && !exists("run/ckpt-00000006"));
 
@@ -289,8 +289,24 @@ TEST(checkpoint_that_cannot_be_written_leaves_nothing) {
     Tiny tiny;
     tiny_open(&tiny, &tiny_shape);
     RunState now = state_at(3);
-    CHECK_EQUAL(checkpoint_save(&tiny.network, &now, &tiny.config, "nowhere"), -1);
+    CHECK_EQUAL(checkpoint_save(&tiny.network, &now, &tiny.config, "nowhere", NULL), -1);
     CHECK_TEXT(err_text(), "checkpoint of step 3");
+    tiny_close(&tiny);
+}
+
+TEST(checkpoint_is_not_written_to_a_directory_that_took_the_place_of_the_run_s_own) {
+    Tiny tiny;
+    Lock lock;
+    tiny_open(&tiny, &tiny_shape);
+    RunState now = state_at(3);
+    CHECK(dir_make("run") == 0 && lock_take(&lock, "run", "another") == 0 && rename("run", "moved") == 0);
+    CHECK(dir_make("run") == 0);
+    write_file("run/.lock", "", 0);
+    CHECK_EQUAL(checkpoint_save(&tiny.network, &now, &tiny.config, "run", &lock), -1);
+    CHECK_ERROR(EX_CREATE, "no longer the directory in which this run began");
+    CHECK(remove("run/.lock") == 0 && rmdir("run") == 0); // it was empty
+    CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "moved", &lock) == 0);
+    lock_drop(&lock);
     tiny_close(&tiny);
 }
 

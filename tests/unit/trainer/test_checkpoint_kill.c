@@ -28,7 +28,7 @@ static int resume_and_save(void) {
     dir_sweep("run", NULL);
     if (checkpoint_find("run", &tiny.config, path, &found) != 1) return -1;
     found.step = NEW_STEP;
-    return checkpoint_save(&tiny.network, &found, &tiny.config, "run");
+    return checkpoint_save(&tiny.network, &found, &tiny.config, "run", NULL);
 }
 
 // The same through the thread that saves beside training.
@@ -97,12 +97,12 @@ static void start_over(void) { CHECK(system("rm -rf run && cp -r start run") == 
 static void open_runs(void) {
     tiny_open(&tiny, TINY_SHAPE(.threads = 1));
     RunState state = state_at(OLDEST_STEP);
-    CHECK(dir_make("run") == 0 && checkpoint_save(&tiny.network, &state, &tiny.config, "run") == 0);
+    CHECK(dir_make("run") == 0 && checkpoint_save(&tiny.network, &state, &tiny.config, "run", NULL) == 0);
     state.step = OLD_STEP;
-    CHECK(checkpoint_save(&tiny.network, &state, &tiny.config, "run") == 0);
+    CHECK(checkpoint_save(&tiny.network, &state, &tiny.config, "run", NULL) == 0);
     CHECK(system("cp -r run start && cp -r run whole") == 0);
     state.step = NEW_STEP;
-    CHECK(checkpoint_save(&tiny.network, &state, &tiny.config, "whole") == 0);
+    CHECK(checkpoint_save(&tiny.network, &state, &tiny.config, "whole", NULL) == 0);
     tiny.config.out_dir = "run";
 }
 

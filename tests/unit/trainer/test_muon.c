@@ -196,7 +196,7 @@ TEST(muon_gives_the_same_bits_with_any_threads_offloaded_and_resumed) {
                 run_state_init(&saved);
                 saved.step = STEPS / 2;
                 tiny_train(&tiny, 0, STEPS / 2, NULL);
-                CHECK(dir_make(out) == 0 && checkpoint_save(&tiny.network, &saved, &tiny.config, out) == 0);
+                CHECK(dir_make(out) == 0 && checkpoint_save(&tiny.network, &saved, &tiny.config, out, NULL) == 0);
                 tiny_close(&tiny);
                 tiny_open(&tiny, &shape);
                 CHECK(checkpoint_load(&tiny.network, path, true) == 0);

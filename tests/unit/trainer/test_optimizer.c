@@ -113,7 +113,7 @@ TEST(optimizer_state_of_a_row_is_saved_loaded_and_reset) {
         tiny_train(&tiny, 0, STEPS / 2, whole_run);
         run_state_init(&saved);
         saved.step = STEPS / 2;
-        CHECK(dir_make(out) == 0 && checkpoint_save(&tiny.network, &saved, &tiny.config, out) == 0);
+        CHECK(dir_make(out) == 0 && checkpoint_save(&tiny.network, &saved, &tiny.config, out, NULL) == 0);
         tiny_train(&tiny, STEPS / 2, STEPS, whole_run);
         tiny_close(&tiny);
 
