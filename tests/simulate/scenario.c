@@ -300,6 +300,12 @@ static bool all_ended(void *self) {
 }
 
 static bool node_ended(void *self) { return !((Node *)self)->alive; }
+// A slow disk may hold one longer than the trainers run.
+static bool reloads_have_ended(void *self) {
+    for (unsigned i = 0; i < sim_world.loader_count; i++)
+        if (sim_world.loaders[i].server && sim_world.loaders[i].server->reload.running) return false;
+    return (void)self, true;
+}
 static bool operator_has_ended(void *self) { return (void)self, !sim_world.operates; }
 
 // A dataset that a change has made must be served: the last one that was reported as done, or a later one of which
@@ -352,6 +358,7 @@ static void end_history(void) {
     task_wait(operator_has_ended, NULL, UINT64_MAX); // the last change may be the one whose NOTICE is lost
     heal();
     if (!task_wait(all_ended, NULL, 400 * S)) sim_fail("no progress for 400 s after the last fault");
+    task_wait(reloads_have_ended, NULL, 10 * S);
     node_start("audit", audit_main, &audited);
     task_sleep(80 * S); // a replaced dataset stays for 60 s
     if (!audited) sim_fail("the audit does not end");
