@@ -30,7 +30,10 @@ typedef struct {
 // Causal attention of B sequences of T tokens, with H heads of D channels.
 typedef struct {
     int B, T, H, D;
-    const int32_t *starts;  // (B,T): the first position that each query sees, at most its own, rising with t; NULL: 0
+    const int32_t *starts; // (B,T): the first token that each query sees, at most its own, rising with t; NULL: 0
+    // (B,T), forward pass with starts only: the position of each query in its text, of which positions[t] -
+    // (t - starts[t]) tokens are the first ones of the sequence, before starts[t]. It sees these, too. NULL: none
+    const int32_t *positions;
     const Dropout *dropout; // of the softmax's output, site DROPOUT_ATTENTION of `layer`; NULL: none
     int layer;
     int from; // the forward pass computes the queries from this position on, and may write any number to those before
@@ -55,8 +58,9 @@ typedef struct {
 typedef struct {
     int B, T, H, K, D;
     const Par *q_gain, *k_gain; // (D), the factors of the norm; both NULL: no norm
-    const float *rotation; // (T,D): the cosines of D/2 angles for each row of a sequence, then their sines; element i
-                           // turns with element i + D/2; NULL: no rotation
+    const float *rotation; // (T,D): the cosines of D/2 angles for each position, then their sines; element i turns with
+                           // element i + D/2; NULL: no rotation
+    const int32_t *positions; // (B,T), forward pass only; NULL: t
 } Heads;
 
 // The losses of M rows of logits, which are rows first .. first+M-1 of the batch. Columns from vocab on are ignored.

@@ -9,25 +9,25 @@ enum { SORTED = SORTED_TOKENS };                          // tokens that one blo
 enum { PLACE_BITS = 10, PLACES = (1 << PLACE_BITS) - 1 }; // of a key, below the token, which has at most 20
 static_assert(SORTED <= 1 << PLACE_BITS && IDS_MAX <= 1 << 20, "a token and its place fit a key");
 
-__global__ void __launch_bounds__(THREADS)
-    embed(act *out, const void *rows, unsigned bytes, const act *wte, const act *wpe, size_t vectors, int T, int C) {
+__global__ void __launch_bounds__(THREADS) embed(act *out, const void *rows, unsigned bytes, const int32_t *positions,
+                                                 const act *wte, const act *wpe, size_t vectors, int T, int C) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= vectors) return;
     int per_row = C / 8, n = (int)(i / per_row), c = (int)(i % per_row) * 8;
     float token[8], position[8];
     load8(token, wte + (size_t)token_at(rows, n + n / T, bytes) * C + c); // rows hold T+1 tokens
     if (wpe) {
-        load8(position, wpe + (size_t)(n % T) * C + c);
+        load8(position, wpe + (size_t)(positions ? positions[n] : n % T) * C + c);
 #pragma unroll
         for (int k = 0; k < 8; k++) token[k] += position[k];
     }
     store8(out + i * 8, token);
 }
 
-void FOR_ACT(cuda_embed_forward)(Res *out, const void *rows, const Par *wte, const Par *wpe, int B, int T, int C,
-                                 int vocab) {
+void FOR_ACT(cuda_embed_forward)(Res *out, const void *rows, const int32_t *positions, const Par *wte, const Par *wpe,
+                                 int B, int T, int C, int vocab) {
     size_t vectors = (size_t)B * T * C / 8;
-    LAUNCH(embed, blocks_of(vectors, THREADS), THREADS, 0, cuda.stream, (act *)out, rows, id_bytes(vocab),
+    LAUNCH(embed, blocks_of(vectors, THREADS), THREADS, 0, cuda.stream, (act *)out, rows, id_bytes(vocab), positions,
            (const act *)wte, (const act *)wpe, vectors, T, C);
 }
 

@@ -58,7 +58,7 @@ INLINE void rotate(float (&x)[4], const float *rotation, int lane, int D, float 
 template <int LANES>
 __global__ void __launch_bounds__(THREADS)
     heads_forward_kernel(act *qkv, const act *in, const act *q_gain, const act *k_gain, const float *rotation,
-                         HeadCounts h, size_t heads) {
+                         const int32_t *positions, HeadCounts h, size_t heads) {
     const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) / LANES;
     const int lane = threadIdx.x % LANES, D = h.D;
     const bool used = i < heads && lane < D / 4; // all lanes of a warp take part in its sums
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int k = 0; k < 4; k++) x[k] *= r * w[k];
     }
-    if (rotation && !value) rotate(x, rotation + n % h.T * D, lane, D, 1);
+    if (rotation && !value) rotate(x, rotation + (positions ? positions[n] : n % h.T) * D, lane, D, 1);
     const int shares = query ? 1 : h.H / h.K;
     const int first = query ? head : value ? 2 * h.H + (head - h.H - h.K) * shares : h.H + (head - h.H) * shares;
     for (int copy = 0; copy < shares; copy++) store4(qkv + (n * 3 * h.H + first + copy) * D, x, lane, D);
@@ -87,7 +87,7 @@ void FOR_ACT(cuda_heads_forward)(Act *qkv, const Act *in, const Heads *of) {
     const int lanes = h.D <= 64 ? 16 : 32;
     LAUNCH(lanes == 16 ? heads_forward_kernel<16> : heads_forward_kernel<32>, blocks_of(heads * lanes, THREADS),
            THREADS, 0, cuda.stream, (act *)qkv, (const act *)in, (const act *)of->q_gain, (const act *)of->k_gain,
-           of->rotation, h, heads);
+           of->rotation, of->positions, h, heads);
 }
 
 // parts (blocks, 2, D): gradients of both gains; NULL without gains. din may be dqkv if K = H

@@ -13,15 +13,27 @@ enum { ANY = 64 }; // a shape's field that does not matter to the operation
     on->square_sums(AT(sums), AT(grads), count);                                                                       \
     on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), divisor)
 
+// Positions of B sequences of T tokens, in any order.
+static Array *any_positions(int B, int T) {
+    int32_t *positions = malloc((size_t)(B * T) * sizeof *positions);
+    CHECK(positions);
+    for (int n = 0; n < B * T; n++) positions[n] = n * 31 % T;
+    Array *array = array_bytes(positions, (size_t)(B * T) * sizeof *positions);
+    free(positions);
+    return array;
+}
+
 void operation_embed(int B, int T, int C, int V, int vocab, bool add) {
     const size_t n = (size_t)(B * T * C);
     pair_open((Shape){B, T, C, C / 8, V, ANY, 1});
     Array *rows = array_tokens((size_t)B * (size_t)(T + 1), vocab), *wte = array_normal(PARS, (size_t)(V * C), 1, 0);
     Array *wpe = array_normal(PARS, (size_t)(T * C), 1, 0), *out = array_filled(RESIDUALS, n, NAN);
     Array *dout = array_normal(RESIDUALS, n, 1, 0), *dwte = array_normal(GRADS, (size_t)(V * C), 1, 0);
-    Array *dwpe = array_normal(GRADS, (size_t)(T * C), 1, 0);
-    ON_BOTH(on->embed_forward(AT(out), AT(rows), AT(wte), AT(wpe), B, T, C, vocab));
-    CHECK_NEAR(out, rounded_once);
+    Array *dwpe = array_normal(GRADS, (size_t)(T * C), 1, 0), *positions = any_positions(B, T);
+    for (int way = 0; way < 2; way++) {
+        ON_BOTH(on->embed_forward(AT(out), AT(rows), way ? AT(positions) : NULL, AT(wte), AT(wpe), B, T, C, vocab));
+        CHECK_NEAR(out, rounded_once);
+    }
     ON_BOTH(on->embed_backward(AT(dwte), AT(dwpe), AT(dout), AT(rows), B, T, C, vocab, add));
     CHECK_NEAR(dwte, 1e-6);
     CHECK_NEAR(dwpe, 1e-6);
@@ -222,9 +234,13 @@ void operation_heads(int B, int T, int H, int K, int D, bool gains, bool rotated
     Array *q_gain = array_normal(PARS, d, 0.5, 1), *k_gain = array_normal(PARS, d, 0.5, 1);
     Array *rotation = rotations(T, D), *dqkv = array_normal(ACTS, n * all, 1, 0);
     Array *din = array_filled(ACTS, n * width, NAN), *dbias = array_normal(GRADS, width, 1, 0);
-    Array *dq = array_normal(GRADS, d, 1, 0), *dk = array_normal(GRADS, d, 1, 0);
+    Array *dq = array_normal(GRADS, d, 1, 0), *dk = array_normal(GRADS, d, 1, 0), *positions = any_positions(B, T);
+    bool placed = false;
 #define HEADS                                                                                                          \
-    &(Heads) { B, T, H, K, D, gains ? AT(q_gain) : NULL, gains ? AT(k_gain) : NULL, rotated ? AT(rotation) : NULL }
+    &(Heads) {                                                                                                         \
+        B, T, H, K, D, gains ? AT(q_gain) : NULL, gains ? AT(k_gain) : NULL, rotated ? AT(rotation) : NULL,            \
+            placed ? AT(positions) : NULL                                                                              \
+    }
     for (int add = 0; add < 2; add++) {
         ON_BOTH(on->heads_backward(AT(din), AT(dq), AT(dk), AT(dbias), AT(dqkv), AT(in), HEADS, add));
         CHECK_NEAR(din, rounded_once);
@@ -232,8 +248,11 @@ void operation_heads(int B, int T, int H, int K, int D, bool gains, bool rotated
         CHECK_NEAR(dk, 1e-6);
         CHECK_NEAR(dbias, rounded_once);
     }
-    ON_BOTH(on->heads_forward(AT(qkv), AT(in), HEADS));
-    CHECK_NEAR(qkv, rounded_once);
+    for (int way = 2; way--;) {
+        placed = way;
+        ON_BOTH(on->heads_forward(AT(qkv), AT(in), HEADS));
+        CHECK_NEAR(qkv, rounded_once);
+    }
     if (in_place) {
         ON_BOTH(on->heads_backward(AT(dqkv), AT(dq), AT(dk), NULL, AT(dqkv), AT(in), HEADS, true));
         CHECK_NEAR(dqkv, rounded_once);
@@ -280,6 +299,30 @@ void operation_attention(int B, int T, int H, int D, bool with_dropout, bool wit
     CHECK_NEAR(lse, 1e-5);
     CHECK_NEAR(dqkv, 3 * rounded_once);
     CHECK_NEAR(dbias, 3 * rounded_once);
+    pair_close();
+}
+
+// Texts of many lengths go on from the first tokens of each sequence, whose last ones belong to no text.
+void operation_attention_of_branches(int B, int T, int H, int D) {
+    pair_open((Shape){B, (T + 1) / 2, H * D, H, ANY, ANY, 1}); // the scratch memory of half of these tokens
+    const size_t n = (size_t)(B * T);
+    int32_t *first = malloc(2 * n * sizeof *first), *position = first + n;
+    CHECK(first);
+    for (int b = 0, at = 0; b < B; b++) {
+        const int shared = b * 67 % (T / 2 + 1), end = T - T / 8;
+        for (int t = 0, start = 0; t < T; t++, at++) {
+            if (t >= end || (t >= shared && (t - shared) * (t - shared) % 29 < 2)) start = t;
+            first[at] = start, position[at] = t >= end ? 0 : start < shared ? t : shared + t - start;
+        }
+    }
+    Array *qkv = array_normal(ACTS, n * (size_t)(3 * H * D), 1, 0), *out = array_filled(ACTS, n * (size_t)(H * D), NAN);
+    Array *lse = array_filled(FLOATS, n * (size_t)H, NAN), *starts = array_bytes(first, n * sizeof *first);
+    Array *positions = array_bytes(position, n * sizeof *position);
+    free(first);
+    ON_BOTH(Attention attention = {.B = B, .T = T, .H = H, .D = D, .starts = AT(starts), .positions = AT(positions)};
+            on->attention_forward(AT(out), AT(lse), AT(qkv), &attention));
+    CHECK_NEAR(out, 2 * rounded_once);
+    CHECK_NEAR(lse, 1e-5);
     pair_close();
 }
 

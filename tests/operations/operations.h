@@ -21,6 +21,7 @@ void operation_swiglu(int N, int F, bool add);
 // K < H: heads of queries share one of keys and values. in_place: where K = H
 void operation_heads(int B, int T, int H, int K, int D, bool gains, bool rotated, bool in_place);
 void operation_attention(int B, int T, int H, int D, bool with_dropout, bool with_starts);
+void operation_attention_of_branches(int B, int T, int H, int D);
 void operation_attention_from(int T, int H, int D, int from); // the rows from there on have the bits of the whole
 void operation_dropout(int B, int T, int C);
 void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M, double softcap, double z_loss);

@@ -26,12 +26,15 @@ static int token_of(const void *rows, int n, int T, unsigned bytes) {
     return (int)id_at(rows, (size_t)(n / T * (T + 1) + n % T), bytes);
 }
 
-static void reference_embed_forward(Res *out, const void *rows, const Par *wte, const Par *wpe, int B, int T, int C,
-                                    int vocab) {
+static int position_of(const int32_t *positions, int n, int T) { return positions ? positions[n] : n % T; }
+
+static void reference_embed_forward(Res *out, const void *rows, const int32_t *positions, const Par *wte,
+                                    const Par *wpe, int B, int T, int C, int vocab) {
     const unsigned bytes = id_bytes((unsigned)vocab);
     for (int n = 0; n < B * T; n++)
-        for (int c = 0; c < C; c++)
-            OUT(out)[n * C + c] = IN(wte)[token_of(rows, n, T, bytes) * C + c] + (wpe ? IN(wpe)[n % T * C + c] : 0);
+        for (int c = 0; c < C; c++) OUT(out)
+    [n * C + c] =
+        IN(wte)[token_of(rows, n, T, bytes) * C + c] + (wpe ? IN(wpe)[position_of(positions, n, T) * C + c] : 0);
 }
 
 static void reference_embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const void *rows, int B, int T, int C,
@@ -196,7 +199,7 @@ static void reference_heads_forward(Act *qkv, const Act *in, const Heads *of) {
             double *y = OUT(qkv) + (n * 3 * H + to) * D;
             const double scale = q_gain && head < H + K ? head_rstd(x, D) : 1;
             for (int i = 0; i < D; i++) y[i] = x[i] * scale * (q_gain && head < H + K ? gain[i] : 1);
-            if (rotation && head < H + K) turn(y, rotation + n % T * D, D, 1);
+            if (rotation && head < H + K) turn(y, rotation + position_of(of->positions, n, T) * D, D, 1);
             for (int copy = 1; copy < copies; copy++) memcpy(y + copy * D, y, (size_t)D * sizeof *y);
         }
 }
@@ -249,16 +252,25 @@ static double dot(const double *a, const double *b, int n) {
     return total;
 }
 
-// p[s] = exp(score[s] - largest), first_seen <= s <= t; returns the log of the softmax's denominator
+// Whether query t sees key s <= t: its text are the tokens from first_seen on, and before these as many of the
+// sequence's first ones as its position needs.
+static bool is_seen(const Head *a, int t, int s) {
+    const int first = first_seen(a, t), *positions = a->all.positions;
+    return s >= first || (positions && s < positions[a->b * a->all.T + t] - (t - first));
+}
+
+// p[s] = exp(score[s] - largest) of the keys that are seen, 0 of the others; returns the log of the softmax's
+// denominator
 static double attention_weights(double *p, const double *qkv, const Head *a, int t) {
-    const int step = 3 * a->all.H * a->all.D, first = first_seen(a, t);
+    const int step = 3 * a->all.H * a->all.D;
     const double *q = qkv + (a->b * a->all.T + t) * step + a->h * a->all.D;
     double largest = -INFINITY, total = 0;
-    for (int s = first; s <= t; s++)
-        p[s] = dot(q, q + (s - t) * step + a->all.H * a->all.D, a->all.D) / sqrt(a->all.D),
-        largest = fmax(largest, p[s]);
-    for (int s = first; s <= t; s++) total += p[s] = exp(p[s] - largest);
-    for (int s = first; s <= t; s++) p[s] /= total;
+    for (int s = 0; s <= t; s++) {
+        p[s] = dot(q, q + (s - t) * step + a->all.H * a->all.D, a->all.D) / sqrt(a->all.D);
+        if (is_seen(a, t, s)) largest = fmax(largest, p[s]);
+    }
+    for (int s = 0; s <= t; s++) total += p[s] = is_seen(a, t, s) ? exp(p[s] - largest) : 0;
+    for (int s = 0; s <= t; s++) p[s] /= total;
     return largest + log(total);
 }
 
@@ -271,7 +283,7 @@ static void reference_attention_forward(Act *out, float *lse, const Act *qkv, co
             for (int t = attention->from; t < T; t++) {
                 lse[(a.b * H + a.h) * T + t] = (float)attention_weights(p, IN(qkv), &a, t);
                 double *o = OUT(out) + (a.b * T + t) * H * D + a.h * D;
-                for (int s = first_seen(&a, t); s <= t; s++) {
+                for (int s = 0; s <= t; s++) {
                     const double *v = IN(qkv) + (a.b * T + s) * 3 * H * D + (2 * H + a.h) * D;
                     for (int i = 0; i < D; i++) o[i] += p[s] * attention_factor(&a, t, s) * v[i];
                 }

@@ -96,6 +96,14 @@ OPERATION(attention_of_64_channels_agrees_with_the_reference) {
     operation_attention(1, 1, 1, 64, false, false);
 }
 
+OPERATION(attention_of_texts_that_share_tokens_agrees_with_the_reference) {
+    operation_attention_of_branches(3, 330, 2, 64);
+    operation_attention_of_branches(2, 200, 1, 96);
+    operation_attention_of_branches(2, 130, 1, 128);
+    operation_attention_of_branches(3, 77, 2, 24);
+    if (pair_device == DEVICE_CPU) operation_attention_of_branches(2, 90, 2, 25);
+}
+
 OPERATION(attention_from_a_row_on_has_the_bits_of_the_whole) {
     const int rows[] = {0, 1, 15, 16, 31, 63, 64, 65, 127, 128, 199};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) operation_attention_from(200, 2, 64, rows[i]);

@@ -56,7 +56,9 @@ enum { B = 2, T = 5, C = 6, N = B * T, V = 8, ROWS = 7, HEADS = 2 };
 static float mean[N], rstd[N], lse[B * HEADS * T];
 static double unused[MAX];
 
-static void embed(void) { reference_backend()->embed_forward(T_(x.out), rows, T_(x.in[0]), T_(x.in[1]), B, T, C, V); }
+static void embed(void) {
+    reference_backend()->embed_forward(T_(x.out), rows, NULL, T_(x.in[0]), T_(x.in[1]), B, T, C, V);
+}
 static void embed_gradient(void) {
     reference_backend()->embed_backward(T_(x.gradient[0]), T_(x.gradient[1]), T_(x.dout), rows, B, T, C, V, false);
 }
@@ -134,8 +136,14 @@ static bool gains, rotated;
 static int kept;
 static float angles[T * WIDTH];
 static Heads heads_now(void) {
-    return (Heads){
-        B, T, QUERIES, kept, WIDTH, gains ? T_(x.in[1]) : NULL, gains ? T_(x.in[2]) : NULL, rotated ? angles : NULL};
+    return (Heads){.B = B,
+                   .T = T,
+                   .H = QUERIES,
+                   .K = kept,
+                   .D = WIDTH,
+                   .q_gain = gains ? T_(x.in[1]) : NULL,
+                   .k_gain = gains ? T_(x.in[2]) : NULL,
+                   .rotation = rotated ? angles : NULL};
 }
 static void heads(void) {
     const Heads now = heads_now();

@@ -1,9 +1,10 @@
-// Texts are sorted by their length inside a list of items, and a batch has as many as the evaluation pass holds, so
+// The texts of an item are one sequence, in which what they begin with is once: attention has them branch off there.
+// Sequences are sorted by their length inside a list of items, and a batch has as many as the evaluation pass holds, so
 // that short ones cost as much as the same tokens in long rows. Logits are computed of the scored rows alone.
 //
-// Processor time of one thread of 124M in batches of 4 sequences, without the start, on a busy machine with AVX-512,
-// 2026-11-29: 200 texts of 18 tokens 7.2 s, 4 texts of 890 tokens 5.2 s, 24 of 376 tokens 13.4 s. An item at a time,
-// padded to multiples of 64, with all logits: 43, 7.1 and 18.7 s.
+// Processor time of one thread of 124M in batches of 4 sequences, without the start (1.7 s), in turns on a busy machine
+// with AVX-512, 2026-11-29: 6 items of ten shots and four answers, 24 texts of 350 tokens, 2.9 to 5.0 s, and if each
+// text is computed whole 11.7 to 15.6 s; 60 items of four answers of 17 tokens 3.6 to 6.9 s, and 7.5 to 11.3 s.
 #include "trainer/items/grade.h"
 #include "common/err.h"
 #include "common/json_write.h"
@@ -18,6 +19,13 @@
 
 enum { FINE = 8, COARSE = 64, FINE_TO = 128 }; // lengths are rounded up to multiples: few shapes, and little padding
 
+// A sequence of a batch: neighbouring texts of an item. The ids with which all of them begin are there once, and after
+// them the others of each text, but for its last one, which nothing reads.
+typedef struct {
+    ItemText *texts;
+    int count, shared, length; // of texts; of ids
+} Sequence;
+
 typedef struct {
     const Grading *grading;
     Network *network;
@@ -25,9 +33,11 @@ typedef struct {
     Collective *ranks;
     ItemReader reader;
     ItemList list;
-    ItemText **order; // by length
-    uint8_t *rows;    // (B,T+1) ids of a batch
-    unsigned bytes;   // of an id
+    Grade *grade;
+    Sequence *order;             // by length
+    uint8_t *rows;               // (B,T+1) ids of a batch
+    int32_t *starts, *positions; // (B,T) of a batch
+    unsigned bytes;              // of an id
     // Of up to `room` scored rows of a batch:
     int room, count;
     int *places;            // in the batch, b*T + t
@@ -62,46 +72,115 @@ static void score_rows(Pass *pass) {
     pass->count = 0;
 }
 
-static void score_batch(Pass *pass, ItemText **texts, int B, int T) {
-    const uint8_t *ids = pass->list.ids.data;
-    const size_t bytes = pass->bytes, row_bytes = (size_t)(T + 1) * bytes;
-    memset(pass->rows, 0, (size_t)B * row_bytes); // attention is causal: the padding has no influence
-    for (int b = 0; b < B; b++)
-        memcpy(pass->rows + (size_t)b * row_bytes, ids + texts[b]->first * bytes, (size_t)texts[b]->count * bytes);
-    network_tokens(pass->network, pass->pass, pass->rows, B, T);
-    network_forward(pass->network, pass->pass, B, T);
-    for (int b = 0; b < B; b++) {
-        texts[b]->score = (TextScore){.greedy = 1};
-        for (int t = texts[b]->count - texts[b]->scored; t < texts[b]->count; t++) {
-            pass->places[pass->count] = b * T + t - 1, pass->owners[pass->count] = texts[b];
+// The place of id t of a text whose own ids begin at `begin` of sequence b.
+static int place_of(const Sequence *sequence, int begin, int t) {
+    return t < sequence->shared ? t : begin + t - sequence->shared;
+}
+
+static void lay_sequence(Pass *pass, const Sequence *sequence, int b, int T) {
+    int32_t *starts = pass->starts + (size_t)b * (size_t)T, *positions = pass->positions + (size_t)b * (size_t)T;
+    const size_t row = (size_t)b * (size_t)(T + 1);
+    for (int t = 0; t < T; t++) starts[t] = t, positions[t] = 0; // the padding sees itself, and nothing sees it
+    for (int i = 0, begin = sequence->shared; i < sequence->count; i++) {
+        const ItemText *text = &sequence->texts[i];
+        for (int t = i ? sequence->shared : 0; t < text->count - 1; t++) {
+            const int place = place_of(sequence, begin, t);
+            const uint32_t id = id_at(pass->list.ids.data, text->first + (size_t)t, pass->bytes);
+            id_put(pass->rows, row + (size_t)place, pass->bytes, id);
+            starts[place] = t < sequence->shared ? 0 : begin, positions[place] = t;
+        }
+        begin += text->count - 1 - sequence->shared;
+    }
+}
+
+static void score_sequence(Pass *pass, const Sequence *sequence, int b, int T) {
+    for (int i = 0, begin = sequence->shared; i < sequence->count; i++) {
+        ItemText *text = &sequence->texts[i];
+        text->score = (TextScore){.greedy = 1};
+        for (int t = text->count - text->scored; t < text->count; t++) {
+            pass->places[pass->count] = b * T + place_of(sequence, begin, t - 1), pass->owners[pass->count] = text;
             id_put(pass->targets, (size_t)++pass->count, pass->bytes,
-                   id_at(ids, texts[b]->first + (size_t)t, pass->bytes));
+                   id_at(pass->list.ids.data, text->first + (size_t)t, pass->bytes));
             if (pass->count == pass->room) score_rows(pass);
         }
+        begin += text->count - 1 - sequence->shared;
     }
+}
+
+static void score_batch(Pass *pass, const Sequence *sequences, int B, int T) {
+    memset(pass->rows, 0, (size_t)B * (size_t)(T + 1) * pass->bytes);
+    for (int b = 0; b < B; b++) lay_sequence(pass, &sequences[b], b, T);
+    network_tokens(pass->network, pass->pass, pass->rows, B, T);
+    network_forward_branches(pass->network, pass->pass, pass->starts, pass->positions, B, T);
+    for (int b = 0; b < B; b++) score_sequence(pass, &sequences[b], b, T);
     score_rows(pass);
 }
 
 static int longest_first(const void *a, const void *b) {
-    const ItemText *x = *(ItemText *const *)a, *y = *(ItemText *const *)b;
-    if (x->count != y->count) return x->count < y->count ? 1 : -1;
-    return x < y ? -1 : x > y; // in the order of the file
+    const Sequence *x = a, *y = b;
+    if (x->length != y->length) return x->length < y->length ? 1 : -1;
+    return x->texts < y->texts ? -1 : x->texts > y->texts; // in the order of the file
+}
+
+// The ids that two texts begin with, at most `most` of them.
+static int count_shared(const Pass *pass, const ItemText *a, const ItemText *b, int most) {
+    const uint8_t *ids = pass->list.ids.data;
+    int same = 0;
+    while (same < most &&
+           id_at(ids, a->first + (size_t)same, pass->bytes) == id_at(ids, b->first + (size_t)same, pass->bytes))
+        same++;
+    return same;
+}
+
+// As many of `count` texts, from the first one on, as `most` tokens hold, if each costs at most half of what it costs
+// in a sequence of its own. Texts that were cut by different numbers of ids begin with no ids in common.
+static Sequence sequence_of(const Pass *pass, ItemText *texts, int count, int most) {
+    Sequence all = {texts, 1, texts->count - 1, texts->count - 1};
+    for (int ids = all.length; all.count < count; all.count++) {
+        const int more = texts[all.count].count - 1, least = more < all.shared ? more : all.shared;
+        const int shared = count_shared(pass, texts, &texts[all.count], least);
+        const int length = (ids += more) - all.count * shared;
+        if (length > most || length > all.length + more / 2) break;
+        all.shared = shared, all.length = length;
+    }
+    return all;
+}
+
+// Sequences of all texts to pass->order. Returns their number.
+static size_t order_texts(Pass *pass, size_t most) {
+    size_t count = 0;
+    for (size_t i = 0; i < pass->list.item_count; i++) {
+        const GradedItem *item = &pass->list.items[i];
+        for (int first = 0; first < item->texts; count++) {
+            const Sequence next =
+                sequence_of(pass, &pass->list.texts[item->first + (size_t)first], item->texts - first, (int)most);
+            pass->order[count] = next;
+            pass->grade->computed += (uint64_t)next.length;
+            pass->grade->apart += first == 0 && next.count < item->texts;
+            first += next.count;
+        }
+        for (int k = 0; k < item->texts; k++)
+            pass->grade->tokens += (uint64_t)pass->list.texts[item->first + (size_t)k].count - 1;
+    }
+    qsort(pass->order, count, sizeof *pass->order, longest_first);
+    return count;
 }
 
 static int score_texts(Pass *pass) {
     const size_t rows = (size_t)pass->pass->rows, block = (size_t)pass->pass->block;
-    const ItemList *list = &pass->list;
+    const size_t longest = block * size_smaller(rows, 2); // network_forward_branches
     unsigned turn = 0;
-    pass->order = allocate_zeroed(list->text_count, sizeof(ItemText *));
-    for (size_t i = 0; i < list->text_count; i++) pass->order[i] = &list->texts[i];
-    qsort(pass->order, list->text_count, sizeof(ItemText *), longest_first);
     int status = 0;
-    for (size_t at = 0; at < list->text_count && status == 0; turn = (turn + 1) % pass->ranks->world) {
-        const size_t length = (size_t)pass->order[at]->count - 1;
-        const size_t T = size_smaller(round_up(length, length < FINE_TO ? FINE : COARSE), block);
+    pass->order = allocate_zeroed(pass->list.text_count, sizeof *pass->order);
+    const size_t count = order_texts(pass, longest);
+    for (size_t at = 0; at < count && status == 0; turn = (turn + 1) % pass->ranks->world) {
+        const size_t length = (size_t)pass->order[at].length;
+        const size_t limit = length > block ? longest : block;
+        const size_t T = size_smaller(round_up(length, length < FINE_TO ? FINE : COARSE), limit);
         const size_t most = size_smaller(rows * block / T, rows * (block + 1) / (T + 1));
-        const size_t B = size_smaller(most, list->text_count - at);
-        for (size_t i = at; i < at + B; i++) pass->order[i]->owner = turn;
+        const size_t B = size_smaller(most, count - at);
+        for (size_t i = at; i < at + B; i++)
+            for (int k = 0; k < pass->order[i].count; k++) pass->order[i].texts[k].owner = turn;
         if (turn == pass->ranks->rank) {
             status = stop_check("items were graded");
             if (status == 0) score_batch(pass, &pass->order[at], (int)B, (int)T);
@@ -200,17 +279,20 @@ static int share_said(Pass *pass) {
 
 // ---- a file
 
-static void open_pass(Pass *pass, const Grading *grading) {
+static void open_pass(Pass *pass, const Grading *grading, Grade *grade) {
     Network *network = grading->network;
     const PassLayout *layout = &network->plan->eval;
     const ModelShape *shape = &network->model->shape;
     const size_t rows = (size_t)layout->rows * (size_t)layout->block;
-    *pass = (Pass){.grading = grading, .network = network, .pass = layout, .ranks = network->collective};
+    *pass =
+        (Pass){.grading = grading, .grade = grade, .network = network, .pass = layout, .ranks = network->collective};
     pass->reader = (ItemReader){grading->vocab, encoder_open(grading->vocab, INVALID_REPLACE), layout->block};
     pass->bytes = vocab_id_bytes(grading->vocab);
     pass->room = (int)size_smaller(rows, (size_t)network->plan->chunk_rows);
     const size_t room = (size_t)pass->room;
     pass->rows = allocate_zeroed(rows + (size_t)layout->rows, pass->bytes);
+    pass->starts = allocate_zeroed(rows, sizeof *pass->starts);
+    pass->positions = allocate_zeroed(rows, sizeof *pass->positions);
     pass->places = allocate_zeroed(room, sizeof *pass->places),
     pass->owners = allocate_zeroed(room, sizeof(ItemText *));
     pass->targets = allocate_zeroed(room + 1, pass->bytes);
@@ -222,7 +304,8 @@ static void open_pass(Pass *pass, const Grading *grading) {
 static void close_pass(Pass *pass) {
     encoder_close(pass->reader.encoder);
     items_free(&pass->list);
-    free(pass->rows), free(pass->places), free(pass->owners), free(pass->targets);
+    free(pass->rows), free(pass->starts), free(pass->positions), free(pass->places), free(pass->owners),
+        free(pass->targets);
     free(pass->activations), free(pass->losses), free(pass->logits);
 }
 
@@ -253,7 +336,7 @@ int grade_items(Grade *grade, const Grading *grading, ItemsFile *file) {
     Pass pass;
     int status;
     *grade = (Grade){0};
-    open_pass(&pass, grading);
+    open_pass(&pass, grading, grade);
     items_rewind(file);
     progress_start(&progress, "grading", "B", file->rest.size);
     grade_write_head(grading, file);

@@ -42,6 +42,8 @@ typedef struct {
     TaskGrade *tasks; // in the order of their first items
     size_t task_count;
     uint64_t items, not_finite; // not_finite: items with a loss that is not
+    uint64_t tokens, computed;  // that the texts have; after what they share is counted once
+    uint64_t apart;             // items whose texts, or some, share too little to be computed together
 } Grade;
 
 typedef struct {
@@ -60,6 +62,7 @@ int grade_check(const Grading *grading, ItemsFile *file);
 
 // Grades the items of a file from its first one on. Batches are formed from the file and the rows and tokens of the
 // evaluation pass alone, and the ranks of the network take them in turn: the results do not depend on their number.
+// What the texts of an item begin with is computed once, so that their losses are those of each alone but for rounding.
 // Runs in the memory of that pass, and of the sampling pass for answers, and changes no other. All ranks call it and
 // return the same: -1 after fail(), also (75) after a request to stop. Losses that are not finite are no failure here.
 int grade_items(Grade *grade, const Grading *grading, ItemsFile *file);

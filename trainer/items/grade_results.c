@@ -154,6 +154,10 @@ void grade_print(Buffer *out, const Grade *grade) {
 }
 
 void grade_warn(const Grade *grade) {
+    if (grade->computed < grade->tokens || grade->apart)
+        log_line("computed %llu of %llu tokens: what texts of an item begin with, once; texts of %llu items whole",
+                 (unsigned long long)grade->computed, (unsigned long long)grade->tokens,
+                 (unsigned long long)grade->apart);
     for (size_t i = 0; i < grade->task_count; i++) {
         const TaskGrade *task = &grade->tasks[i];
         if (task->overlaps)

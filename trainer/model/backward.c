@@ -62,7 +62,7 @@ void network_backward_layer(const Network *network, const PassLayout *pass, int 
     ops->attention_backward(x.dqkv, has_heads ? NULL : G(QKV_B, l), x.dnorm, x.att, x.lse, x.qkv, &attention,
                             add); // (N,3C)
     if (shape->kv_heads < shape->heads) dheads = row_at(x.dqkv, N, 3 * C, ops->act_bytes);
-    const Heads heads = network_heads(network, l, B, T, 0);
+    const Heads heads = network_heads(network, pass, l, B, T, 0);
     if (has_heads)
         ops->heads_backward(dheads, G(Q_GAIN, l), G(K_GAIN, l), G(QKV_B, l), x.dqkv, x.heads, &heads, add); // (N,J)
     ops->matmul_backward_weight(G(QKV_W, l), dheads, x.ln1, N, J, C, add);                                  // (J,C)

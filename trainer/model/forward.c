@@ -21,7 +21,10 @@ Buffers network_buffers(const Network *network, const PassLayout *pass, int laye
 }
 
 static const int32_t *starts_of(const Network *network, const PassLayout *pass) {
-    return network->plan->document_mask ? network_at(network, pass->starts) : NULL;
+    return network->plan->document_mask || network->branches ? network_at(network, pass->starts) : NULL;
+}
+static const int32_t *positions_of(const Network *network, const PassLayout *pass) {
+    return network->branches ? network_at(network, pass->losses) : NULL;
 }
 
 Norm network_norm(const Network *network, const PassLayout *pass, NormId id, int layer, int N) {
@@ -41,7 +44,7 @@ Norm network_norm(const Network *network, const PassLayout *pass, NormId id, int
                   .rstd = of[id].rstd};
 }
 
-Heads network_heads(const Network *network, int layer, int B, int T, int from) {
+Heads network_heads(const Network *network, const PassLayout *pass, int layer, int B, int T, int from) {
     const ModelShape *shape = &network->model->shape;
     const int D = shape->channels / shape->heads;
     const float *rotation = network_at(network, network->plan->rotation);
@@ -52,7 +55,8 @@ Heads network_heads(const Network *network, int layer, int B, int T, int from) {
                    .D = D,
                    .q_gain = P(Q_GAIN, layer),
                    .k_gain = P(K_GAIN, layer),
-                   .rotation = shape->rope_theta > 0 ? rotation + (size_t)from * (size_t)D : NULL};
+                   .rotation = shape->rope_theta > 0 ? rotation + (size_t)from * (size_t)D : NULL,
+                   .positions = positions_of(network, pass)};
 }
 
 const Dropout *network_dropout(const Network *network, const PassLayout *pass) {
@@ -67,6 +71,7 @@ Attention network_attention(const Network *network, const PassLayout *pass, int 
                        .H = heads,
                        .D = network->model->shape.channels / heads,
                        .starts = starts_of(network, pass),
+                       .positions = positions_of(network, pass),
                        .dropout = network_dropout(network, pass),
                        .layer = layer,
                        .from = from};
@@ -83,7 +88,7 @@ static void block_forward(const Network *network, const PassLayout *pass, int l,
     const int N = B * T - from, C = shape->channels;
     const Norm first = network_norm(network, pass, NORM_ATTENTION, l, N);
     const Norm second = network_norm(network, pass, NORM_MLP, l, N);
-    const Heads heads = network_heads(network, l, B, T, from);
+    const Heads heads = network_heads(network, pass, l, B, T, from);
     Act *qkv = row_at(x.qkv, from, 3 * C, ops->act_bytes), *att = row_at(x.att, from, C, ops->act_bytes);
     Act *before = shape_keeps_heads(shape) ? x.heads : qkv;
 
@@ -119,12 +124,13 @@ static void forward_embedding(const Network *network, const PassLayout *pass, in
     const int C = network->model->shape.channels;
     const Buffers x = network_buffers(network, pass, 0);
     const Dropout *dropout = network_dropout(network, pass);
-    const Par *positions = P(WPE, 0);
-    if (positions) positions = row_at(positions, from, C, ops->par_bytes);
+    const Par *wpe = P(WPE, 0);
+    if (wpe) wpe = row_at(wpe, from, C, ops->par_bytes);
     const ModelShape *shape = &network->model->shape;
     const void *tokens = row_at(x.tokens, from, 1, shape_id_bytes(shape));
-    ops->embed_forward(x.res1, tokens, P(WTE, 0), positions, B, T - from, C, shape->vocab); // (N,C)
-    if (dropout) ops->dropout_residual(x.res1, dropout, B, T, C);                           // (N,C)
+    const int32_t *positions = positions_of(network, pass);
+    ops->embed_forward(x.res1, tokens, positions, P(WTE, 0), wpe, B, T - from, C, shape->vocab); // (N,C)
+    if (dropout) ops->dropout_residual(x.res1, dropout, B, T, C);                                // (N,C)
 }
 
 static void forward_layer(const Network *network, const PassLayout *pass, int l, int B, int T, int from) {
@@ -153,6 +159,16 @@ static void forward(const Network *network, const PassLayout *pass, int B, int T
 }
 
 void network_forward(const Network *network, const PassLayout *pass, int B, int T) { forward(network, pass, B, T, 0); }
+
+void network_forward_branches(Network *network, const PassLayout *pass, const int32_t *starts, const int32_t *positions,
+                              int B, int T) {
+    const size_t bytes = (size_t)B * (size_t)T * sizeof *starts;
+    network->ops->upload(network_at(network, pass->starts), starts, bytes);
+    network->ops->upload(network_at(network, pass->losses), positions, bytes); // which are computed later
+    network->branches = true;
+    network_forward(network, pass, B, T);
+    network->branches = false;
+}
 
 void network_forward_last(const Network *network, const PassLayout *pass, int T, int from) {
     forward(network, pass, 1, T, from);

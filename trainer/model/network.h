@@ -19,6 +19,7 @@ typedef struct Network {
     StepScalars *scalars;             // host copy of the step's scalars, page-locked
     int32_t *starts;                  // with document_mask: page-locked host memory for the starts of a batch
     uint8_t *counted;                 // with loss_tokens = answers: the same for the targets of a batch that count
+    bool branches;                    // during network_forward_branches
     uint64_t targets;                 // number of targets of the last batch that count in the loss
     double own_targets, step_targets; // of a step: of this process since the ranks agreed, and of all ranks before
 } Network;
@@ -84,7 +85,7 @@ typedef enum { NORM_ATTENTION, NORM_MLP, NORM_LAST } NormId;
 Norm network_norm(const Network *network, const PassLayout *pass, NormId id, int layer, int N);
 
 // The operation of a layer between its first product and attention, from position `from` on of B sequences of T tokens.
-Heads network_heads(const Network *network, int layer, int B, int T, int from);
+Heads network_heads(const Network *network, const PassLayout *pass, int layer, int B, int T, int from);
 
 // The attention of a layer over B sequences of T tokens: with document_mask inside documents, and with the pass's
 // dropout.
@@ -92,6 +93,11 @@ Attention network_attention(const Network *network, const PassLayout *pass, int 
 
 // Runs B sequences of T tokens (at most as many as the pass and the model's block have) up to the last norm.
 void network_forward(const Network *network, const PassLayout *pass, int B, int T);
+
+// The same for sequences in which texts branch: starts and positions (B,T) are those of Attention. T may be twice the
+// pass's, if B * T is not more than it has.
+void network_forward_branches(Network *network, const PassLayout *pass, const int32_t *starts, const int32_t *positions,
+                              int B, int T);
 
 // Its parts, in this order: the embedding, each layer, the last norm. They do not wait for parameters that are still
 // received from other ranks (collective_await).

@@ -126,7 +126,8 @@ static void copy_rows(Lane *out, const Number *x, size_t stride, int rows, int D
     memset(out + (size_t)rows * lanes, 0, (size_t)(QUERIES - rows) * lanes * sizeof *out);
 }
 
-// Scratch of one thread, in 32-bit elements.
+// Scratch of one thread, in 32-bit elements. The forward pass needs none of what `gradients` has, which is more than
+// half.
 typedef struct {
     Lane *kt, *vt, *kz, *vz;            // (lanes of D, Tp), (Tp/PER_LANE, Dp)
     Lane *q, *dout;                     // (QUERIES, lanes of D)
@@ -136,29 +137,31 @@ typedef struct {
     float *bias_q, *mask;               // (Dp), (PER_LANE, Tp rounded up to MASK_STEP)
 } AttentionScratch;
 
-static size_t attention_layout(AttentionScratch *s, char *base, int T, int D) {
+static size_t attention_layout(AttentionScratch *s, char *base, int T, int D, bool gradients) {
     const size_t Tp = round_up((size_t)T, 64), Dp = round_up((size_t)D, W), keys = Tp * Dp, row = QUERIES * Dp;
     size_t used = 0;
 #define PLACE(name, count) s->name = (void *)((uintptr_t)base + used), used += round_up(4 * (count), 64)
-    PLACE(kt, keys), PLACE(vt, keys), PLACE(kz, keys), PLACE(vz, keys);
-    PLACE(q, row), PLACE(dout, row), PLACE(qz, row), PLACE(doutz, row);
-    PLACE(p, QUERIES * Tp), PLACE(pz, QUERIES * Tp), PLACE(dsz, QUERIES * Tp);
-    PLACE(scores, QUERIES * Tp), PLACE(dp, QUERIES * Tp), PLACE(dk, keys), PLACE(dv, keys), PLACE(out, row);
-    PLACE(bias_q, Dp), PLACE(mask, PER_LANE * round_up(Tp, MASK_STEP));
+    PLACE(kt, keys), PLACE(vz, keys), PLACE(q, row), PLACE(out, row);
+    PLACE(p, QUERIES * Tp), PLACE(scores, QUERIES * Tp), PLACE(mask, PER_LANE * round_up(Tp, MASK_STEP));
+    if (!gradients) return used;
+    PLACE(vt, keys), PLACE(kz, keys), PLACE(dout, row), PLACE(qz, row), PLACE(doutz, row);
+    PLACE(pz, QUERIES * Tp), PLACE(dsz, QUERIES * Tp), PLACE(dp, QUERIES * Tp);
+    PLACE(dk, keys), PLACE(dv, keys), PLACE(bias_q, Dp);
 #undef PLACE
     return used;
 }
 
-static size_t attention_thread_bytes(int T, int D) {
+static size_t attention_thread_bytes(int T, int D, bool gradients) {
     AttentionScratch s;
-    return attention_layout(&s, NULL, T, D);
+    return attention_layout(&s, NULL, T, D, gradients);
 }
 
-// attention_backward: bias partials of each sequence, then the scratch of each thread
+// attention_backward: bias partials of each sequence, then the scratch of each thread. It is enough for the forward
+// pass of sequences of 2T tokens.
 static size_t cpu_attention_scratch(const Shape *shape) {
     const size_t threads = (size_t)(shape->threads > 0 ? shape->threads : team_threads());
     return (size_t)shape->B * 3 * (size_t)shape->C * sizeof(float) + 64 +
-           threads * attention_thread_bytes(shape->T, shape->C / shape->H);
+           threads * attention_thread_bytes(shape->T, shape->C / shape->H, true);
 }
 
 // scores (rows, width) = q (rows, lanes of D) * kt (lanes of D, Tp); rows below `from` may be left out
@@ -212,18 +215,25 @@ static void sum_queries(float *dk, const Lane *ds, const Lane *q, Lane *turned, 
     }
 }
 
-// p = exp(scores * scale - largest) of the keys first .. visible-1, 0 elsewhere, times the dropout mask (NULL: none);
-// returns the log of the denominator
-static float softmax_row(LaneNumber *p, const float *scores, const float *mask, int first, int visible, int width,
-                         float scale, float *inverse) {
-    V largest = v_set(-INFINITY), sum = v_set(0);
+static float largest_of(const float *scores, int first, int end, float top) {
+    V largest = v_set(top);
     int j = first;
-    for (; j + W <= visible; j += W) largest = v_max(largest, v_load(scores + j));
-    float top = v_largest(largest);
-    for (; j < visible; j++) top = top > scores[j] ? top : scores[j];
-    top *= scale;
-    for (j = 0; j < width; j += W) {
-        V e = v_between(v_exp(v_load(scores + j) * v_set(scale) - v_set(top)), first - j, visible - j);
+    for (; j + W <= end; j += W) largest = v_max(largest, v_load(scores + j));
+    top = v_largest(largest);
+    for (; j < end; j++) top = top > scores[j] ? top : scores[j];
+    return top;
+}
+
+// p = exp(scores * scale - largest) of the keys 0 .. shared-1 and first .. visible-1, 0 elsewhere, times the dropout
+// mask (NULL: none); returns the log of the denominator
+static float softmax_row(LaneNumber *p, const float *scores, const float *mask, int shared, int first, int visible,
+                         int width, float scale, float *inverse) {
+    const float top = largest_of(scores, first, visible, largest_of(scores, 0, shared, -INFINITY)) * scale;
+    V sum = v_set(0);
+    for (int j = 0; j < width; j += W) {
+        const V whole = v_exp(v_load(scores + j) * v_set(scale) - v_set(top));
+        V e = v_between(whole, first - j, visible - j);
+        if (j < shared) e += v_between(whole, 0, shared - j);
         sum += e;
         lane_store_part(p + j, mask ? e * v_load(mask + j) : e);
     }
@@ -325,7 +335,7 @@ typedef struct {
     AttentionScratch s;
 } Head;
 
-static Head head_of(const Attention *a, int head, char *scratch) {
+static Head head_of(const Attention *a, int head, char *scratch, bool gradients) {
     const int C = a->H * a->D;
     Head x = {a,
               head / a->H,
@@ -336,7 +346,8 @@ static Head head_of(const Attention *a, int head, char *scratch) {
               3 * (size_t)C,
               1 / sqrtf((float)a->D),
               {0}};
-    attention_layout(&x.s, scratch + (size_t)team_thread() * attention_thread_bytes(a->T, a->D), a->T, a->D);
+    attention_layout(&x.s, scratch + (size_t)team_thread() * attention_thread_bytes(a->T, a->D, gradients), a->T, a->D,
+                     gradients);
     return x;
 }
 
@@ -345,6 +356,10 @@ static size_t head_at(const Head *x, size_t columns) {
     return (size_t)x->b * (size_t)x->all->T * columns + (size_t)x->h * (size_t)x->all->D;
 }
 static int first_key(const Head *x, int t) { return x->all->starts ? x->all->starts[x->b * x->all->T + t] : 0; }
+// The number of keys before that one, the first of the sequence, that query t sees.
+static int shared_keys(const Head *x, int t) {
+    return x->all->positions ? x->all->positions[x->b * x->all->T + t] - (t - first_key(x, t)) : 0;
+}
 
 // The dropout factors of query t for the keys before `width`, which is rounded up to MASK_STEP; NULL: all are 1.
 static const float *mask_row(const Head *x, float *mask, int t, int width) {
@@ -363,8 +378,8 @@ static void attend_row(const Head *x, Number *out, float *lse, const Number *q) 
     memset(s->q, 0, round_up((size_t)D, W) * sizeof *s->q);
     copy_row(s->q, q + (size_t)(T - 1) * x->stride, D);
     multiply_keys_of_row(s->scores, s->q, q + x->C, x->stride, T, D);
-    lse[T - 1] = softmax_row((LaneNumber *)s->p, s->scores, mask_row(x, s->mask, T - 1, T), first_key(x, T - 1), T,
-                             width, x->scale, &inverse);
+    lse[T - 1] = softmax_row((LaneNumber *)s->p, s->scores, mask_row(x, s->mask, T - 1, T), shared_keys(x, T - 1),
+                             first_key(x, T - 1), T, width, x->scale, &inverse);
     sum_values_of_row(s->out, s->p, q + 2 * x->C, x->stride, T, D);
     out += (size_t)(T - 1) * (size_t)x->C;
     for (int d = 0; d < D; d += W) act_store_part(out + d, v_load(s->out + d) * v_set(inverse), D - d);
@@ -381,8 +396,8 @@ static void attend_block(const Head *x, Number *out, float *lse, const Number *q
     multiply_keys(s->scores, s->q, s->kt, first, rows, width, x->Tp, D);
     for (int i = first; i < rows; i++)
         lse[start + i] = softmax_row((LaneNumber *)s->p + (size_t)i * Tp, s->scores + (size_t)i * Tp,
-                                     mask_row(x, s->mask, start + i, width), first_key(x, start + i), start + i + 1,
-                                     width, x->scale, &inverse[i]);
+                                     mask_row(x, s->mask, start + i, width), shared_keys(x, start + i),
+                                     first_key(x, start + i), start + i + 1, width, x->scale, &inverse[i]);
     for (int i = rows; i < QUERIES; i++) memset((LaneNumber *)s->p + (size_t)i * Tp, 0, Tp * sizeof(LaneNumber));
     sum_keys(s->out, s->p, s->vz, first, rows, start, x->Tp, x->Dp, D);
     for (int i = first; i < rows; i++)
@@ -394,7 +409,7 @@ static void attend_block(const Head *x, Number *out, float *lse, const Number *q
 TEAM_LOOP(attention_heads, int, (Act *, out), (float *, lse), (const Act *, qkv), (const Attention *, a),
           (char *, scratch)) {
     for (int head = first; head < end; head++) {
-        const Head x = head_of(a, head, scratch);
+        const Head x = head_of(a, head, scratch, false);
         const Number *q = (const Number *)qkv + head_at(&x, x.stride);
         Number *o = (Number *)out + head_at(&x, (size_t)x.C);
         float *log_sums = lse + (size_t)head * (size_t)a->T;
@@ -411,7 +426,7 @@ TEAM_LOOP(attention_heads, int, (Act *, out), (float *, lse), (const Act *, qkv)
 
 static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const Attention *a) {
     size_t used = 0;
-    char *scratch = scratch_take(&used, (size_t)team_threads() * attention_thread_bytes(a->T, a->D));
+    char *scratch = scratch_take(&used, (size_t)team_threads() * attention_thread_bytes(a->T, a->D, false));
     attention_heads(a->B * a->H, 1, out, lse, qkv, a, scratch);
 }
 
@@ -496,7 +511,7 @@ TEAM_LOOP(attention_gradients, int, (Act *, dqkv), (const Act *, dout), (const A
           (const Act *, qkv), (const Attention *, a), (float *, partials), (char *, scratch)) {
     const size_t width = 3 * (size_t)(a->H * a->D);
     for (int head = first; head < end; head++) {
-        const Head x = head_of(a, head, scratch);
+        const Head x = head_of(a, head, scratch, true);
         const AttentionScratch *s = &x.s;
         const size_t at = head_at(&x, x.stride), at_out = head_at(&x, (size_t)x.C);
         const Number *q = (const Number *)qkv + at;
@@ -521,7 +536,7 @@ static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, cons
     const size_t width = 3 * (size_t)(a->H * a->D);
     size_t used = 0;
     float *partials = scratch_take(&used, (size_t)a->B * width * sizeof *partials);
-    char *scratch = scratch_take(&used, (size_t)team_threads() * attention_thread_bytes(a->T, a->D));
+    char *scratch = scratch_take(&used, (size_t)team_threads() * attention_thread_bytes(a->T, a->D, true));
     attention_gradients(a->B * a->H, 1, dqkv, dout, out, lse, qkv, a, partials, scratch);
     if (dbias) columns_finish((float *)dbias, partials, (int)width, a->B, width, add);
 }

@@ -5,13 +5,14 @@
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/simd.h"
 
-TEAM_LOOP(embed_tokens, int, (Res *, out), (const void *, rows), (const Par *, wte), (const Par *, wpe), (int, T),
-          (int, C), (unsigned, bytes)) {
+TEAM_LOOP(embed_tokens, int, (Res *, out), (const void *, rows), (const int32_t *, positions), (const Par *, wte),
+          (const Par *, wpe), (int, T), (int, C), (unsigned, bytes)) {
     for (int n = first; n < end; n++) {
         int b = n / T, t = n % T;
         const size_t id = id_at(rows, (size_t)b * ((size_t)T + 1) + (size_t)t, bytes);
+        const size_t position = (size_t)(positions ? positions[n] : t);
         const float *token = (const float *)wte + id * (size_t)C;
-        const float *place = wpe ? (const float *)wpe + (size_t)t * (size_t)C : NULL;
+        const float *place = wpe ? (const float *)wpe + position * (size_t)C : NULL;
         float *sum = (float *)out + (size_t)n * (size_t)C;
         for (int k = 0; k < C; k += W)
             v_store_part(sum + k, v_load_part(token + k, C - k) + (place ? v_load_part(place + k, C - k) : v_set(0)),
@@ -19,9 +20,9 @@ TEAM_LOOP(embed_tokens, int, (Res *, out), (const void *, rows), (const Par *, w
     }
 }
 
-static void cpu_embed_forward(Res *out, const void *rows, const Par *wte, const Par *wpe, int B, int T, int C,
-                              int vocab) {
-    embed_tokens(B * T, 1, out, rows, wte, wpe, T, C, id_bytes((unsigned)vocab));
+static void cpu_embed_forward(Res *out, const void *rows, const int32_t *positions, const Par *wte, const Par *wpe,
+                              int B, int T, int C, int vocab) {
+    embed_tokens(B * T, 1, out, rows, positions, wte, wpe, T, C, id_bytes((unsigned)vocab));
 }
 
 // Each thread owns strips of columns and walks all tokens, so that a token met twice is summed in the batch's order.

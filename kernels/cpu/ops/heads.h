@@ -67,7 +67,8 @@ TEAM_LOOP(heads_rows, int, (Act *, qkv), (const Act *, in), (const Heads *, head
     for (int n = first; n < end; n++) {
         const Number *x = (const Number *)in + (size_t)n * row_in;
         Number *out = (Number *)qkv + (size_t)n * row_out;
-        const float *turn = rotation ? rotation + (size_t)(n % T) * width : NULL;
+        const size_t position = (size_t)(heads->positions ? heads->positions[n] : n % T);
+        const float *turn = rotation ? rotation + position * width : NULL;
         for (int i = 0; i < H; i++, x += D, out += D) head_forward(out, x, q_gain, turn, h);
         for (int i = 0; i < 2 * K; i++, x += D) {
             if (i < K) head_forward(out, x, k_gain, turn, h);

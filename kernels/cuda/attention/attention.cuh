@@ -51,7 +51,7 @@ struct AttentionMask {
     uint32_t layer_site;
 };
 
-// The first key that a query sees. Later ones see no earlier keys.
+// The first key that a query sees, without positions. Later ones see no earlier keys.
 INLINE int first_key_at(const AttentionMask &mask, int b, int query, int T) {
     return mask.starts ? mask.starts[b * T + min(query, T - 1)] : 0;
 }
@@ -67,18 +67,23 @@ template <ScoreRows ROWS> INLINE constexpr int key_of(int n, int e) {
     return query_of < ROWS == QUERY_ROWS ? KEY_ROWS : QUERY_ROWS > (n, e);
 }
 
-// Hides keys before the first one of their query. A query's first key is loaded once.
+// Hides keys before the first one of their query, but for those that its text begins with (Attention.positions; NULL:
+// none). A query's first key is loaded once.
 template <ScoreRows ROWS, int N>
-INLINE void mask_scores(float (&s)[N][4], const AttentionMask &mask, int b, int query, int key, int T) {
+INLINE void mask_scores(float (&s)[N][4], const AttentionMask &mask, int b, int query, int key, int T,
+                        const int32_t *positions = NULL) {
 #pragma unroll
     for (int q = 0; q < (ROWS == QUERY_ROWS ? 2 : 2 * N); q++) {
         const int from = ROWS == QUERY_ROWS ? q * 8 : q / 2 * 8 + q % 2;
         const int first = query + from < T ? mask.starts[b * T + query + from] : 0;
+        const int shared = positions && query + from < T ? positions[b * T + query + from] - (query + from - first) : 0;
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                if (query_of<ROWS>(n, e) == from && key + key_of<ROWS>(n, e) < first) s[n][e] = -INFINITY;
+            for (int e = 0; e < 4; e++) {
+                const int k = key + key_of<ROWS>(n, e);
+                if (query_of<ROWS>(n, e) == from && !(positions && k < shared) && k < first) s[n][e] = -INFINITY;
+            }
     }
 }
 template <ScoreRows ROWS> INLINE bool is_later_key(int n, int e, int query, int key) {

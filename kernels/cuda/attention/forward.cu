@@ -44,7 +44,7 @@ INLINE void multiply_keys(float (&s)[C::TILES][C::KEYS / 8][4], const uint32_t (
 template <class C>
 __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
     attention_forward_kernel(act *__restrict__ out, float *__restrict__ lse, const act *__restrict__ qkv,
-                             AttentionMask mask, int T, int H, int width, int wave) {
+                             AttentionMask mask, const int32_t *positions, int T, int H, int width, int wave) {
     constexpr int D = C::D, TILES = C::TILES, KEYS = C::KEYS, QUERIES = queries_of<C>, THREADS = C::WARPS * 32;
     constexpr int W = D / 8;
     if (!is_launched<shared_bytes<C>>) return;
@@ -60,7 +60,8 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
         load_tile<W, KEYS, THREADS>(v_tiles + (step & 1) * KEYS * W, v, stride, step * KEYS, T, width);
     };
     load_tile<W, QUERIES, THREADS>(q_tile, q, stride, block * QUERIES, T, width);
-    const int first = first_key_at(mask, b, block * QUERIES, T) / KEYS; // keys that no row sees are before
+    // keys that no row sees are before
+    const int first = positions ? 0 : first_key_at(mask, b, block * QUERIES, T) / KEYS;
     load_keys(first);
     cp_async_commit();
 
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
             const int query = row0 + i * 16, key = step * KEYS + 2 * t4;
             if ((step + 1) * KEYS > block * QUERIES) // the diagonal
                 hide_later_keys<QUERY_ROWS>(s[i], query, key);
-            if (mask.starts) mask_scores<QUERY_ROWS>(s[i], mask, b, query, key, T);
+            if (mask.starts) mask_scores<QUERY_ROWS>(s[i], mask, b, query, key, T, positions);
             float fades[2];
             softmax_weigh(softmax[i], s[i], fades, scale);
             softmax_fade(softmax[i], fades);
@@ -126,8 +127,8 @@ template <class C> static void launch(act *out, float *lse, const act *qkv, cons
     cuda_check(allowed, "attention_forward");
     static const int resident = resident_blocks(kernel, C::WARPS * 32, shared_bytes<C>);
     const dim3 grid(blocks_of((size_t)(a.T - a.from / queries * queries), queries), (unsigned)a.H, (unsigned)a.B);
-    LAUNCH(kernel, grid, C::WARPS * 32, shared_bytes<C>, cuda.stream, out, lse, qkv, attention_mask(a), a.T, a.H, a.D,
-           wave_of(grid, resident));
+    LAUNCH(kernel, grid, C::WARPS * 32, shared_bytes<C>, cuda.stream, out, lse, qkv, attention_mask(a), a.positions,
+           a.T, a.H, a.D, wave_of(grid, resident));
 }
 
 void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const Attention *attention) {

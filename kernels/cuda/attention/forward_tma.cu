@@ -50,7 +50,7 @@ INLINE void copy_keys(Tiles &tiles, const Block &block, const TensorMap &qkv, in
 
 __global__ void __launch_bounds__(THREADS, 2)
     attention_forward_tma(act *__restrict__ out, float *__restrict__ lse, const __grid_constant__ TensorMap qkv,
-                          AttentionMask mask, int T, int H, int wave, int together) {
+                          AttentionMask mask, const int32_t *positions, int T, int H, int wave, int together) {
     if (!has_wgmma) return;
     DYNAMIC_SHARED(uint4, memory);
     Tiles &tiles = *(Tiles *)memory;
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     __syncthreads();
     const RowsOfBlock mine = rows_of_block(wave, together);
     const int block_tile = ((T - 1) / QUERIES - mine.last) * GROUPS, b = mine.b, h = mine.h;
-    const int first = first_key_at(mask, b, block_tile * SIDE, T) / SIDE;
+    const int first = positions ? 0 : first_key_at(mask, b, block_tile * SIDE, T) / SIDE;
     const Block block = {b, h, block_tile, __shfl_sync(0xffffffffu, first, 0),
                          min(block_tile + GROUPS, (T - 1) / SIDE + 1)};
     for (int i = 0; i < STAGES - 1; i++) copy_keys(tiles, block, qkv, H, block.first + i);
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     auto weigh = [&](int tile) {
         const int key = tile * SIDE + 2 * t4;
         if (tile == diagonal) hide_later_keys<QUERY_ROWS>(s, row, key);
-        if (last_first_key > tile * SIDE) mask_scores<QUERY_ROWS>(s, mask, b, row, key, T);
+        if (last_first_key > tile * SIDE) mask_scores<QUERY_ROWS>(s, mask, b, row, key, T, positions);
         softmax_weigh(softmax, s, fades, scale);
         if (mask.dropout) drop_scores<QUERY_ROWS>(s, kept, 1);
     };
@@ -128,8 +128,8 @@ void FOR_ACT(attention_forward_by_tma)(Act *out, float *lse, const Act *qkv, con
     static const int resident = resident_blocks(kernel, THREADS, sizeof(Tiles));
     const dim3 grid(blocks_of((size_t)(a.T - a.from / QUERIES * QUERIES), QUERIES), (unsigned)a.H, (unsigned)a.B);
     LAUNCH(kernel, grid, THREADS, sizeof(Tiles), cuda.stream, (act *)out, lse,
-           tensor_map(qkv, a.B, a.T, 3 * a.H, a.D, SIDE), attention_mask(a), a.T, a.H, wave_of(grid, resident),
-           std::max(TILES_TOGETHER / (a.T / SIDE), 1));
+           tensor_map(qkv, a.B, a.T, 3 * a.H, a.D, SIDE), attention_mask(a), a.positions, a.T, a.H,
+           wave_of(grid, resident), std::max(TILES_TOGETHER / (a.T / SIDE), 1));
 }
 
 extern "C" bool FOR_ACT(attention_has_wgmma)(void) { return ptx_version(attention_forward_tma) >= 90; }

@@ -50,6 +50,11 @@ INLINE int first_key(const HeadArrays &a, int query) {
     return a.starts ? a.starts[(size_t)blockIdx.z * a.T + min(query, a.T - 1)] : 0;
 }
 
+// The first keys of the sequence with which the text of a query begins.
+INLINE int shared_keys(const HeadArrays &a, int query, const int32_t *positions) {
+    return positions[(size_t)blockIdx.z * a.T + min(query, a.T - 1)] - (min(query, a.T - 1) - first_key(a, query));
+}
+
 // COUNT rows and W float4 of each, from `channel` on.
 template <int COUNT, int W, int STRIDE> INLINE void load_tile(float4 *tile, const HeadRows &from, int channel) {
     static_assert(COUNT * W % THREADS == 0, "whole rounds");
@@ -89,8 +94,10 @@ INLINE void add_scores(Scores &s, float4 *tiles, const HeadRows &rows, const Hea
     }
 }
 
-// Takes out the keys that a query does not see, in the tile of 64 queries and 64 keys from these on.
-template <bool ROWS_ARE_KEYS> INLINE void hide_keys(Scores &s, const HeadArrays &a, int queries, int keys) {
+// Takes out the keys that a query does not see, in the tile of 64 queries and 64 keys from these on. Those that its
+// text begins with stay (Attention.positions; NULL: none).
+template <bool ROWS_ARE_KEYS>
+INLINE void hide_keys(Scores &s, const HeadArrays &a, int queries, int keys, const int32_t *positions = NULL) {
     if (queries > keys && !a.starts) return;
 #pragma unroll
     for (int i = 0; i < ROWS; i++)
@@ -98,7 +105,8 @@ template <bool ROWS_ARE_KEYS> INLINE void hide_keys(Scores &s, const HeadArrays 
         for (int j = 0; j < COLUMNS; j++) {
             const int query = queries + (ROWS_ARE_KEYS ? column_of(j) : row_of(i));
             const int key = keys + (ROWS_ARE_KEYS ? row_of(i) : column_of(j));
-            if (key > query || key < first_key(a, query)) s[i][j] = -INFINITY;
+            const bool is_shared = positions && key < shared_keys(a, query, positions);
+            if (key > query || (!is_shared && key < first_key(a, query))) s[i][j] = -INFINITY;
         }
 }
 
@@ -194,7 +202,8 @@ INLINE uint32_t kept_of_keys(const HeadArrays &a, int first_query, int first_key
 // N: the channels that a thread sums, of 16 N in all.
 template <int N>
 __global__ void __launch_bounds__(THREADS, blocks_at_once<N>)
-    attention_tiles(float *__restrict__ out, float *__restrict__ lse, const float *__restrict__ qkv, HeadArrays a) {
+    attention_tiles(float *__restrict__ out, float *__restrict__ lse, const float *__restrict__ qkv, HeadArrays a,
+                    const int32_t *positions) {
     SHARED(float4, tiles, TILES);
     SHARED(float4, weights, WEIGHTS);
     const int first_query = ((a.T - 1) / TILE - (int)blockIdx.x) * TILE; // the longest walks begin first
@@ -203,11 +212,12 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<N>)
     float most[ROWS], weight[ROWS] = {}, sums[ROWS][N] = {};
 #pragma unroll
     for (int i = 0; i < ROWS; i++) most[i] = -INFINITY;
-    for (int keys = first_key(a, first_query) / TILE * TILE; keys <= first_query; keys += TILE) {
+    const int begin = positions ? 0 : first_key(a, first_query) / TILE * TILE;
+    for (int keys = begin; keys <= first_query; keys += TILE) {
         const uint32_t kept = kept_of_queries(a, first_query, keys);
         Scores s = {};
         add_scores(s, tiles, q, rows_from(k, keys));
-        hide_keys<false>(s, a, first_query, keys);
+        hide_keys<false>(s, a, first_query, keys, positions);
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
             const float before = most[i];
@@ -355,7 +365,8 @@ static dim3 grid_of(const Attention &a, int from) {
 void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const Attention *attention) {
     const Attention &a = *attention;
     auto kernel = a.D <= 64 ? attention_tiles<4> : attention_tiles<8>;
-    LAUNCH(kernel, grid_of(a, a.from), THREADS, 0, cuda.stream, (float *)out, lse, (const float *)qkv, heads_of(a));
+    LAUNCH(kernel, grid_of(a, a.from), THREADS, 0, cuda.stream, (float *)out, lse, (const float *)qkv, heads_of(a),
+           a.positions);
 }
 
 void FOR_ACT(cuda_attention_backward)(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,

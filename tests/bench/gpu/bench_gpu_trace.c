@@ -92,8 +92,10 @@ static void start_product(const char *name, int M, int rows, int cols) {
         stop();                                                                                                        \
     }
 
-TIMED(embed_forward, (Res * out, const void *rows, const Par *wte, const Par *wpe, int B, int T, int C, int vocab),
-      (out, rows, wte, wpe, B, T, C, vocab))
+TIMED(embed_forward,
+      (Res * out, const void *rows, const int32_t *positions, const Par *wte, const Par *wpe, int B, int T, int C,
+       int vocab),
+      (out, rows, positions, wte, wpe, B, T, C, vocab))
 TIMED(embed_backward,
       (Grad * dwte, Grad *dwpe, const Res *dout, const void *rows, int B, int T, int C, int vocab, bool add),
       (dwte, dwpe, dout, rows, B, T, C, vocab, add))

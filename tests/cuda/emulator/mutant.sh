@@ -18,6 +18,7 @@ misaligned|layernorm_forward.cu|s/load8(b, branch + first + c)/load8(b, branch +
 copy|attention/forward.cu|s/^        __syncthreads();//|attention_of_64|error|sm_75
 half|attention/backward.cu|/^        __syncthreads(); \/\/ the tile has landed/d|attention_of_more|nothing orders the write|sm_75
 hidden|attention/attention.cuh|/< first) s\[n\]/s/-INFINITY/-1e30f/|attention_within_documents|finite
+begins|attention/attention.cuh|s/ \&\& !(positions \&\& k < shared)//|attention_of_texts|rror
 arrival|upload.c|/cudaStreamWaitEvent(cuda.stream, stage->arrived/d|uploads|error
 slot|upload.c|/cuda_wait_event(stage->arrived/d|uploads|error
 stage|upload.c|/cudaStreamWaitEvent(copy_stream, stage->taken/d|uploads|error

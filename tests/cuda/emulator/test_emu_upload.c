@@ -37,7 +37,7 @@ TEST(cuda_uploads_neither_late_nor_early) {
             out[batch] = backend->alloc((COUNT - 1) * 64 * 2);
             for (int i = 0; i < COUNT; i++) slot[i] = (uint16_t)(batch * 10 + i % 7);
             backend->upload(tokens, slot, sizeof slot);
-            backend->embed_forward(out[batch], tokens, wte, wpe, 1, COUNT - 1, 64, 100);
+            backend->embed_forward(out[batch], tokens, NULL, wte, wpe, 1, COUNT - 1, 64, 100);
         }
         uint64_t waits = emu_counts.host_waits;
         for (int batch = 0; batch < BATCHES; batch++) {

@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import random
+import re
 import sys
 
 import numpy as np
@@ -146,12 +147,15 @@ def test_losses_spans_and_picks_are_those_of_nanochat_and_lm_eval_in_sequences_o
     items, weights = list(made(30)), model()
     items = [item for item in items if all(scored < block - 1 for _, scored, _ in ids_of(item, block))]
     write("items", items)
-    head, answers, _ = grade(f"--eval_block_size={block}", "--batch_size=3")
+    head, answers, said = grade(f"--eval_block_size={block}", "--batch_size=3")
     assert head["block"] == block and len(answers) == len(items)
     for item, answer in zip(items, answers):
         check(item, answer, weights, block)
     cuts = [answer["cut"] for answer in answers]
     assert any(sum(cut) and len(set(cut)) > 1 for cut in cuts) and any(answer["greedy"] == [1] for answer in answers), cuts
+    computed, tokens, whole = map(int, re.search(r"computed (\d+) of (\d+) tokens.* (\d+) items whole", said).groups())
+    assert tokens == sum(len(row) - 1 for item in items for row, *_ in ids_of(item, block))
+    assert computed < 0.8 * tokens and whole >= sum(len(set(cut)) > 1 for cut in cuts), (computed, tokens, whole, cuts)
 
 
 def test_traps_of_other_tools_are_answered_as_documented():
