@@ -214,6 +214,29 @@ large=(--n_layer=4 --n_embd=128) # checkpoints of 9 MB, steps of seconds in sequ
     done
 }
 
+# fault 66
+@test "a signal in the middle of a grade ends the run with 75, and the resumed run grades again: the same bits and grades" {
+    make_items 3000 items
+    graded=("${large[@]}" --max_iters=2 --warmup_iters=1 --eval_interval=0 --sample_tokens=0 --items=items --items_interval=1)
+    train --out_dir=run --quiet "${graded[@]}"
+    mv run whole
+    for signal in INT TERM USR1; do
+        begin --dataset="$data" --out_dir=run "${graded[@]}"
+        a_grade_runs() { compgen -G 'run/.items-*' >/dev/null; }
+        after_the_last_step() { [ -e run/items-00000001.jsonl ] && a_grade_runs; }
+        wait_until $([ $signal = USR1 ] && echo after_the_last_step || echo a_grade_runs)
+        stop_run $signal 75
+        stderr_has "stopped while items were graded"
+        [ $signal = USR1 ] || [ "$(ls -d run/ckpt-*) $(steps run)" = "run/ckpt-00000001 1" ]
+        not a_grade_runs
+    done
+    [ ! -e run/items-00000002.jsonl ]
+    train --out_dir=run --quiet "${graded[@]}"
+    same_run whole run 2
+    for step in 1 2; do cmp {whole,run}/items-0000000$step.jsonl; done
+    diff <(grep '"items_accuracy"' whole/metrics.jsonl) <(grep '"items_accuracy"' run/metrics.jsonl)
+}
+
 @test "a process of a Slurm job of several tasks that trains alone is told how to start all" {
     run_match 0 "this Slurm job has 2 tasks, and this process trains alone: type \`srun --mpi=pmix\` before its command" \
         env SLURM_JOB_ID=1 SLURM_NTASKS=2 SLURM_PROCID=0 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --max_iters=1
