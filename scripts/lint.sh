@@ -63,8 +63,8 @@ trainer/checkpoint  common kernels/dtype.h kernels/backend.h tokenizer tokenizer
 trainer/import      common kernels/backend.h trainer/shape trainer/checkpoint
 trainer/export      common kernels/dtype.h tokenizer tokenizer/files trainer/shape trainer/checkpoint
 trainer/setup       common dataset kernels loader/client/feed.h loader/protocol/sampling.h tokenizer tokenizer/files trainer/config trainer/shape trainer/model/answers.h trainer/checkpoint
-trainer/inference   common tokenizer trainer/config trainer/plan trainer/model trainer/checkpoint trainer/setup
 trainer/records     common dataset trainer/config trainer/plan trainer/model trainer/checkpoint
+trainer/inference   common tokenizer trainer/config trainer/plan trainer/model trainer/checkpoint trainer/setup trainer/records/metrics.h
 trainer/ranks       common kernels trainer/config trainer/model trainer/setup
 trainer/items       common kernels tokenizer trainer/plan trainer/model trainer/ranks
 trainer/engine     common kernels trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/setup trainer/records trainer/ranks

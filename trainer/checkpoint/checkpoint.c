@@ -219,12 +219,14 @@ static void remove_checkpoint(const char *directory) {
     rmdir(directory);
 }
 
-void checkpoint_rotate(const char *out_dir, uint64_t best_step, uint64_t cooldown) {
+void checkpoint_rotate(const char *out_dir, const RunState *state, const Config *config) {
+    const uint64_t kept[] = {state->best_step, state->graded_step, schedule_cooldown(config, &state->cooldown)};
     uint64_t steps[LIST_MAX];
     char path[PATH_MAX_BYTES];
     int count = list_steps(out_dir, steps);
     for (int i = 2; i < count; i++)
-        if (steps[i] != best_step && steps[i] != cooldown) remove_checkpoint(step_path(path, out_dir, steps[i]));
+        if (steps[i] != kept[0] && steps[i] != kept[1] && steps[i] != kept[2])
+            remove_checkpoint(step_path(path, out_dir, steps[i]));
 }
 
 bool checkpoint_is_remnant(const char *out_dir, uint64_t step) {
@@ -306,7 +308,7 @@ int checkpoint_save(Network *network, const RunState *state, const Config *confi
         return fail_in("checkpoint of step %llu", (unsigned long long)state->step);
     }
     if (dir_sync(out_dir) < 0) return -1;
-    checkpoint_rotate(out_dir, state->best_step, schedule_cooldown(config, &state->cooldown));
+    checkpoint_rotate(out_dir, state, config);
     return 0;
 }
 
@@ -486,7 +488,7 @@ int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX
     uint64_t step = strtoull(which, &end, 10);
     bool best = !strcmp(which, "best"), is_step = *which && !*end;
     if (*which && !best && !is_step && strcmp(which, "newest"))
-        return fail(EX_USAGE, "--ckpt is '%s', not newest, best or the number of a step", which);
+        return fail(EX_USAGE, "--ckpt is '%s', not newest, best, graded or the number of a step", which);
     int found = is_step ? find_step(out_dir, step, path, &saved) : find_newest(out_dir, path, &saved);
     if (found > 0) saved_state_settings(&saved, settings);
     step = saved.state.best_step; // 0: no step was better than the initial weights, which are not saved

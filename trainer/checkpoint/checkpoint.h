@@ -31,9 +31,9 @@ int64_t checkpoint_space(const char *directory, char at[PATH_MAX_BYTES]);
 // 74 when one checkpoint of `bytes` does not fit the disk of out_dir.
 int checkpoint_check_space(const char *out_dir, uint64_t bytes);
 
-// Removes all checkpoints but the last two, the best and that before the cooldown (schedule_cooldown): after a save,
-// and at the start of a run, if a kill had left a part of one.
-void checkpoint_rotate(const char *out_dir, uint64_t best_step, uint64_t cooldown);
+// Removes all checkpoints but the last two, those of the lowest loss and of the highest grade, and that before the
+// cooldown (schedule_cooldown): after a save, and at the start of a run, if a kill had left a part of one.
+void checkpoint_rotate(const char *out_dir, const RunState *state, const Config *config);
 
 // Writes out_dir/ckpt-STEP, and removes old ones. Does nothing if it exists. 73, and nothing is left, when out_dir is
 // no longer the directory of the lock, before or after the files are written; NULL: not looked at.

@@ -38,6 +38,7 @@ typedef struct {
     bool evaluated;                          // an evaluation was made at `step`
     double first_loss, last_loss, best_loss; // validation loss at step 0, at `step`, and the lowest; NAN: none
     uint64_t best_step;                      // step with best_loss
+    uint64_t graded_step;                    // with the highest grade (run_items.h), 0: none; not in state.json
     uint64_t eval_rule;                      // of best_loss (evaluation.h); 0 in version 0.1.0
     uint8_t vocab_fp[32];
     DatasetUse datasets[DATASETS_MAX];

@@ -6,6 +6,7 @@
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/plan/plan_check.h"
+#include "trainer/records/metrics.h"
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/vocabulary.h"
 #include <stdio.h>
@@ -48,6 +49,13 @@ int trained_find(char path[PATH_MAX_BYTES], bool *average, ConfigReader *reader,
     const size_t length = strlen(which);
     *average = length >= 4 && length < sizeof word && !strcmp(which + length - 4, ":ema");
     if (*average) snprintf(word, sizeof word, "%.*s", (int)length - 4, which), which = word;
+    if (!strcmp(which, "graded")) {
+        const uint64_t step = metrics_graded(config->out_dir, UINT64_MAX);
+        if (!step)
+            return fail(EX_NOINPUT, "the run in '%s' has no grade by items, of which --ckpt=graded takes the highest",
+                        config->out_dir);
+        snprintf(word, sizeof word, "%llu", (unsigned long long)step), which = word;
+    }
     const bool names_model = strcmp(config->init_from, "scratch") && strcmp(config->init_from, "resume");
     int found = 0;
     if (!names_model || config_is_set(reader, KEY_out_dir))

@@ -14,9 +14,10 @@ typedef struct {
 } Trained;
 
 // The words of --ckpt, and what it selects.
-#define TRAINED_WHICH "newest|best|STEP[:ema]"
+#define TRAINED_WHICH "newest|best|graded|STEP[:ema]"
 #define TRAINED_MEANING                                                                                                \
-    "checkpoint; without it the newest, or the best if only the best are saved; :ema takes its averaged weights"
+    "checkpoint; without it the newest, or the best if only the best are saved; best has the lowest validation loss, " \
+    "graded the highest grade by items; :ema takes its averaged weights"
 
 // Finds the model that trained_open loads, and sets the keys as it does. `average`: `which` ends with ":ema". -1 after
 // fail().

@@ -288,3 +288,21 @@ json_t *metrics_last_with(const char *out_dir, const char *member) {
     search_back(out_dir, parse_wanted, &wanted);
     return wanted.line;
 }
+
+typedef struct {
+    uint64_t most, best; // steps
+} WantedGrade;
+
+static bool parse_grade(void *context, const json_t *object) {
+    WantedGrade *wanted = context;
+    const json_t *best = json_object_get(object, "items_best_step");
+    if (!best || (uint64_t)json_integer_value(json_object_get(object, "step")) > wanted->most) return false;
+    wanted->best = (uint64_t)json_integer_value(best);
+    return true;
+}
+
+uint64_t metrics_graded(const char *out_dir, uint64_t most) {
+    WantedGrade wanted = {most, 0};
+    search_back(out_dir, parse_grade, &wanted);
+    return wanted.best;
+}

@@ -54,6 +54,7 @@
 //   sample            text that the model continued
 //   items_accuracy    a grade by items: the share of right items, the mean of its tasks; items-STEP.jsonl has each
 //     items_sha256    of the file of items; only grades of the same file compare
+//     items_best, items_best_step   the highest of these grades so far, and its step
 //     items/TASK      the share of a task
 //
 // A resumed run removes the lines after its checkpoint and writes them again, so the file holds each step once.
@@ -126,3 +127,6 @@ bool metrics_last(MetricsStep *last, const char *out_dir);
 // The last line in it that has the member: "val_loss" of an evaluation, beside "step", "train_loss", "val_bpb", ...;
 // "gpu_busy" of the GPU. NULL: no such line.
 struct json_t *metrics_last_with(const char *out_dir, const char *member);
+
+// The step with the highest grade by items, of the last grade up to the step `most`. 0: no grade.
+uint64_t metrics_graded(const char *out_dir, uint64_t most);

@@ -75,7 +75,15 @@ static int copy_checkpoint(const char *out_dir, const char *run, uint64_t step) 
     return result < 0 ? -1 : dir_sync(out_dir);
 }
 
-// The best checkpoint comes along if the run has kept it. Runs that save nothing else need it at their end.
+// The checkpoint of the highest grade comes along if the run has kept it.
+static int copy_graded(const Config *config, const Origin *origin) {
+    char path[PATH_MAX_BYTES];
+    const uint64_t best = config->items_interval ? metrics_graded(config->out_dir, origin->state.step) : 0;
+    checkpoint_path(path, origin->run, best);
+    return best && access(path, F_OK) == 0 ? copy_checkpoint(config->out_dir, origin->run, best) : 0;
+}
+
+// So does the best one. Runs that save nothing else need it at their end.
 static int copy_best(const Config *config, const Origin *origin) {
     char path[PATH_MAX_BYTES];
     const uint64_t best = origin->state.best_step;
@@ -100,6 +108,7 @@ static int copy_run(const Config *config, const Origin *origin) {
         result =
             metrics_copy(config->out_dir, origin->run, run_metrics_end(&origin->state), (Bytes){note.data, note.size});
     buffer_close(&note);
+    if (result == 0) result = copy_graded(config, origin);
     if (result == 0) result = copy_best(config, origin);
     return result < 0 ? -1 : copy_checkpoint(config->out_dir, origin->run, origin->state.step);
 }

@@ -30,20 +30,19 @@ static void measure_products(Run *run) {
              world > 1 ? ", in each process" : "");
 }
 
-// Refuses a run whose first checkpoint cannot be written, and warns if a later one may not: two are kept, the best and
-// that before a cooldown, while the next is written.
+// Refuses a run whose first checkpoint cannot be written, and warns if a later one may not: two are kept, those of the
+// lowest loss and of the highest grade, and that before a cooldown, while the next is written.
 static int check_disk(const Run *run) {
-    enum { KEPT = 4 };
-    const bool cools = run->engine.config.lr_schedule == LR_WSD;
+    const int kept = 4 + (run->engine.config.lr_schedule == LR_WSD) + !!run->engine.config.items_interval;
     const char *out_dir = run->engine.config.out_dir;
     const uint64_t bytes = checkpoint_bytes(&run->engine.model, run->engine.plan.optimizer);
     char at[PATH_MAX_BYTES], needed[16], available[16];
     if (run_is_complete(run)) return 0;
     if (checkpoint_check_space(out_dir, bytes) < 0) return -1;
     const int64_t space = checkpoint_space(out_dir, at);
-    if (space >= 0 && (uint64_t)space < (KEPT + cools) * bytes)
+    if (space >= 0 && (uint64_t)space < (uint64_t)kept * bytes)
         log_warn("%s are free in '%s': a run needs room for %d checkpoints of %s",
-                 human_bytes(available, (double)space), out_dir, KEPT + cools, human_bytes(needed, (double)bytes));
+                 human_bytes(available, (double)space), out_dir, kept, human_bytes(needed, (double)bytes));
     return 0;
 }
 
@@ -78,7 +77,8 @@ static int open_directory(Run *run, bool fresh) {
     if (run_directory_open(&run->lock, config->out_dir, fresh) < 0) return -1;
     const int found = checkpoint_find(config->out_dir, config, engine->begins_with, state);
     if (found < 0 || (!found && model_refuse(config->out_dir) < 0) || engine_take_state(engine, found) < 0) return -1;
-    if (found) checkpoint_rotate(config->out_dir, state->best_step, schedule_cooldown(config, &state->cooldown));
+    if (config->items_interval) state->graded_step = metrics_graded(config->out_dir, state->step);
+    if (found) checkpoint_rotate(config->out_dir, state, config);
     if (found) warn_cooled(run);
     if (run_is_complete(run) && state->cooldown.begun)
         log_line(

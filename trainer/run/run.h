@@ -59,6 +59,7 @@ typedef struct {
     ItemsFile file;
     const Vocab *vocab; // NULL: the run is not graded
     uint64_t graded;    // the last step that was, 0: none; step 0 is not graded
+    double best;        // the grade of state.graded_step; NAN: none by this file
 } RunItems;
 
 typedef struct {

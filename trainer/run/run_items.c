@@ -11,6 +11,7 @@
 #include "trainer/run/loop_record.h"
 #include "trainer/run/run_until.h"
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 
 static Grading grading_of(Run *run) {
@@ -23,13 +24,18 @@ static Grading grading_of(Run *run) {
 
 static void print_digest(const RunItems *items, char hex[65]) { hex_encode(hex, items->file.sha256, 32); }
 
-// Sets `graded` from the last grade of the record.
+// From the last grade of the record.
 static void find_graded(Run *run) {
+    RunState *state = &run->engine.state;
     char hex[65];
     json_t *line = metrics_last_with(run->engine.config.out_dir, "items_accuracy");
     const char *of = json_string_value(json_object_get(line, "items_sha256"));
     print_digest(&run->items, hex);
-    if (of && !strcmp(of, hex)) run->items.graded = (uint64_t)json_integer_value(json_object_get(line, "step"));
+    state->graded_step = metrics_graded(run->engine.config.out_dir, state->step);
+    if (of && !strcmp(of, hex)) {
+        run->items.graded = (uint64_t)json_integer_value(json_object_get(line, "step"));
+        run->items.best = json_number_value(json_object_get(line, "items_best"));
+    }
     if (of && strcmp(of, hex))
         log_line("items: '%s' is another file than at step %lld: its grades are another series", run->items.file.path,
                  (long long)json_integer_value(json_object_get(line, "step")));
@@ -41,6 +47,21 @@ static int open_file(Run *run) {
     const Grading grading = grading_of(run);
     if (items_open(&items->file, run->engine.config.items) < 0) return -1;
     return grade_check(&grading, &items->file);
+}
+
+int run_items_find(Run *run) {
+    struct {
+        uint64_t graded, graded_step;
+        double best;
+    } found = {0};
+    RunItems *items = &run->items;
+    if (!items->vocab) return 0;
+    items->graded = 0, items->best = NAN;
+    if (run_owns(run)) find_graded(run);
+    found.graded = items->graded, found.graded_step = run->engine.state.graded_step, found.best = items->best;
+    if (collective_broadcast(&run->engine.collective, &found, sizeof found) < 0) return -1;
+    items->graded = found.graded, run->engine.state.graded_step = found.graded_step, items->best = found.best;
+    return 0;
 }
 
 int run_items_open(Run *run) {
@@ -56,8 +77,7 @@ int run_items_open(Run *run) {
                          ? fail(EX_USAGE, "items: '%s' is another file in rank 0", items->file.path)
                          : 0;
     if (ranks_agree(ranks, same) < 0) return -1;
-    if (run_owns(run)) find_graded(run);
-    return collective_broadcast(ranks, &items->graded, sizeof items->graded);
+    return run_items_find(run);
 }
 
 bool run_items_due(const Run *run) {
@@ -88,7 +108,10 @@ static void record_grade(Run *run, const Grade *grade) {
     Buffer members = {0};
     char hex[65];
     print_digest(&run->items, hex);
-    buffer_print(&members, ", \"items_accuracy\": %.6f, \"items_sha256\": \"%s\"", mean_accuracy(grade), hex);
+    buffer_print(
+        &members,
+        ", \"items_accuracy\": %.6f, \"items_sha256\": \"%s\", \"items_best\": %.17g, \"items_best_step\": %llu",
+        mean_accuracy(grade), hex, run->items.best, (unsigned long long)run->engine.state.graded_step);
     for (size_t i = 0; i < grade->task_count; i++) {
         const TaskGrade *task = &grade->tasks[i];
         Buffer name = {0};
@@ -107,7 +130,7 @@ static void print_grade(const Run *run, const Grade *grade) {
            mean_accuracy(grade), grade->task_count, PLURAL(grade->task_count));
     for (size_t i = 0; i < grade->task_count && grade->task_count > 1; i++)
         printf(" | %s %.4f", grade->tasks[i].name, (double)grade->tasks[i].right / (double)grade->tasks[i].items);
-    printf("\n");
+    printf("%s\n", run->engine.state.graded_step == run->engine.state.step ? " | best so far" : "");
     loop_flush_lines();
 }
 
@@ -134,6 +157,8 @@ int run_items_grade(Run *run) {
     int status = grade_items(&grade, &grading, &run->items.file);
     if (status == 0) status = grade_check_finite(&grade);
     if (status == 0) run->items.graded = run->engine.state.step;
+    if (status == 0 && !(mean_accuracy(&grade) <= run->items.best))
+        run->items.best = mean_accuracy(&grade), run->engine.state.graded_step = run->engine.state.step;
     if (status == 0 && run_owns(run) && keep_grade(run, &results, &grade) < 0) {
         log_warn("no grade: %s; training continues", err_text());
         err_clear();

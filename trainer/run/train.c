@@ -55,8 +55,11 @@ static Next evaluate_now(Run *run) {
 }
 
 static Next grade_now(Run *run) {
-    if (run->engine.config.always_save_checkpoint) run_save(run, false);
-    return run_items_grade(run) < 0 ? NEXT_EXIT : NEXT_CONTINUE;
+    const bool always = run->engine.config.always_save_checkpoint;
+    if (always) run_save(run, false);
+    if (run_items_grade(run) < 0) return NEXT_EXIT;
+    if (!always && run->engine.state.graded_step == run->engine.state.step) run_save(run, false);
+    return NEXT_CONTINUE;
 }
 
 // ---- steps
@@ -72,7 +75,8 @@ static Next step_now(Run *run) {
     engine_record_spike(&run->engine, &step);
     loop_warn_of_spike(run, &step);
     if (state->nonfinite_streak - state->scaler.overflow_streak == BAD_STEPS)
-        return batch_stream_cancel(&run->engine.stream), run_roll_back(run) < 0 ? NEXT_EXIT : NEXT_RESTART;
+        return batch_stream_cancel(&run->engine.stream),
+               run_roll_back(run) < 0 || run_items_find(run) < 0 ? NEXT_EXIT : NEXT_RESTART;
     return NEXT_CONTINUE;
 }
 

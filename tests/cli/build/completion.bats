@@ -22,7 +22,7 @@ in_bash() {
     [ "$(in_bash trainer train --lr_schedule l)" = linear ]
     [ "$(in_bash trainer plan --bias =)" = "True False" ]
     [ "$(in_bash trainer plan --batch_size =)" = auto ]
-    [ "$(in_bash trainer eval --ckpt =)" = "newest best" ]
+    [ "$(in_bash trainer eval --ckpt =)" = "newest best graded" ]
     [ "$(in_bash shardtool tokenize --docs p)" = paragraphs ]
     [ "$(in_bash trainer export --dtype =)" = "float32 bfloat16 float16 q8_0" ] # its own, not those of the key
     [ "$(in_bash trainer train --out_dir =)" = "" ]                         # files, by the shell

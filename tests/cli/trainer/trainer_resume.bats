@@ -266,3 +266,33 @@ setup_file() {
     echo '{' >bad
     run_match 65 "'bad' line 1" train --out_dir=refused "${short[@]}" --items=bad --items_interval=2
 }
+
+@test "the checkpoint of the highest grade is kept and is --ckpt=graded, in a killed run, in a branch and where only the best are saved" {
+    # right is what no text has: the more the model has learned, the lower the grade
+    for a in \~ '|' '}' '{' '^' '@' '#'; do
+        for b in '%' '&' '*' '+' '=' '_'; do
+            echo "{\"task\": \"t\", \"id\": \"$a$b\", \"kind\": \"choice\", \"span\": \"ending\", \"label\": 0, \"texts\": [[\"$a\", \"$a$b\"], [\"$a\", \" t\"]]}"
+        done
+    done >items
+    graded=(--eval_interval=8 --learning_rate=0.02 --lr_decay_iters=24 --min_lr=0.02 --sample_tokens=0 --quiet --items=items --items_interval=2)
+    grades() { jq -c 'select(.items_accuracy) | [.step, .items_accuracy]' "$1/metrics.jsonl"; }
+    highest() { grades "$1" | jq -s 'max_by([.[1], -.[0]])[0]'; }
+    kill_at write 70 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=killed --max_iters=24 "${graded[@]}"
+    [ -e killed/items-00000004.jsonl ] && [ ! -e killed/items-00000024.jsonl ]
+    for run in killed run; do train --out_dir=$run --max_iters=24 "${graded[@]}"; done
+    diff <(grades run) <(grades killed)
+    best=$(highest run)
+    [ "$best" -ge 2 ] && [ "$best" -lt 16 ]
+    [ "$(cd run && echo ckpt-*)" = "$(printf 'ckpt-%08d ' "$best" 22 24 | sed 's/ $//')" ]
+    [ "$(ls run)" = "$(ls killed)" ]
+    train --out_dir=branch --max_iters=28 "${graded[@]}" --branch_from=run/ckpt-00000022
+    train --out_dir=few --max_iters=24 "${graded[@]}" --always_save_checkpoint=False
+    for run in run killed branch few; do
+        [ "$(highest $run)" = "$best" ]
+        jq -se --argjson best "$best" 'map(select(.items_best_step)) | last.items_best_step == $best' $run/metrics.jsonl
+        run_match 0 "model: '$run/$(basename "$(checkpoint run "$best")")'" "$BIN/trainer" eval --out_dir=$run --items=items --ckpt=graded
+        run_match 0 "model: '$run/ckpt-00000024'" "$BIN/trainer" eval --out_dir=$run --items=items --ckpt=best
+    done
+    train --out_dir=none --max_iters=1 --sample_tokens=0 --quiet
+    run_match 66 "the run in 'none' has no grade by items" "$BIN/trainer" eval --out_dir=none --items=items --ckpt=graded
+}
