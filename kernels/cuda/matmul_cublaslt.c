@@ -20,7 +20,7 @@
 
 enum {
     WORKSPACE_MOST = 128 << 20, // the sums of a weight gradient that is split seven times need 50 MiB
-    PLANS = 256,                // a step needs about 20; sampling one per text length, and the oldest plan is replaced
+    PLANS = 256,                // a step needs about 20; sampling and items some per length, and the oldest is replaced
     CANDIDATES = 16,
     REPEATS = 5, // timed runs of a candidate, after one that warms up
 };
@@ -159,8 +159,15 @@ static bool gemm_is_same(const Gemm *a, const Gemm *b) {
            a->form == b->form && a->alignment == b->alignment;
 }
 
+// A free plan, or the oldest one. A choice is made in a warm-up alone, and later steps need it: it stays.
+static GemmPlan *gemm_plan_replaced(void) {
+    if (gemm_plan_count < PLANS) return &gemm_plans[gemm_plan_count++];
+    for (int tried = 0; tried < PLANS && gemm_plans[gemm_plan_oldest % PLANS].chosen; tried++) gemm_plan_oldest++;
+    return &gemm_plans[gemm_plan_oldest++ % PLANS];
+}
+
 static GemmPlan *gemm_plan_new(const Gemm *product) {
-    GemmPlan *plan = &gemm_plans[gemm_plan_count < PLANS ? gemm_plan_count++ : gemm_plan_oldest++ % PLANS];
+    GemmPlan *plan = gemm_plan_replaced();
     if (plan->operation) gemm_plan_free(plan);
     *plan = (GemmPlan){.product = *product};
     const Gemm *p = &plan->product;

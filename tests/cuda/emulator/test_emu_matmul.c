@@ -220,6 +220,24 @@ TEST(cuda_finds_a_plan_that_a_full_table_replaced) {
     }
 }
 
+// As the lengths of items between two steps, whose products are more than the table holds.
+TEST(cuda_keeps_the_choice_of_a_product_while_others_fill_the_table) {
+    enum { TABLE = 256 };
+    Bench b = bench_open(false);
+    void *out = b.on->alloc(TABLE * 2 * ROWS * 2), *in = b.on->alloc(TABLE * 2 * COLS * 2);
+    b.on->zero(in, TABLE * 2 * COLS * 2);
+    CHECK(b.on->graph_begin(0, true));
+    forward(&b);
+    b.on->graph_end(0);
+    const int candidate = emu_counts.candidate;
+    for (int rows = 1; rows <= TABLE; rows++) b.on->matmul_forward(out, in, &b.w, NULL, M + rows);
+    CHECK(emu_counts.candidate != candidate);
+    forward(&b);
+    CHECK_EQUAL(emu_counts.candidate, candidate);
+    b.on->release(out), b.on->release(in);
+    bench_close(&b);
+}
+
 // ---- choices that are kept
 
 static struct {
