@@ -244,6 +244,8 @@ setup_file() {
     [ "$(grep -c '"items_accuracy"' run/metrics.jsonl)" = 2 ]
     [ "$(cat run/items-00000002.jsonl run/items-00000004.jsonl | wc -l)" = 62 ]
     diff <(grep -o '"arena_bytes": [0-9]\+' plain/metrics.jsonl) <(grep -o '"arena_bytes": [0-9]\+' run/metrics.jsonl)
+    plan() { "$BIN/trainer" plan tiny.conf "$@" | grep -v '^run '; } # whose line has a measured rate
+    diff <(plan "${short[@]}") <(plan "${graded[@]}")
     cmp <(tail -n +2 run/items-00000004.jsonl) <("$BIN/trainer" eval --out_dir=run --items=items --json --quiet | tail -n +2)
     mv run whole
     kills=0
