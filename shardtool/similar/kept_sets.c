@@ -35,7 +35,8 @@ struct KeptSets {
     void *read_context;
     ZSTD_CCtx *compress;
     ZSTD_DCtx *decompress;
-    uint64_t *slots; // places of heads in the file + 1, 0: free. NULL: in the slot file
+    uint64_t *slots;                // places of heads in the file + 1, 0: free. NULL: in the slot file
+    uint64_t group[GROUP_KEPT_MAX]; // of the slot file
     int slot_file;
     KeptStatistics statistics;
 };
@@ -48,15 +49,16 @@ static int open_slots(KeptSets *kept, const char *folder, uint64_t bytes) {
     return 0;
 }
 
-// The places of the group of a membership that earlier members have taken: 0 with their number, or -1.
-static int read_slots(const KeptSets *kept, uint64_t membership, uint64_t slots[GROUP_KEPT_MAX], uint64_t *taken) {
+// The places of the group of a membership that earlier members have taken: 0 with their number, or -1. They are valid
+// until the next call.
+static int read_slots(KeptSets *kept, uint64_t membership, const uint64_t **slots, uint64_t *taken) {
     const uint64_t before = membership_before(membership), first = membership_slot(membership);
-    const size_t bytes = before * sizeof *slots;
-    if (kept->slots)
-        memcpy(slots, kept->slots + first, bytes);
-    else if (before && fd_read_at(kept->slot_file, first * sizeof *slots, slots, bytes, "a temporary file") < 0)
+    const size_t bytes = before * sizeof **slots;
+    *slots = kept->slots ? kept->slots + first : kept->group;
+    if (!kept->slots && before &&
+        fd_read_at(kept->slot_file, first * sizeof **slots, kept->group, bytes, "a temporary file") < 0)
         return -1;
-    for (*taken = 0; *taken < before && slots[*taken];) ++*taken;
+    for (*taken = 0; *taken < before && (*slots)[*taken];) ++*taken;
     return 0;
 }
 
@@ -161,26 +163,33 @@ static void prefetch(const KeptSets *kept, uint64_t place) {
     __builtin_prefetch(head + 64);
 }
 
+void kept_sets_prefetch(const KeptSets *kept, const uint64_t *memberships, size_t count) {
+    for (size_t i = 0; kept->slots && i < count; i++) {
+        const uint64_t *const slots = kept->slots + membership_slot(memberships[i]);
+        for (uint64_t k = 0; k < membership_before(memberships[i]); k += 64 / sizeof *slots)
+            __builtin_prefetch(slots + k);
+    }
+}
+
 // The places of the kept documents in the groups, each once, in the order of the documents. Most are in several groups.
 static int find_candidates(KeptSets *kept, const uint64_t *memberships, size_t count, size_t *found) {
-    uint64_t slots[GROUP_KEPT_MAX] = {0}, taken, most = 0;
-    for (size_t i = 0; i < count; i++) {
-        const uint64_t first = membership_slot(memberships[i]), before = membership_before(memberships[i]);
-        for (uint64_t k = 0; kept->slots && k < before; k += 64 / sizeof k) __builtin_prefetch(kept->slots + first + k);
-        most += before;
-    }
+    uint64_t taken, most = 0, last = 0;
+    const uint64_t *slots;
+    bool is_sorted = true;
+    for (size_t i = 0; i < count; i++) most += membership_before(memberships[i]);
     hash_set_clear(&kept->found, most);
     kept->candidates.size = 0;
     for (size_t i = 0; i < count; i++) {
-        if (read_slots(kept, memberships[i], slots, &taken) < 0) return -1;
+        if (read_slots(kept, memberships[i], &slots, &taken) < 0) return -1;
         for (uint64_t k = 0; k < taken; k++) {
             if (!hash_set_add(&kept->found, __builtin_bswap64(slots[k] * 0x9E3779B97F4A7C15))) continue; // 2^64 / phi
             prefetch(kept, slots[k] - 1);
             buffer_add(&kept->candidates, &slots[k], sizeof slots[k]);
+            is_sorted &= slots[k] > last, last = slots[k];
         }
     }
     *found = kept->candidates.size / sizeof(uint64_t);
-    if (*found > 1) qsort(kept->candidates.data, *found, sizeof(uint64_t), by_place);
+    if (!is_sorted) qsort(kept->candidates.data, *found, sizeof(uint64_t), by_place);
     return 0;
 }
 
@@ -280,9 +289,10 @@ static int take_slots(KeptSets *kept, const uint64_t *memberships, size_t count)
     const uint64_t place = kept->written + kept->pending.size;
     bool is_needed = false, is_crowded = false;
     for (size_t i = 0; i < count; i++) {
-        uint64_t slots[GROUP_KEPT_MAX] = {0}, taken;
+        const uint64_t *slots;
+        uint64_t taken;
         if (memberships[i] & 1) continue;
-        if (read_slots(kept, memberships[i], slots, &taken) < 0) return -1;
+        if (read_slots(kept, memberships[i], &slots, &taken) < 0) return -1;
         is_crowded |= taken == GROUP_KEPT_MAX;
         if (taken == GROUP_KEPT_MAX) continue;
         if (write_slot(kept, memberships[i], taken, place + 1) < 0) return -1;

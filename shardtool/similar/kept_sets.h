@@ -40,6 +40,8 @@ typedef int KeptText(void *context, const OldPlace *place, Buffer *text); // app
 KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least, uint64_t memory);
 void kept_sets_close(KeptSets *kept); // accepts NULL
 
+// Prefetches the slots of a document that kept_sets_find gets soon.
+void kept_sets_prefetch(const KeptSets *kept, const uint64_t *memberships, size_t count);
 // Looks for the first kept document in one of the groups that is a near-duplicate of a set (shingler_set): 1 with its
 // number and the similarity, 0, or -1 after fail(). It then counts one removed document more.
 int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, Bytes set, uint64_t *number,

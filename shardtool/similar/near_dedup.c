@@ -286,8 +286,13 @@ static int read_old_text(void *context, const OldPlace *place, Buffer *text) {
 // Whether a document with the next memberships of the queue goes.
 static int decide(ComparePass *pass, const TextDocument *document, Bytes set) {
     const Memberships *own = next_memberships(pass);
+    const size_t next_at = pass->queue_at + sizeof *own + own->count * sizeof *own->values;
     uint64_t kept;
     double similarity;
+    if (next_at < pass->queue.size) {
+        const Memberships *next = (const Memberships *)(const void *)(pass->queue.data + next_at);
+        kept_sets_prefetch(pass->kept, next->values, next->count);
+    }
     int status = kept_sets_find(pass->kept, own->values, own->count, set, &kept, &similarity);
     const uint64_t number = pass->dedup->old->documents + document->number;
     if (status == 0) status = kept_sets_keep(pass->kept, own->values, own->count, set, number);
