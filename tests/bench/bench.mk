@@ -65,6 +65,10 @@ bench-neardup: test-deps $(O)/bench_neardup $(O)/bin/shardtool
 	$(Q)$(PIP) datatrove==0.10.1 'xxhash<4' orjson tokenizers==0.23.3 spacy nltk rensa==0.5.0
 	$(Q)mkdir -p build/bench/neardup
 	$(Q)$(PYTHON) tests/bench/shardtool/bench_neardup.py $(O)/bench_neardup $(O)/bin/shardtool build/bench/neardup $(or $(MB),60) $(DOCUMENTS)
+## bench-parts    near-duplicates in 4 parts beside datatrove: CPU seconds, disk, removed without a partner, a lost part (DOCUMENTS=2000)
+bench-parts: test-deps $(O)/bin/shardtool
+	$(Q)$(PIP) datatrove==0.10.1 'xxhash<4' orjson tokenizers==0.23.3 spacy nltk
+	$(Q)$(PYTHON) tests/bench/shardtool/bench_parts.py $(O)/bin/shardtool build/bench/parts $(DOCUMENTS)
 ## soak     a loader under a fault a minute: memory, descriptors and samples stay the same (MINUTES=30)
 soak: test-deps $(O)/bin/loader $(O)/bin/shardtool
 	$(Q)$(PYTHON) tests/bench/loader/soak_loader.py $(O)/bin $(or $(MINUTES),30)
