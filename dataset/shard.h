@@ -39,7 +39,7 @@ enum {
     SHARD_TRAILER_BYTES = 84,
     SHARD_ENTRY_BYTES = 12, // of an entry of the seek table
     SHARD_FOOTER_BYTES = 9,
-    SHARD_LEVEL = 3, // of compression
+    SHARD_LEVEL = 2, // of compression
     SHARD_LEVEL_MAX = 19,
     SKIPPABLE_BYTES = 8 // magic and length of a skippable frame
 };
@@ -127,7 +127,7 @@ typedef struct {
     unsigned level; // of compression: 1 to SHARD_LEVEL_MAX; 0: SHARD_LEVEL
 } ShardParams;
 
-// Adds the parameters of zstd at a level: "dfast,4,17,16,17,1".
+// Adds the parameters of zstd at a level: "pairs,4,13,13,17,1".
 void shard_level_print(Buffer *text, unsigned level);
 
 // The compressor of one thread. shard_encode replaces `frame` with the zstd frame of ids, after decoding it again and

@@ -2,7 +2,7 @@
 #include "common/err.h"
 #include "common/file/spool.h"
 #include "common/search.h"
-#include "common/zstd_decoder.h"
+#include "common/zstd/zstd_decoder.h"
 #include "dataset/dataset.h"
 #include "dataset/ids.h"
 #include "dataset/shard.h"

@@ -1,30 +1,36 @@
 // Writes shards: frames that were decoded again and compared, then index, trailer and seek table.
 #include "common/err.h"
+#include "common/zstd/pair_matches.h"
 #include "dataset/ids.h"
 #include "dataset/shard.h"
 #include <stdlib.h>
-#include <zstd.h>
 #include <zstd_errors.h>
 
 struct ShardEncoder {
     ZSTD_CCtx *compress;
     ZSTD_DCtx *decompress;
-    Buffer check;
+    PairMatches *matches;
+    Buffer sequences, check;
 };
 
 // The parameters of a level are ours, and every one is explicit: the parameters of zstd depend on the input size and on
 // its version, and are for text. minMatch 4 is two ids of u16. A level between two rows is the lower one;
-// docs/datasets.md has their sizes and speeds. "fast" with a target length would leave the literals as they are.
-enum { WINDOW_LOG = 17 };
+// docs/datasets.md has their sizes and speeds. "fast" with a target length would leave the literals as they are. Of
+// "pairs" the matches are from pair_matches.h, and zstd encodes them as those of dfast.
+enum { WINDOW_LOG = 17, PAIRS = SHARD_LEVEL, LEVEL_OF_INDEX = 3 };
 static const struct ShardLevel {
     unsigned level;
     const char *name; // of the strategy
     ZSTD_strategy strategy;
     int min_match, hash_log, chain_log, search_log, target_length;
 } levels[] = {
-    {1, "fast", ZSTD_fast, 4, 14, 12, 1, 0},     {3, "dfast", ZSTD_dfast, 4, 17, 16, 1, 1},
-    {5, "greedy", ZSTD_greedy, 4, 15, 15, 3, 8}, {7, "lazy", ZSTD_lazy, 4, 15, 15, 3, 16},
-    {9, "lazy", ZSTD_lazy, 4, 15, 15, 5, 16},    {16, "btopt", ZSTD_btopt, 4, 16, 16, 6, 64},
+    {1, "fast", ZSTD_fast, 4, 14, 12, 1, 0},
+    {PAIRS, "pairs", ZSTD_dfast, 4, PAIR_MATCHES_TABLE_LOG, PAIR_MATCHES_TABLE_LOG, 1, 1},
+    {LEVEL_OF_INDEX, "dfast", ZSTD_dfast, 4, 17, 16, 1, 1},
+    {5, "greedy", ZSTD_greedy, 4, 15, 15, 3, 8},
+    {7, "lazy", ZSTD_lazy, 4, 15, 15, 3, 16},
+    {9, "lazy", ZSTD_lazy, 4, 15, 15, 5, 16},
+    {16, "btopt", ZSTD_btopt, 4, 16, 16, 6, 64},
 };
 
 static const struct ShardLevel *find_level(unsigned level) {
@@ -55,7 +61,9 @@ static void set_parameters(ZSTD_CCtx *compress, unsigned level, size_t bytes) {
                       {ZSTD_c_searchLog, row->search_log},
                       {ZSTD_c_targetLength, row->target_length},
                       {ZSTD_c_contentSizeFlag, 1},
-                      {ZSTD_c_checksumFlag, 1}};
+                      {ZSTD_c_checksumFlag, 1},
+                      {ZSTD_c_blockDelimiters, ZSTD_sf_explicitBlockDelimiters}};
+    ZSTD_CCtx_reset(compress, ZSTD_reset_session_only); // ZSTD_compressSequences leaves its session open
     for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) {
         size_t status = ZSTD_CCtx_setParameter(compress, parameters[i].name, parameters[i].value);
         if (ZSTD_isError(status)) die(EX_BUG, "libzstd %s: %s", ZSTD_versionString(), ZSTD_getErrorName(status));
@@ -66,6 +74,7 @@ ShardEncoder *shard_encoder_open(void) {
     ShardEncoder *encoder = allocate_zeroed(1, sizeof *encoder);
     encoder->compress = ZSTD_createCCtx(), encoder->decompress = ZSTD_createDCtx();
     if (!encoder->compress || !encoder->decompress) die(EX_MEMORY, "no memory for a compressor");
+    encoder->matches = pair_matches_open();
     return encoder;
 }
 
@@ -73,6 +82,8 @@ void shard_encoder_close(ShardEncoder *encoder) {
     if (!encoder) return;
     ZSTD_freeCCtx(encoder->compress);
     ZSTD_freeDCtx(encoder->decompress);
+    pair_matches_close(encoder->matches);
+    buffer_close(&encoder->sequences);
     buffer_close(&encoder->check);
     free(encoder);
 }
@@ -82,17 +93,27 @@ static int fail_zstd(size_t result) {
     return fail(no_memory ? EX_MEMORY : EX_BUG, "libzstd %s: %s", ZSTD_versionString(), ZSTD_getErrorName(result));
 }
 
+static size_t compress_pairs(ShardEncoder *encoder, void *out, size_t bound, const void *data, size_t size) {
+    encoder->sequences.size = 0;
+    buffer_reserve(&encoder->sequences, PAIR_MATCHES_MAX(size) * sizeof(ZSTD_Sequence));
+    ZSTD_Sequence *sequences = (ZSTD_Sequence *)(void *)encoder->sequences.data;
+    const size_t count = pair_matches_find(encoder->matches, data, size, sequences);
+    return ZSTD_compressSequences(encoder->compress, out, bound, sequences, count, data, size);
+}
+
 static int compress_bytes(ShardEncoder *encoder, unsigned level, const void *data, size_t size, Buffer *out) {
     set_parameters(encoder->compress, level, size);
     size_t bound = ZSTD_compressBound(size);
     buffer_reserve(out, bound);
-    size_t bytes = ZSTD_compress2(encoder->compress, out->data + out->size, bound, data, size);
+    uint8_t *to = out->data + out->size;
+    const size_t bytes = find_level(level)->level == PAIRS ? compress_pairs(encoder, to, bound, data, size)
+                                                           : ZSTD_compress2(encoder->compress, to, bound, data, size);
     if (ZSTD_isError(bytes)) return fail_zstd(bytes);
 
     // zstd before 1.5.5 can, rarely, write a frame that decodes to other bytes (facebook/zstd#3517)
     encoder->check.size = 0;
     buffer_reserve(&encoder->check, size);
-    size_t back = ZSTD_decompressDCtx(encoder->decompress, encoder->check.data, size, out->data + out->size, bytes);
+    size_t back = ZSTD_decompressDCtx(encoder->decompress, encoder->check.data, size, to, bytes);
     if (back != size || (size && memcmp(encoder->check.data, data, size)))
         return fail(EX_BUG, "libzstd %s wrote a frame that does not decode to its ids", ZSTD_versionString());
     out->size += bytes;
@@ -224,7 +245,7 @@ static int put_index(ShardWriter *writer) {
     uint8_t flags =
         (uint8_t)((writer->continues_before ? SHARD_CONTINUES_BEFORE : 0) | (open_end ? SHARD_CONTINUES_AFTER : 0));
     buffer_add(&payload, &flags, 1);
-    int status = compress_bytes(encoder, 0, writer->lengths.data, writer->lengths.size, &payload);
+    int status = compress_bytes(encoder, LEVEL_OF_INDEX, writer->lengths.data, writer->lengths.size, &payload);
     if (status == 0) status = put_skippable(writer, SHARD_INDEX_MAGIC, &payload);
     buffer_close(&payload);
     shard_encoder_close(encoder);

@@ -21,6 +21,7 @@ layers() {
     cat <<'END'
 common
 common/file         common
+common/zstd         common
 common/machine      common common/file
 common/cli          common common/machine/cpu.h
 millrace            common

@@ -6,7 +6,7 @@
 #include "common/machine/cgroup.h"
 #include "common/machine/host_memory.h"
 #include "common/machine/pool.h"
-#include "common/zstd_decoder.h"
+#include "common/zstd/zstd_decoder.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/saved_state.h"

@@ -2,7 +2,7 @@
 // stream from a truncated one.
 #include "shardtool/ingest/codec.h"
 #include "common/err.h"
-#include "common/zstd_decoder.h"
+#include "common/zstd/zstd_decoder.h"
 #include <bzlib.h>
 #include <limits.h>
 #include <lzma.h>

@@ -1,7 +1,7 @@
 // One function per codec. Each is given the room that the page header declares and must fill it exactly.
 #include "shardtool/parquet/parquet_codec.h"
 #include "common/err.h"
-#include "common/zstd_decoder.h"
+#include "common/zstd/zstd_decoder.h"
 #include <brotli/decode.h>
 #include <limits.h>
 #include <lz4.h>

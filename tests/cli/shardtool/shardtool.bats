@@ -624,5 +624,5 @@ slice() { # FILE FIRST END: bytes of those ids
     echo hello >a.txt
     shardtool tokenize -q -o d a.txt
     [ "$(head -1 d/dataset.jsonl | jq -r .params)" = \
-        "frame_tokens=32768;codec=dfast,4,17,16,17,1;eot=after;invalid=replace;docs=file;field=text;val=0.0005;val_seed=0;shard_tokens=134217728" ]
+        "frame_tokens=32768;codec=pairs,4,13,13,17,1;eot=after;invalid=replace;docs=file;field=text;val=0.0005;val_seed=0;shard_tokens=134217728" ]
 }

@@ -126,6 +126,32 @@ TEST(libzstd_decompresses_a_shard_to_its_ids) {
     free(raw), free(file), free(ids);
 }
 
+// Sizes around the ends of zstd's blocks, ids that repeat from one block to the next, and ids of 4 bytes.
+TEST(frames_of_every_level_and_size_decode_to_their_ids) {
+    enum { MOST = 200001, VOCAB_U32 = 200019 };
+    static const size_t counts[] = {1, 2, 5, 6, 7, 8, 65535, 65536, 65537, 131073, MOST};
+    static uint32_t ids[MOST], back[MOST];
+    uint16_t *narrow = make_ids(MOST);
+    ShardEncoder *encoder = shard_encoder_open();
+    Buffer frame = {0};
+    for (unsigned bytes = 2; bytes <= 4; bytes += 2) {
+        ShardParams params = params_of(MOST);
+        if (bytes == 4) params.vocab_size = VOCAB_U32;
+        for (size_t i = 0; i < MOST; i++) id_put(ids, i, bytes, narrow[i % 70000]);
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+            for (params.level = 1; params.level <= 3; params.level++) {
+                CHECK(shard_encode(encoder, &params, ids, counts[i], &frame) == 0);
+                CHECK_EQUAL(ZSTD_decompress(back, sizeof back, frame.data, frame.size), counts[i] * bytes);
+                CHECK(!memcmp(back, ids, counts[i] * bytes));
+                CHECK_EQUAL(ZSTD_getFrameContentSize(frame.data, frame.size), counts[i] * bytes);
+            }
+    }
+    CHECK(frame.size < MOST * 2);
+    buffer_close(&frame);
+    shard_encoder_close(encoder);
+    free(narrow);
+}
+
 TEST(shard_keeps_flags_and_lengths_of_documents_that_span_shards) {
     const uint16_t ids[] = {1, 2, EOT, EOT, 3, EOT, 4, 5};
     write_shard("a.zst", ids, 8, 4, true);

@@ -1,6 +1,6 @@
 // zstd_decoder.h by the library's interface for other allocators, which is stable in all versions that are read here.
 #define ZSTD_STATIC_LINKING_ONLY
-#include "common/zstd_decoder.h"
+#include "common/zstd/zstd_decoder.h"
 #include "common/err.h"
 #include <stdio.h>
 #include <stdlib.h>
