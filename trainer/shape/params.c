@@ -1,7 +1,8 @@
 // The tensors of the model, laid out from params.def.
 #include "trainer/shape/params.h"
-#include "common/rng.h"
+#include "trainer/shape/normals.h"
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +152,12 @@ void model_init(const Model *model, const Tensor *tensor, uint64_t seed, size_t 
     size_t real = (size_t)tensor->file_rows * (size_t)tensor->cols;
     uint64_t stream = (uint64_t)tensor->id << 32 |
                       (uint64_t)tensor->layer; // one random stream per tensor, independent of the rest of the model
-    for (size_t i = 0; i < count; i++)
-        values[i] = first + i < real ? (float)(deviation * rng_normal(seed, stream, first + i)) : 0.0f;
+    enum { PIECE = 256 };
+    double drawn[PIECE];
+    Normals *const normals = normals_on(cpu_isa());
+    for (size_t at = 0; at < count; at += PIECE) {
+        const size_t n = count - at < PIECE ? count - at : PIECE;
+        normals(seed, stream, first + at, n, drawn);
+        for (size_t i = 0; i < n; i++) values[at + i] = first + at + i < real ? (float)(deviation * drawn[i]) : 0.0f;
+    }
 }

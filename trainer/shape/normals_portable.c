@@ -1,0 +1,7 @@
+// Normal numbers without vector instructions of its own.
+#include "common/rng.h"
+#include "trainer/shape/normals.h"
+
+void normals_portable(uint64_t seed, uint64_t stream, uint64_t first, size_t count, double *values) {
+    rng_normals(seed, stream, first, count, values);
+}
