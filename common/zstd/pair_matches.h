@@ -1,7 +1,7 @@
 // Repeated runs in a frame of values of 2 bytes, as sequences of zstd: a function of the frame alone.
 #pragma once
 
-#define ZSTD_STATIC_LINKING_ONLY // ZSTD_Sequence and ZSTD_compressSequences, which every libzstd since 1.4.5 exports
+#define ZSTD_STATIC_LINKING_ONLY // ZSTD_Sequence and ZSTD_compressSequences
 #include <stddef.h>
 #include <zstd.h>
 
