@@ -1,13 +1,14 @@
 """bench_grid.py PROGRAMS FOLDER NAME TEXT [key=value...]: the losses of five sizes at three lengths, which the rule of `plan --until` comes from.
 A size is one run at a constant rate for each optimizer, made longer twice; from each length a branch cools down. A cell that FOLDER/NAME.jsonl has
-is not run again, and a run that was stopped goes on. FLOP=1e15 is the work of the longest run of a size, DEPTHS=2,3 its sizes."""
+is not run again, and a run that was stopped goes on. FLOP=1e15 is the work of the longest run of a size, DEPTHS=2,3 the sizes, OPTIMIZERS=adamw
+the optimizers."""
 import json
 import os
 import re
 import subprocess
 import sys
 
-DEPTHS, OPTIMIZERS, SHARES = (2, 3, 4, 6, 8), {"muon": 2e-3, "adamw": 1e-3}, (1 / 9, 1 / 3, 1)
+DEPTHS, RATES, SHARES = "2,3,4,6,8", {"muon": 2e-3, "adamw": 1e-3}, (1 / 9, 1 / 3, 1)
 COOLED = 0.2  # of the steps of a run
 KEYS = {"device": "cpu", "block_size": 256, "batch_size": 4, "gradient_accumulation_steps": 1, "warmup_iters": 50, "beta2": 0.99, "min_lr": 0,
         "eval_interval": 100000, "eval_tokens": 200000, "sample_tokens": 0, "log_interval": 100, "checkpoint_interval": 0}
@@ -29,7 +30,7 @@ def step_flop(programs, keys):
 
 
 def cells(programs, folder, name, data, depth, optimizer, flop, extra):
-    keys = {"dataset": data, "depth": depth, "optimizer": optimizer, "learning_rate": OPTIMIZERS[optimizer], **extra}
+    keys = {"dataset": data, "depth": depth, "optimizer": optimizer, "learning_rate": RATES[optimizer], **extra}
     step, width = step_flop(programs, keys), 64 * depth
     parameters = 12 * depth * width**2 + (8192 + KEYS["block_size"]) * width
     run = f"{folder}/{name}-{optimizer}-{depth}"
@@ -41,13 +42,13 @@ def cells(programs, folder, name, data, depth, optimizer, flop, extra):
 
 
 def finish(programs, cell, run, begin, keys):
-    steady = train(programs, run, {**keys, "max_iters": begin, "lr_schedule": "constant"})
+    steady = train(programs, run, {**keys, "max_iters": begin, "lr_schedule": "constant", "eval_tokens": KEYS["block_size"]})
     end = {"max_iters": cell["steps"], "lr_decay_iters": cell["steps"], "lr_schedule": f"wsd:{cell['steps'] - begin}"}
     cooled = train(programs, f"{run}-{cell['steps']}", {**keys, **end, "branch_from": run})
     times = sorted(line["ms"] for line in steady if "ms" in line)
-    before, after = ([line for line in lines if "val_loss" in line][-1] for lines in (steady, cooled))
+    after = [line for line in cooled if "val_loss" in line][-1]
     assert after["step"] == cell["steps"], after
-    return {**cell, "step_ms": times[len(times) // 2], "before": before["val_loss"], "loss": after["val_loss"], "bits_per_byte": after["val_bpb"]}
+    return {**cell, "step_ms": times[len(times) // 2], "loss": after["val_loss"], "bits_per_byte": after["val_bpb"]}
 
 
 def main(programs, folder, name, text, *extra):
@@ -62,9 +63,9 @@ def main(programs, folder, name, text, *extra):
     if os.path.exists(out):
         with open(out, encoding="utf-8") as file:
             done = {(row["optimizer"], row["depth"], row["steps"]) for row in map(json.loads, file)}
-    flop, depths = float(os.environ.get("FLOP", "1.5e14")), os.environ.get("DEPTHS")
-    for depth in map(int, depths.split(",")) if depths else DEPTHS:
-        for optimizer in OPTIMIZERS:
+    flop = float(os.environ.get("FLOP", "1.5e14"))
+    for optimizer in os.environ.get("OPTIMIZERS", ",".join(RATES)).split(","):
+        for depth in map(int, os.environ.get("DEPTHS", DEPTHS).split(",")):
             for cell, *run in cells(programs, folder, name, data, depth, optimizer, flop, dict(pair.split("=") for pair in extra)):
                 if (optimizer, depth, cell["steps"]) in done:
                     continue
