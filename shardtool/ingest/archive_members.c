@@ -46,6 +46,7 @@ static int open_archive(ArchiveReader *archive) {
 int members_open(ArchiveReader *archive, const ArchiveKind *kind, Stream *stream, SourceOptions *options) {
     archive->kind = kind, archive->outer = stream, archive->options = options;
     archive->first = stream->start.number;
+    if (kind->has_directory) archive->utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     archive->found.level = stream->level + !stream->decompressed; // a tar.xz is one level
     if (level_check(&archive->found, options) < 0) return fail_in("'%s'", stream->name);
     return kind->prepare(archive) < 0 || open_archive(archive) < 0 ? fail_archive(archive, stream->name) : 0;
@@ -55,6 +56,7 @@ void members_close(ArchiveReader *archive) {
     reader_close(archive->member.reader);
     member_queue_close(archive->queue);
     archive_read_free(archive->handle);
+    if (archive->utf8) freelocale(archive->utf8);
 }
 
 static uint64_t header_position(const ArchiveReader *archive) {
@@ -115,12 +117,21 @@ static void fail_header(ArchiveReader *archive) {
     set_found(archive, NULL, archive->files);
 }
 
+// In the locale "C" libarchive has no name for a member of a zip whose name is marked as UTF-8 and is not ASCII. Names
+// that are not marked, and those of a tar, are bytes.
+static int next_header(ArchiveReader *archive, struct archive_entry **entry) {
+    const locale_t before = uselocale(archive->utf8);
+    errno = 0; // libarchive does not report every allocation that fails
+    const int status = archive_read_next_header(archive->handle, entry);
+    uselocale(before);
+    return status;
+}
+
 // Reads headers until the queue is full, or until a member that is not for the queue, an error or the end.
 static void look_ahead(ArchiveReader *archive) {
     while (archive->ahead == LOOK_ON && (!archive->queue || member_queue_has_space(archive->queue))) {
         struct archive_entry *entry;
-        errno = 0; // libarchive does not report every allocation that fails
-        int status = archive_read_next_header(archive->handle, &entry);
+        int status = next_header(archive, &entry);
         if (status == ARCHIVE_RETRY) { // a header with a wrong checksum, then the data that belong to it
             if (!archive->resyncs) fail_header(archive);
             continue;

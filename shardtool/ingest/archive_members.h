@@ -5,6 +5,7 @@
 #include "shardtool/ingest/input_format.h"
 #include "shardtool/ingest/member_queue.h"
 #include <archive.h>
+#include <locale.h>
 
 typedef struct ArchiveReader ArchiveReader;
 
@@ -39,6 +40,7 @@ struct ArchiveReader {
     Stream *outer;
     SourceOptions *options;
     struct archive *handle;
+    locale_t utf8;      // of a zip, while a header is read; 0 if there is none
     uint64_t begin;     // the byte of `outer` that libarchive counts as the first
     uint64_t bytes;     // read of `outer`, or the offset of the next read_at
     uint64_t out_bytes; // data of all members so far

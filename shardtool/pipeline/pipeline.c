@@ -50,7 +50,8 @@ static void count_replaced(Pipeline *pipeline, const BatchDocument *document) {
     pipeline->replaced_file = file;
     if (result->replaced_inputs > REPLACED_INPUTS_MAX) return;
     ReplacedInput *input = &result->replaced_in[result->replaced_inputs - 1];
-    input->file = file, input->places += document->replaced;
+    if (!input->places) input->file = file, input->record = document->position.record;
+    input->places += document->replaced;
 }
 
 static int deliver_document(Pipeline *pipeline, const BatchDocument *document, Bytes kept, const uint8_t *ids,

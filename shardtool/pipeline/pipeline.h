@@ -22,6 +22,7 @@ typedef struct {
 enum { REPLACED_INPUTS_MAX = 16 };
 typedef struct {
     uint64_t file, places;
+    uint64_t record; // of the first (dataset/provenance.h)
 } ReplacedInput;
 
 typedef struct {

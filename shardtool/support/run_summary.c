@@ -69,6 +69,7 @@ static void print_json(const Summary *summary, double seconds) {
         buffer_print(&out, "%s", i ? "," : "");
         json_add_field(&out, "path",
                        input_path(summary->inputs, &summary->inputs->files[result->replaced_in[i].file], path));
+        json_add_number(&out, "record", result->replaced_in[i].record);
         json_add_number(&out, "places", result->replaced_in[i].places);
         buffer_print(&out, "}");
     }
@@ -124,7 +125,7 @@ static void log_ignored(void) {
     buffer_close(&keys);
 }
 
-// "'a.txt' (200), 'b.txt' (42) and 3 more inputs"
+// "'a.txt' (200), 'b.tar' (42 from record 7 on) and 3 more inputs"
 static void list_replaced(const Summary *summary, Buffer *out) {
     enum { NAMED = 4 };
     const PipelineResult *result = summary->result;
@@ -132,7 +133,10 @@ static void list_replaced(const Summary *summary, Buffer *out) {
         char path[PATH_MAX_BYTES];
         input_path(summary->inputs, &summary->inputs->files[result->replaced_in[i].file], path);
         text_printable(path);
-        buffer_print(out, "%s'%s' (%" PRIu64 ")", i ? ", " : ": ", path, result->replaced_in[i].places);
+        const ReplacedInput *input = &result->replaced_in[i];
+        buffer_print(out, "%s'%s' (%" PRIu64, i ? ", " : ": ", path, input->places);
+        if (input->record) buffer_print(out, " from record %" PRIu64 " on", input->record);
+        buffer_print(out, ")");
     }
     const uint64_t more = result->replaced_inputs > NAMED ? result->replaced_inputs - NAMED : 0;
     if (more) buffer_print(out, " and %" PRIu64 " more input%s", more, PLURAL(more));

@@ -152,12 +152,13 @@ import glob, json, tarfile
 count = lambda data: data.decode("utf-8", "replace").count("\ufffd")
 places = {path: count(open(path, "rb").read()) for path in sorted(glob.glob("in/*.txt"))}
 places["in/a.tar"] = places["in/06.txt"] + places["in/08.txt"]
-print(json.dumps([sum(places.values()), [{"path": path, "places": n} for path, n in places.items() if n]], separators=(",", ":")))
+print(json.dumps([sum(places.values()), [{"path": path, "record": int(".tar" in path), "places": n} for path, n in places.items() if n]], separators=(",", ":")))
 END
     for jobs in 1 3; do
         run_match 0 "places: 'in/01.txt' ([0-9]*), *, 'in/05.txt' ([0-9]*) and 10 more inputs, more than 1 %" shardtool tokenize -j $jobs --val 0.5 --json --force -o out in
         grep ^{ <<<"$output" | jq -c '[.replaced, .replaced_in]' | cmp - want
         grep ^{ <<<"$output" | jq -e '.replaced_inputs == 14'
+        run_match 0 "places: 'in/a.tar' ([0-9]* from record 1 on), more than 1 %" shardtool tokenize -j $jobs --force -o out in/a.tar
     done
     jq -c '.[1] |= map(select(.path != "in/a.tar"))' want >short # each file as one conversation
     mkdir turns && python3 - <<'END'

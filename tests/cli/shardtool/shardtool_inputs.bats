@@ -263,6 +263,27 @@ END
     [ "$(shardtool info --json out | jq .train_documents)" = 2 ]
 }
 
+@test "members of archives with names beyond ASCII are chosen and named by them" {
+    mkdir in && for name in Grüße 中文 $'m\xfcller' plain; do printf '{"text": "%s"}\n{broken\n' "$name" >"in/$name.jsonl"; done
+    tar --sort=name -cf raw.tar in && (cd in && zip -qUN=UTF8 ../marked.zip Grüße.jsonl 中文.jsonl plain.jsonl)
+    python3 - <<'END'
+import os, tarfile, zipfile
+with zipfile.ZipFile("python.zip", "w") as zipped, tarfile.open("python.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+    for name in sorted(os.listdir("in")):
+        if "\udcfc" not in name: zipped.write("in/" + name, name)
+        tar.add("in/" + name)
+END
+    for archive in in raw.tar marked.zip python.zip python.tar; do
+        shardtool tokenize -q --max-bad 9 --val 0 --force -o out --include 'Gr*' --include '中*' --exclude 'plain*' $archive 2>err
+        [ "$(shardtool decode -0 out | tr '\0' ' ')" = "Grüße 中文 " ]
+        jq -r .input out/skipped.jsonl | sed 's/.*[:/]//' | cmp - <(printf 'Grüße.jsonl\n中文.jsonl\n')
+    done
+    for archive in in raw.tar python.tar; do # the byte itself in a message, U+FFFD in JSON
+        run_match 0 $'*m\xfcller.jsonl*' shardtool tokenize --max-bad 9 --val 0 --force -o out --include 'm*' $archive
+        jq -r .input out/skipped.jsonl | grep -q $'m\xef\xbf\xbdller.jsonl$'
+    done
+}
+
 @test "text that looks like CSV or TSV is one warning a run" {
     mkdir in && for file in in/1.dat in/2.dat; do printf '1,a\n2,b\n3,c\n4,d\n' >$file; done
     run_match 0 "'in/1.dat' looks like CSV or TSV, and is read as one text*2 documents" shardtool tokenize -o out --val 0 in
