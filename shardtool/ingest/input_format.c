@@ -234,7 +234,8 @@ int keep_add(SourceOptions *options, size_t number, const char *is, Bytes value,
     if (is || value.size > PROVENANCE_VALUE_MAX) {
         const int size = snprintf(why, KEEP_WHY_BYTES, "--keep '%.200s': its value is ", key);
         if (is)
-            snprintf(why + size, KEEP_WHY_BYTES - (size_t)size, "%s, and not a text, a number, true or false", is);
+            snprintf(why + size, KEEP_WHY_BYTES - (size_t)size,
+                     "%s, and not a text, a number, true or false: write it as a text, or leave this --keep out", is);
         else
             snprintf(why + size, KEEP_WHY_BYTES - (size_t)size, "%zu bytes long, more than %d", value.size,
                      PROVENANCE_VALUE_MAX);
