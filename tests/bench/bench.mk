@@ -69,6 +69,10 @@ bench-neardup: test-deps $(O)/bench_neardup $(O)/bin/shardtool
 bench-parts: test-deps $(O)/bin/shardtool
 	$(Q)$(PIP) datatrove==0.10.1 'xxhash<4' orjson tokenizers==0.23.3 spacy nltk
 	$(Q)$(PYTHON) tests/bench/shardtool/bench_parts.py $(O)/bin/shardtool build/bench/parts $(DOCUMENTS)
+## bench-documents  a condition, equal documents removed, and the list of them, beside DuckDB and datatrove in the same run (MB=120)
+bench-documents: test-deps $(O)/bin/shardtool
+	$(Q)$(PIP) datatrove==0.10.1 'xxhash<4' orjson duckdb==2.0.1
+	$(Q)$(PYTHON) tests/bench/shardtool/bench_documents.py $(O)/bin/shardtool build/bench/documents $(MB)
 ## soak     a loader under a fault a minute: memory, descriptors and samples stay the same (MINUTES=30)
 soak: test-deps $(O)/bin/loader $(O)/bin/shardtool
 	$(Q)$(PYTHON) tests/bench/loader/soak_loader.py $(O)/bin $(or $(MINUTES),30)
