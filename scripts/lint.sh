@@ -23,6 +23,7 @@ common
 common/file         common
 common/zstd         common
 common/machine      common common/file
+common/math         common
 common/cli          common common/machine/cpu.h
 millrace            common
 remote              common

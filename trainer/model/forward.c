@@ -2,9 +2,9 @@
 // the shape of its output; buffers.def has the lifetime of each buffer.
 //
 // A norm first adds the branch before it to the residual stream: sum = in + branch, out = norm(sum).
+#include "common/math/portable_math.h"
 #include "trainer/model/layer_offload.h"
 #include "trainer/model/network.h"
-#include <math.h>
 
 #define P(id, layer) network_param(network, PARAM_##id, layer)
 #define W(id, layer) network_weight(network, PARAM_##id, layer)
@@ -245,5 +245,5 @@ void network_logits(const Network *network, const PassLayout *pass, int row, flo
     ops->matmul_forward(x.logits, ln3, W(HEAD, 0), NULL, 1); // (1,V)
     network_read(network, pass->logits, ops->act_type, 0, (size_t)shape->vocab, logits);
     const float cap = (float)shape->softcap;
-    for (int v = 0; cap > 0 && v < shape->vocab; v++) logits[v] = cap * tanhf(logits[v] / cap);
+    for (int v = 0; cap > 0 && v < shape->vocab; v++) logits[v] = cap * (float)portable_tanh((double)(logits[v] / cap));
 }

@@ -5,9 +5,9 @@
 #include "common/machine/hugepages.h"
 #include "common/machine/pool.h"
 #include "common/machine/stop.h"
+#include "common/math/portable_math.h"
 #include "common/sizes.h"
 #include "trainer/model/answers.h"
-#include <math.h>
 #include <stdlib.h>
 
 static const ParamId layer_weights[] = {PARAM_QKV_W, PARAM_ATT_W, PARAM_FC_W, PARAM_PROJ_W};
@@ -56,12 +56,13 @@ static void write_rotation(Network *network) {
               rows = (int)(network->plan->staging / sizeof(float)) / D;
     for (int first = 0; shape->rope_theta > 0 && first < shape->block; first += rows) {
         const int count = shape->block - first < rows ? shape->block - first : rows;
-        for (int t = 0; t < count; t++)
-            for (int i = 0; i < half; i++) {
-                const double angle = (first + t) * pow(shape->rope_theta, -2.0 * i / D);
-                network->staging[t * D + i] = (float)cos(angle);
-                network->staging[t * D + half + i] = (float)sin(angle);
+        for (int i = 0; i < half; i++) {
+            const double turn = portable_exp(-2.0 * i / D * portable_log(shape->rope_theta));
+            for (int t = 0; t < count; t++) {
+                network->staging[t * D + i] = (float)portable_cos((first + t) * turn);
+                network->staging[t * D + half + i] = (float)portable_sin((first + t) * turn);
             }
+        }
         network->ops->upload(network_at(network, network->plan->rotation + (size_t)(first * D) * sizeof(float)),
                              network->staging, (size_t)(count * D) * sizeof(float));
     }

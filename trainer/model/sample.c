@@ -4,6 +4,7 @@
 // costs a pass over the whole block.
 #include "trainer/model/sample.h"
 #include "common/err.h"
+#include "common/math/portable_math.h"
 #include "common/rng.h"
 #include "common/sizes.h"
 #include <stdlib.h>
@@ -50,7 +51,7 @@ static void select_likeliest(const float *logits, size_t vocab, Candidate *candi
 static double weigh(Candidate *candidates, size_t count, float highest, double temperature) {
     double total = 0;
     for (size_t i = 0; i < count; i++) {
-        candidates[i].weight = exp(((double)candidates[i].logit - (double)highest) / temperature);
+        candidates[i].weight = portable_exp(((double)candidates[i].logit - (double)highest) / temperature);
         total += candidates[i].weight;
     }
     return total;

@@ -1,6 +1,7 @@
 // The learning rate of a step.
 #include "trainer/optim/schedule.h"
 #include "common/log.h"
+#include "common/math/portable_math.h"
 #include <math.h>
 
 static double cooldown_steps(const Config *config) {
@@ -42,7 +43,7 @@ double schedule_rate(const Config *config, const Cooldown *cooldown, uint64_t st
     switch (config->lr_schedule) {
     case LR_CONSTANT: // handled above
     case LR_COSINE:
-        left = 0.5 * (1 + cos(3.14159265358979323846 * part));
+        left = 0.5 * (1 + portable_cos(3.14159265358979323846 * part));
         break;
     case LR_LINEAR:
         left = 1 - part;

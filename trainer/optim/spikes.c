@@ -1,5 +1,6 @@
 // The window of the spike detector.
 #include "trainer/optim/spikes.h"
+#include "common/math/portable_math.h"
 #include <math.h>
 #include <string.h>
 
@@ -35,11 +36,11 @@ static bool comparable(double loss, double norm) { return isfinite(loss) && isfi
 
 double spike_score(const SpikeWindow *window, double loss, double norm) {
     if (!comparable(loss, norm)) return 0;
-    return fmax(fmax(score(&window->loss, loss), score(&window->norm, log(norm))), 0);
+    return fmax(fmax(score(&window->loss, loss), score(&window->norm, portable_log(norm))), 0);
 }
 
 void spike_add(SpikeWindow *window, double loss, double norm, double limit) {
     if (!comparable(loss, norm)) return;
     add(&window->loss, loss, limit);
-    add(&window->norm, log(norm), limit);
+    add(&window->norm, portable_log(norm), limit);
 }
