@@ -65,7 +65,7 @@ static inline void act_store(Number *p, V v) { v_store(p, v); }
 static inline V act_load_part(const Number *p, int left) {
     if (left >= W) return act_load(p);
     Number part[W] = {0};
-    memcpy(part, p, (size_t)left * sizeof *p);
+    if (left > 0) memcpy(part, p, (size_t)left * sizeof *p);
     return act_load(part);
 }
 static inline void act_store_part(Number *p, V v, int left) {
@@ -75,7 +75,7 @@ static inline void act_store_part(Number *p, V v, int left) {
     }
     Number part[W];
     act_store(part, v);
-    memcpy(p, part, (size_t)left * sizeof *p);
+    if (left > 0) memcpy(p, part, (size_t)left * sizeof *p);
 }
 
 #if defined ACT_BF16 && defined __AVX512BF16__

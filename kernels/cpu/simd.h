@@ -1,5 +1,6 @@
 // Vectors of W floats on the compiler's vector types: one source for every instruction set. The file that includes this
-// is compiled for one of them; the order of every sum depends on W alone.
+// is compiled for one of them. Bits do not depend on which: each function here is made of operations that IEEE 754
+// rounds correctly, in one order, and sums over lanes have LANES of them whatever W is.
 //
 // V holds W floats, VI W int32 (comparison masks), VW W 32-bit words; VAnywhere, VWAnywhere and VHAnywhere (W 16-bit
 // halves) are the same in memory, without alignment.
@@ -36,6 +37,8 @@ enum { W = 4 };
 #endif
 // clang-format on
 
+enum { LANES = 16, PARTS = LANES / W };
+
 typedef float V __attribute__((vector_size(4 * W)));
 typedef int32_t VI __attribute__((vector_size(4 * W)));
 typedef uint32_t VW __attribute__((vector_size(4 * W)));
@@ -48,11 +51,11 @@ static inline VW v_word(uint32_t x) { return (VW){ALL(x)}; }
 static inline V v_load(const float *p) { return *(const VAnywhere *)p; }
 static inline void v_store(float *p, V v) { *(VAnywhere *)p = v; }
 
-// The first `left` lanes, the others 0; left >= W is the whole vector.
+// The first `left` lanes, the others 0; left >= W is the whole vector, and left <= 0 reads and writes nothing.
 static inline V v_load_part(const float *p, int left) {
     if (left >= W) return v_load(p);
     float part[W] = {0};
-    memcpy(part, p, (size_t)left * sizeof *p);
+    if (left > 0) memcpy(part, p, (size_t)left * sizeof *p);
     return v_load(part);
 }
 static inline void v_store_part(float *p, V v, int left) {
@@ -62,22 +65,47 @@ static inline void v_store_part(float *p, V v, int left) {
     }
     float part[W];
     v_store(part, v);
-    memcpy(p, part, (size_t)left * sizeof *p);
+    if (left > 0) memcpy(p, part, (size_t)left * sizeof *p);
 }
 static inline V v_first(V v, int count) { return (V)((VI)v & ((VI){COUNTED} < count)); }
 static inline V v_between(V v, int begin, int end) {
     return (V)((VI)v & ((VI){COUNTED} >= begin) & ((VI){COUNTED} < end));
 }
 
-static inline V v_fma(V a, V b, V c) {
+// a * b + c, rounded once
 #if defined __AVX512F__
-    return _mm512_fmadd_ps(a, b, c);
+static inline V v_fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
 #elif defined __FMA__
-    return _mm256_fmadd_ps(a, b, c);
-#else
-    return a * b + c;
-#endif
+static inline V v_fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+#elif defined __x86_64__
+// Two lanes in double: the product is exact. The sum is rounded twice, which differs from once where the first rounding
+// ends halfway between two floats; it is then made odd, in the direction of what it has lost (Boldo and Melquiond,
+// "Emulation of a FMA and correctly rounded sums", IEEE Transactions on Computers 57, 2008).
+static inline __m128d fma_of_two(__m128d product, __m128d c) {
+    __m128d sum = product + c;
+    // 28 zeros at the end, at most, of a number halfway between two floats, which may be subnormal
+    const __m128i ends = (__m128i)sum << 36, even = _mm_cmpeq_epi32(ends, _mm_setzero_si128());
+    if (__builtin_expect(_mm_movemask_epi8(even) & 0xf0f0, 0)) {
+        const __m128d added = sum - product, lost = (product - (sum - added)) + (c - added);
+        const __m128i inward = (__m128i)(_mm_xor_pd(sum, lost)) >> 63; // -1 if the magnitude was rounded up
+        const __m128i odd = (__m128i)sum & _mm_set1_epi64x(1);
+        const __m128i inexact = (__m128i)((lost < 0) | (lost > 0)); // not of NaN
+        sum = (__m128d)((__m128i)sum + (inexact & (odd - 1) & (inward | 1)));
+    }
+    return sum;
 }
+static inline V v_fma(V a, V b, V c) {
+    const __m128d low = fma_of_two(_mm_cvtps_pd(a) * _mm_cvtps_pd(b), _mm_cvtps_pd(c));
+    const __m128d high = fma_of_two(_mm_cvtps_pd(_mm_movehl_ps(a, a)) * _mm_cvtps_pd(_mm_movehl_ps(b, b)),
+                                    _mm_cvtps_pd(_mm_movehl_ps(c, c)));
+    return _mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
+}
+#else
+static inline V v_fma(V a, V b, V c) {
+    for (int i = 0; i < W; i++) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+    return c;
+}
+#endif
 // Lane by lane: the lower 32 bits of a * b, and the upper ones.
 static inline VW v_multiply_wide(VW a, uint32_t b, VW *high) {
 #if defined __x86_64__
@@ -141,14 +169,27 @@ static inline float v_largest(V v) {
     return lane[0];
 }
 
-// e^x = 2^n e^r with |r| <= ln 2 / 2; relative error 1e-7. e^-87 below -87.
+// A sum of LANES lanes. EACH_VECTOR is the loop over the vectors of a row that has numbers first .. end-1; `part` is
+// the one of the sum's to which vector k belongs. The last vectors may have no number.
+typedef struct {
+    V part[PARTS];
+} LaneSum;
+
+#define EACH_VECTOR(k, part, first, end)                                                                               \
+    for (int k = (first); k < (end);) _Pragma("GCC unroll 4") for (int part = 0; part < PARTS; part++, k += W)
+
+static inline float lanes_sum(LaneSum sum) {
+    for (int half = PARTS / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) sum.part[i] += sum.part[i + half];
+    return v_sum(sum.part[0]);
+}
+
+// e^x = 2^n e^r with |r| <= ln 2 / 2; 1.1 ulp. e^-87 below -87, e^88 above 88.
 static inline V v_exp(V x) {
-    x = v_max(v_set(-87.3f), x);
-#ifndef __AVX512F__
-    x = v_min(v_set(88), x); // 2^n below is made of n's bits: it cannot overflow to infinity
-#endif
-    const V magic = v_set(12582912); // 1.5 * 2^23: adding it rounds to a whole number
-    V n = v_fma(x, v_set(1.44269504f), magic) - magic;
+    x = v_min(v_set(88), v_max(v_set(-87.3f), x));
+    // Adding 1.5 * 2^23 rounds to a whole number; with 127 more its last bits are the exponent of 2^n.
+    const V magic = v_set(12582912 + 127), exponent = v_fma(x, v_set(1.44269504f), magic);
+    const V n = exponent - magic;
     V r = v_fma(n, v_set(-0.693359375f), x); // ln 2 in two parts, the first exact in few bits
     r = v_fma(n, v_set(2.12194440e-4f), r);
     V p = v_fma(r, v_set(1.39504916e-3f), v_set(8.36888980e-3f)); // fitted: (e^r - 1 - r) / r^2
@@ -156,14 +197,10 @@ static inline V v_exp(V x) {
     p = v_fma(p, r, v_set(1.66665182e-1f));
     p = v_fma(p, r, v_set(0.5f));
     p = v_fma(p, r * r, r) + v_set(1);
-#ifdef __AVX512F__
-    return _mm512_scalef_ps(p, n);
-#else
-    return p * (V)((__builtin_convertvector(n, VI) + 127) << 23);
-#endif
+    return p * (V)((VW)exponent << 23);
 }
 
-// Below 0.3 by its series, because 1 - 2 / (e^2x + 1) would cancel.
+// 5.1 ulp. Below 0.3 by its series, because 1 - 2 / (e^2x + 1) would cancel.
 static inline V v_tanh(V x) {
     V square = x * x, series = v_fma(square, v_set(62.0f / 2835), v_set(-17.0f / 315));
     series = v_fma(square, series, v_set(2.0f / 15));

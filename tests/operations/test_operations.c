@@ -200,3 +200,26 @@ OPERATION(muon_agrees_with_the_reference) {
     operation_muon(72, 136);
     operation_muon(200, 64);
 }
+
+// A row alone, widths that are no multiple of a vector, and numbers at the edges of fp32.
+OPERATION(numbers_at_the_edges_have_the_same_bits_under_every_instruction_set) {
+    if (pair_device != DEVICE_CPU) SKIP("these widths are the CPU's");
+    pair_edges = true;
+    for (int n = 9; n < 40; n += 14) {
+        const int rows = n % 3 ? n : 1;
+        operation_embed(1, rows, n, 64, 60, true);
+        for (int rms = 0; rms < 2; rms++) {
+            operation_layernorm(rows, n, true, true, rms);
+            operation_layernorm_backward(rows, n, false, true, false, rms);
+        }
+        operation_gelu(rows, n);
+        operation_swiglu(rows, n, true);
+        operation_heads(1, rows, 2, 1, n, true, true, false);
+        operation_attention(1, rows, 2, n, false, false);
+        operation_attention(1, rows, 1, n, true, true);
+        operation_cross_entropy(rows, rows, 1000 + n, 1088, 0, rows, n > 9 ? 30 : 0, 1e-3);
+        operation_gradient_norm((size_t)n);
+        operation_average((size_t)n);
+    }
+    pair_edges = false;
+}

@@ -35,17 +35,19 @@ TEAM_LOOP(square_sums, size_t, (double *, sums), (const float *, gradients)) {
         for (size_t run = start; run < stop; run += NORM_RUN) {
             const float *g = gradients + run;
             const int n = stop - run < NORM_RUN ? (int)(stop - run) : NORM_RUN;
-            V even = v_set(0), odd = v_set(0);
-            int k = 0;
-            for (; k + 2 * W <= n; k += 2 * W) {
-                V a = v_load(g + k), b = v_load(g + k + W);
-                even = v_fma(a, a, even), odd = v_fma(b, b, odd);
+            const int pairs = n / (2 * LANES) * LANES;
+            LaneSum even = {0}, odd = {0};
+            EACH_VECTOR(k, part, 0, pairs) {
+                const float *row = g + k / LANES * LANES + k;
+                const V a = v_load(row), b = v_load(row + LANES);
+                even.part[part] = v_fma(a, a, even.part[part]), odd.part[part] = v_fma(b, b, odd.part[part]);
             }
-            for (; k < n; k += W) {
-                V a = v_load_part(g + k, n - k);
-                even = v_fma(a, a, even);
+            EACH_VECTOR(k, part, 2 * pairs, n) {
+                const V a = v_load_part(g + k, n - k);
+                even.part[part] = v_fma(a, a, even.part[part]);
             }
-            sum += (double)v_sum(even + odd);
+            for (int part = 0; part < PARTS; part++) even.part[part] += odd.part[part];
+            sum += (double)lanes_sum(even);
         }
         sums[start / NORM_PIECE] = sum;
     }

@@ -9,6 +9,7 @@
 // blocks.
 #pragma once
 
+#include "common/math/portable_math.h"
 #include "kernels/cpu/act.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/matmul_amx.h"
@@ -63,10 +64,10 @@ static void tiles(int columns, int depth, const Lane *a, size_t a_row, size_t a_
 // Whether the products of heads of D channels run on AMX tiles.
 static inline bool on_tiles(int D) { return PER_LANE == 2 && cpu_amx && D % AMX_BLOCK == 0; }
 
-// Lanes of a row of D numbers: the last one is half empty if D is odd.
+// LaneSum of a row of D numbers: the last one is half empty if D is odd.
 static inline int lanes_of(int D) { return (D + PER_LANE - 1) / PER_LANE; }
 
-// Lanes u .. u+W-1 of W rows of x (rows, D), `stride` numbers a row, transposed; zero past D and past the rows.
+// LaneSum u .. u+W-1 of W rows of x (rows, D), `stride` numbers a row, transposed; zero past D and past the rows.
 static inline void transpose_block(VW block[W], const Number *x, size_t stride, int rows, int u, int D) {
     for (int i = 0; i < W; i++) {
         const Number *from = x + (size_t)i * stride + u * PER_LANE;
@@ -229,17 +230,17 @@ static float largest_of(const float *scores, int first, int end, float top) {
 static float softmax_row(LaneNumber *p, const float *scores, const float *mask, int shared, int first, int visible,
                          int width, float scale, float *inverse) {
     const float top = largest_of(scores, first, visible, largest_of(scores, 0, shared, -INFINITY)) * scale;
-    V sum = v_set(0);
-    for (int j = 0; j < width; j += W) {
+    LaneSum sum = {0};
+    EACH_VECTOR(j, part, 0, width) {
         const V whole = v_exp(v_load(scores + j) * v_set(scale) - v_set(top));
         V e = v_between(whole, first - j, visible - j);
         if (j < shared) e += v_between(whole, 0, shared - j);
-        sum += e;
+        sum.part[part] += e;
         lane_store_part(p + j, mask ? e * v_load(mask + j) : e);
     }
-    float total = v_sum(sum);
+    const float total = lanes_sum(sum);
     *inverse = 1 / total;
-    return top + logf(total);
+    return top + (float)portable_log((double)total);
 }
 
 // Prefetches the numbers of a row.
@@ -373,7 +374,7 @@ static const float *mask_row(const Head *x, float *mask, int t, int width) {
 // The last query alone, whose keys and values are read where they lie.
 static void attend_row(const Head *x, Number *out, float *lse, const Number *q) {
     const AttentionScratch *s = &x->s;
-    const int T = x->all->T, D = x->all->D, width = (int)round_up((size_t)T, W);
+    const int T = x->all->T, D = x->all->D, width = (int)round_up((size_t)T, LANES);
     float inverse;
     memset(s->q, 0, round_up((size_t)D, W) * sizeof *s->q);
     copy_row(s->q, q + (size_t)(T - 1) * x->stride, D);
@@ -469,11 +470,12 @@ static void gradient_of_block(const Head *x, Number *dq, const Number *q, const 
     multiply_keys(s->scores, s->q, s->kt, 0, QUERIES, width, Tp, D);
     multiply_keys(s->dp, s->dout, s->vt, 0, QUERIES, width, Tp, D);
     for (int i = 0; i < rows; i++) {
-        V sum = v_set(0);
+        LaneSum sum = {0};
         const size_t row = (size_t)i * C;
-        for (int d = 0; d < D; d += W)
-            sum = v_fma(act_load_part(dout + row + d, D - d), act_load_part(out + row + d, D - d), sum);
-        delta[i] = v_sum(sum), log_sum[i] = lse[i];
+        EACH_VECTOR(d, part, 0, D)
+        sum.part[part] =
+            v_fma(act_load_part(dout + row + d, D - d), act_load_part(out + row + d, D - d), sum.part[part]);
+        delta[i] = lanes_sum(sum), log_sum[i] = lse[i];
     }
     for (int i = 0; i < QUERIES; i += PER_LANE) score_gradients(x, i, rows, start, log_sum, delta);
     sum_keys(s->out, s->p, s->kz, 0, rows, start, Tp, Dp, D);

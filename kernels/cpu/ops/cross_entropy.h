@@ -2,12 +2,12 @@
 #pragma once
 
 #include "common/id_array.h"
+#include "common/math/portable_math.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/act.h"
 
 // A logit as the softmax sees it, and the factor of its gradient.
 static inline V capped(V x, float cap) { return cap > 0 ? v_set(cap) * v_tanh(x * v_set(1 / cap)) : x; }
-static inline float capped_one(float x, float cap) { return cap > 0 ? cap * tanhf(x / cap) : x; }
 static inline V cap_slope(V of_capped, float cap) {
     const V t = of_capped * v_set(1 / cap);
     return v_set(1) - t * t;
@@ -22,17 +22,18 @@ static inline __attribute__((always_inline)) V softmax_gradient(V x, V m, V shar
 // same way, which moved a loss over 50,257 columns by up to 8e-5.
 static inline __attribute__((always_inline)) float sum_of_exponentials(const Number *x, int vocab, float top,
                                                                        float cap) {
-    enum { PART = 64 * W };
+    enum { RUN = 64 * LANES };
     const V m = v_set(top);
-    V total = v_set(0);
-    for (int first = 0; first < vocab; first += PART) {
-        const int end = first + PART < vocab ? first + PART : vocab, rest = (end - first) % W, whole = end - rest;
-        V sum = v_set(0);
-        for (int k = first; k < whole; k += W) sum += v_exp(capped(act_load(x + k), cap) - m);
-        if (rest) sum += v_first(v_exp(capped(act_load_part(x + whole, rest), cap) - m), rest);
-        total += sum;
+    LaneSum total = {0};
+    for (int first = 0; first < vocab; first += RUN) {
+        const int end = first + RUN < vocab ? first + RUN : vocab, whole = first + (end - first) / LANES * LANES;
+        LaneSum sum = {0};
+        EACH_VECTOR(k, part, first, whole) sum.part[part] += v_exp(capped(act_load(x + k), cap) - m);
+        EACH_VECTOR(k, part, whole, end)
+        sum.part[part] += v_first(v_exp(capped(act_load_part(x + k, end - k), cap) - m), end - k);
+        for (int part = 0; part < PARTS; part++) total.part[part] += sum.part[part];
     }
-    return v_sum(total);
+    return lanes_sum(total);
 }
 
 // Rows begin .. end-1 of logits. cap: the loss's, or a constant 0
@@ -55,10 +56,11 @@ static inline __attribute__((always_inline)) void cross_entropy_as(int begin, in
         V largest = v_set(-INFINITY);
         for (int k = 0; k < whole; k += W) largest = v_max(largest, act_load(x + k));
         float top = v_largest(largest);
-        for (int k = whole; k < vocab; k++) top = fmaxf(top, number_float(x[k]));
-        top = capped_one(top, cap);
-        const float total = sum_of_exponentials(x, vocab, top, cap), hit = capped_one(number_float(x[target]), cap),
-                    log_sum = logf(total) + top;
+        for (int k = whole; k < vocab; k++) top = top > number_float(x[k]) ? top : number_float(x[k]);
+        top = capped(v_set(top), cap)[0];
+        const V seen = capped(v_set(number_float(x[target])), cap);
+        const float total = sum_of_exponentials(x, vocab, top, cap), hit = seen[0],
+                    log_sum = (float)portable_log((double)total) + top;
         losses[n] = log_sum - hit;
         if (z_loss > 0) losses[n] += z_loss * log_sum * log_sum;
         if (!gradient) continue;
@@ -67,8 +69,8 @@ static inline __attribute__((always_inline)) void cross_entropy_as(int begin, in
         for (int k = 0; k < whole; k += W) act_store(x + k, softmax_gradient(act_load(x + k), m, share, cap));
         if (rest) act_store_part(x + whole, softmax_gradient(act_load_part(x + whole, rest), m, share, cap), rest);
         memset(x + vocab, 0, (size_t)(columns - vocab) * sizeof *x);
-        const float slope = cap > 0 ? 1 - hit / cap * (hit / cap) : 1;
-        x[target] = number_of((expf(hit - top) / total * more - 1) * scale * slope);
+        const float slope = cap > 0 ? cap_slope(seen, cap)[0] : 1;
+        x[target] = number_of((v_exp(seen - m)[0] / total * more - 1) * scale * slope);
     }
 }
 

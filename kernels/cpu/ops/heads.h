@@ -37,12 +37,12 @@ static inline Pair pair_rotate(Pair v, const float *rotation, Halves h, int k, b
 }
 
 static inline float head_rstd(const Number *x, int D) {
-    V square = v_set(0);
-    for (int k = 0; k < D; k += W) {
+    LaneSum square = {0};
+    EACH_VECTOR(k, part, 0, D) {
         const V v = act_load_part(x + k, D - k);
-        square = v_fma(v, v, square);
+        square.part[part] = v_fma(v, v, square.part[part]);
     }
-    return 1 / sqrtf(v_sum(square) / (float)D + 1e-5f);
+    return 1 / sqrtf(lanes_sum(square) / (float)D + 1e-5f);
 }
 
 static inline void head_forward(Number *out, const Number *x, const float *gain, const float *rotation, Halves h) {
@@ -98,17 +98,17 @@ static inline Pair pair_shared(const Number *d, int shares, Halves h, int k) {
 static inline void head_backward(Number *dx, float *dgain, const Number *d, int shares, const Number *x,
                                  const float *gain, const float *rotation, Halves h) {
     const V r = v_set(gain ? head_rstd(x, h.D) : 1);
-    V along = v_set(0);
-    for (int k = 0; gain && k < h.low; k += W) {
+    LaneSum alongs = {0};
+    EACH_VECTOR(k, part, 0, gain ? h.low : 0) {
         const Pair dy = pair_rotate(pair_shared(d, shares, h, k), rotation, h, k, true),
                    by = pair_of_floats(gain, h, k);
         const Pair v = pair_load(x, h, k), sum = pair_of_floats(dgain, h, k);
         const Pair grown = {v_fma(dy.low, v.low * r, sum.low), v_fma(dy.high, v.high * r, sum.high)};
         v_store_part(dgain + k, grown.low, h.low - k);
         if (h.high > k) v_store_part(dgain + h.low + k, grown.high, h.high - k);
-        along += dy.low * by.low * v.low * r + dy.high * by.high * v.high * r;
+        alongs.part[part] += dy.low * by.low * v.low * r + dy.high * by.high * v.high * r;
     }
-    along = v_set(v_sum(along) / (float)h.D);
+    const V along = v_set(lanes_sum(alongs) / (float)h.D);
     for (int k = 0; k < h.low; k += W) {
         Pair dy = pair_rotate(pair_shared(d, shares, h, k), rotation, h, k, true);
         if (gain) {

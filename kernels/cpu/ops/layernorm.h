@@ -14,19 +14,19 @@ TEAM_LOOP(layernorm_rows, int, (Res *, sum), (Act *, out), (const Res *, in), (c
         const Number *add = branch ? (const Number *)branch + (size_t)i * (size_t)C : NULL;
         float *r = (float *)sum + (size_t)i * (size_t)C;
         Number *y = (Number *)out + (size_t)i * (size_t)C;
-        V total = v_set(0), square = v_set(0);
-        for (int k = 0; k < C; k += W) {
+        LaneSum total = {0}, square = {0};
+        EACH_VECTOR(k, part, 0, C) {
             V v = v_load_part(x + k, C - k);
             if (add) v += act_load_part(add + k, C - k);
             if (add || r != x) v_store_part(r + k, v, C - k);
-            total += v;
+            total.part[part] += v;
         }
-        float m = mean ? v_sum(total) / (float)C : 0;
-        for (int k = 0; k < C; k += W) {
+        float m = mean ? lanes_sum(total) / (float)C : 0;
+        EACH_VECTOR(k, part, 0, C) {
             V v = v_first(v_load_part(r + k, C - k) - v_set(m), C - k);
-            square = v_fma(v, v, square);
+            square.part[part] = v_fma(v, v, square.part[part]);
         }
-        float s = 1 / sqrtf(v_sum(square) / (float)C + 1e-5f);
+        float s = 1 / sqrtf(lanes_sum(square) / (float)C + 1e-5f);
         for (int k = 0; k < C; k += W) {
             V v = (v_load_part(r + k, C - k) - v_set(m)) * v_set(s);
             V b = beta ? v_load_part(beta + k, C - k) : v_set(0);
@@ -58,16 +58,18 @@ TEAM_LOOP(layernorm_gradients, int, (Res *, dsum), (Act *, dsum_act), (const Act
             const float *x = (const float *)sum + row;
             float *d = (float *)dsum + row;
             Number *narrow = (Number *)dsum_act + row;
-            V m = v_set(mean ? mean[i] : 0), r = v_set(rstd[i]), total = v_set(0), along = v_set(0);
-            for (int k = 0; k < C; k += W) {
+            const V m = v_set(mean ? mean[i] : 0), r = v_set(rstd[i]);
+            LaneSum totals = {0}, alongs = {0};
+            EACH_VECTOR(k, part, 0, C) {
                 V n = (v_load_part(x + k, C - k) - m) * r, dy = act_load_part(g + k, C - k);
                 v_store_part(dw + k, v_fma(dy, n, v_load_part(dw + k, C - k)), C - k);
                 v_store_part(db + k, dy + v_load_part(db + k, C - k), C - k);
                 V dn = dy * v_load_part(w + k, C - k); // 0 past the end
-                total += dn;
-                along = v_fma(dn, n, along);
+                totals.part[part] += dn;
+                alongs.part[part] = v_fma(dn, n, alongs.part[part]);
             }
-            total = v_set(mean ? v_sum(total) / (float)C : 0), along = v_set(v_sum(along) / (float)C);
+            const V total = v_set(mean ? lanes_sum(totals) / (float)C : 0);
+            const V along = v_set(lanes_sum(alongs) / (float)C);
             for (int k = 0; k < C; k += W) {
                 V n = (v_load_part(x + k, C - k) - m) * r;
                 V dn = act_load_part(g + k, C - k) * v_load_part(w + k, C - k);
