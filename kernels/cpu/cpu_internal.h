@@ -25,6 +25,16 @@ typedef struct {
     int tile_rows, block, tile_cols;
 } Packing;
 
+// c (M,N) (+)= a * b + bias; a (M,K) or turned (K,M), b (K,N) or turned (N,K). bias (N) NULL: none; it is not added with
+// `add`. `upper`: elements below the diagonal may be left out.
+typedef struct {
+    float *c;
+    const void *a, *b;
+    const float *bias;
+    int M, N, K;
+    bool a_turned, b_turned, add, upper;
+} PanelProduct;
+
 // Kernels of one activation type, compiled for one instruction set.
 typedef struct {
     void (*install)(Backend *backend);           // sets every operation of ops.def
@@ -34,12 +44,10 @@ typedef struct {
     void (*multiply_row)(void *out, const void *in, const void *packed, const float *bias, int rows, int cols,
                          int block);
     void (*multiply_row_plain)(void *out, const void *in, const float *w, const float *bias, int rows, int cols);
-    // c (M,N) (+)= a (M,K) times b (K,N), of floats; or a turned (K,M), and both of activations. The same bits for any
-    // number of threads. `upper`: it may leave out elements below the diagonal. NULL if oneDNN is faster. scratch:
-    // panels_scratch(N, threads) bytes.
-    void (*multiply_panels)(float *c, const void *a, bool turned, const void *b, int M, int N, int K, bool add,
-                            bool upper, void *scratch);
+    // Of floats, or, with a_turned, of activations. scratch: panels_scratch(N, threads) bytes.
+    void (*multiply_panels)(const PanelProduct *product, void *scratch);
     size_t (*panels_scratch)(int N, int threads);
+    bool panels_are_fast; // beside oneDNN's products
     void (*widen)(float *out, const void *in, size_t n);
     void (*narrow)(void *out, const float *in, size_t n);
 } CpuVariant;

@@ -46,7 +46,16 @@ static void multiply(Direction direction, int M, int rows, int cols, bool add, b
                      const float *bias, void *c, size_t used) {
     const bool weight = direction == BACKWARD_WEIGHT;
     if (by_panels(direction, cols))
-        variant->multiply_panels(c, a, weight, b, weight ? rows : M, cols, weight ? M : rows, add, upper,
+        variant->multiply_panels(&(PanelProduct){.c = c,
+                                                 .a = a,
+                                                 .b = b,
+                                                 .bias = bias,
+                                                 .M = weight ? rows : M,
+                                                 .N = cols,
+                                                 .K = weight ? M : rows,
+                                                 .a_turned = weight,
+                                                 .add = add,
+                                                 .upper = upper},
                                  scratch_take(&used, variant->panels_scratch(cols, team_threads())));
     else
         product(direction, M, rows, cols, add, a, b, bias, c);
@@ -188,7 +197,7 @@ int matmul_open(const Backend *its_operations, const CpuVariant *its_variant, Cp
     products = how;
     cpu_amx = operations->act_type == DTYPE_BF16 && how == PRODUCTS_PACKED && product_has_amx() && amx_open();
     has_panels =
-        variant->multiply_panels && (how == PRODUCTS_WIDENED || operations->act_type == DTYPE_FP32 || slow_bf16);
+        variant->panels_are_fast && (how == PRODUCTS_WIDENED || operations->act_type == DTYPE_FP32 || slow_bf16);
     return product_open(operations->act_type == DTYPE_BF16 && how != PRODUCTS_WIDENED, how == PRODUCTS_PACKED);
 }
 

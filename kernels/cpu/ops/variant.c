@@ -28,6 +28,5 @@ static size_t scratch_bytes(const Shape *shape) {
     return round_up(most, 64);
 }
 
-const CpuVariant CPU_VARIANT = {
-    install,        scratch_bytes, pack_tiles, multiply_row, multiply_row_plain, W > 4 ? multiply_panels : NULL,
-    panels_scratch, widen,         narrow};
+const CpuVariant CPU_VARIANT = {install,         scratch_bytes,  pack_tiles, multiply_row, multiply_row_plain,
+                                multiply_panels, panels_scratch, W > 4,      widen,        narrow};
