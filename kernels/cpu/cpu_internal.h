@@ -25,8 +25,8 @@ typedef struct {
     int tile_rows, block, tile_cols;
 } Packing;
 
-// c (M,N) (+)= a * b + bias; a (M,K) or turned (K,M), b (K,N) or turned (N,K). bias (N) NULL: none; it is not added with
-// `add`. `upper`: elements below the diagonal may be left out.
+// c (M,N) (+)= a * b + bias; a (M,K) or turned (K,M), b (K,N) or turned (N,K). bias (N) NULL: none; it is not added
+// with `add`. `upper`: elements below the diagonal may be left out.
 typedef struct {
     float *c;
     const void *a, *b;

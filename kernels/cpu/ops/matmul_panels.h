@@ -44,8 +44,8 @@ static inline __attribute__((always_inline)) void fill_row(float *out, const voi
                                        : v_load_part((const float *)x + at, count - i));
 }
 
-// x (rows,depth) -> out (depth,width), zeros in the columns from `rows` to W. Of each vector that it writes the next row
-// overwrites the end.
+// x (rows,depth) -> out (depth,width), zeros in the columns from `rows` to W. Of each vector that it writes the next
+// row overwrites the end.
 static inline __attribute__((always_inline)) void turn_tile(float *out, int width, const float *x, size_t stride,
                                                             int rows, int depth) {
     for (int k = 0; k < depth; k += W) {
