@@ -144,8 +144,9 @@ void saved_state_settings(const SavedState *saved, Config *config) {
 
 void saved_state_fill(const SavedState *saved, ConfigReader *reader, const char *origin) {
     for (int key = 0; key < KEY_COUNT; key++) {
-        if (config_is_set(reader, key) || !saved_text(saved, key)) continue;
-        saved_value(saved, key, &reader->config);
+        const char *text = saved_text(saved, key);
+        if (config_is_set(reader, key) || !text) continue;
+        config_parse(&reader->config, key, arena_copy_string(&reader->strings, text)); // which outlives `saved`
         snprintf(reader->origin[key], sizeof reader->origin[key], "%s", origin);
     }
 }

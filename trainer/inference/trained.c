@@ -47,6 +47,7 @@ int trained_find(char path[PATH_MAX_BYTES], bool *average, ConfigReader *reader,
     Config *config = &reader->config, run = *config;
     char word[32];
     const size_t length = strlen(which);
+    const char *given = which;
     *average = length >= 4 && length < sizeof word && !strcmp(which + length - 4, ":ema");
     if (*average) snprintf(word, sizeof word, "%.*s", (int)length - 4, which), which = word;
     if (!strcmp(which, "graded")) {
@@ -67,8 +68,8 @@ int trained_find(char path[PATH_MAX_BYTES], bool *average, ConfigReader *reader,
     }
     if (found > 0) take_settings(reader, &run);
     if (found) return found < 0 ? -1 : 0;
-    if (names_model && *average)
-        return fail(EX_USAGE, "--ckpt takes averaged weights of a run, and init_from is '%s'", config->init_from);
+    if (names_model && *given && strcmp(given, "newest") != 0 && strcmp(given, "best") != 0)
+        return fail(EX_USAGE, "--ckpt=%s is of a run, and init_from is '%s'", given, config->init_from);
     if (names_model) return model_directory(path, config->init_from, config->out_dir);
     if (model_refuse(config->out_dir) < 0) return -1;
     return fail(EX_NOINPUT, "there is no checkpoint in '%s': name the run by --out_dir", config->out_dir);

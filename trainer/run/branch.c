@@ -78,7 +78,7 @@ static int copy_checkpoint(const char *out_dir, const char *run, uint64_t step) 
 // The checkpoint of the highest grade comes along if the run has kept it.
 static int copy_graded(const Config *config, const Origin *origin) {
     char path[PATH_MAX_BYTES];
-    const uint64_t best = config->items_interval ? metrics_graded(config->out_dir, origin->state.step) : 0;
+    const uint64_t best = metrics_graded(config->out_dir, origin->state.step);
     checkpoint_path(path, origin->run, best);
     return best && access(path, F_OK) == 0 ? copy_checkpoint(config->out_dir, origin->run, best) : 0;
 }

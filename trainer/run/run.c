@@ -77,7 +77,7 @@ static int open_directory(Run *run, bool fresh) {
     if (run_directory_open(&run->lock, config->out_dir, fresh) < 0) return -1;
     const int found = checkpoint_find(config->out_dir, config, engine->begins_with, state);
     if (found < 0 || (!found && model_refuse(config->out_dir) < 0) || engine_take_state(engine, found) < 0) return -1;
-    if (config->items_interval) state->graded_step = metrics_graded(config->out_dir, state->step);
+    if (found) state->graded_step = metrics_graded(config->out_dir, state->step);
     if (found) checkpoint_rotate(config->out_dir, state, config);
     if (found) warn_cooled(run);
     if (run_is_complete(run) && state->cooldown.begun)

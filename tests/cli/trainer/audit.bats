@@ -208,6 +208,12 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 1 "tokenizer.json in 'older/ckpt-00000004' is not that" replay older
 }
 
+@test "a replay names the initial weights that a changed record has" {
+    run_copy run
+    sed -i 's/"seed": "1337"/"seed": "1337", "init_from": "elsewhere"/' run/metrics.jsonl
+    run_match 2 "init_from is 'elsewhere', and the run began from 'scratch'" replay run
+}
+
 @test "a replay refuses other initial weights than those of the record" {
     run_copy run
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=tuned --max_iters=4 --init_from=run/ckpt-00000024

@@ -295,6 +295,10 @@ setup_file() {
         run_match 0 "model: '$run/$(basename "$(checkpoint run "$best")")'" "$BIN/trainer" eval --out_dir=$run --items=items --ckpt=graded
         run_match 0 "model: '$run/ckpt-00000024'" "$BIN/trainer" eval --out_dir=$run --items=items --ckpt=best
     done
+    train --out_dir=run --max_iters=32 "${graded[@]:0:6}" # goes on without grades
+    train --out_dir=bare --max_iters=34 "${graded[@]:0:6}" --branch_from=run/ckpt-00000032
+    for run in run bare; do [ -e "$(checkpoint $run "$best")" ]; done
+    run_match 2 "--ckpt=graded is of a run, and init_from is 'run/ckpt-00000032'" "$BIN/trainer" eval --out_dir=run --init_from=run/ckpt-00000032 --ckpt=graded
     train --out_dir=none --max_iters=1 --sample_tokens=0 --quiet
     run_match 66 "the run in 'none' has no grade by items" "$BIN/trainer" eval --out_dir=none --items=items --ckpt=graded
 }
