@@ -23,13 +23,13 @@ void call(const Backend *ops, Res *res, Act *act, Par *par, Grad *grad, Moment *
 }
 END
     }
-    for right in "embed_forward(res, rows, par, par, 1, 1, 8, 16)" "embed_forward(any, any, any, any, 1, 1, 8, 16)" \
+    for right in "embed_forward(res, rows, NULL, par, par, 1, 1, 8, 16)" "embed_forward(any, any, any, any, any, 1, 1, 8, 16)" \
         "gelu_backward(act, grad, act, 1, 8, true, false)"; do
         call "$right"
         compile
     done
-    for wrong in "embed_forward(act, rows, par, par, 1, 1, 8, 16)" "embed_forward(res, rows, res, par, 1, 1, 8, 16)" \
-        "embed_forward(par, rows, res, par, 1, 1, 8, 16)" "gelu_backward(grad, act, act, 1, 8, true, false)" \
+    for wrong in "embed_forward(act, rows, NULL, par, par, 1, 1, 8, 16)" "embed_forward(res, rows, NULL, res, par, 1, 1, 8, 16)" \
+        "embed_forward(par, rows, NULL, res, par, 1, 1, 8, 16)" "gelu_backward(grad, act, act, 1, 8, true, false)" \
         "gelu_backward(act, par, act, 1, 8, true, false)" "adamw(moment, grad, 0, 0)" "adamw(moment, moment, &(Update){.params = grad}, 0)"; do
         call "$wrong"
         run compile
