@@ -1,13 +1,9 @@
 // Sends CONTROL and prints the reply of the loader.
 #include "loader/client/control.h"
 #include "common/err.h"
-#include "loader/client/query.h"
 #include <stdio.h>
 
-enum {
-    REACH_MS = 2000, // for a loader to answer at all
-    WAIT_MS = 600000 // for it to open a dataset: tens of thousands of shards on a slow or busy file system
-};
+enum { REACH_MS = 2000 }; // for a loader to answer at all
 
 static int check_loader(Query *query) {
     WireMessage request, reply;
@@ -19,23 +15,27 @@ static int check_loader(Query *query) {
     return status;
 }
 
+int control_ask(Query *query, const WireControl *control, const Buffer *words, WireMessage *reply, Buffer *sentence) {
+    WireMessage request;
+    memset(&request, 0, sizeof request);
+    request.header.type = WIRE_CONTROL, request.control = *control;
+    if (check_loader(query) < 0) return -1;
+    const int status = query_send(query, &request, (Bytes){words->data, words->size}, CONTROL_WAIT_MS, reply, sentence);
+    if (status < 0 && err_code() == EX_PEER)
+        fail_in("it is not known whether the change holds (see `millrace serve-status`%s)",
+                control->action == WIRE_REWEIGHT ? " and the last line of the schedule" : "");
+    return status;
+}
+
 int control_send(const char *address, const char *own_key, const WireControl *control, const Buffer *words) {
     Query query;
     Buffer sentence = {0};
-    WireMessage request, reply;
-    memset(&request, 0, sizeof request);
-    request.header.type = WIRE_CONTROL, request.control = *control;
+    WireMessage reply;
     if (words->size > WIRE_REQUEST_MAX)
         return fail(EX_USAGE, "the arguments have %zu bytes, at most %d fit in a request", words->size,
                     WIRE_REQUEST_MAX);
     if (query_open(&query, address, own_key, NULL) < 0) return -1;
-    int status = check_loader(&query);
-    const bool sent = status == 0;
-    if (status == 0)
-        status = query_send(&query, &request, (Bytes){words->data, words->size}, WAIT_MS, &reply, &sentence);
-    if (status < 0 && sent && err_code() == EX_PEER)
-        fail_in("it is not known whether the change holds (see `millrace serve-status`%s)",
-                control->action == WIRE_REWEIGHT ? " and the last line of the schedule" : "");
+    int status = control_ask(&query, control, words, &reply, &sentence);
     buffer_add(&sentence, "", 1);
     char *text = (char *)sentence.data;
     if (status == 0 && !wire_clean_text(text, sentence.size)) status = fail(EX_PROTOCOL, "the reply is not a sentence");

@@ -1,7 +1,7 @@
 // The history of a seed: who takes part, what happens to them, and what must be true at the end. See scenario.h.
 #include "tests/simulate/scenario.h"
+#include "loader/client/control.h"
 #include "loader/client/feed_internal.h"
-#include "loader/client/query.h"
 #include "loader/server/server_internal.h"
 #include <fcntl.h>
 #include <malloc.h>
@@ -99,21 +99,14 @@ void __wrap_server_send_error(Server *server, const Route *route, const WireHead
 // --- the operator
 
 static Outcome ask(const Loader *loader, const WireControl *control, const Buffer *words) {
-    enum { REACH_MS = 2000, WAIT_MS = 60000 };
     const uint64_t began_ns = sim_now;
     Query query;
     Buffer sentence = {0};
-    WireMessage request, reply;
-    memset(&request, 0, sizeof request);
-    request.header.type = WIRE_STATS;
+    WireMessage reply;
     int status = query_open(&query, loader->endpoint, NULL, NULL);
-    if (status == 0) status = query_send(&query, &request, (Bytes){0}, REACH_MS, &reply, &sentence);
-    memset(&request, 0, sizeof request);
-    request.header.type = WIRE_CONTROL, request.control = *control, sentence.size = 0;
-    if (status == 0)
-        status = query_send(&query, &request, (Bytes){words->data, words->size}, WAIT_MS, &reply, &sentence);
+    if (status == 0) status = control_ask(&query, control, words, &reply, &sentence);
     if (status < 0 && err_code() != EX_PEER) sim_fail("the operator's request fails: %s", err_text());
-    if (status < 0 && sim_now - began_ns >= WAIT_MS * MS) sim_fail("a loader that has ended is not noticed");
+    if (status < 0 && sim_now - began_ns >= CONTROL_WAIT_MS * MS) sim_fail("a loader that has ended is not noticed");
     err_clear();
     query_close(&query);
     buffer_close(&sentence);
