@@ -75,22 +75,14 @@ static int copy_checkpoint(const char *out_dir, const char *run, uint64_t step) 
     return result < 0 ? -1 : dir_sync(out_dir);
 }
 
-// The checkpoint of the highest grade comes along if the run has kept it.
-static int copy_graded(const Config *config, const Origin *origin) {
+// The best checkpoint and that of the highest grade come along if the run has kept them. Runs that save nothing else
+// need the best one at their end.
+static int copy_kept(const Config *config, const Origin *origin, uint64_t step, bool needed) {
     char path[PATH_MAX_BYTES];
-    const uint64_t best = metrics_graded(config->out_dir, origin->state.step);
-    checkpoint_path(path, origin->run, best);
-    return best && access(path, F_OK) == 0 ? copy_checkpoint(config->out_dir, origin->run, best) : 0;
-}
-
-// So does the best one. Runs that save nothing else need it at their end.
-static int copy_best(const Config *config, const Origin *origin) {
-    char path[PATH_MAX_BYTES];
-    const uint64_t best = origin->state.best_step;
-    if (!best || best == origin->state.step) return 0;
-    checkpoint_path(path, origin->run, best);
-    if (access(path, F_OK) == 0) return copy_checkpoint(config->out_dir, origin->run, best);
-    if (config->always_save_checkpoint) return 0;
+    if (!step || step == origin->state.step) return 0;
+    checkpoint_path(path, origin->run, step);
+    if (access(path, F_OK) == 0) return copy_checkpoint(config->out_dir, origin->run, step);
+    if (!needed) return 0;
     return fail(EX_NOINPUT,
                 "'%s' was the best up to step %llu and is gone: a branch with always_save_checkpoint=True "
                 "can do without it",
@@ -108,8 +100,8 @@ static int copy_run(const Config *config, const Origin *origin) {
         result =
             metrics_copy(config->out_dir, origin->run, run_metrics_end(&origin->state), (Bytes){note.data, note.size});
     buffer_close(&note);
-    if (result == 0) result = copy_graded(config, origin);
-    if (result == 0) result = copy_best(config, origin);
+    if (result == 0) result = copy_kept(config, origin, metrics_graded(config->out_dir, origin->state.step), false);
+    if (result == 0) result = copy_kept(config, origin, origin->state.best_step, !config->always_save_checkpoint);
     return result < 0 ? -1 : copy_checkpoint(config->out_dir, origin->run, origin->state.step);
 }
 
