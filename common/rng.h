@@ -32,20 +32,13 @@ static inline double rng_uniform(uint64_t seed, uint64_t stream, uint64_t index)
 
 // ---- normal numbers, without libm: the same bits on every machine, if the compiler fuses no operation
 
-static inline double rng_bits_double(uint64_t bits) {
-    return ((union {
-               uint64_t bits;
-               double value;
-           }){bits})
-        .value;
-}
-static inline uint64_t rng_double_bits(double value) {
-    return ((union {
-               double value;
-               uint64_t bits;
-           }){value})
-        .bits;
-}
+typedef union {
+    uint64_t bits;
+    double value;
+} RngDouble;
+
+static inline double rng_bits_double(uint64_t bits) { return ((RngDouble){.bits = bits}).value; }
+static inline uint64_t rng_double_bits(double value) { return ((RngDouble){.value = value}).bits; }
 // A number below 2^52 as a double. As all below, by operations that vectors have.
 static inline double rng_double(uint64_t n) { return rng_bits_double(n | 0x4330000000000000) - 0x1p52; }
 static inline double rng_double_53(uint64_t n) { return rng_double(n >> 32) * 0x1p32 + rng_double((uint32_t)n); }
