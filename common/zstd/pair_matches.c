@@ -48,8 +48,8 @@ static size_t equal_bytes(const uint8_t *a, const uint8_t *b, const uint8_t *end
     return (size_t)(a - begin);
 }
 
-// Finds an earlier copy of what is at *at, or of LONG bytes a unit after it, which moves *at. Returns its position or
-// SIZE_MAX, and enters the places in the tables.
+// Looks for an earlier copy of the bytes at *at, and enters that position in the tables. If the copy is short and one
+// of LONG bytes begins a unit later, *at moves there. Returns the position of the copy, or SIZE_MAX.
 static size_t find_match(PairMatches *matches, const uint8_t *frame, size_t *at) {
     const uint64_t key = get_u64(frame + *at * UNIT);
     uint32_t *slot = short_slot(matches, key), *slot_long = long_slot(matches, key);

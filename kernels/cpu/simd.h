@@ -78,9 +78,10 @@ static inline V v_fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
 #elif defined __FMA__
 static inline V v_fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
 #elif defined __x86_64__
-// Two lanes in double: the product is exact. The sum is rounded twice, which differs from once where the first rounding
-// ends halfway between two floats; it is then made odd, in the direction of what it has lost (Boldo and Melquiond,
-// "Emulation of a FMA and correctly rounded sums", IEEE Transactions on Computers 57, 2008).
+// Two lanes in double: the product is exact, and the sum is rounded to double and then to float. That differs from one
+// rounding only where the double lies halfway between two floats. If it is not exact there, its neighbour with an odd
+// last bit is taken, on the side of the exact sum (Boldo and Melquiond, "Emulation of a FMA and correctly rounded
+// sums", IEEE Transactions on Computers 57, 2008).
 static inline __m128d fma_of_two(__m128d product, __m128d c) {
     __m128d sum = product + c;
     // 28 zeros at the end, at most, of a number halfway between two floats, which may be subnormal

@@ -1,4 +1,5 @@
-// The texts of an item are one sequence, in which what they begin with is once: attention has them branch off there.
+// The texts of an item are one sequence: the tokens with which all of them begin, once, and then the rest of each text,
+// which attention hides from the other texts.
 // Sequences are sorted by their length inside a list of items, and a batch has as many as the evaluation pass holds, so
 // that short ones cost as much as the same tokens in long rows. Logits are computed of the scored rows alone.
 //
@@ -132,8 +133,8 @@ static int count_shared(const Pass *pass, const ItemText *a, const ItemText *b, 
     return same;
 }
 
-// As many of `count` texts, from the first one on, as `most` tokens hold, if each costs at most half of what it costs
-// in a sequence of its own. Texts that were cut by different numbers of ids begin with no ids in common.
+// The sequence of the first of `count` texts: as many as `most` tokens hold, while each adds at most half of the tokens
+// that it has alone. Texts that were cut by different numbers of ids do not begin with the same ones.
 static Sequence sequence_of(const Pass *pass, ItemText *texts, int count, int most) {
     Sequence all = {texts, 1, texts->count - 1, texts->count - 1};
     for (int ids = all.length; all.count < count; all.count++) {

@@ -42,7 +42,7 @@ typedef struct {
     TaskGrade *tasks; // in the order of their first items
     size_t task_count;
     uint64_t items, not_finite; // not_finite: items with a loss that is not
-    uint64_t tokens, computed;  // that the texts have; after what they share is counted once
+    uint64_t tokens, computed;  // of all texts; without the repetitions of what the texts of an item begin with
     uint64_t apart;             // items whose texts, or some, share too little to be computed together
 } Grade;
 

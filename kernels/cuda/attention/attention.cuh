@@ -67,8 +67,8 @@ template <ScoreRows ROWS> INLINE constexpr int key_of(int n, int e) {
     return query_of < ROWS == QUERY_ROWS ? KEY_ROWS : QUERY_ROWS > (n, e);
 }
 
-// Hides keys before the first one of their query, but for those that its text begins with (Attention.positions; NULL:
-// none). A query's first key is loaded once.
+// Hides the keys before the first one that a query sees. Keys of the tokens with which all texts of an item begin stay
+// visible (Attention.positions; NULL: there are none). A query's first key is loaded once.
 template <ScoreRows ROWS, int N>
 INLINE void mask_scores(float (&s)[N][4], const AttentionMask &mask, int b, int query, int key, int T,
                         const int32_t *positions = NULL) {

@@ -94,8 +94,8 @@ INLINE void add_scores(Scores &s, float4 *tiles, const HeadRows &rows, const Hea
     }
 }
 
-// Takes out the keys that a query does not see, in the tile of 64 queries and 64 keys from these on. Those that its
-// text begins with stay (Attention.positions; NULL: none).
+// Hides the keys that a query does not see, in the tile whose 64 queries and 64 keys begin with these. Keys of the
+// tokens with which all texts of an item begin stay visible (Attention.positions; NULL: there are none).
 template <bool ROWS_ARE_KEYS>
 INLINE void hide_keys(Scores &s, const HeadArrays &a, int queries, int keys, const int32_t *positions = NULL) {
     if (queries > keys && !a.starts) return;
