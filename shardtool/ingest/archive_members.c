@@ -194,8 +194,12 @@ static int skip_member(ArchiveReader *archive, Part *part) {
     return status;
 }
 
-// The place of a document is its member.
+// The place of a document is its member. Of nested archives the innermost one names it.
 static void set_place(OpenMember *member, Part *part) {
+    if (!part->member) {
+        part->member = member->stream->name;
+        part->member_record = part->line ? part->line - 1 : member->documents + part->skipped;
+    }
     part->has_place = true, part->line = 0;
     part->place = member->place;
     part->preceding = member->documents += part->skipped;

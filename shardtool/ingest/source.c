@@ -215,6 +215,12 @@ static int skip_file(Source *source, Part *part) {
     return status;
 }
 
+// The name of a stream begins with that of the file.
+static void cut_member(const Source *source, Part *part) {
+    const size_t outer = strlen(source->stream.stream.name);
+    if (part->member) part->member += outer + (part->member[outer] != 0);
+}
+
 int source_next(Source *source, Part *part) {
     const uint64_t replaced = source->options->replaced;
     for (;;) {
@@ -226,6 +232,7 @@ int source_next(Source *source, Part *part) {
                 part->file = source->next_file - 1, part->document = source->document;
                 part->replaced = source->options->replaced - replaced;
                 part->record = part->line ? part->line - 1 : part->document;
+                if (status > 0) cut_member(source, part);
                 if (status > 0 && !part->has_place) part->place = (ReadPlace){0}, part->preceding = source->document;
                 if (status > 0) source->document += part->last, source->options->skips.documents += part->last;
                 return status;

@@ -26,10 +26,12 @@ typedef struct {
     bool has_place;          // a reader that begins at `place` returns `preceding` documents before this one
     ReadPlace place;
     uint64_t preceding;
-    uint64_t replaced; // places that were not UTF-8 and that the reader replaced since the part before
-    uint64_t line;     // of a file of JSON lines, from 1; else 0
-    uint64_t record;   // the line from 0, or `document`
-    Bytes kept;        // with the first part: the values of --keep (dataset/provenance.h)
+    uint64_t replaced;      // places that were not UTF-8 and that the reader replaced since the part before
+    uint64_t line;          // of a file of JSON lines, from 1; else 0
+    uint64_t record;        // the line from 0, or `document`
+    const char *member;     // of the archive; NULL in other files. Printable, borrowed until the next call
+    uint64_t member_record; // the line of that member from 0, or its document
+    Bytes kept;             // with the first part: the values of --keep (dataset/provenance.h)
 } Part;
 
 typedef struct Stream Stream;

@@ -13,7 +13,7 @@ enum { BATCH_BYTES_FULL = 256 << 10 }; // with whole documents of so many bytes 
 typedef struct {
     TextBatch *batch;
     BatchDocument document; // its bytes so far
-    Buffer kept;            // its kept values
+    Buffer kept;            // its kept values, and the name of its member
     bool is_long;           // windows of it were submitted
     Buffer unchecked;       // text whose characters are to be checked
     uint64_t checked_bytes;
@@ -41,7 +41,7 @@ typedef struct {
     uint64_t replaced_file; // the last of result->replaced_inputs
 } Pipeline;
 
-static void count_replaced(Pipeline *pipeline, const BatchDocument *document) {
+static void count_replaced(Pipeline *pipeline, const BatchDocument *document, Bytes member) {
     PipelineResult *result = pipeline->result;
     const uint64_t file = document->position.file;
     if (!document->replaced) return;
@@ -50,14 +50,19 @@ static void count_replaced(Pipeline *pipeline, const BatchDocument *document) {
     pipeline->replaced_file = file;
     if (result->replaced_inputs > REPLACED_INPUTS_MAX) return;
     ReplacedInput *input = &result->replaced_in[result->replaced_inputs - 1];
-    if (!input->places) input->file = file, input->record = document->position.record;
+    if (!input->places) {
+        input->file = file, input->record = document->position.record;
+        input->member_record = document->member_record;
+        memcpy(input->member, member.data, member.size); // the result is zeroed
+    }
     input->places += document->replaced;
 }
 
 static int deliver_document(Pipeline *pipeline, const BatchDocument *document, Bytes kept, const uint8_t *ids,
                             unsigned id_bytes) {
     size_t count = document->ids, bytes = document->bytes - document->markers;
-    count_replaced(pipeline, document);
+    kept.size -= document->member;
+    count_replaced(pipeline, document, (Bytes){kept.data + kept.size, document->member});
     Journal *journal = pipeline->options->shards.journal;
     if (journal && document->split == journal->pending_split && count)
         journal_keep(journal, document->position, (Bytes){ids, count * id_bytes}, kept, bytes);
@@ -223,7 +228,8 @@ static int add_document(Pipeline *pipeline, Part *part) {
                               .preceding = part->preceding};
     filling->kept.size = 0;
     buffer_add(&filling->kept, part->kept.data, part->kept.size);
-    filling->document = (BatchDocument){.position = position};
+    filling->document = (BatchDocument){.position = position, .member_record = part->member_record};
+    if (part->member) buffer_add(&filling->kept, part->member, filling->document.member = strlen(part->member));
     for (;;) {
         filling->document.replaced += part->replaced;
         if (add_part(pipeline, part, &is_bad) < 0) return is_bad ? skip_document(pipeline, part) : -1;

@@ -23,6 +23,8 @@ enum { REPLACED_INPUTS_MAX = 16 };
 typedef struct {
     uint64_t file, places;
     uint64_t record; // of the first (dataset/provenance.h)
+    uint64_t member_record;
+    char member[PATH_MAX_BYTES]; // of an archive; else ""
 } ReplacedInput;
 
 typedef struct {

@@ -32,7 +32,9 @@ typedef struct {
     uint64_t replaced; // U+FFFD written for invalid UTF-8, in this window of a long one
     size_t ids;        // set by the worker, like `split`
     int split;
-    size_t kept; // bytes of its kept values in those of the batch
+    size_t kept;            // bytes of its kept values in those of the batch, then of the name of its member
+    size_t member;          // of this name
+    uint64_t member_record; // Part.member_record
 } BatchDocument;
 
 typedef struct {
@@ -41,7 +43,7 @@ typedef struct {
     size_t text_bytes;
     BatchDocument *documents; // room for BATCH_DOCUMENTS
     unsigned count;
-    Buffer kept;                       // of the documents, in order (Part.kept)
+    Buffer kept;                       // of the documents, in order (Part.kept, Part.member)
     Buffer ids;                        // of vocab_id_bytes each, an end-of-text after each document
     bool is_window, is_first, is_last; // a window of a long document
     uint64_t number;                   // of the window, among all windows

@@ -70,6 +70,10 @@ static void print_json(const Summary *summary, double seconds) {
         json_add_field(&out, "path",
                        input_path(summary->inputs, &summary->inputs->files[result->replaced_in[i].file], path));
         json_add_number(&out, "record", result->replaced_in[i].record);
+        if (*result->replaced_in[i].member) {
+            json_add_field(&out, "member", result->replaced_in[i].member);
+            json_add_number(&out, "member_record", result->replaced_in[i].member_record);
+        }
         json_add_number(&out, "places", result->replaced_in[i].places);
         buffer_print(&out, "}");
     }
@@ -125,7 +129,7 @@ static void log_ignored(void) {
     buffer_close(&keys);
 }
 
-// "'a.txt' (200), 'b.tar' (42 from record 7 on) and 3 more inputs"
+// "'a.txt' (200), 'b.tar' (42 from record 7 on, first in 'c.jsonl' record 2) and 3 more inputs"
 static void list_replaced(const Summary *summary, Buffer *out) {
     enum { NAMED = 4 };
     const PipelineResult *result = summary->result;
@@ -136,6 +140,8 @@ static void list_replaced(const Summary *summary, Buffer *out) {
         const ReplacedInput *input = &result->replaced_in[i];
         buffer_print(out, "%s'%s' (%" PRIu64, i ? ", " : ": ", path, input->places);
         if (input->record) buffer_print(out, " from record %" PRIu64 " on", input->record);
+        if (*input->member) buffer_print(out, ", first in '%s'", input->member);
+        if (input->member_record) buffer_print(out, " record %" PRIu64, input->member_record);
         buffer_print(out, ")");
     }
     const uint64_t more = result->replaced_inputs > NAMED ? result->replaced_inputs - NAMED : 0;

@@ -136,7 +136,7 @@ texts() { # a folder of small documents
 
 @test "tokenize names the inputs with invalid UTF-8 and counts their places, as Python does" {
     python3 - <<'END'
-import os, random, tarfile
+import os, random, tarfile, zipfile
 os.mkdir("in")
 made_of = random.Random(1)
 for number in range(20):
@@ -146,21 +146,28 @@ for number in range(20):
 with tarfile.open("in/a.tar", "w") as archive:
     for name in "06.txt", "08.txt":
         archive.add(f"in/{name}", name)
+with zipfile.ZipFile("lines.zip", "w") as archive:
+    archive.writestr("good.txt", "text")
+    archive.writestr("mails/bad.jsonl", b'{"text": "a"}\n\n{"text": "b\xff"}\n')
+with tarfile.open("in/b.tar", "w") as archive:
+    archive.add("lines.zip", "x/lines.zip")
 END
     python3 - >want <<'END'
 import glob, json, tarfile
 count = lambda data: data.decode("utf-8", "replace").count("\ufffd")
 places = {path: count(open(path, "rb").read()) for path in sorted(glob.glob("in/*.txt"))}
-places["in/a.tar"] = places["in/06.txt"] + places["in/08.txt"]
-print(json.dumps([sum(places.values()), [{"path": path, "record": int(".tar" in path), "places": n} for path, n in places.items() if n]], separators=(",", ":")))
+places |= {"in/a.tar": places["in/06.txt"] + places["in/08.txt"], "in/b.tar": 1}
+member = {"in/a.tar": {"member": "08.txt", "member_record": 0}, "in/b.tar": {"member": "x/lines.zip:mails/bad.jsonl", "member_record": 2}}
+print(json.dumps([sum(places.values()), [{"path": path, "record": {"in/a.tar": 1, "in/b.tar": 2}.get(path, 0), **member.get(path, {}), "places": n} for path, n in places.items() if n]], separators=(",", ":")))
 END
     for jobs in 1 3; do
-        run_match 0 "places: 'in/01.txt' ([0-9]*), *, 'in/05.txt' ([0-9]*) and 10 more inputs, more than 1 %" shardtool tokenize -j $jobs --val 0.5 --json --force -o out in
+        run_match 0 "places: 'in/01.txt' ([0-9]*), *, 'in/05.txt' ([0-9]*) and 11 more inputs, more than 1 %" shardtool tokenize -j $jobs --val 0.5 --json --force -o out in
         grep ^{ <<<"$output" | jq -c '[.replaced, .replaced_in]' | cmp - want
-        grep ^{ <<<"$output" | jq -e '.replaced_inputs == 14'
-        run_match 0 "places: 'in/a.tar' ([0-9]* from record 1 on), more than 1 %" shardtool tokenize -j $jobs --force -o out in/a.tar
+        grep ^{ <<<"$output" | jq -e '.replaced_inputs == 15'
+        run_match 0 "places: 'in/a.tar' ([0-9]* from record 1 on, first in '08.txt'), 'in/b.tar' (1 from record 2 on, first in 'x/lines.zip:mails/bad.jsonl' record 2), more than 1 %" \
+            shardtool tokenize -j $jobs --force -o out in/a.tar in/b.tar
     done
-    jq -c '.[1] |= map(select(.path != "in/a.tar"))' want >short # each file as one conversation
+    jq -c '.[1] |= map(select(.path | endswith(".txt")))' want >short # each file as one conversation
     mkdir turns && python3 - <<'END'
 import glob, os
 for path in glob.glob("in/*.txt"):
