@@ -222,11 +222,11 @@ static int remove_moved(const char *directory, const char *from) {
 int dataset_build_open(DatasetBuild *build, const char *directory) {
     *build = (DatasetBuild){0};
     char from[PATH_MAX_BYTES];
-    const bool is_new = !exists(directory, "");
+    const size_t existing = dir_existing(directory);
     if (join(from, directory, ".new") < 0 || dir_make(directory) < 0 ||
         lock_take(&build->lock, directory, "another directory") < 0)
         return -1;
-    build->directory = directory, build->is_new = is_new;
+    build->directory = directory, build->existing = existing;
     int status = check_known(directory);
     if (status == 0 && exists(from, DATASET_MANIFEST)) status = replace(directory, from);
     if (status == 0) status = remove_moved(directory, from);
@@ -335,9 +335,10 @@ static bool is_empty(const char *directory) {
 // Another process that opens .lock before it is removed finds by lock_check that the directory is another one.
 void dataset_build_close(DatasetBuild *build) {
     char name[PATH_MAX_BYTES];
-    if (build->is_new && build->lock.fd > 0 && is_empty(build->directory) && dataset_build_check(build) == 0) {
+    if (build->lock.fd > 0 && build->existing < strlen(build->directory) && is_empty(build->directory) &&
+        dataset_build_check(build) == 0) {
         path_join(name, build->directory, ".lock");
-        if (unlink(name) == 0) rmdir(build->directory);
+        if (unlink(name) == 0) dir_unmake(build->directory, build->existing);
     }
     lock_drop(&build->lock);
 }

@@ -13,7 +13,7 @@ typedef struct {
     const char *directory;       // borrowed
     char target[PATH_MAX_BYTES]; // the directory itself, or DIR/.new
     Lock lock;
-    bool is_new;       // dataset_build_open made the directory
+    size_t existing;   // dir_existing before dataset_build_open
     bool has_manifest; // a finished dataset is there
 } DatasetBuild;
 
@@ -34,7 +34,7 @@ int dataset_build_check(const DatasetBuild *build);
 int dataset_build_finish(DatasetBuild *build, Dataset *dataset);
 // Removes the content of the new dataset, for a command that does not continue later.
 void dataset_build_abandon(DatasetBuild *build);
-// Unlocks, and removes a directory that is new and still empty. Accepts a zeroed struct.
+// Unlocks, and removes a directory, and parents, that are new and still empty. Accepts a zeroed struct.
 void dataset_build_close(DatasetBuild *build);
 // Adds shard `index` of `from` to a dataset that is being built, as a hard link to its file, or as
 // a copy, with a line, where the file system refuses the link.

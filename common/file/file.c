@@ -308,8 +308,31 @@ int file_share(const char *path, const char *other, Bytes bytes) {
     return file_write(path, bytes);
 }
 
+// Without its last component and the slashes around that.
+static size_t parent_length(const char *path, size_t length) {
+    while (length && path[length - 1] == '/') length--;
+    while (length && path[length - 1] != '/') length--;
+    while (length && path[length - 1] == '/') length--;
+    return length;
+}
+
+size_t dir_existing(const char *path) {
+    char part[PATH_MAX_BYTES];
+    size_t length = (size_t)snprintf(part, sizeof part, "%s", path);
+    if (length >= sizeof part) return length;
+    while (length && access(part, F_OK)) part[length = parent_length(part, length)] = '\0';
+    return length;
+}
+
+void dir_unmake(const char *path, size_t existing) {
+    char part[PATH_MAX_BYTES];
+    size_t length = (size_t)snprintf(part, sizeof part, "%s", path);
+    while (length > existing && rmdir(part) == 0) part[length = parent_length(part, length)] = '\0';
+}
+
 int dir_make(const char *path) {
     char part[PATH_MAX_BYTES], parent[PATH_MAX_BYTES];
+    int tries = 3; // another process may remove a parent that it has made
     size_t length = strlen(path);
     if (length >= sizeof part) return fail(EX_CREATE, "path too long: '%.60s...'", path);
     for (size_t i = 1; i <= length; i++) {
@@ -322,7 +345,8 @@ int dir_make(const char *path) {
             continue;
         }
         if (errno == EEXIST) continue;
-        return fail_create(part);
+        if (errno != ENOENT || !--tries) return fail_create(part);
+        i = 0;
     }
     struct stat st;
     if (stat(path, &st)) return fail_create(path); // a link to nowhere

@@ -81,9 +81,12 @@ int file_write_over(const char *path, Bytes bytes, size_t start);
 // has links.
 int file_share(const char *path, const char *other, Bytes bytes);
 
-int dir_make(const char *path);    // creates the directory and its parents; an existing directory is fine
-int dir_sync(const char *path);    // fsync of the directory itself
-void dir_remove(const char *path); // with all that it holds; ignores errors
+int dir_make(const char *path); // creates the directory and its parents; an existing directory is fine
+// The length of the longest beginning of `path` that exists, before dir_make.
+size_t dir_existing(const char *path);
+void dir_unmake(const char *path, size_t existing); // removes what lies behind that, as far as it is empty
+int dir_sync(const char *path);                     // fsync of the directory itself
+void dir_remove(const char *path);                  // with all that it holds; ignores errors
 
 // Removes the entries .NAME.tmp.PID (files and directories) of processes that no longer exist; NULL: of any name. Not
 // recursive; ignores errors.

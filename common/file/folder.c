@@ -53,6 +53,7 @@ int newfolder_open(NewFolder *folder, const char *path, bool force, const char *
     const char *name = path_split(folder->path, parent);
     if (!*name || !strcmp(name, ".") || !strcmp(name, ".."))
         return fail(EX_USAGE, "'%s' has no name that a new directory could take", path);
+    folder->existing = dir_existing(parent);
     if (dir_make(parent) < 0) return -1;
     dir_sweep(parent, name);
     if (temp_create(temp, folder->path, true) < 0) return fail_create(path);
@@ -74,6 +75,10 @@ int newfolder_commit(NewFolder *folder) {
 }
 
 void newfolder_abandon(NewFolder *folder) {
-    if (folder->temp[0]) dir_remove(folder->temp);
+    char parent[PATH_MAX_BYTES];
+    if (!folder->temp[0]) return;
+    dir_remove(folder->temp);
+    path_split(folder->path, parent);
+    dir_unmake(parent, folder->existing);
     folder->temp[0] = '\0';
 }

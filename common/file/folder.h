@@ -8,6 +8,7 @@
 typedef struct {
     char path[PATH_MAX_BYTES], temp[PATH_MAX_BYTES]; // files are written in `temp`
     bool exists;
+    size_t existing; // dir_existing of its parent
 } NewFolder;
 
 // Creates the parents too, and removes the temporary folders that killed processes left beside `path`. 73 when `path`
@@ -15,4 +16,5 @@ typedef struct {
 // alternatives), which newfolder_commit removes; NULL: the command has no --force.
 int newfolder_open(NewFolder *folder, const char *path, bool force, const char *pattern);
 int newfolder_commit(NewFolder *folder);
-void newfolder_abandon(NewFolder *folder); // removes the unfinished directory; accepts a zeroed struct
+// Removes the unfinished directory, and parents that are new. Accepts a zeroed struct.
+void newfolder_abandon(NewFolder *folder);

@@ -245,6 +245,19 @@ END
     run_code 0 shardtool verify out
 }
 
+@test "a command that fails removes the folders that it made for its output, and no others" {
+    texts
+    shardtool tokenize -q -o d in
+    mkdir a
+    for new in new/b/c new//b/ a/b/c/; do
+        run_code 2 shardtool merge -o $new d d
+        run_code 66 shardtool filter --min-tokens 100000 -o $new d
+        run_code 66 shardtool export-tokens --format nanogpt -o $new in
+        [ "$(find . -mindepth 1 -maxdepth 1 -type d | sort | tr '\n' ' ')" = "./a ./d ./in " ]
+        rmdir a && mkdir a
+    done
+}
+
 @test "verify: 0 when all shards are good, else 1 and one line per bad shard" {
     texts
     shardtool tokenize -q -o out --docs lines --frame-tokens 4 --shard-tokens 4 in
