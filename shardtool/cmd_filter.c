@@ -59,14 +59,15 @@ static int filter_split(DocumentCursor *cursor, Output *output) {
 }
 
 static int parse_ids(Buffer *settings) {
-    buffer_print(settings, "min_tokens=%" PRIu64 ";max_tokens=%" PRIu64 ";contains=", min_tokens, max_tokens);
+    if (min_tokens) buffer_print(settings, ";min_tokens=%" PRIu64, min_tokens);
+    if (max_tokens) buffer_print(settings, ";max_tokens=%" PRIu64, max_tokens);
     for (size_t i = 0; i < ids.count; i++) {
         char *end;
         unsigned long id = strtoul(ids.items[i], &end, 10);
         if (*end || end == ids.items[i] || id >= IDS_MAX)
             return fail(EX_USAGE, "--contains-id '%s' is not an id", ids.items[i]);
         wanted[id] = true;
-        buffer_print(settings, "%s%lu", i ? "," : "", id);
+        buffer_print(settings, "%s%lu", i ? "," : ";contains=", id);
     }
     return 0;
 }
@@ -106,8 +107,8 @@ static int run(int count, char **arguments) {
             fail(EX_USAGE, "--invert keeps listed documents that meet no other condition: remove those of --listed "
                            "in a run of its own, then filter its dataset");
     if (invert) buffer_print(&settings, ";invert");
-    if (status == 0)
-        status = documents_run(count, arguments, "filter", (const char *)settings.data, filter_all, NULL, NULL);
+    if (status == 0) // after the first ';'
+        status = documents_run(count, arguments, "filter", (const char *)settings.data + 1, filter_all, NULL, NULL);
     buffer_close(&settings);
     listed_close(&listed);
     return status;
