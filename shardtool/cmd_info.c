@@ -182,7 +182,7 @@ static int list_frames(const char *path, TokenReader *tokens) {
 static int print_lengths(const char *path, TokenReader *tokens) { return lengths_print(&rows, path, tokens); }
 
 static void list_inputs(const char *path, const InputCounts *counts) {
-    if (!rows.json && counts->count) printf("   documents         tokens      %%  input\n");
+    if (!rows.json && counts->count) printf("\n   documents         tokens      %%  input of its documents\n");
     for (size_t i = 0; i < counts->count; i++) {
         const InputCount *input = &counts->inputs[i];
         char percent[16];
@@ -216,7 +216,7 @@ static int list_sources(const char *path, TokenReader *tokens) {
         log_line("'%s' is a shard alone, which has no sources: name its dataset", path);
         return 0;
     }
-    if (!rows.json) printf("       files          bytes  source\n");
+    if (!rows.json) printf("       files          bytes  argument of the command that made '%s'\n", path);
     for (uint64_t i = 0; i < tokens->dataset.source_count; i++) {
         DatasetSource source;
         if (!join_sources(&tokens->dataset, i, &source)) continue;

@@ -13,6 +13,7 @@ places() { shardtool info --docs --json "$@" | jq -r '"\(.input):\(.record)"'; }
     sed -n '/provenance.bats/,/^```$/p' "$ROOT/docs/datasets.md" | grep '^millrace' >commands
     PATH=$BIN:$PATH bash -e -o pipefail commands >printed
     grep -q 'web.jsonl.zst:2 url=https://a.b/3 meta.score=3.5' printed
+    [ "$(grep -A 4 "argument of the command that made 'web'" printed | tail -n 1)" = "   documents         tokens      %  input of its documents" ]
     [ "$(tail -n 6 printed | sort -u | wc -l)" = 3 ]
 }
 
