@@ -110,8 +110,7 @@ static int sign_text(void *context, unsigned worker, Bytes text, Buffer *out) {
 
 static int add_bands(BandPass *pass, uint64_t number, const uint8_t *keys) {
     for (unsigned i = 0; keys && i < MINHASH_BANDS; i++, keys += PART_KEY_BYTES) {
-        uint64_t key = 0;
-        memcpy(&key, keys, PART_KEY_BYTES);
+        const uint64_t key = get_u32(keys) | (uint64_t)get_u16(keys + sizeof(uint32_t)) << 32;
         if (record_sort_add(pass->sort, (SortRecord){key, number}) < 0) return -1;
     }
     return 0;

@@ -16,7 +16,7 @@ typedef struct {
 } RecordBucket;
 
 struct RecordSort {
-    uint64_t keys;
+    uint64_t factor;                 // the bucket of a key is the upper half of their product
     unsigned key_bytes, value_bytes; // of a record in a block or file
     unsigned count, current;         // buckets; the one that is read next
     RecordBucket buckets[BUCKETS_MAX];
@@ -35,12 +35,13 @@ static unsigned bytes_below(uint64_t limit) {
 RecordSort *record_sort_open(const char *folder, const RecordLimits *limits, uint64_t memory) {
     RecordSort *sort = allocate_zeroed(1, sizeof *sort);
     const uint64_t sorted_bytes = limits->records * 2 * sizeof(SortRecord);
-    sort->keys = limits->keys;
     sort->key_bytes = bytes_below(limits->keys), sort->value_bytes = bytes_below(limits->values);
     const uint64_t block_bytes = limits->records * 2 * (sort->key_bytes + sort->value_bytes); // a Buffer doubles
     const bool is_file = sorted_bytes + block_bytes > memory;
     const uint64_t count = is_file ? sorted_bytes / (memory + !memory) + 1 : BUCKETS_MAX; // small ones fit in the cache
     sort->count = count < BUCKETS_MAX ? (unsigned)count : BUCKETS_MAX;
+    const unsigned __int128 keys = limits->keys ? limits->keys : (unsigned __int128)1 << 64;
+    sort->factor = (uint64_t)(((unsigned __int128)sort->count << 64) / (keys > sort->count ? keys : sort->count + 1));
     for (unsigned i = 0; i < sort->count; i++) sort->buckets[i].fd = -1;
     for (unsigned i = 0; is_file && i < sort->count; i++)
         if ((sort->buckets[i].fd = spool_create(folder, "the hashes of documents")) < 0)
@@ -69,9 +70,8 @@ static int flush(RecordBucket *bucket) {
 }
 
 int record_sort_add(RecordSort *sort, SortRecord record) {
-    const unsigned __int128 keys = sort->keys ? sort->keys : (unsigned __int128)1 << 64;
-    const unsigned number = (unsigned)(record.key * (unsigned __int128)sort->count / keys);
-    RecordBucket *bucket = &sort->buckets[number < sort->count ? number : sort->count - 1];
+    const unsigned number = (unsigned)(record.key * (unsigned __int128)sort->factor >> 64);
+    RecordBucket *bucket = &sort->buckets[number];
     buffer_reserve(&bucket->block, sizeof record);
     put_u64(bucket->block.data + bucket->block.size, record.key); // little-endian: the next replaces the upper bytes
     put_u64(bucket->block.data + bucket->block.size + sort->key_bytes, record.value);
