@@ -88,7 +88,8 @@ static int open_items(Decontamination *work) {
     return status;
 }
 
-static int search_text(void *context, unsigned worker, Bytes text, Buffer *out) {
+static int search_text(void *context, unsigned worker, Bytes notes, Bytes text, Buffer *out) {
+    (void)notes;
     const Decontamination *work = context;
     ItemHit hit;
     if (!item_search(work->searches[worker], text, &hit)) return 0;
@@ -149,8 +150,8 @@ static int next_hit(Decontamination *work) {
     }
 }
 
-static bool wants_none(void *context, const TextDocument *document) {
-    (void)context, (void)document;
+static bool wants_none(void *context, const TextDocument *document, Buffer *notes) {
+    (void)context, (void)document, (void)notes;
     return false;
 }
 

@@ -1,6 +1,7 @@
 // The kept documents that later documents are compared with: the bitmap of each, and its hashes or words, from which
 // the hashes are computed again. The slots hold the places of the first kept documents of each group (documents that
-// share a band). What does not fit in the memory is in two temporary files.
+// share a band). What does not fit in the memory is in two temporary files. One thread, the owner, keeps documents in
+// order; workers look meanwhile at those that are kept already.
 #pragma once
 
 #include "shardtool/similar/old_datasets.h"
@@ -35,21 +36,37 @@ typedef struct {
 } KeptOld;
 typedef int KeptText(void *context, const OldPlace *place, Buffer *text); // appends it; -1 after fail()
 
+// A document that is looked for: its memberships and its set (shingler_set).
+typedef struct {
+    const uint64_t *memberships;
+    size_t count;
+    Bytes set;
+} KeptQuery;
+
+// What the kept documents before a place were found to be.
+typedef struct {
+    uint64_t next;   // the first place that was not looked at, + 1
+    uint64_t place;  // of the first near-duplicate, + 1; 0: none
+    uint64_t number; // its document
+    double similarity;
+    uint64_t comparisons, texts; // as in KeptStatistics
+} KeptFound;
+
 // For groups with `slots` slots in all. Sets with a Jaccard similarity of at least `least` are near-duplicates. What is
 // beyond `memory` goes to files; these are in `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
-KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least, uint64_t memory);
+KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least, uint64_t memory, unsigned workers);
 void kept_sets_close(KeptSets *kept); // accepts NULL
 
-// Prefetches the slots of a document that kept_sets_find gets soon.
-void kept_sets_prefetch(const KeptSets *kept, const uint64_t *memberships, size_t count);
-// Looks for the first kept document in one of the groups that is a near-duplicate of a set (shingler_set): 1 with its
-// number and the similarity, 0, or -1 after fail(). It then counts one removed document more.
-int kept_sets_find(KeptSets *kept, const uint64_t *memberships, size_t count, Bytes set, uint64_t *number,
-                   double *similarity);
+// Looks for the first kept document in one of the groups that is a near-duplicate, in a worker while the owner keeps
+// others: among those that are kept by now, and whose words no dataset has. -1 after fail().
+int kept_sets_search(KeptSets *kept, unsigned worker, const KeptQuery *query, KeptFound *found);
+// Looks on from `found`, which is zero or of kept_sets_search: 1 if there is one, 0, or -1 after fail(). It then counts
+// one removed document more.
+int kept_sets_find(KeptSets *kept, const KeptQuery *query, KeptFound *found);
 // Keeps a document, unless no later one is in its groups.
-int kept_sets_keep(KeptSets *kept, const uint64_t *memberships, size_t count, Bytes set, uint64_t number);
+int kept_sets_keep(KeptSets *kept, const KeptQuery *query, uint64_t number);
 void kept_sets_read_old(KeptSets *kept, KeptText *read, void *context);
-int kept_sets_keep_old(KeptSets *kept, const uint64_t *memberships, size_t count, const KeptOld *old, uint64_t number);
+int kept_sets_keep_old(KeptSets *kept, const KeptQuery *query, const KeptOld *old, uint64_t number);
 
 typedef struct {
     uint64_t comparisons; // of pairs whose sizes are near

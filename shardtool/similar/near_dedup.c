@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { QUEUE_BYTES = 1 << 20 };         // of the queue that are read before the rest moves to its front
 enum { KEY_BITS = 8 * PART_KEY_BYTES }; // of a band's key. Bands that differ in the other bits alone cost comparisons
 enum { FIXED_BYTES = 64 << 20, THREAD_BYTES = 16 << 20 }; // beside the sorting: buffers, the vocabulary, the output
 
@@ -44,20 +43,14 @@ typedef struct {
     bool is_returning;
 } GroupPass;
 
-// The memberships of a document that was handed to a worker.
-typedef struct {
-    uint64_t count, values[];
-} Memberships;
-
 // Pass 3: the documents in order.
 typedef struct {
     const NearDedup *dedup;
     Shingler *shinglers; // of pass 1
     RecordSort *members; // of pass 2
-    SortRecord next;     // the first membership that is not in the queue
+    SortRecord next;     // the first membership that was not read
     int has_next;        // as record_sort_next
-    Buffer queue;        // Memberships; those at `queue_at` are read next
-    size_t queue_at;
+    Buffer old_members;  // of a document of keep_old
     KeptSets *kept;
     Buffer longs;       // LongDocument
     DocumentCursor old; // of keep_old
@@ -103,7 +96,8 @@ static bool add_keys(Shingler *shingler, Bytes text, Buffer *out) {
     return true;
 }
 
-static int sign_text(void *context, unsigned worker, Bytes text, Buffer *out) {
+static int sign_text(void *context, unsigned worker, Bytes notes, Bytes text, Buffer *out) {
+    (void)notes;
     const BandPass *pass = context;
     return add_keys(&pass->shinglers[worker], text, out), 0;
 }
@@ -187,28 +181,36 @@ static int find_groups(GroupPass *pass) {
     return status;
 }
 
-// Moves the memberships of a document to the queue, if it has any.
-static bool queue_memberships(ComparePass *pass, uint64_t number) {
-    const size_t start = pass->queue.size;
-    Memberships head = {0};
+// Appends the memberships of a document, if it has any.
+static bool read_memberships(ComparePass *pass, uint64_t number, Buffer *out) {
     if (pass->has_next <= 0 || pass->next.key != number) return false;
-    buffer_add(&pass->queue, &head, sizeof head);
-    for (; pass->has_next > 0 && pass->next.key == number; head.count++) {
-        buffer_add(&pass->queue, &pass->next.value, sizeof pass->next.value);
-        pass->has_next = record_sort_next(pass->members, &pass->next);
-    }
-    memcpy(pass->queue.data + start, &head, sizeof head);
+    for (; pass->has_next > 0 && pass->next.key == number;
+         pass->has_next = record_sort_next(pass->members, &pass->next))
+        buffer_add(out, &pass->next.value, sizeof pass->next.value);
     return true;
 }
 
-static bool wants_set(void *context, const TextDocument *document) {
+static bool wants_set(void *context, const TextDocument *document, Buffer *notes) {
     ComparePass *pass = context;
-    return queue_memberships(pass, pass->dedup->old->documents + document->number);
+    return read_memberships(pass, pass->dedup->old->documents + document->number, notes);
 }
 
-static int make_set(void *context, unsigned worker, Bytes text, Buffer *out) {
+static KeptQuery query_of(Bytes memberships, Bytes set) {
+    return (KeptQuery){(const uint64_t *)(const void *)memberships.data, memberships.size / sizeof(uint64_t), set};
+}
+
+// A KeptFound, then the set.
+static int make_set(void *context, unsigned worker, Bytes notes, Bytes text, Buffer *out) {
     const ComparePass *pass = context;
-    return shingler_set(&pass->shinglers[worker], text, out), 0;
+    const size_t start = out->size;
+    KeptFound found = {0};
+    buffer_add(out, &found, sizeof found);
+    shingler_set(&pass->shinglers[worker], text, out);
+    const KeptQuery query =
+        query_of(notes, (Bytes){out->data + start + sizeof found, out->size - start - sizeof found});
+    const int status = kept_sets_search(pass->kept, worker, &query, &found);
+    memcpy(out->data + start, &found, sizeof found);
+    return status;
 }
 
 static int report_removed(const ComparePass *pass, const TextDocument *document, uint64_t kept, double similarity) {
@@ -228,18 +230,6 @@ static int decide_long(ComparePass *pass, const TextDocument *document) {
         return report_removed(pass, document, other->number, 1);
     }
     return buffer_add(&pass->longs, &own, sizeof own), 0;
-}
-
-static void leave_memberships(ComparePass *pass, const Memberships *own) {
-    pass->queue_at += sizeof *own + own->count * sizeof *own->values;
-    if (pass->queue_at > QUEUE_BYTES || pass->queue_at == pass->queue.size) {
-        memmove(pass->queue.data, pass->queue.data + pass->queue_at, pass->queue.size - pass->queue_at);
-        pass->queue.size -= pass->queue_at, pass->queue_at = 0;
-    }
-}
-
-static const Memberships *next_memberships(const ComparePass *pass) {
-    return (const Memberships *)(const void *)(pass->queue.data + pass->queue_at);
 }
 
 // Moves `old` to the next document of the old datasets.
@@ -267,14 +257,13 @@ static int keep_old(void *context, PartFile *file, uint64_t number) {
         if (documents_hash(&pass->old, &own.hash) < 0) return -1;
         return buffer_add(&pass->longs, &own, sizeof own), 0;
     }
-    if (!bands.count || !queue_memberships(pass, number)) return pass->has_next < 0 ? -1 : 0;
-    const Memberships *own = next_memberships(pass);
+    pass->old_members.size = 0;
+    if (!bands.count || !read_memberships(pass, number, &pass->old_members)) return pass->has_next < 0 ? -1 : 0;
+    const KeptQuery query = query_of((Bytes){pass->old_members.data, pass->old_members.size}, (Bytes){0});
     const KeptOld old = {{.count = bands.count, .text = bands.text, .digits = bands.digits},
                          bands.bitmap,
                          {document->first, document->tokens - document->has_end, pass->old_dataset, pass->old.split}};
-    const int status = kept_sets_keep_old(pass->kept, own->values, own->count, &old, number);
-    leave_memberships(pass, own);
-    return status;
+    return kept_sets_keep_old(pass->kept, &query, &old, number);
 }
 
 static int read_old_text(void *context, const OldPlace *place, Buffer *text) {
@@ -282,22 +271,14 @@ static int read_old_text(void *context, const OldPlace *place, Buffer *text) {
     return old_datasets_text(dedup->old, place, dedup->vocab, text);
 }
 
-// Whether a document with the next memberships of the queue goes.
-static int decide(ComparePass *pass, const TextDocument *document, Bytes set) {
-    const Memberships *own = next_memberships(pass);
-    const size_t next_at = pass->queue_at + sizeof *own + own->count * sizeof *own->values;
-    uint64_t kept;
-    double similarity;
-    if (next_at < pass->queue.size) {
-        const Memberships *next = (const Memberships *)(const void *)(pass->queue.data + next_at);
-        kept_sets_prefetch(pass->kept, next->values, next->count);
-    }
-    int status = kept_sets_find(pass->kept, own->values, own->count, set, &kept, &similarity);
-    const uint64_t number = pass->dedup->old->documents + document->number;
-    if (status == 0) status = kept_sets_keep(pass->kept, own->values, own->count, set, number);
-    if (status > 0) status = report_removed(pass, document, kept, similarity);
-    leave_memberships(pass, own);
-    return status;
+// Whether a document with memberships goes.
+static int decide(ComparePass *pass, const TextDocument *document, Bytes result) {
+    KeptFound found;
+    memcpy(&found, result.data, sizeof found);
+    const KeptQuery query = query_of(document->notes, (Bytes){result.data + sizeof found, result.size - sizeof found});
+    const int status = kept_sets_find(pass->kept, &query, &found);
+    if (status > 0) return report_removed(pass, document, found.number, found.similarity);
+    return status < 0 ? -1 : kept_sets_keep(pass->kept, &query, pass->dedup->old->documents + document->number);
 }
 
 static int take_set(void *context, const TextDocument *document, Bytes result, Bytes ids) {
@@ -355,7 +336,8 @@ static int run_passes(BandPass *bands, GroupPass *groups, ComparePass *compare, 
     record_sort_close(bands->sort);
     bands->sort = NULL;
     compare->members = groups->sort;
-    if (!(compare->kept = kept_sets_open(folder, groups->slots, dedup->least, set_memory))) return -1;
+    if (!(compare->kept = kept_sets_open(folder, groups->slots, dedup->least, set_memory, text_map_threads(map))))
+        return -1;
     if ((compare->has_next = record_sort_next(compare->members, &compare->next)) < 0) return -1;
     kept_sets_read_old(compare->kept, read_old_text, (void *)(uintptr_t)dedup);
     if (old_datasets_visit(dedup->old, keep_old, compare) < 0) return -1;
@@ -388,14 +370,15 @@ int near_dedup_run(const NearDedup *dedup) {
     record_sort_close(bands.sort);
     record_sort_close(groups.sort);
     kept_sets_close(compare.kept);
-    buffer_close(&compare.queue);
+    buffer_close(&compare.old_members);
     buffer_close(&compare.longs);
     documents_end(&compare.old);
     return status;
 }
 
 // One worker's entry: the places of `count`, `text` and `digits`, the keys and the bitmap of the set that follows.
-static int make_entry(void *context, unsigned worker, Bytes text, Buffer *out) {
+static int make_entry(void *context, unsigned worker, Bytes notes, Bytes text, Buffer *out) {
+    (void)notes;
     enum { HEAD_BYTES = 3 * sizeof(uint64_t), KEYS_BYTES = MINHASH_BANDS * PART_KEY_BYTES };
     Shingler *const shingler = &((const SignPass *)context)->shinglers[worker];
     const size_t start = out->size, set = start + HEAD_BYTES + KEYS_BYTES;

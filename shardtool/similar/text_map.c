@@ -8,13 +8,13 @@ enum { BATCH_TOKENS = 1 << 17 };
 
 typedef struct {
     TextDocument document;
-    size_t ids, text_ids; // with and without the end-of-text id
-    size_t result, row;   // bytes
+    size_t ids, text_ids;      // with and without the end-of-text id
+    size_t result, row, notes; // bytes
 } BatchEntry;
 
 typedef struct {
     const TextMap *map;
-    Buffer entries, ids, rows, text, results; // `entries` holds BatchEntry
+    Buffer entries, ids, rows, notes, text, results; // `entries` holds BatchEntry
 } MapBatch;
 
 typedef struct {
@@ -46,14 +46,16 @@ static int map_batch(void *job, unsigned worker) {
     const unsigned width = vocab_id_bytes(map->vocab);
     const uint8_t *ids = batch->ids.data;
     BatchEntry *entries = (BatchEntry *)(void *)batch->entries.data;
+    Bytes notes = {batch->notes.data, 0};
     batch->results.size = 0;
     for (size_t i = 0; i < batch->entries.size / sizeof *entries; ids += entries[i++].ids * width) {
         const size_t before = batch->results.size;
+        notes.data += notes.size, notes.size = entries[i].notes;
         if (!entries[i].document.is_wanted) continue;
         batch->text.size = 0;
         if (decode(map, ids, entries[i].text_ids, &batch->text) < 0) return -1;
-        if (map->work(map->context, worker, (Bytes){batch->text.data, batch->text.size}, &batch->results) < 0)
-            return -1;
+        const Bytes text = {batch->text.data, batch->text.size};
+        if (map->work(map->context, worker, notes, text, &batch->results) < 0) return -1;
         entries[i].result = batch->results.size - before;
     }
     return 0;
@@ -68,11 +70,13 @@ static int take_batch(Mapping *mapping, bool *some) {
     const MapBatch *batch = job;
     BatchEntry *entries = (BatchEntry *)(void *)batch->entries.data;
     Bytes ids = {batch->ids.data, 0}, result = {batch->results.data, 0}, row = {batch->rows.data, 0};
+    Bytes notes = {batch->notes.data, 0};
     for (size_t i = 0; i < batch->entries.size / sizeof *entries; i++) {
         ids.size = entries[i].ids * mapping->id_bytes, result.size = entries[i].result, row.size = entries[i].row;
-        entries[i].document.row = row;
+        notes.size = entries[i].notes;
+        entries[i].document.row = row, entries[i].document.notes = notes;
         if (map->take(map->context, &entries[i].document, result, ids) < 0) return -1;
-        ids.data += ids.size, result.data += result.size, row.data += row.size;
+        ids.data += ids.size, result.data += result.size, row.data += row.size, notes.data += notes.size;
     }
     return 0;
 }
@@ -114,13 +118,17 @@ static int add_document(Mapping *mapping, uint64_t number, DocumentCursor *curso
     if (!*batch) {
         if (acquire(mapping, batch) < 0) return -1;
         (*batch)->map = map, (*batch)->entries.size = (*batch)->ids.size = (*batch)->rows.size = 0;
+        (*batch)->notes.size = 0;
         buffer_reserve(&(*batch)->rows, 1), buffer_reserve(&(*batch)->results, 1); // never NULL
+        buffer_reserve(&(*batch)->notes, 1);
     }
-    document.is_wanted = !map->wants || map->wants(map->context, &document);
+    const size_t notes = (*batch)->notes.size;
+    document.is_wanted = !map->wants || map->wants(map->context, &document, &(*batch)->notes);
     const BatchEntry entry = {.document = document,
                               .ids = document.tokens,
                               .text_ids = document.tokens - cursor->document.has_end,
-                              .row = row.size};
+                              .row = row.size,
+                              .notes = (*batch)->notes.size - notes};
     buffer_add(&(*batch)->rows, row.data, row.size);
     buffer_add(&(*batch)->entries, &entry, sizeof entry);
     if (documents_read(cursor, add_ids, &(*batch)->ids) < 0) return -1;
@@ -166,8 +174,8 @@ int text_map_run(const TextMap *map) {
         if (documents_has(map->output, split)) status = map_split(&mapping, split);
     pool_close(mapping.pool);
     for (unsigned i = 0; i < mapping.batch_count; i++) {
-        Buffer *const buffers[] = {&mapping.batches[i].entries, &mapping.batches[i].ids, &mapping.batches[i].rows,
-                                   &mapping.batches[i].text, &mapping.batches[i].results};
+        Buffer *const buffers[] = {&mapping.batches[i].entries, &mapping.batches[i].ids,  &mapping.batches[i].rows,
+                                   &mapping.batches[i].notes,   &mapping.batches[i].text, &mapping.batches[i].results};
         for (unsigned k = 0; k < sizeof buffers / sizeof *buffers; k++) buffer_close(buffers[k]);
     }
     free(mapping.batches);

@@ -12,6 +12,7 @@ typedef struct {
     int split;
     InputPosition position;
     Bytes row;              // where it came from (dataset/provenance.h), while it is taken
+    Bytes notes;            // of `wants`, while it is taken
     bool is_wanted;         // its text is decoded
     DocumentCursor *cursor; // of a document that is too long, in place of its ids; else NULL
 } TextDocument;
@@ -24,10 +25,10 @@ typedef struct {
     unsigned threads;     // 0 = one per core
     uint64_t first, end;  // only the documents of these numbers; `end` 0: all
     void *context;        // of the functions:
-    // Whether the text is needed. In one thread, in order. NULL: always.
-    bool (*wants)(void *context, const TextDocument *document);
+    // Whether the text is needed; appends notes for `work` and `take`. In one thread, in order. NULL: always, none.
+    bool (*wants)(void *context, const TextDocument *document, Buffer *notes);
     // Appends the result for a text to `out`. In threads, `worker` in 0 .. threads - 1. -1 after fail().
-    int (*work)(void *context, unsigned worker, Bytes text, Buffer *out);
+    int (*work)(void *context, unsigned worker, Bytes notes, Bytes text, Buffer *out);
     // Takes the result, {NULL, 0} for a document that is not wanted or too long, and the ids. In one thread, in order.
     int (*take)(void *context, const TextDocument *document, Bytes result, Bytes ids);
 } TextMap;

@@ -177,41 +177,69 @@ static Bytes set_of(Buffer *set, uint64_t first, uint64_t count) {
 TEST(a_set_is_compared_with_the_first_32_kept_ones_of_its_group) {
     enum { DOCUMENTS = GROUP_KEPT_MAX + 4 };
     Buffer set = {0};
-    KeptSets *kept = kept_sets_open(".", group_slots(DOCUMENTS), 0.8, 0);
-    uint64_t number;
-    double similarity;
+    KeptSets *kept = kept_sets_open(".", group_slots(DOCUMENTS), 0.8, 0, 1);
+    KeptFound found;
     for (uint64_t i = 0; i < DOCUMENTS; i++) {
         const uint64_t member = membership(0, i, i + 1 == DOCUMENTS);
         // The last two are near to the 33rd and to the 32nd, the others have no hash in common.
         const uint64_t first = i + 2 == DOCUMENTS ? 32001 : i + 1 == DOCUMENTS ? 31001 : 1000 * i;
-        const Bytes one = set_of(&set, first, 99);
-        const int found = kept_sets_find(kept, &member, 1, one, &number, &similarity);
-        CHECK_EQUAL(found, i + 1 == DOCUMENTS);
-        if (!found) CHECK_EQUAL(kept_sets_keep(kept, &member, 1, one, 100 + i), 0);
+        const KeptQuery one = {&member, 1, set_of(&set, first, 99)};
+        found = (KeptFound){0};
+        CHECK_EQUAL(kept_sets_find(kept, &one, &found), i + 1 == DOCUMENTS);
+        if (!found.place) CHECK_EQUAL(kept_sets_keep(kept, &one, 100 + i), 0);
     }
-    CHECK_EQUAL(number, 131);
-    CHECK(similarity == 98.0 / 100);
+    CHECK_EQUAL(found.number, 131);
+    CHECK(found.similarity == 98.0 / 100);
     CHECK_EQUAL(kept_sets_statistics(kept).largest, 1);
     kept_sets_close(kept);
+    buffer_close(&set);
+}
+
+// A worker looks at none, at some or at all of the kept documents before the owner does.
+TEST(the_owner_looks_on_from_where_a_worker_ended) {
+    enum { DOCUMENTS = 6 };
+    Buffer set = {0};
+    for (unsigned seen = 0; seen <= DOCUMENTS; seen++)
+        for (unsigned near = 0; near <= DOCUMENTS; near++) {
+            KeptSets *kept = kept_sets_open(".", 3 * DOCUMENTS, 0.8, 1 << 20, 2);
+            const uint64_t lasts[] = {membership(0, DOCUMENTS, true), membership(DOCUMENTS, DOCUMENTS, true)};
+            KeptFound found = {0};
+            for (unsigned i = 0; i <= DOCUMENTS; i++) {
+                const KeptQuery last = {lasts, 2, set_of(&set, 1000 * near, 99)};
+                if (i == seen) CHECK_EQUAL(kept_sets_search(kept, 1, &last, &found), 0);
+                CHECK(i < seen || (found.place != 0) == (near < seen));
+                if (i == DOCUMENTS) break;
+                const uint64_t members[] = {membership(0, i, false), membership(DOCUMENTS, i, false)};
+                const KeptQuery one = {members, 2, set_of(&set, 1000 * i, 99)};
+                CHECK_EQUAL(kept_sets_keep(kept, &one, i), 0);
+            }
+            const KeptQuery last = {lasts, 2, set_of(&set, 1000 * near, 99)};
+            CHECK_EQUAL(kept_sets_find(kept, &last, &found), near < DOCUMENTS);
+            CHECK(near == DOCUMENTS || (found.number == near && found.similarity == 1));
+            CHECK_EQUAL(kept_sets_statistics(kept).comparisons, near < DOCUMENTS ? near + 1 : DOCUMENTS);
+            CHECK_EQUAL(kept_sets_statistics(kept).texts, near < DOCUMENTS);
+            kept_sets_close(kept);
+        }
     buffer_close(&set);
 }
 
 TEST(sets_that_do_not_fit_in_memory_are_compared_as_those_that_do) {
     enum { DOCUMENTS = 3000 }; // 2 MB of words: as hashes, then compressed, then in the file
     Buffer set = {0};
-    KeptSets *kept = kept_sets_open(".", DOCUMENTS, 0.8, 0);
-    uint64_t number;
-    double similarity;
+    KeptSets *kept = kept_sets_open(".", DOCUMENTS, 0.8, 0, 1);
     for (uint64_t i = 0; i < DOCUMENTS; i++) {
         const uint64_t first = membership(i, 0, false);
-        CHECK_EQUAL(kept_sets_keep(kept, &first, 1, set_of(&set, 1000 * i, 99), i), 0);
+        const KeptQuery one = {&first, 1, set_of(&set, 1000 * i, 99)};
+        CHECK_EQUAL(kept_sets_keep(kept, &one, i), 0);
     }
     for (uint64_t i = 0; i < DOCUMENTS; i++) {
         const uint64_t second = membership(i, 1, true);
         const uint64_t differs = i % 20;
-        CHECK_EQUAL(kept_sets_find(kept, &second, 1, set_of(&set, 1000 * i + differs, 99), &number, &similarity),
-                    differs <= 11);
-        CHECK(differs > 11 || (number == i && similarity == (double)(99 - differs) / (double)(99 + differs)));
+        const KeptQuery one = {&second, 1, set_of(&set, 1000 * i + differs, 99)};
+        KeptFound found = {0};
+        CHECK_EQUAL(kept_sets_find(kept, &one, &found), differs <= 11);
+        CHECK(differs > 11 ||
+              (found.number == i && found.similarity == (double)(99 - differs) / (double)(99 + differs)));
     }
     CHECK_EQUAL(kept_sets_statistics(kept).comparisons, DOCUMENTS);
     // The near ones, and a part of those with similarities of 0.68 to 0.78.
@@ -222,15 +250,18 @@ TEST(sets_that_do_not_fit_in_memory_are_compared_as_those_that_do) {
 
 TEST(a_similarity_that_is_the_least_is_near) {
     Buffer set = {0};
-    uint64_t number;
-    double similarity;
     for (uint64_t shared = 1; shared < 40; shared++) {
-        KeptSets *kept = kept_sets_open(".", 1, (double)shared / 40, 0); // of 20 + shared / 2 hashes each, roughly
+        KeptSets *kept = kept_sets_open(".", 1, (double)shared / 40, 0, 1); // of 20 + shared / 2 hashes each, roughly
         const uint64_t first = membership(0, 0, false), second = membership(0, 1, true);
-        CHECK_EQUAL(kept_sets_keep(kept, &first, 1, set_of(&set, 0, shared), 1), 0); // a part of the other
-        CHECK_EQUAL(kept_sets_find(kept, &second, 1, set_of(&set, 0, 40), &number, &similarity), 1);
-        CHECK(similarity == (double)shared / 40);
-        CHECK_EQUAL(kept_sets_find(kept, &second, 1, set_of(&set, 0, 41), &number, &similarity), 0);
+        const KeptQuery part = {&first, 1, set_of(&set, 0, shared)};
+        CHECK_EQUAL(kept_sets_keep(kept, &part, 1), 0); // a part of the other
+        KeptFound found = {0};
+        const KeptQuery near = {&second, 1, set_of(&set, 0, 40)};
+        CHECK_EQUAL(kept_sets_find(kept, &near, &found), 1);
+        CHECK(found.similarity == (double)shared / 40);
+        found = (KeptFound){0};
+        const KeptQuery far = {&second, 1, set_of(&set, 0, 41)};
+        CHECK_EQUAL(kept_sets_find(kept, &far, &found), 0);
         kept_sets_close(kept);
     }
     buffer_close(&set);
