@@ -352,6 +352,18 @@ static int find_old(const PartWriter *writer) {
     return 0;
 }
 
+// Without a temporary file: the same part on another machine, which does not know this process, has removed it, and may
+// have finished.
+static int find_other(const PartWriter *writer) {
+    err_clear();
+    const int found = find_old(writer);
+    if (found) return found < 0 ? -1 : 0;
+    return fail(
+        EX_NOINPUT,
+        "the temporary file of part %u in '%s' was removed, as by the same part on another machine: run it again",
+        writer->number, writer->set.directory);
+}
+
 static int flush(PartWriter *writer) {
     XXH3_128bits_update(writer->hash, writer->block.data, writer->block.size);
     const int status = newfile_write(&writer->file, writer->block.data, writer->block.size);
@@ -448,10 +460,9 @@ static int close_writer(PartWriter *writer) {
     XXH128_canonical_t hash;
     if (flush(writer) < 0) return -1;
     XXH128_canonicalFromHash(&hash, XXH3_128bits_digest(writer->hash));
-    if (newfile_write(&writer->file, hash.digest, sizeof hash.digest) < 0 || newfile_commit(&writer->file) < 0)
-        return -1;
-    log_needs(writer);
-    return 0;
+    if (newfile_write(&writer->file, hash.digest, sizeof hash.digest) < 0) return -1;
+    if (newfile_commit(&writer->file) == 0) return log_needs(writer), 0;
+    return err_code() == EX_NOINPUT ? find_other(writer) : -1;
 }
 
 int part_set_write(PartSet *set, const char *option, int count, char **paths,

@@ -1,7 +1,7 @@
 // kill_at NUMBER COMMAND...: kills COMMAND before the NUMBER-th system call CALL (SYS_..., of -DCALL) of one of its
-// threads, or of a process that it has started; exits as COMMAND does, with 137 when it was killed. A filter stops the
-// threads at CALL alone: strace would stop them at all calls, because a signal that it injects under its filter is
-// lost.
+// threads, or of a process that it has started; exits as COMMAND does, with 137 when it was killed. With BEFORE, it
+// runs that instead. A filter stops the threads at CALL alone: strace would stop them at all calls, because a signal
+// that it injects under its filter is lost.
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -30,6 +30,7 @@ static int run(char **command) {
 int main(int argc, char **argv) {
     static unsigned short calls[1 << 22]; // of each thread, by its id
     const long follow = PTRACE_O_TRACESECCOMP | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK;
+    const char *const before = getenv("BEFORE");
     int seized[2], status, result = 126;
     char byte;
     if (argc < 3 || pipe2(seized, O_CLOEXEC)) return 126;
@@ -39,7 +40,8 @@ int main(int argc, char **argv) {
     for (pid_t thread; (thread = waitpid(-1, &status, __WALL)) > 0;) {
         const int event = status >> 16;
         if (WIFSTOPPED(status)) {
-            if (event == PTRACE_EVENT_SECCOMP && ++calls[thread] == atoi(argv[1])) kill(thread, SIGKILL);
+            if (event == PTRACE_EVENT_SECCOMP && ++calls[thread] == atoi(argv[1]) && (!before || system(before)))
+                kill(thread, SIGKILL);
             ptrace(PTRACE_CONT, thread, NULL, event ? 0 : (long)WSTOPSIG(status));
         } else if (thread == command) {
             result = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

@@ -223,6 +223,14 @@ same_without_parts() { diff -r -x '*-of-*' "$1" "$2"; } # DATASET DATASET
     [[ "$output" == *"all 6 parts take up to"*"of 6 parts in 'u' 3 are done; running, or killed: 3; missing: 2, 4"* ]]
     for i in 2 3 4; do near -q --part $i/6 d e; done
     run_match 0 "'u/bands-2-of-6' is already complete" near --part 2/6 d e
+    # the same part on another machine removes the temporary file before it is renamed, and finishes, or not
+    local second=(shardtool dedup -q --similar 0.8 --part 2/6 -o u d e)
+    rm u/bands-2-of-6
+    BEFORE="rm u/.bands-2-of-6.tmp.* && ${second[*]}" run_code 1 kill_at rename 1 "${second[@]}"
+    [ -z "$output" ]
+    rm u/bands-2-of-6
+    BEFORE="rm u/.bands-2-of-6.tmp.*" run_match 1 "exit 66 instead" kill_at rename 1 "${second[@]}"
+    "${second[@]}"
     run_match 2 "'u/bands-1-of-6' was made of other datasets than the PATHs are now, or of these in another order" near e d
     run_match 2 "'u/bands-2-of-6' was made of other datasets" near --part 2/6 d
     run_match 2 "'u/bands-1-of-6' was made with another --split (split all, not train)" near --split train d e
