@@ -33,29 +33,40 @@ static bool take_format(const char *text, const char *const formats[], struct tm
     return false;
 }
 
-// mktime() takes a time that the clock leaves out in spring for one an hour away.
-static int take_local(Until *until, struct tm given, bool dated, const char *text) {
-    struct tm real = given;
-    real.tm_isdst = -1, until->at = mktime(&real);
-    if (dated && real.tm_mday != given.tm_mday) return fail(EX_USAGE, "'%s' is not a day of the calendar", text);
-    if (real.tm_hour == given.tm_hour && real.tm_min == given.tm_min) return 0;
-    return fail(EX_USAGE, "the clocks here leave out '%s' on that day", text);
+// The time at which the clocks here show `shown`: of two in the hour that autumn repeats, the first one after `after`.
+// False: they leave it out, and mktime() would take it for a time an hour away.
+static bool find_shown(struct tm shown, time_t after, time_t *at) {
+    const time_t reach = 2 * 3600, unit = 900; // of changes of the clocks
+    bool found = false;
+    struct tm near = shown, there;
+    near.tm_isdst = -1;
+    const time_t middle = mktime(&near);
+    for (time_t time = middle - reach; time <= middle + reach && !(found && *at > after); time += unit)
+        if (localtime_r(&time, &there)->tm_min == shown.tm_min && there.tm_hour == shown.tm_hour &&
+            there.tm_mday == shown.tm_mday)
+            *at = time, found = true;
+    return found;
 }
 
 static int take_time(Until *until, const char *text, time_t start) {
     static const char *const days[] = {"%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S",
                                        NULL};
     static const char *const hours[] = {"%H:%M", "%H:%M:%S", NULL};
-    struct tm given = {0};
-    if (take_format(text, days, &given)) return take_local(until, given, true, text);
-    localtime_r(&start, &given);
-    given.tm_sec = 0;
-    if (!take_format(text, hours, &given))
-        return fail(EX_USAGE, "'%s' is not a time: write 40m, 1h30m, 08:00, '2026-12-01 08:00', job or now", text);
-    struct tm today = given;
-    today.tm_isdst = -1;
-    if (mktime(&today) <= start) given.tm_mday++;
-    return take_local(until, given, false, text);
+    struct tm shown = {0}, now;
+    localtime_r(&start, &now);
+    if (take_format(text, days, &shown)) {
+        const int day = shown.tm_mday;
+        timegm(&shown); // makes the 30th of February a day of March
+        if (shown.tm_mday != day) return fail(EX_USAGE, "'%s' is not a day of the calendar", text);
+    } else {
+        shown = now, shown.tm_sec = 0;
+        if (!take_format(text, hours, &shown))
+            return fail(EX_USAGE, "'%s' is not a time: write 40m, 1h30m, 08:00, '2026-12-01 08:00', job or now", text);
+        const bool today = find_shown(shown, start, &until->at);
+        if (today ? until->at <= start : timegm(&shown) <= timegm(&now)) shown.tm_mday++, timegm(&shown);
+    }
+    if (find_shown(shown, start, &until->at)) return 0;
+    return fail(EX_USAGE, "the clocks here leave out '%s' on that day", text);
 }
 
 static int take_job(Until *until) {

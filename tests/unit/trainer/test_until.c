@@ -22,9 +22,14 @@ TEST(until_reads_durations_and_times_of_day_with_summer_time) {
         {"1h30m", 1000, 1000 + 5400, true},
         {"2d3h4m5s", 0, 183845, true},
         {"90s", 7, 97, true},
-        {"08:00", before_spring, 1774764000, false},                // the night has 23 hours
-        {"8:00", before_autumn, 1792911600, false},                 // and this one 25
-        {"23:00", before_spring, 1774735200 + 86400 - 3600, false}, // it is 23:00 now: the next one
+        {"08:00", before_spring, 1774764000, false},                   // the night has 23 hours
+        {"8:00", before_autumn, 1792911600, false},                    // and this one 25
+        {"23:00", before_spring, 1774735200 + 86400 - 3600, false},    // it is 23:00 now: the next one
+        {"02:30", before_spring + 4 * 3600 - 3000, 1774830600, false}, // at 03:10 it has passed, though it was left out
+        {"2026-10-25 02:30", before_autumn, 1792888200, false},        // the first of two
+        {"02:30", 1792889100 /* the first 02:45 */, 1792891800, false},
+        {"02:30", 1792892700 /* the second 02:45 */, 1792978200, false},
+        {"2026-10-25 02:30", 1792892700, 1792891800, false}, // has passed
         {"2026-12-01 08:00", before_spring, 1796108400, false},
         {"2026-12-01T08:00:00", before_spring, 1796108400, false},
     };
@@ -47,6 +52,7 @@ TEST(until_reads_durations_and_times_of_day_with_summer_time) {
                                         "2026-13-01 08:00",
                                         "2026-02-30 08:00",
                                         "2026-03-29 02:30",
+                                        "02:30",
                                         "4h ",
                                         "99999999h"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
