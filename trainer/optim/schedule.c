@@ -66,6 +66,12 @@ uint64_t schedule_end(const Config *config, const Cooldown *cooldown) {
     return cooldown->begun && end < most ? end : most;
 }
 
+double cooldown_step_s(double mean_s, unsigned measured, double seconds) {
+    const unsigned window = 16;
+    const double most = 4 * mean_s, taken = measured && seconds > most ? most : seconds;
+    return mean_s + (taken - mean_s) / (measured < window ? measured + 1 : window);
+}
+
 Cooldown cooldown_plan(const Cooldown *now, const CooldownTime *time) {
     const double room = (double)(time->most - time->step), slack = 16, part = 4;
     const unsigned few = 4;

@@ -33,6 +33,10 @@ typedef struct {
     bool begins_now;   // whether or not it is time
 } CooldownTime;
 
+// The mean of the last 16 steps, of which `measured` have been before this one. A step in which the machine or the
+// process was paused, whose time says nothing of the next ones, counts as four usual ones at most.
+double cooldown_step_s(double mean_s, unsigned measured, double seconds);
+
 // The cooldown at this time. A fifth of all steps, so that it begins when as much time is left as a quarter of the
 // steps so far took; sooner or in fewer steps if max_iters or the time is short. Afterwards its length follows the
 // speed of the steps. At least one step is left to a cooldown that begins.

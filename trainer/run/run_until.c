@@ -73,8 +73,10 @@ int run_until_open(Run *run) {
 // ---- the time that the end takes
 
 void run_until_evaluated(Run *run, double seconds) {
-    run->until.evaluate_s = fmax(run->until.evaluate_s, seconds);
-    run->until.other_s += seconds;
+    RunUntil *until = &run->until;
+    until->other_s += seconds;
+    if (until->evaluate_s > 0) seconds = fmin(seconds, 2 * until->evaluate_s); // the process may have been paused
+    until->evaluate_s = fmax(until->evaluate_s, seconds);
 }
 
 // Times a few tokens of the sample that follows the last step.
@@ -102,16 +104,13 @@ static double end_seconds(const Run *run) {
 
 // Takes the time since the last look. The first step of a process is slower.
 static void measure_step(Run *run) {
-    enum { WINDOW = 16 };
     RunUntil *until = &run->until;
     const uint64_t now = clock_ns();
     if (!until->looked_ns)
         until->sample_s = run_owns(run) ? sample_seconds(run) : 0;
-    else if (until->steps++) {
-        const double seconds = fmax(1e-9, (double)(now - until->looked_ns) * 1e-9 - until->other_s);
-        const unsigned count = until->steps - 1 < WINDOW ? until->steps - 1 : WINDOW;
-        until->step_s += (seconds - until->step_s) / count;
-    }
+    else if (until->steps++)
+        until->step_s = cooldown_step_s(until->step_s, until->steps - 2,
+                                        fmax(1e-9, (double)(now - until->looked_ns) * 1e-9 - until->other_s));
     until->other_s = 0;
     until->looked_ns = clock_ns();
 }

@@ -3,6 +3,7 @@
 #include "tests/test.h"
 #include "trainer/config/until.h"
 #include "trainer/optim/schedule.h"
+#include "trainer/run/run_until.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,8 @@ static double neighbour_begins(double now, double seconds) { return now < 0.9 * 
 static double neighbour_ends(double now, double seconds) { return now < 0.9 * seconds ? 1.1 : 0.5; }
 static double pause(double now, double seconds) { return fabs(now - 0.85 * seconds) < 0.3 ? 0.04 * seconds : 0.5; }
 
+static double long_pause(double now, double seconds) { return fabs(now - 0.65 * seconds) < 0.3 ? 0.2 * seconds : 0.5; }
+
 static double neighbour_comes_and_goes(double now, double seconds) {
     return fmod(now, 40) < 20 ? 0.5 : 0.6 + 0 * seconds;
 }
@@ -92,7 +95,7 @@ static void simulate(Speed *speed, double seconds) {
     Config config = {
         .lr_schedule = LR_WSD, .learning_rate = 1, .lr_decay_iters = UNTIL_STEPS, .max_iters = UNTIL_STEPS};
     Cooldown cooldown = {0};
-    double now = 0, estimate = 0.5, rate = 1;
+    double now = 0, estimate = 0.5, rate = 1, rates = 0;
     uint64_t step = 0, changes = 0;
     for (; step < schedule_end(&config, &cooldown); step++) {
         const CooldownTime time = {
@@ -102,18 +105,26 @@ static void simulate(Speed *speed, double seconds) {
         changes += cooldown.from != from;
         const double next = schedule_rate(&config, &cooldown, step), took = speed(now, seconds);
         CHECK(next <= rate && next >= 0); // it never rises again
-        rate = next, now += took, estimate += (took - estimate) / 16;
+        rate = next, now += took, estimate = cooldown_step_s(estimate, 16, took);
+        if (cooldown.begun) rates += rate;
     }
     CHECK(now <= seconds + 2 * estimate && now >= 0.97 * seconds); // the run leaves a step of slack before this time
     CHECK((double)(step - cooldown.begun) >= 0.1 * (double)step && rate < 0.05);
+    CHECK(rates / (double)(step - cooldown.begun) > 0.2); // a third, if its length was not changed
     const double quarters = log((double)(step - cooldown.begun) / 4) / log(4.0 / 3); // until 4 steps are left
     CHECK((double)changes <= quarters + 4);
 }
 
 TEST(cooldown_ends_in_time_at_any_speed) {
-    Speed *const speeds[] = {even, neighbour_begins, neighbour_ends, pause, neighbour_comes_and_goes};
+    Speed *const speeds[] = {even, neighbour_begins, neighbour_ends, pause, long_pause, neighbour_comes_and_goes};
     for (size_t i = 0; i < sizeof speeds / sizeof *speeds; i++)
         simulate(speeds[i], 180), simulate(speeds[i], 2400), simulate(speeds[i], 86400);
+}
+
+TEST(until_takes_a_pause_in_an_evaluation_for_one_evaluation_more) {
+    static Run run;
+    run_until_evaluated(&run, 4), run_until_evaluated(&run, 600), run_until_evaluated(&run, 5);
+    CHECK(run.until.evaluate_s == 8 && run.until.other_s == 609);
 }
 
 TEST(cooldown_of_a_resumed_run_waits_until_a_few_steps_were_measured) {
