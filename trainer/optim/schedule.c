@@ -75,10 +75,11 @@ double cooldown_step_s(double mean_s, unsigned measured, double seconds) {
 Cooldown cooldown_plan(const Cooldown *now, const CooldownTime *time) {
     const double room = (double)(time->most - time->step), slack = 16, part = 4;
     const unsigned few = 4;
-    if (!time->begins_now && time->measured < few && time->seconds > 2 * few * time->step_s) return *now;
+    const double wanted = fmax(1, floor((double)time->step / 4));
+    const bool measured = time->measured >= few || time->seconds <= 2 * few * time->step_s;
+    if (!time->begins_now && !measured && (now->begun || room > wanted)) return *now;
     const double fit = fmax(1, floor(fmin(room, time->seconds / time->step_s)));
     if (!now->begun) {
-        const double wanted = fmax(1, floor((double)time->step / 4));
         if (fit > wanted && !time->begins_now) return *now;
         return (Cooldown){
             .begun = time->step, .from = time->step, .steps = (uint64_t)fmin(wanted, fit), .at_once = fit > wanted};

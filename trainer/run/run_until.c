@@ -138,7 +138,6 @@ static int plan(Run *run, Cooldown *planned) {
     const bool begins_now = until->now || stop_cooldown_requested;
     const double left_s = run_until_left(run) - end_seconds(run);
     const double interval = (double)engine->config.eval_interval;
-    if (!begins_now && until->step_s <= 0 && left_s > 0) return 0; // not measured
     if (!begins_now && check_warmup(run, left_s) < 0) return -1;
     const CooldownTime time = {.step = engine->state.step,
                                .most = (uint64_t)engine->config.max_iters,

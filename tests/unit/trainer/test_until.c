@@ -136,6 +136,8 @@ TEST(cooldown_of_a_resumed_run_waits_until_a_few_steps_were_measured) {
     CHECK(cooldown_plan(&cooldown, &time).steps == 50);
     time.measured = 1, time.seconds = 15; // the end is near
     CHECK(cooldown_plan(&cooldown, &time).steps == 5);
+    time = (CooldownTime){.step = 18, .most = 20, .seconds = 1e6, .step_s = 1e-9}; // max_iters is
+    CHECK(cooldown_plan(&(Cooldown){0}, &time).steps == 2);
 }
 
 TEST(cooldown_is_a_fifth_of_the_steps_and_the_decay_of_wsd) {
