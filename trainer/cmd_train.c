@@ -5,7 +5,6 @@
 #include "trainer/audit/base_data.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/config/config.h"
-#include "trainer/config/until.h"
 #include "trainer/engine/engine_data.h"
 #include "trainer/inference/sample_text.h"
 #include "trainer/optim/schedule.h"
@@ -176,7 +175,6 @@ static int run(int count, char **files) {
     const bool prints = result == 0 && print_config;
     if (result == 0 && branch_from && fresh)
         result = fail(EX_USAGE, "--fresh and --branch_from: a branch begins in an out_dir without a run");
-    if (result == 0 && fresh && !prints) result = until_check_new(reader.config.until);
     if (result == 0 && branch_from && !prints) result = branch_open(&reader.config, branch_from);
     if (result == 0) result = model_config_resolve(&reader, !fresh);
     if (result == 0 && !print_config) result = vocabulary_resolve(&reader, NULL);

@@ -7,6 +7,7 @@
 #include "common/machine/stop.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/saved_state.h"
+#include "trainer/config/until.h"
 #include "trainer/engine/engine_data.h"
 #include "trainer/model/gemm_rate.h"
 #include "trainer/plan/gpu_card.h"
@@ -74,6 +75,7 @@ static int open_directory(Run *run, bool fresh) {
     const Config *config = &engine->config;
     RunState *state = &engine->state;
     if (!ranks_first(&engine->collective)) return 0;
+    if (fresh && until_check_new(config->until) < 0) return -1; // before an earlier run is moved
     if (run_directory_open(&run->lock, config->out_dir, fresh) < 0) return -1;
     const int found = checkpoint_find(config->out_dir, config, engine->begins_with, state);
     if (found < 0 || (!found && model_refuse(config->out_dir) < 0) || engine_take_state(engine, found) < 0) return -1;

@@ -197,6 +197,11 @@ load ../ranks
     [ "$(grep -c "rank 1 computes with portable, rank 0 with avx2: the bits of this run depend on which rank is where" <<<"$output")" = 1 ]
 }
 
+@test "until: the time of rank 0 is that of the run, whatever the other ones have" {
+    local common=("$BIN/trainer" train tiny.conf --dataset="$data" --fresh --out_dir=run --until=job --max_iters=2)
+    run_code 0 mpirun -n 1 env SLURM_JOB_END_TIME=9999999999 "${common[@]}" : -n 1 env SLURM_JOB_END_TIME=1 "${common[@]}"
+}
+
 # bats test_tags=ci
 @test "what differs between ranks, or does not fit their number, is refused with both values" {
     for i in $(seq 10); do # mpirun kills the others when the first has ended
