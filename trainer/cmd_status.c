@@ -90,6 +90,17 @@ static void print_lost(const char *run) {
     json_decref(line);
 }
 
+static void print_until(const char *run) {
+    char text[48];
+    json_t *line = metrics_last_with(run, "until");
+    const time_t at = (time_t)json_integer_value(json_object_get(line, "until_at"));
+    if (at && json)
+        printf(", \"until_at\": %lld", (long long)at);
+    else if (at)
+        printf("%-22s %s\n", "until", until_text(at, text));
+    json_decref(line);
+}
+
 // The path of the checkpoint, and the last step of the run in it.
 static int print_checkpoint(const char *path) {
     SavedState saved;
@@ -164,6 +175,7 @@ static int run(int count, char **arguments) {
         print_number("tokens_per_s", last.tokens_per_s);
         if (!json) printf("%-22s the median of the last steps (millrace status --man)\n", "");
     }
+    print_until(arguments[0]);
     print_usage(arguments[0]);
     print_lost(arguments[0]);
     const int result = found ? print_checkpoint(path) : 0;

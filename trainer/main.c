@@ -133,6 +133,7 @@ static const ManualRow output[] = {
     {"tokens", "the training data up to step", "status"},
     {"evaluated_epochs", "how often the run had seen its dataset at evaluated_step", "status"},
     {"tokens_per_s", "the median of the last 100 steps or fewer, without evaluations and saves", "status"},
+    {"until", "the time at which a run with this key is to be finished; until_at: in seconds since 1970", "status"},
     {"gpu_used, gpu_free, gpu_busy",
      "memory and use of the GPU by all processes at the last step that was logged, if the driver has NVML", "status"},
     {"processor_lost",

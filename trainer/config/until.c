@@ -76,8 +76,8 @@ static int take_job(Until *until) {
     until->at = (time_t)seconds;
     if (seconds > 0 && seconds <= year_9999 && !*end) return 0;
     if (text) return fail(EX_USAGE, "SLURM_JOB_END_TIME is '%s', not seconds since 1970: write the time, as 4h", text);
-    return fail(EX_USAGE, "the environment has no SLURM_JOB_END_TIME, which Slurm sets for a job with a time limit: "
-                          "write the time, as 4h");
+    return fail(EX_USAGE, "the environment has no SLURM_JOB_END_TIME, which Slurm 22.05 and older do not set: write "
+                          "--until=$(squeue -h -j $SLURM_JOB_ID -o %%e), or 4h");
 }
 
 int until_parse(Until *until, const char *text, time_t start) {

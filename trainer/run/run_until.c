@@ -23,14 +23,28 @@ double run_until_left(const Run *run) {
 
 static bool is_set(const Run *run) { return *run->engine.config.until; }
 
-// The time in the record, if it is that of this key.
-static void find_recorded(const Run *run, time_t *at, bool *was_other) {
+// Takes the time in the record, if it is that of this key. `later`: seconds by which this one is later.
+static void find_recorded(const Run *run, time_t *at, time_t *later) {
     const char *text = json_string_value(json_object_get(run->until.line, "until"));
     // another job has another end
     const bool same = text && !strcmp(text, run->engine.config.until) && strcmp(text, "job") != 0;
     const time_t recorded = (time_t)json_integer_value(json_object_get(run->until.line, "until_at"));
     if (same) *at = recorded;
-    *was_other = *run->engine.begins_with && text && *text && *at != recorded;
+    *later = *run->engine.begins_with && text && *text ? *at - recorded : 0;
+}
+
+static void log_time(const char *what, time_t at) {
+    const double seconds = (double)(at - until_start());
+    char text[48], left[16];
+    log_line("%s until %s%s%s", what, until_text(at, text), seconds > 0 ? ", in " : "",
+             seconds > 0 ? human_time(left, seconds) : "");
+}
+
+// Names the checkpoint from which the run can be cooled down in another way.
+static void warn_of_cooldown(const Run *run, const char *what) {
+    const unsigned long long begun = run->engine.state.cooldown.begun;
+    log_warn("%s: --branch_from=%s/ckpt-%08llu with another out_dir goes on from before the fall of the rate", what,
+             run->engine.config.out_dir, begun);
 }
 
 static void record_time(Run *run, time_t at) {
@@ -47,20 +61,21 @@ static int open_time(Run *run) {
     const time_t start = until_start();
     const bool begins = !*run->engine.begins_with;
     Until until;
-    bool was_other;
-    char text[48];
+    time_t later;
     if (until_parse(&until, config->until, start) < 0) return -1;
     run->until.now = until.now || run->until.at_once;
     if (until.now && begins) return fail(EX_USAGE, "until is now, and there is no step to cool down from");
     if (until.now) return 0;
-    find_recorded(run, &until.at, &was_other);
-    log_line("%s until %s", was_other ? "now" : begins ? "training" : "continuing", until_text(until.at, text));
+    find_recorded(run, &until.at, &later);
+    log_time(later ? "now" : begins ? "training" : "continuing", until.at);
     if (until.at <= start)
         return fail(EX_USAGE, "until %s has passed: %sanother time %s it", config->until,
                     begins ? "" : "--until=now cools the run down, ", begins ? "starts" : "continues");
     // A duration is not moved by a clock that is set, and counts while the machine sleeps.
     run->until.clock = until.duration ? CLOCK_BOOTTIME : CLOCK_REALTIME;
     run->until.at = (double)until.at + seconds_of(run->until.clock) - seconds_of(CLOCK_REALTIME);
+    if (later > 0 && run->engine.state.cooldown.begun)
+        warn_of_cooldown(run, "the weights have been cooling down for an earlier time");
     record_time(run, until.at);
     return 0;
 }
@@ -155,10 +170,13 @@ static void record_cooldown(Run *run, const Cooldown *cooldown) {
                 "\"cooldown_begun\": %llu, \"cooldown_steps\": %llu, \"cooldown_done\": %.17g%s, \"end_s\": %.3f",
                 (unsigned long long)cooldown->begun, (unsigned long long)cooldown->steps, cooldown->done,
                 cooldown->at_once ? ", \"at_once\": true" : "", end_seconds(run));
-    if (cooldown->begun == cooldown->from)
-        log_line("cooling down in %llu steps%s%s", (unsigned long long)cooldown->steps,
-                 run->until.at > 0 ? ", to be finished by " : "",
-                 run->until.at > 0 ? until_text((time_t)llround((double)time(NULL) + run_until_left(run)), text) : "");
+    if (cooldown->begun != cooldown->from) return;
+    const bool timed = run->until.at > 0;
+    const time_t at = timed ? (time_t)llround(seconds_of(CLOCK_REALTIME) + run_until_left(run)) : 0;
+    log_line("cooling down in %llu steps%s%s", (unsigned long long)cooldown->steps, timed ? ", to be finished by " : "",
+             timed ? until_text(at, text) : "");
+    if (cooldown->steps < cooldown->begun / 8)
+        warn_of_cooldown(run, "a cooldown takes a quarter of the steps before it, and less than half of them are left");
 }
 
 int run_until_look(Run *run) {

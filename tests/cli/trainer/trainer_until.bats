@@ -106,6 +106,18 @@ check_rates() { # RUN FROM STEPS
     [ "$(jq -rs '[.[] | select(.until)] | "\(length) \(.[0].until_at - now > 299 * 86400)"' most/metrics.jsonl)" = "1 true" ]
 }
 
+@test "until: weights that cooled down in too few steps, or for an earlier end, name the checkpoint before that" {
+    train --out_dir=run --quiet --max_iters=20 --lr_schedule=constant --checkpoint_interval=2
+    run_match 0 "until *, in 300 days*cooling down in 2 steps*" train --out_dir=run --until=300d --max_iters=22
+    [[ "$output" != *branch_from* ]]
+    rm -r run/ckpt-00000022
+    run_match 0 "less than half of them are left: --branch_from=run/ckpt-00000020" train --out_dir=run --until=300d --max_iters=21
+    train --out_dir=run2 --quiet --until=300d --max_iters=20 --checkpoint_interval=2 --always_save_checkpoint=True
+    rm -r run2/ckpt-00000020
+    run_match 0 "now until *cooling down for an earlier time: --branch_from=run2/ckpt-00000016" train --out_dir=run2 --until=301d --max_iters=20
+    run_match 0 "until  *max_iters" "$BIN/trainer" status run2
+}
+
 @test "until: the time is that of the first start; another moves it, and one that has passed or is too short ends the start" {
     at() { jq -s '[.[] | select(.until)] | last.until_at' "$1/metrics.jsonl"; }
     interrupt() {
