@@ -32,14 +32,12 @@ void loop_print_evaluation(const Engine *engine, const Evaluation evaluations[SP
     loop_flush_lines();
 }
 
-// To the time that is set; or to the last step at the mean rate since the first step of this process, evaluations and
-// checkpoints included, as "3:12:05".
+// To the last step at the mean rate since the first step of this process, evaluations and checkpoints included, or to
+// the time that is set, as "3:12:05".
 static const char *time_left(const Run *run, char out[24]) {
     double seconds = (double)(clock_ns() - run->pace.began_ns) * 1e-9 / (double)run->pace.steps;
-    if (run->until.at > 0)
-        seconds = fmax(0, run_until_left(run));
-    else
-        seconds *= (double)(engine_end(&run->engine) - run->engine.state.step);
+    seconds *= (double)(engine_end(&run->engine) - run->engine.state.step);
+    seconds = fmin(seconds, fmax(0, run_until_left(run)));
     uint64_t left = (uint64_t)(seconds + 0.5);
     snprintf(out, 24, "%u:%02u:%02u", (unsigned)(left / 3600), (unsigned)(left / 60 % 60), (unsigned)(left % 60));
     return out;

@@ -109,7 +109,7 @@ check_rates() { # RUN FROM STEPS
 @test "until: weights that cooled down in too few steps, or for an earlier end, name the checkpoint before that" {
     train --out_dir=run --quiet --max_iters=20 --lr_schedule=constant --checkpoint_interval=2
     run_match 0 "until *, in 300 days*cooling down in 2 steps*" train --out_dir=run --until=300d --max_iters=22
-    [[ "$output" != *branch_from* ]]
+    [[ "$output" != *branch_from* && "$output" != *" 7199:59:"*" left"* ]]
     rm -r run/ckpt-00000022
     run_match 0 "less than half of them are left: --branch_from=run/ckpt-00000020" train --out_dir=run --until=300d --max_iters=21
     train --out_dir=run2 --quiet --until=300d --max_iters=20 --checkpoint_interval=2 --always_save_checkpoint=True
