@@ -98,14 +98,26 @@ static int add_names(Buffer *out, const char *text) {
     return count;
 }
 
+// Writes the cards of this name that have another size of memory.
+static void add_sizes(Buffer *out, const GpuCard *card) {
+    const size_t length = strcspn(card->name, ",");
+    for (int i = 0; i < CARDS; i++) {
+        const char *other = cards[i].name;
+        if (!strncmp(other, card->name, length) && other[length] == ' ' && isdigit((unsigned char)other[length + 1]))
+            buffer_print(out, ", another size: --card \"%.*s\"", (int)strcspn(other, ","), other);
+    }
+    buffer_print(out, "\n");
+}
+
 int gpu_card_find(const GpuCard **card, const char *name) {
     char plain[NAME_BYTES], number[NAME_BYTES];
     plain_name(plain, name);
     for (int i = 0; i < CARDS; i++)
         if (is_card(&cards[i], name)) return *card = &cards[i], 0;
-    // Names that contain this one, else those with its first number, which are all if it has none.
-    const char *digits = name + strcspn(name, "0123456789");
-    snprintf(number, sizeof number, "%.*s", (int)strspn(digits, "0123456789"), digits);
+    // Names that contain this one, else those with its first number of two digits, which are all if it has none.
+    const char *digits = name, *all = "0123456789";
+    while (*(digits += strcspn(digits, all)) && strspn(digits, all) < 2) digits++;
+    snprintf(number, sizeof number, "%.*s", (int)strspn(digits, all), digits);
     Buffer names = {0};
     if (!add_names(&names, plain) && !add_names(&names, number)) add_names(&names, "");
     fail(EX_USAGE,
@@ -131,8 +143,9 @@ void gpu_card_print(const GpuCard *card, Buffer *out) {
     buffer_print(out, "card       %s, %.0f GB/s (data sheet)\n", text, card->bytes * 1e-9);
     buffer_print(out, "products   %.0f TFLOP/s, of 16 bits with sums of 32 (%s)\n", card->flops * 1e-12,
                  card->flops_source);
-    buffer_print(out, "memory     %zu bytes, %s (%s)\n", gpu.memory_bytes, human_bytes(bytes, (double)gpu.memory_bytes),
+    buffer_print(out, "memory     %zu bytes, %s (%s)", gpu.memory_bytes, human_bytes(bytes, (double)gpu.memory_bytes),
                  card->memory_source);
+    add_sizes(out, card);
     buffer_print(out,
                  "context    %d bytes, %s, with libraries (measured on an H200, others are expected to take less)\n",
                  GPU_CONTEXT, human_bytes(bytes, GPU_CONTEXT));

@@ -159,6 +159,7 @@ setup_file() { cd "$BATS_FILE_TMPDIR" && make_data 6000 0.1; }
 
 @test "plan for a card by its name: what it has for the arena, the hours of the run and the steps of four days" {
     model=(plan --n_layer=4 --n_head=4 --n_embd=256 --max_iters=20000)
+    run_match 0 'GiB (estimated), another size: --card "RTX 4060 Ti 16GB"' "$BIN/trainer" "${model[@]}" --card "RTX 4060 Ti"
     run_code 0 "$BIN/trainer" "${model[@]}" --card "rtx 3060 12GB"
     [[ "$output" =~ "memory     "([0-9]+)" bytes".*"context    "([0-9]+)" bytes".*"reserve    "([0-9]+)" bytes".*"arena      at most "([0-9]+)" bytes" ]]
     [ $((BASH_REMATCH[1] - BASH_REMATCH[2] - BASH_REMATCH[3])) = "${BASH_REMATCH[4]}" ]

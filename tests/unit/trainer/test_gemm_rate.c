@@ -159,6 +159,7 @@ TEST(each_card_is_found_by_its_name) {
         {"RTX 5000 Ada", NULL, "near it: "},
         {"RTX 3060 10GB", NULL, "near it: RTX 3060 Ti, RTX 3060 8GB, RTX 3060"},
         {"NVIDIA GeForce RTX 4060 Laptop GPU", NULL, "near it: RTX 4060 Ti 16GB, RTX 4060 Ti, RTX 4060"},
+        {"2x H100", NULL, "near it: H100 PCIe,"},
         {"", NULL, "near it: GB200, B200,"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
