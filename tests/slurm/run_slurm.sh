@@ -89,6 +89,12 @@ wait_until queue_is_empty
 same_run whole run 300
 echo "passed: a training job that was queued again in the middle has the bits of one that was not"
 
+sbatch --time=60 --ntasks=1 --cpus-per-task=1 "$scripts/slurm/train.sbatch" "${training[@]}" --out_dir=timed --until=job --max_iters=10 >/dev/null
+wait_until queue_is_empty
+left=$(jq -r 'select(.until) | .until_at' timed/metrics.jsonl)
+[ $((left - $(date +%s))) -gt 3000 ] && [ $((left - $(date +%s))) -le 3600 ]
+echo "passed: a run that is to be finished by the end of its job"
+
 job=$(sbatch --parsable --array=1-2 --cpus-per-task=1 --output=sweep.%a "$scripts/slurm/sweep.sbatch" sweep learning_rate=1e-9,1e-3 "${training[@]}" \
     --eval_interval=100 --eval_iters=2)
 wait_for_steps sweep/learning_rate=1e-3 5
