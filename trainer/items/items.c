@@ -171,11 +171,12 @@ static int read_span(const json_t *span, ItemSpan *out) {
 static int read_texts(const ItemReader *reader, ItemList *list, GradedItem *item, const json_t *object) {
     const json_t *texts = json_object_get(object, "texts"), *span = json_object_get(object, "span"),
                  *shots = json_object_get(object, "shots"), *label = json_object_get(object, "label");
-    const int least = item->kind == ITEM_CHOICE ? 2 : 1, most = item->kind == ITEM_CHOICE ? ITEM_TEXTS_MAX : 1;
     const bool begin = !json_is_false(json_object_get(object, "begin"));
-    if ((int)json_array_size(texts) < least || (int)json_array_size(texts) > most)
-        return fail(EX_DATA, "'texts' is not a list of %d to %d texts", least, most);
     item->texts = (int)json_array_size(texts);
+    if (item->kind == ITEM_CHOICE && (item->texts < 2 || item->texts > ITEM_TEXTS_MAX))
+        return fail(EX_DATA, "'texts' is not a list of 2 to %d texts", ITEM_TEXTS_MAX);
+    if (item->kind == ITEM_GREEDY && item->texts != 1)
+        return fail(EX_DATA, "kind greedy, and 'texts' is not a list of one text");
     if ((item->kind == ITEM_CHOICE || is_given(span)) && read_span(span, &item->span) < 0) return -1;
     if (item->kind == ITEM_GREEDY) item->span = SPAN_ENDING;
     if (item->kind == ITEM_CHOICE) {

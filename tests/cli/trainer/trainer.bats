@@ -226,6 +226,7 @@ s/"task": "a", //|no text 'task'
 s/7/[7]/|'id' is neither
 s/choice/letters/|'kind' is not
 s/, \["the mill", " stone"\]//|2 to 64 texts
+s/choice/greedy/|kind greedy, and 'texts' is not a list of one text
 s/"span": "ending", //|'span' is not
 s/" wheel"/""/|text 0: no token of its own
 s/" wheel"/3/|text 0: a text is not ?context, ending?

@@ -153,6 +153,7 @@ def test_losses_spans_and_picks_are_those_of_nanochat_and_lm_eval_in_sequences_o
         check(item, answer, weights, block)
     cuts = [answer["cut"] for answer in answers]
     assert any(sum(cut) and len(set(cut)) > 1 for cut in cuts) and any(answer["greedy"] == [1] for answer in answers), cuts
+    assert "were cut by different numbers of tokens: they have different contexts" in said
     computed, tokens, whole = map(int, re.search(r"computed (\d+) of (\d+) tokens.* (\d+) items whole", said).groups())
     assert tokens == sum(len(row) - 1 for item in items for row, *_ in ids_of(item, block))
     assert computed < 0.8 * tokens and whole >= sum(len(set(cut)) > 1 for cut in cuts), (computed, tokens, whole, cuts)
@@ -161,7 +162,9 @@ def test_losses_spans_and_picks_are_those_of_nanochat_and_lm_eval_in_sequences_o
 def test_traps_of_other_tools_are_answered_as_documented():
     write("traps", [item for item, _ in TRAPS])
     weights = model()
-    for (item, tokens), answer in zip(TRAPS, grade(items="traps")[1]):
+    _, answers, said = grade(items="traps")
+    assert "trap-differing: in 3 items the ids of one text begin or are another's" in said
+    for (item, tokens), answer in zip(TRAPS, answers):
         check({"kind": "choice", "label": 0} | item, answer, weights, BLOCK)
         assert tokens in (None, answer["tokens"]), (item, answer)
 
