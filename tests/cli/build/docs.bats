@@ -237,7 +237,7 @@ check_links() {
     enter_manual
     add_datasets
     add_run
-    run_page docs/grade.md 4
+    run_page docs/grade.md 5
 }
 
 @test "docs/answers.md runs as written" {
