@@ -243,6 +243,7 @@ static void print_page(Buffer *out, const ComparedRun *runs, int count, const Bu
         const char *title, *key;
         bool smooth;
     } charts[] = {{"Loss on validation data", "val_loss", false},
+                  {"Right items, mean of the tasks", "items_accuracy", false},
                   {"Loss of each step", "loss", true},
                   {"Learning rate", "lr", true},
                   {"Norm of the gradient", "norm", true},

@@ -153,14 +153,16 @@ static void print_charts(Buffer *out, const Curves *curves) {
             count++;
     static const struct {
         const char *title, *key;
-    } others[] = {{"Learning rate", "lr"},
-                  {"Norm of the gradient", "norm"},
-                  {"Tokens a second", "tok_s"},
-                  {"Data wait, %", "wait"}};
+        bool smooth;
+    } others[] = {{"Right items, mean of the tasks", "items_accuracy", false},
+                  {"Learning rate", "lr", true},
+                  {"Norm of the gradient", "norm", true},
+                  {"Tokens a second", "tok_s", true},
+                  {"Data wait, %", "wait", true}};
     buffer_print(out, "<div class=\"charts\">\n");
     chart_print(out, "Loss", losses, count);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        const ChartLine line = {others[i].title, curves_find(curves, others[i].key), 3, true};
+        const ChartLine line = {others[i].title, curves_find(curves, others[i].key), 3, others[i].smooth};
         chart_print(out, others[i].title, &line, 1);
     }
     buffer_print(out, "</div>\n");

@@ -242,6 +242,9 @@ setup_file() {
     train --out_dir=run "${graded[@]}"
     same_run plain run 4
     [ "$(grep -c '"items_accuracy"' run/metrics.jsonl)" = 2 ]
+    "$BIN/trainer" report plain run
+    for page in run/report.html runs.html; do [ "$(sed -n '/<figcaption>Right items/,/<.figure>/p' $page | grep -c '<circle')" = 2 ]; done
+    run_code 1 grep 'Right items' plain/report.html
     [ "$(cat run/items-00000002.jsonl run/items-00000004.jsonl | wc -l)" = 62 ]
     diff <(grep -o '"arena_bytes": [0-9]\+' plain/metrics.jsonl) <(grep -o '"arena_bytes": [0-9]\+' run/metrics.jsonl)
     plan() { "$BIN/trainer" plan tiny.conf "$@" | grep -v '^run '; } # whose line has a measured rate
