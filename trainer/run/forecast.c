@@ -56,26 +56,39 @@ static double token_seconds(Run *run, int rows) {
     return shortest / ((double)rows * run->engine.plan.eval.block);
 }
 
+// Also of each token in its forward pass. 0: there is no training split, or a stop was requested.
+static double evaluation_seconds(Run *run, double *token_s) {
+    const Config *config = &run->engine.config;
+    Evaluation evaluations[SPLIT_COUNT];
+    for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++)
+        evaluation_init(&evaluations[split], config, run->engine.feed, split, engine_use(&run->engine)->consumed);
+    *token_s = 0;
+    if (evaluations[SPLIT_TRAIN].part_count) *token_s = token_seconds(run, pass_rows(run, &evaluations[SPLIT_TRAIN]));
+    const double tokens = (double)(evaluations[SPLIT_TRAIN].tokens + evaluations[SPLIT_VAL].tokens);
+    return config->eval_interval ? *token_s * tokens * (config->ema > 0 ? 2 : 1) : 0;
+}
+
+double forecast_evaluation(Run *run) {
+    double token_s;
+    return evaluation_seconds(run, &token_s);
+}
+
 void forecast_log(Run *run) {
     const Config *config = &run->engine.config;
     const uint64_t step = run->engine.state.step, left = engine_end(&run->engine) - step;
     const uint64_t between = config->eval_interval ? (uint64_t)config->eval_interval : left + step + 1;
     const uint64_t next = between - step % between, evaluations_left = (left + step % between) / between;
     const double little = 60;
-    Evaluation evaluations[SPLIT_COUNT];
-    for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++)
-        evaluation_init(&evaluations[split], config, run->engine.feed, split, engine_use(&run->engine)->consumed);
-    if (log_quiet || *config->until || !run_owns(run) || !evaluations[SPLIT_TRAIN].part_count) return;
+    double token_s;
+    if (log_quiet || *config->until || !run_owns(run)) return;
 
-    const double token_s = token_seconds(run, pass_rows(run, &evaluations[SPLIT_TRAIN]));
+    const double evaluation_s = evaluation_seconds(run, &token_s);
     if (token_s <= 0) return; // the loop ends the run
     const double again = step_cost_recompute(&run->engine.model.shape, run->engine.backend, config->recompute,
                                              (int)config->recompute_layers);
     const double step_s = (3 + again) * token_s *
                           (double)(engine_sequences(&run->engine) * (uint64_t)config->block_size) /
                           run->engine.collective.world; // the processes divide a step, but not an evaluation
-    const double tokens = (double)(evaluations[SPLIT_TRAIN].tokens + evaluations[SPLIT_VAL].tokens);
-    const double evaluation_s = config->eval_interval ? token_s * tokens : 0;
     const double first_s = run->engine.state.evaluated ? 0 : evaluation_s;
     const double run_s = first_s + step_s * (double)left + evaluation_s * (double)evaluations_left;
     char evaluation[16], second[16], whole[16];

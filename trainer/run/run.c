@@ -104,11 +104,12 @@ MetricsEnd run_metrics_end(const RunState *state) {
 // Reads what the record has about the time of the run, before lines are cut from it.
 static void read_until(Run *run) {
     const char *out_dir = run->engine.config.out_dir;
-    json_t *cooldown = metrics_last_with(out_dir, "end_s");
+    json_t *cooldown = metrics_last_with(out_dir, "end_s"), *evaluated = metrics_last_with(out_dir, "evaluate_s");
     run->until.line = metrics_last_with(out_dir, "until");
     run->until.end_s = json_number_value(json_object_get(cooldown, "end_s"));
     run->until.at_once = json_is_true(json_object_get(cooldown, "at_once"));
-    json_decref(cooldown);
+    run->until.evaluate_s = json_number_value(json_object_get(evaluated, "evaluate_s"));
+    json_decref(cooldown), json_decref(evaluated);
 }
 
 static int open_output(Run *run) {

@@ -46,7 +46,8 @@ typedef struct {
     clockid_t clock;
     double at;         // by this clock; 0: no time
     double step_s;     // of the last steps; 0: not measured
-    double evaluate_s; // of the slowest evaluation, its report included
+    double evaluate_s; // of the slowest evaluation, its report included, also of earlier processes
+    double forecast_s; // of an evaluation, if there was none
     double sample_s;
     double end_s;       // of all that follows the last step, as an earlier process has measured it
     double other_s;     // of evaluations since the last step

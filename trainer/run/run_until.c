@@ -6,6 +6,7 @@
 #include "common/machine/stop.h"
 #include "trainer/config/until.h"
 #include "trainer/model/sample.h"
+#include "trainer/run/forecast.h"
 #include "trainer/run/run_save.h"
 #include <jansson.h>
 #include <math.h>
@@ -92,6 +93,7 @@ void run_until_evaluated(Run *run, double seconds) {
     until->other_s += seconds;
     if (until->evaluate_s > 0) seconds = fmin(seconds, 2 * until->evaluate_s); // the process may have been paused
     until->evaluate_s = fmax(until->evaluate_s, seconds);
+    if (is_set(run)) metrics_add(&run->metrics, run->engine.state.step, "\"evaluate_s\": %.3f", until->evaluate_s);
 }
 
 // Times a few tokens of the sample that follows the last step.
@@ -107,11 +109,15 @@ static double sample_seconds(Run *run) {
            (double)(length > 1 ? length - 1 : 1);
 }
 
+static double evaluation_seconds(const RunUntil *until) {
+    return until->evaluate_s > 0 ? until->evaluate_s : until->forecast_s;
+}
+
 static double end_seconds(const Run *run) {
     const double unmeasured_bytes_s = 100e6, closing_s = 0.5, slower = 1.25;
     const double bytes = (double)checkpoint_bytes(&run->engine.model, run->engine.plan.optimizer);
     const double save_s = run->saves.seconds > 0 ? run->saves.seconds : bytes / unmeasured_bytes_s;
-    const double end_s = slower * (save_s + run->until.evaluate_s + run->until.sample_s) + closing_s;
+    const double end_s = slower * (save_s + evaluation_seconds(&run->until) + run->until.sample_s) + closing_s;
     return fmax(end_s, run->until.end_s) + run->until.step_s;
 }
 
@@ -121,9 +127,10 @@ static double end_seconds(const Run *run) {
 static void measure_step(Run *run) {
     RunUntil *until = &run->until;
     const uint64_t now = clock_ns();
-    if (!until->looked_ns)
+    if (!until->looked_ns) {
         until->sample_s = run_owns(run) ? sample_seconds(run) : 0;
-    else if (until->steps++)
+        until->forecast_s = until->evaluate_s > 0 ? 0 : forecast_evaluation(run);
+    } else if (until->steps++)
         until->step_s = cooldown_step_s(until->step_s, until->steps - 2,
                                         fmax(1e-9, (double)(now - until->looked_ns) * 1e-9 - until->other_s));
     until->other_s = 0;
@@ -154,12 +161,13 @@ static int plan(Run *run, Cooldown *planned) {
     const double left_s = run_until_left(run) - end_seconds(run);
     const double interval = (double)engine->config.eval_interval;
     if (!begins_now && check_warmup(run, left_s) < 0) return -1;
-    const CooldownTime time = {.step = engine->state.step,
-                               .most = (uint64_t)engine->config.max_iters,
-                               .seconds = left_s,
-                               .step_s = fmax(1e-9, until->step_s + (interval > 0 ? until->evaluate_s / interval : 0)),
-                               .measured = until->steps > 1 ? until->steps - 1 : 0,
-                               .begins_now = begins_now};
+    const CooldownTime time = {
+        .step = engine->state.step,
+        .most = (uint64_t)engine->config.max_iters,
+        .seconds = left_s,
+        .step_s = fmax(1e-9, until->step_s + (interval > 0 ? evaluation_seconds(until) / interval : 0)),
+        .measured = until->steps > 1 ? until->steps - 1 : 0,
+        .begins_now = begins_now};
     if (time.step) *planned = cooldown_plan(now, &time);
     return 0;
 }

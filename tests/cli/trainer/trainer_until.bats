@@ -118,6 +118,21 @@ check_rates() { # RUN FROM STEPS
     run_match 0 "until  *max_iters" "$BIN/trainer" status run2
 }
 
+@test "until: a process that has made no evaluation leaves time for the last one" {
+    has_cooldown() { jq -es 'any(.[]; .end_s)' run/metrics.jsonl; }
+    end_s() { # the cooldown of the run from step 8 on
+        begin --dataset="$data" --out_dir=run "${large[@]}" --until=300d --max_iters=9 --eval_iters=1000000
+        wait_until has_cooldown
+        stop_run 9 137
+        jq -es "map(select(.end_s)) | last.end_s $1" run/metrics.jsonl
+    }
+    large=(--n_layer=4 --n_head=2 --n_embd=128)
+    train --out_dir=run --quiet "${large[@]}" --max_iters=8 --eval_iters=1
+    end_s "> 2" # by a forward pass
+    sed -i '/"end_s"/d; $a {"step": 8, "evaluate_s": 4000}' run/metrics.jsonl
+    end_s "> 5000" # by that of an earlier process
+}
+
 @test "until: the time is that of the first start; another moves it, and one that has passed or is too short ends the start" {
     at() { jq -s '[.[] | select(.until)] | last.until_at' "$1/metrics.jsonl"; }
     interrupt() {

@@ -122,7 +122,7 @@ TEST(cooldown_ends_in_time_at_any_speed) {
 }
 
 TEST(until_takes_a_pause_in_an_evaluation_for_one_evaluation_more) {
-    static Run run;
+    static Run run = {.engine.config.until = ""};
     run_until_evaluated(&run, 4), run_until_evaluated(&run, 600), run_until_evaluated(&run, 5);
     CHECK(run.until.evaluate_s == 8 && run.until.other_s == 609);
 }
