@@ -122,8 +122,9 @@ static int remove_equal(Dedup *dedup) {
     const char *folder = dedup->output && !dedup->output->to_stdout ? dedup->output->build.target : NULL;
     Buffer firsts = {0};
     const RecordLimits hashes = {documents, 0, 0}, removed = {documents, documents, documents};
-    if (!(dedup->hashes = record_sort_open(folder, &hashes, memory)) ||
-        !(dedup->removed = record_sort_open(folder, &removed, memory)))
+    const unsigned threads = (unsigned)output_options.threads;
+    if (!(dedup->hashes = record_sort_open(folder, &hashes, memory, threads)) ||
+        !(dedup->removed = record_sort_open(folder, &removed, memory, threads)))
         return -1;
     int status = old_datasets_visit(&old, read_old_hash, dedup);
     if (status == 0)

@@ -328,10 +328,10 @@ static int run_passes(BandPass *bands, GroupPass *groups, ComparePass *compare, 
     const uint64_t set_memory = rest < memory / 2 ? rest : memory / 2; // beside the members
     const RecordLimits band_limits = {count, 1ull << KEY_BITS, documents};
     const RecordLimits member_limits = {count, documents, membership(count + 1, 0, false)};
-    if (!(bands->sort = record_sort_open(folder, &band_limits, memory))) return -1;
+    if (!(bands->sort = record_sort_open(folder, &band_limits, memory, dedup->threads))) return -1;
     if (sign_documents(bands, map) < 0) return -1;
     groups->bands = bands->sort, groups->old_documents = dedup->old->documents;
-    if (!(groups->sort = record_sort_open(folder, &member_limits, memory - set_memory))) return -1;
+    if (!(groups->sort = record_sort_open(folder, &member_limits, memory - set_memory, dedup->threads))) return -1;
     if (find_groups(groups) < 0) return -1;
     record_sort_close(bands->sort);
     bands->sort = NULL;

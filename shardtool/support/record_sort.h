@@ -1,5 +1,5 @@
 // Sorts records of two numbers by the first with bounded memory: each goes to the bucket of its key, a temporary file
-// without a name; then the buckets are sorted in memory one after the other.
+// without a name; then the buckets are sorted in memory in order, the next ones in threads while one is read.
 #pragma once
 
 #include <stdint.h>
@@ -18,9 +18,10 @@ typedef struct {
     uint64_t keys, values; // all are below; 0: below 2^64. The fewer, the less a record takes on disk
 } RecordLimits;
 
-// Keys should be spread evenly: `memory` is for one bucket. If all records fit in it no file is written. The files are
-// in `folder`, NULL: $TMPDIR or /tmp. NULL after fail().
-RecordSort *record_sort_open(const char *folder, const RecordLimits *limits, uint64_t memory);
+// Keys should be spread evenly: `memory` is for the buckets that are sorted or read, one and up to one more for each
+// thread (0: as many as cores). If all records fit in it no file is written. The files are in `folder`, NULL: $TMPDIR
+// or /tmp. NULL after fail().
+RecordSort *record_sort_open(const char *folder, const RecordLimits *limits, uint64_t memory, unsigned threads);
 void record_sort_close(RecordSort *sort); // accepts NULL
 
 int record_sort_add(RecordSort *sort, SortRecord record);

@@ -91,7 +91,7 @@ TEST(record_sort_returns_records_by_key_and_equal_keys_as_they_were_added) {
     for (unsigned k = 0; k < 3; k++)
         for (unsigned m = 0; m < 3; m++) {
             const RecordLimits limits = {RECORDS, keys[k], RECORDS};
-            RecordSort *sort = record_sort_open(".", &limits, memories[m]);
+            RecordSort *sort = record_sort_open(".", &limits, memories[m], 1 + k);
             CHECK(sort);
             uint64_t sum = 0, count = 0;
             for (uint64_t i = 0; i < RECORDS; i++) {
