@@ -4,6 +4,7 @@
 #include "shardtool/similar/shingles.h"
 #include "shardtool/support/record_sort.h"
 #include "tests/test.h"
+#include <pthread.h>
 
 static const char *words_of(TextWords *words, const char *text) {
     words_set(words, bytes_of_text(text));
@@ -160,18 +161,22 @@ TEST(a_bitmap_refuses_no_pair_that_is_similar_and_most_that_are_not) {
 }
 
 // The set of a text of the words `first` and so on: `count` sequences.
-static Bytes set_of(Buffer *set, uint64_t first, uint64_t count) {
-    static Shingler shingler;
+static Bytes set_by(Shingler *shingler, Buffer *set, uint64_t first, uint64_t count) {
     Buffer text = {0};
-    if (!shingler.values) shingler_open(&shingler);
     set->size = 0;
     for (uint64_t i = 0; i < count + SHINGLE_WORDS - 1; i++) {
         for (uint64_t left = first + i; left; left /= 10) buffer_add(&text, &"abcdefghij"[left % 10], 1);
         buffer_print(&text, "x ");
     }
-    shingler_set(&shingler, (Bytes){text.data, text.size}, set);
+    shingler_set(shingler, (Bytes){text.data, text.size}, set);
     buffer_close(&text);
     return (Bytes){set->data, set->size};
+}
+
+static Bytes set_of(Buffer *set, uint64_t first, uint64_t count) {
+    static Shingler shingler;
+    if (!shingler.values) shingler_open(&shingler);
+    return set_by(&shingler, set, first, count);
 }
 
 TEST(a_set_is_compared_with_the_first_32_kept_ones_of_its_group) {
@@ -220,6 +225,54 @@ TEST(the_owner_looks_on_from_where_a_worker_ended) {
             CHECK_EQUAL(kept_sets_statistics(kept).texts, near < DOCUMENTS);
             kept_sets_close(kept);
         }
+    buffer_close(&set);
+}
+
+typedef struct {
+    KeptSets *kept;
+    unsigned worker;
+    bool ended; // by the owner: atomic
+    uint64_t wrong;
+} KeptReader;
+
+// Looks for sets of which each was kept in a group of its own, or will be.
+static void *look_for_sets(void *argument) {
+    KeptReader *reader = argument;
+    Shingler shingler = {0};
+    Buffer set = {0};
+    shingler_open(&shingler);
+    for (uint64_t i = 0; !__atomic_load_n(&reader->ended, __ATOMIC_ACQUIRE); i = (i + 7) % 3000) {
+        const uint64_t second = membership(i, 1, true);
+        KeptFound found;
+        const KeptQuery one = {&second, 1, set_by(&shingler, &set, 1000 * i, 99)};
+        reader->wrong += kept_sets_search(reader->kept, reader->worker, &one, &found) < 0;
+        reader->wrong += found.place && (found.number != i || found.similarity != 1);
+    }
+    buffer_close(&set);
+    shingler_close(&shingler);
+    return NULL;
+}
+
+TEST(workers_look_at_kept_documents_while_the_owner_keeps_others) {
+    Buffer set = {0};
+    // 1 MB: hashes, compressed words and words in the file come while the workers look
+    KeptReader readers[2] = {{.kept = kept_sets_open(".", 3000, 0.8, 1 << 20, 2)}};
+    pthread_t threads[2];
+    for (unsigned i = 0; i < 2; i++) {
+        readers[i] = (KeptReader){.kept = readers[0].kept, .worker = i};
+        CHECK_EQUAL(pthread_create(&threads[i], NULL, look_for_sets, &readers[i]), 0);
+    }
+    for (uint64_t i = 0; i < 3000; i++) {
+        const uint64_t first = membership(i, 0, false);
+        const KeptQuery one = {&first, 1, set_of(&set, 1000 * i, 99)};
+        CHECK_EQUAL(kept_sets_keep(readers[0].kept, &one, i), 0);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        __atomic_store_n(&readers[i].ended, true, __ATOMIC_RELEASE);
+        pthread_join(threads[i], NULL);
+        CHECK_EQUAL(readers[i].wrong, 0);
+    }
+    kept_sets_close(readers[0].kept);
     buffer_close(&set);
 }
 
