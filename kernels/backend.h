@@ -151,7 +151,8 @@ typedef struct {
     bool (*usage)(DeviceUsage *usage);                // optional; false: not known
     const struct DeviceCollectiveRow *collective;     // how processes exchange its memory; NULL: as host memory
 
-    // Memory: one arena for the life of the run. alloc returns NULL after fail() (82 or 83).
+    // Memory: one arena for the life of the run, zeroed if it is in host memory. alloc returns NULL after fail() (82 or
+    // 83).
     void *(*alloc)(size_t bytes);
     void (*release)(void *arena);
     void (*bind_scratch)(void *scratch, size_t bytes);              // part of the arena, shared by all operations

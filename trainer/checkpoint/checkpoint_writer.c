@@ -26,7 +26,7 @@ static void *write_copy(void *argument) {
 
 bool checkpoint_writer_start(CheckpointWriter *writer, const Network *network, const RunState *state, int metrics_fd) {
     if (!writer->copy->view.arena || writer->running) return false;
-    if (network) host_copy_fill(writer->copy, network);
+    if (network && !host_copy_fill(writer->copy, network)) return false;
     writer->state = *state, writer->metrics_fd = metrics_fd, writer->done = false;
     writer->running = pthread_create(&writer->thread, NULL, write_copy, writer) == 0;
     return writer->running;

@@ -2,9 +2,9 @@
 #include "trainer/checkpoint/host_copy.h"
 #include "common/err.h"
 #include "common/machine/host_memory.h"
+#include "common/machine/hugepages.h"
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 static void copy_bytes(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
 static void zero_bytes(void *copy, size_t bytes) { memset(copy, 0, bytes); }
@@ -19,13 +19,15 @@ static size_t state_bytes(const Network *network, int state) {
     return optimizer_elements(range, network->model) * optimizer_element_bytes(range, network->ops);
 }
 
-// Takes the pages from the system while there is room.
-static bool populate(char *copy, size_t bytes) {
-    for (size_t done = 0, next; done < bytes; done += next) {
-        if (!(next = host_memory_next(bytes - done))) return false;
-        memset(copy + done, 0, next);
+// Takes the pages from the system while there is room; without it there is no copy.
+static bool populate(HostCopy *copy) {
+    enum { PAGE = 4096 };
+    volatile unsigned char *arena = copy->view.arena;
+    for (size_t done = 0, next; done < copy->plan.bytes && !copy->populated; done += next) {
+        if (!(next = host_memory_next(copy->plan.bytes - done))) return err_clear(), host_copy_close(copy), false;
+        for (size_t page = done; page < done + next; page += PAGE) arena[page] = 0;
     }
-    return true;
+    return copy->populated = true;
 }
 
 void host_copy_open(HostCopy *copy, const Network *network, const Config *config, uint64_t left) {
@@ -34,11 +36,10 @@ void host_copy_open(HostCopy *copy, const Network *network, const Config *config
     const bool limited = arena && config->mem_limit && arena + plan->copy_bytes > config->mem_limit;
     *copy = (HostCopy){0};
     if (plan->shards == 1 && (limited || plan->copy_bytes + plan->staging > left)) return;
-    void *memory = mmap(NULL, plan->copy_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory = hugepages_alloc(plan->copy_bytes);
     float *staging = malloc(plan->staging);
-    if (memory == MAP_FAILED || !staging || !populate(memory, plan->copy_bytes)) {
-        err_clear();
-        if (memory != MAP_FAILED) munmap(memory, plan->copy_bytes);
+    if (!memory || !staging) {
+        hugepages_free(memory);
         free(staging);
         return;
     }
@@ -56,10 +57,11 @@ void host_copy_open(HostCopy *copy, const Network *network, const Config *config
                            .collective = &collective_none,
                            .arena = memory,
                            .staging = staging};
+    if (plan->shards > 1) populate(copy);
 }
 
 void host_copy_close(HostCopy *copy) {
-    if (copy->view.arena) munmap(copy->view.arena, copy->plan.bytes);
+    hugepages_free(copy->view.arena);
     free(copy->view.staging);
     *copy = (HostCopy){0};
 }
@@ -72,8 +74,10 @@ static void copy_range(const Network *network, size_t offset, void *to, size_t b
         memcpy(to, from, bytes);
 }
 
-void host_copy_fill(HostCopy *copy, const Network *network) {
+bool host_copy_fill(HostCopy *copy, const Network *network) {
+    if (!copy->view.arena || !populate(copy)) return false;
     copy_range(network, network->plan->master, copy->view.arena, master_bytes(network));
     for (int i = 0; i < network->plan->optimizer->state_count; i++)
         copy_range(network, network->plan->states[i], copy->view.arena + copy->plan.states[i], state_bytes(network, i));
+    return true;
 }

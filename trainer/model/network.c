@@ -70,7 +70,7 @@ static void write_rotation(Network *network) {
 
 // Gaps between tensors stay zero; gradients start as zero.
 static int zero_tensors(const Network *network) {
-    const size_t piece = 256 << 20, total = network->plan->passes;
+    const size_t piece = 256 << 20, total = network->ops->in_host_memory ? 0 : network->plan->passes;
     for (size_t at = 0; at < total; at += piece) {
         if (stop_check("memory was allocated") < 0) return -1;
         network->ops->zero(network_at(network, at), total - at < piece ? total - at : piece);
@@ -292,7 +292,6 @@ int network_init(Network *network, uint64_t seed) {
     }
     pool_close(pool);
     if (result < 0) return -1;
-    network_reset_optimizer(network);
     network_pack(network);
     return 0;
 }

@@ -27,8 +27,8 @@ typedef struct Network {
 // Allocates the arena. The backend, model and plan are borrowed and must outlive it. -1 (82, 83) when out of memory.
 int network_open(Network *network, const Backend *backend, const Model *model, const MemoryPlan *plan);
 void network_close(Network *network);              // accepts a zeroed struct
-int network_init(Network *network, uint64_t seed); // initial weights, packed; optimizer state zero. -1 (71, 75)
-void network_reset_optimizer(Network *network);    // sets its state to zero
+int network_init(Network *network, uint64_t seed); // initial weights, packed. -1 (71, 75)
+void network_reset_optimizer(Network *network);    // sets its state to zero, as it is at first
 void network_pack(Network *network);               // call after the parameters have changed
 
 // The loss of the step on the device, summed over the micro-batches of this process; if several processes add in a

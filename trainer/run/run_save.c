@@ -151,6 +151,7 @@ static int restore(Run *run, RunState *state) {
     if (found < 0) return -1;
     if (found) return checkpoint_load(engine_whole(&run->engine), path, true);
     *state = run->engine.start;
+    network_reset_optimizer(engine_whole(&run->engine));
     return engine_load(&run->engine);
 }
 
