@@ -1,5 +1,5 @@
-// Times a forward pass over a few rows: a step takes three times as long for each token, and longer with recompute.
-// Data, the optimizer and saves are left out.
+// Times a forward pass over a few rows, of one layer for all: a step takes three times as long for each token, and
+// longer with recompute. Data, the optimizer and saves are left out.
 #include "trainer/run/forecast.h"
 #include "common/err.h"
 #include "common/log.h"
@@ -8,52 +8,46 @@
 #include "trainer/records/evaluation.h"
 #include <math.h>
 
-// On a GPU the pass has the shape of an evaluation, whose kernels exist. On a CPU about a thousand tokens have the rate
-// of more.
+// On a GPU the pass has the shape of an evaluation, whose kernels exist. On a CPU a few hundred tokens have the rate of
+// more.
 static int pass_rows(const Run *run, const Evaluation *evaluation) {
-    enum { TOKENS = 1024 };
+    enum { TOKENS = 256 };
     const PassLayout *pass = &run->engine.plan.eval;
     const uint64_t most = (uint64_t)pass->rows, few = TOKENS / (uint64_t)pass->block + 1,
                    rows = run->engine.backend->in_host_memory ? few : evaluation->parts[0].samples;
     return (int)(rows < most ? rows : most);
 }
 
-// -1 after fail() if a stop was requested.
-static int run_layer(Network *network, int layer, int rows) {
-    const PassLayout *pass = &network->plan->eval;
-    StepScalars done; // a download waits for the device
-    network_forward_layer(network, pass, layer, rows, pass->block);
-    network->ops->download(&done, network_at(network, network->plan->scalars), sizeof done);
-    return stop_check("a forward pass was timed");
-}
-
-// 0: a stop was requested. A layer of a large model takes a second on a CPU, a pass a minute.
-static double pass_seconds(Network *network, int rows) {
-    const PassLayout *pass = &network->plan->eval;
+// Seconds from *started, which becomes the end: a download waits for the device.
+static double seconds_since(const Network *network, uint64_t *started) {
     StepScalars done;
-    const uint64_t started = clock_ns();
-    network_zero_tokens(network, pass, (uint64_t)rows);
-    network_forward_embedding(network, pass, rows, pass->block);
-    for (int layer = 0; layer < network->model->shape.layers; layer++)
-        if (run_layer(network, layer, rows) < 0) return err_clear(), 0;
-    network_forward_norm(network, pass, rows, pass->block);
-    network_losses(network, pass, rows, pass->block, 0, false, false);
+    const uint64_t before = *started;
     network->ops->download(&done, network_at(network, network->plan->scalars), sizeof done);
-    return (double)(clock_ns() - started) * 1e-9;
+    return (double)((*started = clock_ns()) - before) * 1e-9;
 }
 
-// Seconds for each token of a forward pass: of the shortest of a few, because the first has begun threads and made
-// kernels, and another process may hold the processor during one. 0: a stop was requested.
-static double token_seconds(Run *run, int rows) {
+// The shortest times of a layer and of all else in a few passes, because the first has begun threads and made kernels,
+// and another process may hold the processor during one. Returns the seconds for each token of a pass of all layers;
+// 0: a stop was requested.
+static double token_seconds(Network *network, int rows) {
     enum { PASSES = 4 };
-    const double enough = 10;
-    double shortest = INFINITY, spent = 0;
-    for (int i = 0; i < PASSES && spent < enough; i++) {
-        const double seconds = pass_seconds(&run->engine.network, rows);
-        if (seconds <= 0) return 0;
-        shortest = fmin(shortest, seconds), spent += seconds;
+    const double enough = 1;
+    const PassLayout *pass = &network->plan->eval;
+    double layer_s = INFINITY, others_s = INFINITY, spent_s = 0;
+    for (int i = 0; i < PASSES && (i < 2 || spent_s < enough); i++) {
+        uint64_t at = clock_ns();
+        network_zero_tokens(network, pass, (uint64_t)rows);
+        network_forward_embedding(network, pass, rows, pass->block);
+        const double embedding_s = seconds_since(network, &at);
+        network_forward_layer(network, pass, 0, rows, pass->block);
+        const double one_s = seconds_since(network, &at);
+        if (stop_check("a forward pass was timed") < 0) return err_clear(), 0;
+        network_forward_norm(network, pass, rows, pass->block);
+        network_losses(network, pass, rows, pass->block, 0, false, false);
+        const double rest_s = embedding_s + seconds_since(network, &at);
+        layer_s = fmin(layer_s, one_s), others_s = fmin(others_s, rest_s), spent_s += one_s + rest_s;
     }
-    return shortest / ((double)rows * run->engine.plan.eval.block);
+    return (others_s + layer_s * network->model->shape.layers) / ((double)rows * pass->block);
 }
 
 // Also of each token in its forward pass. 0: there is no training split, or a stop was requested.
@@ -63,7 +57,8 @@ static double evaluation_seconds(Run *run, double *token_s) {
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++)
         evaluation_init(&evaluations[split], config, run->engine.feed, split, engine_use(&run->engine)->consumed);
     *token_s = 0;
-    if (evaluations[SPLIT_TRAIN].part_count) *token_s = token_seconds(run, pass_rows(run, &evaluations[SPLIT_TRAIN]));
+    if (evaluations[SPLIT_TRAIN].part_count)
+        *token_s = token_seconds(&run->engine.network, pass_rows(run, &evaluations[SPLIT_TRAIN]));
     const double tokens = (double)(evaluations[SPLIT_TRAIN].tokens + evaluations[SPLIT_VAL].tokens);
     return config->eval_interval ? *token_s * tokens * (config->ema > 0 ? 2 : 1) : 0;
 }

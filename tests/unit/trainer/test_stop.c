@@ -113,11 +113,6 @@ TEST_CI(train_stops_at_a_signal_in_each_phase_and_continues) {
     for (int resumes = 0; resumes < 2; resumes++) {
         if (resumes) CHECK_EQUAL(train("resumed", 2, NULL), 0);
         CHECK_EQUAL(train(resumes ? "resumed" : "whole", 4, NULL), 0);
-        int layers = 0; // the first pass of the forecast has a look after each of the five; there are four passes
-        char *text = read_file("phases", NULL);
-        for (char *at = text; (at = strstr(at, "a forward pass was timed")); at++) layers++;
-        free(text);
-        CHECK(layers >= 5);
         const int count = read_phases(phases);
         CHECK(count >= 6);
         for (int i = 0; i < count; i++) {
