@@ -14,6 +14,7 @@ bench-kernels: $(O)/bench_gpu ; $(Q)$< trace device=cpu T=256 B=4 $(S)
 ## bench-busy  the same, and beside busy processes of the same and of another session, for the demo's model too (OLD=folder of older programs)
 bench-cpu: export PLACES := alone
 bench-cpu: export MODELS := 124M
+bench-busy: export MODELS := 124M,demo
 bench-cpu bench-busy: all test-deps
 	$(Q)[ $@ = bench-busy ] || $(PYTHON) -c 'import torch' 2>/dev/null || $(PIP) torch numpy
 	$(Q)mkdir -p build/bench/step

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """A training step beside PyTorch's, in turns on the same cores, alone and beside busy processes of this and of another login session.
 
-Two models: the demo's (5 M parameters, vocabulary of 8,192, Muon) and GPT-2's 124 M. The peers are an older build (OLD=its folder of
-programs) and, where torch is installed, nanoGPT's model and step as train.py runs them on a CPU, in float32 and under autocast, each also
-compiled. Random ids; ours trains on a dataset, which costs more, not less. A kernel with sched_autogroup_enabled shares the processor
-among sessions first: a busy process of another session weighs as much as all threads of a run. So a fair share of two cores is 1.5 times
-the step alone beside one busy process of either kind, 2 beside two of one session and beside another run of the same model ("1 run"), and 3
-beside two in a session each ("2 others").
+Models: the demo's (5 M parameters, vocabulary of 8,192, Muon), GPT-2's 124 M, and 303M (354 M with embeddings). The peers are an older
+build (OLD=its folder of programs), with which the processor time of a start is compared, too, and, where torch is installed, nanoGPT's
+model and step as train.py runs them on a CPU, in float32 and under autocast, each also compiled. Random ids; ours trains on a dataset,
+which costs more, not less. A kernel with sched_autogroup_enabled shares the processor among sessions first: a busy process of another
+session weighs as much as all threads of a run. So a fair share of two cores is 1.5 times the step alone beside one busy process of either
+kind, 2 beside two of one session and beside another run of the same model ("1 run"), and 3 beside two in a session each ("2 others").
 Usage: bench_step.py BIN SCRATCH TEXT [key=value ...]; OLD, ROUNDS, STEPS, MODELS, PLACES and DTYPES in the environment.
 """
 import os
@@ -23,7 +23,7 @@ import rooms
 from timing import train, train_command
 
 GPT2 = dict(n_layer=12, n_head=12, n_embd=768, block_size=256, batch_size=4, bias=True)
-MODELS = {"124M": GPT2, "demo": GPT2 | dict(n_layer=4, n_head=4, n_embd=256, optimizer="muon", learning_rate=2e-3)}
+MODELS = {"124M": GPT2, "303M": GPT2 | dict(n_layer=24, n_head=16, n_embd=1024), "demo": GPT2 | dict(n_layer=4, n_head=4, n_embd=256, optimizer="muon", learning_rate=2e-3)}
 PLACES = {  # busy processes in each session, and sessions: none is that of the run
     "alone": (0, 0), "1 same": (1, 0), "2 same": (2, 0), "1 other": (1, 1), "2 other": (2, 1), "2 others": (1, 2), "1 run": (0, 0)
 }  # fmt: skip
@@ -118,6 +118,26 @@ def measure(rows, places, another):
     return times
 
 
+def start(programs, scratch, keys):
+    """Processor seconds from the command to the first step, before which the last line is the forecast."""
+    command = [word for word in train_command(programs, scratch + "/run", keys) if word != "--quiet"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert any("this takes about" in line for line in process.stderr), command
+        with open(f"/proc/{process.pid}/stat", encoding="utf-8") as stat:
+            spent = stat.read().rsplit(")", 1)[1].split()[11:13]
+        process.kill()
+    return sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
+
+
+def compare_starts(programs, scratch, keys):
+    seconds = {folder: [] for folder in (os.environ["OLD"], programs)}
+    for _ in range(ROUNDS):
+        for folder, found in seconds.items():
+            found.append(start(folder, scratch, keys))
+    old, new = map(statistics.median, seconds.values())
+    print(f"  start: {new:.2f} s of a processor, older {old:.2f} s: {new / old:.2f} times", flush=True)
+
+
 def make_dataset(programs, scratch, name, text):
     out, options = os.path.join(scratch, name), []
     if os.path.exists(os.path.join(out, "dataset.jsonl")):
@@ -148,6 +168,8 @@ def main():
             print(f"  {row:24}{rate:8.0f}" + "".join(f"  {place} {ms:.1f} ({ms / medians[places[0]]:.2f})" for place, ms in medians.items()), flush=True)
         for a, b in [(a, b) for a in rows for b in rows if a.startswith("millrace") and not b.startswith("millrace")]:
             print(f"  {a} over {b}: {best[b] / best[a]:.2f} times by the best steps")
+        if os.environ.get("OLD"):
+            compare_starts(programs, scratch, endless)
 
 
 main()
