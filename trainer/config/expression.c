@@ -1,6 +1,7 @@
 // Values of Python configuration files: a recursive-descent parser that evaluates as it reads. Each function reads one
 // level of Python's grammar and returns the first byte after it, or NULL.
 #include "trainer/config/expression.h"
+#include "common/math/portable_math.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
@@ -116,6 +117,13 @@ static const char *read_atom(Parser *parser, const char *at, Value *value) {
     return end || *parser->reader->error || !is_name(*at) ? end : read_name(parser, at, value);
 }
 
+// a ** b without libm: a learning rate has the same bits everywhere.
+static double power(double a, double b) {
+    if (fabs(b) > 1 << 20 || b != floor(b)) return portable_exp(b * portable_log(a));
+    const double whole = portable_power(a, (uint64_t)fabs(b));
+    return b < 0 ? 1 / whole : whole;
+}
+
 // Applies `operation` (its first byte, 'p' for **, 'f' for //) to *left.
 static bool apply(Parser *parser, const char *at, char operation, Value *left, const Value *right) {
     if (left->type != VALUE_NUMBER || right->type != VALUE_NUMBER)
@@ -137,7 +145,7 @@ static bool apply(Parser *parser, const char *at, char operation, Value *left, c
     case '%':
         return *left = number(a - b * floor(a / b), whole), true;
     default:
-        return *left = number(pow(a, b), whole && b >= 0), true;
+        return *left = number(power(a, b), whole && b >= 0), true;
     }
 }
 
