@@ -22,7 +22,7 @@ bench-cpu bench-busy: all test-deps
 ## bench-until  runs with --until: what is left of their time, beside neighbours and after kills (S="3x20 10x8 40x2": minutes x runs)
 bench-until: all test-deps
 	$(Q)$(PYTHON) tests/bench/trainer/bench_until.py $(O)/bin build/bench/until "$${TEXT:-$$(scripts/corpus.sh)}" $(S)
-## bench-grid  losses of five sizes at three lengths for each optimizer, by branches that cool down; goes on where it stopped (TEXT= NAME=, FLOP=1.5e14, DEPTHS=, OPTIMIZERS=)
+## bench-grid  losses of five sizes at three lengths for each optimizer, by branches that cool down; goes on where it stopped (TEXT= NAME=, FLOP=2.7e13, DEPTHS=, OPTIMIZERS=)
 bench-grid: all
 	$(Q)$(PYTHON) tests/bench/trainer/bench_grid.py $(O)/bin build/bench/grid "$${NAME:-austen}" "$${TEXT:-$$(scripts/corpus.sh)}" $(S)
 ## bench-answers  fine-tuning on the answers of conversations beside TRL in the same run: tokens a second, memory (S="layers heads embd block batch")

@@ -1,17 +1,18 @@
-"""bench_grid.py PROGRAMS FOLDER NAME TEXT [key=value...]: the losses of five sizes at three lengths, which the rule of `plan --until` comes from.
-A size is one run at a constant rate for each optimizer, made longer twice; from each length a branch cools down. A cell that FOLDER/NAME.jsonl has
-is not run again, and a run that was stopped goes on. FLOP=1e15 is the work of the longest run of a size, DEPTHS=2,3 the sizes, OPTIMIZERS=adamw
-the optimizers."""
+"""bench_grid.py PROGRAMS FOLDER NAME TEXT [key=value...]: the losses of five sizes at three lengths, which the law of `plan --until` comes from, and
+of a probe, the short run that gives the law the level of a text. A size is one run at a constant rate for each optimizer, made longer twice; from
+each length a branch cools down. A cell that FOLDER/NAME.jsonl has is not run again, and a run that was stopped goes on. FLOP=1e15 is the work of the
+longest run of a size, DEPTHS=2,3 the sizes, OPTIMIZERS=adamw the optimizers."""
 import json
 import os
 import re
 import subprocess
 import sys
 
-DEPTHS, RATES, SHARES = "2,3,4,6,8", {"muon": 2e-3, "adamw": 1e-3}, (1 / 9, 1 / 3, 1)
+DEPTHS, RATES, SHARES = "1,2,3,4,6", {"muon": 2e-3, "adamw": 1e-3}, (1 / 9, 1 / 3, 1)
 COOLED = 0.2  # of the steps of a run
-KEYS = {"device": "cpu", "block_size": 256, "batch_size": 4, "gradient_accumulation_steps": 1, "warmup_iters": 50, "beta2": 0.99, "min_lr": 0,
-        "eval_interval": 100000, "eval_tokens": 200000, "sample_tokens": 0, "log_interval": 100, "checkpoint_interval": 0}
+KEYS = {"device": "cpu", "block_size": 256, "batch_size": 4, "gradient_accumulation_steps": 1, "warmup_iters": 20, "beta2": 0.99, "min_lr": 0,
+        "dtype": "float32", "eval_interval": 100000, "eval_tokens": 32768, "sample_tokens": 0, "log_interval": 100, "checkpoint_interval": 0}
+PROBE = {"depth": 2, "optimizer": "muon", "learning_rate": 2e-3, "max_iters": 110, "lr_decay_iters": 110, "lr_schedule": "wsd:22"}  # as short_run.c
 STEP_TOKENS = KEYS["block_size"] * KEYS["batch_size"]
 
 
@@ -51,6 +52,11 @@ def finish(programs, cell, run, begin, keys):
     return {**cell, "step_ms": times[len(times) // 2], "loss": after["val_loss"], "bits_per_byte": after["val_bpb"]}
 
 
+def probe(programs, folder, name, data, extra):
+    last = [line for line in train(programs, f"{folder}/{name}-probe", {**extra, **PROBE, "dataset": data}) if "val_loss" in line][-1]
+    return {"corpus": name, "probe": PROBE["max_iters"], "loss": last["val_loss"], "bits_per_byte": last["val_bpb"]}
+
+
 def main(programs, folder, name, text, *extra):
     os.makedirs(folder, exist_ok=True)
     data, vocabulary, out = (f"{folder}/{name}{end}" for end in (".data", ".vocabulary", ".jsonl"))
@@ -62,17 +68,23 @@ def main(programs, folder, name, text, *extra):
     done = set()
     if os.path.exists(out):
         with open(out, encoding="utf-8") as file:
-            done = {(row["optimizer"], row["depth"], row["steps"]) for row in map(json.loads, file)}
-    flop = float(os.environ.get("FLOP", "1.5e14"))
+            done = {(row.get("optimizer"), row.get("depth"), row.get("steps")) for row in map(json.loads, file)}
+
+    def add(row):
+        print(json.dumps(row), flush=True)
+        with open(out, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+    keys = dict(pair.split("=") for pair in extra)
+    if (None, None, None) not in done:
+        add(probe(programs, folder, name, data, keys))
+    flop = float(os.environ.get("FLOP", "2.7e13"))
     for optimizer in os.environ.get("OPTIMIZERS", ",".join(RATES)).split(","):
         for depth in map(int, os.environ.get("DEPTHS", DEPTHS).split(",")):
-            for cell, *run in cells(programs, folder, name, data, depth, optimizer, flop, dict(pair.split("=") for pair in extra)):
-                if (optimizer, depth, cell["steps"]) in done:
-                    continue
-                row = json.dumps(finish(programs, cell, *run))
-                print(row, flush=True)
-                with open(out, "a", encoding="utf-8") as file:
-                    file.write(row + "\n")
+            for cell, *run in cells(programs, folder, name, data, depth, optimizer, flop, keys):
+                if (optimizer, depth, cell["steps"]) not in done:
+                    add(finish(programs, cell, *run))
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])
