@@ -1,5 +1,6 @@
 // trainer plan: the memory plan of a run, without running it.
 #include "common/err.h"
+#include "common/json_write.h"
 #include "common/log.h"
 #include "common/machine/launch.h"
 #include "trainer/checkpoint/checkpoint.h"
@@ -13,6 +14,7 @@
 #include "trainer/plan/plan_choices.h"
 #include "trainer/plan/step_cost.h"
 #include "trainer/records/metrics.h"
+#include "trainer/run/budget.h"
 #include "trainer/setup/answer_share.h"
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/data_check.h"
@@ -20,7 +22,7 @@
 #include <stdio.h>
 
 enum { WORLD_MAX = 1024 };
-static bool print_config;
+static bool print_config, json;
 static int64_t world = 0;
 static const char *card_name;
 static const Option options[] = {
@@ -31,6 +33,7 @@ static const Option options[] = {
      "in the free memory of this machine"},
     {OPT_STRING, "card", &card_name, "NAME",
      "the plan for a GPU that need not be here, as \"RTX 3060\": its memory, and the hours by its data sheet"},
+    {OPT_FLAG, "json", &json, NULL, "print one JSON object"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
@@ -154,7 +157,24 @@ static const Backend *open_backend(const Config *config, const GpuCard *card) {
     return backend_for(config, &gpu, NULL);
 }
 
-static int print_plan(Config *config, const GpuCard *card) {
+static void print_json(const MemoryPlan *plan, const Model *model, bool fits, Buffer *text) {
+    json_add_number(text, "parameters", (uint64_t)model->elements);
+    json_add_number(text, "arena_bytes", plan->bytes);
+    json_add_number(text, "host_bytes", plan->host_bytes);
+    json_add_bool(text, "fits", fits);
+    buffer_print(text, "}\n");
+}
+
+static const Backend *reopen_backend(const Config *config, const GpuCard *card) {
+    const bool quiet = log_quiet;
+    log_quiet = true;
+    const Backend *backend = open_backend(config, card);
+    log_quiet = quiet;
+    return backend;
+}
+
+static int print_plan(ConfigReader *reader, const GpuCard *card) {
+    Config *config = &reader->config;
     FeedDataset dataset;
     const int found = data_check_find(config, &dataset);
     if (found < 0) return -1;
@@ -169,13 +189,25 @@ static int print_plan(Config *config, const GpuCard *card) {
     MemoryPlan plan;
     Buffer text = {0};
     Error unfit;
+    if (json) buffer_print(&text, "{");
+    if (*config->until && found) {
+        int status = budget_choose(reader, backend, card, here, &dataset);
+        backend->close();
+        if (status < 0 || budget_print(reader, card, json, &text) < 0 || !(backend = reopen_backend(config, card)))
+            return buffer_close(&text), -1;
+    }
     const bool fits = memory_plan_of_run(&plan, &model, config, backend, here) == 0;
     err_take(&unfit); // found before the probe of print_time takes memory
-    if (card) gpu_card_print(card, &text);
-    memory_plan_print(&plan, config, &model, backend, &text);
-    print_time(config, &model, backend, dataset.tokens[SPLIT_TRAIN], &text);
-    int result = print_answers(config, &text);
-    plan_print_choices(config, chunk_rows, &model, backend, &text);
+    int result = 0;
+    if (json)
+        print_json(&plan, &model, fits, &text);
+    else {
+        if (card) gpu_card_print(card, &text);
+        memory_plan_print(&plan, config, &model, backend, &text);
+        print_time(config, &model, backend, dataset.tokens[SPLIT_TRAIN], &text);
+        result = print_answers(config, &text);
+        plan_print_choices(config, chunk_rows, &model, backend, &text);
+    }
     if (result == 0 && !fits) err_give(&unfit), result = -1;
     if (result == 0 || err_code() != EX_USAGE) fwrite(text.data, 1, text.size, stdout); // also one that is too large
     if (result == 0 && found) result = data_check(config, &dataset);
@@ -207,7 +239,7 @@ static int run(int count, char **files) {
     else if (result == 0) {
         config_warn(&reader);
         threads_expect(&reader.config);
-        result = print_plan(&reader.config, card);
+        result = print_plan(&reader, card);
     }
     config_close(&reader);
     return result;

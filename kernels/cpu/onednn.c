@@ -13,9 +13,9 @@
 
 enum {
     PRODUCTS_MAX = 256, // a model has about 10 shapes; eval and sampling add theirs
-    LAYOUTS_MAX = 64,
-    LAYOUT_ROWS = 256, // the M for which a layout is queried; every other M uses the same layout
-    BLOCK_ROWS = 128   // rows of a block at most
+    LAYOUTS_MAX = 256,  // plan compares 16 shapes
+    LAYOUT_ROWS = 256,  // the M for which a layout is queried; every other M uses the same layout
+    BLOCK_ROWS = 128    // rows of a block at most
 };
 
 typedef struct {

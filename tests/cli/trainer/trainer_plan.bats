@@ -49,11 +49,13 @@ setup_file() { cd "$BATS_FILE_TMPDIR" && make_data 6000 0.1; }
     [[ "$output" != *"has room for"* ]]
 }
 
-@test "plan has one form of units: bytes and multiples of 1024" {
+@test "plan has one form of units: bytes and multiples of 1024; --json has the same bytes" {
     "$BIN/trainer" plan tiny.conf --device=cpu --mem_limit=1GiB --offload=optimizer >output
     grep -q '^  buffer  *bytes  *size$' output
     grep -q 'arena  largest batch_size in mem_limit, in sequences, by optimizer_state$' output
     not grep -E '[0-9] ?[KMGT]B' output
+    "$BIN/trainer" plan tiny.conf --device=cpu --mem_limit=1GiB --offload=optimizer --json >json
+    [ "$(jq '.arena_bytes' json)" = "$(awk '$1 == "arena" { print $2; exit }' output)" ] && [ "$(jq .fits json)" = true ]
 }
 
 # bats test_tags=ci

@@ -1,0 +1,37 @@
+// The fitted coefficients, and what follows from them.
+#include "trainer/plan/scaling_law.h"
+#include <math.h>
+
+#define ONE_MORE(...) +1
+enum { LAW_COUNT = 0 OPTIMIZERS(ONE_MORE, ) };
+static const ScalingLaw laws[LAW_COUNT] = {
+#define LAW(optimizer, ...) [OPTIMIZER_##optimizer] = {true, __VA_ARGS__},
+#include "trainer/plan/scaling_law.def"
+#undef LAW
+};
+
+const ScalingLaw *scaling_law_of(OptimizerName optimizer) { return &laws[optimizer]; }
+
+double scaling_law_parameters(const Config *config) {
+    return 12.0 * (double)config->n_layer * (double)config->n_embd * (double)config->n_embd;
+}
+
+double scaling_law_loss(const ScalingLaw *law, double N, double D) {
+    return law->scale * (law->A * pow(N / 1e6, -law->alpha) + pow(D / 1e6 + law->D0, -law->beta));
+}
+
+double scaling_law_deviation(const ScalingLaw *law, double flop) {
+    return hypot(law->deviation, law->growth * fmax(0, log(flop / law->most_flop)));
+}
+
+bool scaling_law_reaches(const ScalingLaw *law, double N, double D) {
+    const double reach = SCALING_LAW_REACH;
+    return N >= law->least_N / reach && N <= law->most_N * reach && D >= law->least_D / reach &&
+           D <= law->most_D * reach;
+}
+
+double scaling_law_worth(double tokens, double unique) {
+    const double most = 15.39;
+    if (unique <= 0 || tokens <= unique) return tokens;
+    return unique * (1 + most * (1 - exp(-(tokens / unique - 1) / most)));
+}
