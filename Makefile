@@ -267,11 +267,11 @@ test-threads: all $(O)/test
 	    $(O)/test --data tests/data --bin $(O)/bin $$word || exit 1; \
 	done; \
 	BIN=$(abspath $(O)/bin) DATA=$(CURDIR)/tests/data bats tests/cli/shardtool/shardtool.bats
-## demo     train a small GPT on real text in a few minutes, in build/demo/ (TEXT=your files, FRESH=1 starts over)
+## demo     train a small GPT on real text in a few minutes, in build/demo/ (TEXT=your files, FRESH=1 starts over, MINUTES=10 plans a run of that time)
 demo: deps
 	$(Q)$(MAKE) --no-print-directory $(JOBS) $(NO_NVCC) demo-now
 demo-now: all
-	$(Q)scripts/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
+	$(Q)scripts/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)" "$(MINUTES)"
 ## faults   every fault that must be survived, with its tests: row, result, test (R=27 or R=1-34: these rows only)
 faults: test-deps all $(O)/test ; $(Q)tests/faults/run_faults.sh $(O) $(R)
 ## fuzz     F=tokenizer, F=patterns: random texts through ours and tiktoken's or regex; F=shard and the others of tests/fuzz: random bytes (S=60)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# demo.sh BIN [TEXT] [FRESH]: trains a small GPT from raw text in build/demo. A second run resumes; FRESH=1 starts over and leaves
-# what was there in build/demo-before.
+# demo.sh BIN [TEXT] [FRESH] [MINUTES]: trains a small GPT from raw text in build/demo. A second run resumes; FRESH=1 starts over and
+# leaves what was there in build/demo-before. With MINUTES the shape is planned for a run of that time.
 set -eu
-bin=$1 text=${2:-} fresh=${3:-}
+bin=$1 text=${2:-} fresh=${3:-} minutes=${4:-}
 demo=build/demo
 endpoint=ipc://$demo/loader
 
@@ -35,6 +35,18 @@ vocabulary=(--vocabulary $demo/vocabulary)
 say "millrace tokenize: $text"
 "$bin/millrace" tokenize --val 0.05 --seed 3 ${docs[@]+"${docs[@]}"} ${vocabulary[@]+"${vocabulary[@]}"} -o $demo/data "${files[@]}"
 
+config=(config/demo.conf)
+if [ -n "$minutes" ]; then
+    config=($demo/planned.conf)
+    if [ ! -f $demo/planned.conf ]; then
+        say "millrace plan: the shape for $minutes minutes"
+        "$bin/millrace" plan --dataset=$demo/data --until="${minutes}m" >$demo/plan.txt
+        sed '/^n_layer/,$d' $demo/plan.txt
+        { sed -nE '/^[a-z_]+ = /p' $demo/plan.txt && grep -v '^ ' config/demo.conf | sed -nE '/^(log_interval|sample_start) /p'; } >$demo/planned.new
+        mv $demo/planned.new $demo/planned.conf
+    fi
+fi
+
 say "millrace serve: a separate process serves the batches"
 "$bin/millrace" serve $demo/data --endpoint $endpoint &
 loader=$!
@@ -43,7 +55,7 @@ trap 'kill $loader 2>/dev/null || true; wait $loader 2>/dev/null || true' EXIT
 say "millrace train: a small GPT"
 kept=() # a loader does not send the vocabulary's file
 [ ! -f $demo/data/tokenizer.json ] || kept=(--vocabulary=$demo/data/tokenizer.json)
-"$bin/millrace" train config/demo.conf --out_dir=$demo/run --loader=$endpoint ${kept[@]+"${kept[@]}"}
+"$bin/millrace" train "${config[@]}" --out_dir=$demo/run --loader=$endpoint ${kept[@]+"${kept[@]}"}
 
 say "a sample"
 "$bin/millrace" sample --out_dir=$demo/run --start="It was" --max_new_tokens=120 --num_samples=1 --temperature=0.7 --top_k=50

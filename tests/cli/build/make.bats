@@ -156,6 +156,23 @@ setup() {
     [ -e build/demo-before/mark ] && [ ! -e build/demo/mark ]
 }
 
+@test "make demo MINUTES=N trains the shape of a plan for that time, and the same one when it is run again" {
+    cd "$BATS_TEST_TMPDIR"
+    mkdir fake && ln -s "$ROOT/config" config
+    # The lines of plan are tested by test_scaling_law.py.
+    # shellcheck disable=SC2016  # for the script
+    printf '#!/bin/bash\necho "$@" >>calls\ncase $1 in\nplan) printf "candidates\\n*     2 1.9\\n\\nn_layer = 2\\nuntil = %%s\\n\\nmodel\\n" "'\''30m'\''" ;;
+train | serve | sample | status) ;;\n*) exec "$BIN/millrace" "$@" ;;\nesac\n' >fake/millrace
+    chmod +x fake/millrace
+    for i in {1..30}; do printf 'line %d of a text about mills and rivers\n\n' $i; done >text
+    for run in 1 2; do "$ROOT/scripts/demo.sh" fake text "" 30 >"out$run"; done
+    grep -q '^\*     2 1.9' out1 && [ "$(grep -c '^plan --dataset=build/demo/data --until=30m' calls)" = 1 ]
+    printf '%s\n' "n_layer = 2" "until = '30m'" >expected
+    grep -E '^(log_interval|sample_start) ' config/demo.conf | cat expected - | cmp - build/demo/planned.conf
+    "$BIN/trainer" plan build/demo/planned.conf --print_config
+    [ "$(grep -c '^train build/demo/planned.conf' calls)" = 2 ]
+}
+
 # bats test_tags=ci
 @test "the text of the demo has a file for each chapter, and a line for each paragraph" {
     [ ! -e /usr/lib/R/site-library/janeaustenr ] || skip "the package r-cran-janeaustenr is installed"
