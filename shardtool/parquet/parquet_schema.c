@@ -187,9 +187,24 @@ static void print_columns(const ParquetSchema *schema, Buffer *text) {
     buffer_close(&path);
 }
 
+// Whether the file is in a folder PATH=VALUE, as Hive, Spark and DuckDB write columns.
+static bool is_folder_name(const ParquetSchema *schema, const char *path) {
+    const size_t size = strlen(path);
+    for (const char *at = schema->file; at; at = strchr(at, '/')) {
+        at += *at == '/';
+        if (!strncmp(at, path, size) && at[size] == '=') return true;
+    }
+    return false;
+}
+
 static int fail_column(const ParquetSchema *schema, const char *path, const char *what) {
     Buffer text = {0};
     print_columns(schema, &text);
+    if (is_folder_name(schema, path)) {
+        text.size--; // the NUL
+        buffer_print(&text, "; names of folders are not read as columns: --include '*%s=VALUE/*' chooses them", path);
+        buffer_add(&text, "", 1);
+    }
     fail(EX_DATA, "'%s' %s '%s'; its columns: %s", schema->file, what, path, (const char *)text.data);
     buffer_close(&text);
     return -1;

@@ -54,6 +54,10 @@ setup() {
     [[ "$output" == *"column 'language_score' is DOUBLE, not text: name another with --text-column" ]]
     run_match 65 "a list, not one value" shardtool decode --json --text-column tags.list.element small.parquet
     run_match 65 "--where 'score>1': 'small.parquet' has no column 'score'; its columns: " shardtool decode --json --where 'score>1' small.parquet
+    mkdir -p set/lang=de && mv small.parquet set/lang=de
+    run_match 65 "'lang'; its columns: *; names of folders are not read as columns: --include '\*lang=VALUE/\*' chooses" \
+        shardtool decode --json --where "lang = 'de'" set
+    [ "$(shardtool decode --json --include '*lang=de/*' set 2>log | wc -l)" = 4 ] # a row is null
 }
 
 @test "a malformed condition is refused" {
