@@ -178,7 +178,8 @@ void summary_print(const Summary *summary) {
     log_ignored();
     for (size_t i = 0; i < source_options.keep.count; i++)
         if (!(source_options.keep_found >> i & 1))
-            log_warn("no document that was read has a value of --keep '%s'", source_options.keep.items[i]);
+            log_warn("no document that was read has a value of --keep '%s'%s", source_options.keep.items[i],
+                     strchr(source_options.keep.items[i], ',') ? ": repeat --keep for each key" : "");
     log_skips();
     inputs = (Buffer){0};
     list_replaced(summary, &inputs);

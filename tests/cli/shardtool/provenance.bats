@@ -54,6 +54,7 @@ places() { shardtool info --docs --json "$@" | jq -r '"\(.input):\(.record)"'; }
     run_match 65 "'in.jsonl' line 1, byte *: --keep 'k': its value is an object or an array, and not a text, a number, true or false: write it as a text, or leave" shardtool tokenize -q --keep k -o out in.jsonl
     run_match 0 "no document that was read has a value of --keep 'k'" shardtool tokenize --val 0 --max-bad 3 --keep k -o out in.jsonl
     [ "$(places out)" = in.jsonl:2 ]
+    run_match 0 "a value of --keep 'k,text': repeat --keep for each key" shardtool tokenize --val 0 --keep k,text -o both in.jsonl
     tail -n 1 in.jsonl >long.jsonl
     run_match 65 "its value is 65536 bytes long, more than 65535" shardtool tokenize -q --keep k -o long long.jsonl
     shardtool tokenize -q --val 0 --keep k.c --force -o out --max-bad 1 <(sed -n 2p in.jsonl)
