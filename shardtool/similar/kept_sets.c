@@ -191,6 +191,14 @@ static void prefetch(const KeptSets *kept, uint64_t place) {
     __builtin_prefetch(head + 64);
 }
 
+void kept_sets_prefetch(const KeptSets *kept, const uint64_t *memberships, size_t count) {
+    for (size_t i = 0; kept->slots && i < count; i++) {
+        const uint64_t *const slots = kept->slots + membership_slot(memberships[i]);
+        for (uint64_t k = 0; k < membership_before(memberships[i]); k += 64 / sizeof *slots)
+            __builtin_prefetch(slots + k);
+    }
+}
+
 // The places + 1, from `from` on and below `to`, of the kept documents in the groups, each once, in the order of the
 // documents. Most are in several groups.
 static int find_candidates(KeptSets *kept, KeptSearch *search, const KeptQuery *query, uint64_t from, uint64_t to) {

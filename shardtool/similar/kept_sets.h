@@ -57,6 +57,8 @@ typedef struct {
 KeptSets *kept_sets_open(const char *folder, uint64_t slots, double least, uint64_t memory, unsigned workers);
 void kept_sets_close(KeptSets *kept); // accepts NULL
 
+// Prefetches the slots of a document that is looked for soon. In any thread.
+void kept_sets_prefetch(const KeptSets *kept, const uint64_t *memberships, size_t count);
 // Looks for the first kept document in one of the groups that is a near-duplicate, in a worker while the owner keeps
 // others: among those that are kept by now, and whose words no dataset has. -1 after fail().
 int kept_sets_search(KeptSets *kept, unsigned worker, const KeptQuery *query, KeptFound *found);

@@ -205,6 +205,7 @@ static int make_set(void *context, unsigned worker, Bytes notes, Bytes text, Buf
     const size_t start = out->size;
     KeptFound found = {0};
     buffer_add(out, &found, sizeof found);
+    kept_sets_prefetch(pass->kept, (const uint64_t *)(const void *)notes.data, notes.size / sizeof(uint64_t));
     shingler_set(&pass->shinglers[worker], text, out);
     const KeptQuery query =
         query_of(notes, (Bytes){out->data + start + sizeof found, out->size - start - sizeof found});
