@@ -37,6 +37,10 @@ bench-gpu-run: all
 	$(Q)python3 tests/bench/gpu/bench_gpu.py $(O) --run
 ## bench-ranks  two processes of one thread beside one of two: tokens a second, CPU time, bytes sent, memory (S="n_layer=6 ...")
 bench-ranks: all ; $(Q)python3 tests/bench/trainer/bench_ranks.py $(O)/bin $(S)
+## bench-items  grades by items beside the same tokens without what makes them fast, lm-eval, and --choices of a program of earlier versions (OLD=its folder, S=5)
+bench-items: all test-deps
+	$(Q)$(PIP) torch==2.15.0 transformers==5.23.0 lm_eval==0.4.13
+	$(Q)$(PYTHON) tests/bench/trainer/bench_items.py $(O)/bin build/bench/items "$(OLD)" $(S)
 ## bench-sample  tokens a second of sampling from a 124M at 1,000 tokens of context, beside transformers with its cache
 bench-sample: all test-deps ; $(Q)$(PYTHON) tests/bench/trainer/bench_sample.py $(O)/bin/trainer
 ## bench-chars  validation loss of a character model beside nanoGPT's in PyTorch, on the same ids (FILE=your text)
