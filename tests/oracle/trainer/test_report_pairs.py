@@ -54,11 +54,11 @@ def test_the_page_has_the_figures_of_scipy(home):
     os.chdir(home)
     a, b = (draw(np.random.default_rng(7), edge) for edge in (0, 0.06))
     write("a", a), write("b", b)
-    runner.call(TRAINER, "report", "a", "b")
+    printed = runner.call(TRAINER, "report", "a", "b").stdout.decode()
     rows = [[html.unescape(cell) for cell in re.findall("<td>(.*?)</td>", row)] for row in open("runs.html") if row.startswith("<tr><td>")]
     rows = {row[0]: row[1:] for row in rows}
     p = {task: stats.binomtest(int((b[task][0] & ~a[task][0]).sum()), max(1, int((b[task][0] != a[task][0]).sum()))).pvalue for task in TASKS}
-    p["equal"], least, mean, coins = 1, 0, 0, []
+    p["equal"], least, mean, coins, shares = 1, 0, 0, [], {}
     for rank, task in enumerate(sorted(p, key=p.get)):
         p[task] = least = max(least, min(1, p[task] * (len(p) - rank)))
     for task, (choices, items) in TASKS.items():
@@ -78,9 +78,12 @@ def test_the_page_has_the_figures_of_scipy(home):
         needed = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) ** 2 * change.var(ddof=1) / 0.01**2
         assert row[12] == (f"{np.ceil(needed):.0f}" if needed else ""), (row[12], needed)
         mean += change.mean() / (1 - chance) / len(TASKS)
-        coins += [1 / items / (1 - chance) / len(TASKS)] * int(np.abs(change).sum())
-    coins += 2 * [1 / 50 / 0.5 / len(TASKS)]  # of "equal", whose items have the greatest weight
+        more = 2 * (task == "equal")  # whose items have the greatest weight
+        coins += [1 / items / (1 - chance) / len(TASKS)] * (int(np.abs(change).sum()) + more)
+        shares[task] = np.square(coins).sum() - sum(shares.values())
     variance = np.square(coins).sum()
+    line = ", ".join(f"{task} {100 * share / variance:.0f} % ({TASKS[task][1]} items)" for task, share in shares.items() if share > variance * 2 / len(TASKS))
+    assert line and f"\nOf the variance of the mean: {line}.\n" in printed, (line, printed)
     row = rows["mean above chance"]
     check(interval(row[6]), 100 * np.array([mean, *stats.norm.interval(0.95, mean, variance**0.5)]), 2)
     check([float(row[8].strip("<"))], [max(2 * stats.norm.sf(abs(mean) / variance**0.5), 1e-4)], 4)
