@@ -74,19 +74,25 @@ static inline double rng_cosine(double x) {
     return -(angle + angle * sum);
 }
 
-// Writes the standard normal numbers [first, first + count) of a stream (Box-Muller, one of the pair).
+// The square of a standard normal number, with its sign, from 128 random bits (Box-Muller, one of the pair).
+static inline double rng_normal_square(uint64_t a, uint64_t b) {
+    const double u = (rng_double_53(a >> 11) + 1) * 0x1p-53, v = rng_double_53(b >> 11) * 0x1p-53;
+    const double cosine = rng_cosine(v), square = -2 * rng_log(u) * (cosine * cosine);
+    return cosine < 0 ? -square : square;
+}
+
+static inline double rng_signed_root(double square) { return square < 0 ? -sqrt(-square) : sqrt(square); }
+
+// Writes the standard normal numbers [first, first + count) of a stream.
 static inline void rng_normals(uint64_t seed, uint64_t stream, uint64_t first, size_t count, double *values) {
     for (size_t i = 0; i < count; i++) {
         const uint64_t index = first + i;
         uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
         uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, out[4];
         philox4x32(counter, key, out);
-        const double u = (rng_double_53(((uint64_t)out[1] << 32 | out[0]) >> 11) + 1) * 0x1p-53;
-        const double v = rng_double_53(((uint64_t)out[3] << 32 | out[2]) >> 11) * 0x1p-53;
-        const double cosine = rng_cosine(v), square = -2 * rng_log(u) * (cosine * cosine);
-        values[i] = cosine < 0 ? -square : square;
+        values[i] = rng_normal_square((uint64_t)out[1] << 32 | out[0], (uint64_t)out[3] << 32 | out[2]);
     }
-    for (size_t i = 0; i < count; i++) values[i] = values[i] < 0 ? -sqrt(-values[i]) : sqrt(values[i]);
+    for (size_t i = 0; i < count; i++) values[i] = rng_signed_root(values[i]);
 }
 
 static inline double rng_normal(uint64_t seed, uint64_t stream, uint64_t index) {

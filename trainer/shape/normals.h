@@ -1,6 +1,7 @@
 // rng_normals (common/rng.h), compiled for each instruction set, which give the same bits.
 //
-// A number takes 26 ns, with AVX2 19, with AVX-512 14 (Xeon, 2026-11-29), and took 45 with log and cos of libm.
+// A number takes 26 ns, with AVX2 19, with AVX-512 14 (Xeon, 2026-11-29), and took 45 with log and cos of libm. Since
+// AVX-512 has a Philox of its own, it takes two thirds of that.
 #pragma once
 
 #include "common/machine/cpu.h"
