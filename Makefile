@@ -244,8 +244,10 @@ test-peers: test-deps
 	$(Q)scripts/deps.sh peers
 	$(Q)$(MAKE) --no-print-directory $(JOBS) all $(O)/bench_tokenizer
 	$(Q)TIER=all tests/run.sh --peers $(O) $(T)
-## audit    forged runs: one bit of the data, the configuration, a checkpoint or the metrics; replay accepts none (N=1000 SEED=1)
-audit: test-deps all ; $(Q)BIN=$(abspath $(O)/bin) FORGERIES=$(or $(N),1000) SEED=$(SEED) build/venv/bin/python tests/oracle/runner.py tests/oracle/trainer/test_audit.py forged
+## audit    forged runs: one bit of the data, the configuration, a checkpoint or the metrics; and N receipts of each kind; none is accepted (N=1000 SEED=1)
+audit: test-deps all
+	$(Q)for file in audit receipt; do BIN=$(abspath $(O)/bin) FORGERIES=$(or $(N),1000) SEED=$(SEED) build/venv/bin/python \
+	    tests/oracle/runner.py tests/oracle/trainer/test_$$file.py forged || exit; done
 ## combinations  random configurations over all keys of train, and what is promised of each (S=60 seconds; SEED=n: one, with its commands; DEVICE=cuda: emulated)
 combinations: all $(if $(DEVICE),$(O)/emulated/trainer)
 	$(Q)DEVICE=$(DEVICE) python3 tests/oracle/trainer/combinations.py $(O)/bin $(or $(S),60) $(SEED)

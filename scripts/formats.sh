@@ -73,6 +73,7 @@ trainer/records/evaluation.h|Evaluations
 trainer/items/items.h|Items
 trainer/items/grade.h|Results of items
 trainer/engine/chain.h|The hash chain of a run
+trainer/audit/receipt.h|Receipts of runs
 END
 printf '\n## Exit codes\n\n`common/exit_codes.def`\n\n| code | meaning |\n| --- | --- |\n'
 sed -n 's/^EXIT_CODE([A-Z_]*, \([0-9]*\), "\(.*\)")$/| \1 | \2 |/p' common/exit_codes.def

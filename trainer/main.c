@@ -105,7 +105,8 @@ static const ManualRow descriptions[] = {
     {"replay",
      "The training loop computes the steps, from the last kept checkpoint before them or else from the initial "
      "weights. Every line of metrics.jsonl and every kept checkpoint is compared, bit for bit, times excepted. "
-     "Nothing is written. 0: all is equal; 1: the first step that differs; 65: a part is damaged; 66: one is missing.",
+     "Nothing is written. 0: all is equal; 1: the first step that differs; 65: a part is damaged; 66: one is missing. "
+     "--check computes segments of a receipt again that somebody else has written with --receipt. 65: one is refused.",
      NULL},
     {"which",
      "The dataset is found by its fingerprint: the run's, or one that follows RUN. A mixture is named "
@@ -148,6 +149,8 @@ static const ManualRow examples[] = {
     {"status run", "prints progress and losses", NULL},
     {"report -o runs.html run", "writes a page of curves; of several runs, beside each other", NULL},
     {"replay run --steps=3..20", "computes these steps again and compares all bits", NULL},
+    {"replay --receipt receipt.json run", "writes a claim about the run that others can check", NULL},
+    {"replay --check receipt.json --segments=1 --seed=271828 run", "computes one segment of it again", NULL},
     {"which run --steps=20", "prints which tokens of which documents the step was trained on", NULL},
     {"eval --dataset=data --out_dir=run", "prints the loss of the newest checkpoint", NULL},
     {"sample --out_dir=run --start='The mill' --max_new_tokens=20", "prints text that begins with a prompt", NULL},

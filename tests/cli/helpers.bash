@@ -309,6 +309,11 @@ complete_after_kills() {
 strace() { ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" command strace "$@"; }
 export -f strace
 
+accept_receipt() { # RUN [DIR]: both checkers accept a receipt of the run
+    rm -f receipt.json && "$BIN/trainer" replay "$1" --receipt receipt.json
+    run_match 0 ": accepted" "$BIN/trainer" replay "$1" --check receipt.json "${@:2}"
+    python3 "$ROOT/loader/python/millrace_loader/receipt.py" receipt.json "$1"
+}
 wide_vocabulary() { python3 "$ROOT/tests/oracle/tokenizer/wide_vocabulary.py" "$1"; } # FILE: a .tiktoken of 65,792 tokens
 
 # Makes a dataset of one document in each split, so that no target of an evaluation is the end of a text.

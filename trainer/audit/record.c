@@ -199,6 +199,15 @@ bool record_same(const RecordLine *recorded, const RecordLine *given, LineDiffer
     }
 }
 
+void record_print_compared(Buffer *out, const RecordLine *line) {
+    Bytes rest = line->members, key, value;
+    buffer_print(out, "%s%" PRIu64, head, line->step);
+    while ((key = next_compared(line, &rest, &value)).size)
+        buffer_print(out, ", \"%.*s\": %.*s", (int)key.size, (const char *)key.data, (int)value.size,
+                     (const char *)value.data);
+    buffer_print(out, "}\n");
+}
+
 // ---- the file
 
 int record_next(const Record *record, Bytes *rest, RecordLine *line) {

@@ -47,6 +47,7 @@ typedef struct {
 bool record_same(const RecordLine *recorded, const RecordLine *given, LineDifference *difference);
 // A line as a run writes it, without its end; and one that a replay has written.
 void record_print_line(Buffer *out, uint64_t step, Bytes members);
+void record_print_compared(Buffer *out, const RecordLine *line); // without the members that are not compared
 int record_parse(RecordLine *line, Bytes text);
 
 // The lines that hold for a step: its own, and the last ones before it of the process and of the dataset. -1 after

@@ -23,6 +23,7 @@ typedef struct {
     DatasetUse dataset; // of the first step
     uint64_t from;      // the checkpoint that it begins with; 0: the initial weights
     Bytes rest;         // lines that are not compared yet
+    bool segment;       // of a receipt
     bool differs, bad;  // bad: an error is pending since a line was compared
     uint64_t last;      // the last step that is replayed
     uint64_t compared;  // the last step of a checkpoint that was compared
@@ -70,7 +71,15 @@ static int check_config(const Record *record, const ConfigReader *reader, json_t
         return fail(EX_DATA, "'%s': its configuration has %s=%.80s, which this replay has not", record->path, name,
                     json_is_string(value) ? json_string_value(value) : "");
     }
-    return 0;
+    int result = 0;
+    json_t *own = run_state_config(config);
+    json_object_foreach(own, name, value) {
+        const char *origin = reader->origin[config_find_key(name)];
+        if (json_object_get(keys, name) || !config_is_set(reader, config_find_key(name)) || result < 0) continue;
+        result = fail(EX_USAGE, "%s: the run has no %s: a replay takes it from the record", origin, name);
+    }
+    json_decref(own);
+    return result;
 }
 
 // A replay has one plan, so it ends where a key of the plan changes. The steps before can be replayed, and in another
@@ -116,9 +125,9 @@ static int change_config(Replay *replay, const RecordLine *line) {
 }
 
 // Whether one process adds the gradients as the run's processes did.
-static int check_order(const Config *config, const RecordLine *process) {
+static int check_order(const RecordLine *process, bool fast) {
     uint64_t world;
-    if (!record_number(process, "world", &world) || world < 2 || config->reduce_order != REDUCE_FAST) return 0;
+    if (!record_number(process, "world", &world) || world < 2 || !fast) return 0;
     return fail(EX_USAGE,
                 "a run with reduce_order=fast and %" PRIu64
                 " processes cannot be recomputed bit for bit by one process: "
@@ -141,9 +150,13 @@ static int check_bits(const RecordLine *process) {
         process->step, bits, BITS, program);
 }
 
+int replay_check_process(const RecordLine *process, bool fast) {
+    return check_bits(process) < 0 ? -1 : check_order(process, fast);
+}
+
 static int change_process(Replay *replay, const RecordLine *line) {
     if (check_bits(line) < 0 || change_config(replay, line) < 0) return -1;
-    return check_order(&replay->engine.config, line);
+    return check_order(line, replay->engine.config.reduce_order == REDUCE_FAST);
 }
 
 static int roll_back(Replay *replay, const RecordLine *line) {
@@ -180,10 +193,12 @@ static bool is_replaced(const Replay *replay, Bytes rest, uint64_t step) {
     return false;
 }
 
-// Takes the lines up to the next one that is compared: 1 with that line, which stays in the rest, 0 at the end.
+// Takes the lines up to the next one that is compared: 1 with that line, which stays in the rest, 0 at the end of the
+// steps that are replayed.
 static int next_compared(Replay *replay, RecordLine *line) {
     for (Bytes rest = replay->rest;;) {
         const int found = record_next(&replay->record, &rest, line);
+        if (found > 0 && line->step > replay->last && replay->last < replay->record.last_step) return 0;
         if (found <= 0 || line->kind <= LINE_PASSED) return found;
         if (line->step != replay->engine.state.step)
             return fail(EX_DATA, "'%s': a line of step %" PRIu64 " stands behind step %" PRIu64, replay->record.path,
@@ -313,6 +328,7 @@ static bool find_dataset(const Replay *replay, char path[PATH_MAX_BYTES]) {
     }
     for (Bytes rest = replay->record.text; record_next(&replay->record, &rest, &line) > 0;) {
         if (line.kind != LINE_PROCESS || !record_text(&line, "data", path, PATH_MAX_BYTES)) continue;
+        if (replay->segment && strstr(path, "://")) continue; // of a stranger
         if (is_dataset(path, replay->dataset.fingerprint)) {
             if (replay->path_count)
                 log_warn("none of the datasets named is '%s' of these steps: taking '%s', where the run read it",
@@ -351,16 +367,21 @@ static int take_config(ConfigReader *reader, const char *directory, const Replay
                         "serve it and give --loader",
                         text, replay->dataset.name);
         config->dataset = arena_copy_string(&reader->strings, text);
-    } else if (!config_is_set(reader, KEY_loader) && record_text(&step->process, "loader", text, sizeof text))
+    } else if (!config_is_set(reader, KEY_loader) && replay->segment)
+        return fail(EX_NOINPUT, "name the dataset '%s' after the run, or give --loader of a loader of your own",
+                    replay->dataset.name);
+    else if (!config_is_set(reader, KEY_loader) && record_text(&step->process, "loader", text, sizeof text))
         config->loader = arena_copy_string(&reader->strings, text);
     return vocabulary_resolve(reader, NULL);
 }
 
-// Compares the stored bytes of the shards with their hashes: the loader checks only the frames it reads.
+// Compares the stored bytes of the shards with their hashes: the loader checks only the frames it reads. Those of the
+// dataset that it verified last are not read again.
 static int verify_dataset(const Config *config) {
+    static char verified[PATH_MAX_BYTES];
     char path[PATH_MAX_BYTES];
     Dataset dataset;
-    if (*config->loader || !loader_process_dataset(path, config)) return 0;
+    if (*config->loader || !loader_process_dataset(path, config) || !strcmp(path, verified)) return 0;
     if (dataset_open(&dataset, path) < 0) return -1;
     int result = 0;
     ShardCursor *cursor = shard_cursor_open();
@@ -373,6 +394,7 @@ static int verify_dataset(const Config *config) {
         }
     shard_cursor_close(cursor);
     dataset_close(&dataset);
+    if (result == 0) strcpy(verified, path);
     return result;
 }
 
@@ -388,7 +410,7 @@ static int find_start(Replay *replay, ReplayResult *result, const char *director
                     step ? result->last : 1, step);
     char path[PATH_MAX_BYTES];
     uint64_t newest;
-    if (checkpoint_any(directory, path, &newest) && newest > step)
+    if (!result->segment && checkpoint_any(directory, path, &newest) && newest > step)
         return fail(EX_DATA,
                     "'%s' ends with step %" PRIu64 ", and there is a checkpoint of step %" PRIu64
                     ": its end is missing",
@@ -403,17 +425,24 @@ static int find_start(Replay *replay, ReplayResult *result, const char *director
     return 0;
 }
 
-// The checkpoint has the link of its step's line.
-static int check_link(const Replay *replay, const RunState *state, uint64_t from) {
+int replay_check_link(const Record *record, uint64_t at, const uint8_t checkpoint[32]) {
     RecordStep step;
     Bytes link;
     char hex[65];
-    if (!from) return 0;
-    if (record_find(&replay->record, from, &step) < 0) return -1;
-    hex_encode(hex, state->chain, 32);
+    if (record_find(record, at, &step) < 0) return -1;
+    hex_encode(hex, checkpoint, 32);
     if (record_member(&step.own, "chain", &link) && link.size == 64 && !memcmp(link.data, hex, 64)) return 0;
-    return fail(EX_NO, "step %" PRIu64 ": the checkpoint has the link %.16s, '%s' another", from, hex,
-                replay->record.path);
+    return fail(EX_NO, "step %" PRIu64 ": the checkpoint has the link %.16s, '%s' another", at, hex, record->path);
+}
+
+// Whether this machine is that of the run, whose choices begin with its name.
+static int check_machine(const Engine *engine, const char *run) {
+    static char here[CHOICES_BYTES];
+    engine->backend->choices_get(here, sizeof here);
+    const size_t size = strcspn(here, "\n"), other = strcspn(run, "\n");
+    if (!other || (other == size && !memcmp(here, run, size))) return 0;
+    return fail(EX_USAGE, "the run was computed on '%.*s', and this is '%.*s': check it on such a machine", (int)other,
+                run, (int)size, here);
 }
 
 // Checks that the loader serves the dataset of the next step.
@@ -451,12 +480,14 @@ static int open_replay(Replay *replay, ReplayResult *result, const char *directo
     if (record_open(&replay->record, directory) < 0 || find_start(replay, result, directory, &state) < 0 ||
         record_find(&replay->record, result->from + 1, &step) < 0 || take_dataset(replay, &step.dataset) < 0 ||
         take_config(reader, directory, replay, &step, &state) < 0 || verify_dataset(&reader->config) < 0 ||
-        check_link(replay, &state, result->from) < 0 || skip_lines(replay, result->from, state.evaluated) < 0)
+        (result->from && replay_check_link(&replay->record, result->from, state.chain) < 0) ||
+        skip_lines(replay, result->from, state.evaluated) < 0)
         return -1;
-    if (check_bits(&step.process) < 0 || check_order(&reader->config, &step.process) < 0) return -1;
+    if (replay_check_process(&step.process, reader->config.reduce_order == REDUCE_FAST) < 0) return -1;
     replay->from = result->from;
     engine->record = compare, engine->record_self = replay, engine->recorded = &replay->dataset;
-    if (stop_on_signals() < 0 || engine_open(engine, &reader->config, false, false) < 0 || begin(replay, &state) < 0 ||
+    if (stop_on_signals() < 0 || engine_open(engine, &reader->config, false, false) < 0 ||
+        (result->segment && check_machine(engine, state.choices) < 0) || begin(replay, &state) < 0 ||
         engine_connect(engine) < 0 || engine_open_weights(engine, true) < 0 || feed_attach(engine->feed) < 0 ||
         use_dataset(replay) < 0)
         return -1;
@@ -472,12 +503,12 @@ static int evaluation_follows(Replay *replay) {
     return found <= 0 ? found : line.kind == LINE_EVALUATION && line.step == replay->engine.state.step;
 }
 
-// Nothing may follow the last step of the record.
-static int check_end(Replay *replay, uint64_t last) {
+// No result may follow the last step.
+static int check_end(Replay *replay) {
     RecordLine line;
-    if (last < replay->record.last_step) return 0;
     const int found = next_compared(replay, &line);
     if (found <= 0) return found;
+    if (line.kind > LINE_SPIKE && replay->last < replay->record.last_step) return 0; // of the next step
     char text[96];
     return fail(EX_NO, "step %" PRIu64 ": '%s' has one more line, %s", line.step, replay->record.path,
                 text_of(line.text, text));
@@ -556,17 +587,17 @@ static int replay_steps(Replay *replay, const ReplayResult *result) {
     }
     progress_finish(&progress);
     if (err_code() || status < 0 || more < 0) return -1;
-    return check_end(replay, result->last);
+    return check_end(replay);
 }
 
 int replay(ReplayResult *result, const char *directory, ConfigReader *reader, int path_count, char **paths) {
     static Replay replay;
-    replay.path_count = path_count, replay.paths = paths;
+    replay = (Replay){.path_count = path_count, .paths = paths, .segment = result->segment};
     int status = open_replay(&replay, result, directory, reader);
     if (status == 0) status = err_code() ? -1 : replay_steps(&replay, result);
     memcpy(result->link, replay.engine.state.chain, sizeof result->link);
     result->rule = replay.engine.state.chain_rule;
-    result->checkpoints = replay.checkpoints;
+    result->checkpoints = replay.checkpoints, result->compared = replay.compared;
     engine_close(&replay.engine);
     record_close(&replay.record);
     return status;

@@ -11,9 +11,16 @@ typedef struct {
     unsigned checkpoints; // that were compared
     uint8_t link[32];     // of the last step
     uint64_t rule;        // of the chain: CHAIN_RULE, or 0
+    uint64_t compared;    // the step of the last of these checkpoints
+    bool segment;         // of a receipt: 2 on another machine than the run's; later lines may be missing
 } ReplayResult;
 
 // Replays steps result->first to result->last of the run in `directory` (0: from its first, to its last). Keys that the
 // reader has set replace the run's; the datasets are found among `paths` and the run's, by fingerprint. 0 when all is
 // equal; -1 after fail(): 1 with the first difference, 65 for damaged parts, 66 for missing ones.
 int replay(ReplayResult *result, const char *directory, ConfigReader *reader, int path_count, char **paths);
+
+// -1 (2) when this program, in one process, does not compute the bits of a process. fast: its order of sums.
+int replay_check_process(const RecordLine *process, bool fast);
+// -1 (1) when the record has another link of a step than its checkpoint.
+int replay_check_link(const Record *record, uint64_t step, const uint8_t link[32]);

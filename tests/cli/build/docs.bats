@@ -200,11 +200,12 @@ check_links() {
 }
 
 # bats test_tags=ci
-@test "docs/train.md, docs/audit.md, docs/use-a-model.md and docs/fit.md run as written" {
+@test "docs/train.md, docs/audit.md, docs/receipt.md, docs/use-a-model.md and docs/fit.md run as written" {
     training() {
         add_datasets
         run_page docs/train.md 4
         run_page docs/audit.md 3
+        run_page docs/receipt.md 2
         run_page docs/use-a-model.md 3
         run_page docs/fit.md 1
     }

@@ -21,6 +21,10 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 0 "steps 18 to 20 are equal" replay run --steps=18..20 --threads=2
     [[ "$output" == *"from the checkpoint of step 16"*"chain $(chain run 20)"* ]]
     run_match 2 "--learning_rate: the run has learning_rate=0.001: a replay takes it from the record" replay run --learning_rate=9
+    run_match 2 "--ema: the run has no ema: a replay takes it from the record" replay run --ema=0.5
+    cp -r run more # an evaluation that was made twice, at the end of the steps that are replayed
+    sed -i '/"step": 16, "val_loss"/p' more/metrics.jsonl
+    run_match 1 "has one more line" replay more --steps=15..16
     cp -r "$data" copy
     run_match 0 "steps 3 to 3 are equal" replay run --steps=3 copy
     cp -r run slow # a save that ended only at the evaluation of a later checkpoint
@@ -148,6 +152,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=8
     "$BIN/trainer" train tiny.conf --quiet --dataset="$BATS_FILE_TMPDIR/data2" --out_dir=run --max_iters=12
     run_match 0 "steps 1 to 12 are equal" replay run
+    accept_receipt run
     run_match 0 "steps 1 to 8 are equal" replay run --steps=1..8
     run_match 0 "steps 9 to 12 are equal" replay run --steps=9..12
     [[ "$("$BIN/trainer" which run --steps=9 --json | head -n 1)" == *data2\"* ]]
@@ -169,6 +174,8 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 0 "steps 1 to 2 are equal" replay run
     stop_loader
     run_match 0 "steps 1 to 2 are equal" replay run "$data"
+    accept_receipt run "$data"
+    run_match 66 "not checked: name the dataset 'data' after the run" replay run --check receipt.json
     "$BIN/trainer" which run --steps=2 "$data"
     run_match 2 "name the datasets that it served" "$BIN/trainer" which run --steps=2
 }
@@ -193,6 +200,7 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
         # shellcheck disable=SC2086
         "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=kind --max_iters=4 $options
         run_match 0 "are equal" replay kind
+        accept_receipt kind
     done
     grep -q '"applied": false' kind/metrics.jsonl
 }
@@ -238,6 +246,8 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     LD_PRELOAD=$PWD/other_clock.so run_code 75 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --checkpoint_interval=0
     jq -e '.rolled_back and .best_loss == .first_loss and .best_loss > 0' run/ckpt-*/state.json
     run_match 0 "are equal, and 1 checkpoint" replay run
+    accept_receipt run
+    grep -q rolled_back_from receipt.json
 }
 
 # bats test_tags=ci
@@ -379,9 +389,13 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
         run_match 0 "steps 1 to 16 are equal" replay $run --steps=1..16 --loader=ipc://place
         run_match 0 "steps 1 to 24 are equal, and 2 checkpoints" replay $run --loader=ipc://place
         run_match 0 "steps 17 to 24 are equal" replay $run --steps=17..24 --loader=ipc://place
+        accept_receipt $run --loader=ipc://place
         "$BIN/trainer" which $run --steps=9 --schedule=schedule --json "$data:3" "$two:1" >which-$run
     done
     cmp which-whole which-killed
+    stop_loader
+    serve_until_ready "$data:2" "$two:1" # a forger who claims the mixture of the run, and has other weights
+    run_match 66 "not checked: step 1 used the dataset " replay killed --check receipt.json --loader=ipc://place
 }
 
 @test "the card and both reports have every value that a key had, and from which step on" {
@@ -454,4 +468,31 @@ END
     [ "$(wc -l <../sums)" -eq "$(($(ls | wc -l) - 1))" ]
     run_match 66 "not a checkpoint of a run" "$BIN/trainer" export --card --init_from=../model -o ../again
     [ ! -e ../again ]
+}
+
+@test "a receipt is written once it is whole, and options that have no effect are refused" {
+    run_copy run
+    run_match 0 "24 steps in 2 segments" replay run --receipt receipt.json
+    [ "$(wc -c <receipt.json)" -le 10000 ]
+    run_match 0 "segment 2 of 2, steps 17 to 24: accepted" replay run --check receipt.json --segments=2 --seed=1
+    [[ "$output" == *"chance to miss forged segments: 1 of 2: 0, 2 of 2: 0"*"not computed: grades by items"* ]]
+    run_match 73 "exists: remove it" replay run --receipt receipt.json
+    run_match 2 "--segments is 3, and the receipt has 2" replay run --check receipt.json --segments=3 --seed=1
+    run_match 2 "--segments needs a number that you choose after the receipt was published" replay run --check receipt.json --segments=1
+    run_match 2 "--seed" replay run --seed=1
+    run_match 2 "--steps" replay run --receipt other.json --steps=1
+    run_match 66 "" replay run --check missing.json
+    cp receipt.json before
+    sed -i 's/\("step": 5, .*"chain": "\)./\1x/' run/metrics.jsonl # a link that the re-run refuses
+    run_match 65 "segment 1 of 2, steps 1 to 16: refused: a line of *segment 2 of 2, steps 17 to 24: accepted" replay run --check receipt.json
+    [[ "$output" != *chance* ]]
+    sed -i '/"step": 5, "loss"/d' run/metrics.jsonl
+    run_match 66 "segment 1 of 2, steps 1 to 16: not checked: 'run/metrics.jsonl' lacks step 5" replay run --check receipt.json
+    run_match 66 "lacks step 5" replay run --receipt other.json
+    cp "$BATS_FILE_TMPDIR/runs/whole/metrics.jsonl" run/
+    rm -r run/ckpt-*
+    run_match 66 "has no checkpoint" replay run --receipt other.json
+    cmp receipt.json before # stays as it was
+    (cd "$BATS_FILE_TMPDIR" && ulimit -f 0 && not "$BIN/trainer" replay runs/whole --receipt "$BATS_TEST_TMPDIR/full.json" 2>/dev/null)
+    [ ! -e full.json ]
 }

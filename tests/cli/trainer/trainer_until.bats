@@ -81,6 +81,12 @@ check_rates() { # RUN FROM STEPS
     same_weights run wsd 25
     mv run/metrics.jsonl.all run/metrics.jsonl
     run_match 0 "steps 1 to 25 are equal" "$BIN/trainer" replay run
+    accept_receipt run
+    grep -q '"cooldown_begun": 20' receipt.json
+    cp -r run late && sed -i 's/"cooldown_begun": 20, "cooldown_steps": 5/"cooldown_begun": 20, "cooldown_steps": 6/' late/metrics.jsonl
+    run_match 65 "refused: line 5 of the receipt is not that of the run" "$BIN/trainer" replay late --check receipt.json
+    rm receipt.json && "$BIN/trainer" replay late --receipt receipt.json # a forger's, who names another cooldown
+    run_match 65 "refused" "$BIN/trainer" replay late --check receipt.json
     # from the middle of the cooldown, and from the step before it, whose decision is made again
     for step in 24 20; do
         cp -r run again && rm -r again/ckpt-00000025 && { [ $step = 24 ] || rm -r again/ckpt-00000024; }
