@@ -172,6 +172,11 @@ typedef struct {
     void (*copy_out_async)(int slot, void *host, const void *device, size_t bytes);
     void (*copy_out_wait)(void); // operations from here on run after all copies out
 
+    // optional: whether the bits of all operations from here on are those of any processor, which costs time. Weights
+    // are then not packed. They are not at first.
+    void (*set_portable)(bool portable);
+    double portable_cost; // of products then, as a share of their time
+
     // The choices on which the bits of the backend depend beside its operands, by timing or instructions: as text for a
     // checkpoint, and the text of a checkpoint for a run that shall repeat those bits, before its first operation. "":
     // no choice is known. Warns of choices that it cannot repeat.

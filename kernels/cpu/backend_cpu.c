@@ -60,9 +60,13 @@ static void cpu_copy_out_wait(void) {}
 static bool cpu_graph_begin(int key, bool captured) { return (void)key, (void)captured, true; }
 static void cpu_graph_end(int key) { (void)key; }
 
-// Nothing is chosen by timing: the instructions that a run is computed with.
+// Nothing is chosen by timing: the instructions that a run is computed with, if its bits depend on them.
 static void cpu_choices_get(char *text, size_t size) {
     char library[64];
+    if (matmul_portable()) {
+        snprintf(text, size, "cpu: bits of any processor");
+        return;
+    }
     product_library(library);
     snprintf(text, size, "cpu: %s, %s", cpu_isa_name(cpu_isa()), library);
 }
@@ -115,6 +119,9 @@ static void describe_loans(char *text, size_t size) {
              why_not ? why_not : "");
 }
 
+// Of panels beside oneDNN (docs/measurements.md). Portable x86 has fused multiply-add by software.
+static const double portable_cost[] = {ON_X86(9, 0.1), 0.08, 0.1};
+
 const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     const Isa isa = cpu_isa();
     cap_onednn(isa);
@@ -156,6 +163,8 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .download = cpu_download,
                         .zero = cpu_zero,
                         .close = cpu_close,
+                        .set_portable = type == DTYPE_FP32 ? matmul_set_portable : NULL,
+                        .portable_cost = portable_cost[isa],
                         .choices_get = cpu_choices_get,
                         .choices_set = cpu_choices_set,
                         .copy_in_async = cpu_copy_in_async,

@@ -92,5 +92,7 @@ typedef enum {
 
 // -1 after fail() (71). slow_bf16: its products are slower than those of fp32.
 int matmul_open(const Backend *operations, const CpuVariant *variant, CpuProducts products, bool slow_bf16);
+void matmul_set_portable(bool portable); // of float32
+bool matmul_portable(void);
 void matmul_close(void);
 size_t matmul_packed_bytes(int rows, int cols);

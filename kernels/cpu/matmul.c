@@ -9,6 +9,7 @@ enum { WIDE_ROWS = 128 }; // rows widened at a time
 static const CpuVariant *variant;
 static CpuProducts products;
 static bool has_panels; // gradients may be multiplied by multiply_panels(), see by_panels()
+static bool portable;   // every product is, whose bits no processor changes then; weights are as they are
 bool cpu_amx;
 static const Backend *operations;
 
@@ -29,7 +30,7 @@ static char *packed_of(const Weight *w, Direction direction) {
 }
 
 static const void *weights_of(const Weight *w, Direction direction) {
-    return products == PRODUCTS_PLAIN ? (const void *)w->param : packed_of(w, direction);
+    return products == PRODUCTS_PLAIN || portable ? (const void *)w->param : packed_of(w, direction);
 }
 
 // Whether a product is computed by panels. dw always: panels are copied once for all strips, and oneDNN copies its
@@ -37,26 +38,30 @@ static const void *weights_of(const Weight *w, Direction direction) {
 // caches, and oneDNN is half as fast, unless the weights are packed.
 static bool by_panels(Direction direction, int cols) {
     const bool collide = products != PRODUCTS_PACKED && cols % 1024 == 0;
-    return has_panels && (direction == BACKWARD_WEIGHT || (direction == BACKWARD_INPUT && collide));
+    return portable || (has_panels && (direction == BACKWARD_WEIGHT || (direction == BACKWARD_INPUT && collide)));
 }
 
 // product() by panels or by oneDNN, with the scratch memory after `used` bytes. `bias`: of FORWARD alone, or NULL.
 // `upper`: of BACKWARD_WEIGHT, elements below the diagonal may be left out.
 static void multiply(Direction direction, int M, int rows, int cols, bool add, bool upper, const void *a, const void *b,
                      const float *bias, void *c, size_t used) {
-    const bool weight = direction == BACKWARD_WEIGHT;
+    const bool weight = direction == BACKWARD_WEIGHT, forward = direction == FORWARD;
+    const int N = forward ? rows : cols;
     if (by_panels(direction, cols))
         variant->multiply_panels(&(PanelProduct){.c = c,
                                                  .a = a,
                                                  .b = b,
                                                  .bias = bias,
                                                  .M = weight ? rows : M,
-                                                 .N = cols,
-                                                 .K = weight ? M : rows,
+                                                 .N = N,
+                                                 .K = weight    ? M
+                                                      : forward ? cols
+                                                                : rows,
                                                  .a_turned = weight,
+                                                 .b_turned = forward,
                                                  .add = add,
                                                  .upper = upper},
-                                 scratch_take(&used, variant->panels_scratch(cols, team_threads())));
+                                 scratch_take(&used, variant->panels_scratch(N, team_threads())));
     else
         product(direction, M, rows, cols, add, a, b, bias, c);
 }
@@ -91,15 +96,16 @@ static void multiply_weight_widened(Grad *dw, const Act *dout, const Act *in, in
 }
 
 void cpu_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
-    const int block = M == 1 && products == PRODUCTS_PACKED ? product_layout_block(FORWARD, w->rows, w->cols) : 0;
-    if (M == 1 && products != PRODUCTS_PACKED)
+    const bool packed = products == PRODUCTS_PACKED && !portable;
+    const int block = M == 1 && packed ? product_layout_block(FORWARD, w->rows, w->cols) : 0;
+    if (M == 1 && !packed)
         variant->multiply_row_plain(out, in, weights_of(w, FORWARD), (const float *)bias, w->rows, w->cols);
     else if (products == PRODUCTS_WIDENED)
         multiply_widened(FORWARD, M, w, in, bias, out);
     else if (block)
         variant->multiply_row(out, in, packed_of(w, FORWARD), (const float *)bias, w->rows, w->cols, block);
     else
-        product(FORWARD, M, w->rows, w->cols, false, in, weights_of(w, FORWARD), (const float *)bias, out);
+        multiply(FORWARD, M, w->rows, w->cols, false, false, in, weights_of(w, FORWARD), (const float *)bias, out, 0);
 }
 
 // Whether the input gradient of w is a long sum that matmul_amx.c computes: the head's.
@@ -186,7 +192,9 @@ void cpu_pack(const Weight *w) {
 size_t cpu_matmul_scratch(const Shape *s) {
     const size_t C = (size_t)s->C, V = (size_t)s->V, hidden = 7 * C + 128, head = V + C;
     const int threads = s->threads > 0 ? s->threads : team_threads();
-    const size_t panels = has_panels ? variant->panels_scratch(4 * s->C + 128, threads) : 0;
+    const bool any = operations->act_type == DTYPE_FP32; // if `portable`
+    const int widest = any && s->V > 4 * s->C + 128 ? s->V : 4 * s->C + 128;
+    const size_t panels = has_panels || any ? variant->panels_scratch(widest, threads) : 0;
     if (products == PRODUCTS_WIDENED) return WIDE_ROWS * sizeof(float) * size_larger(hidden, head) + 128 + panels;
     return cpu_amx ? size_larger(amx_scratch(4 * s->C, threads), amx_input_scratch(s->C, threads)) : panels;
 }
@@ -196,9 +204,14 @@ int matmul_open(const Backend *its_operations, const CpuVariant *its_variant, Cp
     variant = its_variant;
     products = how;
     cpu_amx = operations->act_type == DTYPE_BF16 && how == PRODUCTS_PACKED && product_has_amx() && amx_open();
+    portable = false;
     has_panels =
         variant->panels_are_fast && (how == PRODUCTS_WIDENED || operations->act_type == DTYPE_FP32 || slow_bf16);
     return product_open(operations->act_type == DTYPE_BF16 && how != PRODUCTS_WIDENED, how == PRODUCTS_PACKED);
 }
+
+void matmul_set_portable(bool is_portable) { portable = is_portable; }
+
+bool matmul_portable(void) { return portable; }
 
 void matmul_close(void) { product_close(); }

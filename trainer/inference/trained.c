@@ -15,6 +15,7 @@
 static void take_settings(ConfigReader *reader, const Config *run) {
     Config *config = &reader->config;
     if (!config_is_set(reader, KEY_dtype)) config->dtype = run->dtype;
+    if (!config_is_set(reader, KEY_reduce_order)) config->reduce_order = run->reduce_order;
     if (!config_is_set(reader, KEY_loss_tokens)) config->loss_tokens = run->loss_tokens;
     if (!config_is_set(reader, KEY_document_mask)) config->document_mask = run->document_mask;
     if (!config_is_set(reader, KEY_eval_block_size)) config->eval_block_size = run->eval_block_size;

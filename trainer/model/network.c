@@ -18,7 +18,7 @@ static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 static void add_weight(Network *network, ParamId id, int layer, size_t *packed) {
     const Tensor *tensor = model_tensor(network->model, id, layer);
     Weight *weight = &network->weights[network->weight_count++];
-    size_t bytes = network->ops->packed_bytes(tensor->rows, tensor->cols);
+    size_t bytes = network->plan->portable ? 0 : network->ops->packed_bytes(tensor->rows, tensor->cols);
     *weight = (Weight){.param = network_param(network, id, layer),
                        .packed = bytes ? network_at(network, *packed) : NULL,
                        .rows = tensor->rows,
@@ -96,6 +96,7 @@ int network_open(Network *network, const Backend *backend, const Model *model, c
     if (plan->host_bytes && !(network->host = host_memory(backend, plan->host_bytes))) return -1;
     if (zero_tensors(network) < 0) return -1;
     backend->bind_scratch(network_at(network, plan->scratch), plan->scratch_bytes);
+    if (backend->set_portable) backend->set_portable(plan->portable);
     size_t packed = plan->packed;
     for (int layer = 0; layer < layers; layer++)
         for (int i = 0; i < LAYER_WEIGHTS; i++) add_weight(network, layer_weights[i], layer, &packed);

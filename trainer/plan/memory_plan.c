@@ -101,7 +101,7 @@ static void lay_parameters(PlanLayout *layout) {
     end_row(layout, (PlanRow){.name = "parameters"});
     if (has_master(layout) && !offloads(layout, OFFLOAD_OPTIMIZER)) plan->master = take(layout, master_bytes(layout));
     end_row(layout, (PlanRow){.name = "master parameters"});
-    plan->packed = take(layout, packed_bytes(&layout->facts));
+    plan->packed = take(layout, plan->portable ? 0 : packed_bytes(&layout->facts));
     end_row(layout, (PlanRow){.name = "packed matrices"});
     if (plan->optimizer) lay_sums(layout);
     if (offloads(layout, OFFLOAD_ALL)) return;
@@ -313,6 +313,7 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     *plan = (MemoryPlan){.optimizer = optimizer,
                          .shards = optimizer ? config_shards(config) : 1,
                          .fixed_order = config->reduce_order == REDUCE_FIXED,
+                         .portable = config->reduce_order == REDUCE_FIXED && backend->set_portable,
                          .reduce_bf16 = config->reduce_dtype == DTYPE_BF16,
                          .rounds = (int)config_rounds(config),
                          .dropout = config->dropout > 0,

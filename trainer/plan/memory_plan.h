@@ -59,6 +59,7 @@ typedef struct {
     bool fixed_order;
     LayerGradients micro_gradients;
     size_t shard_sums;
+    bool portable;     // reduce_order = fixed, where the backend can: the bits are those of any processor
     bool reduce_bf16;  // operands of sums over processes are rounded, and with fixed_order also of one process
     int rounds;        // of the micro-batches of a step: each process has one of a round, the last round may have fewer
     size_t copy_bytes; // of parameters and optimizer state in host memory, for saves beside training

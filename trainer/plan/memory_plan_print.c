@@ -9,18 +9,23 @@ static void print_order(const MemoryPlan *plan, const Config *config, const Mode
                         Buffer *out) {
     const long long micros = config->gradient_accumulation_steps;
     const unsigned world = config_world(config);
-    const double cost = 100 * step_cost_sums(model, backend, config);
-    if (!plan->optimizer || micros == 1) return;
-    if (!plan->fixed_order)
+    const double cost = 100 * step_cost_order(model, backend, config);
+    if (!plan->optimizer || (micros == 1 && !backend->set_portable)) return;
+    if (!plan->fixed_order && backend->set_portable)
+        buffer_print(out, "order      fast: the bits depend on the processor%s (fixed: predicted time %+.1f %%)\n",
+                     micros > 1 ? " and the number of processes" : "", cost);
+    else if (!plan->fixed_order)
         buffer_print(out,
                      "order      fast: the bits depend on the number of processes (fixed: predicted time %+.1f %%)\n",
                      cost);
+    else if (micros == 1)
+        buffer_print(out, "order      fixed: the same bits on any processor; predicted time %+.1f %%\n", cost);
     else
         buffer_print(
             out,
             "order      fixed: %lld micro-batches, one after another, %u at a time: the same bits for 1 to %lld "
-            "processes; predicted time %+.1f %%\n",
-            micros, world, micros, cost);
+            "processes%s; predicted time %+.1f %%\n",
+            micros, world, micros, plan->portable ? ", and on any processor" : "", cost);
 }
 
 static void print_run(const MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,

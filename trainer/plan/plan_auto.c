@@ -21,7 +21,7 @@ void plan_recompute_text(const Config *config, char *text, size_t size) {
 
 // Relative time per token. Processes without a micro-batch in the last round wait.
 static double token_time(const Config *config, const Model *model, const Backend *backend) {
-    const double sums = config->reduce_order == REDUCE_FIXED ? step_cost_sums(model, backend, config) : 0;
+    const double sums = config->reduce_order == REDUCE_FIXED ? step_cost_order(model, backend, config) : 0;
     return (1 + step_cost_recompute(&model->shape, backend, config->recompute, (int)config->recompute_layers) + sums) *
            (1 + step_cost_fixed(backend) / (double)(config->batch_size.value * config->block_size)) *
            (double)(config_rounds(config) * config_world(config)) / (double)config->gradient_accumulation_steps;
@@ -131,7 +131,7 @@ static ReduceOrder choose_order(const Config *given, const Model *model, const B
     if (config_spans_machines(given)) return REDUCE_FAST;
     alone.world = 1, alone.reduce_order = REDUCE_FAST;
     const double fast = choose_settings(&least, alone, model, backend, &limits);
-    if (fast == INFINITY) return step_cost_sums(model, backend, &alone) <= worth - 1 ? REDUCE_FIXED : REDUCE_FAST;
+    if (fast == INFINITY) return step_cost_order(model, backend, &alone) <= worth - 1 ? REDUCE_FIXED : REDUCE_FAST;
     alone.reduce_order = REDUCE_FIXED;
     const double fixed = choose_settings(&chosen, alone, model, backend, &limits);
     return fixed <= worth * fast && chosen.offload == least.offload ? REDUCE_FIXED : REDUCE_FAST;

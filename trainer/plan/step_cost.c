@@ -68,10 +68,15 @@ static double forward_again(const ModelShape *shape, const Rates *rates, Recompu
     return seconds[level];
 }
 
+static double products_seconds(const ModelShape *shape, const Rates *rates) {
+    const double L = shape->layers, C = shape->channels, V = shape->padded_vocab;
+    return 6 * (12 * L * C * C + V * C) / rates->products; // FLOPs: 2 forward, 4 backward
+}
+
 double step_cost_passes(const ModelShape *shape, const Backend *backend) {
     const Rates of_backend = rates_of(backend), *rates = &of_backend;
     const double L = shape->layers, C = shape->channels, T = shape->block, V = shape->padded_vocab;
-    const double products = 6 * (12 * L * C * C + V * C) / rates->products; // FLOPs: 2 forward, 4 backward
+    const double products = products_seconds(shape, rates);
     const double attention = 2 * L * T * C * (1 / rates->attention_forward + 2.5 / rates->attention_backward);
     const double gelu = 2.5 * 4 * L * C / rates->gelu; // the backward pass has three operands, the forward pass two
     const double norms = 2 * (2 * L + 1) * C / rates->norm;
@@ -89,10 +94,13 @@ double step_cost_recompute(const ModelShape *shape, const Backend *backend, Reco
     return seconds / step_cost_passes(shape, backend);
 }
 
-double step_cost_sums(const Model *model, const Backend *backend, const Config *config) {
-    const double micros = (double)config->gradient_accumulation_steps,
+double step_cost_order(const Model *model, const Backend *backend, const Config *config) {
+    const Rates rates = rates_of(backend);
+    const double products =
+                     backend->set_portable ? backend->portable_cost * products_seconds(&model->shape, &rates) : 0,
+                 micros = (double)config->gradient_accumulation_steps,
                  tokens = (double)(config->batch_size.value * config->block_size);
     const double passes = config->reduce_dtype == DTYPE_BF16 ? 2 : 1; // each is first rounded
-    return passes * (micros - 1) / micros * (double)model->elements /
-           (rates_of(backend).sums * tokens * step_cost_passes(&model->shape, backend));
+    const double sums = passes * (micros - 1) / micros * (double)model->elements / (rates.sums * tokens);
+    return (sums + products) / step_cost_passes(&model->shape, backend);
 }

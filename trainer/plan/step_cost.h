@@ -10,8 +10,8 @@ double step_cost_passes(const ModelShape *shape, const Backend *backend);
 double step_cost_recompute(const ModelShape *shape, const Backend *backend, Recompute level, int layers);
 
 // The addition of reduce_order = fixed to them, as a fraction, for any number of processes: each micro-batch but the
-// first of a step is added to the sums as a whole.
-double step_cost_sums(const Model *model, const Backend *backend, const Config *config);
+// first of a step is added to the sums as a whole, and products may have the bits of any processor.
+double step_cost_order(const Model *model, const Backend *backend, const Config *config);
 
 // A micro-batch has a cost beside its tokens: launches on a GPU, on which 4 sequences of 1024 tokens of 124M run at
 // half the speed of 64; packing of weights and ends of parallel loops on a CPU. Returns it in tokens.

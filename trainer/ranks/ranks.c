@@ -140,7 +140,8 @@ int ranks_compare_config(Collective *ranks, const Config *config, const Backend 
     buffer_print(&text, "eval_only=%s\n", config->eval_only ? "True" : "False");
     buffer_print(&text, "backend '%s'\n", backend->name);
     int status = compare_with_first(ranks, &text);
-    return status == 0 && backend->in_host_memory ? compare_instructions(ranks) : status;
+    const bool portable = config->reduce_order == REDUCE_FIXED && backend->set_portable;
+    return status == 0 && backend->in_host_memory && !portable ? compare_instructions(ranks) : status;
 }
 
 int ranks_compare_data(Collective *ranks, const FeedDataset *dataset) {

@@ -31,6 +31,13 @@ static void measure_products(Run *run) {
              world > 1 ? ", in each process" : "");
 }
 
+// What the bits of the run depend on beside its data and configuration.
+static void print_scope(const Engine *engine) {
+    const char *place = engine->backend->in_host_memory ? "this processor" : "this kind of GPU";
+    log_line("bits: %s, %s number of processes", engine->plan.portable ? "any processor" : place,
+             engine->plan.fixed_order ? "any" : "this");
+}
+
 // Refuses a run whose first checkpoint cannot be written, and warns if a later one may not: two are kept, those of the
 // lowest loss and of the highest grade, and that before a cooldown, while the next is written.
 static int check_disk(const Run *run) {
@@ -114,6 +121,7 @@ static void read_until(Run *run) {
 
 static int open_output(Run *run) {
     const Config *config = &run->engine.config;
+    print_scope(&run->engine);
     measure_products(run);
     if (stop_check("matrix products were timed") < 0) return -1;
     if (!run_owns(run)) return metrics_follow(&run->metrics), 0; // any process may have to complete the record

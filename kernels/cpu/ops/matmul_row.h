@@ -99,33 +99,26 @@ static void multiply_row(void *out, const void *in, const void *packed, const fl
     multiply_row_blocks(rows, block, out, in, packed, bias, block, cols / PER_LANE);
 }
 
-// out (count) = x (cols) * w (count, cols)^T + bias
-static inline __attribute__((always_inline)) void multiply_plain(int count, Number *out, const Number *x,
-                                                                 const float *w, const float *bias, int cols) {
-    V sum[ROW_VECTORS] = {0};
-    for (int k = 0; k < cols; k += W) {
-        const V left = act_load_part(x + k, cols - k);
-        for (int r = 0; r < count; r++) __builtin_prefetch(w + (size_t)(r + count) * (size_t)cols + k);
-        for (int r = 0; r < count; r++)
-            sum[r] = v_fma(left, v_load_part(w + (size_t)r * (size_t)cols + k, cols - k), sum[r]);
-    }
-    for (int r = 0; r < count; r++) out[r] = number_of(v_sum(sum[r]) + (bias ? bias[r] : 0));
-}
-
+// Each element is one sum in the order of matmul_panels.h.
 TEAM_LOOP(multiply_row_strips, int, (Number *, out), (const Number *, in), (const float *, w), (const float *, bias),
           (int, cols)) {
-    for (int row = first; row < end; row += ROW_VECTORS) {
-        Number *to = out + row;
-        const float *from = w + (size_t)row * (size_t)cols, *its_bias = bias ? bias + row : NULL;
-        if (end - row >= ROW_VECTORS)
-            multiply_plain(ROW_VECTORS, to, in, from, its_bias, cols);
-        else
-            for (int r = 0; r < end - row; r++)
-                multiply_plain(1, to + r, in, from + (size_t)r * (size_t)cols, its_bias ? its_bias + r : NULL, cols);
+    for (int row = first; row < end; row += W) {
+        const float *from = w + (size_t)row * (size_t)cols;
+        const int rows = smaller(W, end - row);
+        V sum = bias ? v_load_part(bias + row, rows) : v_set(0);
+        for (int k = 0; k < cols; k += W) {
+            VW block[W] = {0};
+            for (int i = 0; i < rows; i++) __builtin_prefetch(from + (size_t)(i + W) * (size_t)cols + k);
+            for (int i = 0; i < rows; i++) block[i] = (VW)v_load_part(from + (size_t)i * (size_t)cols + k, cols - k);
+            v_transpose(block);
+            for (int i = 0; i < smaller(W, cols - k); i++)
+                sum = v_fma(v_set(number_float(in[k + i])), (V)block[i], sum);
+        }
+        act_store_part(out + row, sum, rows);
     }
 }
 
 // out (rows) = in (cols) * w^T + bias (NULL: none); w (rows, cols) as it is
 static void multiply_row_plain(void *out, const void *in, const float *w, const float *bias, int rows, int cols) {
-    multiply_row_strips(rows, ROW_VECTORS, out, in, w, bias, cols);
+    multiply_row_strips(rows, W, out, in, w, bias, cols);
 }

@@ -587,11 +587,29 @@ signal.pause()' "$silent" >log 3>&- &
 
 @test "a run that goes on with other instructions says that its bits are others" {
     needs_cpu avx2
-    MILLRACE_ISA=avx2 run_code 0 train --dataset="$data" --out_dir=run --max_iters=2
+    fast() { run_code 0 train --dataset="$data" --reduce_order=fast --out_dir=run "$@"; }
+    MILLRACE_ISA=avx2 fast --max_iters=2
     [[ "$output" != *"was computed with"* ]]
-    MILLRACE_ISA=avx2 run_code 0 train --dataset="$data" --out_dir=run --max_iters=3
+    [[ "$output" == *"bits: this processor, this number of processes"* ]]
+    MILLRACE_ISA=avx2 fast --max_iters=3
     [[ "$output" != *"was computed with"* ]]
     MILLRACE_ISA=portable run_match 1 "the run was computed with avx2" "$BIN/trainer" replay run --steps=1
-    MILLRACE_ISA=portable run_code 0 train --dataset="$data" --out_dir=run --max_iters=4
+    MILLRACE_ISA=portable fast --max_iters=4
     [[ "$output" == *"the run was computed with avx2, oneDNN "*", and goes on with portable, oneDNN "* ]]
+}
+
+@test "a run in a fixed order resumes and is replayed with other instructions, with the bits of the whole" {
+    needs_cpu avx2
+    fixed() { run_code 0 train --dataset="$data" --reduce_order=fixed --eval_interval=3 "$@"; }
+    MILLRACE_ISA=portable fixed --out_dir=whole --max_iters=6
+    [[ "$output" == *"bits: any processor, any number of processes"* ]]
+    MILLRACE_ISA=avx2 fixed --out_dir=run --max_iters=3
+    fixed --out_dir=run --max_iters=6
+    [[ "$output" != *"was computed with"* ]]
+    same_run whole run 6
+    grep -q '"choices": "cpu: bits of any processor"' run/ckpt-00000006/state.json
+    run_match 0 "steps 1 to 6 are equal" "$BIN/trainer" replay whole
+    [[ "$output" != *"was computed with"* ]]
+    for isa in portable avx2; do MILLRACE_ISA=$isa "$BIN/trainer" sample --out_dir=run --sample_tokens=30 >$isa; done
+    cmp portable avx2
 }

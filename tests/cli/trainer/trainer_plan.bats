@@ -244,7 +244,7 @@ END
         done <suggestions
     }
     # a step of one micro-batch has no other order of sums; of several, it is chosen again
-    step=(--n_embd=64 --block_size=64 --batch_size=4 --gradient_accumulation_steps=1)
+    step=(--n_embd=64 --block_size=64 --batch_size=4 --gradient_accumulation_steps=1 --dtype=bfloat16)
     arena=$("$BIN/trainer" plan tiny.conf "${step[@]}" --batch_size=1 --gradient_accumulation_steps=4 --reduce_order=fast | sed -nE 's/^  arena +([0-9]+) .*/\1/p')
     suggested "${step[@]}" --mem_limit=$((arena + 1000000))
     grep -q -- "--batch_size=1 --gradient_accumulation_steps=4" suggestions

@@ -186,14 +186,16 @@ load ../ranks
 # fault 100
 @test "a rank that computes with other instructions than rank 0 is a warning" {
     needs_cpu avx2
-    with() { # ISA: as rank 1, beside avx2
-        local common=(trainer train tiny.conf --dataset="$data" --fresh --out_dir=run --max_iters=1)
+    with() { # ISA ORDER: as rank 1, beside avx2
+        local common=(trainer train tiny.conf --dataset="$data" --fresh --out_dir=run --max_iters=1 --reduce_order="$2")
         run_code 0 mpirun -n 1 env MILLRACE_ISA=avx2 "${common[@]}" : -n 1 env MILLRACE_ISA="$1" "${common[@]}"
     }
     PATH=$BIN:$PATH
-    with avx2
+    with avx2 fast
     [[ "$output" != *"computes with"* ]]
-    with portable
+    with portable fixed
+    [[ "$output" != *"computes with"* ]]
+    with portable fast
     [ "$(grep -c "rank 1 computes with portable, rank 0 with avx2: the bits of this run depend on which rank is where" <<<"$output")" = 1 ]
 }
 

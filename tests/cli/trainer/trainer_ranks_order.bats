@@ -110,15 +110,17 @@ same_bits() { # COUNT...: as one process
 
 @test "plan prints the order and its cost, and auto is what costs at most 2 %" {
     "$BIN/trainer" plan tiny.conf >plan1
-    grep -q '^order      fixed: 10 micro-batches, one after another, 1 at a time: the same bits for 1 to 10 processes; predicted time +' plan1
+    grep -q '^order      fixed: 10 micro-batches, one after another, 1 at a time: the same bits for 1 to 10 processes, and on any processor; predicted time +' plan1
     grep -q '^  gradients of a micro-batch  ' plan1
     "$BIN/trainer" plan tiny.conf --world=4 >plan4
     grep -q '^processes  4, each with at most 3 of the 10 micro-batches and its part' plan4
     grep -q '^order      fixed: 10 micro-batches, one after another, 4 at a time' plan4
     grep -q '^  sums of gradients  ' plan4
     "$BIN/trainer" plan tiny.conf --reduce_order=auto >plan
+    grep -qE '^order      fast: the bits depend on the processor and the number of processes \(fixed: predicted time \+[0-9.]+ %\)' plan
+    "$BIN/trainer" plan tiny.conf --reduce_order=auto --dtype=bfloat16 >plan
     grep -qE '^order      fast: the bits depend on the number of processes \(fixed: predicted time \+[0-9.]+ %\)' plan
-    "$BIN/trainer" plan tiny.conf --reduce_order=auto --batch_size=64 >plan
+    "$BIN/trainer" plan tiny.conf --reduce_order=auto --dtype=bfloat16 --batch_size=64 >plan
     grep -q '^order      fixed: ' plan
     run_match 2 "gradient_accumulation_steps 10 is less than the 11 processes" "$BIN/trainer" plan tiny.conf --world=11
 }

@@ -48,6 +48,10 @@ static void check_product(int M, int N, int K, int form, int exponents) {
             memcpy(c, start, bytes);
             units[isa]->multiply_panels(&p, scratch);
             CHECK(!memcmp(c, want, bytes));
+            if (M > 1 || (form & 7) != 2) continue;
+            memset(c, 0xff, bytes);
+            units[isa]->multiply_row_plain(c, a, b, p.bias, N, K);
+            CHECK(!memcmp(c, want, bytes));
         }
         free(scratch);
     }
@@ -61,4 +65,46 @@ TEST(panels_have_the_bits_of_a_scalar_loop_under_every_instruction_set) {
         for (int form = 0; form < 16; form++)
             check_product(shapes[i][0], shapes[i][1], shapes[i][2], form, form % 3 ? 30 : 64);
     check_product(3, 4100, 9, 2, 30); // of more columns than there are panels at a time
+}
+
+// The operations of an open backend by rows x cols weights, of which no copy is packed.
+static void check_operations(const Backend *on, int M, int rows, int cols) {
+    const Shape shape = {1, M, cols, 1, rows, M, 2};
+    const size_t bytes = on->scratch_bytes(&shape);
+    uint64_t state = (uint64_t)(M + rows * cols);
+    float *in = floats(M * cols), *dout = floats(M * rows), *param = floats(rows * cols), *bias = floats(rows);
+    float *out = floats(M * rows), *din = floats(M * cols), *dw = floats(rows * cols), *start = floats(rows * cols);
+    void *scratch = on->alloc(bytes);
+    fill(in, M * cols, &state, 20), fill(dout, M * rows, &state, 20), fill(param, rows * cols, &state, 20);
+    fill(bias, rows, &state, 20), fill(start, rows * cols, &state, 20);
+    on->bind_scratch(scratch, bytes);
+    const Weight w = {(const Par *)param, NULL, rows, cols};
+    for (int biased = 0; biased < 2; biased++) {
+        on->matmul_forward((Act *)out, (const Act *)in, &w, biased ? (const Par *)bias : NULL, M);
+        const PanelProduct p = {out, in, param, biased ? bias : NULL, M, rows, cols, .b_turned = true};
+        for (int i = 0; i < M * rows; i++) CHECK(out[i] == element(&p, i / rows, i % rows));
+    }
+    on->matmul_backward_input((Act *)din, (const Act *)dout, &w, M);
+    const PanelProduct input = {din, dout, param, NULL, M, cols, rows, .add = false};
+    for (int i = 0; i < M * cols; i++) CHECK(din[i] == element(&input, i / cols, i % cols));
+    for (int add = 0; add < 2; add++) {
+        memcpy(dw, start, sizeof *dw * (size_t)(rows * cols));
+        on->matmul_backward_weight((Grad *)dw, (const Act *)dout, (const Act *)in, M, rows, cols, add);
+        const PanelProduct p = {start, dout, in, NULL, rows, cols, M, .a_turned = true, .add = add};
+        for (int i = 0; i < rows * cols; i++) CHECK(dw[i] == element(&p, i / cols, i % cols));
+    }
+    on->release(scratch);
+    free(in), free(dout), free(param), free(bias), free(out), free(din), free(dw), free(start);
+}
+
+TEST(products_of_a_portable_backend_have_the_bits_of_a_scalar_loop) {
+    char why[256];
+    const BackendChoice choice = {.device = DEVICE_CPU, .dtype = DTYPE_FP32, .threads = 2};
+    const Backend *backend = backend_open(&choice, why);
+    CHECK(backend && backend->set_portable);
+    backend->set_portable(true);
+    static const int shapes[][3] = {{1, 50, 33}, {1, 192, 128}, {37, 192, 128}, {5, 19, 2100}, {3, 1100, 8}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_operations(backend, shapes[i][0], shapes[i][1], shapes[i][2]);
+    backend->close();
 }

@@ -143,21 +143,23 @@ static Config config_124m(void) {
     return config;
 }
 
-static const Backend *cpu(void) {
+static const Backend *cpu(Dtype type) {
     char why[256];
-    const BackendChoice choice = {.device = DEVICE_CPU, .dtype = DTYPE_FP32, .threads = 1};
+    const BackendChoice choice = {.device = DEVICE_CPU, .dtype = type, .threads = 1};
     const Backend *backend = backend_open(&choice, why);
     CHECK(backend);
     return backend;
 }
 
 // One process: the gradients of one layer's matrices (12 C^2 floats) and of all that is not a layer's matrix. Several:
-// the sums of a rank's shards. One micro-batch for each process: nothing.
+// the sums of a rank's shards. One micro-batch for each process: nothing. In float32 no matrix is packed.
 TEST(plan_of_a_fixed_order_matches_the_formula) {
     static const int64_t micros[] = {1, 2, 8, 10};
-    const Backend *backend = cpu();
+    static const Dtype types[] = {DTYPE_FP32, DTYPE_BF16};
     const size_t C = 768, L = 12;
-    for (unsigned world = 1; world <= 8; world *= 2)
+    for (int run = 0; run < 8; run++) {
+        const Backend *backend = cpu(types[run % 2]);
+        const unsigned world = 1u << run / 2;
         for (int i = 0; i < 4; i++) {
             Config config = config_124m();
             Model model;
@@ -173,16 +175,20 @@ TEST(plan_of_a_fixed_order_matches_the_formula) {
             config.reduce_order = REDUCE_FAST;
             plan_network(&model, &fast, &config, backend, GPT2_VOCAB, OPTIMIZER_ADAMW);
             const size_t losses = world == 1 ? 0 : 256; // a few numbers more, rounded up
-            CHECK(plan.bytes - fast.bytes <= adds * (world == 1 ? apart : shards) + losses);
-            CHECK(plan.bytes - fast.bytes >= adds * (world == 1 ? apart : shards));
+            const size_t packed = table_bytes(&fast, "packed matrices") - table_bytes(&plan, "packed matrices");
+            CHECK(table_bytes(&plan, "packed matrices") == 0 || types[run % 2] != DTYPE_FP32);
+            CHECK(packed == 0 || types[run % 2] == DTYPE_FP32);
+            CHECK(plan.bytes + packed - fast.bytes <= adds * (world == 1 ? apart : shards) + losses);
+            CHECK(plan.bytes + packed - fast.bytes >= adds * (world == 1 ? apart : shards));
             model_close(&model);
         }
-    backend->close();
+        backend->close();
+    }
 }
 
 // Fixed unless it costs more than 2 % of the time, in which micro-batches are small; the same for every world.
 TEST(plan_chooses_the_order_by_its_cost) {
-    const Backend *backend = cpu();
+    const Backend *backend = cpu(DTYPE_BF16);
     ReduceOrder last = REDUCE_FAST;
     int changes = 0;
     for (int64_t block = 8; block <= 1024; block *= 2) {
