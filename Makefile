@@ -251,6 +251,14 @@ audit: test-deps all
 ## combinations  random configurations over all keys of train, and what is promised of each (S=60 seconds; SEED=n: one, with its commands; DEVICE=cuda: emulated)
 combinations: all $(if $(DEVICE),$(O)/emulated/trainer)
 	$(Q)DEVICE=$(DEVICE) python3 tests/oracle/trainer/combinations.py $(O)/bin $(or $(S),60) $(SEED)
+## check-bits  reduce_order=fixed in float32 on a CPU: the same bits by gcc and clang, -O1 to -O3, for each instruction set, threads and processes
+BITS := $(foreach cc,gcc clang,$(foreach level,3 2 1,$(cc)$(level)))
+check-bits: test-deps all
+	$(Q)for build in $(BITS); do $(MAKE) --no-print-directory $(JOBS) CUDA=0 CC=$${build%?} CFLAGS=-O$${build#$${build%?}} BUILD=build/bits/$$build \
+	    trainer-of-build || exit 1; done
+	$(Q)BIN=$(abspath $(O)/bin) TRAINERS='$(BITS:%=build/bits/%/trainer)' build/venv/bin/python tests/oracle/runner.py \
+	    tests/oracle/trainer/test_bits.py
+trainer-of-build: $(O)/bin/trainer ; $(Q)cp $< $(BUILD)
 ## test-slurm  the job scripts under a Slurm on this machine (root; needs slurm-wlm and munge)
 test-slurm: all ; $(Q)tests/slurm/run_slurm.sh $(O)
 ## check    the C and command-line tests of make test under the address and the undefined-behaviour sanitizers (TIER=all: of test-all)

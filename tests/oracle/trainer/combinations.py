@@ -380,6 +380,17 @@ def wait_for_ranks(mpirun):
         check(set(states) <= {"Z"}, "processes go on 60 s after one was killed:", *states)
 
 
+def instructions_change_nothing(case):
+    """In float32, whose order is fixed, with any threads."""
+    if case.fixed and not case.tool.emulated and str(case.keys.get("dtype")).startswith("float32"):
+        environment = case.tool.environment
+        case.tool.environment = {**environment, "MILLRACE_ISA": case.rng.choice(("portable", "avx2"))}
+        done = case.train("instructions", threads=case.rng.randint(1, 3))
+        case.tool.environment = environment
+        ends_as(done, case.one.returncode, "other instructions")
+        check_equal(case, "instructions")
+
+
 def parts_make_the_whole(case):
     """By max_iters, each with another number of processes. One of the processes of the second part is killed.
     A run that ends between steps that are not finite goes back to its end, so those with a roll-back are left out."""
@@ -519,7 +530,7 @@ def is_same_number(one, other):
 
 
 FIRST_LAWS = a_run_starts_or_is_refused, plan_is_the_run
-LAWS = (a_run_repeats, a_printed_configuration_is_the_same, kills_change_nothing, neutral_keys_change_nothing, processes_change_nothing, parts_make_the_whole,
+LAWS = (a_run_repeats, a_printed_configuration_is_the_same, kills_change_nothing, neutral_keys_change_nothing, processes_change_nothing, instructions_change_nothing, parts_make_the_whole,
         replay_agrees, eval_has_the_losses_of_the_run, a_checkpoint_is_a_beginning, status_and_which_agree, a_resume_refuses_or_logs_a_change)  # fmt: skip
 
 
