@@ -120,7 +120,7 @@ static void describe_loans(char *text, size_t size) {
 }
 
 // Of panels beside oneDNN (docs/measurements.md). Portable x86 has fused multiply-add by software.
-static const double portable_cost[] = {ON_X86(9, 0.1), 0.08, 0.1};
+static const double portable_cost[] = {ON_X86(9, 0.06), 0.05, 0.06};
 
 const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     const Isa isa = cpu_isa();
