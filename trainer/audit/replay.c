@@ -486,10 +486,9 @@ static int open_replay(Replay *replay, ReplayResult *result, const char *directo
     if (replay_check_process(&step.process, reader->config.reduce_order == REDUCE_FAST) < 0) return -1;
     replay->from = result->from;
     engine->record = compare, engine->record_self = replay, engine->recorded = &replay->dataset;
-    if (stop_on_signals() < 0 || engine_open(engine, &reader->config, false, false) < 0 ||
-        (result->segment && check_machine(engine, state.choices) < 0) || begin(replay, &state) < 0 ||
-        engine_connect(engine) < 0 || engine_open_weights(engine, true) < 0 || feed_attach(engine->feed) < 0 ||
-        use_dataset(replay) < 0)
+    if (stop_on_signals() < 0 || engine_open(engine, &reader->config, false, false) < 0 || begin(replay, &state) < 0 ||
+        engine_connect(engine) < 0 || (result->segment && check_machine(engine, state.choices) < 0) ||
+        engine_open_weights(engine, true) < 0 || feed_attach(engine->feed) < 0 || use_dataset(replay) < 0)
         return -1;
     return 0;
 }

@@ -612,4 +612,6 @@ signal.pause()' "$silent" >log 3>&- &
     [[ "$output" != *"was computed with"* ]]
     for isa in portable avx2; do MILLRACE_ISA=$isa "$BIN/trainer" sample --out_dir=run --sample_tokens=30 >$isa; done
     cmp portable avx2
+    accept_receipt whole && grep -q '"machine": "cpu: bits of any processor"' receipt.json
+    for isa in portable avx2; do MILLRACE_ISA=$isa run_match 0 "steps 4 to 6: accepted" "$BIN/trainer" replay whole --check receipt.json; done
 }
