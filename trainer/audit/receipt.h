@@ -8,7 +8,7 @@
 // name is there twice. Numbers are decimal; hashes are SHA-256 in lower-case digits. The lines are
 //
 //   1. {"receipt": 1, "steps", "initial", "machine", "chain_rule", "vocabulary"}: the last step; "scratch", or the hash
-//      of model.safetensors in init_from; what computed the bits (`choices` of state.json, its first line); the others
+//      of model.safetensors in init_from; what computed the bits (the first line of choices in state.json); the others
 //      as in state.json
 //   2. of metrics.jsonl, for the steps before the last, in its order: the lines of datasets, roll-backs and cooldowns
 //      as they are, and of each process {"step", "version", "bits", "config"}. The configuration has the keys that
