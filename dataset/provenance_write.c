@@ -95,7 +95,7 @@ static int write_block(ProvenanceWriter *writer) {
     buffer_reserve(frame, ZSTD_compressBound(raw->size));
     const size_t bytes = ZSTD_compress2(compress, frame->data, frame->capacity, raw->data, raw->size);
     ZSTD_freeCCtx(compress);
-    if (ZSTD_isError(bytes)) return fail(EX_BUG, "libzstd %s: %s", ZSTD_versionString(), ZSTD_getErrorName(bytes));
+    if (ZSTD_isError(bytes)) return shard_fail_zstd(bytes);
     if (!writer->hash) {
         writer->hash = XXH3_createState();
         if (!writer->hash) die(EX_MEMORY, "no memory for a hash");

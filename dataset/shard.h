@@ -136,6 +136,7 @@ typedef struct ShardEncoder ShardEncoder;
 ShardEncoder *shard_encoder_open(void);
 void shard_encoder_close(ShardEncoder *encoder); // accepts NULL
 int shard_encode(ShardEncoder *encoder, const ShardParams *params, const void *ids, size_t count, Buffer *frame);
+int shard_fail_zstd(size_t result); // fail() with an error of libzstd: 82 without memory, else 70
 
 // A shard being written. The document index is computed from the end-of-text ids.
 typedef struct {

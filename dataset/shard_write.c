@@ -88,7 +88,7 @@ void shard_encoder_close(ShardEncoder *encoder) {
     free(encoder);
 }
 
-static int fail_zstd(size_t result) {
+int shard_fail_zstd(size_t result) {
     bool no_memory = ZSTD_getErrorCode(result) == ZSTD_error_memory_allocation;
     return fail(no_memory ? EX_MEMORY : EX_BUG, "libzstd %s: %s", ZSTD_versionString(), ZSTD_getErrorName(result));
 }
@@ -108,7 +108,7 @@ static int compress_bytes(ShardEncoder *encoder, unsigned level, const void *dat
     uint8_t *to = out->data + out->size;
     const size_t bytes = find_level(level)->level == PAIRS ? compress_pairs(encoder, to, bound, data, size)
                                                            : ZSTD_compress2(encoder->compress, to, bound, data, size);
-    if (ZSTD_isError(bytes)) return fail_zstd(bytes);
+    if (ZSTD_isError(bytes)) return shard_fail_zstd(bytes);
 
     // zstd before 1.5.5 can, rarely, write a frame that decodes to other bytes (facebook/zstd#3517)
     encoder->check.size = 0;
