@@ -135,7 +135,7 @@ check_rates() { # RUN FROM STEPS
     large=(--n_layer=4 --n_head=2 --n_embd=128)
     train --out_dir=run --quiet "${large[@]}" --max_iters=8 --eval_iters=1
     end_s "> 2" # by a forward pass
-    sed -i '/"end_s"/d; $a {"step": 8, "evaluate_s": 4000}' run/metrics.jsonl
+    sed -i '/"end_s"/d' run/metrics.jsonl && echo '{"step": 8, "evaluate_s": 4000}' >>run/metrics.jsonl
     end_s "> 5000" # by that of an earlier process
 }
 
