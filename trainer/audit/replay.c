@@ -39,14 +39,23 @@ static const char *text_of(Bytes text, char out[96]) {
 
 // ---- the lines of the record that no replay writes
 
+// Without keys that no run writes, such as `loader`, which would send the data of a stranger.
 static json_t *config_of(const Record *record, const RecordLine *line) {
     Bytes text;
+    const char *name;
+    json_t *value;
     record_member(line, "config", &text);
     json_t *config = json_loadb((const char *)text.data, text.size, JSON_REJECT_DUPLICATES, NULL);
     run_state_upgrade(config);
-    if (json_is_object(config)) return config;
+    bool whole = json_is_object(config);
+    json_object_foreach(config, name, value) {
+        const int key = config_find_key(name);
+        whole = whole && key < KEY_COUNT && config_class(key) != CLASS_PLACE && json_is_string(value);
+    }
+    if (whole) return config;
     json_decref(config);
-    fail(EX_DATA, "'%s': the configuration of step %" PRIu64 " is damaged", record->path, line->step);
+    fail(EX_DATA, "'%s': the configuration of step %" PRIu64 " is damaged, or has a key that no run writes",
+         record->path, line->step);
     return NULL;
 }
 
@@ -64,12 +73,12 @@ static int check_config(const Record *record, const ConfigReader *reader, json_t
     json_t *value;
     json_object_foreach(keys, name, value) {
         const int key = config_find_key(name);
-        if (key < KEY_COUNT && json_is_string(value) && is_written(config, key, json_string_value(value))) continue;
-        if (key < KEY_COUNT && json_is_string(value) && strcmp(reader->origin[key], record->path))
+        if (is_written(config, key, json_string_value(value))) continue;
+        if (strcmp(reader->origin[key], record->path))
             return fail(EX_USAGE, "%s: the run has %s=%.80s: a replay takes it from the record", reader->origin[key],
                         name, json_string_value(value));
         return fail(EX_DATA, "'%s': its configuration has %s=%.80s, which this replay has not", record->path, name,
-                    json_is_string(value) ? json_string_value(value) : "");
+                    json_string_value(value));
     }
     int result = 0;
     json_t *own = run_state_config(config);
@@ -99,26 +108,22 @@ static int fail_planned(const Replay *replay, uint64_t step, const char *name, c
 // The run continues with other values of some keys.
 static int change_config(Replay *replay, const RecordLine *line) {
     Config *config = &replay->engine.config;
-    json_t *keys = config_of(&replay->record, line), *value;
-    const char *name;
+    json_t *keys = config_of(&replay->record, line);
     if (!keys) return -1;
     run_state_add_defaults(keys);
     int result = 0;
-    json_object_foreach(keys, name, value) {
-        const int key = config_find_key(name);
+    for (int key = 0; key < KEY_COUNT && result == 0; key++) {
+        const char *name = config_key(key), *then = json_string_value(json_object_get(keys, name));
         char now[256];
-        const char *then = json_string_value(value);
-        if (key == KEY_COUNT || config_class(key) == CLASS_PLACE || !then) {
-            result = fail(EX_DATA, "'%s': '%s' is not a key of a configuration", replay->record.path, name);
-            break;
-        }
         config_value(config, key, now, sizeof now);
-        if (!strcmp(now, then)) continue;
-        if ((!config_may_change(key) || config_has_role(key, ROLE_PLAN)) && !config_is_idle(config, key))
+        if (config_class(key) == CLASS_PLACE || (then && !strcmp(now, then))) continue;
+        if (!then)
+            result = fail(EX_DATA, "'%s': the configuration of step %" PRIu64 " has no %s", replay->record.path,
+                          line->step, name);
+        else if ((!config_may_change(key) || config_has_role(key, ROLE_PLAN)) && !config_is_idle(config, key))
             result = fail_planned(replay, line->step, name, then, now);
         else if (!config_parse(config, key, then) || !is_written(config, key, then))
             result = fail(EX_DATA, "'%s': %s cannot be %s", replay->record.path, name, then);
-        if (result < 0) break;
     }
     json_decref(keys);
     return result;

@@ -519,6 +519,19 @@ def test_a_forger_cannot_hide_a_setting_from_the_plan(folder):
         assert check_python(folder, "run").returncode == 65
 
 
+def test_a_configuration_has_every_key_of_a_run_and_no_other(folder):
+    folder = copy(folder)
+    metrics = folder / "run/metrics.jsonl"
+    text = metrics.read_text()
+    process = re.search('{"step": 4, "arena_bytes".*\n', text)[0].replace('"step": 4', '"step": 5')
+    fewer = re.sub('({"step": 5, "loss".*\n)', lambda line: line[0] + process.replace('"learning_rate": "0.01", ', ""), text)
+    more = text.replace('"config": {', '"config": {"loader": "ipc://place", "data_timeout": "1", ')  # the loader of a stranger
+    for text, step in (fewer, 5), (more, 4):
+        metrics.write_text(text)
+        done = check(folder, "data", "--segments=1", f"--seed={seed_of(write(folder), 3)}")
+        assert done.returncode == 65 and f"configuration of step {step}" in done.stdout, (step, done.stdout)
+
+
 def test_a_check_reads_no_data_where_the_record_says(folder):
     folder = copy(folder)
     metrics = folder / "run/metrics.jsonl"
