@@ -610,7 +610,10 @@ signal.pause()' "$silent" >log 3>&- &
     grep -q '"choices": "cpu: bits of any processor"' run/ckpt-00000006/state.json
     run_match 0 "steps 1 to 6 are equal" "$BIN/trainer" replay whole
     [[ "$output" != *"was computed with"* ]]
-    for isa in portable avx2; do MILLRACE_ISA=$isa "$BIN/trainer" sample --out_dir=run --sample_tokens=30 >$isa; done
+    for isa in portable avx2; do
+        MILLRACE_ISA=$isa "$BIN/trainer" sample --out_dir=run --sample_tokens=30 >$isa
+        MILLRACE_ISA=$isa "$BIN/trainer" eval --out_dir=run --dataset="$data" --json >>$isa
+    done
     cmp portable avx2
     accept_receipt whole && grep -q '"machine": "cpu: bits of any processor"' receipt.json
     for isa in portable avx2; do MILLRACE_ISA=$isa run_match 0 "steps 4 to 6: accepted" "$BIN/trainer" replay whole --check receipt.json; done
