@@ -27,6 +27,7 @@ typedef struct {
     bool differs, bad;  // bad: an error is pending since a line was compared
     uint64_t last;      // the last step that is replayed
     uint64_t compared;  // the last step of a checkpoint that was compared
+    uint64_t awaited;   // or that was not saved before the step's evaluation or the samples that were passed
     unsigned checkpoints;
     int path_count; // datasets that the user names
     char **paths;
@@ -261,12 +262,15 @@ static void compare(void *self, Bytes members) {
 }
 
 // Compares the checkpoint of the present step, if the run has kept it and saved it at this point of the step.
-static int compare_checkpoint(Replay *replay) {
+static int compare_checkpoint(Replay *replay, bool at_end) {
     Engine *engine = &replay->engine;
     SavedState saved;
     char path[PATH_MAX_BYTES];
     const uint64_t step = engine->state.step;
     const char *which;
+    if (replay->awaited > replay->compared && (step > replay->awaited || at_end))
+        return fail(EX_NO, "step %" PRIu64 ": its checkpoint in '%s' is of no state that was computed again",
+                    replay->awaited, engine->config.out_dir);
     checkpoint_path(path, engine->config.out_dir, step);
     if (step == replay->compared || step == replay->from || access(path, F_OK) < 0 ||
         checkpoint_is_remnant(engine->config.out_dir, step))
@@ -276,7 +280,7 @@ static int compare_checkpoint(Replay *replay) {
     const bool skipped = engine_skip_due(engine) && consumed == engine->state.skip_to;
     const bool now = saved.state.evaluated == engine->state.evaluated && !skipped;
     saved_state_close(&saved);
-    if (!now) return 0;
+    if (!now) return replay->awaited = step, 0;
     replay->compared = step, replay->checkpoints++;
     const int same = checkpoint_compare(engine_whole(engine), &engine->state, &engine->config, path, &which);
     if (same) return same < 0 ? -1 : 0;
@@ -404,7 +408,7 @@ static int verify_dataset(const Config *config) {
 }
 
 // `state` is the state of the checkpoint that it begins with; if it begins with the initial weights, of the newest,
-// which has their name.
+// or of the end of the segment, which has their name.
 static int find_start(Replay *replay, ReplayResult *result, const char *directory, RunState *state) {
     uint64_t step = replay->record.last_step;
     if (!result->last) result->last = step;
@@ -421,7 +425,8 @@ static int find_start(Replay *replay, ReplayResult *result, const char *director
                     ": its end is missing",
                     replay->record.path, step, newest);
     if (result->first == 1 || !checkpoint_up_to(directory, result->first - 1, &result->from)) result->from = 0;
-    if (!checkpoint_up_to(directory, result->from ? result->from : UINT64_MAX, &step)) return 0;
+    const uint64_t most = result->from ? result->from : result->segment ? result->last : UINT64_MAX;
+    if (!checkpoint_up_to(directory, most, &step)) return 0;
     SavedState saved;
     checkpoint_path(path, directory, step);
     if (saved_state_read(&saved, path) < 0) return -1;
@@ -575,7 +580,7 @@ static int replay_steps(Replay *replay, const ReplayResult *result) {
     while (status == 0 && !replay->differs && !replay->bad) {
         RecordLine line = {0};
         progress_update(&progress, engine->state.step - result->from);
-        if ((status = compare_checkpoint(replay)) < 0 || next_compared(replay, &line) < 0) break;
+        if ((status = compare_checkpoint(replay, false)) < 0 || next_compared(replay, &line) < 0) break;
         if (line.kind == LINE_PASSED && engine_skip_due(engine)) {
             engine_skip_samples(engine);
             continue;
@@ -590,7 +595,7 @@ static int replay_steps(Replay *replay, const ReplayResult *result) {
         status = replay_round(replay);
     }
     progress_finish(&progress);
-    if (err_code() || status < 0 || more < 0) return -1;
+    if (err_code() || status < 0 || more < 0 || compare_checkpoint(replay, true) < 0) return -1;
     return check_end(replay);
 }
 

@@ -102,6 +102,18 @@ def test_the_chain_is_that_of_its_specification(folder):
         assert replay(place).returncode == 0
 
 
+def test_a_checkpoint_of_another_step_is_no_part_of_a_run(folder):
+    folder = honest(pathlib.Path(folder))
+    for step in 5, 6:
+        if step < 6:
+            shutil.copytree(checkpoint(folder, 6), checkpoint(folder, step))
+        change_state(folder, step, '"step": 6', f'"step": {step}')
+        change_state(folder, step, '"evaluated": true', '"evaluated": ' + ("true" if step < 6 else "false"))
+        done = replay(folder)
+        assert done.returncode == 1 and f"step {step}: " in done.stderr, (step, done.stdout, done.stderr)
+        shutil.rmtree(checkpoint(folder, step))
+
+
 def test_the_chain_of_several_processes_has_the_same_definition(folder):
     if not shutil.which("mpirun") or not (BIN.parent / "lib/millrace/mpi.so").exists():
         raise runner.Skip("built without MPI, or mpirun is not installed")

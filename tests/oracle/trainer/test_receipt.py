@@ -180,6 +180,11 @@ def test_both_checkers_accept_runs_that_were_resumed_and_continued(folder):
     for path in (folder / "kept").glob("ckpt-*"):
         shutil.copytree(path, folder / "run" / path.name, dirs_exist_ok=True)
     accepted(folder, 2)  # with later lines and checkpoints
+    state = audit.checkpoint(folder, 10) / "state.json"
+    text = state.read_bytes()
+    state.write_bytes(text[:100])
+    accepted(folder, 2)  # of these the receipt says nothing
+    state.write_bytes(text)
     write(folder)
     accepted(folder, 3)
 
@@ -451,6 +456,8 @@ def test_both_checkers_refuse_foreign_and_damaged_files_alike(folder):
         done, second = check(folder), check_python(folder, "run")
         assert done.returncode == 65 and "accepted" not in done.stdout, (text[:80], done.returncode, done.stdout, done.stderr)
         assert second.returncode == 65 and "refused: " in second.stderr and "Traceback" not in second.stderr, (text[:80], second.stderr)
+    os.truncate(path, 1 << 42)  # of no bytes on the disk
+    assert check(folder).returncode == check_python(folder, "run").returncode == 65
     path.write_bytes(whole)
     for seed in "-1", "1" * 19, "1.0", "x", "", "\u0661":
         assert check(folder, "--segments=1", f"--seed={seed}").returncode == check_python(folder, "--segments=1", f"--seed={seed}").returncode == 2, seed
