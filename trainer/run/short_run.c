@@ -18,7 +18,8 @@ static Config configure(const Config *given) {
     config.optimizer = OPTIMIZER_MUON, config.learning_rate = 2e-3, config.min_lr = 0;
     config.warmup_iters = SCALING_LAW_WARMUP, config.max_iters = config.lr_decay_iters = STEPS;
     config.lr_schedule = LR_WSD, config.cooldown_iters = COOLED_STEPS;
-    config.eval_interval = 0, config.eval_tokens = SCALING_LAW_EVAL_TOKENS;
+    config.eval_interval = STEPS; // not 0, which takes data without a validation split
+    config.eval_tokens = SCALING_LAW_EVAL_TOKENS;
     config.until = "";
     return config;
 }

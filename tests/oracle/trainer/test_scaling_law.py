@@ -42,11 +42,11 @@ def setup():
     with open("text.txt", "w") as file:
         file.writelines(" ".join(pick.choices(words, range(400, 0, -1), k=12)) + "\n" for _ in range(8000))
     runner.call(f"{BIN}/shardtool", "train-vocabulary", "-q", "-V", "1000", "-o", "words", "text.txt")
-    for name, vocabulary in (("data", "words"), ("small", "chars")):
+    for name, vocabulary in (("data", "words"), ("small", "chars"), ("whole", "words")):
         if name == "small":
             with open("chars", "wb") as file:
                 file.write(runner.call(f"{BIN}/shardtool", "train-vocabulary", "--characters", "text.txt").stdout)
-        runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--docs", "lines", "--val", "0.2", "--vocabulary", vocabulary, "-o", name, "text.txt")
+        runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--docs", "lines", "--val", "0" if name == "whole" else "0.2", "--vocabulary", vocabulary, "-o", name, "text.txt")
 
 
 def plan(*options, code=0):
@@ -132,6 +132,7 @@ def test_what_the_law_does_not_reach_is_2_and_has_no_number():
         assert text.startswith("no loss is predicted: ") and not rows(text) and "model " in text, text
     assert "has passed" in plan("--until=2020-01-01 08:00", code=2).stderr.decode()
     assert "missing" in plan("--until=1m", "--dataset=missing", code=66).stderr.decode()
+    assert "the validation data of 'whole' has 0 tokens" in plan("--until=20s", "--dataset=whole", code=2).stderr.decode()
 
 
 def read_cells(optimizer):
