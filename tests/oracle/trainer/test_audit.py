@@ -329,14 +329,10 @@ def forge_checkpoint(folder, random):
     return flip(random.choice(files(folder, "run/ckpt-*/*")), random)
 
 
-def forge_tensor(folder, random):
-    """A bit of a tensor, with all hashes of the checkpoint repaired, and the weights of the chain."""
-    step, kind = random.choice(KEPT), random.choice(("model", "optimizer"))
-    path = checkpoint(folder, step) / f"{kind}.safetensors"
+def repair_tensors(path):
+    """The hashes of the tensors in the header; returns that of the header before and now."""
     data = bytearray(path.read_bytes())
     (length,) = struct.unpack("<Q", data[:8])
-    done = f"step {step}: " + flip(path, random, range(8 + length, len(data)))
-    data = bytearray(path.read_bytes())
     header = bytes(data[8 : 8 + length])
     before = xxhash.xxh3_128_hexdigest(header)
     for name, entry in json.loads(header).items():
@@ -345,7 +341,17 @@ def forge_tensor(folder, random):
             header = re.sub(rb'("hash\.%s":")\w+' % re.escape(name).encode(), rb"\g<1>" + xxhash.xxh3_128_hexdigest(tensor).encode(), header)
     data[8 : 8 + length] = header
     path.write_bytes(data)
-    change_state(folder, step, before, xxhash.xxh3_128_hexdigest(header))
+    return before, xxhash.xxh3_128_hexdigest(header)
+
+
+def forge_tensor(folder, random):
+    """A bit of a tensor, with all hashes of the checkpoint repaired, and the weights of the chain."""
+    step, kind = random.choice(KEPT), random.choice(("model", "optimizer"))
+    path = checkpoint(folder, step) / f"{kind}.safetensors"
+    data = bytearray(path.read_bytes())
+    (length,) = struct.unpack("<Q", data[:8])
+    done = f"step {step}: " + flip(path, random, range(8 + length, len(data)))
+    change_state(folder, step, *repair_tensors(path))
     repair_chain(folder)
     return done
 

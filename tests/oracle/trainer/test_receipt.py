@@ -227,21 +227,6 @@ def test_a_run_with_more_checkpoints_than_fit_has_segments_of_equal_length(folde
 # ---- forgers of runs. Each returns the number of a segment that must be refused; 0: one of them
 
 
-def repair_tensors(path):
-    """The hashes of the tensors in the header; returns that of the header before and now."""
-    data = bytearray(path.read_bytes())
-    (length,) = struct.unpack("<Q", data[:8])
-    header = bytes(data[8 : 8 + length])
-    before = xxhash.xxh3_128_hexdigest(header)
-    for name, entry in json.loads(header).items():
-        if name != "__metadata__":
-            tensor = bytes(data[8 + length :][slice(*entry["data_offsets"])])
-            header = re.sub(rb'("hash\.%s":")\w+' % re.escape(name).encode(), rb"\g<1>" + xxhash.xxh3_128_hexdigest(tensor).encode(), header)
-    data[8 : 8 + length] = header
-    path.write_bytes(data)
-    return before, xxhash.xxh3_128_hexdigest(header)
-
-
 def other_data(folder, own):
     audit.forge_text(folder, own)
     audit.repair_chain(folder)
@@ -253,7 +238,7 @@ def other_weights(folder, own):
     path = audit.checkpoint(folder, step) / f"{own.choice(('model', 'optimizer'))}.safetensors"
     (length,) = struct.unpack("<Q", path.read_bytes()[:8])
     audit.flip(path, own, range(8 + length, path.stat().st_size))
-    audit.change_state(folder, step, *repair_tensors(path))
+    audit.change_state(folder, step, *audit.repair_tensors(path))
     audit.repair_chain(folder)
     return ENDS.index(step) + 1
 
