@@ -126,7 +126,7 @@ void kept_sets_close(KeptSets *kept) {
     free(kept);
 }
 
-// Before and after the owner moves what is kept.
+// No worker reads while the owner allocates or writes `pending`: the owner has the locks of all workers then.
 static void lock_workers(KeptSets *kept) {
     for (unsigned i = 0; i < kept->workers; i++) pthread_mutex_lock(&kept->searches[i].lock);
 }

@@ -1,7 +1,7 @@
 // The kept documents that later documents are compared with: the bitmap of each, and its hashes or words, from which
 // the hashes are computed again. The slots hold the places of the first kept documents of each group (documents that
-// share a band). What does not fit in the memory is in two temporary files. One thread, the owner, keeps documents in
-// order; workers look meanwhile at those that are kept already.
+// share a band). What does not fit in the memory is in two temporary files. One thread, the owner, adds documents in
+// order. Workers search among the documents that it has added so far.
 #pragma once
 
 #include "shardtool/similar/old_datasets.h"
@@ -59,8 +59,8 @@ void kept_sets_close(KeptSets *kept); // accepts NULL
 
 // Prefetches the slots of a document that is looked for soon. In any thread.
 void kept_sets_prefetch(const KeptSets *kept, const uint64_t *memberships, size_t count);
-// Looks for the first kept document in one of the groups that is a near-duplicate, in a worker while the owner keeps
-// others: among those that are kept by now, and whose words no dataset has. -1 after fail().
+// In a worker, also while the owner adds documents: looks for the first near-duplicate in the groups, among the
+// documents that were added before the call. Ends before one of kept_sets_keep_old. -1 after fail().
 int kept_sets_search(KeptSets *kept, unsigned worker, const KeptQuery *query, KeptFound *found);
 // Looks on from `found`, which is zero or of kept_sets_search: 1 if there is one, 0, or -1 after fail(). It then counts
 // one removed document more.

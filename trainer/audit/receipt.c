@@ -51,8 +51,8 @@ static int print_process(Buffer *out, const Record *record, const RecordLine *li
     return json_is_object(config) ? 0 : -1;
 }
 
-// The lines that say how the steps were made. A replay takes the last of each kind before a step, so no line may stand
-// before those of earlier steps.
+// The lines of datasets, processes, roll-backs and cooldowns. A replay takes the last one of each kind before a step,
+// so a line behind those of a later step is refused.
 static int print_plan(Buffer *out, const Record *record, uint64_t steps) {
     RecordLine line;
     json_t *config = NULL;

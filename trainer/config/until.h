@@ -14,7 +14,7 @@ typedef struct {
 
 // Reads 40m, 1h30m, 08:00, 2026-12-01 08:00, job or now. A time of day is the next one; both are in the time zone of
 // the process (TZ), and of an hour that comes twice in autumn the first one that is still to come. job is the end that
-// Slurm states in SLURM_JOB_END_TIME. -1 after fail() (2) with what was expected.
+// Slurm states in SLURM_JOB_END_TIME. -1 after fail(), 2, for any other text.
 int until_parse(Until *until, const char *text, time_t start);
 
 // -1 (2) if no run can begin with it: it has passed, or is now.

@@ -9,6 +9,6 @@ typedef struct {
     double seconds; // of its steps
 } ShortRun;
 
-// With Muon, whatever the optimizer of `given` is: in as many steps AdamW has only learnt how frequent each id is. It
-// takes about 10 seconds on two cores. -1 after fail(), as engine_open and engine_connect.
+// Always with Muon: after so few steps the loss of AdamW tells little more than how frequent each id is. It takes about
+// 10 seconds on two cores. -1 after fail(), as engine_open and engine_connect.
 int short_run(ShortRun *run, const Config *given);

@@ -5,7 +5,7 @@
 
 enum { LANES = 8 };
 
-// philox4x32 of LANES counters, in the low halves of 64 bits: what is above is ignored.
+// philox4x32 of LANES counters. Each number is the lower half of 64 bits; the upper half has no meaning.
 static void random_bits(uint64_t seed, uint64_t stream, uint64_t first, uint64_t *a_bits, uint64_t *b_bits) {
     const __m512i lanes = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0), below = _mm512_set1_epi64(UINT32_MAX);
     const __m512i a = _mm512_set1_epi64(0xD2511F53), b = _mm512_set1_epi64(0xCD9E8D57);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make bench-items: grades of a random GPT-2 of 124M by items on one thread in float32, in turns with what they are compared with.
+"""make bench-items: the time of grades by items, of a random GPT-2 of 124M in float32 on one thread, in turns with the peers.
 
 A program has read its model when it takes the first byte of the items: a file costs what the processor spends from there on, with the clock
 in brackets. The peers are lm-evaluation-harness' own transformers model, in batches of as many tokens as ours, and `eval --choices` of earlier
