@@ -62,13 +62,14 @@ END
     cat >main.c <<'END'
 #include "trainer/audit/replay.c"
 int main(void) {
-    static const char text[] = "{\"step\": 4, \"arena_bytes\": 1, \"config\": {\"gravity\": \"3\"}}";
     static Replay replay;
     static ConfigReader reader;
     RecordLine line;
     config_open(&reader);
     replay.engine.config = reader.config;
-    const int result = record_parse(&line, (Bytes){(const uint8_t *)text, sizeof text - 1}) < 0 ? -2 : change_config(&replay, &line);
+    reader.config.gravity = 3;
+    const char *text = json_dumps(json_pack("{sisiso}", "step", 4, "arena_bytes", 1, "config", run_state_config(&reader.config)), 0);
+    const int result = record_parse(&line, (Bytes){(const uint8_t *)text, strlen(text)}) < 0 ? -2 : change_config(&replay, &line);
     printf("%d %d %s\n", result, (int)replay.engine.config.gravity, result ? err_text() : "");
 }
 END
