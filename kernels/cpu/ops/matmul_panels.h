@@ -21,11 +21,12 @@ enum {
                  : W == 8 ? 6
                           : 4, // of c in a tile, with 2 vectors of columns each, in 32 and 16 registers
     PANEL_COLS = 2 * W,
-    PANEL_TILES = 16,                                      // tiles of a strip at most
-    PANEL_SUM = 256,                                       // of K in a product of panels
-    PANEL_DEPTH = 1024,                                    // of K, whose panels of b are in scratch at a time
-    PANEL_WIDTH = 4096,                                    // of N, the same
-    STRIP_SIZE = PANEL_TILES * PANEL_ROWS * PANEL_SUM + 16 // floats; turn_tile() writes up to a vector after its tile
+    PANEL_TILES = 16,                                       // tiles of a strip at most
+    PANEL_SUM = 256,                                        // of K in a product of panels
+    PANEL_DEPTH = 1024,                                     // of K, whose panels of b are in scratch at a time
+    PANEL_WIDTH = 4096,                                     // of N, the same
+    PIECES = 4,                                             // of a product for each thread, at least
+    STRIP_SIZE = PANEL_TILES * (PANEL_ROWS * PANEL_SUM + W) // floats
 };
 
 static size_t panels_size(int N) { return round_up((size_t)smaller(N, PANEL_WIDTH), PANEL_COLS) * PANEL_DEPTH; }
@@ -83,16 +84,19 @@ static inline void multiply_tile(float *c, size_t stride, int rows, int cols, co
     }
 }
 
+// A strip's tile of so many of K, with the vector that is written after it.
+static size_t tile_size(int depth) { return (size_t)(PANEL_ROWS * depth + W); }
+
 // Rows row .. end-1 of a, of K those from `first` on.
 static void make_strip(float *strip, const void *a, bool turned, int M, int K, int row, int end, int first, int depth) {
-    for (int m = row; m < end; m += PANEL_ROWS, strip += PANEL_ROWS * depth) {
-        if (!turned)
-            turn_tile(strip, PANEL_ROWS, (const float *)a + (size_t)m * (size_t)K + first, (size_t)K,
-                      smaller(PANEL_ROWS, end - m), depth);
-        for (int k = 0; turned && k < depth; k++)
-            fill_row(strip + (size_t)k * PANEL_ROWS, a, (size_t)(first + k) * (size_t)M + (size_t)m, true, M - m,
+    const size_t size = tile_size(depth);
+    for (int m = row, tile = 0; !turned && m < end; m += PANEL_ROWS, tile++)
+        turn_tile(strip + (size_t)tile * size, PANEL_ROWS, (const float *)a + (size_t)m * (size_t)K + first, (size_t)K,
+                  smaller(PANEL_ROWS, end - m), depth);
+    for (int k = 0; turned && k < depth; k++, strip += PANEL_ROWS)
+        for (int m = row, tile = 0; m < end; m += PANEL_ROWS, tile++)
+            fill_row(strip + (size_t)tile * size, a, (size_t)(first + k) * (size_t)M + (size_t)m, true, M - m,
                      PANEL_ROWS);
-    }
 }
 
 // Of b: rows from .. from+depth-1, and columns from `start` on, of which this loop has `first` to `end`.
@@ -109,36 +113,50 @@ TEAM_LOOP(fill_panels, int, (float *, panels), (const PanelProduct *, p), (int, 
     }
 }
 
-// Adds the product over K of from .. from+depth-1 to `width` columns of c from `start` on.
-TEAM_LOOP(multiply_strips, int, (const PanelProduct *, p), (int, strip), (const float *, panels), (float *, strips),
-          (int, start), (int, width), (int, from), (int, depth)) {
+// Adds the product over K of from .. from+depth-1 to `width` columns of c from `start` on. A piece is a strip of rows
+// by `cols` columns; for neighbours in a row the strip is made once.
+TEAM_LOOP(multiply_strips, int, (const PanelProduct *, p), (int, strip), (int, cols), (const float *, panels),
+          (float *, strips), (int, start), (int, width), (int, from), (int, depth)) {
+    const int across = (width + cols - 1) / cols;
     const size_t N = (size_t)p->N;
     float *mine = strips + (size_t)team_thread() * STRIP_SIZE;
-    for (int row = first, stop; row < end; row = stop) {
-        stop = smaller(end, row + strip);
-        for (int part = 0; part < depth; part += PANEL_SUM) {
+    for (int piece = first, next; piece < end; piece = next) {
+        next = smaller(end, (piece / across + 1) * across);
+        const int row = piece / across * strip, stop = smaller(p->M, row + strip);
+        const int left = piece % across * cols, right = smaller(width, left + (next - piece) * cols);
+        const int skip = p->upper && row > start ? (row - start) / PANEL_COLS * PANEL_COLS : 0;
+        for (int part = 0; part < depth && skip < right; part += PANEL_SUM) {
             const int count = smaller(PANEL_SUM, depth - part), at = from + part;
-            const int skip = p->upper && row > start ? (row - start) / PANEL_COLS * PANEL_COLS : 0;
-            if (skip >= width) continue;
             make_strip(mine, p->a, p->a_turned, p->M, p->K, row, stop, at, count);
-            for (int n = skip; n < width; n += PANEL_COLS)
-                for (int m = row; m < (p->upper ? smaller(stop, start + n + PANEL_COLS) : stop); m += PANEL_ROWS)
+            for (int n = left > skip ? left : skip; n < right; n += PANEL_COLS)
+                for (int m = row, tile = 0; m < (p->upper ? smaller(stop, start + n + PANEL_COLS) : stop);
+                     m += PANEL_ROWS, tile++)
                     multiply_tile(p->c + (size_t)m * N + start + n, N, smaller(PANEL_ROWS, stop - m), width - n,
-                                  mine + (size_t)(m - row) * (size_t)count,
+                                  mine + (size_t)tile * tile_size(count),
                                   panels + (size_t)n * (size_t)depth + (size_t)(part * PANEL_COLS), count, p->add || at,
                                   p->bias ? p->bias + start + n : NULL);
         }
     }
 }
 
+// The sides of a piece: the longer is halved until each thread has PIECES. Returns how many there are.
+static int shape_pieces(int M, int width, int *strip, int *cols) {
+    for (*strip = PANEL_TILES * PANEL_ROWS, *cols = PANEL_WIDTH;;) {
+        const int pieces = (M + *strip - 1) / *strip * ((width + *cols - 1) / *cols);
+        const bool is_low = *strip == PANEL_ROWS, is_narrow = *cols == PANEL_COLS;
+        if (pieces >= PIECES * team_threads() || (is_low && is_narrow)) return pieces;
+        *(is_low || (!is_narrow && *cols > 2 * *strip) ? cols : strip) /= 2;
+    }
+}
+
 static void multiply_panels(const PanelProduct *p, void *scratch) {
     float *panels = scratch, *strips = panels + panels_size(p->N);
-    int tiles = PANEL_TILES; // fewer if there are too few strips for the threads; the bits are the same
-    while (tiles > 1 && p->M < 8 * team_threads() * tiles * PANEL_ROWS) tiles /= 2;
-    for (int start = 0; start < p->N; start += PANEL_WIDTH)
+    for (int start = 0, strip, cols; start < p->N; start += PANEL_WIDTH) {
+        const int width = smaller(PANEL_WIDTH, p->N - start), pieces = shape_pieces(p->M, width, &strip, &cols);
         for (int from = 0; from < p->K; from += PANEL_DEPTH) {
-            const int width = smaller(PANEL_WIDTH, p->N - start), depth = smaller(PANEL_DEPTH, p->K - from);
+            const int depth = smaller(PANEL_DEPTH, p->K - from);
             fill_panels(width, PANEL_COLS, panels, p, start, from, depth);
-            multiply_strips(p->M, tiles * PANEL_ROWS, p, tiles * PANEL_ROWS, panels, strips, start, width, from, depth);
+            multiply_strips(pieces, 1, p, strip, cols, panels, strips, start, width, from, depth);
         }
+    }
 }
