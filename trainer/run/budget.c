@@ -39,13 +39,19 @@ static struct {
     const BudgetShape *best;
     const ScalingLaw *law;
     double seconds, unique; // unique: tokens of the training split
-    Error unpredicted;      // the shape is set, and its loss is not predicted
+    bool shape_is_set;
+    Error unpredicted; // the shape is set, and its loss is not predicted
     Config given;
 } budget;
 
 static bool shape_is_set(const ConfigReader *reader) {
     return config_is_set(reader, KEY_n_layer) || config_is_set(reader, KEY_n_head) ||
            config_is_set(reader, KEY_n_embd) || reader->config.depth;
+}
+
+// What to do when no loss is predicted and no shape is set.
+static const char *advice(void) {
+    return budget.shape_is_set ? "" : ": set the shape, which is then planned without a loss";
 }
 
 static void set_depth(Config *config, int depth) {
@@ -229,14 +235,14 @@ static int choose(const Config *config) {
     budget.best = reached;
     if (!best && budget.all[0].fits)
         return fail(EX_USAGE,
-                    "until %s is too short: the smallest candidate has time for %.0f steps, and %d are needed",
-                    config->until, budget.all[0].steps, STEPS_LEAST);
+                    "until %s is too short: the smallest candidate has time for %.0f steps, and %d are needed%s",
+                    config->until, budget.all[0].steps, STEPS_LEAST, advice());
     if (!best) return fail(EX_USAGE, "no candidate fits the memory: the smallest needs more than mem_limit allows");
     if (best == reached) return 0;
     return fail(EX_USAGE,
                 "until %s gives %.3g parameters and %.3g tokens, more than %d times what the scaling law was measured "
-                "for: no loss is predicted",
-                config->until, best->parameters, best->tokens, SCALING_LAW_REACH);
+                "for%s",
+                config->until, best->parameters, best->tokens, SCALING_LAW_REACH, advice());
 }
 
 static bool is_near(double value, double measured) {
@@ -245,31 +251,29 @@ static bool is_near(double value, double measured) {
 
 static int check_law(const ScalingLaw *law, const Config *config, const FeedDataset *dataset) {
     if (!law->fitted)
-        return fail(EX_USAGE, "the scaling law has no cells of optimizer %s: set optimizer=adamw, or the shape",
-                    config_word(KEY_optimizer, (int)config->optimizer));
+        return fail(EX_USAGE, "the scaling law has no cells of optimizer %s, only of adamw%s",
+                    config_word(KEY_optimizer, (int)config->optimizer), advice());
     if (!is_near(dataset->vocab_size, SCALING_LAW_VOCABULARY))
-        return fail(EX_USAGE,
-                    "the scaling law was measured with a vocabulary of %d ids, and '%s' has %u: set the shape",
-                    SCALING_LAW_VOCABULARY, config->dataset, dataset->vocab_size);
+        return fail(EX_USAGE, "the scaling law was measured with a vocabulary of %d ids, and '%s' has %u%s",
+                    SCALING_LAW_VOCABULARY, config->dataset, dataset->vocab_size, advice());
     if (config->batch_size.is_auto || is_near(step_tokens(config), SCALING_LAW_STEP_TOKENS)) return 0;
-    return fail(EX_USAGE, "the scaling law was measured with %d tokens a step, and these are %.0f: set the shape",
-                SCALING_LAW_STEP_TOKENS, step_tokens(config));
+    return fail(EX_USAGE, "the scaling law was measured with %d tokens a step, and these are %.0f%s",
+                SCALING_LAW_STEP_TOKENS, step_tokens(config), advice());
 }
 
 // A shape that is set needs no law: without one, it is planned as it was given, and there is a line.
 static int accept(ConfigReader *reader, int status) {
-    if (status == 0 || !shape_is_set(reader) || err_code() != EX_USAGE) return status;
+    if (status == 0 || !budget.shape_is_set || err_code() != EX_USAGE) return status;
     err_take(&budget.unpredicted);
     reader->config = budget.given;
     return 0;
 }
 
 static int choose_shape(ConfigReader *reader, const Backend *backend, const GpuCard *card, bool here) {
-    const bool set = shape_is_set(reader);
-    budget.count = set ? 1 : DEPTHS;
+    budget.count = budget.shape_is_set ? 1 : DEPTHS;
     for (int i = 0; i < budget.count; i++) {
         budget.all[i].config = reader->config;
-        if (!set) set_depth(&budget.all[i].config, depths[i]);
+        if (!budget.shape_is_set) set_depth(&budget.all[i].config, depths[i]);
         describe(&budget.all[i], backend, here);
     }
     if (rate(backend, card) < 0) return -1;
@@ -285,7 +289,7 @@ int budget_choose(ConfigReader *reader, const Backend *backend, const GpuCard *c
     Until until;
     if (until_check_new(reader->config.until) < 0 || until_parse(&until, reader->config.until, until_start()) < 0)
         return -1;
-    budget.given = reader->config;
+    budget.given = reader->config, budget.shape_is_set = shape_is_set(reader);
     budget.law = scaling_law_of(reader->config.optimizer);
     budget.seconds = (double)(until.at - until_start()), budget.unique = (double)dataset->tokens[SPLIT_TRAIN];
     if (budget.law->fitted) set_rest(reader, budget.law);

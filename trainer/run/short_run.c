@@ -41,8 +41,7 @@ static int run_steps(Engine *engine, const Config *config, ShortRun *run) {
     if (result == FEED_ERROR) return -1;
     run->loss = evaluations[SPLIT_VAL].bits_per_byte;
     if (isfinite(run->loss)) return 0;
-    return fail(EX_USAGE, "the short run on '%s' has no bits per byte: set vocabulary=FILE, or the shape",
-                config->dataset);
+    return fail(EX_USAGE, "the short run on '%s' has no bits per byte: set vocabulary=FILE", config->dataset);
 }
 
 int short_run(ShortRun *run, const Config *given) {

@@ -127,9 +127,12 @@ def test_what_the_law_does_not_reach_is_2_and_has_no_number():
         if words.endswith("muon") and "muon" in laws():
             continue
         done = plan(*options, code=2)
-        assert words in done.stderr.decode() and not done.stdout, done
-        text = plan(*options, "--depth=1").stdout.decode()  # a shape that is set is planned without a loss
-        assert text.startswith("no loss is predicted: ") and not rows(text) and "model " in text, text
+        assert re.search(f"{words}.*: set the shape, which is then planned without a loss", done.stderr.decode()) and not done.stdout, done
+        assert not plan(*options, "--json", code=2).stdout
+        text = plan(*options, "--depth=1").stdout.decode()
+        assert text.startswith("no loss is predicted: ") and "set the shape" not in text and not rows(text) and "model " in text, text
+        if "max_iters" not in options[-1]:
+            assert f"run        {options[0][2:].replace('=', ' ')}: the steps are not known before it" in text, text
     assert "has passed" in plan("--until=2020-01-01 08:00", code=2).stderr.decode()
     assert "missing" in plan("--until=1m", "--dataset=missing", code=66).stderr.decode()
     assert "the validation data of 'whole' has 0 tokens" in plan("--until=20s", "--dataset=whole", code=2).stderr.decode()
