@@ -85,16 +85,19 @@ static void print_card_time(const Config *config, const Model *model, const Back
 static void print_time(const Config *config, const Model *model, const Backend *backend, uint64_t train_tokens,
                        Buffer *text) {
     const double tokens = (double)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size);
-    const double total = tokens * (double)config->max_iters, flops = total * model_token_flops(model);
+    const bool timed = config->max_iters == UNTIL_STEPS; // as many steps as the time allows
+    const long long steps = timed ? (long long)budget_steps() : (long long)config->max_iters;
+    const double total = tokens * (double)steps, flops = total * model_token_flops(model);
     const unsigned processes = config_world(config);
     char count[16], time[16], other[16], each[48] = "";
-    if (config->max_iters == UNTIL_STEPS) { // as many as the time allows
-        buffer_print(text, "\nrun        until %s: the steps are not known before it\n", config->until);
-        return;
-    }
-    buffer_print(text, "\nrun        %lld steps, %s tokens, ", (long long)config->max_iters, human_count(count, total));
+    buffer_print(text, "\nrun        ");
+    if (timed)
+        buffer_print(text, "until %s: %s", config->until, steps ? "about " : "the steps are not known before it\n");
+    if (!steps) return;
+    buffer_print(text, "%lld steps, %s tokens, ", steps, human_count(count, total));
     if (train_tokens) buffer_print(text, "%.2f epochs of '%s', ", total / (double)train_tokens, config->dataset);
-    buffer_print(text, "%.3g FLOP", flops);
+    buffer_print(text, "%.3g FLOP%s", flops, timed ? "\n" : "");
+    if (timed) return;
     const bool card = backend->card && gpu_card_of(backend->card) && backend->act_bytes == 2; // the peak's types
     const double rate = backend->in_host_memory ? gemm_rate_probe(backend, &model->shape,
                                                                   (int)(config->batch_size.value * config->block_size))

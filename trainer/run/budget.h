@@ -12,6 +12,9 @@
 int budget_choose(ConfigReader *reader, const Backend *backend, const GpuCard *card, bool here,
                   const FeedDataset *dataset);
 
+// Of the run that was chosen, as it is predicted; 0 without one.
+uint64_t budget_steps(void);
+
 // Makes the short run, and adds the candidates and the keys that were chosen to `out`: as text, or as members of a JSON
 // object that has begun. No backend may be open.
 int budget_print(ConfigReader *reader, const GpuCard *card, bool json, Buffer *out);

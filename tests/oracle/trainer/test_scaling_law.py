@@ -96,6 +96,11 @@ def test_each_candidate_has_the_loss_of_the_law_and_its_interval_and_the_least_i
         spread = 2 * math.hypot(deviation, growth * max(0, math.log(flop / most_flop)))
         assert abs(high - bits * (1 + spread)) < 0.012 * bits and math.isclose(high - bits, bits - low, abs_tol=2e-3), (depth, spread, low, high)
         assert (mark == "*") <= (bits == min(row[5] for row in found))
+        if mark == "*":  # its steps are those of the run, and what repetition costs is printed
+            assert f"\nrun        until 20s: about {steps} steps, " in text, text
+            times, new, repeated = map(float, re.search(r"read ([\d.]+) times.* would bring ([\d.]+) bits per byte instead of ([\d.]+), by the law of\nrep", text).groups())
+            assert math.isclose(times, D / U, abs_tol=0.06) and repeated == bits
+            assert math.isclose(new, level * scale * loss(p, layers(depth), D / 1e6), rel_tol=2e-3), (new, bits)
     assert sum(row[0] == "*" for row in found) == 1
 
 
@@ -107,10 +112,12 @@ def test_keys_that_are_given_stay_and_the_lines_are_a_configuration():
     given = {"n_layer": "3", "n_embd": "192", "block_size": "128", "learning_rate": "0.0005", "batch_size": "2", "gradient_accumulation_steps": "3"}
     assert {key: keys[key] for key in given} == given and keys["beta2"] == "0.99", keys
     ((_, _, steps, _, _, bits, _, high),) = rows(text)
-    assert steps == 400 and abs(high / bits - 1 - 2 * laws()["adamw"][6]) < 2e-3  # max_iters ends it first, within the grid
+    assert steps == 400 and "The data is read" not in text  # repetition costs less than 1 %
+    assert abs(high / bits - 1 - 2 * laws()["adamw"][6]) < 2e-3  # max_iters ends it first, within the grid
     one = json.loads(plan("--json", *options).stdout)
     (candidate,) = one["candidates"]
     assert candidate["chosen"] and candidate["steps"] == 400 and abs(candidate["bits_per_byte"] - bits) < 6e-4 and one["fits"]
+    assert 1 < candidate["bits_per_byte"] / candidate["bits_per_byte_without_repetition"] < 1.01
     assert abs(candidate["bits_per_byte"] + candidate["interval"] - high) < 1.1e-3 and {key: one["config"][key] for key in given} == given
     with open("chosen.conf", "w") as file:
         file.writelines(f"{key} = {value}\n" for key, value in keys.items())
