@@ -40,7 +40,8 @@ static struct {
     int count;
     const BudgetShape *best;
     const ScalingLaw *law;
-    double seconds, unique; // unique: tokens of the training split
+    double seconds, unique;      // unique: tokens of the training split
+    int unlike[8], unlike_count; // keys that are set to another value than the grid had
     bool shape_is_set;
     Error unpredicted; // the shape is set, and its loss is not predicted
     Config given;
@@ -60,15 +61,25 @@ static void set_depth(Config *config, int depth) {
     config->n_layer = config->n_head = depth, config->n_embd = (int64_t)64 * depth;
 }
 
+static void hold_real(const ConfigReader *reader, int key, double *value, double measured) {
+    if (!config_is_set(reader, key)) *value = measured;
+    if (*value != measured) budget.unlike[budget.unlike_count++] = key;
+}
+
+static void hold_int(const ConfigReader *reader, int key, int64_t *value, int64_t measured) {
+    if (!config_is_set(reader, key)) *value = measured;
+    if (*value != measured) budget.unlike[budget.unlike_count++] = key;
+}
+
 // What the grid has not varied is as the grid had it.
 static void set_rest(ConfigReader *reader, const ScalingLaw *law) {
     Config *config = &reader->config;
-    if (!config_is_set(reader, KEY_learning_rate)) config->learning_rate = law->learning_rate;
-    if (!config_is_set(reader, KEY_min_lr)) config->min_lr = 0;
-    if (!config_is_set(reader, KEY_block_size)) config->block_size = SCALING_LAW_BLOCK;
-    if (!config_is_set(reader, KEY_beta2)) config->beta2 = SCALING_LAW_BETA2;
+    hold_real(reader, KEY_learning_rate, &config->learning_rate, law->learning_rate);
+    hold_real(reader, KEY_min_lr, &config->min_lr, 0);
+    hold_int(reader, KEY_block_size, &config->block_size, SCALING_LAW_BLOCK);
+    hold_real(reader, KEY_beta2, &config->beta2, SCALING_LAW_BETA2);
+    hold_int(reader, KEY_warmup_iters, &config->warmup_iters, SCALING_LAW_WARMUP);
     if (!config_is_set(reader, KEY_eval_tokens)) config->eval_tokens = SCALING_LAW_EVAL_TOKENS;
-    if (!config_is_set(reader, KEY_warmup_iters)) config->warmup_iters = SCALING_LAW_WARMUP;
     if (config_is_set(reader, KEY_batch_size) || config_is_set(reader, KEY_tokens_per_step) ||
         config_is_set(reader, KEY_gradient_accumulation_steps))
         return;
@@ -163,6 +174,11 @@ static double spread(const BudgetShape *candidate) {
     return 2 * scaling_law_deviation(budget.law, candidate->steps * candidate->step_flops);
 }
 
+static void print_unlike(const char *quote, Buffer *out) {
+    for (int i = 0; i < budget.unlike_count; i++)
+        buffer_print(out, "%s%s%s%s", i ? ", " : "", quote, config_keys[budget.unlike[i]].name, quote);
+}
+
 static void print(const ShortRun *run, const char *source, Buffer *out) {
     char parameters[16], tokens[16], time[16], bytes[16], value[256];
     buffer_print(out, "candidates for %s; %s\n\n  %5s %10s %9s %9s %8s %7s %9s  bits per byte\n",
@@ -185,6 +201,11 @@ static void print(const ShortRun *run, const char *source, Buffer *out) {
         "\nA short run on '%s' reached %.3f bits per byte in %.1f s. The intervals are two deviations of the "
         "law on a text that\nit was not fitted to: %.1f %%, and more beyond the %.2g FLOP of its longest runs.\n\n",
         budget.best->config.dataset, run->loss, run->seconds, 200 * budget.law->deviation, budget.law->most_flop);
+    if (budget.unlike_count) {
+        buffer_print(out, "The law was measured with other values of ");
+        print_unlike("", out);
+        buffer_print(out, ", and the intervals leave out what yours change.\n\n");
+    }
     if (budget.best->new_loss < budget.best->loss * (1 - costly))
         buffer_print(out,
                      "The data is read %.1f times. Text for a single epoch would bring %.3f bits per byte instead of "
@@ -223,6 +244,10 @@ static void print_json(const ShortRun *run, Buffer *out) {
         }
         buffer_print(out, "}");
     }
+    buffer_print(out, "]");
+    json_add_key(out, "unlike_the_law");
+    buffer_print(out, "[");
+    print_unlike("\"", out);
     buffer_print(out, "]");
     json_add_key(out, "config");
     buffer_print(out, "{");

@@ -117,6 +117,7 @@ def test_keys_that_are_given_stay_and_the_lines_are_a_configuration():
     one = json.loads(plan("--json", *options).stdout)
     (candidate,) = one["candidates"]
     assert candidate["chosen"] and candidate["steps"] == 400 and abs(candidate["bits_per_byte"] - bits) < 6e-4 and one["fits"]
+    assert one["unlike_the_law"] == ["learning_rate", "block_size"] and "other values of learning_rate, block_size, and" in text
     assert 1 < candidate["bits_per_byte"] / candidate["bits_per_byte_without_repetition"] < 1.01
     assert abs(candidate["bits_per_byte"] + candidate["interval"] - high) < 1.1e-3 and {key: one["config"][key] for key in given} == given
     with open("chosen.conf", "w") as file:
