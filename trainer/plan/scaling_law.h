@@ -14,6 +14,7 @@ typedef struct {
     double growth;                           // of the deviation, for each factor e beyond most_flop
     double most_flop;                        // of a cell of the grid
     double least_N, most_N, least_D, most_D; // of the grid
+    double most_fall;                        // of the short runs on its texts (short_run.h)
 } ScalingLaw;
 
 enum {

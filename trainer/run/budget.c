@@ -201,6 +201,11 @@ static void print(const ShortRun *run, const char *source, Buffer *out) {
         "\nA short run on '%s' reached %.3f bits per byte in %.1f s. The intervals are two deviations of the "
         "law on a text that\nit was not fitted to: %.1f %%, and more beyond the %.2g FLOP of its longest runs.\n\n",
         budget.best->config.dataset, run->loss, run->seconds, 200 * budget.law->deviation, budget.law->most_flop);
+    if (run->fall > budget.law->most_fall)
+        buffer_print(out,
+                     "In the short run the loss of this text fell by %.0f %%, that of the law's texts by at most "
+                     "%.0f %%: the run may end far\nbelow the interval.\n\n",
+                     100 * run->fall, 100 * budget.law->most_fall);
     if (budget.unlike_count) {
         buffer_print(out, "The law was measured with other values of ");
         print_unlike("", out);
@@ -223,6 +228,8 @@ static void print(const ShortRun *run, const char *source, Buffer *out) {
 static void print_json(const ShortRun *run, Buffer *out) {
     char value[256];
     json_add_real(out, "short_run_bits_per_byte", run->loss, 6);
+    json_add_real(out, "short_run_fall", run->fall, 6);
+    json_add_bool(out, "faster_than_the_law", run->fall > budget.law->most_fall);
     json_add_key(out, "candidates");
     buffer_print(out, "[");
     for (int i = 0; i < budget.count; i++) {

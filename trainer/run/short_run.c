@@ -7,7 +7,7 @@
 #include "trainer/plan/scaling_law.h"
 #include <math.h>
 
-enum { DEPTH = 2, STEPS = 110, COOLED_STEPS = 22 };
+enum { DEPTH = 2, STEPS = 110, COOLED_STEPS = 22, EARLY_FROM = 31, EARLY_TO = 50 };
 
 static Config configure(const Config *given) {
     Config config = *given;
@@ -33,13 +33,18 @@ static int run_steps(Engine *engine, const Config *config, ShortRun *run) {
         engine_data_update(engine, true) < 0)
         return -1;
     const uint64_t started = clock_ns();
-    while (result == FEED_BATCH && engine->state.step < STEPS) result = engine_step(engine, &step);
+    double early = 0;
+    while (result == FEED_BATCH && engine->state.step < STEPS) {
+        result = engine_step(engine, &step);
+        if (engine->state.step >= EARLY_FROM && engine->state.step <= EARLY_TO) early += step.result.loss;
+    }
     run->seconds = (double)(clock_ns() - started) * 1e-9;
     if (result == FEED_BATCH) result = engine_evaluate(engine, evaluations);
     if (result == FEED_CHANGED) return fail(EX_AGAIN, "the dataset changed during the short run: plan again");
     if (result == FEED_STOPPED) return fail(EX_AGAIN, "stopped during the short run");
     if (result == FEED_ERROR) return -1;
     run->loss = evaluations[SPLIT_VAL].bits_per_byte;
+    run->fall = 1 - evaluations[SPLIT_VAL].loss / (early / (EARLY_TO - EARLY_FROM + 1));
     if (isfinite(run->loss)) return 0;
     return fail(EX_USAGE, "the short run on '%s' has no bits per byte: set vocabulary=FILE", config->dataset);
 }

@@ -7,6 +7,7 @@
 typedef struct {
     double loss;    // of the validation split in the end, in bits per byte
     double seconds; // of its steps
+    double fall; // from the mean loss of an early stretch of its steps to that of the validation split, as a fraction
 } ShortRun;
 
 // Always with Muon: after so few steps the loss of AdamW tells little more than how frequent each id is. It takes about

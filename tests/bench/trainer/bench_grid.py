@@ -53,8 +53,9 @@ def finish(programs, cell, run, begin, keys):
 
 
 def probe(programs, folder, name, data, extra):
-    last = [line for line in train(programs, f"{folder}/{name}-probe", {**extra, **PROBE, "dataset": data}) if "val_loss" in line][-1]
-    return {"corpus": name, "probe": PROBE["max_iters"], "loss": last["val_loss"], "bits_per_byte": last["val_bpb"]}
+    lines = train(programs, f"{folder}/{name}-probe", {**extra, **PROBE, "dataset": data})
+    last, early = [line for line in lines if "val_loss" in line][-1], [line["loss"] for line in lines if "norm" in line and 31 <= line["step"] <= 50]
+    return {"corpus": name, "probe": PROBE["max_iters"], "loss": last["val_loss"], "bits_per_byte": last["val_bpb"], "early_loss": sum(early) / len(early)}
 
 
 def main(programs, folder, name, text, *extra):

@@ -4,8 +4,8 @@ bits per byte = scale P (A N^-alpha + (D + D0)^-beta): N parameters of the layer
 corpus's probe (Hoffmann et al. 2022, arXiv:2203.15556, without their constant, which is 0 here). The logarithms of the cells are fitted, each corpus
 with its own level, by the Gauss-Newton method with damping (Levenberg-Marquardt); scale P is the mean of the levels. The deviation is that of a corpus's
 cells from the law of the other corpora and its own probe, each corpus with the same weight. Beyond the work of the longest cells it grows with the
-logarithm of the work, by what the law of the shorter cells misses of the longest, which have three times their work. --cells prints what the law of
-the others misses of each cell."""
+logarithm of the work, by what the law of the shorter cells misses of the longest, which have three times their work. The last number is the most that the
+loss of a probe falls below the mean of its steps 31 to 50. --cells prints what the law of the others misses of each cell."""
 import json
 import sys
 
@@ -19,13 +19,13 @@ WARM_STEPS = 150  # cells of fewer steps are mostly warm-up
 def read(path):
     with open(path, encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
-    return {row["corpus"]: row["bits_per_byte"] for row in rows if "probe" in row}, [row for row in rows if "probe" not in row and row["steps"] >= WARM_STEPS]
+    return {row["corpus"]: row for row in rows if "probe" in row}, [row for row in rows if "probe" not in row and row["steps"] >= WARM_STEPS]
 
 
 def columns(rows, probes):
     """N and D in millions, and the logarithm of the loss as a multiple of the probe's."""
     N = np.array([12 * row["depth"] * (64 * row["depth"]) ** 2 / 1e6 for row in rows])
-    return N, np.array([row["tokens"] / 1e6 for row in rows]), np.log([row["bits_per_byte"] / probes[row["corpus"]] for row in rows])
+    return N, np.array([row["tokens"] / 1e6 for row in rows]), np.log([row["bits_per_byte"] / probes[row["corpus"]]["bits_per_byte"] for row in rows])
 
 
 def law(p, N, D):
@@ -84,7 +84,7 @@ def growth(rows, probes):
 def main(path, *options):
     probes, cells = read(path)
     print("// LAW(optimizer, scale, A, alpha, beta, D0: of N and D in millions, learning rate, deviation, its growth, FLOP to,")
-    print("//     N from, to, D from, to), by tests/bench/trainer/fit_grid.py tests/data/grid.jsonl")
+    print("//     N from, to, D from, to, fall of a short run to), by tests/bench/trainer/fit_grid.py tests/data/grid.jsonl")
     for optimizer in sorted({row["optimizer"] for row in cells}):
         rows = [row for row in cells if row["optimizer"] == optimizer]
         p, scale = fit(rows, probes)
@@ -94,7 +94,8 @@ def main(path, *options):
         print(f"// {len(rows)} cells of {', '.join(missed)}")
         flop = max(6 * row["parameters"] * row["tokens"] for row in rows)
         errors = [deviation, growth(rows, probes), flop]
-        numbers = [np.exp(scale), *np.exp(p), RATES[optimizer], *errors, 1e6 * N.min(), 1e6 * N.max(), 1e6 * D.min(), 1e6 * D.max()]
+        fall = max(1 - probes[corpus]["loss"] / probes[corpus]["early_loss"] for corpus in missed)
+        numbers = [np.exp(scale), *np.exp(p), RATES[optimizer], *errors, 1e6 * N.min(), 1e6 * N.max(), 1e6 * D.min(), 1e6 * D.max(), fall]
         print(f"LAW({optimizer.upper()}, {', '.join(f'{number:.5g}' for number in numbers)})")
         for corpus in missed if "--cells" in options else ():
             print(f"// {corpus}: {', '.join(f'{100 * one:+.1f}' for one in missed[corpus])} %")

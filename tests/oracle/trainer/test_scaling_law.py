@@ -40,13 +40,17 @@ def setup():
     pick = random.Random(1)
     words = ["".join(pick.choice("abcdefghijklmnop") for _ in range(pick.randint(2, 7))) for _ in range(400)]
     with open("text.txt", "w") as file:
-        file.writelines(" ".join(pick.choices(words, range(400, 0, -1), k=12)) + "\n" for _ in range(8000))
+        lines = [pick.choices(words, range(400, 0, -1), k=12) for _ in range(8000)]
+        file.writelines(" ".join(line) + "\n" for line in lines)
+    with open("records.txt", "w") as file:
+        file.writelines(f"Package {a} Version {len(b)} Section {c[0]} Depends {b} Description {a} {d} {b} {d} {a}\n" for a, b, c, d, *_ in lines)
     runner.call(f"{BIN}/shardtool", "train-vocabulary", "-q", "-V", "1000", "-o", "words", "text.txt")
-    for name, vocabulary in (("data", "words"), ("small", "chars"), ("whole", "words")):
+    for name, vocabulary in (("data", "words"), ("small", "chars"), ("whole", "words"), ("records", "words")):
         if name == "small":
             with open("chars", "wb") as file:
                 file.write(runner.call(f"{BIN}/shardtool", "train-vocabulary", "--characters", "text.txt").stdout)
-        runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--docs", "lines", "--val", "0" if name == "whole" else "0.2", "--vocabulary", vocabulary, "-o", name, "text.txt")
+        runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--docs", "lines", "--val", "0" if name == "whole" else "0.2", "--vocabulary", vocabulary, "-o", name,
+                    "records.txt" if name == "records" else "text.txt")  # fmt: skip
 
 
 def plan(*options, code=0):
@@ -70,14 +74,16 @@ def unique_tokens():
     return int(re.search(r"train_tokens +(\d+)", text)[1])
 
 
-def short_loss():
-    """Of a run of train with the keys of short_run.c."""
-    keys = {"dataset": "data", "out_dir": "short", "device": "cpu", "depth": 2, "optimizer": "muon", "learning_rate": 2e-3, "min_lr": 0, "beta2": 0.99,
+def short_run(data):
+    """Bits per byte and fall of a run of train with the keys of short_run.c."""
+    keys = {"dataset": data, "out_dir": data + ".run", "device": "cpu", "depth": 2, "optimizer": "muon", "learning_rate": 2e-3, "min_lr": 0, "beta2": 0.99,
             "warmup_iters": 20, "max_iters": SHORT_STEPS, "lr_decay_iters": SHORT_STEPS, "lr_schedule": "wsd:22", "block_size": 128, "batch_size": 8,
             "gradient_accumulation_steps": 1, "eval_tokens": 32768, "eval_interval": 1000, "sample_tokens": 0}  # fmt: skip
     runner.call(f"{BIN}/trainer", "train", *(f"--{key}={value}" for key, value in keys.items()))
-    with open("short/metrics.jsonl", encoding="utf-8") as file:
-        return [line for line in map(json.loads, file) if "val_bpb" in line][-1]["val_bpb"]
+    with open(f"{data}.run/metrics.jsonl", encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    last = [line for line in lines if "val_bpb" in line][-1]
+    return last["val_bpb"], 1 - last["val_loss"] / np.mean([line["loss"] for line in lines if "norm" in line and 31 <= line["step"] <= 50])
 
 
 def test_each_candidate_has_the_loss_of_the_law_and_its_interval_and_the_least_is_chosen():
@@ -85,7 +91,9 @@ def test_each_candidate_has_the_loss_of_the_law_and_its_interval_and_the_least_i
     scale, p, deviation, growth, most_flop = law[0], law[1:5], law[6], law[7], law[8]
     text = plan("--until=20s").stdout.decode()
     found, level = rows(text), float(re.search(r"reached ([\d.]+) bits per byte", text)[1])
-    assert abs(level - short_loss()) < 6e-4
+    bits, fall = short_run("data")
+    assert abs(level - bits) < 6e-4
+    assert fall < law[13] and "In the short run" not in text, fall
     assert len(found) >= 6, text
     for mark, depth, steps, D, epochs, bits, low, high in found:
         D = steps * 1024
@@ -117,12 +125,20 @@ def test_keys_that_are_given_stay_and_the_lines_are_a_configuration():
     one = json.loads(plan("--json", *options).stdout)
     (candidate,) = one["candidates"]
     assert candidate["chosen"] and candidate["steps"] == 400 and abs(candidate["bits_per_byte"] - bits) < 6e-4 and one["fits"]
+    assert 0 < one["short_run_fall"] < laws()["adamw"][13] and not one["faster_than_the_law"]
     assert one["unlike_the_law"] == ["learning_rate", "block_size"] and "other values of learning_rate, block_size, and" in text
     assert 1 < candidate["bits_per_byte"] / candidate["bits_per_byte_without_repetition"] < 1.01
     assert abs(candidate["bits_per_byte"] + candidate["interval"] - high) < 1.1e-3 and {key: one["config"][key] for key in given} == given
     with open("chosen.conf", "w") as file:
         file.writelines(f"{key} = {value}\n" for key, value in keys.items())
     runner.call(f"{BIN}/trainer", "plan", "chosen.conf", "--print_config")
+
+
+@runner.ci
+def test_a_text_that_is_learnt_faster_than_those_of_the_law_is_named():
+    (_, fall), most = short_run("records"), laws()["adamw"][13]
+    text = plan("--until=20s", "--depth=1", "--max_iters=400", "--dataset=records").stdout.decode()
+    assert fall > most and f"fell by {100 * fall:.0f} %, that of the law's texts by at most {100 * most:.0f} %: " in text, (fall, text)
 
 
 def test_what_the_law_does_not_reach_is_2_and_has_no_number():
@@ -150,8 +166,9 @@ def read_cells(optimizer):
     with open(CELLS, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     probes = {line["corpus"]: line["bits_per_byte"] for line in lines if "probe" in line}
+    fall = max(1 - line["loss"] / line["early_loss"] for line in lines if "probe" in line)
     cells = [cell for cell in lines if cell.get("optimizer") == optimizer and cell["steps"] >= WARM_STEPS]
-    return cells, *(np.array(values) for values in zip(*((layers(cell["depth"]), cell["tokens"] / 1e6, math.log(cell["bits_per_byte"] / probes[cell["corpus"]]),
+    return cells, fall, *(np.array(values) for values in zip(*((layers(cell["depth"]), cell["tokens"] / 1e6, math.log(cell["bits_per_byte"] / probes[cell["corpus"]]),
                                                           cell["corpus"]) for cell in cells)))  # fmt: skip
 
 
@@ -178,7 +195,7 @@ def minimize(N, D, y, corpora):
 
 def test_the_coefficients_are_those_of_another_minimization_over_the_cells():
     for optimizer, law in laws().items():
-        cells, N, D, y, corpora = read_cells(optimizer)
+        cells, fall, N, D, y, corpora = read_cells(optimizer)
         p, level, least = minimize(N, D, y, corpora)
         rest = y - np.log(law[0] * loss(law[1:5], N, D))
         assert np.sum([np.sum((rest[corpora == name] - rest[corpora == name].mean()) ** 2) for name in set(corpora)]) < least * 1.01, (law, p)
@@ -190,6 +207,7 @@ def test_the_coefficients_are_those_of_another_minimization_over_the_cells():
             unseen.append(np.mean((y[own] - level - np.log(loss(p, N[own], D[own]))) ** 2))
         assert math.isclose(law[6], math.sqrt(np.mean(unseen)), rel_tol=0.03), (law[6], unseen)
         assert (law[9], law[10]) == (1e6 * N.min(), float(f"{1e6 * N.max():.5g}")) and law[11] == float(f"{1e6 * D.min():.5g}"), law
+        assert math.isclose(law[13], fall, rel_tol=1e-4)
         assert law[8] == float(f"{max(6 * cell['parameters'] * cell['tokens'] for cell in cells):.5g}")
 
 
