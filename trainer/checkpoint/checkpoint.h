@@ -2,8 +2,9 @@
 //
 //   model.safetensors      fp32, Hugging Face GPT-2's names and layout (transformers loads the directory)
 //   config.json            the model, in the format of transformers
-//   optimizer.safetensors  the ranges that the optimizer's row names (adamw.m.NAME, adamw.v.NAME), in our own layout;
-//                          with `ema` also the averaged weights (ema.NAME)
+//   optimizer.safetensors  the ranges that the optimizer's row names (adamw.m.NAME, adamw.v.NAME, muon.momentum.NAME),
+//                          in our own layout: matrices of blocks are outputs x inputs, not transposed as in
+//                          model.safetensors; with `ema` also the averaged weights (ema.NAME)
 //   state.json             the rest of the run: RunState, the configuration, the hashes of the other files. The last
 //                          key is "hash", of the text before its comma; model_hash and optimizer_hash are of the
 //                          JSON headers of the .safetensors files, which have those of the tensors;
