@@ -4,10 +4,16 @@ import hashlib
 import itertools
 import os
 import pathlib
+import re
 import shutil
 
-import runner
+import numpy as np
+
+import chain
 import combinations
+import runner
+import scalar_step
+import test_loader_sampling as sampling
 
 TRAINERS = os.environ.get("TRAINERS", os.environ["BIN"] + "/trainer").split()
 ISAS = "avx512", "avx2", "portable"
@@ -26,6 +32,17 @@ SHAPES = {
     "answers": ({"loss_tokens": "answers", "reduce_dtype": "bfloat16", "optimizer_state": "bf16", "recheck_interval": 1, "lr_schedule": "wsd"}, "C"),
     "extreme": ({"learning_rate": 30, "weight_decay": 0.5, "grad_clip": 1e-19, "beta2": 0, "spike_action": "skip:2", "max_iters": 8}, "B"),
 }  # fmt: skip
+
+# Steps of the scalar reference, by all options that docs/bits.md describes.
+STEPS = {"warmup_iters": 1, "lr_decay_iters": 5, "max_iters": 3, "eval_interval": 3, "checkpoint_interval": 1, "n_embd": 40, "n_head": 4, "block_size": 13,
+         "batch_size": 3, "grad_clip": 0.7, "gradient_accumulation_steps": 3, "eval_tokens": 60, "sample_tokens": 0}  # fmt: skip
+SCALAR = {
+    "gpt2": {"mlp": "gelu:tanh", "bias": "True", "n_layer": 2, "gradient_accumulation_steps": 1, "batch_size": 2, "block_size": 40},
+    "nanogpt": {"mlp": "gelu", "n_embd": 26, "n_head": 2, "n_layer": 2},
+    "llama": {**LLAMA, "position": "rope:500", "block_size": 8, "gradient_accumulation_steps": 1},
+    "options": {"mlp": "relu2", "n_embd": 36, "n_kv_head": 2, "qk_norm": "True", "bias": "True", "logit_softcap": 0.9, "z_loss": 0.1},
+    "muon": {**LLAMA, "optimizer": "muon", "muon_learning_rate": 0.02},
+}
 
 
 def compare(tools, case, isa, threads, ranks, build):
@@ -50,6 +67,15 @@ def open_shape(tool, name):
     return case
 
 
+def tensors_of(folder):
+    """Those of a checkpoint, in the layout of model.safetensors."""
+    tensors = {}
+    for name, values in {**chain.read_tensors(folder / "model.safetensors"), **chain.read_tensors(folder / "optimizer.safetensors")}.items():
+        turned = ".h." in name and values.ndim == 2 and not name.startswith("transformer.")
+        tensors[name.replace("transformer.", "")] = values.T if turned else values
+    return tensors
+
+
 def has_mpi(tool):
     if not tool.has_ranks:
         raise runner.Skip("all but several processes was run: built without MPI, or mpirun is not installed")
@@ -60,6 +86,36 @@ def test_other_instructions_threads_and_processes_give_the_same_bits(place):
     for name, factors in ("odd", ("portable", 3, 1, 0)), ("muon", ("avx2", 2, 2 if tool.has_ranks else 1, 0)):
         compare([tool], open_shape(tool, name), *factors)
     has_mpi(tool)
+
+
+def test_three_steps_have_the_bits_of_a_scalar_reference(place):
+    """The initial weights are those of a checkpoint of step 0; losses, norms, weights, moments and the loss of an evaluation follow."""
+    tool = combinations.Tool(os.environ["BIN"], place)
+    ids = chain.train_ids(None, tool.place / "A").astype(int)
+    for name, keys in SCALAR.items():
+        case = combinations.Case(tool, name, {**FIXED, **STEPS, **keys}, "A")
+        for step in 0, 1:
+            combinations.ends_as(case.train(f"first-{step}", max_iters=step), 0, name)
+        ends_of_steps = [tensors_of(case.folder / f"{run}/ckpt-{step:08}") for step, run in enumerate(("first-0", "first-1", "one", "one"))]
+        keys = {**scalar_step.DEFAULTS, **case.settings}
+        trained = {key.split(".", 2)[2] for key in ends_of_steps[1] if key.startswith(("adamw.m.", "muon.momentum."))}  # the files of GPT-2 also have biases
+        weights = {name: np.array(values) for name, values in ends_of_steps[0].items() if name in trained}
+        row = lambda sample, mode=keys["sampling"]: sampling.row(mode, ids, 1337, 0, keys["block_size"], sample)
+        for line, wanted, found in zip(case.steps(), ends_of_steps[1:], scalar_step.train(keys, weights, row, 3)):
+            loss, norm, found = found
+            combinations.check((line["loss"], line["norm"]) == (loss, norm), name, line, "not", loss, norm)
+            for tensor, values in found.items():
+                differing = np.argwhere(wanted[tensor].view("u4") != values.view("u4"))
+                combinations.check(not len(differing), name, "step", line["step"], tensor, "differs in", len(differing), "places, first", *differing[:1])
+        rows = np.stack([row(sample, "permuted") for sample in range(-(-keys["eval_tokens"] // keys["block_size"]))])
+        wanted = next(line["train_loss"] for line in case.lines() if line["step"] == 3 and "train_loss" in line)
+        combinations.check(wanted == scalar_step.evaluate(keys, weights, rows), name, "the evaluation is", wanted)
+
+
+def test_the_page_of_bits_has_the_constants_of_the_reference():
+    page = pathlib.Path(__file__).resolve().parents[3] / "docs/bits.md"
+    page, reference = (sorted(set(re.findall(r"0x[0-9a-f.]+p[+-]?\d+", path.read_text()))) for path in (page, pathlib.Path(scalar_step.__file__)))
+    assert page == reference and len(page) > 40, (page, reference)
 
 
 @runner.ci
