@@ -193,7 +193,8 @@ size_t cpu_matmul_scratch(const Shape *s) {
     const size_t C = (size_t)s->C, V = (size_t)s->V, hidden = 7 * C + 128, head = V + C;
     const int threads = s->threads > 0 ? s->threads : team_threads();
     const bool any = operations->act_type == DTYPE_FP32; // if `portable`
-    const int widest = any && s->V > 4 * s->C + 128 ? s->V : 4 * s->C + 128;
+    const int inner = 16 * s->C / 3 + 128;               // at most: gate and up of SwiGLU
+    const int widest = any && s->V > inner ? s->V : inner;
     const size_t panels = has_panels || any ? variant->panels_scratch(widest, threads) : 0;
     if (products == PRODUCTS_WIDENED) return WIDE_ROWS * sizeof(float) * size_larger(hidden, head) + 128 + panels;
     return cpu_amx ? size_larger(amx_scratch(4 * s->C, threads), amx_input_scratch(s->C, threads)) : panels;

@@ -39,7 +39,7 @@ STEPS = {"warmup_iters": 1, "lr_decay_iters": 5, "max_iters": 3, "eval_interval"
 SCALAR = {
     "gpt2": {"mlp": "gelu:tanh", "bias": "True", "n_layer": 2, "gradient_accumulation_steps": 1, "batch_size": 2, "block_size": 40},
     "nanogpt": {"mlp": "gelu", "n_embd": 26, "n_head": 2, "n_layer": 2},
-    "llama": {**LLAMA, "position": "rope:500", "block_size": 8, "gradient_accumulation_steps": 1},
+    "llama": {**LLAMA, "position": "rope:500", "n_embd": 88, "block_size": 8, "gradient_accumulation_steps": 1},  # gate and up are the widest product
     "options": {"mlp": "relu2", "n_embd": 36, "n_kv_head": 2, "qk_norm": "True", "bias": "True", "logit_softcap": 0.9, "z_loss": 0.1},
     "muon": {**LLAMA, "optimizer": "muon", "muon_learning_rate": 0.02},
 }
