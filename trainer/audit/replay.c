@@ -187,7 +187,7 @@ static int cool_down(Replay *replay, const RecordLine *line) {
         return fail(EX_DATA, "'%s': the cooldown of step %" PRIu64 " is damaged", replay->record.path, line->step);
     snprintf(done, sizeof done, "%.*s", (int)text.size, (const char *)text.data);
     cooldown->from = line->step, cooldown->done = strtod(done, NULL);
-    cooldown->at_once = record_member(line, "at_once", &text);
+    cooldown->at_once = record_member(line, "at_once", &text) && *text.data == 't'; // true
     return 0;
 }
 
