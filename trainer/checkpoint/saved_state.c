@@ -13,7 +13,7 @@ int saved_file_check(const char *path) {
     struct stat st;
     if (stat(path, &st) < 0) return fail_errno("cannot open '%s'", path);
     // rclone's mounts show the files of a renamed folder as empty for some seconds
-    return st.st_size
+    return st.st_size || !S_ISREG(st.st_mode)
                ? 0
                : fail(EX_IO, "'%s' reads as empty, which no save leaves; if it stays so, move its folder away", path);
 }

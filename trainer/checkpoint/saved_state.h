@@ -3,7 +3,8 @@
 
 #include "trainer/checkpoint/run_state.h"
 
-// Whether a file of a checkpoint is there: -1 (66) when it is missing, 74 when it is empty, which no save leaves.
+// Whether a file of a checkpoint is there: -1 (66) when it is missing, 74 when it is an empty file, which no save
+// leaves. Others than files are refused when they are opened.
 int saved_file_check(const char *path);
 
 // Reads state.json of a checkpoint; the other files are not looked at. -1 (65, 66, 74, ...) with the path in the
