@@ -221,6 +221,28 @@ static int check_processes(const Record *record, uint64_t steps) {
     return found;
 }
 
+// Warns of each change within a segment behind which no replay goes on.
+static int warn_of_changes(const Receipt *receipt, const Record *record) {
+    const ReceiptEnd *end = receipt->ends;
+    RecordLine line, before = {0}, process = {0};
+    int found;
+    for (Bytes rest = record->text; (found = record_next(record, &rest, &line)) > 0;) {
+        if (line.kind == LINE_PROCESS) process = line;
+        if (line.kind != LINE_STEP || process.text.data == before.text.data) continue;
+        while (line.step > end->step)
+            if (++end == receipt->ends + receipt->segments) return 0;
+        const uint64_t from = end > receipt->ends ? end[-1].step : 0;
+        if (line.step > from + 1 && replay_check_change(record, &before, &process) < 0) {
+            log_warn("nobody can check segment %d, steps %" PRIu64 " to %" PRIu64
+                     ": %s; keep the checkpoint of a step with such a change",
+                     (int)(end - receipt->ends) + 1, from + 1, end->step, err_text());
+            err_clear();
+        }
+        before = process;
+    }
+    return found;
+}
+
 // Of the checkpoints of the run `count`, at equal distances.
 static int read_ends(Receipt *receipt, const Record *record, const char *run, const uint64_t *steps, size_t all,
                      unsigned count, RunState *state) {
@@ -260,6 +282,7 @@ static int write_receipt(const char *path, const char *run, const Record *record
         }
         count -= (unsigned)fewer;
     }
+    if (result == 0) result = warn_of_changes(&receipt, record);
     if (result == 0) result = file_write(path, (Bytes){text.data, text.size});
     if (result == 0) printf("%" PRIu64 " steps in %u segment%s\n", receipt.ends[count - 1].step, count, PLURAL(count));
     buffer_close(&text);

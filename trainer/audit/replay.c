@@ -92,24 +92,9 @@ static int check_config(const Record *record, const ConfigReader *reader, json_t
     return result;
 }
 
-// A replay has one plan, so it ends where a key of the plan changes. The steps before can be replayed, and in another
-// replay the steps after the oldest later checkpoint.
-static int fail_planned(const Replay *replay, uint64_t step, const char *name, const char *then, const char *now) {
-    uint64_t oldest = replay->record.last_step, found;
-    char later[80] = "; the later steps cannot be replayed: no checkpoint is left";
-    for (uint64_t most = oldest - 1;
-         most && checkpoint_up_to(replay->engine.config.out_dir, most, &found) && found >= step;)
-        oldest = found, most = found - 1;
-    if (oldest < replay->record.last_step)
-        snprintf(later, sizeof later, ", and those from %" PRIu64 " on, apart", oldest + 1);
-    return fail(EX_USAGE, "after step %" PRIu64 " the run has %s=%s, before it %s: replay the steps up to it%s", step,
-                name, then, now, later);
-}
-
-// The run continues with other values of some keys.
-static int change_config(Replay *replay, const RecordLine *line) {
-    Config *config = &replay->engine.config;
-    json_t *keys = config_of(&replay->record, line);
+// The run continues with other values of some keys. -1 (2) if a key of the memory plan changes.
+static int change_config(Config *config, const Record *record, const RecordLine *line) {
+    json_t *keys = config_of(record, line);
     if (!keys) return -1;
     run_state_add_defaults(keys);
     int result = 0;
@@ -119,12 +104,13 @@ static int change_config(Replay *replay, const RecordLine *line) {
         config_value(config, key, now, sizeof now);
         if (config_class(key) == CLASS_PLACE || (then && !strcmp(now, then))) continue;
         if (!then)
-            result = fail(EX_DATA, "'%s': the configuration of step %" PRIu64 " has no %s", replay->record.path,
-                          line->step, name);
+            result =
+                fail(EX_DATA, "'%s': the configuration of step %" PRIu64 " has no %s", record->path, line->step, name);
         else if ((!config_may_change(key) || config_has_role(key, ROLE_PLAN)) && !config_is_idle(config, key))
-            result = fail_planned(replay, line->step, name, then, now);
+            result =
+                fail(EX_USAGE, "after step %" PRIu64 " the run has %s=%s, before it %s", line->step, name, then, now);
         else if (!config_parse(config, key, then) || !is_written(config, key, then))
-            result = fail(EX_DATA, "'%s': %s cannot be %s", replay->record.path, name, then);
+            result = fail(EX_DATA, "'%s': %s cannot be %s", record->path, name, then);
     }
     json_decref(keys);
     return result;
@@ -160,9 +146,38 @@ int replay_check_process(const RecordLine *process, bool fast) {
     return check_bits(process) < 0 ? -1 : check_order(process, fast);
 }
 
+int replay_check_change(const Record *record, const RecordLine *before, const RecordLine *process) {
+    ConfigReader reader;
+    SavedState keys = {.config = config_of(record, before)};
+    config_open(&reader);
+    if (keys.config) saved_state_fill(&keys, &reader, record->path);
+    const int result = keys.config ? change_config(&reader.config, record, process) : -1;
+    saved_state_close(&keys);
+    config_close(&reader);
+    return result;
+}
+
+// A replay has one plan, so it ends where a key of the plan changes. The steps before can be replayed, and in another
+// replay the steps after the oldest later checkpoint.
+static int fail_changed(const Replay *replay, uint64_t step) {
+    uint64_t oldest = replay->record.last_step, found;
+    char later[80] = "; the later steps cannot be replayed: no checkpoint is left";
+    Error error;
+    err_take(&error);
+    for (uint64_t most = oldest - 1;
+         most && checkpoint_up_to(replay->engine.config.out_dir, most, &found) && found >= step;)
+        oldest = found, most = found - 1;
+    if (oldest < replay->record.last_step)
+        snprintf(later, sizeof later, ", and those from %" PRIu64 " on, apart", oldest + 1);
+    return fail(EX_USAGE, "%s: replay the steps up to it%s", error.text, later);
+}
+
 static int change_process(Replay *replay, const RecordLine *line) {
-    if (check_bits(line) < 0 || change_config(replay, line) < 0) return -1;
-    return check_order(line, replay->engine.config.reduce_order == REDUCE_FAST);
+    Config *config = &replay->engine.config;
+    if (check_bits(line) < 0) return -1;
+    if (change_config(config, &replay->record, line) < 0)
+        return err_code() == EX_USAGE ? fail_changed(replay, line->step) : -1;
+    return check_order(line, config->reduce_order == REDUCE_FAST);
 }
 
 static int roll_back(Replay *replay, const RecordLine *line) {

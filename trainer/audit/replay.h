@@ -22,5 +22,7 @@ int replay(ReplayResult *result, const char *directory, ConfigReader *reader, in
 
 // -1 (2) when this program, in one process, does not compute the bits of a process. fast: its order of sums.
 int replay_check_process(const RecordLine *process, bool fast);
+// -1 (2) when no replay goes on from the steps of a process to those of the next one.
+int replay_check_change(const Record *record, const RecordLine *before, const RecordLine *process);
 // -1 (1) when the record has another link of a step than its checkpoint.
 int replay_check_link(const Record *record, uint64_t step, const uint8_t link[32]);

@@ -84,9 +84,14 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 2 "after step 8 the run has batch_size=1, before it 2: replay the steps up to it, and those from 9 on, apart" replay run
     run_match 0 "steps 1 to 8 are equal" replay run --steps=1..8
     run_match 0 "steps 9 to 10 are equal" replay run --steps=9..10
+    run_match 0 "10 steps in 2 segments" replay run --receipt ends.json # one ends with the checkpoint of step 8
+    [[ "$output" != *nobody* ]]
+    run_match 0 "segment 1 of 2, steps 1 to 8: accepted*segment 2 of 2, steps 9 to 10: accepted" replay run --check ends.json
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=12 --batch_size=1 --gradient_accumulation_steps=4
     run_match 2 "replay the steps up to it, and those from 11 on, apart" replay run --steps=9..10
     rm -r run/ckpt-00000010
+    run_match 0 "nobody can check segment 1, steps 1 to 12: after step 8 the run has batch_size=1, before it 2; keep" replay run --receipt receipt.json
+    run_match 2 "segment 1 of 1, steps 1 to 12: not checked: after step 8 the run has batch_size=1" replay run --check receipt.json
     run_match 2 "replay the steps up to it; the later steps cannot be replayed: no checkpoint is left" replay run --steps=9..10
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=1
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=2 --dtype=float32:highest
