@@ -209,15 +209,26 @@ static int read_end(ReceiptEnd *end, const char *run, RunState *state) {
 
 // ---- writing
 
+static int check_machine(uint64_t step, const char *name, const char *before) {
+    if (!*name || !*before || !strcmp(name, before)) return 0;
+    return fail(EX_USAGE, "step %" PRIu64 " was computed on '%s', and earlier ones on '%s': a receipt has one machine",
+                step, name, before);
+}
+
 // Whether this program, in one process, can compute the steps again.
 static int check_processes(const Record *record, uint64_t steps) {
     static const char fixed[] = "\"reduce_order\": \"fixed\"";
+    char before[CHOICES_BYTES] = "", name[CHOICES_BYTES];
     RecordLine line;
     int found;
-    for (Bytes rest = record->text; (found = record_next(record, &rest, &line)) > 0;)
-        if (line.kind == LINE_PROCESS && line.step < steps &&
-            replay_check_process(&line, !memmem(line.text.data, line.text.size, fixed, sizeof fixed - 1)) < 0)
+    for (Bytes rest = record->text; (found = record_next(record, &rest, &line)) > 0;) {
+        if (line.kind != LINE_PROCESS || line.step >= steps) continue;
+        record_text(&line, "machine", name, sizeof name);
+        if (replay_check_process(&line, !memmem(line.text.data, line.text.size, fixed, sizeof fixed - 1)) < 0 ||
+            check_machine(line.step + 1, name, before) < 0)
             return -1;
+        strcpy(before, name);
+    }
     return found;
 }
 
@@ -255,9 +266,7 @@ static int read_ends(Receipt *receipt, const Record *record, const char *run, co
             replay_check_link(record, end->step, end->link) < 0)
             return -1;
         state->choices[machine_size(state)] = 0;
-        if (i && strcmp(machine, state->choices) != 0)
-            return fail(EX_USAGE, "step %" PRIu64 " was computed on '%s', and earlier ones on '%s': a receipt has one",
-                        end->step, state->choices, machine);
+        if (check_machine(end->step, state->choices, machine) < 0) return -1;
         strcpy(machine, state->choices);
     }
     return read_initial(state, receipt->initial);

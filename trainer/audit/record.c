@@ -17,7 +17,7 @@ static const struct {
     {LINE_SPIKE, "spike", "", NULL},
     {LINE_DATASET, "dataset", "", NULL},
     {LINE_PASSED, "passed_from", "", NULL},
-    {LINE_PROCESS, "arena_bytes", "arena_bytes world answer_share bits ", "version data loader config "},
+    {LINE_PROCESS, "arena_bytes", "arena_bytes world answer_share bits ", "version data loader machine config "},
     {LINE_ROLLED_BACK, "rolled_back_from", "rolled_back_from ", "nonfinite skip_from skip_to "},
     {LINE_COOLDOWN, "cooldown_begun", "cooldown_begun cooldown_steps cooldown_done end_s ", "at_once "},
     {LINE_NOTE, "until", "until_at ", "until "},

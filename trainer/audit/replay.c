@@ -20,14 +20,15 @@
 typedef struct {
     Engine engine;
     Record record;
-    DatasetUse dataset; // of the first step
-    uint64_t from;      // the checkpoint that it begins with; 0: the initial weights
-    Bytes rest;         // lines that are not compared yet
-    bool segment;       // of a receipt
-    bool differs, bad;  // bad: an error is pending since a line was compared
-    uint64_t last;      // the last step that is replayed
-    uint64_t compared;  // the last step of a checkpoint that was compared
-    uint64_t awaited;   // or that was not saved before the step's evaluation or the samples that were passed
+    DatasetUse dataset;          // of the first step
+    uint64_t from;               // the checkpoint that it begins with; 0: the initial weights
+    Bytes rest;                  // lines that are not compared yet
+    char machine[CHOICES_BYTES]; // what computed the present step
+    bool segment;                // of a receipt
+    bool differs, bad;           // bad: an error is pending since a line was compared
+    uint64_t last;               // the last step that is replayed
+    uint64_t compared;           // the last step of a checkpoint that was compared
+    uint64_t awaited;            // or that was not saved before the step's evaluation or the samples that were passed
     unsigned checkpoints;
     int path_count; // datasets that the user names
     char **paths;
@@ -142,6 +143,12 @@ static int check_bits(const RecordLine *process) {
         process->step, bits, BITS, program);
 }
 
+// What computed the steps after this line. Earlier versions did not write it. A receipt names that of the checkpoints.
+static void take_machine(Replay *replay, const RecordLine *process) {
+    char name[sizeof replay->machine];
+    if (!replay->segment && record_text(process, "machine", name, sizeof name)) strcpy(replay->machine, name);
+}
+
 int replay_check_process(const RecordLine *process, bool fast) {
     return check_bits(process) < 0 ? -1 : check_order(process, fast);
 }
@@ -177,7 +184,9 @@ static int change_process(Replay *replay, const RecordLine *line) {
     if (check_bits(line) < 0) return -1;
     if (change_config(config, &replay->record, line) < 0)
         return err_code() == EX_USAGE ? fail_changed(replay, line->step) : -1;
-    return check_order(line, config->reduce_order == REDUCE_FAST);
+    if (check_order(line, config->reduce_order == REDUCE_FAST) < 0) return -1;
+    take_machine(replay, line);
+    return 0;
 }
 
 static int roll_back(Replay *replay, const RecordLine *line) {
@@ -297,6 +306,7 @@ static int compare_checkpoint(Replay *replay, bool at_end) {
     saved_state_close(&saved);
     if (!now) return replay->awaited = step, 0;
     replay->compared = step, replay->checkpoints++;
+    if (engine->backend->in_host_memory) strcpy(engine->state.choices, replay->machine); // a name: other bits differ
     const int same = checkpoint_compare(engine_whole(engine), &engine->state, &engine->config, path, &which);
     if (same) return same < 0 ? -1 : 0;
     return fail(EX_NO, "step %" PRIu64 ": %s in '%s' is not that of the state that was computed again", step, which,
@@ -460,14 +470,17 @@ int replay_check_link(const Record *record, uint64_t at, const uint8_t checkpoin
     return fail(EX_NO, "step %" PRIu64 ": the checkpoint has the link %.16s, '%s' another", at, hex, record->path);
 }
 
-// Whether this machine is that of the run, whose choices begin with its name.
-static int check_machine(const Engine *engine, const char *run) {
+// Whether this machine is that of the run. -1 (2) if not: a pending difference proves nothing then.
+static int check_machine(const Replay *replay) {
     static char here[CHOICES_BYTES];
-    engine->backend->choices_get(here, sizeof here);
-    const size_t size = strcspn(here, "\n"), other = strcspn(run, "\n");
-    if (!other || (other == size && !memcmp(here, run, size))) return 0;
-    return fail(EX_USAGE, "the run was computed on '%.*s', and this is '%.*s': check it on such a machine", (int)other,
-                run, (int)size, here);
+    Error found;
+    replay->engine.backend->choices_get(here, sizeof here);
+    here[strcspn(here, "\n")] = 0;
+    if (!*replay->machine || !strcmp(here, replay->machine)) return 0;
+    err_take(&found);
+    return fail(EX_USAGE, "the run was computed on '%s', and this is '%s': %s it on such a machine%s%s",
+                replay->machine, here, replay->segment ? "check" : "replay",
+                found.code ? ". Its bits differ here: " : "", found.text);
 }
 
 // Checks that the loader serves the dataset of the next step.
@@ -510,9 +523,11 @@ static int open_replay(Replay *replay, ReplayResult *result, const char *directo
         return -1;
     if (replay_check_process(&step.process, reader->config.reduce_order == REDUCE_FAST) < 0) return -1;
     replay->from = result->from;
+    snprintf(replay->machine, sizeof replay->machine, "%.*s", (int)strcspn(state.choices, "\n"), state.choices);
+    take_machine(replay, &step.process);
     engine->record = compare, engine->record_self = replay, engine->recorded = &replay->dataset;
     if (stop_on_signals() < 0 || engine_open(engine, &reader->config, false, false) < 0 || begin(replay, &state) < 0 ||
-        engine_connect(engine) < 0 || (result->segment && check_machine(engine, state.choices) < 0) ||
+        engine_connect(engine) < 0 || (result->segment && check_machine(replay) < 0) ||
         engine_open_weights(engine, true) < 0 || feed_attach(engine->feed) < 0 || use_dataset(replay) < 0)
         return -1;
     return 0;
@@ -619,6 +634,7 @@ int replay(ReplayResult *result, const char *directory, ConfigReader *reader, in
     replay = (Replay){.path_count = path_count, .paths = paths, .segment = result->segment};
     int status = open_replay(&replay, result, directory, reader);
     if (status == 0) status = err_code() ? -1 : replay_steps(&replay, result);
+    if (err_code() == EX_NO && replay.engine.backend) check_machine(&replay);
     memcpy(result->link, replay.engine.state.chain, sizeof result->link);
     result->rule = replay.engine.state.chain_rule;
     result->checkpoints = replay.checkpoints, result->compared = replay.compared;

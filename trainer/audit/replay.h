@@ -17,7 +17,8 @@ typedef struct {
 
 // Replays steps result->first to result->last of the run in `directory` (0: from its first, to its last). Keys that the
 // reader has set replace the run's; the datasets are found among `paths` and the run's, by fingerprint. 0 when all is
-// equal; -1 after fail(): 1 with the first difference, 65 for damaged parts, 66 for missing ones.
+// equal; -1 after fail(): 1 with the first difference, 2 with it if another machine made the steps, 65 for damaged
+// parts, 66 for missing ones.
 int replay(ReplayResult *result, const char *directory, ConfigReader *reader, int path_count, char **paths);
 
 // -1 (2) when this program, in one process, does not compute the bits of a process. fast: its order of sums.

@@ -31,6 +31,7 @@
 //     answer_share    loss_tokens=answers, and the dataset is on this machine: of the ids of answers, those that the
 //                     first epoch counts
 //     version, config   of the trainer; the configuration, as in a checkpoint
+//     machine         what computes the bits: the first line of choices in state.json
 //     data or loader  the dataset's folder, or the endpoint of a loader
 //   spike             standard deviations of the loss or norm of this step above those before; applied: whether it was
 //                     updated

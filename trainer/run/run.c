@@ -151,7 +151,7 @@ static void record_process(Run *run) {
     const Config *config = &run->engine.config;
     char path[PATH_MAX_BYTES], whole[2 * PATH_MAX_BYTES], folder[PATH_MAX_BYTES], answers[40] = "";
     AnswerShare share;
-    Buffer data = {0};
+    Buffer data = {0}, machine = {0};
     json_t *keys = run_state_config(config);
     char *text = json_dumps(keys, 0);
     if (!text) die(EX_MEMORY, "no memory for the configuration");
@@ -159,16 +159,18 @@ static void record_process(Run *run) {
     const bool relative = local && *path != '/' && getcwd(folder, sizeof folder);
     snprintf(whole, sizeof whole, "%s%s%s", relative ? folder : "", relative ? "/" : "", local ? path : config->loader);
     json_add_string(&data, whole);
+    snprintf(whole, sizeof whole, "%.*s", (int)strcspn(run->engine.state.choices, "\n"), run->engine.state.choices);
+    json_add_string(&machine, whole);
     if (run_owns(run) && answer_share_find(&share, config) > 0)
         snprintf(answers, sizeof answers, ", \"answer_share\": %.4f", (double)share.counted / (double)share.answers);
     err_clear(); // the loader has opened the dataset, and tells its errors
     metrics_add(&run->metrics, run->engine.state.step,
                 "\"arena_bytes\": %llu, \"world\": %u%s, \"bits\": %d, "
-                "\"version\": \"%s%s%s\", \"%s\": %.*s, \"config\": %s",
+                "\"version\": \"%s%s%s\", \"machine\": %.*s, \"%s\": %.*s, \"config\": %s",
                 (unsigned long long)run->engine.plan.bytes, run->engine.collective.world, answers, BITS, version,
-                *version_commit ? " " : "", version_commit, local ? "data" : "loader", (int)data.size,
-                (const char *)data.data, text);
-    buffer_close(&data);
+                *version_commit ? " " : "", version_commit, (int)machine.size, (const char *)machine.data,
+                local ? "data" : "loader", (int)data.size, (const char *)data.data, text);
+    buffer_close(&data), buffer_close(&machine);
     free(text);
     json_decref(keys);
 }

@@ -92,6 +92,9 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     rm -r run/ckpt-00000010
     run_match 0 "nobody can check segment 1, steps 1 to 12: after step 8 the run has batch_size=1, before it 2; keep" replay run --receipt receipt.json
     run_match 2 "segment 1 of 1, steps 1 to 12: not checked: after step 8 the run has batch_size=1" replay run --check receipt.json
+    sed -E '/"step": 10, "arena/s/("machine": ")[^"]*/\1cpu: abacus/' -i.kept run/metrics.jsonl
+    run_match 2 "step 11 was computed on 'cpu: abacus', and earlier ones on 'cpu: " replay run --receipt other.json
+    mv run/metrics.jsonl.kept run/metrics.jsonl
     run_match 2 "replay the steps up to it; the later steps cannot be replayed: no checkpoint is left" replay run --steps=9..10
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=1
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=products --max_iters=2 --dtype=float32:highest

@@ -51,7 +51,7 @@ END
 @test "a run that changes between a GPU and the CPU prints that its bits differ" {
     run_code 0 gpu --out_dir=run --max_iters=2 --warmup_iters=1
     [[ "$output" != *"was computed with"* ]]
-    run_match 1 "the run was computed with a GPU, and goes on with " "$BIN/trainer" replay run --device=cpu --steps=1
+    run_match 2 "the run was computed with a GPU, and goes on with " "$BIN/trainer" replay run --device=cpu --steps=1
     run_match 0 "the run was computed with a GPU, and goes on with " "$BIN/trainer" train tiny.conf --device=cpu "${options[@]}" --out_dir=run --max_iters=3 --warmup_iters=1
     run_match 0 ", and goes on with a GPU: its bits are not" gpu --out_dir=run --max_iters=4 --warmup_iters=1
 }

@@ -36,7 +36,7 @@ dtype = 'float32'
 checkpoint_interval = 0
 """
 # Members of metrics.jsonl about times, memory and the disk, which no replay can give again.
-TIMES = "ms tok_s product_share wait arena_bytes world answer_share version saved_step save_ms save_wait_ms step_time_ratio processor_lost".split()
+TIMES = "ms tok_s product_share wait arena_bytes world answer_share version machine saved_step save_ms save_wait_ms step_time_ratio processor_lost".split()
 
 
 def text():

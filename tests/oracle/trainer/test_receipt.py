@@ -381,7 +381,7 @@ def any_line(folder, own):
     lines = path.read_text().splitlines(True)
     at = own.choice([i for i, line in enumerate(lines) if re.search('"(loss|val_loss|config|dataset)"', line)])
     line, step = lines[at], json.loads(lines[at])["step"]
-    digit = own.choice([match.start() for match in re.finditer("[0-9]", re.sub('"ms".*|"(arena_bytes|world|data)": [^,]*|"step": \\d+', lambda match: "x" * len(match[0]), line))])
+    digit = own.choice([match.start() for match in re.finditer("[0-9]", re.sub('"ms".*|"(arena_bytes|world|data)": [^,]*|"machine": "[^"]*|"step": \\d+', lambda match: "x" * len(match[0]), line))])
     lines[at] = own.choice(("", line + line, line[:digit] + str((int(line[digit]) + own.randint(1, 9)) % 10) + line[digit + 1 :]))
     path.write_text("".join(lines))
     return min((step + ("config" in line or "dataset" in line)) // 2 + 1, 6) if "config" in line or "dataset" in line else max(step + 1, 1) // 2 or 1
