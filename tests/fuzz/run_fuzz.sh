@@ -48,7 +48,7 @@ manifest)
 vocabulary)
     ../../venv/bin/python ../../../tests/fuzz/seeds_vocabulary.py seeds
     ;;
-wire | words | part | piece_run | provenance | receipt | response | listing | record | config | vocabulary_config)
+wire | words | part | piece_run | provenance | receipt | response | listing | record | state | config | vocabulary_config)
     cp ../../../tests/data/fuzz/"$name"/* seeds
     ;;
 import) # made by torch.save where torch is installed

@@ -15,7 +15,7 @@
     X(parquet_page)                                                                                                    \
     X(part)                                                                                                            \
     X(piece_run)                                                                                                       \
-    X(provenance) X(receipt) X(record) X(response) X(shard) X(vocabulary) X(vocabulary_config) X(wire) X(words)
+    X(provenance) X(receipt) X(record) X(response) X(shard) X(state) X(vocabulary) X(vocabulary_config) X(wire) X(words)
 #define DECLARE(name) int fuzz_##name(const uint8_t *data, size_t size);
 TARGETS(DECLARE)
 
