@@ -251,14 +251,26 @@ audit: test-deps all
 ## combinations  random configurations over all keys of train, and what is promised of each (S=60 seconds; SEED=n: one, with its commands; DEVICE=cuda: emulated)
 combinations: all $(if $(DEVICE),$(O)/emulated/trainer)
 	$(Q)DEVICE=$(DEVICE) python3 tests/oracle/trainer/combinations.py $(O)/bin $(or $(S),60) $(SEED)
-## check-bits  reduce_order=fixed in float32 on a CPU: the same bits by gcc and clang, -O1 to -O3, for each instruction set, threads and processes
+## check-bits  reduce_order=fixed in float32 on a CPU: the same bits by gcc and clang, -O1 to -O3, by musl, for each instruction set, threads and processes
 BITS := $(foreach cc,gcc clang,$(foreach level,3 2 1,$(cc)$(level)))
 check-bits: test-deps all
 	$(Q)for build in $(BITS); do $(MAKE) --no-print-directory $(JOBS) CUDA=0 CC=$${build%?} CFLAGS=-O$${build#$${build%?}} BUILD=build/bits/$$build \
-	    trainer-of-build || exit 1; done
-	$(Q)BIN=$(abspath $(O)/bin) TRAINERS='$(BITS:%=build/bits/%/trainer)' build/venv/bin/python tests/oracle/runner.py \
-	    tests/oracle/trainer/test_bits.py
+	    LIBRARIES='$(filter-out shardtool,$(LIBRARIES))' step-of-build trainer-of-build || exit 1; done
+	$(if $(MUSL),$(Q)$(MAKE) --no-print-directory $(JOBS) step-with-musl)
+	$(Q)BIN=$(abspath $(O)/bin) TRAINERS='$(BITS:%=$(CURDIR)/build/bits/%/trainer)' STEPS='$(patsubst %,$(CURDIR)/build/bits/%/step,$(BITS) $(if $(MUSL),musl))' \
+	    build/venv/bin/python tests/oracle/runner.py tests/oracle/trainer/test_bits.py
 trainer-of-build: $(O)/bin/trainer ; $(Q)cp $< $(BUILD)
+step-of-build: $(O)/step ; $(Q)cp $< $(BUILD)
+$(O)/step: $(addprefix $(O)/,tests/bits/bits_step.o tests/unit/trainer/fixture_trainer.o $(STEP_PARTS)) $(O)/core.a
+	$(LINK)
+# The step alone is also linked statically with musl. STEP: what it needs of ours, with the headers but none of the other libraries.
+step-with-musl:
+	$(Q)$(MAKE) --no-print-directory CUDA=0 CC=$(MUSL) CFLAGS='-O3 -ffunction-sections -fdata-sections' LDFLAGS='-static -Wl,--gc-sections' LIBS=-lm \
+	    CPPFLAGS='$(patsubst %,-idirafter /usr/include/%,. $(shell $(CC) -dumpmachine)) -DXXH_INLINE_ALL -DTEMP_FAILURE_RETRY=' \
+	    CSRC='$(STEP)' STEP_PARTS=tests/bits/static_parts.o BUILD=build/bits/musl step-of-build
+MUSL := $(shell command -v musl-gcc)
+STEP  = $(filter common/% kernels/% trainer/config/% trainer/shape/% trainer/plan/% trainer/model/% trainer/optim/% trainer/checkpoint/% \
+          trainer/engine/chain.c loader/client/batch_stream.c loader/protocol/sampling.c,$(filter-out common/file/folder.c kernels/cpu/onednn.c,$(CSRC)))
 ## test-slurm  the job scripts under a Slurm on this machine (root; needs slurm-wlm and munge)
 test-slurm: all ; $(Q)tests/slurm/run_slurm.sh $(O)
 ## check    the C and command-line tests of make test under the address and the undefined-behaviour sanitizers (TIER=all: of test-all)

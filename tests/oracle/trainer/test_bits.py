@@ -1,11 +1,13 @@
 """With reduce_order=fixed, float32 on a CPU has the same bits for any instruction set, number of threads and of processes, compiler and level
-of optimization: weights, moments, losses, evaluations, grades and samples of runs. `make check-bits` builds the trainer six times: $TRAINERS."""
+of optimization: weights, moments, losses, evaluations, grades and samples of runs. `make check-bits` builds the trainer six times, $TRAINERS,
+and the step alone once more, statically with musl: $STEPS."""
 import hashlib
 import itertools
 import os
 import pathlib
 import re
 import shutil
+import subprocess
 
 import numpy as np
 
@@ -142,3 +144,16 @@ def test_each_pair_of_factors_gives_the_same_bits(place):
             digest.update(path.read_bytes())
     print("sha256 of weights and moments, the same on every processor:", digest.hexdigest())
     has_mpi(tools[0])
+
+
+@runner.ci
+def test_steps_of_each_build_and_of_another_c_library_have_the_same_bits(place):
+    steps = os.environ.get("STEPS", "").split()
+    if not steps:
+        raise runner.Skip("make check-bits links the steps")
+    call = lambda step, isa: subprocess.run([step], env={**os.environ, "MILLRACE_ISA": isa}, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found = {(step, isa): call(step, isa) for step in steps for isa in ISAS}
+    assert len(set(found.values())) == 1 and found[steps[0], "avx2"].count("\n") == 3, found
+    print(found[steps[0], "avx2"])
+    if not any(step.endswith("/musl/step") for step in steps):
+        raise runner.Skip("all but the step with musl was run: musl-gcc is not installed (Debian's musl-tools)")
