@@ -13,6 +13,8 @@
 #include <string.h>
 #ifdef __x86_64__
 #include <immintrin.h>
+#else
+#include <arm_neon.h>
 #endif
 
 // clang-format off
@@ -102,10 +104,7 @@ static inline V v_fma(V a, V b, V c) {
     return _mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
 }
 #else
-static inline V v_fma(V a, V b, V c) {
-    for (int i = 0; i < W; i++) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
-    return c;
-}
+static inline V v_fma(V a, V b, V c) { return vfmaq_f32(c, a, b); }
 #endif
 // Lane by lane: the lower 32 bits of a * b, and the upper ones.
 static inline VW v_multiply_wide(VW a, uint32_t b, VW *high) {
@@ -150,9 +149,10 @@ static inline V v_sqrt(V v) {
     return _mm512_sqrt_ps(v);
 #elif defined __AVX2__
     return _mm256_sqrt_ps(v);
+#elif defined __x86_64__
+    return _mm_sqrt_ps(v);
 #else
-    for (int i = 0; i < W; i++) v[i] = sqrtf(v[i]);
-    return v;
+    return vsqrtq_f32(v);
 #endif
 }
 static inline float v_sum(V v) {

@@ -13,13 +13,14 @@
 // in the second-level cache.
 #pragma once
 
+#include "common/machine/cpu.h"
 #include "kernels/cpu/act.h"
 #include "kernels/cpu/cpu_internal.h"
 
 enum {
     PANEL_ROWS = W == 16  ? 12
                  : W == 8 ? 6
-                          : 4, // of c in a tile, with 2 vectors of columns each, in 32 and 16 registers
+                          : ON_X86(4, 8), // of c in a tile, with 2 vectors of columns each; its sums fit the registers
     PANEL_COLS = 2 * W,
     PANEL_TILES = 16,                                       // tiles of a strip at most
     PANEL_SUM = 256,                                        // of K in a product of panels
@@ -60,8 +61,9 @@ static inline __attribute__((always_inline)) void turn_tile(float *out, int widt
 
 // rows <= PANEL_ROWS and cols <= PANEL_COLS of c: a (depth,PANEL_ROWS), b (depth,PANEL_COLS). The sums begin with c if
 // `add`, else with bias (cols), NULL: 0.
-static inline void multiply_tile(float *c, size_t stride, int rows, int cols, const float *a, const float *b, int depth,
-                                 bool add, const float *bias) {
+// A function of its own, because gcc would keep sums of a caller of memcpy in memory.
+static __attribute__((noinline)) void multiply_tile(float *c, size_t stride, int rows, int cols, const float *a,
+                                                    const float *b, int depth, bool add, const float *bias) {
     V sum[PANEL_ROWS][2] = {0};
 #pragma GCC unroll 12
     for (int i = 0; i < PANEL_ROWS; i++)
@@ -91,8 +93,10 @@ static size_t tile_size(int depth) { return (size_t)(PANEL_ROWS * depth + W); }
 static void make_strip(float *strip, const void *a, bool turned, int M, int K, int row, int end, int first, int depth) {
     const size_t size = tile_size(depth);
     for (int m = row, tile = 0; !turned && m < end; m += PANEL_ROWS, tile++)
-        turn_tile(strip + (size_t)tile * size, PANEL_ROWS, (const float *)a + (size_t)m * (size_t)K + first, (size_t)K,
-                  smaller(PANEL_ROWS, end - m), depth);
+        for (int at = 0; at < PANEL_ROWS; at += W)
+            turn_tile(strip + (size_t)tile * size + at, PANEL_ROWS,
+                      (const float *)a + (size_t)(m + at) * (size_t)K + first, (size_t)K,
+                      smaller(PANEL_ROWS, end - m) - at, depth);
     for (int k = 0; turned && k < depth; k++, strip += PANEL_ROWS)
         for (int m = row, tile = 0; m < end; m += PANEL_ROWS, tile++)
             fill_row(strip + (size_t)tile * size, a, (size_t)(first + k) * (size_t)M + (size_t)m, true, M - m,
