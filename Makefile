@@ -361,7 +361,7 @@ release:
 	$(Q)$(MAKE) --no-print-directory test-all
 	$(Q)$(MAKE) --no-print-directory check-dist
 	$(Q)scripts/dist/release.sh pack $(DIST) build/release-files
-## check-aarch64  the programs compiled for aarch64 by Debian's cross-compiler, and run by qemu-aarch64-static: ids, losses
+## check-aarch64  the programs compiled for aarch64 by Debian's cross-compiler, and run by qemu-aarch64-static: ids, shards, bits of runs
 AARCH64 := build/aarch64
 check-aarch64: test-deps
 	$(Q)for tool in aarch64-linux-gnu-gcc qemu-aarch64-static; do command -v $$tool >/dev/null || \

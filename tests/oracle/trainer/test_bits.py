@@ -30,7 +30,7 @@ SHAPES = {
     "odd": ({"n_embd": 26, "block_size": 13, "mlp": "relu2", "logit_softcap": 5, "z_loss": 0.01, "batch_size": 3, "loss_chunk_rows": 5}, "B"),
     "token": ({"block_size": 1, "batch_size": 1, "mlp": "gelu", "n_embd": 36}, "A"),
     "muon": ({**LLAMA, "optimizer": "muon", "ema": 0.9, "n_embd": 40, "n_layer": 2, "items": "../items.jsonl", "items_interval": 2}, "A"),
-    "wide": ({"n_embd": 516, "block_size": 8, "batch_size": 1, "max_iters": 2, "gradient_accumulation_steps": 4}, "A"),
+    "wide": ({"n_embd": 516, "block_size": 8, "batch_size": 1, "max_iters": 2, "gradient_accumulation_steps": 4, "eval_tokens": 24}, "A"),
     "answers": ({"loss_tokens": "answers", "reduce_dtype": "bfloat16", "optimizer_state": "bf16", "recheck_interval": 1, "lr_schedule": "wsd"}, "C"),
     "extreme": ({"learning_rate": 30, "weight_decay": 0.5, "grad_clip": 1e-19, "beta2": 0, "spike_action": "skip:2", "max_iters": 8}, "B"),
 }  # fmt: skip
@@ -78,6 +78,16 @@ def tensors_of(folder):
     return tensors
 
 
+def open_builds(place):
+    """The tools of each of $TRAINERS."""
+    tools, place = [], pathlib.Path(place).resolve()
+    for build, trainer in enumerate(TRAINERS):
+        (place / str(build)).mkdir()
+        tools.append(combinations.Tool(os.environ["BIN"], place / str(build)))
+        shutil.copy(trainer, tools[-1].bin / "trainer")
+    return tools
+
+
 def has_mpi(tool):
     if not tool.has_ranks:
         raise runner.Skip("all but several processes was run: built without MPI, or mpirun is not installed")
@@ -123,11 +133,7 @@ def test_the_page_of_bits_has_the_constants_of_the_reference():
 @runner.ci
 def test_each_pair_of_factors_gives_the_same_bits(place):
     """Each factor alone against the first of each, and each pair of two at least once, spread over the shapes."""
-    tools, place = [], pathlib.Path(place)
-    for build, trainer in enumerate(TRAINERS):
-        (place / str(build)).mkdir()
-        tools.append(combinations.Tool(os.environ["BIN"], place / str(build)))
-        shutil.copy(trainer, tools[-1].bin)
+    tools = open_builds(place)
     counts = (len(ISAS), 4, 4 if tools[0].has_ranks else 1, len(TRAINERS))
     alone = [tuple(i if factor == at else 0 for at in range(4)) for factor in range(4) for i in range(1, counts[factor])]
     rows, wanted = [], {(a, i, b, j) for a, b in itertools.combinations(range(4), 2) for i in range(counts[a]) for j in range(counts[b])}
