@@ -128,7 +128,7 @@ same_bits() { # COUNT...: as one process
 @test "the checkpoint keeps the order, and a run of an earlier version keeps its own with a sentence" {
     ranks 2 --out_dir=run --max_iters=2
     ranks 1 --out_dir=run --reduce_order=auto 2>stderr
-    [ "$(grep -c reduce_order stderr)" = 0 ]
+    [ "$(grep -c 'reduce_order is now' stderr)" = 0 ]
     ranks 4 --out_dir=run --reduce_order=fast --reduce_dtype=bfloat16 --max_iters=4 2>stderr
     grep -q 'reduce_order is now fast, was fixed until step 3' stderr
     grep -q 'reduce_dtype is now bfloat16, was float32 until step 3' stderr
