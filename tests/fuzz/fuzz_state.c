@@ -1,5 +1,5 @@
-// Any bytes as state.json of a checkpoint, with the hash that they should have: they are read or refused with 65, and
-// what was read is read again when it is written.
+// Any bytes as state.json of a checkpoint, with the hash that they should have: they are read or refused with 65.
+// A state that was read is written, and must be readable again.
 #include "common/hash.h"
 #include "tests/fuzz/fuzz.h"
 #include "trainer/checkpoint/saved_state.h"
