@@ -55,7 +55,7 @@ static void *run(void *argument) {
         while (pool->started == pool->submitted && !pool->closing) pthread_cond_wait(&pool->more, &pool->lock);
         if (pool->closing) break;
         do_next(pool, worker->index);
-        pthread_cond_signal(&pool->less);
+        if (pool->slots[pool->collected % pool->count].done) pthread_cond_signal(&pool->less);
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -95,8 +95,8 @@ void pool_submit(Pool *pool) {
     pthread_mutex_lock(&pool->lock);
     pool->slots[pool->submitted % pool->count].done = false;
     pool->submitted++;
-    pthread_cond_signal(&pool->more);
     pthread_mutex_unlock(&pool->lock);
+    pthread_cond_signal(&pool->more);
 }
 
 void pool_help(Pool *pool) {
@@ -116,8 +116,8 @@ int pool_collect(Pool *pool, void **job) {
     Slot *slot = &pool->slots[index];
     pthread_mutex_lock(&pool->lock);
     while (!slot->done) pthread_cond_wait(&pool->less, &pool->lock);
-    pthread_mutex_unlock(&pool->lock);
     pool->collected++;
+    pthread_mutex_unlock(&pool->lock);
     *job = pool->jobs + index * pool->job_bytes;
     if (slot->status < 0) err_give(&slot->error);
     return slot->status < 0 ? -1 : 0;

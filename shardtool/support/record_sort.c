@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 enum { BUCKETS_MAX = 256, BLOCK_BYTES = 1 << 15, DIGITS = 8 };
+enum { CACHE_BYTES = 1 << 20 }; // of a bucket in memory, and fewer buckets wake fewer threads
 
 typedef struct {
     int fd; // -1: all stay in the block
@@ -50,7 +51,7 @@ RecordSort *record_sort_open(const char *folder, const RecordLimits *limits, uin
     const uint64_t block_bytes = limits->records * 2 * (sort->key_bytes + sort->value_bytes); // a Buffer doubles
     const bool is_file = sorted_bytes + block_bytes > memory;
     const uint64_t most = (threads ? threads : pool_cores()) + 1, job_bytes = memory / most;
-    const uint64_t count = is_file ? sorted_bytes / (job_bytes + !job_bytes) + 1 : BUCKETS_MAX; // small: for the cache
+    const uint64_t count = sorted_bytes / (!is_file ? CACHE_BYTES : job_bytes ? job_bytes : 1) + 1;
     sort->count = count < BUCKETS_MAX ? (unsigned)count : BUCKETS_MAX;
     const uint64_t fit = memory / (sorted_bytes / sort->count + 1); // less than `most` at BUCKETS_MAX
     sort->job_count = (unsigned)(fit < 1 ? 1 : fit < most ? fit : most);
