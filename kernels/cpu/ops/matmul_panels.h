@@ -5,10 +5,11 @@
 // Vectors hold neighbouring elements, and a tile of sums that leaves the registers continues from c. So the bits
 // depend on neither the instruction set, the shapes of tiles, nor the number of threads.
 //
-// Operands are copied in the order in which a product by outer products reads them: b in panels (K, columns of a tile),
-// a in strips of tiles (K, rows of a tile). oneDNN's fp32 products with AVX2 are half as fast if rows of b are a
-// multiple of 4 KiB apart: the input gradient of 256 x 1,024 weights has 73 GFLOP/s and 141 here, of 768 x 3,072 56 and
-// 118 (1,024 rows, Zen 3, two cores, 2026-11-28).
+// Operands are copied in the order in which a product by outer products reads them: b in panels (K, columns of a
+// tile), a in strips of tiles (K, rows of a tile). The smaller one is copied first, for all threads, and each part of
+// the other one by the thread that multiplies it, while it is in that thread's cache.
+// oneDNN's fp32 products with AVX2 are half as fast if rows of b are a multiple of 4 KiB apart: the input gradient of
+// 256 x 1,024 weights has 73 GFLOP/s and 141 here, of 768 x 3,072 56 and 118 (1,024 rows, Zen 3, two cores).
 // A tile of sums stays in registers over PANEL_SUM of K, whose panels fit the first-level cache; a strip stays
 // in the second-level cache.
 #pragma once
@@ -26,11 +27,19 @@ enum {
     PANEL_SUM = 256,                                        // of K in a product of panels
     PANEL_DEPTH = 1024,                                     // of K, whose panels of b are in scratch at a time
     PANEL_WIDTH = 4096,                                     // of N, the same
+    SHARED_ROWS = 2048,                                     // of a that is copied for all threads
     PIECES = 4,                                             // of a product for each thread, at least
     STRIP_SIZE = PANEL_TILES * (PANEL_ROWS * PANEL_SUM + W) // floats
 };
 
-static size_t panels_size(int N) { return round_up((size_t)smaller(N, PANEL_WIDTH), PANEL_COLS) * PANEL_DEPTH; }
+// A strip's tile of so many of K, with the vector that is written after it.
+static size_t tile_size(int depth) { return (size_t)(PANEL_ROWS * depth + W); }
+
+// Panels of b, or tiles of a, which has no more rows than b has columns.
+static size_t panels_size(int N) {
+    const size_t tiles = round_up((size_t)smaller(N, SHARED_ROWS), PANEL_ROWS) / PANEL_ROWS * tile_size(PANEL_DEPTH);
+    return round_up(size_larger(round_up((size_t)smaller(N, PANEL_WIDTH), PANEL_COLS) * PANEL_DEPTH, tiles), 16);
+}
 
 static size_t panels_scratch(int N, int threads) {
     return (panels_size(N) + (size_t)threads * STRIP_SIZE) * sizeof(float);
@@ -86,9 +95,6 @@ static __attribute__((noinline)) void multiply_tile(float *c, size_t stride, int
     }
 }
 
-// A strip's tile of so many of K, with the vector that is written after it.
-static size_t tile_size(int depth) { return (size_t)(PANEL_ROWS * depth + W); }
-
 // Rows row .. end-1 of a, of K those from `first` on.
 static void make_strip(float *strip, const void *a, bool turned, int M, int K, int row, int end, int first, int depth) {
     const size_t size = tile_size(depth);
@@ -103,17 +109,39 @@ static void make_strip(float *strip, const void *a, bool turned, int M, int K, i
                      PANEL_ROWS);
 }
 
+// Columns col .. end-1 of b, at most PANEL_COLS, of K those from `first` on.
+static void make_panel(float *panel, const PanelProduct *p, int col, int end, int first, int depth) {
+    for (int half = 0; half < 2 && p->b_turned; half++)
+        turn_tile(panel + half * W, PANEL_COLS, (const float *)p->b + (size_t)(col + half * W) * (size_t)p->K + first,
+                  (size_t)p->K, end - col - half * W, depth);
+    for (int k = 0; k < depth && !p->b_turned; k++)
+        fill_row(panel + (size_t)(k * PANEL_COLS), p->b, (size_t)(first + k) * (size_t)p->N + (size_t)col, p->a_turned,
+                 end - col, PANEL_COLS);
+}
+
 // Of b: rows from .. from+depth-1, and columns from `start` on, of which this loop has `first` to `end`.
 TEAM_LOOP(fill_panels, int, (float *, panels), (const PanelProduct *, p), (int, start), (int, from), (int, depth)) {
-    for (int n = first; n < end; n += PANEL_COLS) {
-        float *panel = panels + (size_t)n * (size_t)depth;
-        const size_t col = (size_t)(start + n), K = (size_t)p->K;
-        for (int half = 0; half < 2 && p->b_turned; half++)
-            turn_tile(panel + half * W, PANEL_COLS, (const float *)p->b + (col + (size_t)(half * W)) * K + from, K,
-                      end - n - half * W, depth);
-        for (int k = 0; k < depth && !p->b_turned; k++)
-            fill_row(panel + (size_t)(k * PANEL_COLS), p->b, (size_t)(from + k) * (size_t)p->N + col, p->a_turned,
-                     end - n, PANEL_COLS);
+    for (int n = first; n < end; n += PANEL_COLS)
+        make_panel(panels + (size_t)n * (size_t)depth, p, start + n, start + end, from, depth);
+}
+
+// Tiles `first` to end-1 of a, of K from .. from+depth-1.
+TEAM_LOOP(fill_tiles, int, (float *, tiles), (const PanelProduct *, p), (int, from), (int, depth)) {
+    for (int tile = first; tile < end; tile++)
+        make_strip(tiles + (size_t)tile * tile_size(depth), p->a, p->a_turned, p->M, p->K, tile * PANEL_ROWS,
+                   smaller(p->M, (tile + 1) * PANEL_ROWS), from, depth);
+}
+
+// Columns left .. right-1 and rows row .. stop-1 of c: tiles of a that are `tile` apart, the first one of `row`, and
+// panels of b that are `panel` apart, the first one of `left`; `add`: to c.
+static void multiply_part(const PanelProduct *p, int row, int stop, int left, int right, const float *a, size_t tile,
+                          const float *b, size_t panel, int depth, bool add) {
+    const size_t N = (size_t)p->N;
+    for (int n = left; n < right; n += PANEL_COLS, b += panel) {
+        const float *its = a;
+        for (int m = row; m < (p->upper ? smaller(stop, n + PANEL_COLS) : stop); m += PANEL_ROWS, its += tile)
+            multiply_tile(p->c + (size_t)m * N + n, N, smaller(PANEL_ROWS, stop - m), right - n, its, b, depth, add,
+                          p->bias ? p->bias + n : NULL);
     }
 }
 
@@ -122,23 +150,35 @@ TEAM_LOOP(fill_panels, int, (float *, panels), (const PanelProduct *, p), (int, 
 TEAM_LOOP(multiply_strips, int, (const PanelProduct *, p), (int, strip), (int, cols), (const float *, panels),
           (float *, strips), (int, start), (int, width), (int, from), (int, depth)) {
     const int across = (width + cols - 1) / cols;
-    const size_t N = (size_t)p->N;
     float *mine = strips + (size_t)team_thread() * STRIP_SIZE;
     for (int piece = first, next; piece < end; piece = next) {
         next = smaller(end, (piece / across + 1) * across);
         const int row = piece / across * strip, stop = smaller(p->M, row + strip);
-        const int left = piece % across * cols, right = smaller(width, left + (next - piece) * cols);
+        const int right = smaller(width, (piece % across + next - piece) * cols);
         const int skip = p->upper && row > start ? (row - start) / PANEL_COLS * PANEL_COLS : 0;
-        for (int part = 0; part < depth && skip < right; part += PANEL_SUM) {
+        const int left = piece % across * cols > skip ? piece % across * cols : skip;
+        for (int part = 0; part < depth && left < right; part += PANEL_SUM) {
             const int count = smaller(PANEL_SUM, depth - part), at = from + part;
             make_strip(mine, p->a, p->a_turned, p->M, p->K, row, stop, at, count);
-            for (int n = left > skip ? left : skip; n < right; n += PANEL_COLS)
-                for (int m = row, tile = 0; m < (p->upper ? smaller(stop, start + n + PANEL_COLS) : stop);
-                     m += PANEL_ROWS, tile++)
-                    multiply_tile(p->c + (size_t)m * N + start + n, N, smaller(PANEL_ROWS, stop - m), width - n,
-                                  mine + (size_t)tile * tile_size(count),
-                                  panels + (size_t)n * (size_t)depth + (size_t)(part * PANEL_COLS), count, p->add || at,
-                                  p->bias ? p->bias + start + n : NULL);
+            multiply_part(p, row, stop, start + left, start + right, mine, tile_size(count),
+                          panels + (size_t)left * (size_t)depth + (size_t)(part * PANEL_COLS),
+                          (size_t)(PANEL_COLS * depth), count, p->add || at);
+        }
+    }
+}
+
+// The same of all rows, `tiles` of a, and columns first .. end-1.
+TEAM_LOOP(multiply_columns, int, (const PanelProduct *, p), (const float *, tiles), (float *, strips), (int, from),
+          (int, depth)) {
+    float *mine = strips + (size_t)team_thread() * STRIP_SIZE;
+    for (int left = first, right; left < end; left = right) {
+        right = smaller(end, left + PANEL_TILES * PANEL_ROWS);
+        for (int part = 0; part < depth; part += PANEL_SUM) {
+            const int count = smaller(PANEL_SUM, depth - part), at = from + part;
+            for (int n = left; n < right; n += PANEL_COLS)
+                make_panel(mine + (size_t)(n - left) * (size_t)count, p, n, right, at, count);
+            multiply_part(p, 0, p->M, left, right, tiles + (size_t)(part * PANEL_ROWS), tile_size(depth), mine,
+                          (size_t)(PANEL_COLS * count), count, p->add || at);
         }
     }
 }
@@ -153,8 +193,20 @@ static int shape_pieces(int M, int width, int *strip, int *cols) {
     }
 }
 
+// Whether a, not b, is copied for all threads: it is not larger, and there are columns enough for each of them.
+static bool shares_a(const PanelProduct *p) {
+    return !p->upper && p->M <= p->N && p->M <= SHARED_ROWS && p->N >= PIECES * team_threads() * PANEL_COLS;
+}
+
 static void multiply_panels(const PanelProduct *p, void *scratch) {
     float *panels = scratch, *strips = panels + panels_size(p->N);
+    const bool columns = shares_a(p);
+    for (int from = 0; columns && from < p->K; from += PANEL_DEPTH) {
+        const int depth = smaller(PANEL_DEPTH, p->K - from);
+        fill_tiles((p->M + PANEL_ROWS - 1) / PANEL_ROWS, 1, panels, p, from, depth);
+        multiply_columns(p->N, PANEL_COLS, p, panels, strips, from, depth);
+    }
+    if (columns) return;
     for (int start = 0, strip, cols; start < p->N; start += PANEL_WIDTH) {
         const int width = smaller(PANEL_WIDTH, p->N - start), pieces = shape_pieces(p->M, width, &strip, &cols);
         for (int from = 0; from < p->K; from += PANEL_DEPTH) {

@@ -60,11 +60,13 @@ static void check_product(int M, int N, int K, int form, int exponents) {
 }
 
 TEST(panels_have_the_bits_of_a_scalar_loop_under_every_instruction_set) {
-    static const int shapes[][3] = {{1, 1, 1}, {1, 50, 33}, {7, 33, 19}, {13, 65, 100}, {70, 37, 300}, {5, 17, 2100}};
+    static const int shapes[][3] = {{1, 1, 1},     {1, 50, 33},   {7, 33, 19},    {13, 65, 100},
+                                    {70, 37, 300}, {5, 17, 2100}, {13, 530, 1030}}; // the last: a is shared
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int form = 0; form < 16; form++)
             check_product(shapes[i][0], shapes[i][1], shapes[i][2], form, form % 3 ? 30 : 64);
-    check_product(3, 4100, 9, 2, 30); // of more columns than there are panels at a time
+    check_product(250, 256, 1030, 1, 30); // tiles of a need more memory than panels of b would
+    check_product(3, 4100, 9, 2, 30);     // of more columns than there are panels at a time
 }
 
 // The operations of an open backend by rows x cols weights, of which no copy is packed.
