@@ -213,7 +213,7 @@ static int read_page(ParquetPageReader *reader, const PageHeader *header, Parque
 int parquet_pages_next(ParquetPageReader *reader, ParquetPage *page) {
     for (;;) {
         if (reader->at == reader->chunk.end) return 0;
-        PageHeader header;
+        PageHeader header = {0};
         *page = (ParquetPage){.offset = reader->at};
         int status = next_header(reader, &header);
         if (status == 0) status = check_header(reader, &header);

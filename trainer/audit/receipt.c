@@ -209,7 +209,7 @@ static int read_end(ReceiptEnd *end, const char *run, RunState *state) {
 
 // ---- writing
 
-static int check_machine(uint64_t step, const char *name, const char *before) {
+static int same_machine(uint64_t step, const char *name, const char *before) {
     if (!*name || !*before || !strcmp(name, before)) return 0;
     return fail(EX_USAGE, "step %" PRIu64 " was computed on '%s', and earlier ones on '%s': a receipt has one machine",
                 step, name, before);
@@ -225,7 +225,7 @@ static int check_processes(const Record *record, uint64_t steps) {
         if (line.kind != LINE_PROCESS || line.step >= steps) continue;
         record_text(&line, "machine", name, sizeof name);
         if (replay_check_process(&line, !memmem(line.text.data, line.text.size, fixed, sizeof fixed - 1)) < 0 ||
-            check_machine(line.step + 1, name, before) < 0)
+            same_machine(line.step + 1, name, before) < 0)
             return -1;
         strcpy(before, name);
     }
@@ -266,7 +266,7 @@ static int read_ends(Receipt *receipt, const Record *record, const char *run, co
             replay_check_link(record, end->step, end->link) < 0)
             return -1;
         state->choices[machine_size(state)] = 0;
-        if (check_machine(end->step, state->choices, machine) < 0) return -1;
+        if (same_machine(end->step, state->choices, machine) < 0) return -1;
         strcpy(machine, state->choices);
     }
     return read_initial(state, receipt->initial);
