@@ -179,6 +179,17 @@ static void print_unlike(const char *quote, Buffer *out) {
         buffer_print(out, "%s%s%s%s", i ? ", " : "", quote, config_keys[budget.unlike[i]].name, quote);
 }
 
+// Text that is learnt faster than the law's ends below its interval, so that only the upper end is said.
+static bool is_faster(const ShortRun *run) { return run->fall > budget.law->most_fall; }
+
+static void print_loss(const BudgetShape *one, const ShortRun *run, Buffer *out) {
+    const double loss = one->loss * run->loss, half = loss * spread(one);
+    if (is_faster(run))
+        buffer_print(out, "at most %.3f\n", loss + half);
+    else
+        buffer_print(out, "%.3f (%.3f to %.3f)\n", loss, loss - half, loss + half);
+}
+
 static void print(const ShortRun *run, const char *source, Buffer *out) {
     char parameters[16], tokens[16], time[16], bytes[16], value[256];
     buffer_print(out, "candidates for %s; %s\n\n  %5s %10s %9s %9s %8s %7s %9s  bits per byte\n",
@@ -186,14 +197,14 @@ static void print(const ShortRun *run, const char *source, Buffer *out) {
                  "epochs");
     for (int i = 0; i < budget.count; i++) {
         const BudgetShape *one = &budget.all[i];
-        const double loss = one->loss * run->loss, half = loss * spread(one);
         buffer_print(out, "%s %5lld %10s %9s %9.0f ", one == budget.best ? "*" : " ", (long long)one->config.n_layer,
                      human_count(parameters, one->parameters), human_bytes(bytes, (double)one->bytes),
                      step_tokens(&one->config) / one->step_s);
-        if (is_predicted(one))
-            buffer_print(out, "%8.0f %7s %9.2f  %.3f (%.3f to %.3f)\n", one->steps, human_count(tokens, one->tokens),
-                         one->tokens / budget.unique, loss, loss - half, loss + half);
-        else
+        if (is_predicted(one)) {
+            buffer_print(out, "%8.0f %7s %9.2f  ", one->steps, human_count(tokens, one->tokens),
+                         one->tokens / budget.unique);
+            print_loss(one, run, out);
+        } else
             buffer_print(out, "%s\n", !one->fits ? "does not fit" : !one->reached ? "beyond the law" : "too few steps");
     }
     buffer_print(
@@ -201,17 +212,17 @@ static void print(const ShortRun *run, const char *source, Buffer *out) {
         "\nA short run on '%s' reached %.3f bits per byte in %.1f s. The intervals are two deviations of the "
         "law on a text that\nit was not fitted to: %.1f %%, and more beyond the %.2g FLOP of its longest runs.\n\n",
         budget.best->config.dataset, run->loss, run->seconds, 200 * budget.law->deviation, budget.law->most_flop);
-    if (run->fall > budget.law->most_fall)
+    if (is_faster(run))
         buffer_print(out,
                      "In the short run the loss of this text fell by %.0f %%, that of the law's texts by at most "
-                     "%.0f %%: the run may end far\nbelow the interval.\n\n",
+                     "%.0f %%: the run may end far\nbelow the interval, of which only the upper end is printed.\n\n",
                      100 * run->fall, 100 * budget.law->most_fall);
     if (budget.unlike_count) {
         buffer_print(out, "The law was measured with other values of ");
         print_unlike("", out);
         buffer_print(out, ", and the intervals leave out what yours change.\n\n");
     }
-    if (budget.best->new_loss < budget.best->loss * (1 - costly))
+    if (budget.best->new_loss < budget.best->loss * (1 - costly) && !is_faster(run))
         buffer_print(out,
                      "The data is read %.1f times. Text for a single epoch would bring %.3f bits per byte instead of "
                      "%.3f, by the law of\nrepeated tokens (not measured here).\n\n",
@@ -229,7 +240,7 @@ static void print_json(const ShortRun *run, Buffer *out) {
     char value[256];
     json_add_real(out, "short_run_bits_per_byte", run->loss, 6);
     json_add_real(out, "short_run_fall", run->fall, 6);
-    json_add_bool(out, "faster_than_the_law", run->fall > budget.law->most_fall);
+    json_add_bool(out, "faster_than_the_law", is_faster(run));
     json_add_key(out, "candidates");
     buffer_print(out, "[");
     for (int i = 0; i < budget.count; i++) {
@@ -245,6 +256,9 @@ static void print_json(const ShortRun *run, Buffer *out) {
             json_add_number(out, "steps", (uint64_t)one->steps);
             json_add_number(out, "tokens", (uint64_t)one->tokens);
             json_add_real(out, "epochs", one->tokens / budget.unique, 4);
+            json_add_real(out, "bits_per_byte_at_most", one->loss * run->loss * (1 + spread(one)), 6);
+        }
+        if (is_predicted(one) && !is_faster(run)) {
             json_add_real(out, "bits_per_byte", one->loss * run->loss, 6);
             json_add_real(out, "bits_per_byte_without_repetition", one->new_loss * run->loss, 6);
             json_add_real(out, "interval", one->loss * run->loss * spread(one), 6);

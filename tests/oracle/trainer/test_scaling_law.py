@@ -128,7 +128,8 @@ def test_keys_that_are_given_stay_and_the_lines_are_a_configuration():
     assert 0 < one["short_run_fall"] < laws()["adamw"][13] and not one["faster_than_the_law"]
     assert one["unlike_the_law"] == ["learning_rate", "block_size"] and "other values of learning_rate, block_size, and" in text
     assert 1 < candidate["bits_per_byte"] / candidate["bits_per_byte_without_repetition"] < 1.01
-    assert abs(candidate["bits_per_byte"] + candidate["interval"] - high) < 1.1e-3 and {key: one["config"][key] for key in given} == given
+    assert abs(candidate["bits_per_byte"] + candidate["interval"] - candidate["bits_per_byte_at_most"]) < 2e-6
+    assert abs(candidate["bits_per_byte_at_most"] - high) < 1.1e-3 and {key: one["config"][key] for key in given} == given
     with open("chosen.conf", "w") as file:
         file.writelines(f"{key} = {value}\n" for key, value in keys.items())
     runner.call(f"{BIN}/trainer", "plan", "chosen.conf", "--print_config")
@@ -137,8 +138,14 @@ def test_keys_that_are_given_stay_and_the_lines_are_a_configuration():
 @runner.ci
 def test_a_text_that_is_learnt_faster_than_those_of_the_law_is_named():
     (_, fall), most = short_run("records"), laws()["adamw"][13]
-    text = plan("--until=20s", "--depth=1", "--max_iters=400", "--dataset=records").stdout.decode()
+    options = ("--until=20s", "--depth=1", "--max_iters=400", "--dataset=records")
+    text = plan(*options).stdout.decode()
     assert fall > most and f"fell by {100 * fall:.0f} %, that of the law's texts by at most {100 * most:.0f} %: " in text, (fall, text)
+    (candidate,) = json.loads(plan("--json", *options).stdout)["candidates"]
+    assert not rows(text) and f"  at most {candidate['bits_per_byte_at_most']:.3f}\n" in text and "bits_per_byte" not in candidate, (text, candidate)
+    p, (bits, _) = laws()["adamw"], short_run("records")
+    expected = bits * p[0] * loss(p[1:5], layers(1), 400 * 1024 / 1e6) * (1 + 2 * p[6])
+    assert math.isclose(candidate["bits_per_byte_at_most"], expected, rel_tol=5e-3), (candidate, expected)
 
 
 def test_what_the_law_does_not_reach_is_2_and_has_no_number():
