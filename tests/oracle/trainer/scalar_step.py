@@ -1,12 +1,14 @@
-"""Training steps in float32 with reduce_order=fixed, written from docs/bits.md alone in plain NumPy: one order, one rounding."""
+"""Training and sampling in float32 with reduce_order=fixed, as docs/bits.md describes them, in plain NumPy: one order, one rounding."""
 import math
 
 import numpy as np
 
+import philox
+
 f32, f64 = np.float32, np.float64
 DEFAULTS = {"seed": 1337, "sampling": "epoch", "norm": "layernorm", "mlp": "gelu", "position": "learned", "n_kv_head": 0, "qk_norm": "False",
             "logit_softcap": 0, "z_loss": 0, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "min_lr": 6e-5, "optimizer": "adamw",
-            "muon_momentum": 0.95, "muon_learning_rate": 0}  # fmt: skip
+            "muon_momentum": 0.95, "muon_learning_rate": 0, "lr_schedule": "cosine", "ema": 0, "dropout": 0, "document_mask": "False", "loss_tokens": "all"}  # fmt: skip
 ONE, ZERO = f32(1), f32(0)
 
 
@@ -30,6 +32,11 @@ def fma(a, b, c):
     even = (rest != 0) & (bits & 1 == 0)
     bits += np.where(even, np.where((rest > 0) == (total > 0), 1, -1), 0)
     return total.astype(f32).reshape(np.broadcast(a, b, c).shape)
+
+
+def added(values):
+    """In order, in float64, which sum() of Python 3.12 does not do."""
+    return float(np.cumsum(list(values), dtype=f64)[-1])
 
 
 def turned(a):
@@ -149,7 +156,7 @@ def log(x):
 
 def exp64(x):
     n = nearest(x * LOG2E)
-    return polynomial([1 / math.factorial(i) for i in range(14)], (x - n * HIGH) - n * LOW) * 2.0**n
+    return np.ldexp(polynomial([1 / math.factorial(i) for i in range(14)], (x - n * HIGH) - n * LOW), np.int64(n))
 
 
 def turn(x, quarters):
@@ -166,6 +173,16 @@ def turn(x, quarters):
     return -value if quarters & 2 else value
 
 
+def unit(low, high):
+    """From 0 to 1, of 64 random bits."""
+    return ((high << np.uint64(32) | low) >> np.uint64(11)).astype(f64) * 2.0**-53
+
+
+def random(keys, i, *counter):
+    """The four words of each number i below 2^32."""
+    return philox.philox([i, *(np.broadcast_to(word, i.shape) for word in counter)], [keys["seed"] & 0xFFFFFFFF, keys["seed"] >> 32])
+
+
 def power(x, n):
     p = 1.0
     while n:
@@ -175,14 +192,59 @@ def power(x, n):
 
 # ---- the model
 
+PLACES = {"wte": 0, "wpe": 1, "attn.c_attn": 2, "attn.c_proj": 3, "mlp.c_fc": 4, "mlp.c_proj": 5, "lm_head": 18}
+
+
+def initial(keys, name, shape):
+    """The values of a tensor of step 0."""
+    stem, kind = name.rsplit(".", 1)
+    if len(shape) == 1:
+        return np.full(shape, f32(kind == "weight"))
+    layer, place = stem.split(".", 2)[1:] if stem[:2] == "h." else (0, stem)
+    words = random(keys, np.arange(math.prod(shape)), 0, int(layer), PLACES[place])
+    m, k = np.frexp(unit(*words[:2]) + 2.0**-53)
+    m, k = np.where(m < ROOT_HALF, 2 * m, m), np.where(m < ROOT_HALF, k - 1, k)
+    s, (high, low) = (m - 1) / (m + 1), of("0x1.62e42fefa38p-1 0x1.ef35793c7673p-45")
+    logs = k * high + (2 * s + (2 * s * (s * s * polynomial([1 / i for i in range(3, 22, 2)], s * s)) + k * low))
+    y = 2 * math.pi * (0.25 - np.abs(unit(*words[2:]) - 0.5))
+    cosines = -(y + y * (y * y * polynomial([(-1) ** i / math.factorial(2 * i + 1) for i in range(1, 11)], y * y)))
+    normals = np.copysign(np.sqrt(-2 * logs * (cosines * cosines)), cosines)
+    values = ((0.02 / math.sqrt(2.0 * keys["n_layer"]) if "c_proj" in place else 0.02) * normals).astype(f32)
+    return values.reshape(shape[::-1]).T if stem[:2] == "h." else values.reshape(shape)
+
+
+def counted(keys, row):
+    """Whether each target of a row counts."""
+    system, user, assistant, end = keys["turns"]
+    on, out = False, []
+    for id, target in zip(row, row[1:]):
+        if id == keys["end_of_text"]:
+            on = target not in (id, system, user, assistant)
+        elif id in keys["turns"]:
+            on = id == assistant
+        out.append(on)
+    return out
+
 
 class MicroBatch:
     """Forward and backward pass. An operation returns its value and a function from the gradient of the value to that of its input,
     which also leaves the gradients of weights in `gradients`."""
 
-    def __init__(self, keys, weights):
+    def __init__(self, keys, weights, step=None, first=0):
+        """step: the training step whose sample `first` is the first row; None: an evaluation."""
         self.keys, self.weights, self.gradients, self.shared = keys, weights, {}, keys["n_head"] // (keys["n_kv_head"] or keys["n_head"])
-        self.D = keys["n_embd"] // keys["n_head"]
+        self.D, self.step, self.first = keys["n_embd"] // keys["n_head"], step, first
+
+    def dropped(self, layer, site, x):
+        """The factors of (B,...,C)."""
+        p, C, B = self.keys["dropout"], x.shape[-1], len(x)
+        if self.step is None or not p:
+            return ONE
+        i = np.broadcast_to(np.arange(x[0].size // C * -(-C // 8)), (B, x[0].size // C * -(-C // 8)))
+        words = random(self.keys, i, self.first + np.arange(B)[:, None], self.step, 4 * layer + site)
+        bits = np.stack([half for word in words for half in (word & np.uint64(0xFFFF), word >> np.uint64(16))], -1)
+        bits = bits.reshape(B, -1, -(-C // 8) * 8)[..., :C].reshape(x.shape)
+        return np.where(bits < math.floor(p * 65536 + 0.5), ZERO, f32(1 / (1 - p)))
 
     def linear(self, name, x):
         w, b = self.weights[name + ".weight"], self.weights.get(name + ".bias", ZERO)
@@ -230,7 +292,7 @@ class MicroBatch:
         a, b, s = x[..., :half], x[..., half:], s * f32(sign)
         return np.concatenate([a * c - b * s, b * c + a * s], -1)
 
-    def attention(self, name, qkv):
+    def attention(self, name, qkv, layer, first):
         B, T, H, D, rope = *qkv.shape[:2], self.keys["n_head"], self.D, self.keys["position"] != "learned"
         split = lambda x: x.reshape(B, T, -1, D).transpose(0, 2, 1, 3)
         join = lambda x: x.transpose(0, 2, 1, 3).reshape(B, T, -1)
@@ -240,84 +302,103 @@ class MicroBatch:
             (q, q_back), (k, k_back) = self.head_norm(name + ".q_norm", q), self.head_norm(name + ".k_norm", k)
         q, k = (self.rotate(q), self.rotate(k)) if rope else (q, k)
         k, v = np.repeat(k, self.shared, 1), np.repeat(v, self.shared, 1)
-        scale, later = ONE / np.sqrt(f32(D)), np.triu(np.ones((T, T), bool), 1)
-        scores = np.where(later, f32(-np.inf), product(q, turned(k)) * scale)
+        scale, hidden = ONE / np.sqrt(f32(D)), np.triu(np.ones((T, T), bool), 1) | (np.arange(T) < first[:, None, :, None])
+        scores = np.where(hidden, f32(-np.inf), product(q, turned(k)) * scale)
         top = scores.max(-1, keepdims=True)
-        e = np.where(later, ZERO, exp(scores - top))
-        total = row_sum(e)
-        out = product(e, v) * (ONE / total)
+        e = np.where(hidden, ZERO, exp(scores - top))
+        total, kept = row_sum(e), self.dropped(layer, 1, e)
+        out = product(e * kept, v) * (ONE / total)
 
         def backward(d):
             d = split(d)
-            p = np.where(later, ZERO, exp(scores - (top + f32(log(total)))))
-            g = p * scale * (product(d, turned(v)) - row_sum(d, out))
+            p = np.where(hidden, ZERO, exp(scores - (top + f32(log(total)))))
+            g = p * scale * (product(d, turned(v)) * kept - row_sum(d, out))
             of_copies = lambda d: sum(d.reshape(B, -1, self.shared, T, D).transpose(2, 0, 1, 3, 4))
-            dq, dk, dv = product(g, k), of_copies(product(turned(g), q)), of_copies(product(turned(p), d))
+            dq, dk, dv = product(g, k), of_copies(product(turned(g), q)), of_copies(product(turned(p * kept), d))
             dq, dk = (self.rotate(dq, -1), self.rotate(dk, -1)) if rope else (dq, dk)
             return np.concatenate([join(d) for d in (q_back(dq), k_back(dk), dv)], -1)
 
         return join(out), backward
 
-    def block(self, name, x):
+    def block(self, layer, x, first):
+        name = f"h.{layer}"
         unit, unit_back = self.norm(name + ".ln_1", x)
         qkv, qkv_back = self.linear(name + ".attn.c_attn", unit)
-        mixed, mixed_back = self.attention(name + ".attn", qkv)
+        mixed, mixed_back = self.attention(name + ".attn", qkv, layer, first)
         out, out_back = self.linear(name + ".attn.c_proj", mixed)
-        middle = x + out
+        kept = self.dropped(layer, 2, out)
+        middle = x + out * kept
         unit, unit2_back = self.norm(name + ".ln_2", middle)
         inner, inner_back = self.linear(name + ".mlp.c_fc", unit)
         value, value_back = activation(inner, self.keys["mlp"])
         out, out2_back = self.linear(name + ".mlp.c_proj", value)
+        kept2 = self.dropped(layer, 3, out)
 
         def backward(d):
-            d = unit2_back(inner_back(value_back(out2_back(d))), d)
-            return unit_back(qkv_back(mixed_back(out_back(d))), d)
+            d = unit2_back(inner_back(value_back(out2_back(d * kept2))), d)
+            return unit_back(qkv_back(mixed_back(out_back(d * kept))), d)
 
-        return middle + out, backward
+        return middle + out * kept2, backward
 
-    def head(self, x, targets, scale):
+    def logits(self, x):
+        """Of x (N,C), and their slopes."""
+        cap, logits = f32(self.keys["logit_softcap"]), product(x, self.weights.get("lm_head.weight", self.weights["wte.weight"]).T)
+        if not cap:
+            return logits, ONE
+        logits = cap * tanh(logits * (ONE / cap))
+        return logits, ONE - (logits * (ONE / cap)) * (logits * (ONE / cap))
+
+    def head(self, x, targets, scale, counts):
         """The losses, and the gradient of x (B*T,C)."""
         name = "lm_head.weight" if "lm_head.weight" in self.weights else "wte.weight"
-        w, at, z, cap = self.weights[name], (np.arange(len(x)), targets), f32(self.keys["z_loss"]), f32(self.keys["logit_softcap"])
-        logits = product(x, w.T)
-        slope = np.ones_like(logits)
-        if cap:
-            logits = cap * tanh(logits * (ONE / cap))
-            slope = ONE - (logits * (ONE / cap)) * (logits * (ONE / cap))
+        w, at, z = self.weights[name], (np.arange(len(x)), targets), f32(self.keys["z_loss"])
+        logits, slope = self.logits(x)
         top = logits.max(-1, keepdims=True)
         e = exp(logits - top)
         total = joined(sum(lanes(e[:, i : i + 1024]) for i in range(0, e.shape[1], 1024)))
         n = f32(log(total)) + top
         more = ONE + f32(2) * z * n
         d = e * (scale / total * more) * slope
-        d[at] = (e[at] / total[:, 0] * more[:, 0] - ONE) * scale * slope[at]
+        d[at] = (e[at] / total[:, 0] * more[:, 0] - ONE) * scale * np.broadcast_to(slope, d.shape)[at]
+        d = np.where(counts[:, None], d, ZERO)
         self.gradients[name] = product(d.T, x)
-        return n[:, 0] - logits[at] + z * n[:, 0] * n[:, 0], product(d, w)
+        return np.where(counts, n[:, 0] - logits[at] + z * n[:, 0] * n[:, 0], ZERO), product(d, w)
+
+    def forward(self, inputs):
+        """The rows before the head (B,T,C), and the backward passes to here, with that of the embedding first."""
+        B, T, p, masked = *inputs.shape, self.weights, self.keys["document_mask"] == "True"
+        first = np.maximum.accumulate(np.where((inputs == self.keys["end_of_text"]) & masked, np.arange(T), 0), 1)
+        x = p["wte.weight"][inputs] + (p["wpe.weight"][:T] if "wpe.weight" in p else ZERO)
+        kept = self.dropped(0, 0, x)
+        x, backs = x * kept, [lambda d: d * kept]
+        for layer in range(self.keys["n_layer"]):
+            x, back = self.block(layer, x, first)
+            backs.append(back)
+        x, back = self.norm("ln_f", x)
+        return x, [*backs, back]
 
     def run(self, ids, scale):
-        """The losses of rows of T + 1 ids; the gradients are those of the sum of the losses times `scale`."""
-        inputs, T, backs, p = ids[:, :-1], ids.shape[1] - 1, [], self.weights
-        x = p["wte.weight"][inputs] + (p["wpe.weight"][:T] if "wpe.weight" in p else ZERO)
-        for layer in range(self.keys["n_layer"]):
-            x, back = self.block(f"h.{layer}", x)
-            backs.append(back)
-        unit, unit_back = self.norm("ln_f", x)
-        losses, d = self.head(rows(unit), ids[:, 1:].reshape(-1), f32(scale))
-        d = unit_back(d.reshape(x.shape))
+        """The losses of rows of T + 1 ids, and how many count; the gradients are those of the sum of the losses times `scale`."""
+        inputs, counts = ids[:, :-1], np.ones(ids[:, 1:].size, bool)
+        if self.keys["loss_tokens"] == "answers":
+            counts = np.ravel([counted(self.keys, row) for row in ids])
+        x, backs = self.forward(inputs)
+        losses, d = self.head(rows(x), ids[:, 1:].reshape(-1), f32(scale), counts)
+        d = d.reshape(x.shape)
         for back in reversed(backs):
             d = back(d)
-        of_ids = self.gradients.setdefault("wte.weight", np.zeros_like(p["wte.weight"]))
+        of_ids = self.gradients.setdefault("wte.weight", np.zeros_like(self.weights["wte.weight"]))
         for id, row in zip(inputs.reshape(-1), rows(d)):
             of_ids[id] += row
         self.gradients["wpe.weight"] = sum(d)
-        return losses
+        return losses, counts.sum()
 
 
 # ---- the update
 
 
 def square_root(x):
-    """Of the sum of squares of an array."""
+    """Of the sum of squares of an array, in float64."""
     total, x = 0.0, x.reshape(-1)
     for piece in range(0, len(x), 8192):
         of_runs = 0.0
@@ -327,22 +408,25 @@ def square_root(x):
             even = np.append(even, run[whole:])
             of_runs += float(joined(lanes(even, even) + lanes(odd, odd))[0])
         total += of_runs
-    return f32(math.sqrt(total))
+    return math.sqrt(total)
 
 
-def norm_of(gradients):
+def padded(gradients):
+    """All as one array."""
     flat = []
     for name, g in gradients.items():
-        padded = np.pad(g, [(0, -len(g) % 64), (0, 0)]) if name in ("wte.weight", "lm_head.weight") else g.T if name.startswith("h.") else g
-        flat.append(np.pad(padded.reshape(-1), (0, -padded.size % 64)))
-    return square_root(np.concatenate(flat))
+        g = np.pad(g, [(0, -len(g) % 64), (0, 0)]) if name in ("wte.weight", "lm_head.weight") else g.T if name.startswith("h.") else g
+        flat.append(np.pad(g.reshape(-1), (0, -g.size % 64)))
+    return np.concatenate(flat)
 
 
 def learning_rate(keys, step):
     rate, least, warmup, end = (keys[key] for key in ("learning_rate", "min_lr", "warmup_iters", "lr_decay_iters"))
     if step < warmup:
         return rate * (step + 1) / (warmup + 1)
-    return least + 0.5 * (1 + turn(math.pi * ((step - warmup) / (end - warmup)), 1)) * (rate - least)
+    part = (step - warmup) / (end - warmup)
+    left = 1 - part if keys["lr_schedule"] == "linear" else 0.5 * (1 + turn(math.pi * part, 1))
+    return least + left * (rate - least)
 
 
 def adamw(keys, p, g, m, v, t, rate):
@@ -369,7 +453,7 @@ def muon(keys, p, g, m, rate):
     keep = f32(keys["muon_momentum"])
     m[:] = fma(g, ONE - keep, m * keep)
     x = fma(g, ONE - keep, m * keep)
-    x = x * (ONE / max(square_root(x), number("0x1.ad7f2ap-24")))
+    x = x * (ONE / max(f32(square_root(x)), number("0x1.ad7f2ap-24")))
     tall = x.shape[0] >= x.shape[1]
     x = x.T if tall else x
     for twice in True, False, True:
@@ -389,29 +473,54 @@ def matrices(keys, name, tensor):
 
 def evaluate(keys, weights, rows):
     """The loss of an evaluation of rows of T + 1 ids."""
-    sums = [sum(map(float, MicroBatch({**keys, "z_loss": 0}, weights).run(row[None], 1))) for row in rows]
-    return sum(sums) / (len(rows) * keys["block_size"])
+    losses, counts = zip(*(MicroBatch({**keys, "z_loss": 0}, weights).run(row[None], 1) for row in rows))
+    return added(map(added, losses)) / sum(counts)
+
+
+def sample(keys, weights, ids, stream, temperature, top_k, top_p, count):
+    """Appends ids, up to an end of text."""
+    for i in range(count):
+        batch = MicroBatch(keys, weights)
+        x = batch.logits(batch.forward(np.array([ids[-keys["block_size"] :]]))[0][0, -1:])[0][0].astype(f64)
+        x[keys["end_of_text"]] = x[keys["end_of_text"]] or -np.inf
+        weight, likeliest = exp64(np.maximum((x - x.max()) / temperature, -746)), np.argsort(-x, kind="stable")
+        those = likeliest[:top_k] if 0 < top_k < len(x) else np.arange(len(x))
+        sums = np.cumsum(weight[those])
+        if top_p < 1:
+            enough, those = top_p * sums[-1], likeliest[: len(those)]
+            sums = np.cumsum(weight[those])
+            sums = sums[: np.searchsorted(sums, enough) + 1]
+        at = np.searchsorted(sums, unit(*random(keys, np.array([i]), 0, stream, 0)[:2])[0] * sums[-1], "right")
+        ids = [*ids, int(those[min(at, len(sums) - 1)])]
+        if ids[-1] == keys["end_of_text"]:
+            break
+    return ids
 
 
 def train(keys, weights, row, steps):
     """The loss, the norm, and the weights and moments by their names in checkpoints, of each step; row(sample) are its T + 1 ids. `weights`
     have the order of model.safetensors."""
     B, A, N = (keys["batch_size"], keys["gradient_accumulation_steps"], keys["batch_size"] * keys["gradient_accumulation_steps"] * keys["block_size"])
-    m, v = ({name: np.zeros_like(w) for name, w in weights.items()} for _ in range(2))
+    m, v, averages = ({name: np.zeros_like(w) for name, w in weights.items()} for _ in range(3))
     by_muon = [name for name in weights if name.startswith("h.") and weights[name].ndim == 2 and keys["optimizer"] == "muon"]
     for step in range(steps):
-        losses, g = 0.0, dict.fromkeys(weights, ZERO)
-        for micro in range(step * A, step * A + A):
-            batch = MicroBatch(keys, weights)
-            losses += sum(map(float, batch.run(np.stack([row(micro * B + i) for i in range(B)]), 1 / N)))
+        losses, targets, g = 0.0, 0, dict.fromkeys(weights, ZERO)
+        for micro in range(A):
+            batch = MicroBatch(keys, weights, step, micro * B)
+            of_rows, counts = batch.run(np.stack([row((step * A + micro) * B + i) for i in range(B)]), 1 / N)
+            losses, targets = losses + added(of_rows), targets + int(counts)
             g = {name: g[name] + batch.gradients[name] for name in weights}
-        norm, clip, rate = norm_of(g), f32(keys["grad_clip"]), learning_rate(keys, step)
-        factor = clip / (norm + number("0x1.0c6f7ap-20")) if 0 < clip < norm else ONE
+        divisor, clip, rate = f32(targets / N), f32(keys["grad_clip"]), learning_rate(keys, step)
+        norm = f32(square_root(padded(g)) / float(divisor))
+        factor = (clip / (norm + number("0x1.0c6f7ap-20")) if 0 < clip < norm else ONE) / divisor
         for name, p in weights.items():
             if name in by_muon:
                 for parts in zip(*(matrices(keys, name, tensor) for tensor in (p, g[name] * factor, m[name]))):
                     muon(keys, *parts, rate)
             else:
                 adamw(keys, p, g[name] * factor, m[name], v[name], step + 1, rate)
+            averages[name] = fma(p - averages[name], f32(1 - min(keys["ema"], step / (step + 9))), averages[name])
         moments = {f"{'muon.momentum' if name in by_muon else 'adamw.m'}.{name}": m[name] for name in weights}
-        yield losses / N, float(norm), {**weights, **moments, **{f"adamw.v.{name}": v[name] for name in weights if name not in by_muon}}
+        moments |= {f"adamw.v.{name}": v[name] for name in weights if name not in by_muon}
+        moments |= {f"ema.{name}": average for name, average in averages.items() if keys["ema"]}
+        yield losses / targets, float(norm), {**weights, **moments}

@@ -3,6 +3,7 @@ of optimization: weights, moments, losses, evaluations, grades and samples of ru
 and the step alone once more, statically with musl: $STEPS."""
 import hashlib
 import itertools
+import json
 import os
 import pathlib
 import re
@@ -40,10 +41,12 @@ STEPS = {"warmup_iters": 1, "lr_decay_iters": 5, "max_iters": 3, "eval_interval"
          "batch_size": 3, "grad_clip": 0.7, "gradient_accumulation_steps": 3, "eval_tokens": 60, "sample_tokens": 0}  # fmt: skip
 SCALAR = {
     "gpt2": {"mlp": "gelu:tanh", "bias": "True", "n_layer": 2, "gradient_accumulation_steps": 1, "batch_size": 2, "block_size": 40},
-    "nanogpt": {"mlp": "gelu", "n_embd": 26, "n_head": 2, "n_layer": 2},
-    "llama": {**LLAMA, "position": "rope:500", "n_embd": 88, "block_size": 8, "gradient_accumulation_steps": 1},  # gate and up are the widest product
-    "options": {"mlp": "relu2", "n_embd": 36, "n_kv_head": 2, "qk_norm": "True", "bias": "True", "logit_softcap": 0.9, "z_loss": 0.1},
-    "muon": {**LLAMA, "optimizer": "muon", "muon_learning_rate": 0.02},
+    "nanogpt": {"mlp": "gelu", "n_embd": 26, "n_head": 2, "n_layer": 2, "dropout": 0.285},
+    "llama": {**LLAMA, "position": "rope:500", "n_embd": 88, "block_size": 8, "gradient_accumulation_steps": 1, "seed": 2**33 + 9},  # gate and up are the widest product
+    "options": {"document_mask": "True", "lr_schedule": "linear", "mlp": "relu2", "n_embd": 36, "n_kv_head": 2, "qk_norm": "True", "bias": "True", "logit_softcap": 0.9, "z_loss": 0.1},
+    "muon": {**LLAMA, "optimizer": "muon", "muon_learning_rate": 0.02, "ema": 0.109},  # the decay rate of the third update
+    "answers": {"loss_tokens": "answers", "sampling": "documents", "document_mask": "True", "z_loss": 0.1},
+    "vocabulary": {"n_embd": 8, "n_head": 1, "gradient_accumulation_steps": 1},  # of more than 2,048 ids
 }
 
 
@@ -100,28 +103,44 @@ def test_other_instructions_threads_and_processes_give_the_same_bits(place):
     has_mpi(tool)
 
 
+def check_tensors(name, step, wanted, found):
+    for tensor, values in found.items():
+        differing = np.argwhere(wanted[tensor].view("u4") != values.view("u4"))
+        combinations.check(not len(differing), name, "step", step, tensor, "differs in", len(differing), "places, first", *differing[:1])
+
+
 def test_three_steps_have_the_bits_of_a_scalar_reference(place):
-    """The initial weights are those of a checkpoint of step 0; losses, norms, weights, moments and the loss of an evaluation follow."""
+    """Initial weights; losses, norms, weights, averages and moments; the loss of an evaluation, and texts."""
     tool = combinations.Tool(os.environ["BIN"], place)
-    ids = chain.train_ids(None, tool.place / "A").astype(int)
+    many = "\n" + "".join(map(chr, range(0x4E00, 0x5700)))
+    (tool.place / "many").write_text(many)
+    (tool.place / "many.txt").write_text("\n\n".join(many[i : i + 60] for i in range(1, len(many), 60)))
+    tool.call("shardtool", "tokenize", "-q", "--docs", "paragraphs", "--val", "0.1", "--vocabulary", "many", "-o", "M", "many.txt")
     for name, keys in SCALAR.items():
-        case = combinations.Case(tool, name, {**FIXED, **STEPS, **keys}, "A")
+        data, alphabet = {"answers": ("C", ""), "llama": ("A", "abc"), "vocabulary": ("M", "many")}.get(name, ("A", ""))
+        case = combinations.Case(tool, name, {**FIXED, **STEPS, **keys}, data)
+        ids, end = (chain.train_ids(None, tool.place / data).astype(int), json.loads((tool.place / data / "dataset.jsonl").open().readline())["eot_id"])
         for step in 0, 1:
             combinations.ends_as(case.train(f"first-{step}", max_iters=step), 0, name)
         ends_of_steps = [tensors_of(case.folder / f"{run}/ckpt-{step:08}") for step, run in enumerate(("first-0", "first-1", "one", "one"))]
-        keys = {**scalar_step.DEFAULTS, **case.settings}
+        keys = {**scalar_step.DEFAULTS, **case.settings, "end_of_text": end, "turns": range(end + 1, end + 5)}
         trained = {key.split(".", 2)[2] for key in ends_of_steps[1] if key.startswith(("adamw.m.", "muon.momentum."))}  # the files of GPT-2 also have biases
         weights = {name: np.array(values) for name, values in ends_of_steps[0].items() if name in trained}
-        row = lambda sample, mode=keys["sampling"]: sampling.row(mode, ids, 1337, 0, keys["block_size"], sample)
+        check_tensors(name, 0, weights, {tensor: scalar_step.initial(keys, tensor, values.shape) for tensor, values in weights.items()})
+        row = lambda sample, mode=keys["sampling"], seed=keys["seed"]: sampling.row(mode, ids, seed, 0, keys["block_size"], sample, end)
         for line, wanted, found in zip(case.steps(), ends_of_steps[1:], scalar_step.train(keys, weights, row, 3)):
             loss, norm, found = found
             combinations.check((line["loss"], line["norm"]) == (loss, norm), name, line, "not", loss, norm)
-            for tensor, values in found.items():
-                differing = np.argwhere(wanted[tensor].view("u4") != values.view("u4"))
-                combinations.check(not len(differing), name, "step", line["step"], tensor, "differs in", len(differing), "places, first", *differing[:1])
-        rows = np.stack([row(sample, "permuted") for sample in range(-(-keys["eval_tokens"] // keys["block_size"]))])
+            check_tensors(name, line["step"], wanted, found)
+        rows = np.stack([row(sample, "permuted", 1337) for sample in range(-(-keys["eval_tokens"] // keys["block_size"]))])
         wanted = next(line["train_loss"] for line in case.lines() if line["step"] == 3 and "train_loss" in line)
         combinations.check(wanted == scalar_step.evaluate(keys, weights, rows), name, "the evaluation is", wanted)
+        for top_k, top_p in ((9, 0.8), (0, 0.9), (0, 1)) if alphabet else ():
+            done = case.call("sample", "run.conf", out_dir="one", num_samples=2, max_new_tokens=20, top_k=top_k, top_p=top_p)
+            texts = [scalar_step.sample(keys, weights, [0], stream, 0.8, top_k, top_p, 20) for stream in range(2)]
+            letters = (tool.place / alphabet).read_text()
+            found = "".join("".join(letters[id] for id in text if id != end) + "\n---------------\n" for text in texts)
+            combinations.check(done.stdout == found, name, top_k, top_p, done, "not", found)
 
 
 def test_the_page_of_bits_has_the_constants_of_the_reference():
