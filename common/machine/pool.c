@@ -138,6 +138,19 @@ void pool_close(Pool *pool) {
     free(pool);
 }
 
+int pool_run(unsigned threads, PoolWork *work, void *jobs, size_t job_bytes, unsigned count) {
+    void *job;
+    int result = 0;
+    if (!count) return 0;
+    Pool *pool = pool_open(threads < count ? threads : count, work, jobs, job_bytes, count);
+    if (!pool) return -1;
+    while (pool_acquire(pool)) pool_submit(pool);
+    do result = pool_collect(pool, &job);
+    while (result == 0 && job);
+    pool_close(pool);
+    return result;
+}
+
 unsigned pool_cores(void) {
     cpu_set_t sets[8]; // of 1,024 processors each; Linux counts no more than 8,192
     int count = sched_getaffinity(0, sizeof sets, sets) ? 1 : CPU_COUNT_S(sizeof sets, sets);

@@ -49,6 +49,10 @@ int pool_collect(Pool *pool, void **job);
 // pool_collect, so that the owner does not sleep while there is work.
 void pool_help(Pool *pool);
 
+// Does the whole array of jobs in a pool of at most `threads` threads. -1 with the error of the first job in the array
+// that failed; the jobs behind it may not have begun.
+int pool_run(unsigned threads, PoolWork *work, void *jobs, size_t job_bytes, unsigned count);
+
 // The number of cores that this process may use: its affinity mask, capped by the quota of its control groups.
 // Thread-safe.
 unsigned pool_cores(void);

@@ -2,6 +2,8 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
+#include "common/machine/pool.h"
+#include "common/sizes.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/saved_state.h"
@@ -87,39 +89,67 @@ typedef struct {
     int range_count;
 } Destination;
 
-static void write_values(Network *network, const Destination *to, size_t first, size_t count) {
+// A tensor to be loaded.
+typedef struct {
+    const Network *network;
+    const TensorFiles *files;
+    const char *prefix;
+    const Tensor *tensor;
+    bool transposed;
+    unsigned added; // of the rows of embedding and head, the last that the file lacks
+    Destination to;
+    size_t piece; // the elements of the staging buffer that a thread has
+} Loading;
+
+static void write_values(const Loading *loading, size_t first, size_t count, const float *values) {
+    const Destination *to = &loading->to;
     for (int i = 0; i < to->range_count; i++)
-        network_write(network, to->ranges[i], to->types[i], to->offset + first, count, network->staging);
+        network_write(loading->network, to->ranges[i], to->types[i], to->offset + first, count, values);
 }
 
-// Fills `rows` rows after the file's with their mean. With zeros, or numbers around it, their logits would lie far
-// above the logits of the other ids, which training has moved down together.
-static void add_mean_rows(Network *network, const Tensor *tensor, Dtype type, const uint8_t *data, size_t old,
-                          size_t rows, const Destination *to) {
-    const size_t cols = (size_t)tensor->cols;
+// Fills the rows that the file lacks with the mean of its `old` rows. With zeros, or numbers around it, their logits
+// would lie far above the logits of the other ids, which training has moved down together.
+static void add_mean_rows(const Loading *loading, Dtype type, const uint8_t *data, size_t old, float *values) {
+    const size_t cols = (size_t)loading->tensor->cols;
     double *sums = allocate_zeroed(cols, sizeof *sums);
     for (size_t i = 0; i < old * cols; i++) sums[i % cols] += (double)dtype_value(type, data, i);
-    for (size_t c = 0; c < cols; c++) network->staging[c] = (float)(sums[c] / (double)old);
-    for (size_t row = old; row < old + rows; row++) write_values(network, to, row * cols, cols);
+    for (size_t c = 0; c < cols; c++) values[c] = (float)(sums[c] / (double)old);
+    for (size_t row = old; row < old + loading->added; row++) write_values(loading, row * cols, cols, values);
     free(sums);
 }
 
-// `added`: of the rows of embedding and head, the last that the file lacks.
-static int load_tensor(Network *network, const TensorFiles *files, const char *prefix, const Tensor *tensor,
-                       bool transposed, unsigned added, const Destination *to) {
+// Rows [first, first + count) of a matrix of which the file has the columns, (cols,rows).
+static void read_turned(float *values, Dtype type, const uint8_t *data, size_t rows, size_t cols, size_t first,
+                        size_t count) {
+    enum { TILE = 16 }; // a cache line of floats
+    float tile[TILE][TILE];
+    for (size_t at = 0; at < count; at += TILE)
+        for (size_t col = 0; col < cols; col += TILE) {
+            const size_t n = count - at < TILE ? count - at : TILE, across = cols - col < TILE ? cols - col : TILE;
+            for (size_t c = 0; c < across; c++)
+                dtype_read(tile[c], type, data + ((col + c) * rows + first + at) * dtype_bytes(type), n);
+            for (size_t r = 0; r < n; r++)
+                for (size_t c = 0; c < across; c++) values[(at + r) * cols + col + c] = tile[c][r];
+        }
+}
+
+static int load_tensor(void *job, unsigned worker) {
+    const Loading *loading = job;
+    const Tensor *tensor = loading->tensor;
+    const bool transposed = loading->transposed;
+    float *values = loading->network->staging + worker * loading->piece;
     char name[SAFE_NAME_BYTES];
-    snprintf(name, sizeof name, "%s%s", prefix, tensor->name);
+    snprintf(name, sizeof name, "%s%s", loading->prefix, tensor->name);
     const SafeFile *file;
-    SafeTensor *found = find_tensor(files, name, &file);
-    if (tensor->id != PARAM_WTE && tensor->id != PARAM_HEAD) added = 0;
-    const uint64_t rows = (uint64_t)tensor->file_rows - added, cols = (uint64_t)tensor->cols;
+    SafeTensor *found = find_tensor(loading->files, name, &file);
+    const uint64_t rows = (uint64_t)tensor->file_rows - loading->added, cols = (uint64_t)tensor->cols;
     Dtype type;
     if (!found) return fail(EX_DATA, "there is no tensor '%s'", name);
     if (!dtype_parse_file_name(found->dtype, &type))
         return fail(EX_DATA, "'%s' is of type %s, and these are read:" DTYPES(FILE_NAME, ), name, found->dtype);
     // The first rows are loaded of the positions, and of an embedding that other tools padded as it is padded here.
     bool vector = tensor->kind >= KIND_GAIN, cropped = tensor->id == PARAM_WPE;
-    const uint64_t padded = added ? (uint64_t)padded_vocab((int)rows) : (uint64_t)tensor->rows;
+    const uint64_t padded = loading->added ? (uint64_t)padded_vocab((int)rows) : (uint64_t)tensor->rows;
     bool fits = vector ? found->dims == 1 && found->shape[0] == rows
                        : found->dims == 2 && found->shape[!transposed] == cols &&
                              (cropped ? found->shape[0] >= rows
@@ -130,19 +160,36 @@ static int load_tensor(Network *network, const TensorFiles *files, const char *p
     if (safe_check(file, found) < 0) return -1;
     found->used = true;
     const uint8_t *data = file->data + found->begin;
-    size_t piece = network->plan->staging / sizeof(float), total = (size_t)(rows * cols);
-    for (size_t first = 0; first < total; first += piece) {
-        size_t n = total - first < piece ? total - first : piece;
-        if (!transposed)
-            dtype_read(network->staging, type, data + first * dtype_bytes(type), n);
-        else // the whole matrix fits the staging buffer
-            for (size_t r = 0; r < rows; r++)
-                for (size_t c = 0; c < cols; c++)
-                    network->staging[r * cols + c] = dtype_value(type, data, c * rows + r);
-        write_values(network, to, first, n);
+    const size_t most = transposed ? loading->piece / cols : loading->piece; // rows or elements at a time
+    const size_t total = transposed ? rows : (size_t)(rows * cols), each = transposed ? cols : 1;
+    for (size_t first = 0; first < total; first += most) {
+        const size_t n = total - first < most ? total - first : most;
+        if (transposed)
+            read_turned(values, type, data, rows, cols, first, n);
+        else
+            dtype_read(values, type, data + first * dtype_bytes(type), n);
+        write_values(loading, first * each, n * each, values);
     }
-    if (added) add_mean_rows(network, tensor, type, data, (size_t)rows, added, to);
+    if (loading->added) add_mean_rows(loading, type, data, (size_t)rows, values);
     return 0;
+}
+
+// In host memory by all threads, each with a part of the staging buffer.
+static int load_tensors(Network *network, Loading *jobs, size_t count) {
+    enum { PIECE = 1 << 16 }; // fits the cache of a core
+    const bool together = network->ops->in_host_memory;
+    const size_t staging = network->plan->staging / sizeof(float);
+    size_t piece = together ? PIECE : staging;
+    Network shared = *network;
+    int result = 0;
+    for (size_t i = 0; i < count; i++) piece = size_larger(piece, (size_t)jobs[i].tensor->cols);
+    for (size_t i = 0; i < count; i++) jobs[i].network = together ? &shared : network, jobs[i].piece = piece;
+    for (size_t i = 0; i < count && result == 0 && !together; i++) result = load_tensor(&jobs[i], 0);
+    if (!together) return result;
+    collective_settle(network->collective);
+    shared.collective = &collective_none; // nothing is left to be settled by a thread
+    const size_t parts = staging / piece, cores = pool_cores();
+    return pool_run((unsigned)(parts < cores ? parts : cores), load_tensor, jobs, sizeof *jobs, (unsigned)count);
 }
 
 // ---- the model
@@ -205,45 +252,63 @@ static int open_average(TensorFiles *files, const char *directory) {
 
 static int load_model(Network *network, const char *directory, unsigned added, bool average) {
     const MemoryPlan *plan = network->plan;
+    const Model *model = network->model;
     const size_t ranges[] = {plan->params, plan->master};
     const Dtype types[] = {par_type(network->ops), DTYPE_FP32};
-    Destination to = {0, ranges, types, plan->master == plan->params ? 1 : 2};
+    const int range_count = plan->master == plan->params ? 1 : 2;
     TensorFiles files;
     const SafeFile *file;
+    Loading *jobs = allocate_zeroed((size_t)model->count, sizeof *jobs);
     int result = (average ? open_average : files_open)(&files, directory);
     // Files of GPT2LMHeadModel have the prefix, GPT2Model's do not.
     const bool prefixed = result == 0 && find_tensor(&files, "transformer.wte.weight", &file);
-    for (int i = 0; i < network->model->count && result == 0; i++) {
-        const Tensor *tensor = &network->model->tensors[i];
-        to.offset = tensor->offset;
-        const char *prefix = average ? average_prefix : prefixed ? tensor_prefix(tensor) : "";
-        result = load_tensor(network, &files, prefix, tensor, !average && tensor_transposed(tensor), added, &to);
+    for (int i = 0; i < model->count; i++) {
+        const Tensor *tensor = &model->tensors[i];
+        jobs[i] = (Loading){.files = &files,
+                            .prefix = average    ? average_prefix
+                                      : prefixed ? tensor_prefix(tensor)
+                                                 : "",
+                            .tensor = tensor,
+                            .transposed = !average && tensor_transposed(tensor),
+                            .added = tensor->id == PARAM_WTE || tensor->id == PARAM_HEAD ? added : 0,
+                            .to = {tensor->offset, ranges, types, range_count}};
     }
+    if (result == 0) result = load_tensors(network, jobs, (size_t)model->count);
     if (result == 0 && !average) result = check_left_out(&files, network->model->shape.bias);
     if (result < 0) fail_in("'%s'", directory);
     files_close(&files);
+    free(jobs);
     return result;
 }
 
 static int load_optimizer(Network *network, const char *directory) {
     const Model *model = network->model;
     const Optimizer *optimizer = network->plan->optimizer;
+    const size_t states = (size_t)optimizer->state_count;
+    Loading *jobs = allocate_zeroed(states * (size_t)model->count, sizeof *jobs);
     TensorFiles files = {0};
+    Dtype types[OPTIMIZER_STATES];
+    char prefixes[OPTIMIZER_STATES][32];
+    size_t count = 0;
     int result = files_add(&files, directory, "optimizer.safetensors");
-    for (int s = 0; s < optimizer->state_count && result == 0; s++) {
+    for (size_t s = 0; s < states; s++) {
         const StateRange *state = &optimizer->states[s];
-        const Dtype type = optimizer_dtype(state, network->ops); // the file has floats, which hold it exactly
-        char prefix[32];
-        snprintf(prefix, sizeof prefix, "%s.", state->name);
-        for (int i = 0; i < model->count && result == 0; i++) {
+        types[s] = optimizer_dtype(state, network->ops); // the file has floats, which hold it exactly
+        snprintf(prefixes[s], sizeof prefixes[s], "%s.", state->name);
+        for (int i = 0; i < model->count; i++) {
             const Tensor *tensor = &model->tensors[i];
             if (!optimizer_has(state, tensor)) continue;
-            const Destination to = {optimizer_offset(state, model, tensor), &network->plan->states[s], &type, 1};
-            result = load_tensor(network, &files, prefix, tensor, false, 0, &to);
+            jobs[count++] =
+                (Loading){.files = &files,
+                          .prefix = prefixes[s],
+                          .tensor = tensor,
+                          .to = {optimizer_offset(state, model, tensor), &network->plan->states[s], &types[s], 1}};
         }
     }
+    if (result == 0) result = load_tensors(network, jobs, count);
     if (result < 0) fail_in("'%s'", directory);
     files_close(&files);
+    free(jobs);
     return result;
 }
 

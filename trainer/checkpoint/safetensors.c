@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/hash.h"
+#include "common/machine/pool.h"
 #include "common/machine/stop.h"
 #include <fcntl.h>
 #include <jansson.h>
@@ -271,11 +272,22 @@ int safe_check(const SafeFile *file, const SafeTensor *tensor) {
     return memcmp(hash, tensor->hash, sizeof hash) ? fail(EX_DATA, "the tensor '%s' is damaged", tensor->name) : 0;
 }
 
+typedef struct {
+    const SafeFile *file;
+    const SafeTensor *tensor;
+} TensorCheck;
+
+static int check_tensor(void *job, unsigned worker) {
+    const TensorCheck *check = job;
+    (void)worker;
+    if (!check->tensor->hashed) return fail(EX_DATA, "the tensor '%s' has no hash", check->tensor->name);
+    return safe_check(check->file, check->tensor);
+}
+
 int safe_verify(const SafeFile *file, const char *path) {
-    for (size_t i = 0; i < file->count; i++) {
-        const SafeTensor *tensor = &file->tensors[i];
-        if (!tensor->hashed) return fail(EX_DATA, "'%s': the tensor '%s' has no hash", path, tensor->name);
-        if (safe_check(file, tensor) < 0) return fail_in("'%s'", path);
-    }
-    return 0;
+    TensorCheck *checks = allocate_zeroed(file->count, sizeof *checks);
+    for (size_t i = 0; i < file->count; i++) checks[i] = (TensorCheck){file, &file->tensors[i]};
+    const int result = pool_run(pool_cores(), check_tensor, checks, sizeof *checks, (unsigned)file->count);
+    free(checks);
+    return result < 0 ? fail_in("'%s'", path) : 0;
 }

@@ -49,7 +49,7 @@ typedef struct {
 int safe_open(SafeFile *file, const char *path);
 void safe_close(SafeFile *file);                               // accepts a zeroed struct
 SafeTensor *safe_find(const SafeFile *file, const char *name); // NULL when the file has no such tensor
-int safe_verify(const SafeFile *file, const char *path);       // all hashes; 65 names the tensor
+int safe_verify(const SafeFile *file, const char *path);       // all hashes, in all threads; 65 names the tensor
 // 65 when the file has the hash of a tensor and the bytes do not match it. Files of other programs have no hashes.
 int safe_check(const SafeFile *file, const SafeTensor *tensor);
 

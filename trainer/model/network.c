@@ -218,6 +218,10 @@ void network_write(const Network *network, size_t range, Dtype type, size_t firs
     static char stored[PIECE * sizeof(float)];
     const size_t bytes = dtype_bytes(type);
     if (type == DTYPE_FP32) return put(network, range + first * bytes, values, count * bytes);
+    if (network->ops->in_host_memory) {
+        collective_settle(network->collective);
+        return dtype_write(network_at(network, range + first * bytes), type, values, count);
+    }
     for (size_t i = 0; i < count; i += PIECE) {
         const size_t n = count - i < PIECE ? count - i : PIECE;
         dtype_write(stored, type, values + i, n);

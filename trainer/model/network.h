@@ -57,7 +57,7 @@ const Weight *network_weight(const Network *network, ParamId id,
 // Copies elements of a tensor between host floats and a range of the plan: parameters, or a moment, or the master,
 // which is fp32. Waits for the device. An offloaded range is up to date after the download that ends a step.
 void network_read(const Network *network, size_t range, Dtype type, size_t first, size_t count, float *values);
-// One thread at a time may call it.
+// One thread at a time may call it, but in host memory any, without a pending exchange.
 void network_write(const Network *network, size_t range, Dtype type, size_t first, size_t count, const float *values);
 static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? DTYPE_FP32 : ops->act_type; }
 

@@ -280,6 +280,29 @@ TEST(pool_help_does_the_jobs_that_no_worker_has_begun) {
     pool_close(pool);
 }
 
+// The first job fails after the last one.
+static int fail_after_the_last(void *data, unsigned worker) {
+    const Gate *gate = data;
+    (void)worker;
+    if (gate->first) sem_wait(gate->opened);
+    if (gate->last) sem_post(gate->opened);
+    return gate->first || gate->last ? fail(EX_DATA, "the %s job", gate->first ? "first" : "last") : 0;
+}
+
+TEST(pool_run_does_every_job_or_fails_as_the_first_in_order_that_failed) {
+    Job jobs[9];
+    for (int i = 0; i < 9; i++) jobs[i] = (Job){.number = i};
+    CHECK_EQUAL(pool_run(3, square, jobs, sizeof *jobs, 9), 0);
+    for (int i = 0; i < 9; i++) CHECK_EQUAL(jobs[i].square, i * i);
+    CHECK_EQUAL(pool_run(3, square, jobs, sizeof *jobs, 0), 0);
+    sem_t opened;
+    CHECK(sem_init(&opened, 0, 0) == 0);
+    Gate gates[4] = {[0] = {.first = true}, [3] = {.last = true}};
+    for (int i = 0; i < 4; i++) gates[i].opened = &opened;
+    CHECK_EQUAL(pool_run(2, fail_after_the_last, gates, sizeof *gates, 4), -1);
+    CHECK_ERROR(EX_DATA, "the first job");
+}
+
 // Random123's published known answers for philox4x32 with 10 rounds.
 TEST(philox_gives_the_published_answers) {
     static const uint32_t known[3][10] = {
