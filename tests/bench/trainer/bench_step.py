@@ -3,7 +3,8 @@
 
 Models: the demo's (5 M parameters, vocabulary of 8,192, Muon), GPT-2's 124 M, and 303M (354 M with embeddings). The peers are an older
 build (OLD=its folder of programs), with which the processor time of a start is compared, too, and, where torch is installed, nanoGPT's
-model and step as train.py runs them on a CPU, in float32 and under autocast, each also compiled. Random ids; ours trains on a dataset,
+model and step as train.py runs them on a CPU, in float32 and under autocast, each also compiled. A resume is compared with dd of its
+checkpoint; without PLACES (empty) only starts and resumes are. Random ids; ours trains on a dataset,
 which costs more, not less. A kernel with sched_autogroup_enabled shares the processor among sessions first: a busy process of another
 session weighs as much as all threads of a run. So a fair share of two cores is 1.5 times the step alone beside one busy process of either
 kind, 2 beside two of one session and beside another run of the same model ("1 run"), and 3 beside two in a session each ("2 others").
@@ -20,7 +21,7 @@ import types
 
 sys.path.insert(0, __file__.rsplit("/", 3)[0] + "/oracle")
 import rooms
-from timing import train, train_command
+from timing import measured, train, train_command
 
 GPT2 = dict(n_layer=12, n_head=12, n_embd=768, block_size=256, batch_size=4, bias=True)
 MODELS = {"124M": GPT2, "303M": GPT2 | dict(n_layer=24, n_head=16, n_embd=1024), "demo": GPT2 | dict(n_layer=4, n_head=4, n_embd=256, optimizer="muon", learning_rate=2e-3)}
@@ -118,24 +119,66 @@ def measure(rows, places, another):
     return times
 
 
-def start(programs, scratch, keys):
-    """Processor seconds from the command to the first step, before which the last line is the forecast."""
-    command = [word for word in train_command(programs, scratch + "/run", keys) if word != "--quiet"]
+def start(command):
+    """Seconds, and those of a processor, from the command to the first step, before which the last line is the forecast."""
+    begun = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert any("this takes about" in line for line in process.stderr), command
+        seconds = time.monotonic() - begun
         with open(f"/proc/{process.pid}/stat", encoding="utf-8") as stat:
             spent = stat.read().rsplit(")", 1)[1].split()[11:13]
         process.kill()
-    return sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
+    return seconds, sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
+
+
+def start_command(programs, out, keys):
+    return [word for word in train_command(programs, out, keys) if word != "--quiet"]
 
 
 def compare_starts(programs, scratch, keys):
     seconds = {folder: [] for folder in (os.environ["OLD"], programs)}
     for _ in range(ROUNDS):
         for folder, found in seconds.items():
-            found.append(start(folder, scratch, keys))
+            found.append(start(start_command(folder, scratch + "/run", keys))[1])
     old, new = map(statistics.median, seconds.values())
     print(f"  start: {new:.2f} s of a processor, older {old:.2f} s: {new / old:.2f} times", flush=True)
+
+
+def forget(files):
+    """Lets the page cache drop them."""
+    for path in files:
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def copy_to_memory(files):
+    """Seconds, and those of a processor, of dd into a buffer as large as the file."""
+    spent = [measured(["dd", f"if={file}", "of=/dev/null", f"bs={os.path.getsize(file)}", "count=1", "iflag=fullblock", "status=none"])[:2]
+             for file in files]  # fmt: skip
+    return tuple(map(sum, zip(*spent)))
+
+
+def compare_resumes(programs, scratch, keys):
+    """What a start with a checkpoint takes more than one without, beside dd of its files. The least of each: a host that lends its memory
+    can take seconds for the pages of a run."""
+    out, keys = scratch + "/resumed", keys | dict(warmup_iters=0)
+    resume = start_command(programs, out, keys)
+    train(programs, out, keys | dict(max_iters=1))
+    files = [f"{out}/ckpt-00000001/{name}.safetensors" for name in ("model", "optimizer")]
+    for cold in False, True:
+        found = {"start": [], "dd": [], "resume": []}
+        for _ in range(ROUNDS):
+            found["start"].append(start(start_command(programs, scratch + "/run", keys)))
+            for name, run in ("dd", lambda: copy_to_memory(files)), ("resume", lambda: start(resume)):
+                if cold:
+                    forget(files)
+                found[name].append(run())
+        for i, unit in enumerate(("s", "s of a processor")):
+            new, dd, resumed = (min(times[i] for times in found[name]) for name in ("start", "dd", "resume"))
+            print(f"  resume, {'cold' if cold else 'warm'}: {resumed:.2f} {unit}, {resumed - new:+.2f} beside a start of {new:.2f}; dd {dd:.2f}: "
+                  f"{(resumed - new) / dd:.2f} times", flush=True)  # fmt: skip
+    shutil.rmtree(out)
 
 
 def make_dataset(programs, scratch, name, text):
@@ -150,6 +193,20 @@ def make_dataset(programs, scratch, name, text):
     subprocess.run([programs + "/shardtool", "tokenize", "--val", "0.05", *options, "-o", out, *files], check=True)
 
 
+def compare_steps(programs, scratch, name, model, places, another):
+    times = measure(runners(programs, scratch, name, model), places, another)
+    print(f"{name}: {ROUNDS} rounds of {STEPS - LEFT_OUT} steps in turns; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; tokens/s of "
+          f"the best step, then the median in ms and how many times that of the first place")  # fmt: skip
+    rows = list(dict.fromkeys(row for row, _ in times))
+    best = {row: min(times[row, places[0]]) for row in rows}
+    for row in rows:
+        medians = {place: statistics.median(times[row, place]) for place in places}
+        rate = int(model["block_size"]) * int(model["batch_size"]) / best[row] * 1e3
+        print(f"  {row:24}{rate:8.0f}" + "".join(f"  {place} {ms:.1f} ({ms / medians[places[0]]:.2f})" for place, ms in medians.items()), flush=True)
+    for a, b in [(a, b) for a in rows for b in rows if a.startswith("millrace") and not b.startswith("millrace")]:
+        print(f"  {a} over {b}: {best[b] / best[a]:.2f} times by the best steps")
+
+
 def main():
     programs, scratch, text, *keys = sys.argv[1:]
     places = chosen(PLACES, "PLACES")
@@ -157,19 +214,12 @@ def main():
         model = MODELS[name] | dict(key.split("=", 1) for key in keys)
         make_dataset(programs, scratch, name, text)
         endless = keys_of(scratch, name, model, 10**6) | dict(log_interval=1000)
-        times = measure(runners(programs, scratch, name, model), places, lambda: train_command(programs, scratch + "/another", endless))
-        print(f"{name}: {ROUNDS} rounds of {STEPS - LEFT_OUT} steps in turns; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; tokens/s of "
-              f"the best step, then the median in ms and how many times that of the first place")  # fmt: skip
-        rows = list(dict.fromkeys(row for row, _ in times))
-        best = {row: min(times[row, places[0]]) for row in rows}
-        for row in rows:
-            medians = {place: statistics.median(times[row, place]) for place in places}
-            rate = int(model["block_size"]) * int(model["batch_size"]) / best[row] * 1e3
-            print(f"  {row:24}{rate:8.0f}" + "".join(f"  {place} {ms:.1f} ({ms / medians[places[0]]:.2f})" for place, ms in medians.items()), flush=True)
-        for a, b in [(a, b) for a in rows for b in rows if a.startswith("millrace") and not b.startswith("millrace")]:
-            print(f"  {a} over {b}: {best[b] / best[a]:.2f} times by the best steps")
+        if places:
+            compare_steps(programs, scratch, name, model, places, lambda: train_command(programs, scratch + "/another", endless))
+        print(f"{name}: starts, {ROUNDS} rounds; load {os.getloadavg()[0]:.1f}")
         if os.environ.get("OLD"):
             compare_starts(programs, scratch, endless)
+        compare_resumes(programs, scratch, endless)
 
 
 main()
