@@ -8,7 +8,7 @@
 //
 // A window that is not UTF-8 is encoded a second time, as InvalidUtf8 says (encode_invalid).
 //
-// Memory of an encoder: its piece cache (at most 64 MB, or 16), a window with its repaired copy (below 1 MB for text
+// Memory of an encoder: its piece cache (at most 64 MB, or 22), a window with its repaired copy (below 1 MB for text
 // that can be cut at least every WINDOW bytes), and the text that encoder_encode_part holds back.
 #include "common/err.h"
 #include "common/utf8.h"

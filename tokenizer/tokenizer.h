@@ -18,7 +18,7 @@ typedef struct Encoder Encoder;
 Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid);
 void encoder_close(Encoder *encoder); // accepts NULL
 
-// Bounds the piece cache of a new encoder to 16 MB instead of 64.
+// Bounds the piece cache of a new encoder to 22 MB instead of 64.
 void encoder_keep_small(Encoder *encoder);
 
 // Encoding a longer word fails (65). A word cannot be encoded before its end, so encoder_encode_part holds it.

@@ -145,7 +145,7 @@ TextBatches *text_batches_open(const TextOptions *options, unsigned threads, con
     batches->encoders = allocate_zeroed(threads, sizeof(Encoder *));
     for (unsigned i = 0; i < threads; i++) {
         batches->encoders[i] = open_encoder(options);
-        encoder_keep_small(batches->encoders[i]); // a thread may use 16 MiB
+        encoder_keep_small(batches->encoders[i]); // a thread may use 22 MiB
     }
     batches->batch_count = threads + threads / 2 + 2;
     batches->batches = allocate_zeroed(batches->batch_count, sizeof *batches->batches);

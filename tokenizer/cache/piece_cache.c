@@ -11,15 +11,17 @@
 #include <stdlib.h>
 
 enum {
-    GROWTH = 16,
+    GROWTH = 8,
     SWAP_INTERVAL = 16, // every so many hits outside the first slot, the entry moves to its first slot
     DEAD_U64S = 64      // scratch of merge for pieces of less than 4 KiB
 };
 
 static const struct {
     unsigned width;
-    size_t first, last; // entries at the start, and at most
-} sizes[PIECE_SIZES] = {{SMALL_KEY, 1 << 12, 1 << 20}, {LARGE_KEY, 1 << 10, 1 << 18}, {WHOLE_KEY, 1 << 8, 1 << 16}};
+    size_t first, small, last; // entries at the start, and at most: after piece_cache_keep_small, and without it
+} sizes[PIECE_SIZES] = {{SMALL_KEY, 1 << 12, 1 << 19, 1 << 20},
+                        {LARGE_KEY, 1 << 10, 1 << 16, 1 << 18},
+                        {WHOLE_KEY, 1 << 8, 1 << 13, 1 << 16}};
 
 const uint8_t piece_cache_masks[2 * PIECE_READ] = {[0 ... PIECE_READ - 1] = 0xFF};
 
@@ -42,7 +44,7 @@ void piece_cache_open(PieceCache *cache, const Vocab *vocab, Isa isa) {
 }
 
 void piece_cache_keep_small(PieceCache *cache) {
-    for (unsigned i = 0; i < PIECE_SIZES; i++) cache->tables[i].limit = sizes[i].last / 4;
+    for (unsigned i = 0; i < PIECE_SIZES; i++) cache->tables[i].limit = sizes[i].small;
 }
 
 void piece_cache_close(PieceCache *cache) {

@@ -31,7 +31,7 @@ typedef struct PieceCache {
 // Exits (82) when there is no memory.
 void piece_cache_open(PieceCache *cache, const Vocab *vocab, Isa isa);
 void piece_cache_close(PieceCache *cache);
-// Bounds a new cache to 16 MB instead of 64.
+// Bounds a new cache to 22 MB instead of 64.
 void piece_cache_keep_small(PieceCache *cache);
 
 // Encodes the pieces text[starts[i] .. starts[i + 1]) for i < count <= PRETOKENIZE_BATCH and returns the number of
