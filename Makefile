@@ -285,7 +285,7 @@ check-bugs: $(if $(CUSRC),all $(EMULATED))
 check-threads: ; $(Q)$(MAKE) SAN=thread CUDA=0 CFLAGS='-O1 -g' test-threads
 test-threads: all $(O)/test
 	$(Q)export TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp; \
-	for word in pool team_ tokenizer shard_ source sampling loader feed record_sort workers_look; do \
+	for word in pool team_ tokenizer shard_ source sampling loader feed record_sort workers_look checkpoint_whose; do \
 	    $(O)/test --data tests/data --bin $(O)/bin $$word || exit 1; \
 	done; \
 	BIN=$(abspath $(O)/bin) DATA=$(CURDIR)/tests/data bats tests/cli/shardtool/shardtool.bats
