@@ -14,9 +14,12 @@ endif
 CFLAGS ?= -O3 -g
 PREFIX ?= /usr/local
 BUILD  ?= build
-O      := $(BUILD)/$(or $(SAN),release)$(if $(filter 0,$(CUDA)),-cpu)$(if $(findstring clang,$(CC)),-clang)
+# ONEDNN=0: products by our own code alone.
+ONEDNN ?= 1
+NO_DNN := $(if $(filter 0,$(ONEDNN)),-own)
+O      := $(BUILD)/$(or $(SAN),release)$(if $(filter 0,$(CUDA)),-cpu)$(if $(findstring clang,$(CC)),-clang)$(NO_DNN)
 # The C objects that a build with CUDA has in common with one without: all of the libraries but OF_CUDA and kernels/cuda.
-HOST_O := $(BUILD)/$(or $(SAN),release)-cpu$(if $(findstring clang,$(CC)),-clang)
+HOST_O := $(BUILD)/$(or $(SAN),release)-cpu$(if $(findstring clang,$(CC)),-clang)$(NO_DNN)
 OF_CUDA := kernels/backend.c common/cli/version.c
 comma  := ,
 Q      := $(if $(V),,@)
@@ -30,7 +33,7 @@ DEFS     := $(CDEFS) -DHAVE_CUDA=$(CUDA)
 WERROR   := $(if $(filter true,$(CI)),-Werror)
 WARN     := -std=c11 -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes \
             -Werror=incompatible-pointer-types $(WERROR)
-LIBS     := -lzmq -lzstd -lz -llzma -lbz2 -lsnappy -llz4 -lbrotlidec -larchive -ljansson -lxxhash -lcrypto -ldnnl -lgomp \
+LIBS     := -lzmq -lzstd -lz -llzma -lbz2 -lsnappy -llz4 -lbrotlidec -larchive -ljansson -lxxhash -lcrypto $(if $(NO_DNN),,-ldnnl -lgomp) \
             -lpthread -lm
 # Vector code is selected at run time; a file whose name ends in an instruction set is compiled for that set.
 # -ffp-contract=off: fused multiply-add would make results depend on the compiler.
@@ -41,7 +44,7 @@ isa        = $(ISA_$(lastword $(subst _, ,$(basename $(@F)))))
 
 # Files for an instruction set only on x86-64, kernels/cuda only where nvcc is; kernels/mpi is a shared object of its own.
 X86   := $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null))
-CSRC  := $(filter-out kernels/cpu/ops/variant.c kernels/mpi/% $(if $(filter 0,$(CUDA)),kernels/cuda/%) \
+CSRC  := $(filter-out kernels/cpu/ops/variant.c kernels/cpu/onednn$(if $(NO_DNN),,_none).c kernels/mpi/% $(if $(filter 0,$(CUDA)),kernels/cuda/%) \
            $(if $(X86),,%_avx2.c %_avx512.c %_amx.c), \
            $(wildcard $(LIBRARIES:%=%/*.c) $(LIBRARIES:%=%/*/*.c) $(LIBRARIES:%=%/*/*/*.c)))
 # The vector kernels of the CPU, once for each activation type and instruction set.
@@ -270,7 +273,7 @@ step-with-musl:
 	    CSRC='$(STEP)' STEP_PARTS=tests/bits/static_parts.o BUILD=build/bits/musl step-of-build
 MUSL := $(shell command -v musl-gcc)
 STEP  = $(filter common/% kernels/% trainer/config/% trainer/shape/% trainer/plan/% trainer/model/% trainer/optim/% trainer/checkpoint/% \
-          trainer/engine/chain.c loader/client/batch_stream.c loader/protocol/sampling.c,$(filter-out common/file/folder.c kernels/cpu/onednn.c,$(CSRC)))
+          trainer/engine/chain.c loader/client/batch_stream.c loader/protocol/sampling.c,$(filter-out common/file/folder.c,$(CSRC:%/onednn.c=%/onednn_none.c)))
 ## test-slurm  the job scripts under a Slurm on this machine (root; needs slurm-wlm and munge)
 test-slurm: all ; $(Q)tests/slurm/run_slurm.sh $(O)
 ## check    the C and command-line tests of make test under the address and the undefined-behaviour sanitizers (TIER=all: of test-all)

@@ -63,6 +63,7 @@ find_missing() {
         case $need in
         cc) command -v "${cc%% *}" >/dev/null ;;
         make) command -v make >/dev/null ;;
+        oneapi/*) [ "${ONEDNN:-1}" = 0 ] || finds "$need" ;;
         *) finds "$need" ;;
         esac && continue
         missing+=("$package")
@@ -93,6 +94,7 @@ check_versions() {
     else
         [ "$clang" -ge 14 ] || { echo "compiler: '$cc' is clang $clang: clang 14 or later is needed, or gcc 11 or later (make CC=...)" >&2 && bad=1; }
     fi
+    [ "${ONEDNN:-1}" != 0 ] || return $bad
     read -r onednn runtime < <(value oneapi/dnnl/dnnl.h 'DNNL_VERSION_MAJOR DNNL_CPU_RUNTIME')
     [[ $onednn == [23] ]] || { echo "library: oneDNN is of version $onednn: 2 or 3 is needed" >&2 && bad=1; }
     [[ $runtime == [12]u ]] || { echo "library: oneDNN is built for the CPU runtime ${runtime%u} (DNNL_CPU_RUNTIME): one for OpenMP (2) or one thread (1) is needed" >&2 && bad=1; }

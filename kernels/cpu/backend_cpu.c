@@ -10,7 +10,6 @@
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
-#include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,14 +103,6 @@ static bool gains_by_bf16(void) {
 #endif
 }
 
-// oneDNN selects its own instruction set; MILLRACE_ISA must limit it too. The calls fail once a primitive exists: then
-// the limit has been set before.
-static void cap_onednn(Isa isa) {
-    if (!getenv("MILLRACE_ISA")) return;
-    if (isa == ISA_PORTABLE) dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
-    if (isa == ISA_AVX2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
-}
-
 static void describe_loans(char *text, size_t size) {
     const char *why_not = team_no_loans();
     snprintf(text, size, "threads lend each other %s%s",
@@ -124,7 +115,7 @@ static const double portable_cost[] = {ON_X86(9, 0.06), 0.05, 0.06};
 
 const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     const Isa isa = cpu_isa();
-    cap_onednn(isa);
+    if (getenv("MILLRACE_ISA")) product_cap(isa);
     const bool avx512 = isa == ISA_AVX512 && product_has_avx512(); // DNNL_MAX_CPU_ISA may forbid it
     const bool native = avx512 && multiplies_bf16(isa), automatic = choice->dtype == DTYPE_AUTO;
     const bool slow = native && !gains_by_bf16();
@@ -136,8 +127,9 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     CpuProducts products = avx512 ? PRODUCTS_PACKED : PRODUCTS_PLAIN;
     if (type == DTYPE_FP16 || (type == DTYPE_BF16 && !native)) {
         products = PRODUCTS_WIDENED;
-        log_warn("this processor does not multiply %s: float32 products of %s operands, slower than --dtype=%s",
-                 dtype_name(type), dtype_name(type), native && !slow ? "bfloat16" : "float32");
+        log_warn("this %s does not multiply %s: float32 products of %s operands, slower than --dtype=%s",
+                 product_has_onednn() ? "processor" : "program", dtype_name(type), dtype_name(type),
+                 native && !slow ? "bfloat16" : "float32");
     }
     const char *variable = getenv("OMP_NUM_THREADS"); // a list is for loops within loops
     int threads = choice->threads > 0 ? choice->threads : variable ? atoi(variable) : 0;
@@ -164,7 +156,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .zero = cpu_zero,
                         .close = cpu_close,
                         .set_portable = type == DTYPE_FP32 ? matmul_set_portable : NULL,
-                        .portable_cost = portable_cost[isa],
+                        .portable_cost = product_has_onednn() ? portable_cost[isa] : 0,
                         .choices_get = cpu_choices_get,
                         .choices_set = cpu_choices_set,
                         .copy_in_async = cpu_copy_in_async,

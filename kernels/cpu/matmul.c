@@ -38,7 +38,8 @@ static const void *weights_of(const Weight *w, Direction direction) {
 // caches, and oneDNN is half as fast, unless the weights are packed.
 static bool by_panels(Direction direction, int cols) {
     const bool collide = products != PRODUCTS_PACKED && cols % 1024 == 0;
-    return portable || (has_panels && (direction == BACKWARD_WEIGHT || (direction == BACKWARD_INPUT && collide)));
+    return portable || !product_has_onednn() ||
+           (has_panels && (direction == BACKWARD_WEIGHT || (direction == BACKWARD_INPUT && collide)));
 }
 
 // product() by panels or by oneDNN, with the scratch memory after `used` bytes. `bias`: of FORWARD alone, or NULL.
@@ -192,8 +193,8 @@ void cpu_pack(const Weight *w) {
 size_t cpu_matmul_scratch(const Shape *s) {
     const size_t C = (size_t)s->C, V = (size_t)s->V, hidden = 7 * C + 128, head = V + C;
     const int threads = s->threads > 0 ? s->threads : team_threads();
-    const bool any = operations->act_type == DTYPE_FP32; // if `portable`
-    const int inner = 16 * s->C / 3 + 128;               // at most: gate and up of SwiGLU
+    const bool any = operations->act_type == DTYPE_FP32 || !product_has_onednn(); // if `portable`
+    const int inner = 16 * s->C / 3 + 128;                                        // at most: gate and up of SwiGLU
     const int widest = any && s->V > inner ? s->V : inner;
     const size_t panels = has_panels || any ? variant->panels_scratch(widest, threads) : 0;
     if (products == PRODUCTS_WIDENED) return WIDE_ROWS * sizeof(float) * size_larger(hidden, head) + 128 + panels;
@@ -207,7 +208,8 @@ int matmul_open(const Backend *its_operations, const CpuVariant *its_variant, Cp
     cpu_amx = operations->act_type == DTYPE_BF16 && how == PRODUCTS_PACKED && product_has_amx() && amx_open();
     portable = false;
     has_panels =
-        variant->panels_are_fast && (how == PRODUCTS_WIDENED || operations->act_type == DTYPE_FP32 || slow_bf16);
+        !product_has_onednn() ||
+        (variant->panels_are_fast && (how == PRODUCTS_WIDENED || operations->act_type == DTYPE_FP32 || slow_bf16));
     return product_open(operations->act_type == DTYPE_BF16 && how != PRODUCTS_WIDENED, how == PRODUCTS_PACKED);
 }
 

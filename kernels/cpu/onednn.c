@@ -279,12 +279,20 @@ static void layout_close(Layout *layout) {
     matrix_free(layout->desc);
 }
 
+bool product_has_onednn(void) { return true; }
+
 bool product_has_avx512(void) {
     return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
 }
 
 bool product_has_amx(void) {
     return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+}
+
+// The calls fail once a primitive exists: then the limit has been set before.
+void product_cap(Isa isa) {
+    if (isa == ISA_PORTABLE) dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
+    if (isa == ISA_AVX2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
 }
 
 void product_library(char text[64]) {

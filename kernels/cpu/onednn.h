@@ -2,6 +2,7 @@
 // product_open() was given.
 #pragma once
 
+#include "common/machine/cpu.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -15,8 +16,10 @@ typedef enum {
 // -1 after fail() if product_library_check fails.
 int product_open(bool bf16, bool packed);
 void product_close(void);
+bool product_has_onednn(void); // else panels compute every product: onednn_none.c (make ONEDNN=0)
 bool product_has_avx512(void); // oneDNN multiplies with AVX-512
 bool product_has_amx(void);    // oneDNN multiplies bf16 on AMX tiles (DNNL_MAX_CPU_ISA may forbid it)
+void product_cap(Isa isa);     // oneDNN selects its own instructions: none above these
 // The library and its instructions, on which the bits of products depend: "oneDNN 2.6.3 (instructions 0xff)".
 void product_library(char text[64]);
 

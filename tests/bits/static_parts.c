@@ -1,14 +1,8 @@
-// What a static bits_step.c has in place of libraries that only glibc has: SHA-256 by FIPS 180-4 for libcrypto, and no
-// matrix product of oneDNN, because reduce_order=fixed needs none.
+// What a static bits_step.c has in place of libcrypto, which only glibc has here: SHA-256 by FIPS 180-4.
 #include "common/bytes.h"
-#include "common/err.h"
-#include "kernels/cpu/onednn.h"
-#include <oneapi/dnnl/dnnl.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
-
-// ---- SHA-256
 
 struct evp_md_ctx_st {
     uint32_t hash[8], constants[64];
@@ -83,25 +77,4 @@ int EVP_DigestFinal_ex(EVP_MD_CTX *sha, unsigned char *digest, unsigned *length)
         memcpy(digest + 4 * i, &big, 4);
     }
     return 1;
-}
-
-// ---- oneDNN
-
-dnnl_status_t dnnl_set_max_cpu_isa(dnnl_cpu_isa_t isa) { return (void)isa, dnnl_success; }
-int product_open(bool bf16, bool packed) { return (void)bf16, packed ? fail(EX_BUG, "packed weights") : 0; }
-void product_close(void) {}
-bool product_has_avx512(void) { return false; }
-bool product_has_amx(void) { return false; }
-void product_library(char text[64]) { strcpy(text, "no oneDNN"); }
-void product(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b, const float *bias,
-             void *c) {
-    (void)add, (void)a, (void)b, (void)bias, (void)c;
-    die(EX_BUG, "reduce_order=fixed multiplies by oneDNN: direction %d of %d, %d, %d", (int)direction, M, rows, cols);
-}
-size_t product_layout_bytes(Direction direction, int rows, int cols) {
-    return (void)direction, (void)rows, (void)cols, 0;
-}
-int product_layout_block(Direction direction, int rows, int cols) { return (void)direction, (void)rows, (void)cols, 0; }
-void product_reorder(Direction direction, const float *w, int rows, int cols, void *packed) {
-    (void)direction, (void)w, (void)rows, (void)cols, (void)packed;
 }
