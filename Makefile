@@ -337,19 +337,23 @@ docs: test-deps all
 ## format   run clang-format on all sources
 ## lint     check formatting, structure and names
 format lint: ; $(Q)scripts/lint.sh $@
-## dist     the programs for every Linux from glibc 2.31 on, in build/dist: a folder that runs wherever it is copied, .tar.xz, wheel, .deb
+## dist     the programs for every Linux from glibc 2.31 on, in build/dist: a folder that runs wherever it is copied, .tar.xz, wheel, .deb (MACHINE=aarch64: folder, .tar.xz and wheel for it, in build/dist-aarch64)
+MACHINE := x86_64
+FOREIGN := $(filter-out x86_64,$(MACHINE))
+DIST    := build/dist$(FOREIGN:%=-%)
+FLOOR   := build/floor$(FOREIGN:%=-%)
+TREE    := $(DIST)/millrace-gpt-$(VERSION)
 dist:
-	$(Q)scripts/deps.sh dist
-	$(Q)scripts/dist/libraries.sh $(FLOOR)
-	$(Q)$(MAKE) --no-print-directory $(JOBS) BUILD=$(DIST)/objects CC='gcc-12 --sysroot=$(FLOOR)/sysroot -B$(FLOOR)/sysroot/usr/lib/x86_64-linux-gnu' \
-	    CFLAGS=-O3 LDFLAGS='-s -static-libgcc -Wl,--gc-sections' LDLIBS='$(STATIC)' MPICC_ABI=build/mpi/mpich/bin/mpicc_abi dist-now
+	$(if $(FOREIGN),$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=0 all)
+	$(Q)scripts/deps.sh dist $(MACHINE)
+	$(Q)scripts/dist/libraries.sh $(FLOOR) $(MACHINE)
+	$(Q)$(MAKE) --no-print-directory $(JOBS) BUILD=$(DIST)/objects CC='$(if $(FOREIGN),$(FLOOR)/cc,gcc-12) --sysroot=$(FLOOR)/sysroot -B$(FLOOR)/sysroot/usr/lib/$(MACHINE)-linux-gnu' \
+	    CFLAGS=-O3 LDFLAGS='-s -static-libgcc -Wl,--gc-sections' LDLIBS='$(STATIC)' \
+	    $(if $(FOREIGN),CUDA=0 ONEDNN=0 MPICC= MPICC_ABI= PRINTERS=$(HOST_O)/bin,MPICC_ABI=build/mpi/mpich/bin/mpicc_abi) dist-now
 # What the static libraries need.
 STATIC := -lzstd -lz -llzma -lbz2 -lsodium -lbrotlicommon -lstdc++ -ldl
-DIST   := build/dist
-FLOOR  := build/floor
-TREE   := $(DIST)/millrace-gpt-$(VERSION)
 dist-now: MPICC := $(if $(MPICC),env 'OMPI_CC=$(CC)' $(MPICC))
-dist-now: all ; $(Q)scripts/dist/tree.sh $(O)/bin $(FLOOR) $(TREE) $(VERSION)
+dist-now: all ; $(Q)scripts/dist/tree.sh $(O)/bin $(FLOOR) $(TREE) $(VERSION) $(MACHINE) $(PRINTERS)
 ## check-dist  make dist, and what it has made: needed symbols, the first steps in Debian 11, 12 and 13, the wheel, the .deb, equal bytes
 check-dist:
 	$(Q)scripts/deps.sh check-dist

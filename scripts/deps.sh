@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What the build needs. deps.sh build installs it (as root) or prints the command that does; deps.sh test installs what the tests need, too;
-# deps.sh dist and check-dist what those targets need; deps.sh peers: other programs in Python.
+# deps.sh dist [MACHINE] and check-dist what those targets need; deps.sh peers: other programs in Python.
 # deps.sh headers CC [NVCC_VERSION TOOLKIT INCLUDE LIBRARY]: whether CC can compile the source, and whether headers and the runtime of CUDA are nvcc's; one
 # line for each thing that is missing.
 # deps.sh table prints the packages of each distribution, deps.sh packages apt|dnf|pacman|zypper those of one.
@@ -140,7 +140,7 @@ find_missing
 more=
 case ${1:-build} in
 test) more=$tests ;;
-dist) more=$dist ;;
+dist) [ "${2:-x86_64}" = x86_64 ] && more=$dist || more=${dist//-12/-12-$2-linux-gnu} ;;
 check-dist) more="$dist $check_dist" ;;
 esac
 if [ -n "$more" ]; then

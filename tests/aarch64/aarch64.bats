@@ -5,6 +5,7 @@ setup() {
     cd "$BATS_TEST_TMPDIR"
     export QEMU_LD_PREFIX=$SYSROOT
 }
+teardown() { end_background; }
 arm() { qemu-aarch64-static "$AARCH64/$1" "${@:2}"; }
 
 @test "shards have tiktoken's ids, and are byte for byte those of x86-64" {
@@ -36,7 +37,7 @@ PYTHON
     "$BIN/shardtool" tokenize --quiet --docs lines --val 0.1 --vocabulary characters -o data text
     write_tiny_conf tiny.conf
     same=(tiny.conf --reduce_order=fixed --seed=3 --vocabulary="$(find data -name characters.txt -o -name tokenizer.json)" --max_iters=16)
-    arm loader serve data --endpoint ipc://loader 2>log 3>&- & LOADER=$!
+    qemu-aarch64-static "$AARCH64/loader" serve data --endpoint ipc://loader 2>log 3>&- & LOADER=$!
     wait_until grep -q ready log
     arm trainer train "${same[@]}" --out_dir=arm --loader=ipc://loader
     for steps in 16 20; do
@@ -47,7 +48,7 @@ PYTHON
 }
 
 @test "every shape of test_bits has the bits of x86-64, with one thread and with three" {
-    TRAINERS="$BIN/trainer $ROOT/tests/aarch64/trainer.sh" "$ROOT/build/venv/bin/python" - "$ROOT" <<'PYTHON'
+    TRAINERS="$BIN/trainer $ROOT/tests/aarch64/program.sh" "$ROOT/build/venv/bin/python" - "$ROOT" <<'PYTHON'
 import sys
 sys.path.insert(0, sys.argv[1] + "/tests/oracle")
 import rooms, test_bits
@@ -57,4 +58,40 @@ for name in test_bits.SHAPES:
     for threads in 1, 3:
         test_bits.compare(tools, case, "portable", threads, 1, 1)
 PYTHON
+}
+
+@test "by the fast order, and with activations of two bytes, a run has about the losses of x86-64" {
+    seq 9000 >text
+    "$BIN/shardtool" train-vocabulary --characters text >characters
+    "$BIN/shardtool" tokenize --quiet --docs lines --val 0.1 --vocabulary characters -o data text
+    write_tiny_conf tiny.conf
+    for program in trainer loader; do cp "$ROOT/tests/aarch64/program.sh" $program; done
+    for dtype in float32 bfloat16 float16; do
+        same=(train tiny.conf --quiet --dtype=$dtype --reduce_order=fast --dataset=data --vocabulary="$(find data -name characters.txt -o -name tokenizer.json)")
+        ./trainer "${same[@]}" --out_dir=arm-$dtype
+        "$BIN/trainer" "${same[@]}" --out_dir=x86-$dtype
+        for machine in arm x86; do jq '.loss // empty' $machine-$dtype/metrics.jsonl >$machine; done
+        paste arm x86 | awk '{ apart = $1 - $2; if (apart ^ 2 > 1e-6) bad = 1 } END { exit bad || NR != 24 }' || { paste arm x86 && false; }
+    done
+}
+
+@test "make dist MACHINE=aarch64: it needs glibc 2.31 alone, its wheel is for aarch64 alone, the first steps run, and so do the tests above" {
+    dist=$ROOT/build/dist-aarch64
+    wheel=$(ls "$dist"/millrace_gpt-*-py3-none-manylinux_2_31_aarch64.whl) || skip "not made: make dist MACHINE=aarch64"
+    tar -xf "$dist"/millrace-gpt-*-linux-aarch64.tar.xz
+    export AARCH64=$(echo "$PWD"/millrace-gpt-*/bin) QEMU_LD_PREFIX=$ROOT/build/floor-aarch64/sysroot
+    TREE=$(dirname "$dist"/millrace-gpt-*/bin) DIST_MACHINE=aarch64 run_code 0 bats "$ROOT"/tests/dist/{dist,wheel}.bats \
+        -f '2.31 at most|names the folder|empty tables|has its licence|its record'
+    [ "$(grep -c '^ok' <<<"$output")" = 5 ]
+    install=("$ROOT/build/venv/bin/pip" install -q --disable-pip-version-check --no-index --no-deps --only-binary :all: --target folder)
+    run_match 1 "not a supported wheel on this platform" "${install[@]}" "$wheel"
+    "${install[@]}" --platform manylinux_2_31_aarch64 "$wheel"
+    for program in folder/bin/*; do cmp "$program" "$AARCH64/${program##*/}" && cp "$ROOT/tests/aarch64/program.sh" "$program"; done
+    seq 9000 >text
+    folder/bin/shardtool train-vocabulary --characters text >characters # with GPT-2's 50,257 ids qemu needs ten minutes
+    sh "$ROOT/tests/dist/first_steps.sh" "$PWD/folder" "$PWD/characters" >log 2>&1 || { tail -n 30 log && false; }
+    folder/bin/millrace-trainer --man | diff - folder/share/man/man1/millrace-trainer.1
+    for program in loader trainer; do ln -s millrace-$program "$AARCH64/$program"; done
+    SYSROOT=$QEMU_LD_PREFIX run_code 0 bats "$ROOT/tests/aarch64/aarch64.bats" -f 'tiktoken|through a loader|every shape|fast order'
+    [ "$(grep -c '^ok' <<<"$output")" = 4 ]
 }
