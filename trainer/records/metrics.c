@@ -121,13 +121,15 @@ int metrics_open(Metrics *metrics, const char *out_dir, MetricsEnd end, bool eve
     return 0;
 }
 
-void metrics_follow(Metrics *metrics) { metrics->follows = true; }
+void metrics_follow(Metrics *metrics, MetricsEnd begun) {
+    metrics->follows = true, metrics->begun = begun, metrics->pending.size = 0;
+}
 
 int metrics_take_over(Metrics *metrics, const char *out_dir, uint64_t step, bool events) {
     const Buffer kept = metrics->pending;
     const bool has_step = kept.size && metrics->kept_step == step;
-    const int result =
-        metrics_open(metrics, out_dir, (MetricsEnd){(int64_t)step - has_step, true, true, UINT64_MAX}, events);
+    const MetricsEnd before = {(int64_t)step - has_step, true, true, UINT64_MAX}, begun = metrics->begun;
+    const int result = metrics_open(metrics, out_dir, begun.step == (int64_t)step ? begun : before, events);
     metrics->pending = kept;
     if (!has_step) metrics->pending.size = 0;
     return result < 0 ? -1 : metrics_flush(metrics);

@@ -64,19 +64,6 @@
 
 #include "trainer/records/event_file.h"
 
-typedef struct {
-    int fd;
-    char path[PATH_MAX_BYTES];
-    uint64_t bytes;      // of the lines in the file
-    Buffer pending;      // lines that could not be written yet, or are kept by metrics_follow
-    bool follows;        // of the last step alone
-    uint64_t warned_ns;  // time of the last warning about that
-    EventFile events;    // the same for TensorBoard, if it is open
-    uint64_t lost_steps; // steps in the lines that were removed when it was opened
-    uint64_t kept_step;  // of the last line that was left in it then; of `pending` while it follows
-    unsigned kills;      // how often that was so before: lines with "lost_steps"
-} Metrics;
-
 // The state that a run continues from: which lines of the record were written before it was saved.
 typedef struct {
     int64_t step;      // -1: nothing
@@ -84,6 +71,20 @@ typedef struct {
     bool rolled_back;  // a roll-back to `step`
     uint64_t consumed; // samples of the dataset, those passed over included
 } MetricsEnd;
+
+typedef struct {
+    int fd;
+    char path[PATH_MAX_BYTES];
+    uint64_t bytes;      // of the lines in the file
+    Buffer pending;      // lines that could not be written yet, or are kept by metrics_follow
+    bool follows;        // of the last step alone
+    MetricsEnd begun;    // metrics_follow's
+    uint64_t warned_ns;  // time of the last warning about that
+    EventFile events;    // the same for TensorBoard, if it is open
+    uint64_t lost_steps; // steps in the lines that were removed when it was opened
+    uint64_t kept_step;  // of the last line that was left in it then; of `pending` while it follows
+    unsigned kills;      // how often that was so before: lines with "lost_steps"
+} Metrics;
 
 // Opens out_dir/metrics.jsonl and truncates it to the lines up to `end`, because a resumed run writes the later ones
 // again. From the lines of the step itself, those from the first on that was written later are removed, and so is a
@@ -93,9 +94,10 @@ int metrics_open(Metrics *metrics, const char *out_dir, MetricsEnd end, bool eve
 // Writes out_dir/metrics.jsonl: the lines of another run up to `end`, which it may not have, and a line with `members`.
 int metrics_copy(const char *out_dir, const char *run, MetricsEnd end, Bytes members);
 
-// For a process that writes no lines while another process does: keeps its last step's. When the other process has
-// ended, metrics_take_over opens the file in its place and writes them as the lines of `step`, which may be missing.
-void metrics_follow(Metrics *metrics);
+// For a process that writes no lines while another process does: keeps its last step's, from `begun` on, where the run
+// continues. When the other process has ended, metrics_take_over opens the file in its place and writes them as the
+// lines of `step`, which may be missing. Those of the step of `begun` were written before, and stay.
+void metrics_follow(Metrics *metrics, MetricsEnd begun);
 int metrics_take_over(Metrics *metrics, const char *out_dir, uint64_t step, bool events);
 
 // Appends one line: "step", then the members that `format` prints. Lines that cannot be written, as on a full disk, are

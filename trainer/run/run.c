@@ -129,10 +129,10 @@ static int open_output(Run *run) {
     print_scope(&run->engine);
     measure_products(run);
     if (stop_check("matrix products were timed") < 0) return -1;
-    if (!run_owns(run)) return metrics_follow(&run->metrics), 0; // any process may have to complete the record
+    const MetricsEnd end = *run->engine.begins_with ? run_metrics_end(&run->engine.state) : (MetricsEnd){.step = -1};
+    if (!run_owns(run)) return metrics_follow(&run->metrics, end), 0; // any process may have to complete the record
     if (vocabulary_keep(config, config->out_dir) < 0) return -1;
     if (*config->until) read_until(run);
-    const MetricsEnd end = *run->engine.begins_with ? run_metrics_end(&run->engine.state) : (MetricsEnd){.step = -1};
     if (metrics_open(&run->metrics, config->out_dir, end, config->tensorboard_log) < 0) return -1;
     if (*run->engine.begins_with && run->metrics.kept_step < run->engine.state.step)
         log_warn("'%s' ends with step %llu: the steps after it up to %llu are not recorded", run->metrics.path,

@@ -157,10 +157,10 @@ static int restore(Run *run, RunState *state) {
 
 // Removes the lines of steps after the restored one from metrics.jsonl.
 static int reopen_metrics(Run *run) {
-    if (!run_owns(run)) return 0;
+    const MetricsEnd end = run_metrics_end(&run->engine.state);
+    if (!run_owns(run)) return metrics_follow(&run->metrics, end), 0;
     metrics_close(&run->metrics);
-    return metrics_open(&run->metrics, run->engine.config.out_dir, run_metrics_end(&run->engine.state),
-                        run->engine.config.tensorboard_log);
+    return metrics_open(&run->metrics, run->engine.config.out_dir, end, run->engine.config.tensorboard_log);
 }
 
 int run_roll_back(Run *run) {

@@ -508,7 +508,7 @@ TEST(metrics_of_a_process_that_takes_over_have_every_line_once) {
         snprintf(text, sizeof text, "%s%s", all, later);
         write_file("metrics.jsonl", text, written[i]);
         Metrics metrics = {0};
-        metrics_follow(&metrics);
+        metrics_follow(&metrics, (MetricsEnd){.step = -1});
         metrics_add(&metrics, 1, "\"loss\": 3");
         metrics_add(&metrics, 2, "\"loss\": 2");
         metrics_add(&metrics, 2, "\"val_loss\": 5");
@@ -517,6 +517,29 @@ TEST(metrics_of_a_process_that_takes_over_have_every_line_once) {
         char *kept = read_file("metrics.jsonl", NULL);
         CHECK_TEXT(kept, all);
         CHECK_EQUAL(strlen(kept), sizeof all - 1);
+        free(kept);
+    }
+}
+
+// The same before its first step: the lines of the step from which it continues were written by an earlier process.
+TEST(metrics_of_a_process_that_takes_over_before_a_step_keep_what_was_written_before) {
+    static const char before[] = "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n",
+                      own[] = "{\"step\": 2, \"lost_steps\": 1}\n",
+                      later[] = "{\"step\": 2, \"val_loss\": 5}\n{\"step\": 3, \"loss\": 1}\n",
+                      line[] = "{\"step\": 2, \"world\": 2}\n";
+    static const char *const written[][2] = {{before, later}, {before, own}, {before, line}};
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
+        char text[256], want[256];
+        snprintf(text, sizeof text, "%s%s", written[i][0], written[i][1]);
+        snprintf(want, sizeof want, "%s%s%s", before, written[i][1] == later ? "" : written[i][1], line);
+        write_file("metrics.jsonl", text, strlen(text));
+        Metrics metrics = {0};
+        metrics_follow(&metrics, (MetricsEnd){.step = 2});
+        metrics_add(&metrics, 2, "\"world\": 2");
+        CHECK(metrics_take_over(&metrics, ".", 2, false) == 0);
+        metrics_close(&metrics);
+        char *kept = read_file("metrics.jsonl", NULL);
+        CHECK_TEXT(kept, want);
         free(kept);
     }
 }
