@@ -1,5 +1,5 @@
 """python -m millrace_loader.receipt FILE [RUN]: checks the receipt of a run (millrace replay --receipt FILE RUN) without computing a step:
-its form and its root; of RUN the plan and the lines of metrics.jsonl, and the files of each checkpoint that is there.
+its form and its root; of RUN the plan and the lines of metrics.jsonl, and weights, moments and state.json of each checkpoint that is there.
 --segments and --seed print which segments `millrace replay --check` draws. It needs Python alone and shares no code with millrace.
 Exit codes: 0 no contradiction was found, 65 refused, 66 a file or a line is missing."""
 import argparse
@@ -174,7 +174,7 @@ def main() -> int:
     parser.add_argument("run", nargs="?", metavar="RUN")
     digits18 = lambda text: int(text) if re.fullmatch("[0-9]{1,18}", text, re.A) else parser.error("--segments and --seed have at most 18 digits")
     parser.add_argument("--segments", type=digits18, default=0, metavar="K", help="print K segments that the seed draws, and the chance to miss a forged one")
-    parser.add_argument("--seed", type=digits18, default=0, metavar="S", help="chosen after the receipt was published")
+    parser.add_argument("--seed", type=digits18, metavar="S", help="chosen after the receipt was published")
     options = parser.parse_args()
     try:
         receipt = Receipt(options.file)
@@ -187,8 +187,8 @@ def main() -> int:
         print(why, file=sys.stderr)
         return 66
     count, segments = options.segments, len(receipt.ends)
-    if count > segments:
-        parser.error(f"the receipt has {segments} segments")
+    if bool(count) != (options.seed is not None) or count > segments:
+        parser.error(f"--segments=K, of {segments}, and --seed=S go together: choose the seed after the receipt was published")
     if count:
         print("segments", *receipt.draw(count, options.seed), f"\nchance to miss one that is forged: {1 - count / segments:.4g}")
     print(f"{receipt.head['steps']} steps in {segments} segments, root {receipt.root}")

@@ -446,6 +446,8 @@ def test_both_checkers_refuse_foreign_and_damaged_files_alike(folder):
     path.write_bytes(whole)
     for seed in "-1", "1" * 19, "1.0", "x", "", "\u0661":
         assert check(folder, "--segments=1", f"--seed={seed}").returncode == check_python(folder, "--segments=1", f"--seed={seed}").returncode == 2, seed
+    for options in ("--segments=1",), ("--seed=1",):  # a draw by a seed that nobody has chosen proves nothing
+        assert check(folder, *options).returncode == check_python(folder, *options).returncode == 2, options
     for segments in "7", "x":
         assert check(folder, f"--segments={segments}", "--seed=1").returncode == check_python(folder, f"--segments={segments}", "--seed=1").returncode == 2
     assert [int(number) for number in re.findall("segment (\\d)", check(folder, "--segments=2", "--seed=007").stdout)] == checker.Receipt(str(path)).draw(2, 7)
