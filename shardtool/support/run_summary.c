@@ -114,7 +114,8 @@ static void log_small_split(const Summary *summary, uint64_t documents) {
         log_line("%" PRIu64 " document%s as a whole (%" PRIu64 " train and %" PRIu64 " val tokens)%s", documents,
                  documents == 1 ? " goes to one split" : "s go to one split each", train, val, more_documents());
     else
-        log_line("the %s split has only %" PRIu64 " tokens with --val %g: choose a %s share",
+        log_line("the %s split has only %" PRIu64 " tokens with --val %g: choose a %s share (equal documents are in "
+                 "the same split)",
                  train ? "validation" : "training", train ? val : train, summary->val, train ? "larger" : "smaller");
 }
 

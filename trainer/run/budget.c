@@ -167,6 +167,10 @@ static bool is_candidate(const BudgetShape *candidate) {
            candidate->steps >= 2 * (double)candidate->config.warmup_iters;
 }
 
+static bool costs_repetition(const BudgetShape *candidate) {
+    return candidate->new_loss < candidate->loss * (1 - costly);
+}
+
 static bool is_predicted(const BudgetShape *candidate) { return is_candidate(candidate) && candidate->reached; }
 
 // Half the interval, as a fraction of the loss.
@@ -222,7 +226,7 @@ static void print(const ShortRun *run, const char *source, Buffer *out) {
         print_unlike("", out);
         buffer_print(out, ", and the intervals leave out what yours change.\n\n");
     }
-    if (budget.best->new_loss < budget.best->loss * (1 - costly) && !is_faster(run))
+    if (costs_repetition(budget.best) && !is_faster(run))
         buffer_print(out,
                      "The data is read %.1f times. Text for a single epoch would bring %.3f bits per byte instead of "
                      "%.3f, by the law of\nrepeated tokens (not measured here).\n\n",
@@ -294,11 +298,16 @@ static int choose(const Config *config) {
                     "until %s is too short: the smallest candidate has time for %.0f steps, and %d are needed%s",
                     config->until, budget.all[0].steps, STEPS_LEAST, advice());
     if (!best) return fail(EX_USAGE, "no candidate fits the memory: the smallest needs more than mem_limit allows");
+    if (best->loss > 1 && costs_repetition(best))
+        return fail(EX_USAGE,
+                    "until %s reads the %.0f training tokens of '%s' %.0f times, after which the law of repeated "
+                    "tokens predicts more loss than a short run has: it does not hold for so little text%s",
+                    config->until, budget.unique, config->dataset, best->tokens / budget.unique, advice());
     if (best == reached) return 0;
     return fail(EX_USAGE,
-                "until %s gives %.3g parameters and %.3g tokens, more than %d times what the scaling law was measured "
-                "for%s",
-                config->until, best->parameters, best->tokens, SCALING_LAW_REACH, advice());
+                "until %s gives %.3g parameters and %.3g tokens in steps of %.0f, more than %d times what the scaling "
+                "law was measured for%s",
+                config->until, best->parameters, best->tokens, step_tokens(&best->config), SCALING_LAW_REACH, advice());
 }
 
 static bool is_near(double value, double measured) {
