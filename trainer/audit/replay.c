@@ -230,7 +230,9 @@ static int next_compared(Replay *replay, RecordLine *line) {
         const int found = record_next(&replay->record, &rest, line);
         if (found > 0 && line->step > replay->last && replay->last < replay->record.last_step) return 0;
         if (found <= 0 || line->kind <= LINE_PASSED) return found;
-        if (line->step != replay->engine.state.step)
+        if (line->step > replay->engine.state.step)
+            return fail(EX_NOINPUT, "'%s' lacks step %" PRIu64, replay->record.path, replay->engine.state.step + 1);
+        if (line->step < replay->engine.state.step)
             return fail(EX_DATA, "'%s': a line of step %" PRIu64 " stands behind step %" PRIu64, replay->record.path,
                         line->step, replay->engine.state.step);
         if (line->kind == LINE_PROCESS && replay->engine.feed && !is_replaced(replay, rest, line->step) &&

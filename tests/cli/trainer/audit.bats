@@ -139,6 +139,9 @@ chain() { sed -nE "s/.*\"step\": $2, \"loss\".*\"chain\": \"([0-9a-f]{64})\".*/\
     run_match 65 "is damaged" replay run --steps=17..18
     run_match 65 "is damaged" replay run
     run_match 0 "from the initial weights" replay run --steps=9..12
+    cp -r "$BATS_FILE_TMPDIR/runs/whole" lacking
+    sed -i '/"step": 16, ".*loss"/d' lacking/metrics.jsonl # what follows names the save of step 16
+    run_match 66 "'lacking/metrics.jsonl' lacks step 16" replay lacking
     cp -r "$BATS_FILE_TMPDIR/runs/whole" cut
     sed -i '/"step": 22, "loss"/,$d' cut/metrics.jsonl
     run_match 65 "ends with step 21, and there is a checkpoint of step 24: its end is missing" replay cut
