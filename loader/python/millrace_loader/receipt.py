@@ -44,7 +44,7 @@ def digits(value: Any) -> bool:
 
 def read(path: str, most: int = -1) -> bytes:
     """The bytes of a regular file, or the first `most`. A FIFO does not wait for its other end."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(f"'{path}' is no regular file")
         return file.read(most)
