@@ -184,8 +184,10 @@ static int load_tensors(Network *network, Loading *jobs, size_t count) {
     int result = 0;
     for (size_t i = 0; i < count; i++) piece = size_larger(piece, (size_t)jobs[i].tensor->cols);
     for (size_t i = 0; i < count; i++) jobs[i].network = together ? &shared : network, jobs[i].piece = piece;
-    for (size_t i = 0; i < count && result == 0 && !together; i++) result = load_tensor(&jobs[i], 0);
-    if (!together) return result;
+    if (!together) {
+        for (size_t i = 0; i < count && result == 0; i++) result = load_tensor(&jobs[i], 0);
+        return result;
+    }
     collective_settle(network->collective);
     shared.collective = &collective_none; // nothing is left to be settled by a thread
     const size_t parts = staging / piece, cores = pool_cores();
