@@ -1,7 +1,7 @@
 // The kept documents that later documents are compared with: the bitmap of each, and its hashes or words, from which
 // the hashes are computed again. The slots hold the places of the first kept documents of each group (documents that
-// share a band). What does not fit in the memory is in two temporary files. Documents are added in order by one
-// thread, the owner. Workers search among those that were added so far.
+// share a band). What does not fit in the memory is in two temporary files. One thread, the owner, adds
+// documents in their order, while workers search the documents that it has added.
 #pragma once
 
 #include "shardtool/similar/old_datasets.h"

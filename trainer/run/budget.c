@@ -183,7 +183,8 @@ static void print_unlike(const char *quote, Buffer *out) {
         buffer_print(out, "%s%s%s%s", i ? ", " : "", quote, config_keys[budget.unlike[i]].name, quote);
 }
 
-// Text that is learnt faster than the law's ends below its interval, so that only the upper end is said.
+// Whether the text is learnt faster than all texts of the law. Its run then ends below the interval, and only the upper
+// end is printed.
 static bool is_faster(const ShortRun *run) { return run->fall > budget.law->most_fall; }
 
 static void print_loss(const BudgetShape *one, const ShortRun *run, Buffer *out) {
