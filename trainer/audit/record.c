@@ -21,7 +21,7 @@ static const struct {
     {LINE_ROLLED_BACK, "rolled_back_from", "rolled_back_from ", "nonfinite skip_from skip_to "},
     {LINE_COOLDOWN, "cooldown_begun", "cooldown_begun cooldown_steps cooldown_done end_s ", "at_once "},
     {LINE_NOTE, "until", "until_at ", "until "},
-    {LINE_NOTE, "evaluate_s", "evaluate_s ", ""},
+    {LINE_NOTE, "evaluate_s", "evaluate_s evaluate_step_s ", ""},
     {LINE_NOTE, "saved_step", "saved_step save_ms ", ""},
     {LINE_NOTE, "save_wait_ms", "save_wait_ms ", ""},
     {LINE_NOTE, "lost_steps", "lost_steps ", ""},

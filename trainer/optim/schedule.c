@@ -67,9 +67,21 @@ uint64_t schedule_end(const Config *config, const Cooldown *cooldown) {
 }
 
 double cooldown_step_s(double mean_s, unsigned measured, double seconds) {
-    const unsigned window = 16;
+    const unsigned window = 5;
     const double most = 4 * mean_s, taken = measured && seconds > most ? most : seconds;
     return mean_s + (taken - mean_s) / (measured < window ? measured + 1 : window);
+}
+
+// The steps for which there is time, with the evaluations between them. The one behind the last step is not of these.
+static double steps_in_time(const CooldownTime *time) {
+    const double between = (double)time->interval,
+                 first = time->interval ? between - (double)(time->step % time->interval) : 0;
+    const double until_first = first * time->step_s + time->evaluation_s,
+                 each = between * time->step_s + time->evaluation_s;
+    if (!time->interval || !isfinite(time->seconds)) return time->seconds / time->step_s;
+    if (time->seconds < until_first) return fmin(first, time->seconds / time->step_s);
+    const double periods = floor((time->seconds - until_first) / each);
+    return first + periods * between + fmin(between, (time->seconds - until_first - periods * each) / time->step_s);
 }
 
 Cooldown cooldown_plan(const Cooldown *now, const CooldownTime *time) {
@@ -78,7 +90,7 @@ Cooldown cooldown_plan(const Cooldown *now, const CooldownTime *time) {
     const double wanted = fmax(1, floor((double)time->step / 4));
     const bool measured = time->measured >= few || time->seconds <= 2 * few * time->step_s;
     if (!time->begins_now && !measured && (now->begun || room > wanted)) return *now;
-    const double fit = fmax(1, floor(fmin(room, time->seconds / time->step_s)));
+    const double fit = fmax(1, floor(fmin(room, steps_in_time(time))));
     if (!now->begun) {
         if (fit > wanted && !time->begins_now) return *now;
         return (Cooldown){

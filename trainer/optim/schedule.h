@@ -25,15 +25,17 @@ uint64_t schedule_end(const Config *config, const Cooldown *cooldown);
 
 // What a cooldown is planned from.
 typedef struct {
-    uint64_t step;     // the next one
-    uint64_t most;     // steps of the run (max_iters)
-    double seconds;    // left for steps; INFINITY: no limit
-    double step_s;     // seconds of a step
+    uint64_t step;       // the next one
+    uint64_t most;       // steps of the run (max_iters)
+    double seconds;      // left for steps and the evaluations between them; INFINITY: no limit
+    double step_s;       // seconds of a step
+    double evaluation_s; // of an evaluation, which is made behind every `interval` steps, 0: none
+    uint64_t interval;
     unsigned measured; // steps of which that is the mean: it says little if they are few, as after a resume
     bool begins_now;   // whether or not it is time
 } CooldownTime;
 
-// The mean of the last 16 steps, of which `measured` have been before this one. A step in which the machine or the
+// The mean of the last 5 steps, of which `measured` have been before this one. A step in which the machine or the
 // process was paused, whose time says nothing of the next ones, counts as four usual ones at most.
 double cooldown_step_s(double mean_s, unsigned measured, double seconds);
 

@@ -42,6 +42,7 @@
 //     end_s           seconds that evaluation, save and sample after the last step are expected to take
 //   until             as given; until_at: that time in seconds since 1970
 //   evaluate_s        until only: seconds of the slowest evaluation so far, its report included
+//     evaluate_step_s seconds of a step at that time, 0: not known
 //   branched_from     the run goes on from this checkpoint of another one, whose lines are those before
 //   saved_step        a checkpoint of this step is on the disk; save_ms: the time of its save
 //   save_wait_ms      milliseconds that training has waited for a save that runs beside it

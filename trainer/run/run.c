@@ -121,6 +121,7 @@ static void read_until(Run *run) {
     run->until.end_s = json_number_value(json_object_get(cooldown, "end_s"));
     run->until.at_once = json_is_true(json_object_get(cooldown, "at_once"));
     run->until.evaluate_s = json_number_value(json_object_get(evaluated, "evaluate_s"));
+    run->until.evaluate_step_s = json_number_value(json_object_get(evaluated, "evaluate_step_s"));
     json_decref(cooldown), json_decref(evaluated);
 }
 

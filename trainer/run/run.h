@@ -44,10 +44,11 @@ typedef struct {
     bool at_once;        // an earlier process has begun to cool down before its time
     bool now;
     clockid_t clock;
-    double at;         // by this clock; 0: no time
-    double step_s;     // of the last steps; 0: not measured
-    double evaluate_s; // of the slowest evaluation, its report included, also of earlier processes
-    double forecast_s; // of an evaluation, if there was none
+    double at;              // by this clock; 0: no time
+    double step_s;          // of the last steps; 0: not measured
+    double evaluate_s;      // of the slowest evaluation, its report included, also of earlier processes
+    double evaluate_step_s; // of a step at that time; 0: not measured
+    double forecast_s;      // of an evaluation, if there was none
     double sample_s;
     double end_s;       // of all that follows the last step, as an earlier process has measured it
     double other_s;     // of evaluations since the last step

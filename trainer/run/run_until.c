@@ -90,10 +90,19 @@ int run_until_open(Run *run) {
 
 void run_until_evaluated(Run *run, double seconds) {
     RunUntil *until = &run->until;
+    const double slowest = until->evaluate_s > 0 ? run_until_evaluation(until) : 0;
     until->other_s += seconds;
-    if (until->evaluate_s > 0) seconds = fmin(seconds, 2 * until->evaluate_s); // the process may have been paused
-    until->evaluate_s = fmax(until->evaluate_s, seconds);
-    if (is_set(run)) metrics_add(&run->metrics, run->engine.state.step, "\"evaluate_s\": %.3f", until->evaluate_s);
+    if (slowest > 0) seconds = fmin(seconds, 2 * slowest); // the process may have been paused
+    if (seconds >= slowest) until->evaluate_s = seconds, until->evaluate_step_s = until->step_s;
+    if (is_set(run))
+        metrics_add(&run->metrics, run->engine.state.step, "\"evaluate_s\": %.3f, \"evaluate_step_s\": %.4f",
+                    until->evaluate_s, until->evaluate_step_s);
+}
+
+double run_until_evaluation(const RunUntil *until) {
+    if (until->evaluate_s <= 0) return until->forecast_s;
+    const bool measured = until->evaluate_step_s > 0 && until->step_s > 0;
+    return until->evaluate_s * (measured ? until->step_s / until->evaluate_step_s : 1);
 }
 
 // Times a few tokens of the sample that follows the last step.
@@ -109,15 +118,11 @@ static double sample_seconds(Run *run) {
            (double)(length > 1 ? length - 1 : 1);
 }
 
-static double evaluation_seconds(const RunUntil *until) {
-    return until->evaluate_s > 0 ? until->evaluate_s : until->forecast_s;
-}
-
 static double end_seconds(const Run *run) {
     const double unmeasured_bytes_s = 100e6, closing_s = 0.5, slower = 1.25;
     const double bytes = (double)checkpoint_bytes(&run->engine.model, run->engine.plan.optimizer);
     const double save_s = run->saves.seconds > 0 ? run->saves.seconds : bytes / unmeasured_bytes_s;
-    const double end_s = slower * (save_s + evaluation_seconds(&run->until) + run->until.sample_s) + closing_s;
+    const double end_s = slower * (save_s + run_until_evaluation(&run->until) + run->until.sample_s) + closing_s;
     return fmax(end_s, run->until.end_s) + run->until.step_s;
 }
 
@@ -125,6 +130,7 @@ static double end_seconds(const Run *run) {
 
 // Takes the time since the last look. The first step of a process is slower.
 static void measure_step(Run *run) {
+    enum { FEW = 4 };
     RunUntil *until = &run->until;
     const uint64_t now = clock_ns();
     if (!until->looked_ns) {
@@ -133,6 +139,8 @@ static void measure_step(Run *run) {
     } else if (until->steps++)
         until->step_s = cooldown_step_s(until->step_s, until->steps - 2,
                                         fmax(1e-9, (double)(now - until->looked_ns) * 1e-9 - until->other_s));
+    if (until->steps > FEW && until->evaluate_step_s <= 0)
+        until->evaluate_step_s = until->step_s; // that of before step 0
     until->other_s = 0;
     until->looked_ns = clock_ns();
 }
@@ -159,15 +167,15 @@ static int plan(Run *run, Cooldown *planned) {
     *planned = *now;
     const bool begins_now = until->now || stop_cooldown_requested;
     const double left_s = run_until_left(run) - end_seconds(run);
-    const double interval = (double)engine->config.eval_interval;
     if (!begins_now && check_warmup(run, left_s) < 0) return -1;
-    const CooldownTime time = {
-        .step = engine->state.step,
-        .most = (uint64_t)engine->config.max_iters,
-        .seconds = left_s,
-        .step_s = fmax(1e-9, until->step_s + (interval > 0 ? evaluation_seconds(until) / interval : 0)),
-        .measured = until->steps > 1 ? until->steps - 1 : 0,
-        .begins_now = begins_now};
+    const CooldownTime time = {.step = engine->state.step,
+                               .most = (uint64_t)engine->config.max_iters,
+                               .seconds = left_s,
+                               .step_s = fmax(1e-9, until->step_s),
+                               .evaluation_s = run_until_evaluation(until),
+                               .interval = (uint64_t)engine->config.eval_interval,
+                               .measured = until->steps > 1 ? until->steps - 1 : 0,
+                               .begins_now = begins_now};
     if (time.step) *planned = cooldown_plan(now, &time);
     return 0;
 }

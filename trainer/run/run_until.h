@@ -14,5 +14,8 @@ int run_until_look(Run *run);
 // Takes the seconds of an evaluation and its report, which are not those of a step.
 void run_until_evaluated(Run *run, double seconds);
 
+// Seconds of an evaluation and its report at the speed of the last steps: of the slowest one beside the steps before it.
+double run_until_evaluation(const RunUntil *until);
+
 // Seconds to the time; INFINITY without one.
 double run_until_left(const Run *run);

@@ -80,8 +80,8 @@ TEST(until_takes_the_end_that_slurm_states) {
 // The seconds of a step at a time of the run.
 typedef double Speed(double now, double seconds);
 static double even(double now, double seconds) { return (void)now, (void)seconds, 0.5; }
-static double neighbour_begins(double now, double seconds) { return now < 0.9 * seconds ? 0.5 : 1.1; }
-static double neighbour_ends(double now, double seconds) { return now < 0.9 * seconds ? 1.1 : 0.5; }
+static double neighbour_begins(double now, double seconds) { return now < 0.8 * seconds ? 0.5 : 1.1; }
+static double neighbour_ends(double now, double seconds) { return now < 0.8 * seconds ? 1.1 : 0.5; }
 static double pause(double now, double seconds) { return fabs(now - 0.85 * seconds) < 0.3 ? 0.04 * seconds : 0.5; }
 
 static double long_pause(double now, double seconds) { return fabs(now - 0.65 * seconds) < 0.3 ? 0.2 * seconds : 0.5; }
@@ -119,6 +119,66 @@ TEST(cooldown_ends_in_time_at_any_speed) {
     Speed *const speeds[] = {even, neighbour_begins, neighbour_ends, pause, long_pause, neighbour_comes_and_goes};
     for (size_t i = 0; i < sizeof speeds / sizeof *speeds; i++)
         simulate(speeds[i], 180), simulate(speeds[i], 2400), simulate(speeds[i], 86400);
+}
+
+// The same with an evaluation behind every 50 steps and behind the last one, each as long as 8 steps at its speed.
+static void simulate_evaluations(Speed *speed, double seconds) {
+    enum { INTERVAL = 50, AS_STEPS = 8 };
+    static Run run;
+    run = (Run){.engine.config.until = ""};
+    const Config config = {
+        .lr_schedule = LR_WSD, .learning_rate = 1, .lr_decay_iters = UNTIL_STEPS, .max_iters = UNTIL_STEPS};
+    Cooldown cooldown = {0};
+    double now = 0;
+    uint64_t step = 0;
+    for (; step < schedule_end(&config, &cooldown); step++) {
+        const double evaluation = AS_STEPS * speed(now, seconds);
+        if (step % INTERVAL == 0) now += evaluation, run_until_evaluated(&run, evaluation);
+        if (step == 4)
+            run.until.evaluate_step_s = run.until.step_s; // as trainer/run/run_until.c does for that of step 0
+        const CooldownTime time = {.step = step,
+                                   .most = UNTIL_STEPS,
+                                   .seconds =
+                                       seconds - now - 1.25 * run_until_evaluation(&run.until) - run.until.step_s,
+                                   .step_s = fmax(1e-9, run.until.step_s),
+                                   .evaluation_s = run_until_evaluation(&run.until),
+                                   .interval = INTERVAL,
+                                   .measured = step > 16 ? 16 : (unsigned)step};
+        if (step) cooldown = cooldown_plan(&cooldown, &time);
+        const double took = speed(now, seconds);
+        now += took, run.until.step_s = cooldown_step_s(run.until.step_s, step > 16 ? 16 : (unsigned)step, took);
+    }
+    const double last = AS_STEPS * speed(now, seconds), most = AS_STEPS * 1.1;
+    CHECK(now + last <= seconds && now + last >= seconds - most - 4);
+}
+
+TEST(cooldown_leaves_time_for_evaluations_at_any_speed) {
+    Speed *const speeds[] = {even, neighbour_begins, neighbour_ends};
+    for (size_t i = 0; i < sizeof speeds / sizeof *speeds; i++)
+        for (double seconds = 150; seconds < 210; seconds++) simulate_evaluations(speeds[i], seconds);
+}
+
+TEST(cooldown_counts_the_evaluations_that_fall_between_its_steps) {
+    CooldownTime time = {
+        .step = 80, .most = UNTIL_STEPS, .seconds = 20, .step_s = 1, .evaluation_s = 8, .interval = 100, .measured = 8};
+    CHECK(cooldown_plan(&(Cooldown){0}, &time).steps == 20); // the evaluation behind its last step is not between
+    const Cooldown cooldown = {.begun = 40, .from = 40, .steps = 90};
+    time.seconds = 27;
+    CHECK(cooldown_plan(&cooldown, &time).steps == 20);
+    time.seconds = 38.5;
+    CHECK(cooldown_plan(&cooldown, &time).steps == 30);
+    time.seconds = 28 + 2 * 108 + 5.5; // three evaluations
+    CHECK(cooldown_plan(&cooldown, &time).steps == 225);
+}
+
+TEST(until_expects_an_evaluation_to_take_as_many_steps_as_the_slowest_did) {
+    static Run run = {.engine.config.until = "", .until.step_s = 2};
+    run_until_evaluated(&run, 8), run.until.step_s = 1;
+    CHECK(run_until_evaluation(&run.until) == 4);
+    run_until_evaluated(&run, 3);
+    CHECK(run_until_evaluation(&run.until) == 4);
+    run_until_evaluated(&run, 6), run.until.step_s = 3;
+    CHECK(run_until_evaluation(&run.until) == 18);
 }
 
 TEST(until_takes_a_pause_in_an_evaluation_for_one_evaluation_more) {
