@@ -420,12 +420,22 @@ def padded(gradients):
     return np.concatenate(flat)
 
 
-def learning_rate(keys, step):
+def learning_rate(keys, step, cooldown=None):
+    """cooldown: the last such line of the record, if there was one."""
     rate, least, warmup, end = (keys[key] for key in ("learning_rate", "min_lr", "warmup_iters", "lr_decay_iters"))
+    schedule, _, count = keys["lr_schedule"].partition(":")
+    if cooldown:
+        begun, steps, done = (cooldown["cooldown_" + name] for name in ("begun", "steps", "done"))
+        rate = learning_rate({**keys, "lr_schedule": "constant"}, begun)
+        least = min(least, rate)
+        return least + (1 - math.sqrt(min(1, done + (1 - done) * ((step - cooldown["step"]) / steps)))) * (rate - least)
     if step < warmup:
         return rate * (step + 1) / (warmup + 1)
+    if schedule == "constant":
+        return rate
+    fall = int(count) if count else end / 5
     part = (step - warmup) / (end - warmup)
-    left = 1 - part if keys["lr_schedule"] == "linear" else 0.5 * (1 + turn(math.pi * part, 1))
+    left = {"linear": 1 - part, "cosine": 0.5 * (1 + turn(math.pi * part, 1)), "wsd": 1 - math.sqrt(max(0, step - (end - fall)) / fall)}[schedule]
     return least + left * (rate - least)
 
 

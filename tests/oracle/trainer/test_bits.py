@@ -41,12 +41,12 @@ STEPS = {"warmup_iters": 1, "lr_decay_iters": 5, "max_iters": 3, "eval_interval"
          "batch_size": 3, "grad_clip": 0.7, "gradient_accumulation_steps": 3, "eval_tokens": 60, "sample_tokens": 0}  # fmt: skip
 SCALAR = {
     "gpt2": {"mlp": "gelu:tanh", "bias": "True", "n_layer": 2, "gradient_accumulation_steps": 1, "batch_size": 2, "block_size": 40},
-    "nanogpt": {"mlp": "gelu", "n_embd": 26, "n_head": 2, "n_layer": 2, "dropout": 0.285},
+    "nanogpt": {"mlp": "gelu", "n_embd": 26, "n_head": 2, "n_layer": 2, "dropout": 0.285, "lr_decay_iters": 4, "lr_schedule": "wsd:3"},
     "llama": {**LLAMA, "position": "rope:500", "n_embd": 88, "block_size": 8, "gradient_accumulation_steps": 1, "seed": 2**33 + 9},  # gate and up are the widest product
     "options": {"document_mask": "True", "lr_schedule": "linear", "mlp": "relu2", "n_embd": 36, "n_kv_head": 2, "qk_norm": "True", "bias": "True", "logit_softcap": 0.9, "z_loss": 0.1},
     "muon": {**LLAMA, "optimizer": "muon", "muon_learning_rate": 0.02, "ema": 0.109},  # the decay rate of the third update
     "answers": {"loss_tokens": "answers", "sampling": "documents", "document_mask": "True", "z_loss": 0.1},
-    "vocabulary": {"n_embd": 8, "n_head": 1, "gradient_accumulation_steps": 1},  # of more than 2,048 ids
+    "vocabulary": {"n_embd": 8, "n_head": 1, "gradient_accumulation_steps": 1, "lr_schedule": "constant"},  # of more than 2,048 ids
 }
 
 
@@ -141,6 +141,23 @@ def test_three_steps_have_the_bits_of_a_scalar_reference(place):
             letters = (tool.place / alphabet).read_text()
             found = "".join("".join(letters[id] for id in text if id != end) + "\n---------------\n" for text in texts)
             combinations.check(done.stdout == found, name, top_k, top_p, done, "not", found)
+
+
+def test_the_rates_of_a_cooldown_are_those_of_the_record_by_the_page(place):
+    tool = combinations.Tool(os.environ["BIN"], place)
+    case = combinations.Case(tool, "cooldown", {**FIXED, **STEPS, "max_iters": 40, "lr_decay_iters": 40, "warmup_iters": 9, "lr_schedule": "constant"}, "A")
+    for run, begun in ("warm", 40), ("within", 6):
+        combinations.ends_as(case.train(run, max_iters=begun), 0, run)
+        combinations.ends_as(case.train(run, until="now", max_iters=60), 0, run)
+        lines = case.lines(run)
+        plans = [line for line in lines if "cooldown_begun" in line]
+        combinations.check(plans and plans[0]["cooldown_begun"] == begun, run, "cools down as", plans)
+        keys, rates = {**scalar_step.DEFAULTS, **case.settings}, [(line["step"], line["lr"]) for line in lines if "lr" in line]
+        combinations.check(len(rates) == plans[-1]["step"] + plans[-1]["cooldown_steps"], run, "has", len(rates), "steps")
+        for step, rate in rates:
+            plan = next((plan for plan in reversed(plans) if plan["step"] <= step - 1), None)
+            wanted = scalar_step.learning_rate(keys, step - 1, plan)
+            combinations.check(abs(rate - wanted) <= 1e-8 * wanted, run, step, rate, "not", wanted)
 
 
 def test_the_page_of_bits_has_the_constants_of_the_reference():
