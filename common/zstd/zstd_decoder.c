@@ -27,7 +27,8 @@ const char *zstd_version_text(void) {
     const unsigned version = ZSTD_versionNumber();
     snprintf(text, sizeof text, "%s%s", ZSTD_versionString(),
              version >= 10501 && version <= 10507
-                 ? " has CVE-2026-124851, mended in 1.6.0 and Debian's 1.5.4+dfsg2-5+deb12u1: decoders here begin with zeros, one for each file"
+                 ? " has CVE-2026-124851, mended in 1.6.0 and Debian's 1.5.4+dfsg2-5+deb12u1: decoders here begin with "
+                   "zeros, one for each file"
                  : "");
     return text;
 }

@@ -10,7 +10,8 @@
 
 bool engine_evaluation_due(const Engine *engine) {
     const uint64_t step = engine->state.step, interval = (uint64_t)engine->config.eval_interval;
-    return interval && !engine->state.evaluated && (step % interval == 0 || step >= engine_end(engine));
+    if (!interval || engine->state.evaluated) return false;
+    return step >= engine_end(engine) || schedule_evaluates(&engine->state.cooldown, step, interval);
 }
 
 static FeedResult evaluate_splits(Engine *engine, Evaluation evaluations[SPLIT_COUNT]) {

@@ -72,10 +72,17 @@ double cooldown_step_s(double mean_s, unsigned measured, double seconds) {
     return mean_s + (taken - mean_s) / (measured < window ? measured + 1 : window);
 }
 
-// The steps for which there is time, with the evaluations between them. The one behind the last step is not of these.
-static double steps_in_time(const CooldownTime *time) {
-    const double between = (double)time->interval,
-                 first = time->interval ? between - (double)(time->step % time->interval) : 0;
+bool schedule_evaluates(const Cooldown *cooldown, uint64_t step, uint64_t interval) {
+    const uint64_t begun = cooldown->begun;
+    return step % interval == 0 && (!begun || step <= begun || step >= begun + interval);
+}
+
+// The steps of a cooldown for which there is time, with the evaluations between them. The one behind the last step is
+// not of these.
+static double steps_in_time(const CooldownTime *time, uint64_t begun) {
+    const uint64_t interval = time->interval ? time->interval : 1;
+    const uint64_t next = (begun + interval > time->step + 1 ? begun + interval : time->step + 1) + interval - 1;
+    const double between = (double)interval, first = (double)(next - next % interval - time->step);
     const double until_first = first * time->step_s + time->evaluation_s,
                  each = between * time->step_s + time->evaluation_s;
     if (!time->interval || !isfinite(time->seconds)) return time->seconds / time->step_s;
@@ -90,7 +97,7 @@ Cooldown cooldown_plan(const Cooldown *now, const CooldownTime *time) {
     const double wanted = fmax(1, floor((double)time->step / 4));
     const bool measured = time->measured >= few || time->seconds <= 2 * few * time->step_s;
     if (!time->begins_now && !measured && (now->begun || room > wanted)) return *now;
-    const double fit = fmax(1, floor(fmin(room, steps_in_time(time))));
+    const double fit = fmax(1, floor(fmin(room, steps_in_time(time, now->begun ? now->begun : time->step))));
     if (!now->begun) {
         if (fit > wanted && !time->begins_now) return *now;
         return (Cooldown){

@@ -23,13 +23,17 @@ uint64_t schedule_cooldown(const Config *config, const Cooldown *cooldown);
 // The number of steps of the run.
 uint64_t schedule_end(const Config *config, const Cooldown *cooldown);
 
+// Whether there is an evaluation before a step that is not the last: where `interval` divides it, but in a cooldown not
+// before its step `interval`. A short one ends with the only evaluation, which would take the time of many of its steps.
+bool schedule_evaluates(const Cooldown *cooldown, uint64_t step, uint64_t interval);
+
 // What a cooldown is planned from.
 typedef struct {
     uint64_t step;       // the next one
     uint64_t most;       // steps of the run (max_iters)
     double seconds;      // left for steps and the evaluations between them; INFINITY: no limit
     double step_s;       // seconds of a step
-    double evaluation_s; // of an evaluation, which is made behind every `interval` steps, 0: none
+    double evaluation_s; // of an evaluation, between which there are `interval` steps, 0: none (schedule_evaluates)
     uint64_t interval;
     unsigned measured; // steps of which that is the mean: it says little if they are few, as after a resume
     bool begins_now;   // whether or not it is time

@@ -133,7 +133,7 @@ static void simulate_evaluations(Speed *speed, double seconds) {
     uint64_t step = 0;
     for (; step < schedule_end(&config, &cooldown); step++) {
         const double evaluation = AS_STEPS * speed(now, seconds);
-        if (step % INTERVAL == 0) now += evaluation, run_until_evaluated(&run, evaluation);
+        if (schedule_evaluates(&cooldown, step, INTERVAL)) now += evaluation, run_until_evaluated(&run, evaluation);
         if (step == 4)
             run.until.evaluate_step_s = run.until.step_s; // as trainer/run/run_until.c does for that of step 0
         const CooldownTime time = {.step = step,
@@ -158,17 +158,23 @@ TEST(cooldown_leaves_time_for_evaluations_at_any_speed) {
         for (double seconds = 150; seconds < 210; seconds++) simulate_evaluations(speeds[i], seconds);
 }
 
-TEST(cooldown_counts_the_evaluations_that_fall_between_its_steps) {
+TEST(cooldown_has_no_evaluation_before_its_step_eval_interval_and_counts_the_others) {
+    const Cooldown cooldown = {.begun = 61, .from = 61, .steps = 79};
     CooldownTime time = {
-        .step = 80, .most = UNTIL_STEPS, .seconds = 20, .step_s = 1, .evaluation_s = 8, .interval = 100, .measured = 8};
-    CHECK(cooldown_plan(&(Cooldown){0}, &time).steps == 20); // the evaluation behind its last step is not between
-    const Cooldown cooldown = {.begun = 40, .from = 40, .steps = 90};
-    time.seconds = 27;
-    CHECK(cooldown_plan(&cooldown, &time).steps == 20);
-    time.seconds = 38.5;
-    CHECK(cooldown_plan(&cooldown, &time).steps == 30);
-    time.seconds = 28 + 2 * 108 + 5.5; // three evaluations
-    CHECK(cooldown_plan(&cooldown, &time).steps == 225);
+        .step = 80, .most = UNTIL_STEPS, .step_s = 1, .evaluation_s = 8, .interval = 30, .measured = 8};
+    static const struct {
+        double seconds;
+        uint64_t steps;
+    } given[] = {{27, 27}, {47, 40}, {50.5, 42}, {48 + 2 * 38 + 5.5, 105}}; // evaluations before the steps 120, 150 ...
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        time.seconds = given[i].seconds;
+        CHECK(cooldown_plan(&cooldown, &time).steps == given[i].steps);
+    }
+    for (uint64_t step = 0; step < 200; step++)
+        CHECK(schedule_evaluates(&cooldown, step, 30) == (step % 30 == 0 && step != 90));
+    time = (CooldownTime){
+        .step = 60, .most = UNTIL_STEPS, .seconds = 15, .step_s = 1, .evaluation_s = 8, .interval = 10, .measured = 8};
+    CHECK(cooldown_plan(&(Cooldown){0}, &time).steps == 10); // the evaluation behind the last step is not between
 }
 
 TEST(until_expects_an_evaluation_to_take_as_many_steps_as_the_slowest_did) {
