@@ -14,7 +14,7 @@ int run_until_look(Run *run);
 // Takes the seconds of an evaluation and its report, which are not those of a step.
 void run_until_evaluated(Run *run, double seconds);
 
-// Seconds of an evaluation and its report at the speed of the last steps: of the slowest one beside the steps before it.
+// Seconds of an evaluation and its report at the speed of the last steps: as many steps as the slowest one took.
 double run_until_evaluation(const RunUntil *until);
 
 // Seconds to the time; INFINITY without one.
