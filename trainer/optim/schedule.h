@@ -24,7 +24,7 @@ uint64_t schedule_cooldown(const Config *config, const Cooldown *cooldown);
 uint64_t schedule_end(const Config *config, const Cooldown *cooldown);
 
 // Whether there is an evaluation before a step that is not the last: where `interval` divides it, but in a cooldown not
-// before its step `interval`. A short one ends with the only evaluation, which would take the time of many of its steps.
+// before its step `interval`. A short one has the last evaluation alone, as one takes the time of many of its steps.
 bool schedule_evaluates(const Cooldown *cooldown, uint64_t step, uint64_t interval);
 
 // What a cooldown is planned from.
