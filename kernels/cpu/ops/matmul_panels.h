@@ -23,12 +23,13 @@ enum {
                  : W == 8 ? 6
                           : ON_X86(4, 8), // of c in a tile, with 2 vectors of columns each; its sums fit the registers
     PANEL_COLS = 2 * W,
-    PANEL_TILES = 16,                                       // tiles of a strip at most
-    PANEL_SUM = 256,                                        // of K in a product of panels
-    PANEL_DEPTH = 1024,                                     // of K, whose panels of b are in scratch at a time
-    PANEL_WIDTH = 4096,                                     // of N, the same
-    SHARED_ROWS = 2048,                                     // of a that is copied for all threads
-    PIECES = 4,                                             // of a product for each thread, at least
+    PANEL_TILES = 16,   // tiles of a strip at most
+    PANEL_SUM = 256,    // of K in a product of panels
+    PANEL_DEPTH = 1024, // of K, whose panels of b are in scratch at a time
+    PANEL_WIDTH = 4096, // of N, the same
+    SHARED_ROWS = 2048, // of a that is copied for all threads
+    PIECES = 4,         // of a product for each thread, at least
+    PANEL_AHEAD = 6,    // rows of a turned a, each in pages of its own, that are fetched while one is copied
     STRIP_SIZE = PANEL_TILES * (PANEL_ROWS * PANEL_SUM + W) // floats
 };
 
@@ -103,10 +104,13 @@ static void make_strip(float *strip, const void *a, bool turned, int M, int K, i
             turn_tile(strip + (size_t)tile * size + at, PANEL_ROWS,
                       (const float *)a + (size_t)(m + at) * (size_t)K + first, (size_t)K,
                       smaller(PANEL_ROWS, end - m) - at, depth);
-    for (int k = 0; turned && k < depth; k++, strip += PANEL_ROWS)
+    for (int k = 0; turned && k < depth; k++, strip += PANEL_ROWS) {
+        const Number *ahead = (const Number *)a + (size_t)(first + smaller(k + PANEL_AHEAD, depth - 1)) * (size_t)M;
+        for (int m = row; m < end; m += 16) __builtin_prefetch(ahead + m);
         for (int m = row, tile = 0; m < end; m += PANEL_ROWS, tile++)
             fill_row(strip + (size_t)tile * size, a, (size_t)(first + k) * (size_t)M + (size_t)m, true, M - m,
                      PANEL_ROWS);
+    }
 }
 
 // Columns col .. end-1 of b, at most PANEL_COLS, of K those from `first` on.
