@@ -8,7 +8,7 @@ $(addprefix $(O)/,$(notdir $(BENCHES))): $(O)/core.a
 	$(LINK)
 $(O)/bench_gpu: $(O)/tests/bench/gpu/bench_gpu_trace.o
 
-## bench-kernels  every operation of a training step on this processor, timed: S="L=4 C=256 H=4 B=2 dtype=float32 threads=1"
+## bench-kernels  every operation of a training step on this processor, timed, and its share of the measured peak: S="L=4 C=256 H=4 B=2 dtype=float32 threads=1"
 bench-kernels: $(O)/bench_gpu ; $(Q)$< trace device=cpu T=256 B=4 $(S)
 ## bench-cpu  training speed on the CPU beside PyTorch in the same run (S="n_layer=6 ...")
 ## bench-busy  the same, and beside busy processes of the same and of another session, for the demo's model too (OLD=folder of older programs)

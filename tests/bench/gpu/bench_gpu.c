@@ -7,6 +7,7 @@
 #include "common/rng.h"
 #include "tests/bench/gpu/bench_gpu_trace.h"
 #include "tests/small_network.h"
+#include "trainer/model/gemm_rate.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/plan/plan_check.h"
 #include "trainer/setup/backend_for.h"
@@ -178,12 +179,13 @@ static int bench_step(void) {
 static int bench_trace(void) {
     open_network();
     for (uint64_t i = 0; i < 3; i++) step(i); // plans of the products
+    const double peak = network_gemm_rate(&network);
     network.ops = trace_open(ops, model.shape.padded_vocab);
     for (uint64_t i = 3; i < 5; i++) { // the first creates the events
         trace_start();
         step(i);
     }
-    trace_print(B);
+    trace_print(B, peak);
     network.ops = ops;
     trace_close();
     return 0;

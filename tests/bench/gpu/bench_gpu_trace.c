@@ -179,7 +179,7 @@ void trace_start(void) {
     mark(0, 0);
 }
 
-void trace_print(int B) {
+void trace_print(int B, double peak) {
     mark(0, 1);
     const double step = ms_of(0);
     double rest = step;
@@ -193,8 +193,10 @@ void trace_print(int B) {
             if (k > i) *calls[k].name = 0;
         }
         rest -= ms;
-        printf("{\"what\": \"trace\", \"name\": \"%s\", \"B\": %d, \"calls\": %d, \"ms\": %.4f, \"tflops\": %.2f}\n",
-               calls[i].name, B, same, ms, flops / ms * 1e-9);
+        printf(
+            "{\"what\": \"trace\", \"name\": \"%s\", \"B\": %d, \"calls\": %d, \"ms\": %.4f, \"tflops\": %.2f, \"of_peak\": "
+            "%.3f}\n",
+            calls[i].name, B, same, ms, flops / ms * 1e-9, flops / ms * 1e3 / peak);
     }
     printf("{\"what\": \"trace\", \"name\": \"between operations\", \"B\": %d, \"ms\": %.4f}\n", B, rest);
     printf("{\"what\": \"trace\", \"name\": \"step\", \"B\": %d, \"ms\": %.4f}\n", B, step);

@@ -9,6 +9,6 @@
 const Backend *trace_open(const Backend *real, int head);
 void trace_start(void); // discards the times so far and starts the clock of the step
 // Waits for the end of the step. Prints a JSON line for each operation and shape, "between operations" for the rest,
-// and "step", which is their sum.
-void trace_print(int B);
+// and "step", which is their sum. peak: of matrix products, in FLOP/s, of which each has a share.
+void trace_print(int B, double peak);
 void trace_close(void);
