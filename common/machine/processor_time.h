@@ -12,5 +12,8 @@ typedef struct {
 // Since the process began; waited_ns counts the threads that there are now.
 ProcessorTime processor_time(void);
 
+// Of the calling thread alone, since it began.
+ProcessorTime processor_time_of_thread(void);
+
 // The share of the time between the two in which threads were ready and had no processor, 0 to 1.
 double processor_lost(ProcessorTime from, ProcessorTime to);

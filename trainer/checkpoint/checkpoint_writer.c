@@ -1,7 +1,6 @@
 // Checkpoints beside training.
 #include "trainer/checkpoint/checkpoint_writer.h"
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 void checkpoint_writer_close(CheckpointWriter *writer) {
@@ -17,9 +16,7 @@ static void *write_copy(void *argument) {
                          : checkpoint_save(&writer->copy->view, &writer->state, writer->config, writer->config->out_dir,
                                            writer->lock);
     err_take(&writer->error);
-    struct timespec used;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-    writer->processor_s = (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
+    writer->processor = processor_time_of_thread();
     atomic_store(&writer->done, true);
     return NULL;
 }

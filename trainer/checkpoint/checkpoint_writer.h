@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/err.h"
+#include "common/machine/processor_time.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/host_copy.h"
 #include <pthread.h>
@@ -11,9 +12,9 @@
 typedef struct {
     HostCopy *copy; // set these three first; all are borrowed. A copy without memory: saves wait
     const Config *config;
-    const Lock *lock;   // of out_dir
-    RunState state;     // of the copy
-    double processor_s; // of the thread, for the last save
+    const Lock *lock;        // of out_dir
+    RunState state;          // of the copy
+    ProcessorTime processor; // of the thread, for the last save
     int metrics_fd;
     pthread_t thread;
     bool running;

@@ -17,6 +17,7 @@ typedef struct {
     double wait;         // of the save that runs beside training
     double seconds;      // of a save; 0: not measured
     double cost;         // of a save: the training time that it takes (save_interval_s); 0: not measured
+    double last;         // of the save behind the last step, for which training waits (save_last_s); 0: not measured
     // Of checkpoint_interval, in steps and the same in all processes: the last save's, and the distance to the next; 0:
     // not planned.
     uint64_t begun, interval;

@@ -15,6 +15,10 @@ static void warn_unsaved(void) {
 // The new estimate after the last save. It at most doubles, so that one pause of the machine does not set it.
 static double measured(double before, double now) { return before > 0 && now > 2 * before ? 2 * before : now; }
 
+double save_last_s(double beside_s, ProcessorTime thread) {
+    return fmax(0, beside_s - (double)thread.waited_ns * 1e-9) + (double)thread.used_ns * 1e-9;
+}
+
 // Records a save that has ended. A failure is a warning.
 static void collect_save(Run *run, bool wait) {
     int result = checkpoint_writer_result(&run->saves.writer, wait);
@@ -22,7 +26,8 @@ static void collect_save(Run *run, bool wait) {
         RunSaves *saves = &run->saves;
         const double seconds = (double)(clock_ns() - saves->started_ns) * 1e-9;
         saves->seconds = measured(saves->seconds, seconds);
-        saves->cost = measured(saves->cost, saves->wait + saves->writer.processor_s);
+        saves->cost = measured(saves->cost, saves->wait + (double)saves->writer.processor.used_ns * 1e-9);
+        saves->last = measured(saves->last, save_last_s(seconds, saves->writer.processor));
         saves->step = saves->writer.state.step, saves->evaluated = saves->writer.state.evaluated;
         metrics_add(&run->metrics, run->engine.state.step, "\"saved_step\": %llu, \"save_ms\": %.1f",
                     (unsigned long long)saves->step, seconds * 1e3);
@@ -62,6 +67,7 @@ static int write_checkpoint(Run *run, bool beside, uint64_t started) {
         return -1;
     const double seconds = (double)(clock_ns() - started) * 1e-9;
     saves->seconds = measured(saves->seconds, seconds), saves->cost = measured(saves->cost, seconds);
+    saves->last = measured(saves->last, seconds);
     return mark_saved(run), 0;
 }
 

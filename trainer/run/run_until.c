@@ -121,7 +121,7 @@ static double sample_seconds(Run *run) {
 static double end_seconds(const Run *run) {
     const double unmeasured_bytes_s = 100e6, closing_s = 0.5, slower = 1.25;
     const double bytes = (double)checkpoint_bytes(&run->engine.model, run->engine.plan.optimizer);
-    const double save_s = run->saves.seconds > 0 ? run->saves.seconds : bytes / unmeasured_bytes_s;
+    const double save_s = run->saves.last > 0 ? run->saves.last : bytes / unmeasured_bytes_s;
     const double end_s = slower * (save_s + run_until_evaluation(&run->until) + run->until.sample_s) + closing_s;
     return fmax(end_s, run->until.end_s) + run->until.step_s;
 }

@@ -599,4 +599,7 @@ TEST(processor_lost_is_the_share_of_the_time_in_which_threads_were_ready) {
     const ProcessorTime now = processor_time();
     while (processor_time().used_ns == now.used_ns) continue;
     CHECK(processor_time().waited_ns >= now.waited_ns);
+    const ProcessorTime thread = processor_time_of_thread();
+    CHECK(thread.used_ns > 0 && thread.used_ns <= processor_time().used_ns &&
+          thread.waited_ns <= processor_time().waited_ns);
 }

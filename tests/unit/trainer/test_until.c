@@ -3,6 +3,7 @@
 #include "tests/test.h"
 #include "trainer/config/until.h"
 #include "trainer/optim/schedule.h"
+#include "trainer/run/run_save.h"
 #include "trainer/run/run_until.h"
 #include <math.h>
 #include <stdlib.h>
@@ -185,6 +186,12 @@ TEST(until_expects_an_evaluation_to_take_as_many_steps_as_the_slowest_did) {
     CHECK(run_until_evaluation(&run.until) == 4);
     run_until_evaluated(&run, 6), run.until.step_s = 3;
     CHECK(run_until_evaluation(&run.until) == 18);
+}
+
+// A thread beside training that took 30 s had a processor for 3 s, waited 25 s for it, and 2 s for the disk.
+TEST(until_expects_the_last_save_to_wait_for_the_disk_and_one_busy_process) {
+    CHECK(fabs(save_last_s(30, (ProcessorTime){.used_ns = 3000000000, .waited_ns = 25000000000}) - 8) < 1e-9);
+    CHECK(save_last_s(1, (ProcessorTime){.used_ns = 500000000, .waited_ns = 2000000000}) == 0.5);
 }
 
 TEST(until_takes_a_pause_in_an_evaluation_for_one_evaluation_more) {
