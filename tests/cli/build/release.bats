@@ -103,8 +103,8 @@ for line in open("SHA256SUMS"):
     run_code 0 "$ROOT/scripts/dist/faults.sh"
     known=$output
     for fault in 'lz4 | 1.9.0 | 1.9.5 | CVE-0 | blocks | -' 'lz4 | 0 | 1.9.4-2 | CVE-0 | blocks | -' 'lz4 | 1.9.4-1 | 2 | CVE-0 | blocks | -'; do
-        plant "$fault" && [ "$status" = 1 ] && [ "$output" = "$known
-lz4 1.9.4-1 has CVE-0 (blocks): nothing is done" ]
+        plant "$fault" && [ "$status" = 1 ] && [ "$output" = "${known:+$known
+}lz4 1.9.4-1 has CVE-0 (blocks): nothing is done" ]
     done
     for fault in 'lz4 | 1.9.5 | 2 | CVE-0 | blocks | -' 'lz4 | 0 | 1.9.4-1 | CVE-0 | blocks | -' 'lz4 | 0 | 1.9.4-1~deb12u1 | CVE-0 | blocks | -'; do
         plant "$fault" && [ "$status" = 0 ] && [ "$output" = "$known" ]
