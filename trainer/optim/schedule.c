@@ -77,15 +77,15 @@ bool schedule_evaluates(const Cooldown *cooldown, uint64_t step, uint64_t interv
     return step % interval == 0 && (!begun || step <= begun || step >= begun + interval);
 }
 
-// The steps of a cooldown for which there is time, with the evaluations between them. The one behind the last step is
-// not of these.
+// How many steps of a cooldown fit into the time, beside the evaluations between them. The last evaluation, which
+// follows all steps, is not counted.
 static double steps_in_time(const CooldownTime *time, uint64_t begun) {
-    const uint64_t interval = time->interval ? time->interval : 1;
+    const uint64_t interval = time->interval;
+    if (!interval || !isfinite(time->seconds)) return time->seconds / time->step_s;
     const uint64_t next = (begun + interval > time->step + 1 ? begun + interval : time->step + 1) + interval - 1;
     const double between = (double)interval, first = (double)(next - next % interval - time->step);
     const double until_first = first * time->step_s + time->evaluation_s,
                  each = between * time->step_s + time->evaluation_s;
-    if (!time->interval || !isfinite(time->seconds)) return time->seconds / time->step_s;
     if (time->seconds < until_first) return fmin(first, time->seconds / time->step_s);
     const double periods = floor((time->seconds - until_first) / each);
     return first + periods * between + fmin(between, (time->seconds - until_first - periods * each) / time->step_s);
