@@ -91,17 +91,33 @@ static double steps_in_time(const CooldownTime *time, uint64_t begun) {
     return first + periods * between + fmin(between, (time->seconds - until_first - periods * each) / time->step_s);
 }
 
+static double whole_steps(const CooldownTime *time, uint64_t begun) {
+    return fmax(1, floor(fmin((double)(time->most - time->step), steps_in_time(time, begun))));
+}
+
+static double wanted_steps(const CooldownTime *time) { return fmax(1, floor((double)time->step / 4)); }
+
+// Whether it is time. An evaluation before the next step would take its time from a cooldown that begins there.
+static bool begins(const CooldownTime *time) {
+    CooldownTime soon = *time;
+    if (time->interval && (time->step + 1) % time->interval == 0) soon.seconds -= time->evaluation_s;
+    const double steps = (double)time->step, fit = whole_steps(&soon, time->step);
+    if (fit <= wanted_steps(time)) return true;
+    soon.seconds -= time->end_s, soon.step_s *= 2, soon.evaluation_s *= 2; // half as fast from now on
+    return fit <= floor(steps / 2) && steps_in_time(&soon, time->step) <= floor(steps / 8);
+}
+
 Cooldown cooldown_plan(const Cooldown *now, const CooldownTime *time) {
-    const double room = (double)(time->most - time->step), slack = 16, part = 4;
+    const double wanted = wanted_steps(time), room = (double)(time->most - time->step), slack = 16, part = 4;
     const unsigned few = 4;
-    const double wanted = fmax(1, floor((double)time->step / 4));
     const bool measured = time->measured >= few || time->seconds <= 2 * few * time->step_s;
     if (!time->begins_now && !measured && (now->begun || room > wanted)) return *now;
-    const double fit = fmax(1, floor(fmin(room, steps_in_time(time, now->begun ? now->begun : time->step))));
+    const double fit = whole_steps(time, now->begun ? now->begun : time->step);
     if (!now->begun) {
-        if (fit > wanted && !time->begins_now) return *now;
+        const bool in_time = begins(time);
+        if (!in_time && !time->begins_now) return *now;
         return (Cooldown){
-            .begun = time->step, .from = time->step, .steps = (uint64_t)fmin(wanted, fit), .at_once = fit > wanted};
+            .begun = time->step, .from = time->step, .steps = (uint64_t)(in_time ? fit : wanted), .at_once = !in_time};
     }
     // A change by a sixteenth waits until a quarter of the planned steps are done, so that the changes of a long cooldown
     // on a busy machine are tens; one to less than three quarters does not wait.

@@ -33,6 +33,7 @@ typedef struct {
     uint64_t most;       // steps of the run (max_iters)
     double seconds;      // left for steps and the evaluations between them; INFINITY: no limit
     double step_s;       // seconds of a step
+    double end_s;        // of what follows the last step; `seconds` leaves it out
     double evaluation_s; // of an evaluation, between which there are `interval` steps, 0: none (schedule_evaluates)
     uint64_t interval;
     unsigned measured; // steps of which that is the mean: it says little if they are few, as after a resume
@@ -44,6 +45,8 @@ typedef struct {
 double cooldown_step_s(double mean_s, unsigned measured, double seconds);
 
 // The cooldown at this time. A fifth of all steps, so that it begins when as much time is left as a quarter of the
-// steps so far took; sooner or in fewer steps if max_iters or the time is short. Afterwards its length follows the
-// speed of the steps. At least one step is left to a cooldown that begins.
+// steps so far took; sooner, with a third of all steps at most, if it would be less than a tenth of them on a machine
+// that becomes half as fast, as in a short run whose evaluation takes a large part of it; in fewer steps if max_iters
+// or the time is short. Afterwards its length follows the speed of the steps. At least one step is left to a cooldown
+// that begins.
 Cooldown cooldown_plan(const Cooldown *now, const CooldownTime *time);

@@ -118,11 +118,16 @@ static double sample_seconds(Run *run) {
            (double)(length > 1 ? length - 1 : 1);
 }
 
-static double end_seconds(const Run *run) {
-    const double unmeasured_bytes_s = 100e6, closing_s = 0.5, slower = 1.25;
+static double save_seconds(const Run *run) {
+    const double unmeasured_bytes_s = 100e6;
     const double bytes = (double)checkpoint_bytes(&run->engine.model, run->engine.plan.optimizer);
-    const double save_s = run->saves.last > 0 ? run->saves.last : bytes / unmeasured_bytes_s;
-    const double end_s = slower * (save_s + run_until_evaluation(&run->until) + run->until.sample_s) + closing_s;
+    return run->saves.last > 0 ? run->saves.last : bytes / unmeasured_bytes_s;
+}
+
+static double end_seconds(const Run *run) {
+    const double closing_s = 0.5, slower = 1.25;
+    const double end_s =
+        slower * (save_seconds(run) + run_until_evaluation(&run->until) + run->until.sample_s) + closing_s;
     return fmax(end_s, run->until.end_s) + run->until.step_s;
 }
 
@@ -166,12 +171,14 @@ static int plan(Run *run, Cooldown *planned) {
     measure_step(run);
     *planned = *now;
     const bool begins_now = until->now || stop_cooldown_requested;
-    const double left_s = run_until_left(run) - end_seconds(run);
+    const double end_s = end_seconds(run), begin_s = now->begun ? 0 : save_seconds(run); // on the only core, at most
+    const double left_s = run_until_left(run) - end_s - begin_s;
     if (!begins_now && check_warmup(run, left_s) < 0) return -1;
     const CooldownTime time = {.step = engine->state.step,
                                .most = (uint64_t)engine->config.max_iters,
                                .seconds = left_s,
                                .step_s = fmax(1e-9, until->step_s),
+                               .end_s = end_s,
                                .evaluation_s = run_until_evaluation(until),
                                .interval = (uint64_t)engine->config.eval_interval,
                                .measured = until->steps > 1 ? until->steps - 1 : 0,

@@ -137,10 +137,11 @@ static void simulate_evaluations(Speed *speed, double seconds) {
         if (schedule_evaluates(&cooldown, step, INTERVAL)) now += evaluation, run_until_evaluated(&run, evaluation);
         if (step == 4)
             run.until.evaluate_step_s = run.until.step_s; // as trainer/run/run_until.c does for that of step 0
+        const double end_s = 1.25 * run_until_evaluation(&run.until) + run.until.step_s;
         const CooldownTime time = {.step = step,
                                    .most = UNTIL_STEPS,
-                                   .seconds =
-                                       seconds - now - 1.25 * run_until_evaluation(&run.until) - run.until.step_s,
+                                   .seconds = seconds - now - end_s,
+                                   .end_s = end_s,
                                    .step_s = fmax(1e-9, run.until.step_s),
                                    .evaluation_s = run_until_evaluation(&run.until),
                                    .interval = INTERVAL,
@@ -151,6 +152,7 @@ static void simulate_evaluations(Speed *speed, double seconds) {
     }
     const double last = AS_STEPS * speed(now, seconds), most = AS_STEPS * 1.1;
     CHECK(now + last <= seconds && now + last >= seconds - most - 4);
+    CHECK((double)(step - cooldown.begun) >= 0.1 * (double)step);
 }
 
 TEST(cooldown_leaves_time_for_evaluations_at_any_speed) {
