@@ -8,7 +8,7 @@
     OPTIMIZER(MUON, muon, __VA_ARGS__)
 
 #define OPTIMIZER_NUMBER(NAME, name, ...) OPTIMIZER_##NAME,
-typedef enum { OPTIMIZERS(OPTIMIZER_NUMBER, ) } OptimizerName;
+typedef enum { OPTIMIZERS(OPTIMIZER_NUMBER, ) OPTIMIZER_COUNT } OptimizerName;
 
 // OPTIMIZERS(OPTIMIZER_WORD, W) is W(OPTIMIZER_ADAMW, "adamw") and so on, for the words of a configuration key.
 #define OPTIMIZER_WORD(NAME, name, W) W(OPTIMIZER_##NAME, #name)

@@ -53,6 +53,21 @@ static size_t muon_workspace_bytes(const Model *model, const Backend *backend) {
     return most;
 }
 
+// By orthogonalize: 20 n^3 of a square matrix, 47 n^3 of (n,4n).
+static double muon_flops(const Model *model) {
+    double flops = 0;
+    for (int i = 0; i < model->count; i++) {
+        const Tensor *tensor = &model->tensors[i];
+        if (!(MATRICES >> tensor->kind & 1)) continue;
+        int rows[TENSOR_PARTS];
+        for (int part = tensor_parts(tensor, &model->shape, rows); part--;) {
+            const double n = fmin(rows[part], tensor->cols), m = fmax(rows[part], tensor->cols);
+            flops += 9 * m * n * n + 11 * n * n * n;
+        }
+    }
+    return flops;
+}
+
 static void muon_prepare(void *scalars, const Config *config, double learning_rate, uint64_t update) {
     const double times = config->muon_learning_rate > 0 ? config->muon_learning_rate / config->learning_rate : 1;
     const double rate = learning_rate * times;
@@ -164,6 +179,7 @@ const Optimizer optimizer_muon = {
     .whole_kinds = MATRICES,
     .scalar_bytes = sizeof(Muon),
     .workspace_bytes = muon_workspace_bytes,
+    .flops = muon_flops,
     .prepare = muon_prepare,
     .update = muon_update,
 };

@@ -2,13 +2,17 @@
 #include "trainer/plan/scaling_law.h"
 #include <math.h>
 
-#define ONE_MORE(...) +1
-enum { LAW_COUNT = 0 OPTIMIZERS(ONE_MORE, ) };
-static const ScalingLaw laws[LAW_COUNT] = {
-#define LAW(optimizer, ...) [OPTIMIZER_##optimizer] = {true, __VA_ARGS__},
+static const ScalingLaw laws[] = {
+#define LAW(optimizer, ...) [OPTIMIZER_##optimizer] = {__VA_ARGS__},
 #include "trainer/plan/scaling_law.def"
 #undef LAW
 };
+#define LAW(...) +1
+_Static_assert(OPTIMIZER_COUNT == 0
+#include "trainer/plan/scaling_law.def"
+               ,
+               "each optimizer has a law");
+#undef LAW
 
 const ScalingLaw *scaling_law_of(OptimizerName optimizer) { return &laws[optimizer]; }
 
@@ -17,7 +21,7 @@ double scaling_law_parameters(const Config *config) {
 }
 
 double scaling_law_loss(const ScalingLaw *law, double N, double D) {
-    return law->scale * (law->A * pow(N / 1e6, -law->alpha) + pow(D / 1e6 + law->D0, -law->beta));
+    return law->scale * (law->E + law->A * pow(N / 1e6, -law->alpha) + pow(D / 1e6 + law->D0, -law->beta));
 }
 
 double scaling_law_deviation(const ScalingLaw *law, double flop) {

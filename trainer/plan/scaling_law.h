@@ -1,14 +1,13 @@
 // What a model of N parameters reaches with D tokens of a text, in bits per byte:
-// scale P (A N^-alpha + (D + D0)^-beta). It is the form of Hoffmann et al. 2022 (arXiv:2203.15556) without its
-// constant, which the cells of the grid put at 0, and with D0, the tokens of the warm-up. P is what a short run on the
-// text and its vocabulary reaches (short_run.h); the rest is the same for the texts of the grid (scaling_law.def).
+// scale P (E + A N^-alpha + (D + D0)^-beta). It is the form of Hoffmann et al. 2022 (arXiv:2203.15556) with D0, the
+// tokens of the warm-up. P is what a short run on the text and its vocabulary reaches (short_run.h); the rest is the
+// same for the texts of the grid (scaling_law.def).
 #pragma once
 
 #include "trainer/config/config.h"
 
 typedef struct {
-    bool fitted;
-    double scale, A, alpha, beta, D0;        // N and D in millions
+    double scale, E, A, alpha, beta, D0;     // N and D in millions
     double learning_rate;                    // of its cells
     double deviation;                        // of a loss, as a fraction: on a text that the fit has not seen
     double growth;                           // of the deviation, for each factor e beyond most_flop
@@ -28,8 +27,8 @@ enum {
 };
 #define SCALING_LAW_BETA2 0.99
 
-const ScalingLaw *scaling_law_of(OptimizerName optimizer); // without `fitted`: the grid has none
-double scaling_law_parameters(const Config *config);       // N: of the layers, without the embedding
+const ScalingLaw *scaling_law_of(OptimizerName optimizer);
+double scaling_law_parameters(const Config *config); // N: of the layers, without the embedding
 
 // The bits per byte, as a multiple of P.
 double scaling_law_loss(const ScalingLaw *law, double N, double D);

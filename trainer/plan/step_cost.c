@@ -7,6 +7,7 @@
 // memory, an H200 206: a norm that is computed again is a smaller part of a step there.
 #include "trainer/plan/step_cost.h"
 #include "trainer/plan/gpu_card.h"
+#include "trainer/shape/optimizer.h"
 
 typedef struct {
     const char *source;
@@ -103,4 +104,9 @@ double step_cost_order(const Model *model, const Backend *backend, const Config 
     const double passes = config->reduce_dtype == DTYPE_BF16 ? 2 : 1; // each is first rounded
     const double sums = passes * (micros - 1) / micros * (double)model->elements / (rates.sums * tokens);
     return (sums + products) / step_cost_passes(&model->shape, backend);
+}
+
+double step_cost_update_flops(const Model *model, const Config *config) {
+    const Optimizer *optimizer = optimizer_of(config->optimizer);
+    return optimizer->flops ? optimizer->flops(model) : 0;
 }

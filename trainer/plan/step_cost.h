@@ -13,6 +13,9 @@ double step_cost_recompute(const ModelShape *shape, const Backend *backend, Reco
 // first of a step is added to the sums as a whole, and products may have the bits of any processor.
 double step_cost_order(const Model *model, const Backend *backend, const Config *config);
 
+// Of the matrix products of an optimizer's update.
+double step_cost_update_flops(const Model *model, const Config *config);
+
 // A micro-batch has a cost beside its tokens: launches on a GPU, on which 4 sequences of 1024 tokens of 124M run at
 // half the speed of 64; packing of weights and ends of parallel loops on a CPU. Returns it in tokens.
 double step_cost_fixed(const Backend *backend);

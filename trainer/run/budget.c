@@ -1,9 +1,9 @@
-// Each depth of the dial is planned, its steps are counted by a rate, and the scaling law gives its loss, as a multiple
-// of that of a short run on the text.
+// Each depth of the dial is planned with each optimizer, its steps are counted by a rate, and the scaling law gives its
+// loss, as a multiple of that of a short run on the text.
 //
-// On this machine the steps of two depths are timed, over zeros; the seconds of the others lie on the line through
-// them, over the FLOP of a step. A large model reaches more than the line, so that its loss is at worst predicted too
-// high.
+// On this machine the steps of two depths are timed for each optimizer, over zeros; the seconds of the others lie on
+// the line through them, over the FLOP of a step. A large model reaches more than the line, so that its loss is at
+// worst predicted too high.
 #include "trainer/run/budget.h"
 #include "common/err.h"
 #include "common/json_write.h"
@@ -11,41 +11,17 @@
 #include "trainer/config/until.h"
 #include "trainer/optim/step.h"
 #include "trainer/plan/plan_check.h"
-#include "trainer/plan/scaling_law.h"
+#include "trainer/plan/step_cost.h"
+#include "trainer/run/budget_shapes.h"
 #include "trainer/run/short_run.h"
 #include <math.h>
-#include <string.h>
 
-enum {
-    DEPTHS = 16,
-    STEPS_LEAST = 150 // those of fewer steps are mostly warm-up, and the law is too low for them
-};
-static const int depths[DEPTHS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24};
-static const int chosen[] = {
-    KEY_n_layer,       KEY_n_head, KEY_n_embd, KEY_block_size,   KEY_batch_size,  KEY_gradient_accumulation_steps,
-    KEY_learning_rate, KEY_min_lr, KEY_beta2,  KEY_warmup_iters, KEY_eval_tokens, KEY_until};
+// Runs of fewer steps are mostly warm-up, and the law is too low for them.
+enum { STEPS_LEAST = 150 };
+static const int depths[BUDGET_DEPTHS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24};
 static const double reserve = 0.05; // of the time: the last evaluation, checkpoint and sample
 static const double costly = 0.01;  // of the loss: a lower cost of repeated tokens is not printed
-
-typedef struct {
-    Config config;
-    double parameters, step_flops, step_s, steps, tokens;
-    double loss, new_loss; // by the short run's; new_loss: if no token were repeated
-    uint64_t bytes;
-    bool fits, reached;
-} BudgetShape;
-
-static struct {
-    BudgetShape all[DEPTHS];
-    int count;
-    const BudgetShape *best;
-    const ScalingLaw *law;
-    double seconds, unique;      // unique: tokens of the training split
-    int unlike[8], unlike_count; // keys that are set to another value than the grid had
-    bool shape_is_set;
-    Error unpredicted; // the shape is set, and its loss is not predicted
-    Config given;
-} budget;
+static Budget budget;
 
 static bool shape_is_set(const ConfigReader *reader) {
     return config_is_set(reader, KEY_n_layer) || config_is_set(reader, KEY_n_head) ||
@@ -71,9 +47,10 @@ static void hold_int(const ConfigReader *reader, int key, int64_t *value, int64_
     if (*value != measured) budget.unlike[budget.unlike_count++] = key;
 }
 
-// What the grid has not varied is as the grid had it.
-static void set_rest(ConfigReader *reader, const ScalingLaw *law) {
-    Config *config = &reader->config;
+// What the grid of this optimizer has not varied is as the grid had it.
+static void set_rest(const ConfigReader *reader, Config *config, OptimizerName optimizer) {
+    const ScalingLaw *law = scaling_law_of(optimizer);
+    config->optimizer = optimizer, budget.unlike_count = 0;
     hold_real(reader, KEY_learning_rate, &config->learning_rate, law->learning_rate);
     hold_real(reader, KEY_min_lr, &config->min_lr, 0);
     hold_int(reader, KEY_block_size, &config->block_size, SCALING_LAW_BLOCK);
@@ -88,9 +65,11 @@ static void set_rest(ConfigReader *reader, const ScalingLaw *law) {
     config->gradient_accumulation_steps = 1;
 }
 
-static double step_tokens(const Config *config) {
+double budget_step_tokens(const Config *config) {
     return (double)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size);
 }
+
+static double step_work(const BudgetShape *candidate) { return candidate->step_flops + candidate->update_flops; }
 
 // Seconds of a step, on average, because programs that are busy now may stay so; INFINITY when there is no memory for
 // it. The first round, which makes kernels, counts only if it is long.
@@ -119,7 +98,8 @@ static double measure(const BudgetShape *candidate, const Backend *backend) {
     }
     network_close(&network);
     model_close(&model);
-    return seconds * (double)candidate->config.gradient_accumulation_steps;
+    const double micros = (double)candidate->config.gradient_accumulation_steps;
+    return seconds * step_work(candidate) / (candidate->step_flops / micros + candidate->update_flops);
 }
 
 static void describe(BudgetShape *candidate, const Backend *backend, bool here) {
@@ -129,37 +109,39 @@ static void describe(BudgetShape *candidate, const Backend *backend, bool here) 
     err_clear();
     candidate->bytes = plan.bytes;
     candidate->parameters = (double)model.elements;
-    candidate->step_flops = step_tokens(&candidate->config) * model_token_flops(&model);
+    candidate->step_flops = budget_step_tokens(&candidate->config) * model_token_flops(&model);
+    candidate->update_flops = step_cost_update_flops(&model, &candidate->config);
     model_close(&model);
 }
 
 // By the card's data sheet, or by two depths.
-static int rate(const Backend *backend, const GpuCard *card) {
-    BudgetShape *all = budget.all;
+static int rate(BudgetShape *all, const Backend *backend, const GpuCard *card) {
     const int count = budget.count;
     if (card) {
         for (int i = 0; i < count; i++)
-            all[i].step_s = all[i].step_flops / (sqrt(card->least_share * card->most_share) * card->flops);
+            all[i].step_s = step_work(&all[i]) / (sqrt(card->least_share * card->most_share) * card->flops);
         return 0;
     }
     if (backend->is_planned) return fail(EX_USAGE, "no GPU is open to be timed: --card=NAME plans for one by its name");
     const int second = count > 3 ? 3 : 0; // the depth 4 takes a second
     const double first_s = measure(&all[0], backend), second_s = second ? measure(&all[second], backend) : first_s;
     if (!isfinite(first_s + second_s)) return -1;
-    const double slope = second ? fmax(0, (second_s - first_s) / (all[second].step_flops - all[0].step_flops)) : 0;
-    for (int i = 0; i < count; i++) all[i].step_s = first_s + slope * (all[i].step_flops - all[0].step_flops);
+    const double first = step_work(&all[0]),
+                 slope = second ? fmax(0, (second_s - first_s) / (step_work(&all[second]) - first)) : 0;
+    for (int i = 0; i < count; i++) all[i].step_s = first_s + slope * (step_work(&all[i]) - first);
     return 0;
 }
 
 static void predict(BudgetShape *candidate) {
     const double most = (double)candidate->config.max_iters; // UNTIL_STEPS unless it is set
     const double N = scaling_law_parameters(&candidate->config);
+    const ScalingLaw *law = candidate->law;
     candidate->steps = fmin(most, floor(budget.seconds * (1 - reserve) / candidate->step_s));
-    candidate->tokens = candidate->steps * step_tokens(&candidate->config);
+    candidate->tokens = candidate->steps * budget_step_tokens(&candidate->config);
     const double worth = scaling_law_worth(candidate->tokens, budget.unique);
-    candidate->reached = scaling_law_reaches(budget.law, N, candidate->tokens);
-    candidate->loss = scaling_law_loss(budget.law, N, worth);
-    candidate->new_loss = scaling_law_loss(budget.law, N, candidate->tokens);
+    candidate->reached = scaling_law_reaches(law, N, candidate->tokens);
+    candidate->loss = scaling_law_loss(law, N, worth);
+    candidate->new_loss = scaling_law_loss(law, N, candidate->tokens);
 }
 
 static bool is_candidate(const BudgetShape *candidate) {
@@ -167,121 +149,17 @@ static bool is_candidate(const BudgetShape *candidate) {
            candidate->steps >= 2 * (double)candidate->config.warmup_iters;
 }
 
-static bool costs_repetition(const BudgetShape *candidate) {
+bool budget_costs_repetition(const BudgetShape *candidate) {
     return candidate->new_loss < candidate->loss * (1 - costly);
 }
 
-static bool is_predicted(const BudgetShape *candidate) { return is_candidate(candidate) && candidate->reached; }
+bool budget_is_predicted(const BudgetShape *candidate) { return is_candidate(candidate) && candidate->reached; }
 
-// Half the interval, as a fraction of the loss.
-static double spread(const BudgetShape *candidate) {
-    return 2 * scaling_law_deviation(budget.law, candidate->steps * candidate->step_flops);
-}
-
-static void print_unlike(const char *quote, Buffer *out) {
-    for (int i = 0; i < budget.unlike_count; i++)
-        buffer_print(out, "%s%s%s%s", i ? ", " : "", quote, config_keys[budget.unlike[i]].name, quote);
-}
-
-// Whether the text is learnt faster than all texts of the law. Its run then ends below the interval, and only the upper
-// end is printed.
-static bool is_faster(const ShortRun *run) { return run->fall > budget.law->most_fall; }
-
-static void print_loss(const BudgetShape *one, const ShortRun *run, Buffer *out) {
-    const double loss = one->loss * run->loss, half = loss * spread(one);
-    if (is_faster(run))
-        buffer_print(out, "at most %.3f\n", loss + half);
-    else
-        buffer_print(out, "%.3f (%.3f to %.3f)\n", loss, loss - half, loss + half);
-}
-
-static void print(const ShortRun *run, const char *source, Buffer *out) {
-    char parameters[16], tokens[16], time[16], bytes[16], value[256];
-    buffer_print(out, "candidates for %s; %s\n\n  %5s %10s %9s %9s %8s %7s %9s  bits per byte\n",
-                 human_time(time, budget.seconds), source, "depth", "parameters", "memory", "tok/s", "steps", "tokens",
-                 "epochs");
-    for (int i = 0; i < budget.count; i++) {
-        const BudgetShape *one = &budget.all[i];
-        buffer_print(out, "%s %5lld %10s %9s %9.0f ", one == budget.best ? "*" : " ", (long long)one->config.n_layer,
-                     human_count(parameters, one->parameters), human_bytes(bytes, (double)one->bytes),
-                     step_tokens(&one->config) / one->step_s);
-        if (is_predicted(one)) {
-            buffer_print(out, "%8.0f %7s %9.2f  ", one->steps, human_count(tokens, one->tokens),
-                         one->tokens / budget.unique);
-            print_loss(one, run, out);
-        } else
-            buffer_print(out, "%s\n", !one->fits ? "does not fit" : !one->reached ? "beyond the law" : "too few steps");
-    }
-    buffer_print(
-        out,
-        "\nA short run on '%s' reached %.3f bits per byte in %.1f s. The intervals are two deviations of the "
-        "law on a text that\nit was not fitted to: %.1f %%, and more beyond the %.2g FLOP of its longest runs.\n\n",
-        budget.best->config.dataset, run->loss, run->seconds, 200 * budget.law->deviation, budget.law->most_flop);
-    if (is_faster(run))
-        buffer_print(out,
-                     "In the short run the loss of this text fell by %.0f %%, that of the law's texts by at most "
-                     "%.0f %%: the run may end far\nbelow the interval, of which only the upper end is printed.\n\n",
-                     100 * run->fall, 100 * budget.law->most_fall);
-    if (budget.unlike_count) {
-        buffer_print(out, "The law was measured with other values of ");
-        print_unlike("", out);
-        buffer_print(out, ", and the intervals leave out what yours change.\n\n");
-    }
-    if (costs_repetition(budget.best) && !is_faster(run))
-        buffer_print(out,
-                     "The data is read %.1f times. Text for a single epoch would bring %.3f bits per byte instead of "
-                     "%.3f, by the law of\nrepeated tokens (not measured here).\n\n",
-                     budget.best->tokens / budget.unique, budget.best->new_loss * run->loss,
-                     budget.best->loss * run->loss);
-    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) {
-        config_value(&budget.best->config, chosen[i], value, sizeof value);
-        const char *quote = chosen[i] == KEY_until ? "'" : "";
-        buffer_print(out, "%s = %s%s%s\n", config_keys[chosen[i]].name, quote, value, quote);
-    }
-    buffer_print(out, "\n");
-}
-
-static void print_json(const ShortRun *run, Buffer *out) {
-    char value[256];
-    json_add_real(out, "short_run_bits_per_byte", run->loss, 6);
-    json_add_real(out, "short_run_fall", run->fall, 6);
-    json_add_bool(out, "faster_than_the_law", is_faster(run));
-    json_add_key(out, "candidates");
-    buffer_print(out, "[");
-    for (int i = 0; i < budget.count; i++) {
-        const BudgetShape *one = &budget.all[i];
-        buffer_print(out, "%s{", i ? ", " : "");
-        json_add_number(out, "depth", (uint64_t)one->config.n_layer);
-        json_add_number(out, "parameters", (uint64_t)one->parameters);
-        json_add_number(out, "bytes", one->bytes);
-        json_add_real(out, "tokens_per_s", step_tokens(&one->config) / one->step_s, 1);
-        json_add_bool(out, "fits", one->fits);
-        json_add_bool(out, "chosen", one == budget.best);
-        if (is_predicted(one)) {
-            json_add_number(out, "steps", (uint64_t)one->steps);
-            json_add_number(out, "tokens", (uint64_t)one->tokens);
-            json_add_real(out, "epochs", one->tokens / budget.unique, 4);
-            json_add_real(out, "bits_per_byte_at_most", one->loss * run->loss * (1 + spread(one)), 6);
-        }
-        if (is_predicted(one) && !is_faster(run)) {
-            json_add_real(out, "bits_per_byte", one->loss * run->loss, 6);
-            json_add_real(out, "bits_per_byte_without_repetition", one->new_loss * run->loss, 6);
-            json_add_real(out, "interval", one->loss * run->loss * spread(one), 6);
-        }
-        buffer_print(out, "}");
-    }
-    buffer_print(out, "]");
-    json_add_key(out, "unlike_the_law");
-    buffer_print(out, "[");
-    print_unlike("\"", out);
-    buffer_print(out, "]");
-    json_add_key(out, "config");
-    buffer_print(out, "{");
-    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) {
-        config_value(&budget.best->config, chosen[i], value, sizeof value);
-        json_add_field(out, config_keys[chosen[i]].name, value);
-    }
-    buffer_print(out, "}");
+// At the same depth.
+static bool is_better(const BudgetShape *one, const BudgetShape *other) {
+    if (budget_is_predicted(one) != budget_is_predicted(other)) return budget_is_predicted(one);
+    if (is_candidate(one) != is_candidate(other)) return is_candidate(one);
+    return one->loss < other->loss;
 }
 
 // The smaller candidates have more steps, the larger ones fewer.
@@ -299,7 +177,7 @@ static int choose(const Config *config) {
                     "until %s is too short: the smallest candidate has time for %.0f steps, and %d are needed%s",
                     config->until, budget.all[0].steps, STEPS_LEAST, advice());
     if (!best) return fail(EX_USAGE, "no candidate fits the memory: the smallest needs more than mem_limit allows");
-    if (best->loss > 1 && costs_repetition(best))
+    if (best->loss > 1 && budget_costs_repetition(best))
         return fail(EX_USAGE,
                     "until %s reads the %.0f training tokens of '%s' %.0f times, after which the law of repeated "
                     "tokens predicts more loss than a short run has: it does not hold for so little text%s",
@@ -308,23 +186,21 @@ static int choose(const Config *config) {
     return fail(EX_USAGE,
                 "until %s gives %.3g parameters and %.3g tokens in steps of %.0f, more than %d times what the scaling "
                 "law was measured for%s",
-                config->until, best->parameters, best->tokens, step_tokens(&best->config), SCALING_LAW_REACH, advice());
+                config->until, best->parameters, best->tokens, budget_step_tokens(&best->config), SCALING_LAW_REACH,
+                advice());
 }
 
 static bool is_near(double value, double measured) {
     return value <= measured * SCALING_LAW_REACH && value >= measured / SCALING_LAW_REACH;
 }
 
-static int check_law(const ScalingLaw *law, const Config *config, const FeedDataset *dataset) {
-    if (!law->fitted)
-        return fail(EX_USAGE, "the scaling law has no cells of optimizer %s, only of adamw%s",
-                    config_word(KEY_optimizer, (int)config->optimizer), advice());
+static int check_law(const Config *config, const FeedDataset *dataset) {
     if (!is_near(dataset->vocab_size, SCALING_LAW_VOCABULARY))
         return fail(EX_USAGE, "the scaling law was measured with a vocabulary of %d ids, and '%s' has %u%s",
                     SCALING_LAW_VOCABULARY, config->dataset, dataset->vocab_size, advice());
-    if (config->batch_size.is_auto || is_near(step_tokens(config), SCALING_LAW_STEP_TOKENS)) return 0;
+    if (config->batch_size.is_auto || is_near(budget_step_tokens(config), SCALING_LAW_STEP_TOKENS)) return 0;
     return fail(EX_USAGE, "the scaling law was measured with %d tokens a step, and these are %.0f%s",
-                SCALING_LAW_STEP_TOKENS, step_tokens(config), advice());
+                SCALING_LAW_STEP_TOKENS, budget_step_tokens(config), advice());
 }
 
 // A shape that is set needs no law: without one, it is planned as it was given, and there is a line.
@@ -335,16 +211,32 @@ static int accept(ConfigReader *reader, int status) {
     return 0;
 }
 
-static int choose_shape(ConfigReader *reader, const Backend *backend, const GpuCard *card, bool here) {
-    budget.count = budget.shape_is_set ? 1 : DEPTHS;
+static int try_depths(BudgetShape *all, const Config *config, const Backend *backend, const GpuCard *card, bool here) {
     for (int i = 0; i < budget.count; i++) {
-        budget.all[i].config = reader->config;
-        if (!budget.shape_is_set) set_depth(&budget.all[i].config, depths[i]);
-        describe(&budget.all[i], backend, here);
+        all[i] = (BudgetShape){.config = *config, .law = scaling_law_of(config->optimizer)};
+        if (!budget.shape_is_set) set_depth(&all[i].config, depths[i]);
+        describe(&all[i], backend, here);
     }
-    if (rate(backend, card) < 0) return -1;
-    for (int i = 0; i < budget.count; i++) predict(&budget.all[i]);
+    if (rate(all, backend, card) < 0) return -1;
+    for (int i = 0; i < budget.count; i++) predict(&all[i]);
+    return 0;
+}
+
+static int choose_shape(ConfigReader *reader, const Backend *backend, const GpuCard *card, bool here,
+                        const FeedDataset *dataset) {
+    static BudgetShape tried[BUDGET_DEPTHS];
+    const bool is_set = config_is_set(reader, KEY_optimizer);
+    const OptimizerName first = is_set ? reader->config.optimizer : 0;
+    budget.count = budget.shape_is_set ? 1 : BUDGET_DEPTHS;
+    for (OptimizerName optimizer = first; optimizer < (is_set ? first + 1 : OPTIMIZER_COUNT); optimizer++) {
+        Config config = reader->config;
+        set_rest(reader, &config, optimizer);
+        if (check_law(&config, dataset) < 0 || try_depths(tried, &config, backend, card, here) < 0) return -1;
+        for (int i = 0; i < budget.count; i++)
+            if (optimizer == first || is_better(&tried[i], &budget.all[i])) budget.all[i] = tried[i];
+    }
     if (choose(&reader->config) < 0) return -1;
+    set_rest(reader, &reader->config, budget.best->config.optimizer);
     reader->config.n_layer = budget.best->config.n_layer, reader->config.n_head = budget.best->config.n_head;
     reader->config.n_embd = budget.best->config.n_embd;
     return 0;
@@ -356,12 +248,8 @@ int budget_choose(ConfigReader *reader, const Backend *backend, const GpuCard *c
     if (until_check_new(reader->config.until) < 0 || until_parse(&until, reader->config.until, until_start()) < 0)
         return -1;
     budget.given = reader->config, budget.shape_is_set = shape_is_set(reader);
-    budget.law = scaling_law_of(reader->config.optimizer);
     budget.seconds = (double)(until.at - until_start()), budget.unique = (double)dataset->tokens[SPLIT_TRAIN];
-    if (budget.law->fitted) set_rest(reader, budget.law);
-    int status = check_law(budget.law, &reader->config, dataset);
-    if (status == 0) status = choose_shape(reader, backend, card, here);
-    return accept(reader, status);
+    return accept(reader, choose_shape(reader, backend, card, here, dataset));
 }
 
 uint64_t budget_steps(void) { return budget.best && !budget.unpredicted.code ? (uint64_t)budget.best->steps : 0; }
@@ -376,10 +264,11 @@ int budget_print(ConfigReader *reader, const GpuCard *card, bool json, Buffer *o
     else if (budget.unpredicted.code)
         buffer_print(out, "no loss is predicted: %s\n\n", budget.unpredicted.text);
     else if (status == 0 && json)
-        print_json(&run, out);
+        budget_print_json(&budget, &run, out);
     else if (status == 0)
-        print(&run,
-              card ? "steps by the card's data sheet" : "steps timed on this machine, which other programs slow down",
-              out);
+        budget_print_text(&budget, &run,
+                          card ? "steps by the card's data sheet"
+                               : "steps timed on this machine, which other programs slow down",
+                          out);
     return status;
 }

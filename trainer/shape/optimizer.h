@@ -33,6 +33,7 @@ typedef struct {
     unsigned whole_kinds; // a slice holds one whole tensor of these kinds; tensors of other kinds may be cut anywhere
     size_t scalar_bytes;  // at most SCALAR_BYTES
     size_t (*workspace_bytes)(const Model *model, const Backend *backend); // optional: at MemoryPlan.workspace
+    double (*flops)(const Model *model); // optional: of the matrix products of an update
     // Computes the scalars of a step, which are then copied to the backend. `update`: updates applied before this one.
     void (*prepare)(void *scalars, const Config *config, double learning_rate, uint64_t update);
     // Updates the slice, unless the norm is not finite, and packs its weight. Operations only, the same at every step:

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-DEPTHS, RATES, SHARES = "1,2,3,4,6", {"muon": 2e-3, "adamw": 1e-3}, (1 / 9, 1 / 3, 1)
+DEPTHS, RATES, SHARES = "1,2,3,4,6", {"muon": 4e-3, "adamw": 1e-3}, (1 / 9, 1 / 3, 1)
 COOLED = 0.2  # of the steps of a run
 KEYS = {"device": "cpu", "block_size": 256, "batch_size": 4, "gradient_accumulation_steps": 1, "warmup_iters": 20, "beta2": 0.99, "min_lr": 0,
         "dtype": "float32", "eval_interval": 100000, "eval_tokens": 32768, "sample_tokens": 0, "log_interval": 100, "checkpoint_interval": 0}

@@ -1,8 +1,9 @@
 """fit_grid.py CELLS.jsonl: the table trainer/plan/scaling_law.def from the cells and probes of bench_grid.py, on standard output.
 
-bits per byte = scale P (A N^-alpha + (D + D0)^-beta): N parameters of the layers and D tokens, both in millions, and P the bits per byte of the
-corpus's probe (Hoffmann et al. 2022, arXiv:2203.15556, without their constant, which is 0 here). The logarithms of the cells are fitted, each corpus
-with its own level, by the Gauss-Newton method with damping (Levenberg-Marquardt); scale P is the mean of the levels. The deviation is that of a corpus's
+bits per byte = scale P (E + A N^-alpha + (D + D0)^-beta): N parameters of the layers and D tokens, both in millions, and P the bits per byte of the
+corpus's probe (Hoffmann et al. 2022, arXiv:2203.15556). The logarithms of the cells are fitted, each corpus with its own level, by the Gauss-Newton
+method with damping (Levenberg-Marquardt); scale P is the mean of the levels. Small runs leave much free: of what fits them about as well, the law is near
+PRIOR, which has the exponents of Hoffmann et al. A factor e from a number of PRIOR weighs as much as HOLD in the logarithm of one cell. The deviation is that of a corpus's
 cells from the law of the other corpora and its own probe, each corpus with the same weight. Beyond the work of the longest cells it grows with the
 logarithm of the work, by what the law of the shorter cells misses of the longest, which have three times their work. The last number is the most that the
 loss of a probe falls below the mean of its steps 31 to 50. --cells prints what the law of the others misses of each cell."""
@@ -13,6 +14,7 @@ import numpy as np
 
 from bench_grid import RATES
 
+PRIOR, HOLD = np.log([0.5, 0.05, 0.34, 0.28, 0.05]), 0.02
 WARM_STEPS = 150  # cells of fewer steps are mostly warm-up
 
 
@@ -29,29 +31,27 @@ def columns(rows, probes):
 
 
 def law(p, N, D):
-    """Its logarithm, without the scale; p holds the logarithms of A, alpha, beta and D0."""
-    A, alpha, beta, D0 = np.exp(p)
-    return np.log(A * N**-alpha + (D + D0) ** -beta)
+    """Its logarithm, without the scale; p holds the logarithms of E, A, alpha, beta and D0."""
+    E, A, alpha, beta, D0 = np.exp(p)
+    return np.log(E + A * N**-alpha + (D + D0) ** -beta)
 
 
 def fit(rows, probes):
-    """The logarithms of A, alpha, beta, D0 and of the scale."""
+    """The logarithms of E, A, alpha, beta, D0 and of the scale."""
     N, D, y = columns(rows, probes)
     corpora = sorted({row["corpus"] for row in rows})
     member = np.array([[row["corpus"] == corpus for corpus in corpora] for row in rows], float)
-
-    start = np.log([0.01, 0.8, 0.1, 0.04])
 
     def levels(p):
         return member.T @ (y - law(p, N, D)) / member.sum(0)
 
     def errors(p):
-        return np.concatenate([law(p, N, D) + member @ levels(p) - y, 1e-4 * (p - start)])  # the second part holds what few cells leave free
+        return np.concatenate([law(p, N, D) + member @ levels(p) - y, HOLD * (p - PRIOR)])
 
-    p, damping = start, 1e-2
+    p, damping = PRIOR, 1e-2
     while damping < 1e9:
         r = errors(p)
-        J = np.stack([(errors(p + 1e-6 * unit) - r) / 1e-6 for unit in np.eye(4)], 1)
+        J = np.stack([(errors(p + 1e-6 * unit) - r) / 1e-6 for unit in np.eye(len(p))], 1)
         tried = p - np.linalg.solve(J.T @ J + damping * np.diag(np.diag(J.T @ J)), J.T @ r)
         better = np.sum(errors(tried) ** 2) < r @ r * (1 - 1e-12)
         p, damping = (tried, damping / 3) if better else (p, damping * 10)
@@ -83,7 +83,7 @@ def growth(rows, probes):
 
 def main(path, *options):
     probes, cells = read(path)
-    print("// LAW(optimizer, scale, A, alpha, beta, D0: of N and D in millions, learning rate, deviation, its growth, FLOP to,")
+    print("// LAW(optimizer, scale, E, A, alpha, beta, D0: of N and D in millions, learning rate, deviation, its growth, FLOP to,")
     print("//     N from, to, D from, to, fall of a short run to), by tests/bench/trainer/fit_grid.py tests/data/grid.jsonl")
     for optimizer in sorted({row["optimizer"] for row in cells}):
         rows = [row for row in cells if row["optimizer"] == optimizer]

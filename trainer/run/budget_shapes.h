@@ -1,0 +1,39 @@
+// The candidates for a time: what budget.c has chosen from and budget_print.c prints.
+#pragma once
+
+#include "common/bytes.h"
+#include "common/err.h"
+#include "trainer/config/config.h"
+#include "trainer/plan/scaling_law.h"
+
+enum { BUDGET_DEPTHS = 16 };
+
+// A depth with the optimizer that has less loss there.
+typedef struct {
+    Config config;
+    const ScalingLaw *law;
+    double parameters, step_flops, update_flops; // of a step: of the passes, and of the optimizer
+    double step_s, steps, tokens;
+    double loss, new_loss; // by the short run's; new_loss: if no token were repeated
+    uint64_t bytes;
+    bool fits, reached;
+} BudgetShape;
+
+typedef struct {
+    BudgetShape all[BUDGET_DEPTHS];
+    int count;
+    const BudgetShape *best;
+    double seconds, unique;      // unique: tokens of the training split
+    int unlike[8], unlike_count; // keys that are set to another value than the grid of the best's law had
+    bool shape_is_set;
+    Error unpredicted; // the shape is set, and its loss is not predicted
+    Config given;
+} Budget;
+
+typedef struct ShortRun ShortRun;
+
+double budget_step_tokens(const Config *config);
+bool budget_is_predicted(const BudgetShape *candidate); // it fits, has steps enough, and the law reaches it
+bool budget_costs_repetition(const BudgetShape *candidate);
+void budget_print_text(const Budget *budget, const ShortRun *run, const char *source, Buffer *out);
+void budget_print_json(const Budget *budget, const ShortRun *run, Buffer *out);
