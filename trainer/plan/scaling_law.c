@@ -21,7 +21,7 @@ double scaling_law_parameters(const Config *config) {
 }
 
 double scaling_law_loss(const ScalingLaw *law, double N, double D) {
-    return law->scale * (law->E + law->A * pow(N / 1e6, -law->alpha) + pow(D / 1e6 + law->D0, -law->beta));
+    return law->scale * (law->E + law->A * pow(N / 1e6, -law->alpha) + pow(law->worth * D / 1e6 + law->D0, -law->beta));
 }
 
 double scaling_law_deviation(const ScalingLaw *law, double flop) {

@@ -1,19 +1,20 @@
 // What a model of N parameters reaches with D tokens of a text, in bits per byte:
-// scale P (E + A N^-alpha + (D + D0)^-beta). It is the form of Hoffmann et al. 2022 (arXiv:2203.15556) with D0, the
-// tokens of the warm-up. P is what a short run on the text and its vocabulary reaches (short_run.h); the rest is the
-// same for the texts of the grid (scaling_law.def).
+// scale P (E + A N^-alpha + (worth D + D0)^-beta). It is the form of Hoffmann et al. 2022 (arXiv:2203.15556) with D0,
+// the tokens of the warm-up. P is what a short run on the text and its vocabulary reaches (short_run.h); the rest is
+// the same for the texts of the grid (scaling_law.def). Optimizers differ in D0 and in what a token is worth, so that
+// one is not the better one by where the other was measured.
 #pragma once
 
 #include "trainer/config/config.h"
 
 typedef struct {
-    double scale, E, A, alpha, beta, D0;     // N and D in millions
-    double learning_rate;                    // of its cells
-    double deviation;                        // of a loss, as a fraction: on a text that the fit has not seen
-    double growth;                           // of the deviation, for each factor e beyond most_flop
-    double most_flop;                        // of a cell of the grid
-    double least_N, most_N, least_D, most_D; // of the grid
-    double most_fall;                        // of the short runs on its texts (short_run.h)
+    double scale, E, A, alpha, beta, worth, D0; // N and D in millions
+    double learning_rate;                       // of its cells
+    double deviation;                           // of a loss, as a fraction: on a text that the fit has not seen
+    double growth;                              // of the deviation, for each factor e beyond most_flop
+    double most_flop;                           // of a cell of the grid
+    double least_N, most_N, least_D, most_D;    // of the grid
+    double most_fall;                           // of the short runs on its texts (short_run.h)
 } ScalingLaw;
 
 enum {

@@ -15,6 +15,7 @@
 #include "trainer/run/budget_shapes.h"
 #include "trainer/run/short_run.h"
 #include <math.h>
+#include <string.h>
 
 // Runs of fewer steps are mostly warm-up, and the law is too low for them.
 enum { STEPS_LEAST = 150 };
@@ -47,6 +48,8 @@ static void hold_int(const ConfigReader *reader, int key, int64_t *value, int64_
     if (*value != measured) budget.unlike[budget.unlike_count++] = key;
 }
 
+static int64_t at_least_1(int64_t value) { return value > 1 ? value : 1; }
+
 // What the grid of this optimizer has not varied is as the grid had it.
 static void set_rest(const ConfigReader *reader, Config *config, OptimizerName optimizer) {
     const ScalingLaw *law = scaling_law_of(optimizer);
@@ -57,19 +60,20 @@ static void set_rest(const ConfigReader *reader, Config *config, OptimizerName o
     hold_real(reader, KEY_beta2, &config->beta2, SCALING_LAW_BETA2);
     hold_int(reader, KEY_warmup_iters, &config->warmup_iters, SCALING_LAW_WARMUP);
     if (!config_is_set(reader, KEY_eval_tokens)) config->eval_tokens = SCALING_LAW_EVAL_TOKENS;
-    if (config_is_set(reader, KEY_batch_size) || config_is_set(reader, KEY_tokens_per_step) ||
-        config_is_set(reader, KEY_gradient_accumulation_steps))
-        return;
+    const bool has_batch = config_is_set(reader, KEY_batch_size),
+               has_micros = config_is_set(reader, KEY_gradient_accumulation_steps);
+    if (config_is_set(reader, KEY_tokens_per_step) || config->batch_size.is_auto || (has_batch && has_micros)) return;
     const int64_t rows = SCALING_LAW_STEP_TOKENS / config->block_size;
-    config->batch_size.value = rows > 1 ? rows : 1, config->batch_size.is_auto = false;
-    config->gradient_accumulation_steps = 1;
+    if (!has_micros) config->gradient_accumulation_steps = has_batch ? at_least_1(rows / config->batch_size.value) : 1;
+    if (!has_batch) config->batch_size.value = at_least_1(rows / config->gradient_accumulation_steps);
 }
 
 double budget_step_tokens(const Config *config) {
     return (double)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size);
 }
 
-static double step_work(const BudgetShape *candidate) { return candidate->step_flops + candidate->update_flops; }
+static double pass_work(const BudgetShape *candidate) { return candidate->step_flops + candidate->again_flops; }
+static double step_work(const BudgetShape *candidate) { return pass_work(candidate) + candidate->update_flops; }
 
 // Seconds of a step, on average, because programs that are busy now may stay so; INFINITY when there is no memory for
 // it. The first round, which makes kernels, counts only if it is long.
@@ -99,7 +103,7 @@ static double measure(const BudgetShape *candidate, const Backend *backend) {
     network_close(&network);
     model_close(&model);
     const double micros = (double)candidate->config.gradient_accumulation_steps;
-    return seconds * step_work(candidate) / (candidate->step_flops / micros + candidate->update_flops);
+    return seconds * step_work(candidate) / (pass_work(candidate) / micros + candidate->update_flops);
 }
 
 static void describe(BudgetShape *candidate, const Backend *backend, bool here) {
@@ -109,14 +113,19 @@ static void describe(BudgetShape *candidate, const Backend *backend, bool here) 
     err_clear();
     candidate->bytes = plan.bytes;
     candidate->parameters = (double)model.elements;
-    candidate->step_flops = budget_step_tokens(&candidate->config) * model_token_flops(&model);
-    candidate->update_flops = step_cost_update_flops(&model, &candidate->config);
+    const Config *config = &candidate->config;
+    const double again = step_cost_recompute(&model.shape, backend, config->recompute, (int)config->recompute_layers);
+    candidate->step_flops = budget_step_tokens(config) * model_token_flops(&model);
+    candidate->again_flops = again * candidate->step_flops;
+    candidate->update_flops = step_cost_update_flops(&model, config);
     model_close(&model);
 }
 
 // By the card's data sheet, or by two depths.
 static int rate(BudgetShape *all, const Backend *backend, const GpuCard *card) {
     const int count = budget.count;
+    if (card && backend->act_bytes != 2)
+        return fail(EX_USAGE, "the rates of cards are those of 16 bits, and dtype is another%s", advice());
     if (card) {
         for (int i = 0; i < count; i++)
             all[i].step_s = step_work(&all[i]) / (sqrt(card->least_share * card->most_share) * card->flops);
@@ -144,9 +153,10 @@ static void predict(BudgetShape *candidate) {
     candidate->new_loss = scaling_law_loss(law, N, candidate->tokens);
 }
 
+static double steps_needed(const Config *config) { return fmax(STEPS_LEAST, 2 * (double)config->warmup_iters); }
+
 static bool is_candidate(const BudgetShape *candidate) {
-    return candidate->fits && candidate->steps >= STEPS_LEAST &&
-           candidate->steps >= 2 * (double)candidate->config.warmup_iters;
+    return candidate->fits && candidate->steps >= steps_needed(&candidate->config);
 }
 
 bool budget_costs_repetition(const BudgetShape *candidate) {
@@ -155,9 +165,8 @@ bool budget_costs_repetition(const BudgetShape *candidate) {
 
 bool budget_is_predicted(const BudgetShape *candidate) { return is_candidate(candidate) && candidate->reached; }
 
-// At the same depth.
+// At the same depth. That the law does not reach a run makes the other one no better.
 static bool is_better(const BudgetShape *one, const BudgetShape *other) {
-    if (budget_is_predicted(one) != budget_is_predicted(other)) return budget_is_predicted(one);
     if (is_candidate(one) != is_candidate(other)) return is_candidate(one);
     return one->loss < other->loss;
 }
@@ -172,10 +181,14 @@ static int choose(const Config *config) {
         if (one->reached && (!reached || one->loss < reached->loss)) reached = one;
     }
     budget.best = reached;
+    const double needed = steps_needed(&budget.all[0].config), steps = budget.all[0].steps;
+    if (!best && budget.all[0].fits && steps == (double)config->max_iters)
+        return fail(EX_USAGE, "max_iters is %.0f, and the scaling law is for %.0f steps and more%s", steps, needed,
+                    advice());
     if (!best && budget.all[0].fits)
         return fail(EX_USAGE,
-                    "until %s is too short: the smallest candidate has time for %.0f steps, and %d are needed%s",
-                    config->until, budget.all[0].steps, STEPS_LEAST, advice());
+                    "until %s is too short: the smallest candidate has time for %.0f steps, and %.0f are needed%s",
+                    config->until, steps, needed, advice());
     if (!best) return fail(EX_USAGE, "no candidate fits the memory: the smallest needs more than mem_limit allows");
     if (best->loss > 1 && budget_costs_repetition(best))
         return fail(EX_USAGE,
@@ -195,6 +208,12 @@ static bool is_near(double value, double measured) {
 }
 
 static int check_law(const Config *config, const FeedDataset *dataset) {
+    if (*config->init_from && strcmp(config->init_from, "scratch") != 0)
+        return fail(EX_USAGE, "the scaling law is of runs from the start, and init_from is '%s'%s", config->init_from,
+                    advice());
+    if (config_world(config) > 1)
+        return fail(EX_USAGE, "the choice for a time is that of one process, not of %u%s", config_world(config),
+                    advice());
     if (!is_near(dataset->vocab_size, SCALING_LAW_VOCABULARY))
         return fail(EX_USAGE, "the scaling law was measured with a vocabulary of %d ids, and '%s' has %u%s",
                     SCALING_LAW_VOCABULARY, config->dataset, dataset->vocab_size, advice());
@@ -264,9 +283,9 @@ int budget_print(ConfigReader *reader, const GpuCard *card, bool json, Buffer *o
     else if (budget.unpredicted.code)
         buffer_print(out, "no loss is predicted: %s\n\n", budget.unpredicted.text);
     else if (status == 0 && json)
-        budget_print_json(&budget, &run, out);
+        budget_print_json(&budget, reader, &run, out);
     else if (status == 0)
-        budget_print_text(&budget, &run,
+        budget_print_text(&budget, reader, &run,
                           card ? "steps by the card's data sheet"
                                : "steps timed on this machine, which other programs slow down",
                           out);

@@ -1,13 +1,30 @@
 // The candidates of a time, their losses and the configuration of the best, as text or JSON.
 #include "common/json_write.h"
 #include "common/log.h"
+#include "trainer/config/until.h"
 #include "trainer/run/budget_shapes.h"
 #include "trainer/run/short_run.h"
+#include <stdlib.h>
 
 static const int chosen[] = {
     KEY_n_layer,   KEY_n_head,        KEY_n_embd, KEY_block_size, KEY_batch_size,   KEY_gradient_accumulation_steps,
     KEY_optimizer, KEY_learning_rate, KEY_min_lr, KEY_beta2,      KEY_warmup_iters, KEY_eval_tokens,
     KEY_until};
+
+// Whether a key that was not chosen was set, counts beside `until`, and belongs to the model or the run.
+static bool is_given(const ConfigReader *reader, int key) {
+    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++)
+        if (chosen[i] == key) return false;
+    if (key == KEY_depth || key == KEY_lr_schedule || key == KEY_lr_decay_iters) return false;
+    if (key == KEY_max_iters && reader->config.max_iters == UNTIL_STEPS) return false;
+    return config_is_set(reader, key) && config_class(key) != CLASS_PLACE && !config_is_part(key);
+}
+
+static bool is_number(const char *text) {
+    char *end;
+    strtod(text, &end);
+    return *text && !*end;
+}
 
 // Half the interval, as a fraction of the loss.
 static double spread(const BudgetShape *candidate) {
@@ -31,7 +48,8 @@ static void print_loss(const BudgetShape *one, const ShortRun *run, Buffer *out)
         buffer_print(out, "%.3f (%.3f to %.3f)\n", loss, loss - half, loss + half);
 }
 
-void budget_print_text(const Budget *budget, const ShortRun *run, const char *source, Buffer *out) {
+void budget_print_text(const Budget *budget, const ConfigReader *reader, const ShortRun *run, const char *source,
+                       Buffer *out) {
     const ScalingLaw *law = budget->best->law;
     char parameters[16], tokens[16], time[16], bytes[16], value[256];
     buffer_print(out, "candidates for %s; %s\n\n  %5s %9s %10s %9s %9s %8s %7s %7s  bits per byte\n",
@@ -76,10 +94,16 @@ void budget_print_text(const Budget *budget, const ShortRun *run, const char *so
         const char *quote = chosen[i] == KEY_until ? "'" : "";
         buffer_print(out, "%s = %s%s%s\n", config_keys[chosen[i]].name, quote, value, quote);
     }
+    for (int key = 0; key < KEY_COUNT; key++) {
+        if (!is_given(reader, key)) continue;
+        config_text(&budget->given, key, value, sizeof value);
+        const char *quote = is_number(value) ? "" : "'";
+        buffer_print(out, "%s = %s%s%s\n", config_keys[key].name, quote, value, quote);
+    }
     buffer_print(out, "\n");
 }
 
-void budget_print_json(const Budget *budget, const ShortRun *run, Buffer *out) {
+void budget_print_json(const Budget *budget, const ConfigReader *reader, const ShortRun *run, Buffer *out) {
     char value[256];
     json_add_real(out, "short_run_bits_per_byte", run->loss, 6);
     json_add_real(out, "short_run_fall", run->fall, 6);
@@ -119,6 +143,11 @@ void budget_print_json(const Budget *budget, const ShortRun *run, Buffer *out) {
     for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) {
         config_value(&budget->best->config, chosen[i], value, sizeof value);
         json_add_field(out, config_keys[chosen[i]].name, value);
+    }
+    for (int key = 0; key < KEY_COUNT; key++) {
+        if (!is_given(reader, key)) continue;
+        config_text(&budget->given, key, value, sizeof value);
+        json_add_field(out, config_keys[key].name, value);
     }
     buffer_print(out, "}");
 }

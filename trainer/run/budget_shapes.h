@@ -12,7 +12,8 @@ enum { BUDGET_DEPTHS = 16 };
 typedef struct {
     Config config;
     const ScalingLaw *law;
-    double parameters, step_flops, update_flops; // of a step: of the passes, and of the optimizer
+    double parameters;
+    double step_flops, again_flops, update_flops; // of a step: the passes, what they compute again, the optimizer
     double step_s, steps, tokens;
     double loss, new_loss; // by the short run's; new_loss: if no token were repeated
     uint64_t bytes;
@@ -35,5 +36,6 @@ typedef struct ShortRun ShortRun;
 double budget_step_tokens(const Config *config);
 bool budget_is_predicted(const BudgetShape *candidate); // it fits, has steps enough, and the law reaches it
 bool budget_costs_repetition(const BudgetShape *candidate);
-void budget_print_text(const Budget *budget, const ShortRun *run, const char *source, Buffer *out);
-void budget_print_json(const Budget *budget, const ShortRun *run, Buffer *out);
+void budget_print_text(const Budget *budget, const ConfigReader *reader, const ShortRun *run, const char *source,
+                       Buffer *out);
+void budget_print_json(const Budget *budget, const ConfigReader *reader, const ShortRun *run, Buffer *out);
