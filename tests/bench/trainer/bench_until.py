@@ -13,8 +13,8 @@ sys.path.append(os.path.join(os.path.dirname(__file__), ".."))
 import timing  # noqa: E402
 
 DEMO = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 128, "batch_size": 8, "gradient_accumulation_steps": 1, "warmup_iters": 20,
-        "learning_rate": 1e-3, "eval_interval": 50, "eval_tokens": 8192, "dtype": "float32"}
-LARGE = DEMO | {"n_layer": 6, "n_head": 6, "n_embd": 384, "batch_size": 2, "warmup_iters": 5, "eval_tokens": 2048}  # 30 M parameters
+        "learning_rate": 1e-3, "eval_interval": 50, "eval_tokens": 16384, "dtype": "float32"}
+LARGE = DEMO | {"n_layer": 12, "n_head": 12, "n_embd": 768, "batch_size": 1, "warmup_iters": 2, "eval_interval": 20, "eval_tokens": 1024}
 KINDS = ("alone", "begins", "ends", "killed", "large")
 
 
