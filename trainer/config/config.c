@@ -207,24 +207,26 @@ static Config as_file(const ConfigReader *reader) {
     return config;
 }
 
+void config_add_value(const Config *config, int key, Buffer *out) {
+    char text[64];
+    const bool is_string = keys[key].type == OPT_STRING && !keys[key].names;
+    if (!is_string) config_text(config, key, text, sizeof text);
+    if (is_string)
+        print_quoted(out, *(const char *const *)((const char *)config + keys[key].offset));
+    else if (keys[key].names || (keys[key].type == OPT_AUTO && !strcmp(text, "auto")))
+        print_quoted(out, text);
+    else
+        buffer_print(out, "%s", text);
+}
+
 void config_add_text(const ConfigReader *reader, Buffer *out) {
     const Config config = as_file(reader);
     for (int i = 0; i < KEY_COUNT; i++) {
-        char text[64];
-        const char *value = text;
         Buffer shown_value = {0};
         if (!*config_keys[i].help && (config_is_part(i) || config_is_default(&config, i))) continue;
         const char *title = key_title(&config_options, &config_keys[i]);
         if (title) buffer_print(out, "# %s\n", title);
-        bool is_string = keys[i].type == OPT_STRING && !keys[i].names;
-        if (is_string)
-            value = *(const char *const *)((const char *)&config + keys[i].offset);
-        else
-            config_text(&config, i, text, sizeof text);
-        if (is_string || keys[i].names || (keys[i].type == OPT_AUTO && !strcmp(text, "auto")))
-            print_quoted(&shown_value, value);
-        else
-            buffer_print(&shown_value, "%s", value);
+        config_add_value(&config, i, &shown_value);
         buffer_print(out, "%-28s = %-24.*s # %s; %s\n", config_key(i), (int)shown_value.size,
                      (const char *)shown_value.data, reader->origin[i], config_keys[i].help);
         buffer_close(&shown_value);

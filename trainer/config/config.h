@@ -135,6 +135,7 @@ int config_find_key(const char *name); // KEY_COUNT: no such key
 // false when `text` is not a value of the key. Strings are borrowed.
 void config_value(const Config *config, int key, char *out, size_t size);
 bool config_parse(Config *config, int key, const char *text);
+void config_add_value(const Config *config, int key, Buffer *out);       // as in a file, in quotes where it needs them
 void config_text(const Config *config, int key, char *out, size_t size); // as in a file or flag: a word with its part
 void config_default(int key, char *out, size_t size);
 

@@ -13,7 +13,6 @@
 #include "trainer/plan/plan_check.h"
 #include "trainer/plan/step_cost.h"
 #include "trainer/run/budget_shapes.h"
-#include "trainer/run/short_run.h"
 #include <math.h>
 #include <string.h>
 

@@ -3,8 +3,6 @@
 #include "common/log.h"
 #include "trainer/config/until.h"
 #include "trainer/run/budget_shapes.h"
-#include "trainer/run/short_run.h"
-#include <stdlib.h>
 
 static const int chosen[] = {
     KEY_n_layer,   KEY_n_head,        KEY_n_embd, KEY_block_size, KEY_batch_size,   KEY_gradient_accumulation_steps,
@@ -20,12 +18,6 @@ static bool is_given(const ConfigReader *reader, int key) {
     return config_is_set(reader, key) && config_class(key) != CLASS_PLACE && !config_is_part(key);
 }
 
-static bool is_number(const char *text) {
-    char *end;
-    strtod(text, &end);
-    return *text && !*end;
-}
-
 // Half the interval, as a fraction of the loss.
 static double spread(const BudgetShape *candidate) {
     return 2 * scaling_law_deviation(candidate->law, candidate->steps * candidate->step_flops);
@@ -36,8 +28,8 @@ static void print_unlike(const Budget *budget, const char *quote, Buffer *out) {
         buffer_print(out, "%s%s%s%s", i ? ", " : "", quote, config_keys[budget->unlike[i]].name, quote);
 }
 
-// Whether the text is learnt faster than all texts of the law. Its run then ends below the interval, and only the upper
-// end is printed.
+// The run on a text that is learnt faster than every text of the law ends below the interval: only its upper end is
+// printed.
 static bool is_faster(const ScalingLaw *law, const ShortRun *run) { return run->fall > law->most_fall; }
 
 static void print_loss(const BudgetShape *one, const ShortRun *run, Buffer *out) {
@@ -96,9 +88,9 @@ void budget_print_text(const Budget *budget, const ConfigReader *reader, const S
     }
     for (int key = 0; key < KEY_COUNT; key++) {
         if (!is_given(reader, key)) continue;
-        config_text(&budget->given, key, value, sizeof value);
-        const char *quote = is_number(value) ? "" : "'";
-        buffer_print(out, "%s = %s%s%s\n", config_keys[key].name, quote, value, quote);
+        buffer_print(out, "%s = ", config_keys[key].name);
+        config_add_value(&budget->given, key, out);
+        buffer_print(out, "\n");
     }
     buffer_print(out, "\n");
 }

@@ -3,8 +3,8 @@
 
 #include "common/bytes.h"
 #include "common/err.h"
-#include "trainer/config/config.h"
 #include "trainer/plan/scaling_law.h"
+#include "trainer/run/short_run.h"
 
 enum { BUDGET_DEPTHS = 16 };
 
@@ -13,7 +13,9 @@ typedef struct {
     Config config;
     const ScalingLaw *law;
     double parameters;
-    double step_flops, again_flops, update_flops; // of a step: the passes, what they compute again, the optimizer
+    double step_flops;   // of a step, in its forward and backward passes
+    double again_flops;  // of the activations that the backward pass computes again
+    double update_flops; // of the optimizer's matrix products
     double step_s, steps, tokens;
     double loss, new_loss; // by the short run's; new_loss: if no token were repeated
     uint64_t bytes;
@@ -30,8 +32,6 @@ typedef struct {
     Error unpredicted; // the shape is set, and its loss is not predicted
     Config given;
 } Budget;
-
-typedef struct ShortRun ShortRun;
 
 double budget_step_tokens(const Config *config);
 bool budget_is_predicted(const BudgetShape *candidate); // it fits, has steps enough, and the law reaches it

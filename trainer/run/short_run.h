@@ -4,7 +4,7 @@
 
 #include "trainer/config/config.h"
 
-typedef struct ShortRun {
+typedef struct {
     double loss;    // of the validation split in the end, in bits per byte
     double seconds; // of its steps
     double fall; // from the mean loss of an early stretch of its steps to that of the validation split, as a fraction

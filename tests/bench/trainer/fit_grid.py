@@ -35,14 +35,15 @@ def columns(rows, probes):
 
 
 def names(optimizers):
-    """Of the parameters: those of all optimizers, then worth and D0 of each."""
-    return [*PRIOR, *((name, optimizer) for optimizer in sorted(set(optimizers)) for name in PRIOR_OF_OPTIMIZER)]
+    """Of the parameters: those of all optimizers, then worth and D0 of each, but the worth of FIRST."""
+    own = [(name, optimizer) for optimizer in sorted(set(optimizers)) for name in PRIOR_OF_OPTIMIZER]
+    return [*PRIOR, *(name for name in own if name != ("worth", FIRST))]
 
 
 def law(parameters, N, D, optimizers):
     """Its logarithm, without the scale."""
     E, A, alpha, beta = (parameters[name] for name in PRIOR)
-    worth, D0 = (np.array([parameters[name, optimizer] for optimizer in optimizers]) for name in PRIOR_OF_OPTIMIZER)
+    worth, D0 = (np.array([parameters.get((name, optimizer), 1) for optimizer in optimizers]) for name in PRIOR_OF_OPTIMIZER)
     return np.log(E + A * N**-alpha + (worth * D + D0) ** -beta)
 
 
@@ -53,7 +54,6 @@ def fit(rows, probes):
     member = np.array([[row["corpus"] == corpus for corpus in corpora] for row in rows], float)
     named = names(optimizers)
     prior = np.log([PRIOR.get(name) or PRIOR_OF_OPTIMIZER[name[0]] for name in named])
-    hold = np.array([1e3 if name == ("worth", FIRST) else HOLD for name in named])
 
     def logs(p):
         return law(dict(zip(named, np.exp(p))), N, D, optimizers)
@@ -62,7 +62,7 @@ def fit(rows, probes):
         return member.T @ (y - logs(p)) / member.sum(0)
 
     def errors(p):
-        return np.concatenate([logs(p) + member @ levels(p) - y, hold * (p - prior)])
+        return np.concatenate([logs(p) + member @ levels(p) - y, HOLD * (p - prior)])
 
     p, damping = prior, 1e-2
     while damping < 1e9:
@@ -98,10 +98,13 @@ def rms(values):
 
 def growth(rows, probes, optimizer):
     """The deviation for each factor e of work, from the cells of a size that are not its longest to that one."""
-    sizes = {(row["optimizer"], row["depth"]) for row in rows}
-    longest = {size: max(row["steps"] for row in rows if (row["optimizer"], row["depth"]) == size) for size in sizes}
-    fitted = fit([row for row in rows if row["steps"] < longest[row["optimizer"], row["depth"]]], probes)
-    return rms(residuals([row for row in rows if row["optimizer"] == optimizer and row["steps"] == longest[optimizer, row["depth"]]], fitted, probes)) / np.log(3)
+    most = {}
+    for row in rows:
+        size = row["optimizer"], row["depth"]
+        most[size] = max(most.get(size, 0), row["steps"])
+    longest = [row for row in rows if row["steps"] == most[row["optimizer"], row["depth"]]]
+    fitted = fit([row for row in rows if row not in longest], probes)
+    return rms(residuals([row for row in longest if row["optimizer"] == optimizer], fitted, probes)) / np.log(3)
 
 
 def main(path, *options):
@@ -118,7 +121,7 @@ def main(path, *options):
         flop = max(6 * row["parameters"] * row["tokens"] for row in rows)
         errors = [deviation, growth(cells, probes, optimizer), flop]
         fall = max(1 - probes[corpus]["loss"] / probes[corpus]["early_loss"] for corpus in missed[optimizer])
-        fitted = [np.exp(scale), *(parameters[name] for name in PRIOR), *(parameters[name, optimizer] for name in PRIOR_OF_OPTIMIZER)]
+        fitted = [np.exp(scale), *(parameters[name] for name in PRIOR), *(parameters.get((name, optimizer), 1) for name in PRIOR_OF_OPTIMIZER)]
         numbers = [*fitted, RATES[optimizer], *errors, 1e6 * N.min(), 1e6 * N.max(), 1e6 * D.min(), 1e6 * D.max(), fall]
         print(f"LAW({optimizer.upper()}, {', '.join(f'{number:.5g}' for number in numbers)})")
         for corpus in missed[optimizer] if "--cells" in options else ():

@@ -150,6 +150,14 @@ def test_an_optimizer_that_is_set_is_taken_and_otherwise_the_better_one_of_each_
 
 
 @runner.ci
+def test_a_rate_of_a_card_counts_what_is_computed_again():
+    options = ("--until=20s", "--depth=5", "--optimizer=adamw")
+    whole, less = (json.loads(plan("--json", *options, *more).stdout)["candidates"][0] for more in ([], ["--mem_limit=100MiB"]))
+    again = float(re.search(r"predicted time \+([\d.]+) %", plan(*options, "--mem_limit=100MiB").stdout.decode())[1])
+    assert again > 1 and math.isclose(whole["tokens_per_s"] / less["tokens_per_s"], 1 + again / 100, rel_tol=1e-3), (whole, less, again)
+
+
+@runner.ci
 def test_keys_that_are_given_stay_and_the_lines_are_a_configuration():
     options = ("--until=20s", "--depth=3", "--learning_rate=5e-4", "--batch_size=2", "--gradient_accumulation_steps=3", "--max_iters=400")
     text = plan(*options).stdout.decode()
