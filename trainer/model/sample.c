@@ -10,8 +10,7 @@
 #include <stdlib.h>
 
 enum {
-    LENGTH_MULTIPLE = 64, // few shapes, so that cached kernels are reused
-    FEW = 256,            // candidates among which top_p is looked for first
+    FEW = 256, // candidates among which top_p is looked for first
 };
 
 typedef struct {
@@ -97,7 +96,7 @@ static uint32_t draw(const Sampler *sampler, const float *logits, size_t vocab, 
 static int next_logits(Network *network, const void *ids, size_t length, bool kept, void *window, float *logits) {
     const PassLayout *pass = &network->plan->sample;
     const size_t block = (size_t)network->model->shape.block, used = length < block ? length : block;
-    const size_t padded = round_up(used, LENGTH_MULTIPLE);
+    const size_t padded = round_up(used, SAMPLE_PADDED);
     const size_t T = kept ? used : padded < block ? padded : block, from = kept ? used - 1 : 0;
     const unsigned bytes = shape_id_bytes(&network->model->shape);
     memset(window, 0, (T + 1) * bytes); // attention is causal: the padding has no influence
@@ -119,7 +118,7 @@ void sample_warm_up(Network *network, float *logits) {
     int block = network->model->shape.block;
     network_zero_tokens(network, pass, 1);
     for (int T = 0; T < block;) {
-        T = T + LENGTH_MULTIPLE < block ? T + LENGTH_MULTIPLE : block;
+        T = T + SAMPLE_PADDED < block ? T + SAMPLE_PADDED : block;
         network_forward(network, pass, 1, T);
     }
     for (int row = 0; row < block && row <= 16; row = row ? 2 * row : 1) { // all alignments a row can have

@@ -4,6 +4,8 @@
 #include "trainer/model/network.h"
 #include <sys/types.h>
 
+enum { SAMPLE_PADDED = 64 }; // tokens: a text is padded to a multiple, so that few shapes of kernels are used
+
 typedef struct {
     double temperature;    // 0: always the most likely token
     uint64_t top_k;        // 0: all

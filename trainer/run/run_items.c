@@ -165,6 +165,6 @@ int run_items_grade(Run *run) {
     }
     newfile_abandon(&results.file);
     grade_free(&grade);
-    run_until_evaluated(run, (double)(clock_ns() - started) * 1e-9);
+    run_until_evaluated(run, (double)(clock_ns() - started) * 1e-9, 0);
     return status;
 }

@@ -4,6 +4,7 @@
 #include "common/json_write.h"
 #include "common/log.h"
 #include "common/machine/stop.h"
+#include "common/sizes.h"
 #include "trainer/config/until.h"
 #include "trainer/model/sample.h"
 #include "trainer/run/forecast.h"
@@ -88,10 +89,10 @@ int run_until_open(Run *run) {
 
 // ---- the time that the end takes
 
-void run_until_evaluated(Run *run, double seconds) {
+void run_until_evaluated(Run *run, double seconds, double save_s) {
     RunUntil *until = &run->until;
     const double slowest = until->evaluate_s > 0 ? run_until_evaluation(until) : 0;
-    until->other_s += seconds;
+    until->other_s += seconds + save_s;
     if (slowest > 0) seconds = fmin(seconds, 2 * slowest); // the process may have been paused
     if (seconds >= slowest) until->evaluate_s = seconds, until->evaluate_step_s = until->step_s;
     if (is_set(run))
@@ -105,17 +106,44 @@ double run_until_evaluation(const RunUntil *until) {
     return until->evaluate_s * (measured ? until->step_s / until->evaluate_step_s : 1);
 }
 
+double run_until_sample(double first_s, double next_s, uint64_t tokens, uint64_t block) {
+    double seconds = 0;
+    for (uint64_t length = 1; length <= tokens; length++) {
+        const uint64_t pass = round_up(length, SAMPLE_PADDED), first = block < SAMPLE_PADDED ? block : SAMPLE_PADDED;
+        const bool kept = next_s > 0 && length > 1 && length <= block;
+        seconds += kept ? next_s : first_s * (double)(pass < block ? pass : block) / (double)first;
+    }
+    return seconds;
+}
+
+typedef struct {
+    uint64_t first_ns, last_ns;
+} TokenTimes;
+
+static bool note_token(void *context, uint32_t id) {
+    TokenTimes *times = context;
+    (void)id;
+    times->last_ns = clock_ns();
+    if (!times->first_ns) times->first_ns = times->last_ns;
+    return true;
+}
+
 // Times a few tokens of the sample that follows the last step.
 static double sample_seconds(Run *run) {
-    enum { TOKENS = 4 };
+    enum { TOKENS = 5 };
     const Config *config = &run->engine.config;
     uint32_t ids[TOKENS + 1] = {0};
+    TokenTimes times = {0};
     const uint64_t started = clock_ns();
     if (!config->sample_tokens) return 0;
-    const ssize_t length = sample(&run->engine.network, &(Sampler){.temperature = 1}, ids, 1, TOKENS, NULL, NULL);
+    const ssize_t length =
+        sample(&run->engine.network, &(Sampler){.temperature = 1}, ids, 1, TOKENS, note_token, &times);
     err_clear(); // the loss is not finite: the run tells
-    return (double)(clock_ns() - started) * 1e-9 * (double)config->sample_tokens /
-           (double)(length > 1 ? length - 1 : 1);
+    if (!times.first_ns) return 0;
+    const double first_s = (double)(times.first_ns - started) * 1e-9;
+    const bool keeps = length > 2 && run->engine.plan.sample.cache_stride;
+    const double next_s = keeps ? (double)(times.last_ns - times.first_ns) * 1e-9 / (double)(length - 2) : 0;
+    return run_until_sample(first_s, next_s, (uint64_t)config->sample_tokens, (uint64_t)config->block_size);
 }
 
 static double save_seconds(const Run *run) {
@@ -157,11 +185,15 @@ static int check_warmup(const Run *run, double left_s) {
     const double needed_s = (double)(warmup - step + warmup / 4 + 1) * run->until.step_s;
     if (step >= warmup || left_s >= needed_s || (run->until.steps != MEASURED && left_s > 0)) return 0;
     char needed[16], given[16];
+    if (left_s <= 0)
+        return fail(EX_USAGE,
+                    "until %s is too short: no time is left for steps before the last evaluation, save and sample",
+                    config->until);
     return fail(EX_USAGE,
                 "until %s is too short: %llu steps of warmup and its cooldown take %s, and %s are left for steps; "
                 "--warmup_iters=%.0f is a twentieth of them",
-                config->until, (unsigned long long)warmup, human_time(needed, needed_s),
-                human_time(given, fmax(0, left_s)), floor(fmax(0, left_s) / fmax(1e-9, run->until.step_s) / 20));
+                config->until, (unsigned long long)warmup, human_time(needed, needed_s), human_time(given, left_s),
+                floor(left_s / fmax(1e-9, run->until.step_s) / 20));
 }
 
 static int plan(Run *run, Cooldown *planned) {
@@ -179,7 +211,7 @@ static int plan(Run *run, Cooldown *planned) {
                                .seconds = left_s,
                                .step_s = fmax(1e-9, until->step_s),
                                .end_s = end_s,
-                               .evaluation_s = run_until_evaluation(until),
+                               .evaluation_s = run_until_evaluation(until) + run->saves.wait,
                                .interval = (uint64_t)engine->config.eval_interval,
                                .measured = until->steps > 1 ? until->steps - 1 : 0,
                                .begins_now = begins_now};

@@ -11,11 +11,15 @@ int run_until_open(Run *run);
 // All processes call it. -1 after fail(): 2 when the time is too short for the warmup.
 int run_until_look(Run *run);
 
-// Takes the seconds of an evaluation and its report, which are not those of a step.
-void run_until_evaluated(Run *run, double seconds);
+// Takes the seconds of an evaluation and its report, and of the save between them, which are not those of a step.
+void run_until_evaluated(Run *run, double seconds, double save_s);
 
 // Seconds of an evaluation and its report at the speed of the last steps: as many steps as the slowest one took.
 double run_until_evaluation(const RunUntil *until);
+
+// Seconds of a sample of so many tokens: the first one takes a pass over the padded text, and each of the next ones
+// `next_s` where keys and values are kept. Else (0), and behind the block, each takes a pass over the text.
+double run_until_sample(double first_s, double next_s, uint64_t tokens, uint64_t block);
 
 // Seconds to the time; INFINITY without one.
 double run_until_left(const Run *run);

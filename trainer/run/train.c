@@ -48,9 +48,11 @@ static Next evaluate_now(Run *run) {
     const bool best = engine_take_evaluation(&run->engine, evaluations);
     if (!log_quiet) loop_print_evaluation(&run->engine, evaluations, best);
     const bool last = run->engine.state.step >= engine_end(&run->engine); // train saves it
+    const uint64_t saving = clock_ns();
     if (run->engine.state.step && !last && (best || run->engine.config.always_save_checkpoint)) run_save(run, false);
+    const double save_s = (double)(clock_ns() - saving) * 1e-9;
     train_report(run);
-    run_until_evaluated(run, (double)(clock_ns() - started) * 1e-9);
+    run_until_evaluated(run, (double)(clock_ns() - started) * 1e-9 - save_s, save_s);
     return NEXT_CONTINUE;
 }
 

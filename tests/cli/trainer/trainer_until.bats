@@ -158,7 +158,9 @@ check_rates() { # RUN FROM STEPS
     run_match 0 "now until " train --out_dir=run --until=301d --max_iters=$(($(steps run) + 5))
     [ "$(at run)" -gt "$first" ]
     run_match 2 "until 2020-01-01 08:00 has passed" train --out_dir=old --until="2020-01-01 08:00"
-    run_match 2 "until 1s is too short: 1000 steps of warmup" train --out_dir=short --until=1s --warmup_iters=1000 --n_layer=4 --n_embd=512 --block_size=128
+    run_match 2 "until 1s is too short: " train --out_dir=short --until=1s --warmup_iters=1000 --n_layer=4 --n_embd=512 --block_size=128
+    run_match 2 "until 9s is too short: no time is left for steps" train --out_dir=short --until=9s --warmup_iters=1000 --n_layer=4 --n_embd=512 \
+        --block_size=128 --sample_tokens=1000000
     run_match 2 "has passed: another time starts a run" train --out_dir=run --fresh --until="2020-01-01 08:00"
     [ ! -e run/before-1 ]
     run_match 2 "cools down as lr_schedule=wsd" train --until=1h --lr_schedule=cosine

@@ -134,7 +134,7 @@ static void simulate_evaluations(Speed *speed, double seconds) {
     uint64_t step = 0;
     for (; step < schedule_end(&config, &cooldown); step++) {
         const double evaluation = AS_STEPS * speed(now, seconds);
-        if (schedule_evaluates(&cooldown, step, INTERVAL)) now += evaluation, run_until_evaluated(&run, evaluation);
+        if (schedule_evaluates(&cooldown, step, INTERVAL)) now += evaluation, run_until_evaluated(&run, evaluation, 0);
         if (step == 4)
             run.until.evaluate_step_s = run.until.step_s; // as trainer/run/run_until.c does for that of step 0
         const double end_s = 1.25 * run_until_evaluation(&run.until) + run.until.step_s;
@@ -182,12 +182,28 @@ TEST(cooldown_has_no_evaluation_before_its_step_eval_interval_and_counts_the_oth
 
 TEST(until_expects_an_evaluation_to_take_as_many_steps_as_the_slowest_did) {
     static Run run = {.engine.config.until = "", .until.step_s = 2};
-    run_until_evaluated(&run, 8), run.until.step_s = 1;
+    run_until_evaluated(&run, 8, 0), run.until.step_s = 1;
     CHECK(run_until_evaluation(&run.until) == 4);
-    run_until_evaluated(&run, 3);
+    run_until_evaluated(&run, 3, 0);
     CHECK(run_until_evaluation(&run.until) == 4);
-    run_until_evaluated(&run, 6), run.until.step_s = 3;
+    run_until_evaluated(&run, 6, 0), run.until.step_s = 3;
     CHECK(run_until_evaluation(&run.until) == 18);
+}
+
+// The wait for the copy of a save belongs to neither the evaluation nor the next step.
+TEST(until_counts_a_save_apart_from_the_evaluation_before_it) {
+    static Run run = {.engine.config.until = ""};
+    run_until_evaluated(&run, 7, 6);
+    CHECK(run.until.evaluate_s == 7 && run.until.other_s == 13);
+}
+
+// The first token of 120 takes a pass over the padded text, as long as many of the others.
+TEST(until_expects_the_tokens_of_the_sample_to_be_faster_than_its_first) {
+    CHECK(fabs(run_until_sample(0.5, 0.05, 120, 1024) - (0.5 + 119 * 0.05)) < 1e-9);
+    CHECK(run_until_sample(0.5, 0.05, 0, 1024) == 0 && run_until_sample(0.5, 0.05, 1, 1024) == 0.5);
+    CHECK(fabs(run_until_sample(0.5, 0.05, 130, 128) - (0.5 + 127 * 0.05 + 2 * 2 * 0.5)) < 1e-9); // moves on twice
+    CHECK(fabs(run_until_sample(0.5, 0.05, 20, 16) - (0.5 + 15 * 0.05 + 4 * 0.5)) < 1e-9);
+    CHECK(fabs(run_until_sample(0.5, 0, 120, 1024) - (64 * 0.5 + 56 * 1)) < 1e-9); // no memory for keys and values
 }
 
 // A thread beside training that took 30 s had a processor for 3 s, waited 25 s for it, and 2 s for the disk.
@@ -198,7 +214,7 @@ TEST(until_expects_the_last_save_to_wait_for_the_disk_and_one_busy_process) {
 
 TEST(until_takes_a_pause_in_an_evaluation_for_one_evaluation_more) {
     static Run run = {.engine.config.until = ""};
-    run_until_evaluated(&run, 4), run_until_evaluated(&run, 600), run_until_evaluated(&run, 5);
+    run_until_evaluated(&run, 4, 0), run_until_evaluated(&run, 600, 0), run_until_evaluated(&run, 5, 0);
     CHECK(run.until.evaluate_s == 8 && run.until.other_s == 609);
 }
 
