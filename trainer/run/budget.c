@@ -125,6 +125,8 @@ static int rate(BudgetShape *all, const Backend *backend, const GpuCard *card) {
     const int count = budget.count;
     if (card && backend->act_bytes != 2)
         return fail(EX_USAGE, "the rates of cards are those of 16 bits, and dtype is another%s", advice());
+    if (card && all[0].config.offload != OFFLOAD_NONE)
+        return fail(EX_USAGE, "the rates of cards are those without offload%s", advice());
     if (card) {
         for (int i = 0; i < count; i++)
             all[i].step_s = step_work(&all[i]) / (sqrt(card->least_share * card->most_share) * card->flops);
@@ -162,7 +164,11 @@ bool budget_costs_repetition(const BudgetShape *candidate) {
     return candidate->new_loss < candidate->loss * (1 - costly);
 }
 
-bool budget_is_predicted(const BudgetShape *candidate) { return is_candidate(candidate) && candidate->reached; }
+const char *budget_not_predicted(const BudgetShape *candidate) {
+    if (!candidate->fits) return "does not fit";
+    if (!candidate->reached) return "beyond the law";
+    return is_candidate(candidate) ? NULL : "too few steps";
+}
 
 // At the same depth. That the law does not reach a run makes the other one no better.
 static bool is_better(const BudgetShape *one, const BudgetShape *other) {
@@ -188,7 +194,7 @@ static int choose(const Config *config) {
         return fail(EX_USAGE,
                     "until %s is too short: the smallest candidate has time for %.0f steps, and %.0f are needed%s",
                     config->until, steps, needed, advice());
-    if (!best) return fail(EX_USAGE, "no candidate fits the memory: the smallest needs more than mem_limit allows");
+    if (!best) return fail(EX_USAGE, "no candidate fits the memory (offload is not tried)%s", advice());
     if (best->loss > 1 && budget_costs_repetition(best))
         return fail(EX_USAGE,
                     "until %s reads the %.0f training tokens of '%s' %.0f times, after which the law of repeated "
@@ -233,6 +239,7 @@ static int try_depths(BudgetShape *all, const Config *config, const Backend *bac
     for (int i = 0; i < budget.count; i++) {
         all[i] = (BudgetShape){.config = *config, .law = scaling_law_of(config->optimizer)};
         if (!budget.shape_is_set) set_depth(&all[i].config, depths[i]);
+        if (config->offload == OFFLOAD_AUTO) all[i].config.offload = OFFLOAD_NONE; // the rate would be another
         describe(&all[i], backend, here);
     }
     if (rate(all, backend, card) < 0) return -1;
@@ -267,7 +274,11 @@ int budget_choose(ConfigReader *reader, const Backend *backend, const GpuCard *c
         return -1;
     budget.given = reader->config, budget.shape_is_set = shape_is_set(reader);
     budget.seconds = (double)(until.at - until_start()), budget.unique = (double)dataset->tokens[SPLIT_TRAIN];
-    return accept(reader, choose_shape(reader, backend, card, here, dataset));
+    const bool quiet = log_quiet;
+    log_quiet = true; // of the candidates that are not chosen
+    const int status = choose_shape(reader, backend, card, here, dataset);
+    log_quiet = quiet;
+    return accept(reader, status);
 }
 
 uint64_t budget_steps(void) { return budget.best && !budget.unpredicted.code ? (uint64_t)budget.best->steps : 0; }

@@ -53,12 +53,14 @@ void budget_print_text(const Budget *budget, const ConfigReader *reader, const S
                      (long long)one->config.n_layer, config_word(KEY_optimizer, (int)one->config.optimizer),
                      human_count(parameters, one->parameters), human_bytes(bytes, (double)one->bytes),
                      budget_step_tokens(&one->config) / one->step_s);
-        if (budget_is_predicted(one)) {
+        const char *reason = budget_not_predicted(one);
+        if (reason)
+            buffer_print(out, "%s\n", reason);
+        else {
             buffer_print(out, "%8.0f %7s %7.2f  ", one->steps, human_count(tokens, one->tokens),
                          one->tokens / budget->unique);
             print_loss(one, run, out);
-        } else
-            buffer_print(out, "%s\n", !one->fits ? "does not fit" : !one->reached ? "beyond the law" : "too few steps");
+        }
     }
     buffer_print(
         out,
@@ -112,13 +114,16 @@ void budget_print_json(const Budget *budget, const ConfigReader *reader, const S
         json_add_real(out, "tokens_per_s", budget_step_tokens(&one->config) / one->step_s, 1);
         json_add_bool(out, "fits", one->fits);
         json_add_bool(out, "chosen", one == budget->best);
-        if (budget_is_predicted(one)) {
+        const char *reason = budget_not_predicted(one);
+        if (reason)
+            json_add_field(out, "not_predicted", reason);
+        else {
             json_add_number(out, "steps", (uint64_t)one->steps);
             json_add_number(out, "tokens", (uint64_t)one->tokens);
             json_add_real(out, "epochs", one->tokens / budget->unique, 4);
             json_add_real(out, "bits_per_byte_at_most", one->loss * run->loss * (1 + spread(one)), 6);
         }
-        if (budget_is_predicted(one) && !is_faster(one->law, run)) {
+        if (!reason && !is_faster(one->law, run)) {
             json_add_real(out, "bits_per_byte", one->loss * run->loss, 6);
             json_add_real(out, "bits_per_byte_without_repetition", one->new_loss * run->loss, 6);
             json_add_real(out, "interval", one->loss * run->loss * spread(one), 6);

@@ -34,7 +34,8 @@ typedef struct {
 } Budget;
 
 double budget_step_tokens(const Config *config);
-bool budget_is_predicted(const BudgetShape *candidate); // it fits, has steps enough, and the law reaches it
+// NULL: it fits, has steps enough, and the law reaches it. Otherwise the reason.
+const char *budget_not_predicted(const BudgetShape *candidate);
 bool budget_costs_repetition(const BudgetShape *candidate);
 void budget_print_text(const Budget *budget, const ConfigReader *reader, const ShortRun *run, const char *source,
                        Buffer *out);

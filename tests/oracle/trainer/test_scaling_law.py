@@ -158,6 +158,18 @@ def test_a_rate_of_a_card_counts_what_is_computed_again():
 
 
 @runner.ci
+def test_candidates_have_no_offload_and_each_without_a_loss_has_the_reason():
+    done = [plan("--json", "--until=20s", "--mem_limit=150MiB", *more) for more in ([], ["--offload=none"])]
+    candidates, without = (json.loads(one.stdout)["candidates"] for one in done)
+    assert candidates == without
+    for candidate in candidates:
+        reason = candidate.get("not_predicted")
+        assert (reason is None) == ("bits_per_byte_at_most" in candidate) and candidate["fits"] == (reason != "does not fit"), candidate
+    assert {"does not fit", None} <= {candidate.get("not_predicted") for candidate in candidates}
+    assert done[0].stderr.count(b"for 150 MiB: ") <= 1, done[0].stderr  # of the chosen one alone
+
+
+@runner.ci
 def test_keys_that_are_given_stay_and_the_lines_are_a_configuration():
     options = ("--until=20s", "--depth=3", "--learning_rate=5e-4", "--batch_size=2", "--gradient_accumulation_steps=3", "--max_iters=400")
     text = plan(*options).stdout.decode()
@@ -204,6 +216,7 @@ def test_what_the_law_does_not_reach_is_2_and_has_no_number():
                            (["--until=20s", "--dataset=few"], r"reads the \d+ training tokens of 'few' \d\d+ times, after which .* does not hold for so little text"),
                            (["--until=20s", "--world=2"], "that of one process, not of 2"),
                            (["--until=20s", "--dtype=float32"], "the rates of cards are those of 16 bits"),
+                           (["--until=20s", "--offload=optimizer"], "the rates of cards are those without offload"),
                            (["--until=20s", "--max_iters=100"], "max_iters is 100, and the scaling law is for 150 steps and more"),
                            (["--until=20s", "--dataset=small"], "measured with a vocabulary of 8192 ids")):  # fmt: skip
         done = plan(*options, code=2)
