@@ -42,7 +42,7 @@ if [ -n "$minutes" ]; then
         say "millrace plan: the shape for $minutes minutes"
         "$bin/millrace" plan --dataset=$demo/data --until="${minutes}m" >$demo/plan.txt
         sed '/^n_layer/,$d' $demo/plan.txt
-        { sed -nE '/^[a-z_]+ = /p' $demo/plan.txt && grep -v '^ ' config/demo.conf | sed -nE '/^(log_interval|sample_start) /p'; } >$demo/planned.new
+        { sed -nE '/^[a-z_0-9]+ = /p' $demo/plan.txt && grep -v '^ ' config/demo.conf | sed -nE '/^(log_interval|sample_start) /p'; } >$demo/planned.new
         mv $demo/planned.new $demo/planned.conf
     fi
 fi

@@ -34,8 +34,7 @@ bool scaling_law_reaches(const ScalingLaw *law, double N, double D) {
            D <= law->most_D * reach;
 }
 
-double scaling_law_worth(double tokens, double unique) {
-    const double most = 15.39;
+double scaling_law_worth(const ScalingLaw *law, double tokens, double unique) {
     if (unique <= 0 || tokens <= unique) return tokens;
-    return unique * (1 + most * (1 - exp(-(tokens / unique - 1) / most)));
+    return unique * (1 + law->repeats * (1 - exp(-(tokens / unique - 1) / law->repeats)));
 }

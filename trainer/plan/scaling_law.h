@@ -8,17 +8,18 @@
 #include "trainer/config/config.h"
 
 typedef struct {
-    double scale, E, A, alpha, beta, worth, D0; // N and D in millions
-    double learning_rate;                       // of its cells
-    double deviation;                           // of a loss, as a fraction: on a text that the fit has not seen
-    double growth;                              // of the deviation, for each factor e beyond most_flop
-    double most_flop;                           // of a cell of the grid
-    double least_N, most_N, least_D, most_D;    // of the grid
-    double most_fall;                           // of the short runs on its texts (short_run.h)
+    double scale, E, A, alpha, beta, repeats, worth, D0; // N and D in millions
+    double learning_rate;                                // of its cells
+    double deviation;                        // of a loss, as a fraction: on a text that the fit has not seen
+    double growth;                           // of the deviation, for each factor e beyond most_flop
+    double most_flop;                        // of a cell of the grid
+    double least_N, most_N, least_D, most_D; // of the grid
+    double most_fall;                        // of the short runs on its texts (short_run.h)
 } ScalingLaw;
 
 enum {
-    SCALING_LAW_REACH = 10, // nothing is predicted for more than this times the grid's range
+    SCALING_LAW_REACH = 10,  // nothing is predicted for more than this times the grid's range
+    SCALING_LAW_EPOCHS = 10, // nor for a text that is read more often; the grid has 8.5
     // The same for all cells of the grid.
     SCALING_LAW_STEP_TOKENS = 1024,
     SCALING_LAW_BLOCK = 256,
@@ -38,6 +39,6 @@ double scaling_law_deviation(const ScalingLaw *law, double flop);
 bool scaling_law_reaches(const ScalingLaw *law, double N, double D);
 
 // The tokens that are worth as much as `tokens` out of a dataset of `unique`: with R repetitions
-// unique (1 + R* (1 - exp(-R / R*))) and R* = 15.39. Muennighoff et al. 2023 (arXiv:2305.16264), equation 5; their
-// penalty for parameters is left out.
-double scaling_law_worth(double tokens, double unique);
+// unique (1 + repeats (1 - exp(-R / repeats))). Muennighoff et al. 2023 (arXiv:2305.16264), equation 5, who found
+// 15.39; their penalty for parameters is left out.
+double scaling_law_worth(const ScalingLaw *law, double tokens, double unique);

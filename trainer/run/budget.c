@@ -148,7 +148,7 @@ static void predict(BudgetShape *candidate) {
     const ScalingLaw *law = candidate->law;
     candidate->steps = fmin(most, floor(budget.seconds * (1 - reserve) / candidate->step_s));
     candidate->tokens = candidate->steps * budget_step_tokens(&candidate->config);
-    const double worth = scaling_law_worth(candidate->tokens, budget.unique);
+    const double worth = scaling_law_worth(law, candidate->tokens, budget.unique);
     candidate->reached = scaling_law_reaches(law, N, candidate->tokens);
     candidate->loss = scaling_law_loss(law, N, worth);
     candidate->new_loss = scaling_law_loss(law, N, candidate->tokens);
@@ -156,8 +156,11 @@ static void predict(BudgetShape *candidate) {
 
 static double steps_needed(const Config *config) { return fmax(STEPS_LEAST, 2 * (double)config->warmup_iters); }
 
+static double epochs(const BudgetShape *candidate) { return candidate->tokens / fmax(1, budget.unique); }
+
 static bool is_candidate(const BudgetShape *candidate) {
-    return candidate->fits && candidate->steps >= steps_needed(&candidate->config);
+    return candidate->fits && candidate->steps >= steps_needed(&candidate->config) &&
+           epochs(candidate) <= SCALING_LAW_EPOCHS;
 }
 
 bool budget_costs_repetition(const BudgetShape *candidate) {
@@ -167,6 +170,7 @@ bool budget_costs_repetition(const BudgetShape *candidate) {
 const char *budget_not_predicted(const BudgetShape *candidate) {
     if (!candidate->fits) return "does not fit";
     if (!candidate->reached) return "beyond the law";
+    if (epochs(candidate) > SCALING_LAW_EPOCHS) return "too many epochs";
     return is_candidate(candidate) ? NULL : "too few steps";
 }
 
@@ -187,19 +191,21 @@ static int choose(const Config *config) {
     }
     budget.best = reached;
     const double needed = steps_needed(&budget.all[0].config), steps = budget.all[0].steps;
-    if (!best && budget.all[0].fits && steps == (double)config->max_iters)
+    const bool few = !best && budget.all[0].fits && steps < needed;
+    if (few && steps == (double)config->max_iters)
         return fail(EX_USAGE, "max_iters is %.0f, and the scaling law is for %.0f steps and more%s", steps, needed,
                     advice());
-    if (!best && budget.all[0].fits)
+    if (few)
         return fail(EX_USAGE,
                     "until %s is too short: the smallest candidate has time for %.0f steps, and %.0f are needed%s",
                     config->until, steps, needed, advice());
+    if (!best && budget.all[0].fits)
+        return fail(
+            EX_USAGE,
+            "until %s reads the %.0f training tokens of '%s' more than %d times with each candidate that has %.0f "
+            "steps, and the scaling law was measured for less: it needs more text, or less time%s",
+            config->until, budget.unique, config->dataset, SCALING_LAW_EPOCHS, needed, advice());
     if (!best) return fail(EX_USAGE, "no candidate fits the memory (offload is not tried)%s", advice());
-    if (best->loss > 1 && budget_costs_repetition(best))
-        return fail(EX_USAGE,
-                    "until %s reads the %.0f training tokens of '%s' %.0f times, after which the law of repeated "
-                    "tokens predicts more loss than a short run has: it does not hold for so little text%s",
-                    config->until, budget.unique, config->dataset, best->tokens / budget.unique, advice());
     if (best == reached) return 0;
     return fail(EX_USAGE,
                 "until %s gives %.3g parameters and %.3g tokens in steps of %.0f, more than %d times what the scaling "

@@ -30,15 +30,20 @@ def step_flop(programs, keys):
     return float(re.search(r"([0-9.e+]+) FLOP", plan)[1]) / 1000
 
 
+def epoch_tokens(programs, data):
+    info = subprocess.run([programs + "/shardtool", "info", data], check=True, capture_output=True, text=True).stdout
+    return int(re.search(r"train_tokens +(\d+)", info)[1])
+
+
 def cells(programs, folder, name, data, depth, optimizer, flop, extra):
     keys = {"dataset": data, "depth": depth, "optimizer": optimizer, "learning_rate": RATES[optimizer], **extra}
     step, width = step_flop(programs, keys), 64 * depth
     parameters = 12 * depth * width**2 + (8192 + KEYS["block_size"]) * width
-    run = f"{folder}/{name}-{optimizer}-{depth}"
+    run, unique = f"{folder}/{name}-{optimizer}-{depth}", epoch_tokens(programs, data)
     for share in SHARES:
         steps = round(share * flop / step)
         begin = round((1 - COOLED) * steps)
-        cell = {"corpus": name, "optimizer": optimizer, "depth": depth, "parameters": parameters, "steps": steps, "tokens": steps * STEP_TOKENS}
+        cell = {"corpus": name, "optimizer": optimizer, "depth": depth, "parameters": parameters, "steps": steps, "tokens": steps * STEP_TOKENS, "unique": unique}
         yield cell, run, begin, keys
 
 

@@ -2,7 +2,8 @@
 
 bits per byte = scale P (E + A N^-alpha + (worth D + D0)^-beta): N parameters of the layers and D tokens, both in millions, and P the bits per byte of
 the corpus's probe (Hoffmann et al. 2022, arXiv:2203.15556). Optimizers differ in what a token is worth, 1 with AdamW, and in D0, the tokens of the
-warm-up. The logarithms of all cells are fitted together, each corpus with its own level, by the Gauss-Newton method with damping (Levenberg-Marquardt);
+warm-up. D of a corpus that is read more than once are the tokens of one epoch U (1 + repeats (1 - exp(-(epochs - 1) / repeats))) (Muennighoff et al. 2023,
+arXiv:2305.16264, equation 5). The logarithms of all cells are fitted together, each corpus with its own level, by the Gauss-Newton method with damping (Levenberg-Marquardt);
 scale P is the mean of the levels. Small runs leave much free: of what fits them about as well, the law is near PRIOR, which has the exponents of Hoffmann
 et al. A factor e from a number of PRIOR weighs as much as HOLD in the logarithm of one cell. The deviation is that of a corpus's cells from the law of the
 other corpora and its own probe, each corpus with the same weight. Beyond the work of the longest cells it grows with the logarithm of the work, by what
@@ -16,7 +17,7 @@ import numpy as np
 from bench_grid import RATES
 
 FIRST = "adamw"  # a token is worth 1 with it
-PRIOR, HOLD = {"E": 0.5, "A": 0.05, "alpha": 0.34, "beta": 0.28}, 0.02
+PRIOR, HOLD = {"E": 0.5, "A": 0.05, "alpha": 0.34, "beta": 0.28, "repeats": 15.39}, 0.02
 PRIOR_OF_OPTIMIZER = {"worth": 1, "D0": 0.05}
 WARM_STEPS = 150  # cells of fewer steps are mostly warm-up
 
@@ -28,10 +29,11 @@ def read(path):
 
 
 def columns(rows, probes):
-    """N and D in millions, the optimizer, and the logarithm of the loss as a multiple of the probe's."""
+    """N, D and the tokens of an epoch in millions, the optimizer, and the logarithm of the loss as a multiple of the probe's."""
     N = np.array([12 * row["depth"] * (64 * row["depth"]) ** 2 / 1e6 for row in rows])
     y = np.log([row["bits_per_byte"] / probes[row["corpus"]]["bits_per_byte"] for row in rows])
-    return N, np.array([row["tokens"] / 1e6 for row in rows]), np.array([row["optimizer"] for row in rows]), y
+    D, U = (np.array([row.get(key, np.inf) / 1e6 for row in rows]) for key in ("tokens", "unique"))
+    return N, D, U, np.array([row["optimizer"] for row in rows]), y
 
 
 def names(optimizers):
@@ -40,23 +42,29 @@ def names(optimizers):
     return [*PRIOR, *(name for name in own if name != ("worth", FIRST))]
 
 
-def law(parameters, N, D, optimizers):
+def once(repeats, D, U):
+    """The tokens, read once, that are worth as much as D out of U."""
+    U = np.minimum(U, D)
+    return U * (1 + repeats * (1 - np.exp(-(D / U - 1) / repeats)))
+
+
+def law(parameters, N, D, U, optimizers):
     """Its logarithm, without the scale."""
-    E, A, alpha, beta = (parameters[name] for name in PRIOR)
+    E, A, alpha, beta, repeats = (parameters[name] for name in PRIOR)
     worth, D0 = (np.array([parameters.get((name, optimizer), 1) for optimizer in optimizers]) for name in PRIOR_OF_OPTIMIZER)
-    return np.log(E + A * N**-alpha + (worth * D + D0) ** -beta)
+    return np.log(E + A * N**-alpha + (worth * once(repeats, D, U) + D0) ** -beta)
 
 
 def fit(rows, probes):
     """The parameters by their names, and the logarithm of the scale."""
-    N, D, optimizers, y = columns(rows, probes)
+    N, D, U, optimizers, y = columns(rows, probes)
     corpora = sorted({row["corpus"] for row in rows})
     member = np.array([[row["corpus"] == corpus for corpus in corpora] for row in rows], float)
     named = names(optimizers)
     prior = np.log([PRIOR.get(name) or PRIOR_OF_OPTIMIZER[name[0]] for name in named])
 
     def logs(p):
-        return law(dict(zip(named, np.exp(p))), N, D, optimizers)
+        return law(dict(zip(named, np.exp(p))), N, D, U, optimizers)
 
     def levels(p):
         return member.T @ (y - logs(p)) / member.sum(0)
@@ -76,8 +84,8 @@ def fit(rows, probes):
 
 def residuals(rows, fitted, probes):
     parameters, scale = fitted
-    N, D, optimizers, y = columns(rows, probes)
-    return law(parameters, N, D, optimizers) + scale - y
+    N, D, U, optimizers, y = columns(rows, probes)
+    return law(parameters, N, D, U, optimizers) + scale - y
 
 
 def unseen(rows, probes):
@@ -109,8 +117,8 @@ def growth(rows, probes, optimizer):
 
 def main(path, *options):
     probes, cells = read(path)
-    print("// LAW(optimizer, scale, E, A, alpha, beta, worth, D0: of N and D in millions, learning rate, deviation, its growth,")
-    print("//     FLOP to, N from, to, D from, to, fall of a short run to), by fit_grid.py tests/data/grid.jsonl")
+    print("// LAW(optimizer, scale, E, A, alpha, beta, repeats, worth, D0: of N and D in millions, learning rate, deviation,")
+    print("//     its growth, FLOP to, N from, to, D from, to, fall of a short run to), by fit_grid.py tests/data/grid.jsonl")
     parameters, scale = fit(cells, probes)
     missed = unseen(cells, probes)
     for optimizer in sorted(missed):

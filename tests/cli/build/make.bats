@@ -161,13 +161,13 @@ setup() {
     mkdir fake && ln -s "$ROOT/config" config
     # The lines of plan are tested by test_scaling_law.py.
     # shellcheck disable=SC2016  # for the script
-    printf '#!/bin/bash\necho "$@" >>calls\ncase $1 in\nplan) printf "candidates\\n*     2 1.9\\n\\nn_layer = 2\\nuntil = %%s\\n\\nmodel\\n" "'\''30m'\''" ;;
+    printf '#!/bin/bash\necho "$@" >>calls\ncase $1 in\nplan) printf "candidates\\n*     2 1.9\\n\\nn_layer = 2\\nbeta2 = 0.99\\nuntil = %%s\\n\\nmodel\\n" "'\''30m'\''" ;;
 train | serve | sample | status) ;;\n*) exec "$BIN/millrace" "$@" ;;\nesac\n' >fake/millrace
     chmod +x fake/millrace
     for i in {1..30}; do printf 'line %d of a text about mills and rivers\n\n' $i; done >text
     for run in 1 2; do "$ROOT/scripts/demo.sh" fake text "" 30 >"out$run"; done
     grep -q '^\*     2 1.9' out1 && [ "$(grep -c '^plan --dataset=build/demo/data --until=30m' calls)" = 1 ]
-    printf '%s\n' "n_layer = 2" "until = '30m'" >expected
+    printf '%s\n' "n_layer = 2" "beta2 = 0.99" "until = '30m'" >expected
     grep -E '^(log_interval|sample_start) ' config/demo.conf | cat expected - | cmp - build/demo/planned.conf
     "$BIN/trainer" plan build/demo/planned.conf --print_config
     [ "$(grep -c '^train build/demo/planned.conf' calls)" = 2 ]
