@@ -27,7 +27,7 @@ static void collect_save(Run *run, bool wait) {
         const double seconds = (double)(clock_ns() - saves->started_ns) * 1e-9;
         saves->seconds = measured(saves->seconds, seconds);
         saves->cost = measured(saves->cost, saves->wait + (double)saves->writer.processor.used_ns * 1e-9);
-        saves->last = measured(saves->last, save_last_s(seconds, saves->writer.processor));
+        saves->last = measured(saves->last, save_last_s(seconds - saves->wait, saves->writer.processor));
         saves->step = saves->writer.state.step, saves->evaluated = saves->writer.state.evaluated;
         metrics_add(&run->metrics, run->engine.state.step, "\"saved_step\": %llu, \"save_ms\": %.1f",
                     (unsigned long long)saves->step, seconds * 1e3);

@@ -15,8 +15,9 @@ void run_check_save(Run *run);
 // training takes the wait for its copy, and the processor time of the thread that writes it.
 double save_interval_s(double save_s, double run_s, unsigned kills);
 
-// Seconds of a save for which training waits, with a busy process beside it, from those of one in a thread beside
-// training. That thread gets a tenth of a processor where training uses all; its waits for one are left out.
+// Seconds of a save for which training waits, with a busy process beside it, from those of a thread that wrote one
+// beside training. That thread gets a tenth of a processor where training uses all; its waits for one are left out, and
+// so is the copy that it wrote.
 double save_last_s(double beside_s, ProcessorTime thread);
 
 // Whether checkpoint_interval has a checkpoint at this step; the same in all processes. -1 after fail().
