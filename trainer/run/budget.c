@@ -148,6 +148,7 @@ static void predict(BudgetShape *candidate) {
     const ScalingLaw *law = candidate->law;
     candidate->steps = fmin(most, floor(budget.seconds * (1 - reserve) / candidate->step_s));
     candidate->tokens = candidate->steps * budget_step_tokens(&candidate->config);
+    candidate->epochs = candidate->tokens / budget.unique;
     const double worth = scaling_law_worth(law, candidate->tokens, budget.unique);
     candidate->reached = scaling_law_reaches(law, N, candidate->tokens);
     candidate->loss = scaling_law_loss(law, N, worth);
@@ -156,22 +157,21 @@ static void predict(BudgetShape *candidate) {
 
 static double steps_needed(const Config *config) { return fmax(STEPS_LEAST, 2 * (double)config->warmup_iters); }
 
-static double epochs(const BudgetShape *candidate) { return candidate->tokens / fmax(1, budget.unique); }
-
-static bool is_candidate(const BudgetShape *candidate) {
-    return candidate->fits && candidate->steps >= steps_needed(&candidate->config) &&
-           epochs(candidate) <= SCALING_LAW_EPOCHS;
+// Why it is no candidate; NULL: it is one.
+static const char *excluded(const BudgetShape *shape) {
+    if (!shape->fits) return "does not fit";
+    if (shape->epochs > SCALING_LAW_EPOCHS) return "too many epochs";
+    return shape->steps < steps_needed(&shape->config) ? "too few steps" : NULL;
 }
+
+static bool is_candidate(const BudgetShape *shape) { return !excluded(shape); }
 
 bool budget_costs_repetition(const BudgetShape *candidate) {
     return candidate->new_loss < candidate->loss * (1 - costly);
 }
 
 const char *budget_not_predicted(const BudgetShape *candidate) {
-    if (!candidate->fits) return "does not fit";
-    if (!candidate->reached) return "beyond the law";
-    if (epochs(candidate) > SCALING_LAW_EPOCHS) return "too many epochs";
-    return is_candidate(candidate) ? NULL : "too few steps";
+    return candidate->fits && !candidate->reached ? "beyond the law" : excluded(candidate);
 }
 
 // At the same depth. That the law does not reach a run makes the other one no better.

@@ -57,8 +57,7 @@ void budget_print_text(const Budget *budget, const ConfigReader *reader, const S
         if (reason)
             buffer_print(out, "%s\n", reason);
         else {
-            buffer_print(out, "%8.0f %7s %7.2f  ", one->steps, human_count(tokens, one->tokens),
-                         one->tokens / budget->unique);
+            buffer_print(out, "%8.0f %7s %7.2f  ", one->steps, human_count(tokens, one->tokens), one->epochs);
             print_loss(one, run, out);
         }
     }
@@ -81,8 +80,7 @@ void budget_print_text(const Budget *budget, const ConfigReader *reader, const S
         buffer_print(out,
                      "The data is read %.1f times. Text for a single epoch would bring %.3f bits per byte instead of "
                      "%.3f, by the law of\nrepeated tokens (not measured here).\n\n",
-                     budget->best->tokens / budget->unique, budget->best->new_loss * run->loss,
-                     budget->best->loss * run->loss);
+                     budget->best->epochs, budget->best->new_loss * run->loss, budget->best->loss * run->loss);
     for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) {
         config_value(&budget->best->config, chosen[i], value, sizeof value);
         const char *quote = chosen[i] == KEY_until ? "'" : "";
@@ -120,7 +118,7 @@ void budget_print_json(const Budget *budget, const ConfigReader *reader, const S
         else {
             json_add_number(out, "steps", (uint64_t)one->steps);
             json_add_number(out, "tokens", (uint64_t)one->tokens);
-            json_add_real(out, "epochs", one->tokens / budget->unique, 4);
+            json_add_real(out, "epochs", one->epochs, 4);
             json_add_real(out, "bits_per_byte_at_most", one->loss * run->loss * (1 + spread(one)), 6);
         }
         if (!reason && !is_faster(one->law, run)) {

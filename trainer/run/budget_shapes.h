@@ -16,7 +16,7 @@ typedef struct {
     double step_flops;   // of a step, in its forward and backward passes
     double again_flops;  // of the activations that the backward pass computes again
     double update_flops; // of the optimizer's matrix products
-    double step_s, steps, tokens;
+    double step_s, steps, tokens, epochs;
     double loss, new_loss; // by the short run's; new_loss: if no token were repeated
     uint64_t bytes;
     bool fits, reached;

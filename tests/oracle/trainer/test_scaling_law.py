@@ -179,23 +179,24 @@ def test_candidates_have_no_offload_and_each_without_a_loss_has_the_reason():
 
 @runner.ci
 def test_keys_that_are_given_stay_and_the_lines_are_a_configuration():
-    options = ("--until=20s", "--depth=3", "--learning_rate=5e-4", "--batch_size=2", "--gradient_accumulation_steps=3", "--max_iters=400")
+    most = round(1.1 * unique_tokens() / (2 * 3 * 128))
+    options = ("--until=20s", "--depth=3", "--learning_rate=5e-4", "--batch_size=2", "--gradient_accumulation_steps=3", f"--max_iters={most}")
     text = plan(*options).stdout.decode()
     keys = dict(re.findall(r"^(\w+) = (.*)$", text, re.M))
-    assert keys["max_iters"] == "400" and not {"dataset", "depth", "lr_schedule", "lr_decay_iters"} & keys.keys(), keys
+    assert keys["max_iters"] == str(most) and not {"dataset", "depth", "lr_schedule", "lr_decay_iters"} & keys.keys(), keys
     given = {"n_layer": "3", "n_embd": "192", "block_size": "128", "learning_rate": "0.0005", "batch_size": "2", "gradient_accumulation_steps": "3"}
     assert {key: keys[key] for key in given} == given and keys["beta2"] == "0.99", keys
     ((_, _, name, steps, _, _, bits, _, high),) = rows(text)
     law = laws()[name]
     assert keys["optimizer"] == name
-    assert steps == 400 and "The data is read" not in text
+    assert steps == most and "The data is read" not in text  # repetition costs less than 1 %
     assert abs(high / bits - 1 - 2 * law.deviation) < 2e-3  # max_iters ends it first, within the grid
     one = json.loads(plan("--json", *options).stdout)
     (candidate,) = one["candidates"]
-    assert candidate["chosen"] and candidate["steps"] == 400 and abs(candidate["bits_per_byte"] - bits) < 6e-4 and one["fits"]
+    assert candidate["chosen"] and candidate["steps"] == most and abs(candidate["bits_per_byte"] - bits) < 6e-4 and one["fits"]
     assert 0 < one["short_run_fall"] < law.most_fall and not one["faster_than_the_law"]
     assert one["unlike_the_law"] == ["learning_rate", "block_size"] and "other values of learning_rate, block_size, and" in text
-    assert candidate["bits_per_byte"] == candidate["bits_per_byte_without_repetition"]  # less than an epoch
+    assert 1 < candidate["bits_per_byte"] / candidate["bits_per_byte_without_repetition"] < 1.01
     assert abs(candidate["bits_per_byte"] + candidate["interval"] - candidate["bits_per_byte_at_most"]) < 2e-6
     assert abs(candidate["bits_per_byte_at_most"] - high) < 1.1e-3 and {key: one["config"][key] for key in given} == given
     with open("chosen.conf", "w") as file:
