@@ -11,6 +11,7 @@
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/saved_state.h"
 #include "trainer/config/config.h"
+#include "trainer/config/until.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/plan/plan_check.h"
 #include "trainer/run/bug_report.h"
@@ -125,8 +126,8 @@ static Finding check_run(char *text, size_t size) {
     if (*damage)
         snprintf(text, size, "%s", damage);
     else if (*newest)
-        snprintf(text, size, "'%s', step %llu of %lld", newest, (unsigned long long)saved.state.step,
-                 (long long)config->max_iters);
+        snprintf(text, size, config->max_iters == UNTIL_STEPS ? "'%s', step %llu" : "'%s', step %llu of %lld", newest,
+                 (unsigned long long)saved.state.step, (long long)config->max_iters);
     else if (access(directory, F_OK) == 0)
         snprintf(text, size, "'%s' has no checkpoint: a run starts there at step 0", directory);
     else

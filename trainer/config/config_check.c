@@ -171,9 +171,11 @@ static void set_depth(ConfigReader *reader) {
 // The time decides when the rate falls and which step is the last. max_iters counts if it is given with the command.
 static void set_until(ConfigReader *reader) {
     Config *config = &reader->config;
-    Until until;
+    const bool is_given = !strncmp(reader->origin[KEY_until], "--", 2);
+    if (!*config->until && is_given)
+        config_mistake(reader, KEY_until, "the time is empty: leave it out, and the run ends at max_iters");
     if (!*config->until) return;
-    if (until_parse(&until, config->until, until_start()) < 0) {
+    if (strcmp(config->until, "job") != 0 && until_check(config->until) < 0) { // eval needs no job
         config_mistake(reader, KEY_until, "%s", err_text());
         err_clear();
     }
@@ -251,8 +253,6 @@ void config_warn(const ConfigReader *reader) {
                                      : "unless",
                  other, *value ? " is " : "", value);
     }
-    if (!*config->until && !strncmp(reader->origin[KEY_until], "--", 2))
-        log_warn("%s: the time is empty, and the run ends at max_iters", reader->origin[KEY_until]);
     if (config->recompute_layers >= config->n_layer && config->recompute != RECOMPUTE_NONE)
         log_warn("%s: the number of layers of 'recompute' has no effect unless it is below n_layer",
                  reader->origin[KEY_recompute]);

@@ -61,7 +61,9 @@ static int take_time(Until *until, const char *text, time_t start) {
     } else {
         shown = now, shown.tm_sec = 0;
         if (!take_format(text, hours, &shown))
-            return fail(EX_USAGE, "'%s' is not a time: write 40m, 1h30m, 08:00, '2026-12-01 08:00', job or now", text);
+            return fail(EX_USAGE,
+                        "'%s' is not a time to come: write 90s, 40m, 1h30m, 2d, 08:00, '2026-12-01 08:00', job or now",
+                        text);
         const bool today = find_shown(shown, start, &until->at);
         if (today ? until->at <= start : timegm(&shown) <= timegm(&now)) shown.tm_mday++, timegm(&shown);
     }
@@ -93,6 +95,11 @@ int until_parse(Until *until, const char *text, time_t start) {
 time_t until_start(void) {
     static time_t start;
     return start ? start : (start = time(NULL));
+}
+
+int until_check(const char *text) {
+    Until until;
+    return *text ? until_parse(&until, text, until_start()) : 0;
 }
 
 int until_check_new(const char *text) {

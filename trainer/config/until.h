@@ -17,6 +17,10 @@ typedef struct {
 // Slurm states in SLURM_JOB_END_TIME. -1 after fail(), 2, for any other text.
 int until_parse(Until *until, const char *text, time_t start);
 
+// -1 after fail(), 2, if it is neither empty nor a time here. A job whose end is not known is a mistake of commands
+// that train, and not of a configuration.
+int until_check(const char *text);
+
 // -1 (2) if no run can begin with it: it has passed, or is now.
 int until_check_new(const char *text);
 
