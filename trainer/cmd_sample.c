@@ -28,10 +28,10 @@ static const Option options[] = {
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
-static void print_text(void *context, Bytes text) {
+static bool print_text(void *context, Bytes text) {
     (void)context;
     fwrite(text.data, 1, text.size, stdout);
-    fflush(stdout);
+    return fflush(stdout), true;
 }
 
 static int print_samples(Trained *trained, const Config *config, Bytes text) {

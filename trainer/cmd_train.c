@@ -5,11 +5,13 @@
 #include "trainer/audit/base_data.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/config/config.h"
+#include "trainer/config/until.h"
 #include "trainer/engine/engine_data.h"
 #include "trainer/inference/sample_text.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/run/branch.h"
 #include "trainer/run/loop_record.h"
+#include "trainer/run/run_until.h"
 #include "trainer/run/train.h"
 #include "trainer/setup/vocabulary.h"
 #include <jansson.h>
@@ -93,7 +95,17 @@ static int use_best_checkpoint(Run *run) {
     return 0;
 }
 
-static void add_text(void *buffer, Bytes text) { buffer_add(buffer, text.data, text.size); }
+typedef struct {
+    const Run *run;
+    Buffer *text;
+} Sample;
+
+// Until the time of the run, but for what its end takes.
+static bool add_text(void *context, Bytes text) {
+    const Sample *sample = context;
+    buffer_add(sample->text, text.data, text.size);
+    return run_until_left(sample->run) > RUN_UNTIL_CLOSING_S;
+}
 
 // Samples a text from the trained model. A failure, as of a sample_start that is not in the vocabulary, is a warning. A
 // text that a signal has cut is not recorded: the same command samples it again.
@@ -105,7 +117,7 @@ static int sample_trained(Run *run, Buffer *text) {
     const Bytes start = {(const uint8_t *)config->sample_start, strlen(config->sample_start)};
     const Vocab *vocab = vocabulary_open(config);
     if (!vocab || sample_text(&run->engine.network, vocab, &sampler, start, (uint64_t)config->sample_tokens, "",
-                              add_text, text) < 0) {
+                              add_text, &(Sample){run, text}) < 0) {
         log_warn("no sample: %s", err_text());
         err_clear();
         text->size = 0;
@@ -154,10 +166,13 @@ static int train_and_conclude(Run *run, const ConfigReader *reader) {
     if (run_open(run, &reader->config, fresh, print_ranks) < 0) return -1;
     log_model(&run->engine);
     config_warn(reader);
-    schedule_warn(&reader->config);
+    if (!run_is_complete(run)) schedule_warn(&reader->config);
     if (run_owns(run)) base_data_compare(&run->engine);
     if (train(run) < 0) return -1;
-    return run_owns(run) ? conclude(run) : 0;
+    if (!run_owns(run)) return 0;
+    const int result = conclude(run);
+    if (result == 0) run_until_warn_late(run);
+    return result;
 }
 
 static int train_all(const ConfigReader *reader) {
@@ -173,6 +188,7 @@ static int run(int count, char **files) {
     ConfigReader reader;
     int result = config_read(&reader, count, files);
     const bool prints = result == 0 && print_config;
+    if (result == 0 && !prints) result = until_check(reader.config.until);
     if (result == 0 && branch_from && fresh)
         result = fail(EX_USAGE, "--fresh and --branch_from: a branch begins in an out_dir without a run");
     if (result == 0 && branch_from && !prints) result = branch_open(&reader.config, branch_from);

@@ -111,7 +111,7 @@ static json_t *scaler_json(const LossScaler *scaler) {
 }
 
 static json_t *cooldown_json(const Cooldown *cooldown) {
-    if (!cooldown->begun) return NULL;
+    if (!cooldown->begun || schedule_ends_uncooled(cooldown)) return NULL; // another time continues the run
     return json_pack("{s:o, s:o, s:o, s:f, s:b}", "begun", number(cooldown->begun), "from", number(cooldown->from),
                      "steps", number(cooldown->steps), "done", cooldown->done, "at_once", cooldown->at_once);
 }
@@ -342,8 +342,7 @@ static bool take_cooldown(const json_t *found, Cooldown *cooldown) {
     if (!found) return true;
     return take_number(find(found, "begun"), &cooldown->begun) && take_number(find(found, "from"), &cooldown->from) &&
            take_number(find(found, "steps"), &cooldown->steps) && take_real(find(found, "done"), &cooldown->done) &&
-           take_flag(find(found, "at_once"), &cooldown->at_once) && cooldown->steps && cooldown->done >= 0 &&
-           cooldown->done <= 1;
+           take_flag(find(found, "at_once"), &cooldown->at_once) && cooldown->done >= 0 && cooldown->done <= 1;
 }
 
 // Checkpoints of version 0.1.0 have no series.

@@ -17,7 +17,7 @@ typedef struct {
     Bytes stop;
     Buffer held; // sampled, and not emitted yet
     Buffer text; // of one call of emit
-    void (*emit)(void *context, Bytes text);
+    bool (*emit)(void *context, Bytes text);
     void *context;
 } TextStream;
 
@@ -63,12 +63,14 @@ static void drop(Buffer *held, size_t size) {
 }
 
 // Emits the first `size` bytes that are held, which end with a whole character or with bytes that are not a character.
-static void emit(TextStream *stream, size_t size) {
-    if (!size) return;
+// False: the text ends there.
+static bool emit(TextStream *stream, size_t size) {
+    if (!size) return true;
     stream->text.size = 0;
     utf8_replace((Bytes){stream->held.data, size}, &stream->text);
-    stream->emit(stream->context, (Bytes){stream->text.data, stream->text.size});
+    const bool more = stream->emit(stream->context, (Bytes){stream->text.data, stream->text.size});
     drop(&stream->held, size);
+    return more;
 }
 
 // Emits the start as it is, but for a cut character at its end, which the first token may complete.
@@ -94,14 +96,14 @@ static bool add_token(void *context, uint32_t id) {
         held->size = 0;
         return false;
     }
-    emit(stream, held->size - open_end((Bytes){held->data, held->size}, stream->stop));
+    if (!emit(stream, held->size - open_end((Bytes){held->data, held->size}, stream->stop))) return false;
     if (stop_check("a text was sampled") == 0) return true;
     err_clear();
     return false;
 }
 
 int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, Bytes start, uint64_t tokens,
-                const char *stop, void (*emit_text)(void *context, Bytes text), void *context) {
+                const char *stop, bool (*emit_text)(void *context, Bytes text), void *context) {
     TextStream stream = {vocab, {0}, {(const uint8_t *)stop, strlen(stop)}, {0}, {0}, emit_text, context};
     size_t length;
     void *ids = encode_start(vocab, start, tokens, &length);
@@ -193,7 +195,7 @@ static int next_message(Buffer *line, FILE *in) {
 }
 
 int sample_turns(Network *network, const Vocab *vocab, const Sampler *sampler, uint64_t tokens, FILE *in,
-                 void (*before)(void), void (*emit_text)(void *context, Bytes text), void *context) {
+                 void (*before)(void), bool (*emit_text)(void *context, Bytes text), void *context) {
     Conversation talk = {
         .room = (size_t)network->model->shape.block, .bytes = vocab_id_bytes(vocab), .turns = vocab_turns(vocab)};
     TextStream stream = {.vocab = vocab, .turns = talk.turns, .emit = emit_text, .context = context};

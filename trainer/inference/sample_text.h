@@ -10,10 +10,10 @@
 // as <|endoftext|>, is that token in `start`, and an empty `start` begins with it. Each piece is emitted as soon as no
 // later token can change it: it ends with a whole UTF-8 character. Bytes of the model that are not UTF-8 become U+FFFD,
 // as with nanoGPT and transformers; bytes of `start` are passed as they are. The text ends before `stop` ("": it does
-// not end there), which is not emitted, and at a request to stop (common/machine/stop.h). The vocabulary is the model's
-// (vocabulary.h). -1 after fail().
+// not end there), which is not emitted, where `emit` is false, and at a request to stop (common/machine/stop.h). The
+// vocabulary is the model's (vocabulary.h). -1 after fail().
 int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, Bytes start, uint64_t tokens,
-                const char *stop, void (*emit)(void *context, Bytes text), void *context);
+                const char *stop, bool (*emit)(void *context, Bytes text), void *context);
 
 // Reads lines of `in`, each a message of a user, and passes the answer of the model to `emit`, with a line end after
 // it. An answer ends at <|end|>, at the marker of a role, which is not emitted, or after `tokens` tokens. A line
@@ -23,4 +23,4 @@ int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, By
 // -1 after fail().
 enum { SAMPLE_ANSWER_SHARE = 4 };
 int sample_turns(Network *network, const Vocab *vocab, const Sampler *sampler, uint64_t tokens, FILE *in,
-                 void (*before)(void), void (*emit)(void *context, Bytes text), void *context);
+                 void (*before)(void), bool (*emit)(void *context, Bytes text), void *context);

@@ -10,6 +10,7 @@ static double cooldown_steps(const Config *config) {
 
 // The part of a cooldown before a step.
 static double cooldown_done(const Cooldown *cooldown, uint64_t step) {
+    if (!cooldown->steps) return cooldown->done;
     return cooldown->done + (1 - cooldown->done) * ((double)(step - cooldown->from) / (double)cooldown->steps);
 }
 
@@ -61,6 +62,10 @@ uint64_t schedule_cooldown(const Config *config, const Cooldown *cooldown) {
     return config->lr_schedule == LR_WSD && start > (double)config->warmup_iters ? (uint64_t)start : 0;
 }
 
+bool schedule_ends_uncooled(const Cooldown *cooldown) {
+    return cooldown->begun && cooldown->from == cooldown->begun && !cooldown->steps;
+}
+
 uint64_t schedule_end(const Config *config, const Cooldown *cooldown) {
     const uint64_t most = (uint64_t)config->max_iters, end = cooldown->from + cooldown->steps;
     return cooldown->begun && end < most ? end : most;
@@ -92,7 +97,7 @@ static double steps_in_time(const CooldownTime *time, uint64_t begun) {
 }
 
 static double whole_steps(const CooldownTime *time, uint64_t begun) {
-    return fmax(1, floor(fmin((double)(time->most - time->step), steps_in_time(time, begun))));
+    return fmax(time->seconds < 0 ? 0 : 1, floor(fmin((double)(time->most - time->step), steps_in_time(time, begun))));
 }
 
 static double wanted_steps(const CooldownTime *time) { return fmax(1, floor((double)time->step / 4)); }

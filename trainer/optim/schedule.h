@@ -22,6 +22,7 @@ double schedule_rate(const Config *config, const Cooldown *cooldown, uint64_t st
 uint64_t schedule_cooldown(const Config *config, const Cooldown *cooldown);
 // The number of steps of the run.
 uint64_t schedule_end(const Config *config, const Cooldown *cooldown);
+bool schedule_ends_uncooled(const Cooldown *cooldown); // it begins, and no time is left for a step of it
 
 // Whether there is an evaluation before a step that is not the last: where `interval` divides it, but in a cooldown not
 // before its step `interval`. A short one has the last evaluation alone, as one takes the time of many of its steps.
@@ -47,6 +48,6 @@ double cooldown_step_s(double mean_s, unsigned measured, double seconds);
 // The cooldown at this time. A fifth of all steps, so that it begins when as much time is left as a quarter of the
 // steps so far took; sooner, with a third of all steps at most, if it would be less than a tenth of them on a machine
 // that becomes half as fast, as in a short run whose evaluation takes a large part of it; in fewer steps if max_iters
-// or the time is short. Afterwards its length follows the speed of the steps. At least one step is left to a cooldown
-// that begins.
+// or the time is short. Afterwards its length follows the speed of the steps. One step at least is left while there is
+// time; none without, as it would be one at a high rate.
 Cooldown cooldown_plan(const Cooldown *now, const CooldownTime *time);

@@ -46,6 +46,7 @@ typedef struct {
     bool now;
     clockid_t clock;
     double at;              // by this clock; 0: no time
+    double recorded_at;     // by CLOCK_REALTIME
     double step_s;          // of the last steps; 0: not measured
     double evaluate_s;      // of the slowest evaluation, its report included, also of earlier processes
     double evaluate_step_s; // of a step at that time; 0: not measured

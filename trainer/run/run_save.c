@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/machine/stop.h"
 #include "trainer/engine/engine_data.h"
+#include "trainer/run/run_until.h"
 #include <math.h>
 #include <unistd.h>
 
@@ -71,20 +72,19 @@ static int write_checkpoint(Run *run, bool beside, uint64_t started) {
     return mark_saved(run), 0;
 }
 
-// Without the last save the last steps are lost: waits a minute for the disk to have room for it, or until the next
-// signal. It sends the other processes a message every second, because they give up a process that is silent for
-// data_timeout.
+// Without the last save the last steps are lost: waits a minute for the disk to have room for it, at most to the time
+// of the run, or until the next signal. It sends the other processes a message every second, because they give up a
+// process that is silent for data_timeout.
 static void wait_for_space(Run *run) {
-    enum { SECONDS = 60 };
+    const int most = (int)fmin(60, fmax(0, run_until_left(run)));
     const uint64_t bytes = checkpoint_bytes(&run->engine.model, run->engine.plan.optimizer);
     const bool writes = run_owns(run) && !is_saved(run);
     const int signals = stop_requested;
     bool full = true;
     for (int waited = 0; full; waited++) {
-        full = writes && waited < SECONDS && stop_requested == signals &&
+        full = writes && waited < most && stop_requested == signals &&
                checkpoint_check_space(run->engine.config.out_dir, bytes) < 0;
-        if (full && !waited)
-            log_warn("the last save: %s; waiting %d s for space, or until a signal", err_text(), SECONDS);
+        if (full && !waited) log_warn("the last save: %s; waiting %d s for space, or until a signal", err_text(), most);
         err_clear();
         if (collective_broadcast(&run->engine.collective, &full, sizeof full) < 0) err_clear(); // each continues alone
         if (full && writes) sleep(1);

@@ -51,6 +51,7 @@ static void warn_of_cooldown(const Run *run, const char *what) {
 
 static void record_time(Run *run, time_t at) {
     Buffer line = {0};
+    run->until.recorded_at = (double)at;
     buffer_print(&line, ", \"until\": ");
     json_add_string(&line, run->engine.config.until);
     buffer_print(&line, ", \"until_at\": %lld", (long long)at);
@@ -80,6 +81,14 @@ static int open_time(Run *run) {
         warn_of_cooldown(run, "the weights have been cooling down for an earlier time");
     record_time(run, until.at);
     return 0;
+}
+
+// The clock was set, which does not move a duration: the record has its end by the clock as it is now, for a resume.
+static void follow_clock(Run *run) {
+    const double least_s = 2, at = seconds_of(CLOCK_REALTIME) + run_until_left(run);
+    if (run->until.clock != CLOCK_BOOTTIME || fabs(at - run->until.recorded_at) < least_s) return;
+    log_time("the clock was set: training", (time_t)llround(at));
+    record_time(run, (time_t)llround(at));
 }
 
 int run_until_open(Run *run) {
@@ -153,9 +162,9 @@ static double save_seconds(const Run *run) {
 }
 
 static double end_seconds(const Run *run) {
-    const double closing_s = 0.5, slower = 1.25;
+    const double slower = 1.25; // a sample that is slower is cut
     const double end_s =
-        slower * (save_seconds(run) + run_until_evaluation(&run->until) + run->until.sample_s) + closing_s;
+        slower * (save_seconds(run) + run_until_evaluation(&run->until)) + run->until.sample_s + RUN_UNTIL_CLOSING_S;
     return fmax(end_s, run->until.end_s) + run->until.step_s;
 }
 
@@ -180,10 +189,12 @@ static void measure_step(Run *run) {
 
 static int check_warmup(const Run *run, double left_s) {
     enum { MEASURED = 4 };
+    const double sure = 4; // times as long by the first steps
     const Config *config = &run->engine.config;
     const uint64_t step = run->engine.state.step, warmup = (uint64_t)config->warmup_iters;
     const double needed_s = (double)(warmup - step + warmup / 4 + 1) * run->until.step_s;
-    if (step >= warmup || left_s >= needed_s || (run->until.steps != MEASURED && left_s > 0)) return 0;
+    if (step >= warmup || left_s >= needed_s || (run->until.steps > MEASURED && left_s > 0)) return 0;
+    if (run->until.steps < MEASURED && left_s > 0 && left_s * sure >= needed_s) return 0;
     char needed[16], given[16];
     if (left_s <= 0)
         return fail(EX_USAGE,
@@ -219,17 +230,28 @@ static int plan(Run *run, Cooldown *planned) {
     return 0;
 }
 
+void run_until_warn_late(const Run *run) {
+    const double late_s = -run_until_left(run);
+    char time[16];
+    if (late_s > 0) log_warn("the run ended %s after its time", human_time(time, late_s));
+}
+
 static void record_cooldown(Run *run, const Cooldown *cooldown) {
     char text[48];
+    if (!cooldown->steps)
+        log_warn("no time is left: the run ends after step %llu, %.0f %% into the cooldown%s",
+                 (unsigned long long)cooldown->from, 100 * cooldown->done,
+                 schedule_ends_uncooled(cooldown) ? "; another time continues it" : "");
+    if (schedule_ends_uncooled(cooldown)) return;
     metrics_add(&run->metrics, run->engine.state.step,
                 "\"cooldown_begun\": %llu, \"cooldown_steps\": %llu, \"cooldown_done\": %.17g%s, \"end_s\": %.3f",
                 (unsigned long long)cooldown->begun, (unsigned long long)cooldown->steps, cooldown->done,
                 cooldown->at_once ? ", \"at_once\": true" : "", end_seconds(run));
     if (cooldown->begun != cooldown->from) return;
-    const bool timed = run->until.at > 0;
+    const bool timed = run->until.at > 0 && !cooldown->at_once;
     const time_t at = timed ? (time_t)llround(seconds_of(CLOCK_REALTIME) + run_until_left(run)) : 0;
-    log_line("cooling down in %llu steps%s%s", (unsigned long long)cooldown->steps, timed ? ", to be finished by " : "",
-             timed ? until_text(at, text) : "");
+    log_line("cooling down in %llu step%s%s%s", (unsigned long long)cooldown->steps, cooldown->steps > 1 ? "s" : "",
+             timed ? ", to be finished by " : "", timed ? until_text(at, text) : "");
     if (cooldown->steps < cooldown->begun / 8)
         warn_of_cooldown(run, "a cooldown takes a quarter of the steps before it, and less than half of them are left");
 }
@@ -241,11 +263,11 @@ int run_until_look(Run *run) {
         int status;
     } planned = {.cooldown = state->cooldown};
     if (!is_set(run)) return 0;
-    if (run_owns(run)) planned.status = plan(run, &planned.cooldown);
+    if (run_owns(run)) follow_clock(run), planned.status = plan(run, &planned.cooldown);
     if (collective_broadcast(&run->engine.collective, &planned, sizeof planned) < 0) return -1;
     if (planned.status < 0) return ranks_agree(&run->engine.collective, run_owns(run) ? -1 : 0);
     if (planned.cooldown.from == state->cooldown.from && planned.cooldown.steps == state->cooldown.steps) return 0;
-    if (!state->cooldown.begun && state->step != run->saves.begun)
+    if (!state->cooldown.begun && planned.cooldown.steps && state->step != run->saves.begun)
         run_save(run, false); // for a branch with another end
     state->cooldown = planned.cooldown;
     record_cooldown(run, &state->cooldown);

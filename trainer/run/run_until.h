@@ -21,5 +21,10 @@ double run_until_evaluation(const RunUntil *until);
 // `next_s` where keys and values are kept. Else (0), and behind the block, each takes a pass over the text.
 double run_until_sample(double first_s, double next_s, uint64_t tokens, uint64_t block);
 
+#define RUN_UNTIL_CLOSING_S 0.5 // for what follows the sample
+
 // Seconds to the time; INFINITY without one.
 double run_until_left(const Run *run);
+
+// Warns when the run, which has ended, did so after the time.
+void run_until_warn_late(const Run *run);

@@ -139,9 +139,10 @@ static int save_and_exit(Run *run) {
         err_clear();
     }
     uint64_t saved; // the directory may be gone
+    const char *next = cause.code == EX_USAGE ? "" : ": run the same command again to resume";
     if (cause.code != EX_NONFINITE && run->saves.step && run_owns(run) && !stateless &&
         checkpoint_up_to(run->engine.config.out_dir, run->saves.step, &saved) && saved == run->saves.step)
-        log_line("saved at step %llu: run the same command again to resume", (unsigned long long)run->saves.step);
+        log_line("saved at step %llu%s", (unsigned long long)run->saves.step, next);
     err_give(&cause);
     return -1;
 }
@@ -158,7 +159,8 @@ static Next loop_once(Run *run) {
     const int due = run_save_due(run);
     if (due < 0) return NEXT_EXIT;
     if (due) run_save(run, false);
-    return run_until_look(run) < 0 ? NEXT_EXIT : step_now(run);
+    if (run_until_look(run) < 0) return NEXT_EXIT;
+    return state->step < engine_end(&run->engine) ? step_now(run) : NEXT_RESTART;
 }
 
 int train(Run *run) {
@@ -172,6 +174,11 @@ int train(Run *run) {
         log_warn("the last %llu steps were not finite: with a larger max_iters this run would skip other samples than "
                  "one that does not end here",
                  (unsigned long long)run->engine.state.nonfinite_streak);
-    if (run_save(run, true) < 0) return -1;
+    if (run_save(run, true) < 0) {
+        if (run_owns(run))
+            log_warn("the steps after %llu are not saved: the same command computes them again",
+                     (unsigned long long)run->saves.step);
+        return -1;
+    }
     return run_items_due(run) ? run_items_grade(run) : 0;
 }

@@ -174,5 +174,29 @@ check_rates() { # RUN FROM STEPS
     SLURM_JOB_END_TIME=$((end + 60)) train --out_dir=job --quiet --until=job --max_iters=10
     [ "$(at job)" = $((end + 60)) ]
     run_match 2 "no SLURM_JOB_END_TIME" env -u SLURM_JOB_END_TIME "$BIN/trainer" train tiny.conf --dataset="$data" --until=job
-    run_match 2 "'soon' is not a time: write 40m" train --until=soon
+    run_match 0 "val   loss 4" env -u SLURM_JOB_END_TIME "$BIN/trainer" eval tiny.conf --dataset="$data" --out_dir=job --until=job
+    run_match 2 "'soon' is not a time to come: write 90s, 40m" train --until=soon
+}
+
+@test "until: no step follows a sleep past the time, which a later one continues; a clock that is set moves the recorded end of a duration" {
+    preload other_day
+    export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
+    at() { jq -s '[.[] | select(.until)] | last.until_at' run/metrics.jsonl; }
+    LAUNCH="env LD_PRELOAD=$PWD/other_day.so" begin --dataset="$data" --out_dir=run --until=300d --sample_tokens=0
+    wait_for_more_steps run
+    before=$(at)
+    touch set
+    wait_for_more_steps run
+    moved=$(($(at) - before))
+    [ $moved -ge 3598 ] && [ $moved -le 3602 ]
+    touch slept
+    ends 0
+    stderr_has "no time is left: the run ends after step $(steps run), 0 % into the cooldown; another time continues it"
+    stderr_has "the run ended 1[0-9][0-9] days after its time"
+    rm set slept
+    step=$(steps run)
+    check_rates run "$step" 0
+    train --out_dir=run --quiet --until=301d --max_iters=$((step + 5))
+    check_rates run "$step" 5
+    run_match 0 "steps 1 to $((step + 5)) are equal" "$BIN/trainer" replay run
 }

@@ -109,12 +109,13 @@ typedef struct {
     size_t pieces, cut; // cut: pieces that end within a character
 } Sampled;
 
-static void add_sampled(void *context, Bytes text) {
+static bool add_sampled(void *context, Bytes text) {
     Sampled *sampled = context;
     uint32_t point = 0;
     for (const uint8_t *at = text.data, *end = at + text.size; at < end;) at += utf8_decode(at, end, &point);
     sampled->pieces++, sampled->cut += point == UTF8_CUT;
     buffer_add(&sampled->all, text.data, text.size);
+    return true;
 }
 
 static Sampled sampled_text(Tiny *tiny, const char *start, const char *stop) {

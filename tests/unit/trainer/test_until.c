@@ -231,6 +231,19 @@ TEST(cooldown_of_a_resumed_run_waits_until_a_few_steps_were_measured) {
     CHECK(cooldown_plan(&(Cooldown){0}, &time).steps == 2);
 }
 
+// A step without time would be one at a high rate.
+TEST(cooldown_has_no_step_when_no_time_is_left) {
+    CooldownTime time = {.step = 40, .most = UNTIL_STEPS, .seconds = -0.1, .step_s = 1, .measured = 8};
+    const Cooldown at_first = cooldown_plan(&(Cooldown){0}, &time),
+                   later = cooldown_plan(&(Cooldown){.begun = 30, .from = 30, .steps = 20}, &time);
+    CHECK(at_first.begun == 40 && at_first.from == 40 && !at_first.steps && schedule_ends_uncooled(&at_first));
+    CHECK(later.begun == 30 && later.from == 40 && !later.steps && later.done == 0.5);
+    CHECK(!schedule_ends_uncooled(&later) && !schedule_ends_uncooled(&(Cooldown){0}));
+    CHECK(schedule_end(&(Config){.max_iters = UNTIL_STEPS}, &at_first) == 40);
+    time.seconds = 0.1;
+    CHECK(cooldown_plan(&(Cooldown){0}, &time).steps == 1);
+}
+
 TEST(cooldown_is_a_fifth_of_the_steps_and_the_decay_of_wsd) {
     const Config until = {.lr_schedule = LR_WSD, .learning_rate = 1e-3, .min_lr = 1e-5, .lr_decay_iters = UNTIL_STEPS},
                  wsd = {.lr_schedule = LR_WSD, .learning_rate = 1e-3, .min_lr = 1e-5, .lr_decay_iters = 100};
