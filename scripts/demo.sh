@@ -41,8 +41,8 @@ if [ -n "$minutes" ]; then
     if [ ! -f $demo/planned.conf ]; then
         say "millrace plan: the shape for $minutes minutes"
         "$bin/millrace" plan --dataset=$demo/data --until="${minutes}m" >$demo/plan.txt
-        sed '/^n_layer/,$d' $demo/plan.txt
-        { sed -nE '/^[a-z_0-9]+ = /p' $demo/plan.txt && grep -v '^ ' config/demo.conf | sed -nE '/^(log_interval|sample_start) /p'; } >$demo/planned.new
+        sed -n '/^# model /q; s/^# \{0,1\}//p' $demo/plan.txt
+        { grep -v -e '^#' -e '^dataset ' $demo/plan.txt && grep -v '^ ' config/demo.conf | sed -nE '/^(log_interval|sample_start) /p'; } >$demo/planned.new
         mv $demo/planned.new $demo/planned.conf
     fi
 fi

@@ -19,7 +19,9 @@
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/data_check.h"
 #include "trainer/setup/vocabulary.h"
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { WORLD_MAX = 1024 };
 static bool print_config, json;
@@ -59,22 +61,27 @@ static void print_measured(const Config *config, double tokens, Buffer *text) {
     buffer_print(text, "\n");
 }
 
-// The hours by the share of the data sheet's peak that steps reach, with what is computed again, and the steps of four
-// days.
+// The hours of a run of `flops`, or for flops of one step the steps of the time of `until`, by the share of the data
+// sheet's peak that steps reach, with what is computed again; and the steps of four days.
 static void print_card_time(const Config *config, const Model *model, const Backend *backend, double flops,
                             const char *each, Buffer *text) {
-    const double days = 4, steps = (double)config->max_iters;
+    const bool timed = config->max_iters == UNTIL_STEPS;
+    const double days = 4, steps = timed ? 1 : (double)config->max_iters, time = budget_seconds(config->until);
     const double again = step_cost_recompute(&model->shape, backend, config->recompute, (int)config->recompute_layers);
     const GpuCard *card = gpu_card_of(backend->card);
     const double least_s = flops * (1 + again) / (card->most_share * card->flops);
     const double most_s = flops * (1 + again) / (card->least_share * card->flops);
     char least[16], most[16], fewest[16], more[16];
-    buffer_print(text, ": %s to %s, %sat %.2f to %.2f of the card's %.0f TFLOP/s (%s)", human_time(least, least_s),
-                 human_time(most, most_s), each, card->least_share, card->most_share, card->flops * 1e-12,
+    if (timed)
+        buffer_print(text, "%.0f to %.0f steps, ", floor(time / most_s), floor(time / least_s));
+    else
+        buffer_print(text, ": %s to %s, ", human_time(least, least_s), human_time(most, most_s));
+    buffer_print(text, "%sat %.2f to %.2f of the card's %.0f TFLOP/s (%s)", each, card->least_share, card->most_share,
+                 card->flops * 1e-12,
                  card->ran ? "measured on such a card" : "an estimate, nothing has run on such a card");
     if (again > 0) buffer_print(text, ", with %.1f %% more for what is computed again", 100 * again);
     if (offload_includes(config, OFFLOAD_OPTIMIZER)) buffer_print(text, ", without the copies of what is offloaded");
-    if (steps > 0)
+    if (steps > 0 && !timed)
         buffer_print(text, "\n           in four days %s to %s steps",
                      human_count(fewest, days * 86400 / most_s * steps),
                      human_count(more, days * 86400 / least_s * steps));
@@ -91,18 +98,25 @@ static void print_time(const Config *config, const Model *model, const Backend *
     const unsigned processes = config_world(config);
     char count[16], time[16], other[16], each[48] = "";
     buffer_print(text, "\nrun        ");
+    const bool card = backend->card && gpu_card_of(backend->card) && backend->act_bytes == 2; // the peak's types
+    if (processes > 1) snprintf(each, sizeof each, "with %u processes, ", processes);
     if (timed)
-        buffer_print(text, "until %s: %s", config->until, steps ? "about " : "the steps are not known before it\n");
+        buffer_print(text, "until %s: %s", config->until,
+                     steps                                       ? "about "
+                     : card && budget_seconds(config->until) > 0 ? ""
+                                                                 : "the steps are not known before it\n");
+    if (timed && !steps && card && budget_seconds(config->until) > 0) {
+        print_card_time(config, model, backend, tokens * model_token_flops(model) / processes, each, text);
+        buffer_print(text, "\n");
+    }
     if (!steps) return;
     buffer_print(text, "%lld steps, %s tokens, ", steps, human_count(count, total));
     if (train_tokens) buffer_print(text, "%.2f epochs of '%s', ", total / (double)train_tokens, config->dataset);
     buffer_print(text, "%.3g FLOP%s", flops, timed ? "\n" : "");
     if (timed) return;
-    const bool card = backend->card && gpu_card_of(backend->card) && backend->act_bytes == 2; // the peak's types
     const double rate = backend->in_host_memory ? gemm_rate_probe(backend, &model->shape,
                                                                   (int)(config->batch_size.value * config->block_size))
                                                 : 0;
-    if (processes > 1) snprintf(each, sizeof each, "with %u processes, ", processes);
     if (card)
         print_card_time(config, model, backend, flops / processes, each, text);
     else if (rate > 0)
@@ -176,6 +190,19 @@ static const Backend *reopen_backend(const Config *config, const GpuCard *card) 
     return backend;
 }
 
+// With keys that were chosen the whole is a configuration file.
+static void print_text(const Buffer *text, const Buffer *keys) {
+    const char *line = (const char *)text->data, *end = line + text->size;
+    while (keys->size && line < end) {
+        const char *found = memchr(line, '\n', (size_t)(end - line));
+        const size_t size = (size_t)((found ? found : end - 1) - line);
+        printf("#%s%.*s\n", size ? " " : "", (int)size, line);
+        line += size + 1;
+    }
+    fwrite(line, 1, (size_t)(end - line), stdout);
+    if (keys->size) fwrite(keys->data, 1, keys->size, stdout);
+}
+
 static int print_plan(ConfigReader *reader, const GpuCard *card) {
     Config *config = &reader->config;
     FeedDataset dataset;
@@ -190,14 +217,16 @@ static int print_plan(ConfigReader *reader, const GpuCard *card) {
     const int64_t chunk_rows = config->loss_chunk_rows;
     Model model;
     MemoryPlan plan;
-    Buffer text = {0};
+    Buffer text = {0}, keys = {0};
     Error unfit;
     if (json) buffer_print(&text, "{");
+    if (*config->until && !found) log_warn("until chooses nothing here: plan with --dataset=DIR for a choice");
     if (*config->until && found) {
         int status = budget_choose(reader, backend, card, here, &dataset);
         backend->close();
-        if (status < 0 || budget_print(reader, card, json, &text) < 0 || !(backend = reopen_backend(config, card)))
-            return buffer_close(&text), -1;
+        if (status < 0 || budget_print(reader, card, json, &text, &keys) < 0 ||
+            !(backend = reopen_backend(config, card)))
+            return buffer_close(&text), buffer_close(&keys), -1;
     }
     const bool fits = memory_plan_of_run(&plan, &model, config, backend, here) == 0;
     err_take(&unfit); // found before the probe of print_time takes memory
@@ -212,10 +241,10 @@ static int print_plan(ConfigReader *reader, const GpuCard *card) {
         plan_print_choices(config, chunk_rows, &model, backend, &text);
     }
     if (result == 0 && !fits) err_give(&unfit), result = -1;
-    if (result == 0 || err_code() != EX_USAGE) fwrite(text.data, 1, text.size, stdout); // also one that is too large
+    if (result == 0 || err_code() != EX_USAGE) print_text(&text, &keys); // also one that is too large
     if (result == 0 && found) result = data_check(config, &dataset);
     if (result == 0 && found) result = data_check_pass(config, &dataset, 0, 0);
-    buffer_close(&text);
+    buffer_close(&text), buffer_close(&keys);
     model_close(&model);
     backend->close();
     return result;

@@ -120,8 +120,18 @@ static void describe(BudgetShape *candidate, const Backend *backend, bool here) 
     model_close(&model);
 }
 
-// By the card's data sheet, or by two depths.
-static int rate(BudgetShape *all, const Backend *backend, const GpuCard *card) {
+// The candidate with another depth.
+static BudgetShape at_depth(const BudgetShape *candidate, int depth, const Backend *backend, bool here) {
+    BudgetShape other = *candidate;
+    set_depth(&other.config, depth), other.config.n_kv_head = 0;
+    describe(&other, backend, here);
+    return other;
+}
+
+// By the card's data sheet, or by two depths that fit: the depth 4 takes a second. A shape that is set and takes less
+// is timed itself.
+static int rate(BudgetShape *all, const Backend *backend, const GpuCard *card, bool here) {
+    enum { SMALL = 1, LARGE = 4 };
     const int count = budget.count;
     if (card && backend->act_bytes != 2)
         return fail(EX_USAGE, "the rates of cards are those of 16 bits, and dtype is another%s", advice());
@@ -133,12 +143,16 @@ static int rate(BudgetShape *all, const Backend *backend, const GpuCard *card) {
         return 0;
     }
     if (backend->is_planned) return fail(EX_USAGE, "no GPU is open to be timed: --card=NAME plans for one by its name");
-    const int second = count > 3 ? 3 : 0; // the depth 4 takes a second
-    const double first_s = measure(&all[0], backend), second_s = second ? measure(&all[second], backend) : first_s;
-    if (!isfinite(first_s + second_s)) return -1;
-    const double first = step_work(&all[0]),
-                 slope = second ? fmax(0, (second_s - first_s) / (step_work(&all[second]) - first)) : 0;
-    for (int i = 0; i < count; i++) all[i].step_s = first_s + slope * (step_work(&all[i]) - first);
+    int depth = LARGE;
+    BudgetShape small = at_depth(all, SMALL, backend, here), large = at_depth(all, LARGE, backend, here);
+    while (depth > SMALL && !large.fits) large = at_depth(all, --depth, backend, here);
+    const bool itself = count == 1 && step_work(all) <= step_work(&large);
+    if (itself) small = *all;
+    const double small_s = measure(&small, backend), first = step_work(&small),
+                 large_s = itself || depth == SMALL ? small_s : measure(&large, backend);
+    const double slope = large_s > small_s ? (large_s - small_s) / (step_work(&large) - first) : 0;
+    err_clear(); // of a plan that does not fit: its time is infinite
+    for (int i = 0; i < count; i++) all[i].step_s = small_s + slope * (step_work(&all[i]) - first);
     return 0;
 }
 
@@ -190,15 +204,22 @@ static int choose(const Config *config) {
         if (one->reached && (!reached || one->loss < reached->loss)) reached = one;
     }
     budget.best = reached;
-    const double needed = steps_needed(&budget.all[0].config), steps = budget.all[0].steps;
+    const double needed = steps_needed(&budget.all[0].config), steps = budget.all[0].steps,
+                 step = budget_step_tokens(&budget.all[0].config);
     const bool few = !best && budget.all[0].fits && steps < needed;
     if (few && steps == (double)config->max_iters)
         return fail(EX_USAGE, "max_iters is %.0f, and the scaling law is for %.0f steps and more%s", steps, needed,
                     advice());
     if (few)
+        return fail(EX_USAGE, "until %s is too short: %s has time for %.0f steps of %.0f tokens, and %.0f are needed%s",
+                    config->until, budget.shape_is_set ? "the shape" : "the smallest candidate", steps, step, needed,
+                    advice());
+    if (!best && budget.all[0].fits && needed * step > SCALING_LAW_EPOCHS * budget.unique)
         return fail(EX_USAGE,
-                    "until %s is too short: the smallest candidate has time for %.0f steps, and %.0f are needed%s",
-                    config->until, steps, needed, advice());
+                    "'%s' has %.0f training tokens, and the scaling law needs %.0f: those of %.0f steps, read %d "
+                    "times%s",
+                    config->dataset, budget.unique, ceil(needed * step / SCALING_LAW_EPOCHS), needed,
+                    SCALING_LAW_EPOCHS, advice());
     if (!best && budget.all[0].fits)
         return fail(
             EX_USAGE,
@@ -233,11 +254,19 @@ static int check_law(const Config *config, const FeedDataset *dataset) {
                 SCALING_LAW_STEP_TOKENS, budget_step_tokens(config), advice());
 }
 
-// A shape that is set needs no law: without one, it is planned as it was given, and there is a line.
+static void take(ConfigReader *reader, const BudgetShape *candidate) {
+    budget.best = candidate;
+    set_rest(reader, &reader->config, candidate->config.optimizer);
+    reader->config.n_layer = candidate->config.n_layer, reader->config.n_head = candidate->config.n_head;
+    reader->config.n_embd = candidate->config.n_embd;
+}
+
+// A shape that is set needs no law: without one, it is planned without a loss, and there is a line. What the law holds
+// for other keys is not taken where it says nothing of the run, or of its rate.
 static int accept(ConfigReader *reader, int status) {
     if (status == 0 || !budget.shape_is_set || err_code() != EX_USAGE) return status;
     err_take(&budget.unpredicted);
-    reader->config = budget.given;
+    if (budget.timed) take(reader, &budget.all[0]);
     return 0;
 }
 
@@ -248,7 +277,7 @@ static int try_depths(BudgetShape *all, const Config *config, const Backend *bac
         if (config->offload == OFFLOAD_AUTO) all[i].config.offload = OFFLOAD_NONE; // the rate would be another
         describe(&all[i], backend, here);
     }
-    if (rate(all, backend, card) < 0) return -1;
+    if (rate(all, backend, card, here) < 0) return -1;
     for (int i = 0; i < budget.count; i++) predict(&all[i]);
     return 0;
 }
@@ -266,20 +295,23 @@ static int choose_shape(ConfigReader *reader, const Backend *backend, const GpuC
         for (int i = 0; i < budget.count; i++)
             if (optimizer == first || is_better(&tried[i], &budget.all[i])) budget.all[i] = tried[i];
     }
+    budget.timed = true;
     if (choose(&reader->config) < 0) return -1;
-    set_rest(reader, &reader->config, budget.best->config.optimizer);
-    reader->config.n_layer = budget.best->config.n_layer, reader->config.n_head = budget.best->config.n_head;
-    reader->config.n_embd = budget.best->config.n_embd;
+    take(reader, budget.best);
     return 0;
+}
+
+double budget_seconds(const char *text) {
+    Until until;
+    if (until_parse(&until, text, until_start()) < 0 || until.now) return err_clear(), 0;
+    return fmax(0, (double)(until.at - until_start()));
 }
 
 int budget_choose(ConfigReader *reader, const Backend *backend, const GpuCard *card, bool here,
                   const FeedDataset *dataset) {
-    Until until;
-    if (until_check_new(reader->config.until) < 0 || until_parse(&until, reader->config.until, until_start()) < 0)
-        return -1;
+    if (until_check_new(reader->config.until) < 0) return -1;
     budget.given = reader->config, budget.shape_is_set = shape_is_set(reader);
-    budget.seconds = (double)(until.at - until_start()), budget.unique = (double)dataset->tokens[SPLIT_TRAIN];
+    budget.seconds = budget_seconds(reader->config.until), budget.unique = (double)dataset->tokens[SPLIT_TRAIN];
     const bool quiet = log_quiet;
     log_quiet = true; // of the candidates that are not chosen
     const int status = choose_shape(reader, backend, card, here, dataset);
@@ -287,9 +319,9 @@ int budget_choose(ConfigReader *reader, const Backend *backend, const GpuCard *c
     return accept(reader, status);
 }
 
-uint64_t budget_steps(void) { return budget.best && !budget.unpredicted.code ? (uint64_t)budget.best->steps : 0; }
+uint64_t budget_steps(void) { return budget.best && isfinite(budget.best->step_s) ? (uint64_t)budget.best->steps : 0; }
 
-int budget_print(ConfigReader *reader, const GpuCard *card, bool json, Buffer *out) {
+int budget_print(ConfigReader *reader, const GpuCard *card, bool json, Buffer *out, Buffer *keys) {
     ShortRun run;
     Config config = reader->config;
     if (card) config.device = DEVICE_AUTO; // the card need not be here
@@ -299,11 +331,15 @@ int budget_print(ConfigReader *reader, const GpuCard *card, bool json, Buffer *o
     else if (budget.unpredicted.code)
         buffer_print(out, "no loss is predicted: %s\n\n", budget.unpredicted.text);
     else if (status == 0 && json)
-        budget_print_json(&budget, reader, &run, out);
+        budget_print_json(&budget, &run, out);
     else if (status == 0)
-        budget_print_text(&budget, reader, &run,
+        budget_print_text(&budget, &run,
                           card ? "steps by the card's data sheet"
                                : "steps timed on this machine, which other programs slow down",
                           out);
+    if (status == 0 && json)
+        budget_print_json_keys(&budget, reader, out);
+    else if (status == 0)
+        budget_print_keys(&budget, reader, keys);
     return status;
 }

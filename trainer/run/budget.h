@@ -8,13 +8,15 @@
 // by the scaling law; and learning_rate, min_lr, beta2, warmup_iters, block_size, eval_tokens and the size of a step,
 // if they are not set, as the grid of the law had them. `card`: its speed counts instead of this machine's, which takes
 // some seconds to measure; NULL without one. -1 after fail(): 2 when the time is too short, or the law has no figures
-// for it. If the shape is set, then nothing is changed instead, and budget_print() adds a line with the reason.
+// for it. If the shape is set, then no loss is predicted instead, and budget_print() adds a line with the reason.
 int budget_choose(ConfigReader *reader, const Backend *backend, const GpuCard *card, bool here,
                   const FeedDataset *dataset);
 
-// Of the run that was chosen, as it is predicted; 0 without one.
+// Of the run that was chosen, by the rate; 0 without one.
 uint64_t budget_steps(void);
 
-// Makes the short run, and adds the candidates and the keys that were chosen to `out`: as text, or as members of a JSON
-// object that has begun. No backend may be open.
-int budget_print(ConfigReader *reader, const GpuCard *card, bool json, Buffer *out);
+double budget_seconds(const char *until); // to this time; 0 for one that has passed, `now`, and a text that is none
+
+// Makes the short run, and adds the candidates to `out` and the keys that were chosen, as a configuration file, to
+// `keys`; or both as members of a JSON object that has begun to `out`. No backend may be open.
+int budget_print(ConfigReader *reader, const GpuCard *card, bool json, Buffer *out, Buffer *keys);

@@ -7,7 +7,7 @@
 static const int chosen[] = {
     KEY_n_layer,   KEY_n_head,        KEY_n_embd, KEY_block_size, KEY_batch_size,   KEY_gradient_accumulation_steps,
     KEY_optimizer, KEY_learning_rate, KEY_min_lr, KEY_beta2,      KEY_warmup_iters, KEY_eval_tokens,
-    KEY_until};
+    KEY_until,     KEY_dataset};
 
 // Whether a key that was not chosen was set, counts beside `until`, and belongs to the model or the run.
 static bool is_given(const ConfigReader *reader, int key) {
@@ -40,10 +40,9 @@ static void print_loss(const BudgetShape *one, const ShortRun *run, Buffer *out)
         buffer_print(out, "%.3f (%.3f to %.3f)\n", loss, loss - half, loss + half);
 }
 
-void budget_print_text(const Budget *budget, const ConfigReader *reader, const ShortRun *run, const char *source,
-                       Buffer *out) {
+void budget_print_text(const Budget *budget, const ShortRun *run, const char *source, Buffer *out) {
     const ScalingLaw *law = budget->best->law;
-    char parameters[16], tokens[16], time[16], bytes[16], value[256];
+    char parameters[16], tokens[16], time[16], bytes[16];
     buffer_print(out, "candidates for %s; %s\n\n  %5s %9s %10s %9s %9s %8s %7s %7s  bits per byte\n",
                  human_time(time, budget->seconds), source, "depth", "optimizer", "parameters", "memory", "tok/s",
                  "steps", "tokens", "epochs");
@@ -68,8 +67,9 @@ void budget_print_text(const Budget *budget, const ConfigReader *reader, const S
         budget->best->config.dataset, run->loss, run->seconds, 200 * law->deviation, law->most_flop);
     if (is_faster(law, run))
         buffer_print(out,
-                     "In the short run the loss of this text fell by %.0f %%, that of the law's texts by at most "
-                     "%.0f %%: the run may end far\nbelow the interval, of which only the upper end is printed.\n\n",
+                     "In the short run the loss of this text fell by %.1f %%, that of the law's texts by at most "
+                     "%.1f %%: the run may end far\nbelow the interval, of which only the upper end is printed. * has "
+                     "the least middle.\n\n",
                      100 * run->fall, 100 * law->most_fall);
     if (budget->unlike_count) {
         buffer_print(out, "The law was measured with other values of ");
@@ -79,24 +79,24 @@ void budget_print_text(const Budget *budget, const ConfigReader *reader, const S
     if (budget_costs_repetition(budget->best) && !is_faster(law, run))
         buffer_print(out,
                      "The data is read %.1f times. Text for a single epoch would bring %.3f bits per byte instead of "
-                     "%.3f, by the law of\nrepeated tokens (not measured here).\n\n",
+                     "%.3f, by the law of\nrepeated tokens.\n\n",
                      budget->best->epochs, budget->best->new_loss * run->loss, budget->best->loss * run->loss);
-    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) {
-        config_value(&budget->best->config, chosen[i], value, sizeof value);
-        const char *quote = chosen[i] == KEY_until ? "'" : "";
-        buffer_print(out, "%s = %s%s%s\n", config_keys[chosen[i]].name, quote, value, quote);
-    }
-    for (int key = 0; key < KEY_COUNT; key++) {
-        if (!is_given(reader, key)) continue;
-        buffer_print(out, "%s = ", config_keys[key].name);
-        config_add_value(&budget->given, key, out);
-        buffer_print(out, "\n");
-    }
+}
+
+static void print_key(const Config *config, int key, Buffer *out) {
+    buffer_print(out, "%s = ", config_keys[key].name);
+    config_add_value(config, key, out);
     buffer_print(out, "\n");
 }
 
-void budget_print_json(const Budget *budget, const ConfigReader *reader, const ShortRun *run, Buffer *out) {
-    char value[256];
+void budget_print_keys(const Budget *budget, const ConfigReader *reader, Buffer *out) {
+    if (!budget->best) return;
+    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) print_key(&budget->best->config, chosen[i], out);
+    for (int key = 0; key < KEY_COUNT; key++)
+        if (is_given(reader, key)) print_key(&budget->given, key, out);
+}
+
+void budget_print_json(const Budget *budget, const ShortRun *run, Buffer *out) {
     json_add_real(out, "short_run_bits_per_byte", run->loss, 6);
     json_add_real(out, "short_run_fall", run->fall, 6);
     json_add_bool(out, "faster_than_the_law", is_faster(budget->best->law, run));
@@ -133,6 +133,11 @@ void budget_print_json(const Budget *budget, const ConfigReader *reader, const S
     buffer_print(out, "[");
     print_unlike(budget, "\"", out);
     buffer_print(out, "]");
+}
+
+void budget_print_json_keys(const Budget *budget, const ConfigReader *reader, Buffer *out) {
+    char value[256];
+    if (!budget->best) return;
     json_add_key(out, "config");
     buffer_print(out, "{");
     for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) {

@@ -28,7 +28,7 @@ typedef struct {
     const BudgetShape *best;
     double seconds, unique;      // unique: tokens of the training split
     int unlike[8], unlike_count; // keys that are set to another value than the grid of the best's law had
-    bool shape_is_set;
+    bool shape_is_set, timed;
     Error unpredicted; // the shape is set, and its loss is not predicted
     Config given;
 } Budget;
@@ -37,6 +37,8 @@ double budget_step_tokens(const Config *config);
 // NULL: it fits, has steps enough, and the law reaches it. Otherwise the reason.
 const char *budget_not_predicted(const BudgetShape *candidate);
 bool budget_costs_repetition(const BudgetShape *candidate);
-void budget_print_text(const Budget *budget, const ConfigReader *reader, const ShortRun *run, const char *source,
-                       Buffer *out);
-void budget_print_json(const Budget *budget, const ConfigReader *reader, const ShortRun *run, Buffer *out);
+void budget_print_text(const Budget *budget, const ShortRun *run, const char *source, Buffer *out);
+void budget_print_json(const Budget *budget, const ShortRun *run, Buffer *out);
+// The keys of the best one, and those that were given.
+void budget_print_keys(const Budget *budget, const ConfigReader *reader, Buffer *out);
+void budget_print_json_keys(const Budget *budget, const ConfigReader *reader, Buffer *out);

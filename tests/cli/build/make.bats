@@ -161,7 +161,7 @@ setup() {
     mkdir fake && ln -s "$ROOT/config" config
     # The lines of plan are tested by test_scaling_law.py.
     # shellcheck disable=SC2016  # for the script
-    printf '#!/bin/bash\necho "$@" >>calls\ncase $1 in\nplan) printf "candidates\\n*     2 1.9\\n\\nn_layer = 2\\nbeta2 = 0.99\\nuntil = %%s\\n\\nmodel\\n" "'\''30m'\''" ;;
+    printf '#!/bin/bash\necho "$@" >>calls\ncase $1 in\nplan) printf "# candidates\\n# *     2 1.9\\n#\\n# model  1\\nn_layer = 2\\nbeta2 = 0.99\\nuntil = %%s\\ndataset = 1\\n" "'\''30m'\''" ;;
 train | serve | sample | status) ;;\n*) exec "$BIN/millrace" "$@" ;;\nesac\n' >fake/millrace
     chmod +x fake/millrace
     for i in {1..30}; do printf 'line %d of a text about mills and rivers\n\n' $i; done >text

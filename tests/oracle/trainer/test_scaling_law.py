@@ -54,7 +54,7 @@ def setup():
     with open("large.txt", "w") as file:
         file.writelines([" ".join(line) + "\n" for line in lines] * 8)
     with open("few.txt", "w") as file:
-        file.writelines(" ".join(line) + "\n" for line in lines[:200])
+        file.writelines(" ".join(line) + "\n" for line in lines[:1400])
     with open("records.txt", "w") as file:
         file.writelines(f"Package {a} Version {len(b)} Section {c[0]} Depends {b} Description {a} {d} {b} {d} {a}\n" for a, b, c, d, *_ in lines)
     runner.call(f"{BIN}/shardtool", "train-vocabulary", "-q", "-V", "1000", "-o", "words", "text.txt")
@@ -75,7 +75,7 @@ def number(text):
     return float(value) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}[unit]
 
 
-ROW = re.compile(r"^([* ]) +(\d+) +(adamw|muon) +[\d.]+ ?[kMG]? +[\d.]+ [KMG]?i?B +\d+ +(\d+) +([\d.]+ ?[kMG]?) +([\d.]+)  ([\d.]+) \(([\d.]+) to ([\d.]+)\)$", re.M)
+ROW = re.compile(r"^# ([* ]) +(\d+) +(adamw|muon) +[\d.]+ ?[kMG]? +[\d.]+ [KMG]?i?B +\d+ +(\d+) +([\d.]+ ?[kMG]?) +([\d.]+)  ([\d.]+) \(([\d.]+) to ([\d.]+)\)$", re.M)
 
 
 def rows(text):
@@ -116,8 +116,8 @@ def test_each_candidate_has_the_loss_of_the_law_and_its_interval_and_the_least_i
         assert abs(high - bits * (1 + spread)) < 0.012 * bits and math.isclose(high - bits, bits - low, abs_tol=2e-3), (depth, spread, low, high)
         assert (mark == "*") <= (bits == min(row[6] for row in found))
         if mark == "*":  # its steps are those of the run, and what repetition costs is printed
-            assert f"\nrun        until 20s: about {steps} steps, " in text, text
-            times, new, repeated = map(float, re.search(r"read ([\d.]+) times.* would bring ([\d.]+) bits per byte instead of ([\d.]+), by the law of\nrep", text).groups())
+            assert f"\n# run        until 20s: about {steps} steps, " in text, text
+            times, new, repeated = map(float, re.search(r"read ([\d.]+) times.* would bring ([\d.]+) bits per byte instead of ([\d.]+), by the law of\n# rep", text).groups())
             assert math.isclose(times, D / U, abs_tol=0.06) and repeated == bits
             assert math.isclose(new, level * loss(law, layers(depth), D / 1e6), rel_tol=2e-3), (new, bits)
     assert sum(row[0] == "*" for row in found) == 1
@@ -183,12 +183,12 @@ def test_keys_that_are_given_stay_and_the_lines_are_a_configuration():
     options = ("--until=20s", "--depth=3", "--learning_rate=5e-4", "--batch_size=2", "--gradient_accumulation_steps=3", f"--max_iters={most}")
     text = plan(*options).stdout.decode()
     keys = dict(re.findall(r"^(\w+) = (.*)$", text, re.M))
-    assert keys["max_iters"] == str(most) and not {"dataset", "depth", "lr_schedule", "lr_decay_iters"} & keys.keys(), keys
+    assert keys["max_iters"] == str(most) and not {"depth", "lr_schedule", "lr_decay_iters"} & keys.keys(), keys
     given = {"n_layer": "3", "n_embd": "192", "block_size": "128", "learning_rate": "0.0005", "batch_size": "2", "gradient_accumulation_steps": "3"}
     assert {key: keys[key] for key in given} == given and keys["beta2"] == "0.99", keys
     ((_, _, name, steps, _, _, bits, _, high),) = rows(text)
     law = laws()[name]
-    assert keys["optimizer"] == name
+    assert keys["optimizer"] == f"'{name}'"
     assert steps == most and "The data is read" not in text  # repetition costs less than 1 %
     assert abs(high / bits - 1 - 2 * law.deviation) < 2e-3  # max_iters ends it first, within the grid
     one = json.loads(plan("--json", *options).stdout)
@@ -200,8 +200,8 @@ def test_keys_that_are_given_stay_and_the_lines_are_a_configuration():
     assert abs(candidate["bits_per_byte"] + candidate["interval"] - candidate["bits_per_byte_at_most"]) < 2e-6
     assert abs(candidate["bits_per_byte_at_most"] - high) < 1.1e-3 and {key: one["config"][key] for key in given} == given
     with open("chosen.conf", "w") as file:
-        file.writelines(f"{key} = {value}\n" for key, value in keys.items())
-    runner.call(f"{BIN}/trainer", "plan", "chosen.conf", "--print_config")
+        file.write(text)
+    assert "n_layer = 3 # chosen.conf" in re.sub(" +", " ", runner.call(f"{BIN}/trainer", "plan", "chosen.conf", "--print_config").stdout.decode())
 
 
 @runner.ci
@@ -210,7 +210,7 @@ def test_a_text_that_is_learnt_faster_than_those_of_the_law_is_named():
     options = ("--until=20s", "--depth=1", "--max_iters=400", "--dataset=records", "--optimizer=adamw")
     text = plan(*options).stdout.decode()
     most = 100 * law.most_fall
-    assert fall > law.most_fall and f"fell by {100 * fall:.0f} %, that of the law's texts by at most {most:.0f} %: " in text, (fall, text)
+    assert fall > law.most_fall and f"fell by {100 * fall:.1f} %, that of the law's texts by at most {most:.1f} %: " in text, (fall, text)
     (candidate,) = json.loads(plan("--json", *options).stdout)["candidates"]
     assert not rows(text) and f"  at most {candidate['bits_per_byte_at_most']:.3f}\n" in text and "bits_per_byte" not in candidate, (text, candidate)
     expected = bits * loss(law, layers(1), 400 * 1024 / 1e6) * (1 + 2 * law.deviation)
@@ -220,9 +220,10 @@ def test_a_text_that_is_learnt_faster_than_those_of_the_law_is_named():
 def test_what_the_law_does_not_reach_is_2_and_has_no_number():
     large = "--batch_size=128"
     for options, words in ((["--until=20m", "--dataset=large"], "more than 10 times what the scaling law was measured for"),
-                           (["--until=1s", "--warmup_iters=50000"], r"is too short: the smallest candidate has time for \d+ steps, and 100000 are needed"),
+                           (["--until=1s", "--warmup_iters=50000"], r"is too short: the smallest candidate has time for \d+ steps of 1024 tokens, and 100000 are needed"),
                            (["--until=20s", large], "measured with 1024 tokens a step, and these are"),
-                           (["--until=20s", "--dataset=few"], r"reads the \d+ training tokens of 'few' more than 10 times with each .* needs more text, or less time"),
+                           (["--until=1m", "--dataset=few"], r"reads the \d+ training tokens of 'few' more than 10 times with each .* needs more text, or less time"),
+                           (["--until=20s", "--dataset=few", "--batch_size=64"], r"'few' has \d+ training tokens, and the scaling law needs 122880: those of 150 steps, read 10 times"),
                            (["--until=20s", "--world=2"], "that of one process, not of 2"),
                            (["--until=20s", "--dtype=float32"], "the rates of cards are those of 16 bits"),
                            (["--until=20s", "--offload=optimizer"], "the rates of cards are those without offload"),
@@ -232,9 +233,10 @@ def test_what_the_law_does_not_reach_is_2_and_has_no_number():
         assert re.search(f"{words}.*: set the shape, which is then planned without a loss", done.stderr.decode()) and not done.stdout, done
         assert not plan(*options, "--json", code=2).stdout
         text = plan(*options, "--depth=1").stdout.decode()
-        assert text.startswith("no loss is predicted: ") and "set the shape" not in text and not rows(text) and "model " in text, text
+        assert "no loss is predicted: " in text and "set the shape" not in text and not rows(text) and "model " in text, text
+        steps = {"--dtype=float32": "the steps are not known before it", large: r"\d+ to \d+ steps, at 0"}.get(options[-1], r"(about )?\d+ (to \d+ )?steps, ")
         if "max_iters" not in options[-1]:
-            assert f"run        {options[0][2:].replace('=', ' ')}: the steps are not known before it" in text, text
+            assert re.search(f"run        {options[0][2:].replace('=', ' ')}: {steps}", text), text
     assert "of runs from the start, and init_from is 'resume'" in plan("--until=20s", "--init_from=resume", code=2).stderr.decode()
     assert "has passed" in plan("--until=2020-01-01 08:00", code=2).stderr.decode()
     assert "missing" in plan("--until=1m", "--dataset=missing", code=66).stderr.decode()
