@@ -2,6 +2,7 @@
 #include "trainer/setup/data_check.h"
 #include "common/err.h"
 #include "dataset/dataset.h"
+#include "trainer/config/until.h"
 #include "trainer/setup/loader_process.h"
 #include "trainer/setup/vocabulary.h"
 #include <math.h>
@@ -53,6 +54,12 @@ int data_check_pass(const Config *config, const FeedDataset *dataset, uint64_t s
     if (!sampling_ends((unsigned)config->sampling) || config->eval_only || (uint64_t)config->max_iters <= last)
         return 0;
     config_value(config, KEY_sampling, order, sizeof order);
+    if (config->max_iters == UNTIL_STEPS)
+        return fail(EX_USAGE,
+                    "sampling=%s is one pass over the %llu samples of '%s', which ends at step %llu, and until needs "
+                    "an order that does not end: set --max_iters=%llu with the command, or another sampling",
+                    order, (unsigned long long)samples, dataset->name, (unsigned long long)last,
+                    (unsigned long long)last);
     return fail(
         EX_USAGE,
         "sampling=%s is one pass over the %llu samples of '%s', which ends at step %llu, before max_iters %lld: set "

@@ -451,6 +451,7 @@ END
             run "$BIN/trainer" $command tiny.conf --dataset="$data" --out_dir=new "${long[@]}"
             [ "$status" = "$([ $command = doctor ] && echo 1 || echo 2)" ] && grep -q "$one" <<<"$output" || { echo "$command $status $output" && return 1; }
         done
+        run_match 2 "and until needs an order that does not end: set --max_iters=$steps with" "$BIN/trainer" train tiny.conf --dataset="$data" --sampling=$order --until=9h --eval_interval=0
         train --quiet --out_dir=$order "${long[@]}" --max_iters=$steps
         run_code 2 train --out_dir=$order "${long[@]}" # goes on
         grep -q "$one" <<<"$output"
