@@ -124,8 +124,10 @@ static int sample_trained(Run *run, Buffer *text) {
     } else if (stop_requested) {
         log_line("the text was cut short by a signal: the same command samples it again");
         text->size = 0;
-    } else if (!log_quiet)
-        printf("---------------\n%.*s\n---------------\n", (int)text->size, (const char *)text->data);
+    } else {
+        if (run_until_left(run) <= RUN_UNTIL_CLOSING_S) log_line("the text was cut at the time of the run");
+        if (!log_quiet) printf("---------------\n%.*s\n---------------\n", (int)text->size, (const char *)text->data);
+    }
     vocab_close(vocab);
     return 0;
 }

@@ -58,6 +58,7 @@ static void set_rest(const ConfigReader *reader, Config *config, OptimizerName o
     hold_int(reader, KEY_block_size, &config->block_size, SCALING_LAW_BLOCK);
     hold_real(reader, KEY_beta2, &config->beta2, SCALING_LAW_BETA2);
     hold_int(reader, KEY_warmup_iters, &config->warmup_iters, SCALING_LAW_WARMUP);
+    hold_int(reader, KEY_n_kv_head, &config->n_kv_head, 0); // of as many as n_head, as in the short run
     if (!config_is_set(reader, KEY_eval_tokens)) config->eval_tokens = SCALING_LAW_EVAL_TOKENS;
     const bool has_batch = config_is_set(reader, KEY_batch_size),
                has_micros = config_is_set(reader, KEY_gradient_accumulation_steps);
@@ -173,9 +174,11 @@ static double steps_needed(const Config *config) { return fmax(STEPS_LEAST, 2 * 
 
 // Why it is no candidate; NULL: it is one.
 static const char *excluded(const BudgetShape *shape) {
+    const Config *config = &shape->config;
+    if (config->n_kv_head > 0 && config->n_head % config->n_kv_head) return "not with n_kv_head";
     if (!shape->fits) return "does not fit";
     if (shape->epochs > SCALING_LAW_EPOCHS) return "too many epochs";
-    return shape->steps < steps_needed(&shape->config) ? "too few steps" : NULL;
+    return shape->steps < steps_needed(config) ? "too few steps" : NULL;
 }
 
 static bool is_candidate(const BudgetShape *shape) { return !excluded(shape); }
@@ -334,7 +337,7 @@ int budget_print(ConfigReader *reader, const GpuCard *card, bool json, Buffer *o
         budget_print_json(&budget, &run, out);
     else if (status == 0)
         budget_print_text(&budget, &run,
-                          card ? "steps by the card's data sheet"
+                          card ? "steps by the card's data sheet, of which small models reach less"
                                : "steps timed on this machine, which other programs slow down",
                           out);
     if (status == 0 && json)

@@ -12,7 +12,7 @@ enum { DEPTH = 2, STEPS = 110, COOLED_STEPS = 22, EARLY_FROM = 31, EARLY_TO = 50
 static Config configure(const Config *given) {
     Config config = *given;
     const int64_t rows = SCALING_LAW_STEP_TOKENS / config.block_size;
-    config.n_layer = config.n_head = DEPTH, config.n_embd = (int64_t)64 * DEPTH;
+    config.n_layer = config.n_head = DEPTH, config.n_embd = (int64_t)64 * DEPTH, config.n_kv_head = 0;
     config.batch_size.value = rows > 1 ? rows : 1, config.batch_size.is_auto = false;
     config.gradient_accumulation_steps = 1;
     config.optimizer = OPTIMIZER_MUON, config.learning_rate = 2e-3, config.min_lr = 0;

@@ -107,6 +107,7 @@ TEST(a_token_is_drawn_from_the_whole_vocabulary_or_its_likeliest_part) {
 typedef struct {
     Buffer all;
     size_t pieces, cut; // cut: pieces that end within a character
+    size_t most;        // pieces that are wanted
 } Sampled;
 
 static bool add_sampled(void *context, Bytes text) {
@@ -115,17 +116,21 @@ static bool add_sampled(void *context, Bytes text) {
     for (const uint8_t *at = text.data, *end = at + text.size; at < end;) at += utf8_decode(at, end, &point);
     sampled->pieces++, sampled->cut += point == UTF8_CUT;
     buffer_add(&sampled->all, text.data, text.size);
-    return true;
+    return sampled->pieces < sampled->most;
 }
 
-static Sampled sampled_text(Tiny *tiny, const char *start, const char *stop) {
-    Sampled sampled = {0};
+static Sampled sampled_pieces(Tiny *tiny, const char *start, const char *stop, size_t most) {
+    Sampled sampled = {.most = most};
     const Sampler sampler = {.temperature = 5, .seed = 5};
     const Vocab *vocab = vocab_open();
     CHECK(vocab &&
           sample_text(&tiny->network, vocab, &sampler, bytes_of_text(start), 120, stop, add_sampled, &sampled) == 0);
     vocab_close(vocab);
     return sampled;
+}
+
+static Sampled sampled_text(Tiny *tiny, const char *start, const char *stop) {
+    return sampled_pieces(tiny, start, stop, SIZE_MAX);
 }
 
 TEST(sampled_text_comes_in_whole_characters_and_ends_before_the_stop_string) {
@@ -142,7 +147,9 @@ TEST(sampled_text_comes_in_whole_characters_and_ends_before_the_stop_string) {
     Sampled stopped = sampled_text(&tiny, "a", stop);
     CHECK_EQUAL(stopped.all.size, found - whole.all.data);
     CHECK(!memcmp(stopped.all.data, whole.all.data, stopped.all.size));
-    buffer_close(&whole.all), buffer_close(&stopped.all);
+    Sampled cut = sampled_pieces(&tiny, "a", "", 8);
+    CHECK(cut.pieces == 8 && !memcmp(cut.all.data, whole.all.data, cut.all.size));
+    buffer_close(&whole.all), buffer_close(&stopped.all), buffer_close(&cut.all);
     tiny_close(&tiny);
 }
 
