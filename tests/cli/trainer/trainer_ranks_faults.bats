@@ -61,6 +61,21 @@ is_saved() { # the last step has a checkpoint, and none is half written
     run_match 0 "are equal" "$BIN/trainer" replay run
 }
 
+@test "until: no process takes another step after a sleep past the time" {
+    preload other_day
+    export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 PROGRAM=$PWD/program
+    printf '#!/bin/sh\nLD_PRELOAD=%s exec %s "$@"\n' "$PWD/other_day.so" "$BIN/trainer" >program && chmod +x program
+    launch 2 --until=300d --reduce_order=fixed
+    wait_for_more_steps run
+    touch slept
+    wait_until is_gone "$TRAINER"
+    TRAINER=
+    [ "$(cat status.0 status.1)" = "0
+0" ]
+    [ "$(grep -c "no time is left: the run ends after step $(steps run), 0 % into" stderr)" = 1 ]
+    run_match 0 "are equal" "$BIN/trainer" replay run
+}
+
 # bats test_tags=ci
 @test "a run whose killed process had a part of the state resumes from the last checkpoint" {
     for victim in 3 0; do
