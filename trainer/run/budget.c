@@ -55,6 +55,7 @@ static void set_rest(const ConfigReader *reader, Config *config, OptimizerName o
     config->optimizer = optimizer, budget.unlike_count = 0;
     hold_real(reader, KEY_learning_rate, &config->learning_rate, law->learning_rate);
     hold_real(reader, KEY_min_lr, &config->min_lr, 0);
+    if (optimizer == OPTIMIZER_MUON) hold_real(reader, KEY_muon_learning_rate, &config->muon_learning_rate, 0);
     hold_int(reader, KEY_block_size, &config->block_size, SCALING_LAW_BLOCK);
     hold_real(reader, KEY_beta2, &config->beta2, SCALING_LAW_BETA2);
     hold_int(reader, KEY_warmup_iters, &config->warmup_iters, SCALING_LAW_WARMUP);

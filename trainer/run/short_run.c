@@ -15,7 +15,7 @@ static Config configure(const Config *given) {
     config.n_layer = config.n_head = DEPTH, config.n_embd = (int64_t)64 * DEPTH, config.n_kv_head = 0;
     config.batch_size.value = rows > 1 ? rows : 1, config.batch_size.is_auto = false;
     config.gradient_accumulation_steps = 1;
-    config.optimizer = OPTIMIZER_MUON, config.learning_rate = 2e-3, config.min_lr = 0;
+    config.optimizer = OPTIMIZER_MUON, config.learning_rate = 2e-3, config.min_lr = 0, config.muon_learning_rate = 0;
     config.warmup_iters = SCALING_LAW_WARMUP, config.max_iters = config.lr_decay_iters = STEPS;
     config.lr_schedule = LR_WSD, config.cooldown_iters = COOLED_STEPS;
     config.eval_interval = STEPS; // not 0, which takes data without a validation split

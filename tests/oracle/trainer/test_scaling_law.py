@@ -204,13 +204,14 @@ def test_keys_that_are_given_stay_and_the_lines_are_a_configuration():
     assert "n_layer = 3 # chosen.conf" in re.sub(" +", " ", runner.call(f"{BIN}/trainer", "plan", "chosen.conf", "--print_config").stdout.decode())
 
 
-def test_heads_of_keys_leave_out_the_depths_that_they_do_not_divide_and_no_head_of_the_short_run():
-    whole, grouped = (json.loads(plan("--json", "--until=20s", *more).stdout) for more in ([], ["--n_kv_head=3"]))
+def test_keys_of_muon_and_heads_stay_out_of_the_short_run_and_heads_leave_out_the_depths_that_they_do_not_divide():
+    whole, grouped = (json.loads(plan("--json", "--until=20s", *more).stdout) for more in ([], ["--n_kv_head=3", "--muon_learning_rate=0.02"]))
     assert grouped["short_run_bits_per_byte"] == whole["short_run_bits_per_byte"]
     for candidate in grouped["candidates"]:
         divided, reason = candidate["depth"] % 3 == 0, candidate.get("not_predicted")
         assert reason != "not with n_kv_head" if divided else reason, candidate
-    assert grouped["unlike_the_law"] == ["block_size", "n_kv_head"] and int(grouped["config"]["n_layer"]) % 3 == 0 and grouped["config"]["n_kv_head"] == "3"
+    muon = ["muon_learning_rate"] if grouped["config"]["optimizer"] == "muon" else []
+    assert grouped["unlike_the_law"] == [*muon, "block_size", "n_kv_head"] and int(grouped["config"]["n_layer"]) % 3 == 0 and grouped["config"]["n_kv_head"] == "3"
 
 
 @runner.ci
