@@ -61,12 +61,12 @@ static void print_measured(const Config *config, double tokens, Buffer *text) {
     buffer_print(text, "\n");
 }
 
-// The hours of a run of `flops`, or for flops of one step the steps of the time of `until`, by the share of the data
-// sheet's peak that steps reach, with what is computed again; and the steps of four days.
+// The hours of a run of `flops`, and the steps that four days have; of a run with `until`, whose `flops` are those of a
+// step, the steps that its time has. All by the share of the data sheet's peak that steps reach.
 static void print_card_time(const Config *config, const Model *model, const Backend *backend, double flops,
                             const char *each, Buffer *text) {
     const bool timed = config->max_iters == UNTIL_STEPS;
-    const double days = 4, steps = timed ? 1 : (double)config->max_iters, time = budget_seconds(config->until);
+    const double days = 4, steps = (double)config->max_iters, time = budget_seconds(config->until);
     const double again = step_cost_recompute(&model->shape, backend, config->recompute, (int)config->recompute_layers);
     const GpuCard *card = gpu_card_of(backend->card);
     const double least_s = flops * (1 + again) / (card->most_share * card->flops);
@@ -81,7 +81,7 @@ static void print_card_time(const Config *config, const Model *model, const Back
                  card->ran ? "measured on such a card" : "an estimate, nothing has run on such a card");
     if (again > 0) buffer_print(text, ", with %.1f %% more for what is computed again", 100 * again);
     if (offload_includes(config, OFFLOAD_OPTIMIZER)) buffer_print(text, ", without the copies of what is offloaded");
-    if (steps > 0 && !timed)
+    if (!timed && steps > 0)
         buffer_print(text, "\n           in four days %s to %s steps",
                      human_count(fewest, days * 86400 / most_s * steps),
                      human_count(more, days * 86400 / least_s * steps));
@@ -100,15 +100,12 @@ static void print_time(const Config *config, const Model *model, const Backend *
     buffer_print(text, "\nrun        ");
     const bool card = backend->card && gpu_card_of(backend->card) && backend->act_bytes == 2; // the peak's types
     if (processes > 1) snprintf(each, sizeof each, "with %u processes, ", processes);
-    if (timed)
-        buffer_print(text, "until %s: %s", config->until,
-                     steps                                       ? "about "
-                     : card && budget_seconds(config->until) > 0 ? ""
-                                                                 : "the steps are not known before it\n");
-    if (timed && !steps && card && budget_seconds(config->until) > 0) {
+    if (timed) buffer_print(text, "until %s: %s", config->until, steps ? "about " : "");
+    if (timed && !steps && card && budget_seconds(config->until) > 0)
         print_card_time(config, model, backend, tokens * model_token_flops(model) / processes, each, text);
-        buffer_print(text, "\n");
-    }
+    else if (timed && !steps)
+        buffer_print(text, "the steps are not known before it");
+    if (timed && !steps) buffer_print(text, "\n");
     if (!steps) return;
     buffer_print(text, "%lld steps, %s tokens, ", steps, human_count(count, total));
     if (train_tokens) buffer_print(text, "%.2f epochs of '%s', ", total / (double)train_tokens, config->dataset);

@@ -100,7 +100,7 @@ typedef struct {
     Buffer *text;
 } Sample;
 
-// Until the time of the run, but for what its end takes.
+// False when the rest of the time is needed for what follows the sample.
 static bool add_text(void *context, Bytes text) {
     const Sample *sample = context;
     buffer_add(sample->text, text.data, text.size);

@@ -205,12 +205,13 @@ static int cool_down(Replay *replay, const RecordLine *line) {
     Cooldown *cooldown = &replay->engine.state.cooldown;
     char done[32];
     Bytes text;
+    cooldown->from = line->step;
     if (!record_number(line, "cooldown_begun", &cooldown->begun) ||
-        !record_number(line, "cooldown_steps", &cooldown->steps) || !record_member(line, "cooldown_done", &text) ||
-        text.size >= sizeof done)
+        !record_number(line, "cooldown_steps", &cooldown->steps) || schedule_ends_uncooled(cooldown) ||
+        !record_member(line, "cooldown_done", &text) || text.size >= sizeof done)
         return fail(EX_DATA, "'%s': the cooldown of step %" PRIu64 " is damaged", replay->record.path, line->step);
     snprintf(done, sizeof done, "%.*s", (int)text.size, (const char *)text.data);
-    cooldown->from = line->step, cooldown->done = strtod(done, NULL);
+    cooldown->done = strtod(done, NULL);
     cooldown->at_once = record_member(line, "at_once", &text) && *text.data == 't'; // true
     return 0;
 }

@@ -342,7 +342,8 @@ static bool take_cooldown(const json_t *found, Cooldown *cooldown) {
     if (!found) return true;
     return take_number(find(found, "begun"), &cooldown->begun) && take_number(find(found, "from"), &cooldown->from) &&
            take_number(find(found, "steps"), &cooldown->steps) && take_real(find(found, "done"), &cooldown->done) &&
-           take_flag(find(found, "at_once"), &cooldown->at_once) && cooldown->done >= 0 && cooldown->done <= 1;
+           take_flag(find(found, "at_once"), &cooldown->at_once) && !schedule_ends_uncooled(cooldown) &&
+           cooldown->done >= 0 && cooldown->done <= 1;
 }
 
 // Checkpoints of version 0.1.0 have no series.

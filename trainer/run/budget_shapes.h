@@ -39,6 +39,6 @@ const char *budget_not_predicted(const BudgetShape *candidate);
 bool budget_costs_repetition(const BudgetShape *candidate);
 void budget_print_text(const Budget *budget, const ShortRun *run, const char *source, Buffer *out);
 void budget_print_json(const Budget *budget, const ShortRun *run, Buffer *out);
-// The keys of the best one, and those that were given.
+// The configuration of the best candidate, with the other keys that were given. Nothing without a candidate.
 void budget_print_keys(const Budget *budget, const ConfigReader *reader, Buffer *out);
 void budget_print_json_keys(const Budget *budget, const ConfigReader *reader, Buffer *out);
