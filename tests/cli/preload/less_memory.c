@@ -1,5 +1,5 @@
-// For LD_PRELOAD: FREE_MB are free on this machine, and a tenth less from the second look on. Each look has its own file,
-// since processes that write one find it empty.
+// For LD_PRELOAD: FREE_MB are free on this machine, and a tenth less from the second look on. Each look has its own
+// file, since processes that write one find it empty.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
