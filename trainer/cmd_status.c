@@ -92,7 +92,7 @@ static void print_lost(const char *run) {
 
 static void print_until(const char *run) {
     char text[48];
-    json_t *line = metrics_last_with(run, "until");
+    json_t *line = metrics_last_of(run, "until", "arena_bytes"); // a later start of a process has no time
     const time_t at = (time_t)json_integer_value(json_object_get(line, "until_at"));
     if (at && json)
         printf(", \"until_at\": %lld", (long long)at);

@@ -222,13 +222,13 @@ static bool parse_step(void *context, const json_t *object) {
 }
 
 typedef struct {
-    const char *member;
+    const char *member, *other;
     json_t *line;
 } WantedLine;
 
 static bool parse_wanted(void *context, const json_t *object) {
     WantedLine *wanted = context;
-    if (!json_object_get(object, wanted->member)) return false;
+    if (!json_object_get(object, wanted->member) && !json_object_get(object, wanted->other)) return false;
     wanted->line = json_deep_copy(object);
     return true;
 }
@@ -285,11 +285,13 @@ bool metrics_last(MetricsStep *last, const char *out_dir) {
     return true;
 }
 
-json_t *metrics_last_with(const char *out_dir, const char *member) {
-    WantedLine wanted = {member, NULL};
+json_t *metrics_last_of(const char *out_dir, const char *member, const char *other) {
+    WantedLine wanted = {member, other, NULL};
     search_back(out_dir, parse_wanted, &wanted);
     return wanted.line;
 }
+
+json_t *metrics_last_with(const char *out_dir, const char *member) { return metrics_last_of(out_dir, member, member); }
 
 typedef struct {
     uint64_t most, best; // steps

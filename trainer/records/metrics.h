@@ -132,6 +132,8 @@ bool metrics_last(MetricsStep *last, const char *out_dir);
 // The last line in it that has the member: "val_loss" of an evaluation, beside "step", "train_loss", "val_bpb", ...;
 // "gpu_busy" of the GPU. NULL: no such line.
 struct json_t *metrics_last_with(const char *out_dir, const char *member);
+// The last line that has one of two members.
+struct json_t *metrics_last_of(const char *out_dir, const char *member, const char *other);
 
 // The step with the highest grade by items, of the last grade up to the step `most`. 0: no grade.
 uint64_t metrics_graded(const char *out_dir, uint64_t most);

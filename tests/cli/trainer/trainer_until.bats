@@ -152,6 +152,10 @@ check_rates() { # RUN FROM STEPS
     }
     first=$(interrupt --until=300d)
     [ "$(interrupt --until=300d)" = "$first" ]
+    run_match 0 "until " "$BIN/trainer" status run
+    cp -r run timeless && train --out_dir=timeless --quiet --max_iters=$(($(steps run) + 5))
+    run_match 0 "last_step *$(steps timeless)" "$BIN/trainer" status timeless
+    [[ "$output" != *until* && "$(steps timeless)" = $(($(steps run) + 5)) ]]
     cp -r run passed && sed -i 's/"until_at": [0-9]*/"until_at": 1/' passed/metrics.jsonl
     train --out_dir=other --quiet --until=300d --max_iters=$(($(steps run) + 5)) --branch_from=passed # the same words, another time
     [ "$(at other)" -ge "$first" ]
