@@ -56,6 +56,12 @@ static void *open_object(const Library *library, int scope, char why[WHY]) {
     return dlopen(near, RTLD_NOW | scope) ? dlopen(path, RTLD_NOW | scope) : NULL;
 }
 
+static void describe_missing(char *text, size_t size, const char *needed) {
+    char path[PATH_MAX_BYTES];
+    if (find_object(&libraries[LIBRARIES - 1], path) < 0) err_clear(), snprintf(path, sizeof path, "mpi.so");
+    snprintf(text, size, "'%s' is missing%s: it is built where " PACKAGE " is installed", path, needed);
+}
+
 // The name and version of the library of an object, and its file.
 static void name_library(void *object, char *text, size_t size) {
     enum { VERSION_BYTES = 8192 }; // MPICH's MPI_MAX_LIBRARY_VERSION_STRING, the longest
@@ -82,12 +88,11 @@ void collective_library(char *text, size_t size) {
     if (*why)
         snprintf(text, size, "%s; runs of several processes need it: install openmpi-bin", why);
     else
-        snprintf(text, size,
-                 "built without it; runs of several processes need it: install " PACKAGE " and build again");
+        describe_missing(text, size, "; runs of several processes need it");
 }
 
 static const CollectiveRow *load_row(const Launch *launch, char name[WHY], char why[WHY]) {
-    char path[PATH_MAX_BYTES];
+    char path[PATH_MAX_BYTES], missing[PATH_MAX_BYTES + WHY];
     for (int i = 0; i < LIBRARIES; i++) {
         if (libraries[i].launcher && strcmp(libraries[i].launcher, launch->launcher)) continue;
         void *object =
@@ -101,9 +106,9 @@ static const CollectiveRow *load_row(const Launch *launch, char name[WHY], char 
     }
     if (*why)
         fail(EX_USAGE, "cannot load MPI: %s", why);
-    else if (find_object(&libraries[LIBRARIES - 1], path) >= 0)
-        fail(EX_USAGE, "%s started %u processes, and '%s' is missing, which is built where " PACKAGE " is installed",
-             launch->launcher, launch->world, path);
+    else
+        describe_missing(missing, sizeof missing, ""),
+            fail(EX_USAGE, "%s started %u processes, and %s", launch->launcher, launch->world, missing);
     return NULL;
 }
 
