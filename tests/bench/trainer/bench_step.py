@@ -169,11 +169,13 @@ def compare_resumes(programs, scratch, keys):
     for cold in False, True:
         found = {"start": [], "dd": [], "resume": []}
         for _ in range(ROUNDS):
+            if cold:
+                forget(files)
+            found["dd"].append(copy_to_memory(files))
             found["start"].append(start(start_command(programs, scratch + "/run", keys)))
-            for name, run in ("dd", lambda: copy_to_memory(files)), ("resume", lambda: start(resume)):
-                if cold:
-                    forget(files)
-                found[name].append(run())
+            if cold:  # after the start: pages that stay free for seconds are the host's, who gives them back slowly
+                forget(files)
+            found["resume"].append(start(resume))
         for i, unit in enumerate(("s", "s of a processor")):
             new, dd, resumed = (min(times[i] for times in found[name]) for name in ("start", "dd", "resume"))
             print(f"  resume, {'cold' if cold else 'warm'}: {resumed:.2f} {unit}, {resumed - new:+.2f} beside a start of {new:.2f}; dd {dd:.2f}: "
