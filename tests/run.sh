@@ -105,8 +105,9 @@ job() { # NUMBER [under CAP] KIND ARGUMENT...
 }
 export -f job rows_of_c rows_of_bats rows_of_python
 
-# Long jobs first, so that the cores end together: the C tests and the trainer's files, those of several processes before the
-# others. The emulator's tests, which are short, last.
+# Long jobs first, so that the cores end together: the C tests, files that take minutes in one stage or another, and the
+# trainer's files, those of several processes before the others. The emulator's tests, which are short, last.
+long_first() { sort -r | awk '/kernels_|docs|trainer_faults/ { print; next } { rest = rest $0 "\n" } END { printf "%s", rest }'; }
 emulator_jobs() { tests/cuda/emulator/run_emulator.sh "$emulator" "$1" | grep -E -- "$word" | sed 's/^/emulator /'; }
 of_tier() { # the files that have tests of the tier
     case $TIER in test) xargs -r grep -L '^# bats file_tags=ci' ;; ci) xargs -r grep -l '^# bats .*_tags=ci' ;; *) cat ;; esac
@@ -114,7 +115,7 @@ of_tier() { # the files that have tests of the tier
 jobs() {
     if [ $suites = caps ]; then
         for cap in $(caps); do
-            find tests/cli/trainer tests/cli/loader -name "*$word*.bats" | of_tier | sort -r | sed "s/^/under $cap bats /"
+            find tests/cli/trainer tests/cli/loader -name "*$word*.bats" | of_tier | long_first | sed "s/^/under $cap bats /"
             find tests/oracle/trainer -name "test_*$word*.py" | sort | sed "s/^/under $cap python /"
         done
         return
@@ -129,7 +130,7 @@ jobs() {
         return
     fi
     printf 'c %s\n' 1/2 2/2
-    find tests/cli $([ $suites = all ] && echo tests/faults) -name "*$word*.bats" | of_tier | sort -r | sed 's/^/bats /'
+    find tests/cli $([ $suites = all ] && echo tests/faults) -name "*$word*.bats" | of_tier | long_first | sed 's/^/bats /'
     [ $suites = all ] && find tests/oracle -name "test_*$word*.py" | sort | sed 's/^/python /'
     [ $suites = all ] && emulator_jobs --list
 }

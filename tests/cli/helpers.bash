@@ -221,7 +221,8 @@ run_match() {
 }
 
 # For tests under ulimit -v.
-needs_address_limit() { ! grep -q __asan_init "$BIN/shardtool" || skip "the address sanitizer reserves address space"; }
+is_sanitized() { grep -q __asan_init "$BIN/trainer"; } # it is ten times as slow
+needs_address_limit() { ! is_sanitized || skip "the address sanitizer reserves address space"; }
 
 # preload NAME [OPTION...]: makes NAME.so of tests/cli/preload/NAME.c.
 preload() {

@@ -6,7 +6,7 @@ load ../cli/helpers
 
 setup() {
     enter_test
-    ! grep -q __asan_init "$BIN/shardtool" || skip "the address sanitizer replaces malloc"
+    ! is_sanitized || skip "the address sanitizer replaces malloc"
     ${CC:-cc} -D_GNU_SOURCE -shared -fPIC -O1 -o fail_malloc.so "$BATS_TEST_DIRNAME/fail_malloc.c" -ldl || skip "no C compiler"
     # libcrypto crashes where it initializes itself without memory, libarchive where it opens an archive.
     export FAIL_MALLOC_EXCEPT="libcrypto libarchive"

@@ -5,7 +5,7 @@
 load ../helpers
 
 setup() {
-    ! grep -q __asan_init "$BIN/shardtool" || skip "the libraries of this build need its sanitizers"
+    ! is_sanitized || skip "the libraries of this build need its sanitizers"
     cp -r "$ROOT"/{common,dataset,kernels,loader,remote,shardtool,tokenizer,trainer} "$BATS_TEST_TMPDIR"
     cd "$BATS_TEST_TMPDIR"
 }

@@ -4,6 +4,7 @@ load ../helpers
 setup_file() { cd "$BATS_FILE_TMPDIR" && make_data 2000 0.1 --vocabulary ascii; }
 
 large=(--n_layer=4 --n_embd=128) # checkpoints of 9 MB, steps of seconds in sequences of 1024
+size() { is_sanitized && echo "$2" || echo "$1"; }
 # bats test_tags=ci
 # fault 74
 @test "a run continues while no file can grow, and writes the missing lines later" {
@@ -216,7 +217,7 @@ large=(--n_layer=4 --n_embd=128) # checkpoints of 9 MB, steps of seconds in sequ
 
 # fault 66
 @test "a signal in the middle of a grade ends the run with 75, and the resumed run grades again: the same bits and grades" {
-    make_items 3000 items
+    make_items "$(size 3000 500)" items
     graded=("${large[@]}" --max_iters=2 --warmup_iters=1 --eval_interval=0 --sample_tokens=0 --items=items --items_interval=1)
     train --out_dir=run --quiet "${graded[@]}"
     mv run whole
@@ -253,7 +254,7 @@ large=(--n_layer=4 --n_embd=128) # checkpoints of 9 MB, steps of seconds in sequ
 @test "thousands of signals do not damage a step" {
     # a signal handled inside of a float32 product on AVX2 damages the heap: the stack pointer is elsewhere there
     if grep -qw avx2 /proc/cpuinfo; then export MILLRACE_ISA=avx2; fi
-    begin --dataset="$data" --out_dir=run "${large[@]}" --block_size=1024 --batch_size=8 --eval_interval=1000000 --eval_iters=1 --sample_tokens=0 "${endless[@]}"
+    begin --dataset="$data" --out_dir=run "${large[@]}" --block_size=1024 --batch_size="$(size 8 1)" --eval_interval=1000000 --eval_iters=1 --sample_tokens=0 "${endless[@]}"
     wait_for_steps run 1 # now in the next one, which takes seconds
     for ((sent = 0; sent < 3000; sent++)); do kill -TERM "$TRAINER" 2>/dev/null || break; done
     ends 75
@@ -263,7 +264,7 @@ large=(--n_layer=4 --n_embd=128) # checkpoints of 9 MB, steps of seconds in sequ
 # fault 66
 # bats test_tags=ci
 @test "a second Ctrl-C ends the run at once with 130, and its checkpoint stays" {
-    slow=("${large[@]}" --block_size=1024 --batch_size=4 --gradient_accumulation_steps=1 --eval_interval=0 --sample_tokens=0)
+    slow=("${large[@]}" --block_size=1024 --batch_size="$(size 4 1)" --gradient_accumulation_steps=1 --eval_interval=0 --sample_tokens=0)
     train --out_dir=run --quiet "${slow[@]}" --max_iters=1
     begin --dataset="$data" --out_dir=run "${slow[@]}" "${endless[@]}"
     wait_for_steps run 2 # now in the next one, which takes seconds

@@ -134,6 +134,7 @@ def update_flop(depth):
     return depth * (4 * matrix(n, n) + 2 * matrix(n, 4 * n))
 
 
+@runner.ci
 def test_an_optimizer_that_is_set_is_taken_and_otherwise_the_better_one_of_each_depth():
     one = {name: json.loads(plan("--json", "--until=20s", *options).stdout) for name, options in
            (("both", []), ("adamw", ["--optimizer=adamw"]), ("muon", ["--optimizer=muon"]))}  # fmt: skip
@@ -204,6 +205,7 @@ def test_keys_that_are_given_stay_and_the_lines_are_a_configuration():
     assert "n_layer = 3 # chosen.conf" in re.sub(" +", " ", runner.call(f"{BIN}/trainer", "plan", "chosen.conf", "--print_config").stdout.decode())
 
 
+@runner.ci
 def test_keys_of_muon_and_heads_stay_out_of_the_short_run_and_heads_leave_out_the_depths_that_they_do_not_divide():
     whole, grouped = (json.loads(plan("--json", "--until=20s", *more).stdout) for more in ([], ["--n_kv_head=3", "--muon_learning_rate=0.02"]))
     assert grouped["short_run_bits_per_byte"] == whole["short_run_bits_per_byte"]
