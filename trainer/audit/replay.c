@@ -582,13 +582,14 @@ static int change_dataset(Replay *replay, const RecordLine *line) {
     return use_dataset(replay);
 }
 
-// An evaluation or a step, as in the training loop.
-static int replay_round(Replay *replay) {
+// An evaluation or a step, as in the training loop. `ends`: the record has an evaluation here, as of a time that ended
+// the run before its cooldown, of which the record has nothing else. Its losses are compared like the others.
+static int replay_round(Replay *replay, bool ends) {
     Engine *engine = &replay->engine;
     Evaluation evaluations[SPLIT_COUNT];
     ComputedStep step;
     if (stop_requested) return fail(EX_AGAIN, "stopped at step %" PRIu64, engine->state.step);
-    const bool evaluates = engine_evaluation_due(engine);
+    const bool evaluates = ends || engine_evaluation_due(engine);
     if (!evaluates && engine->state.step >= engine_end(engine))
         return fail(EX_DATA, "'%s' goes on behind its last step, %" PRIu64, replay->record.path, engine->state.step);
     const uint64_t same = feed_same_samples(engine->feed, replay->dataset.fingerprint);
@@ -625,7 +626,8 @@ static int replay_steps(Replay *replay, const ReplayResult *result) {
         if (engine->state.step >= result->last &&
             (more = engine->state.evaluated ? 0 : evaluation_follows(replay)) <= 0)
             break;
-        status = replay_round(replay);
+        status = replay_round(replay, line.kind == LINE_EVALUATION && line.step == engine->state.step &&
+                                          !engine->state.evaluated);
     }
     progress_finish(&progress);
     if (err_code() || status < 0 || more < 0 || compare_checkpoint(replay, true) < 0) return -1;

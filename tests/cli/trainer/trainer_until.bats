@@ -186,7 +186,8 @@ check_rates() { # RUN FROM STEPS
     preload other_day
     export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
     at() { jq -s '[.[] | select(.until)] | last.until_at' run/metrics.jsonl; }
-    LAUNCH="env LD_PRELOAD=$PWD/other_day.so" begin --dataset="$data" --out_dir=run --until=300d --sample_tokens=0
+    # the evaluation of the end is not at a multiple of this, and is in the record of a run that goes on
+    LAUNCH="env LD_PRELOAD=$PWD/other_day.so" begin --dataset="$data" --out_dir=run --until=300d --sample_tokens=0 --eval_interval=1000
     wait_for_more_steps run
     before=$(at)
     touch set
@@ -200,7 +201,8 @@ check_rates() { # RUN FROM STEPS
     rm set slept
     step=$(steps run)
     check_rates run "$step" 0
-    train --out_dir=run --quiet --until=301d --max_iters=$((step + 5))
+    train --out_dir=run --quiet --until=301d --max_iters=$((step + 5)) --eval_interval=1000
     check_rates run "$step" 5
+    [ "$(jq -r 'select(.val_loss) | .step' run/metrics.jsonl | xargs)" = "0 $step $((step + 5))" ]
     run_match 0 "steps 1 to $((step + 5)) are equal" "$BIN/trainer" replay run
 }
