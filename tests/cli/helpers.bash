@@ -220,8 +220,8 @@ run_match() {
     [[ "$output" == *$2* ]] || { echo "no '$2' in: $output" && return 1; }
 }
 
-# For tests under ulimit -v.
 is_sanitized() { grep -q __asan_init "$BIN/trainer"; } # it is ten times as slow
+# For tests under ulimit -v.
 needs_address_limit() { ! is_sanitized || skip "the address sanitizer reserves address space"; }
 
 # preload NAME [OPTION...]: makes NAME.so of tests/cli/preload/NAME.c.
