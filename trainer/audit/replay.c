@@ -538,13 +538,6 @@ static int open_replay(Replay *replay, ReplayResult *result, const char *directo
 
 // ---- the loop
 
-// Whether the run has an evaluation of the last step.
-static int evaluation_follows(Replay *replay) {
-    RecordLine line;
-    const int found = next_compared(replay, &line);
-    return found <= 0 ? found : line.kind == LINE_EVALUATION && line.step == replay->engine.state.step;
-}
-
 // No result may follow the last step.
 static int check_end(Replay *replay) {
     RecordLine line;
@@ -610,11 +603,12 @@ static int replay_steps(Replay *replay, const ReplayResult *result) {
     Engine *engine = &replay->engine;
     Progress progress;
     progress_start(&progress, "replaying", "steps", result->last - result->from);
-    int more = 1, status = 0;
+    int status = 0;
     while (status == 0 && !replay->differs && !replay->bad) {
         RecordLine line = {0};
         progress_update(&progress, engine->state.step - result->from);
-        if ((status = compare_checkpoint(replay, false)) < 0 || next_compared(replay, &line) < 0) break;
+        int found = 0;
+        if ((status = compare_checkpoint(replay, false)) < 0 || (found = next_compared(replay, &line)) < 0) break;
         if (line.kind == LINE_PASSED && engine_skip_due(engine)) {
             engine_skip_samples(engine);
             continue;
@@ -623,14 +617,12 @@ static int replay_steps(Replay *replay, const ReplayResult *result) {
             status = change_dataset(replay, &line);
             continue;
         }
-        if (engine->state.step >= result->last &&
-            (more = engine->state.evaluated ? 0 : evaluation_follows(replay)) <= 0)
-            break;
-        status = replay_round(replay, line.kind == LINE_EVALUATION && line.step == engine->state.step &&
-                                          !engine->state.evaluated);
+        const bool evaluation = found && line.kind == LINE_EVALUATION && line.step == engine->state.step;
+        if (engine->state.step >= result->last && (engine->state.evaluated || !evaluation)) break;
+        status = replay_round(replay, evaluation && !engine->state.evaluated);
     }
     progress_finish(&progress);
-    if (err_code() || status < 0 || more < 0 || compare_checkpoint(replay, true) < 0) return -1;
+    if (err_code() || status < 0 || compare_checkpoint(replay, true) < 0) return -1;
     return check_end(replay);
 }
 
